@@ -108,7 +108,8 @@ def _build(seed: int, data: Any, model: SuiSei) -> ExtraInputs:
             with_images=model.config.image is not None,
         )
         model.reference_extras, model.image_extras = extras.needing("references"), extras.needing("image")
-        data.attach(model.prepare(table, data.split.train, progress), seed)
+        collate = model.prepare(table, data.split.train, progress)
+        data.attach(collate, seed, collate.lengths)
     return extras
 
 

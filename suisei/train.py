@@ -73,7 +73,6 @@ class TrainingCLI(LightningCLI):
                 "checkpoint.monitor": "val_pearson",
                 "checkpoint.mode": "max",
                 "checkpoint.filename": "best",
-                "checkpoint.save_last": True,
                 "checkpoint.enable_version_counter": False,
             }
         )
@@ -93,7 +92,11 @@ class TrainingCLI(LightningCLI):
             every_n_train_steps=config.checkpoint_steps,
             enable_version_counter=False,
         )
-        self.trainer_defaults["callbacks"] = [steps]
+        # After the best one: what it has found out belongs to the state to go on with.
+        last = ModelCheckpoint(
+            dirpath=folder / "checkpoints", filename="last", every_n_epochs=1, enable_version_counter=False
+        )
+        self.trainer_defaults["callbacks"] = [steps, last]
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """Make the trainer; its curves go to logs/ in the run's folder, a version per start."""

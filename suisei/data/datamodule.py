@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
+import numpy as np
 from lightning.pytorch import LightningDataModule
-from torch.utils.data import DataLoader, Sampler
+from torch.utils.data import DataLoader
 
 from suisei.data.batch import Batch
+from suisei.data.batching import Batching, EpochBatches, ResumableDataLoader, batch_loader
 from suisei.data.formats import OnError, Row
 from suisei.data.load import load_data
 from suisei.data.sample import CaptionSample
@@ -39,6 +40,9 @@ class CaptionDataModule(LightningDataModule):
         split_seed: seed of the split.
         batch_size: samples per training batch.
         eval_batch_size: samples per validation batch.
+        batching: how samples meet in training batches: "shuffled" for at random; "length" for samples
+            whose longest captions are about as long, which saves padding; "group" for samples of the
+            same images, whose references are then encoded once for all of them.
         num_workers: processes that prepare batches; useful where images are decoded per batch.
         on_error: "raise" to stop at a bad row, "skip" to leave it out, counted and named.
     """
@@ -57,6 +61,7 @@ class CaptionDataModule(LightningDataModule):
         split_seed: int = 0,
         batch_size: int = 32,
         eval_batch_size: int = 256,
+        batching: Batching = "shuffled",
         num_workers: int = 0,
         on_error: OnError = "raise",
     ) -> None:
@@ -72,12 +77,13 @@ class CaptionDataModule(LightningDataModule):
         self.root, self.images_folder, self.rating_scale = root, images, rating_scale
         self.fractions, self.folds, self.fold, self.split_seed = fractions, folds, fold, split_seed
         self.batch_size, self.eval_batch_size = batch_size, eval_batch_size
-        self.num_workers, self.on_error = num_workers, on_error
+        self.batching, self.num_workers, self.on_error = batching, num_workers, on_error
         self.samples: list[CaptionSample] = []
         self.split = Split((), (), ())
         self.skipped: list[Row] = []
         self._collate: Collate | None = None
         self._seed = 0
+        self._lengths: np.ndarray | None = None
         self._loader: ResumableDataLoader | None = None
         self._resume: dict[str, Any] = {}
 
@@ -130,23 +136,33 @@ class CaptionDataModule(LightningDataModule):
         """Return the samples of "train", "validation" or "test"."""
         return [self.samples[position] for position in getattr(self.split, name)]
 
-    def attach(self, collate: Collate, seed: int) -> None:
-        """Set what makes batches and the seed of their order; called once the model is built."""
-        self._collate, self._seed = collate, seed
+    def attach(self, collate: Collate, seed: int, lengths: np.ndarray | None = None) -> None:
+        """Set what makes batches; called once the model is built.
+
+        Args:
+            collate: makes the batch of the samples at some positions.
+            seed: decides the order of the training samples.
+            lengths: tokens of the longest caption of every sample, for ``batching``; None where nothing
+                is padded.
+        """
+        self._collate, self._seed, self._lengths = collate, seed, lengths
 
     def train_dataloader(self) -> ResumableDataLoader:
         """Return shuffled training batches that can be resumed in the middle of an epoch."""
-        sampler = EpochSampler(self.split.train, self._seed)
-        self._loader = ResumableDataLoader(
-            range(len(self.samples)),  # type: ignore[arg-type]
-            sampler=sampler,
-            batch_size=self.batch_size,
-            collate_fn=self._collate,
-            num_workers=self.num_workers,
-            generator=torch.Generator(),  # without one, iterating draws from the global random numbers,
-        )  # and a resumed run would not go on with the numbers of an uninterrupted one
+        positions = list(self.split.train)
+        grouped = self.batching == "group"
+        sort = self.batching != "shuffled" and self._lengths is not None
+        batches = EpochBatches(
+            positions,
+            self.batch_size,
+            self._seed,
+            lengths=self._lengths[positions] if sort and self._lengths is not None else None,
+            groups=[group_of(self.samples[position]) for position in positions] if grouped else None,
+        )
+        self._loader = batch_loader(batches, self._collate, self.num_workers, ResumableDataLoader)
         if self._resume:
             self._loader.load_state_dict(self._resume)
+        assert self._loader is not None
         return self._loader
 
     def state_dict(self) -> dict[str, Any]:
@@ -163,13 +179,9 @@ class CaptionDataModule(LightningDataModule):
 
     def val_dataloader(self) -> DataLoader:
         """Return validation batches in order."""
-        return DataLoader(
-            self.split.validation,  # type: ignore[arg-type]
-            batch_size=self.eval_batch_size,
-            collate_fn=self._collate,
-            num_workers=self.num_workers,
-            generator=torch.Generator(),
-        )
+        positions, size = self.split.validation, self.eval_batch_size
+        batches = [positions[start : start + size] for start in range(0, len(positions), size)]
+        return batch_loader(batches, self._collate, self.num_workers)
 
     def _read(self, source: str) -> list[CaptionSample]:
         root = self.root.get(source) if isinstance(self.root, dict) else self.root
@@ -200,55 +212,3 @@ class CaptionDataModule(LightningDataModule):
         total = sum(wanted)
         shares = (wanted[0] / total, wanted[1] / total, wanted[2] / total)
         return split_by_group(samples, shares, seed=self.split_seed)
-
-
-class EpochSampler(Sampler[int]):
-    """A permutation of positions that depends on the seed and the epoch alone."""
-
-    def __init__(self, positions: Sequence[int], seed: int) -> None:
-        self.positions = positions
-        self.seed = seed
-        self.epoch = 0
-
-    def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch; Lightning calls this before every one."""
-        self.epoch = epoch
-
-    def __len__(self) -> int:
-        return len(self.positions)
-
-    def __iter__(self) -> Iterator[int]:
-        generator = torch.Generator().manual_seed(self.seed * 100_003 + self.epoch)
-        for position in torch.randperm(len(self.positions), generator=generator).tolist():
-            yield self.positions[position]
-
-
-class ResumableDataLoader(DataLoader):
-    """A DataLoader that goes on where a killed run stopped, in the middle of an epoch if need be."""
-
-    _done = 0
-    _resume: tuple[int, int] | None = None
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the epoch and how many of its batches have been handed out."""
-        return {"epoch": self._epoch, "batches": self._done}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Skip as many batches at the next iteration, if it is of the same epoch."""
-        self._resume = int(state["epoch"]), int(state["batches"])
-
-    @property
-    def _epoch(self) -> int:
-        return int(getattr(self.sampler, "epoch", 0))
-
-    def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]
-        epoch, skip = self._resume or (self._epoch, 0)
-        self._resume = None
-        if epoch != self._epoch or skip >= len(self):
-            skip = 0
-        self._done = skip
-        for number, batch in enumerate(super().__iter__()):
-            if number < skip:
-                continue
-            self._done = number + 1
-            yield batch

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from suisei.data.batch import Batch
+from suisei.data.batch import Batch, Span, length_spans
 from suisei.data.images import content_key, load_image
 from suisei.data.sample import CaptionSample
 from suisei.errors import DataError
@@ -139,6 +139,11 @@ class Collator:
         token_ids: token ids of every caption of the table, or None where features are looked up.
         pad: turns ragged token ids into ids and mask, [T, L].
         pixels: the preprocessed images, or None where there are none or features are looked up.
+        overhead: what one more call of the encoder costs, in tokens; captions of a batch are encoded in
+            parts of similar length where that saves more padding. None encodes them all at once.
+
+    Attributes:
+        lengths: tokens of the longest caption of every sample, int64 [N]; None without ``token_ids``.
     """
 
     def __init__(
@@ -147,19 +152,40 @@ class Collator:
         token_ids: Sequence[Sequence[int]] | None = None,
         pad: Callable[[Sequence[Sequence[int]]], tuple[Tensor, Tensor]] | None = None,
         pixels: PixelStore | None = None,
+        overhead: float | None = None,
     ) -> None:
         self.table = table
         self.token_ids = token_ids
         self.pad = pad
         self.pixels = pixels
+        self.overhead = overhead
+        self._counts = np.array([len(rows) for rows in table.references], dtype=np.int64)
+        self._starts = np.cumsum(self._counts) - self._counts
+        self._references = np.concatenate([*table.references, np.zeros(1, np.int64)])
+        self._tokens = None if token_ids is None else np.array([len(ids) for ids in token_ids], np.int64)
+        self.lengths = None if self._tokens is None else self._longest(self._tokens)
+
+    def _longest(self, tokens: np.ndarray) -> np.ndarray:
+        longest = tokens[self.table.candidate].copy()
+        owners = np.repeat(np.arange(len(self.table)), self._counts)
+        np.maximum.at(longest, owners, tokens[self._references[:-1]])
+        return longest
 
     def __call__(self, positions: Sequence[int]) -> Batch:
         """Collate the samples at ``positions``; every caption and image of the batch is in it once."""
         rows = np.asarray(positions, dtype=np.int64)
         table = self.table
-        references, reference_mask = _pad_references([table.references[row] for row in rows])
+        references, reference_mask = self._pad_references(rows)
         occurring = np.concatenate([table.candidate[rows], references[reference_mask]])
         captions, local = np.unique(occurring, return_inverse=True)
+        ids = mask = pixels = None
+        spans: tuple[Span, ...] = ()
+        if self.token_ids is not None and self._tokens is not None and self.pad is not None:
+            if self.overhead is not None:
+                order = np.argsort(-self._tokens[captions], kind="stable")
+                captions, local = captions[order], np.argsort(order)[local]
+                spans = length_spans(self._tokens[captions], self.overhead)
+            ids, mask = self.pad([self.token_ids[row] for row in captions])
         local_references = np.zeros_like(references)
         local_references[reference_mask] = local[len(rows) :]
         images = table.image[rows]
@@ -167,9 +193,6 @@ class Collator:
         image_rows, local_images = np.unique(images[image_mask], return_inverse=True)
         local_image = np.zeros(len(rows), dtype=np.int64)
         local_image[image_mask] = local_images
-        ids = mask = pixels = None
-        if self.token_ids is not None and self.pad is not None:
-            ids, mask = self.pad([self.token_ids[row] for row in captions])
         rows_of_images = torch.from_numpy(image_rows)
         if self.pixels is not None and len(image_rows):
             pixels = self.pixels[rows_of_images]
@@ -186,15 +209,13 @@ class Collator:
             image_mask=torch.from_numpy(image_mask),
             extras=torch.from_numpy(table.extras[rows]),
             target=torch.from_numpy(table.target[rows]),
+            spans=spans,
         )
 
-
-def _pad_references(references: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Return rows [B, R] and mask [B, R]; R is the largest number of references in the batch."""
-    width = max((len(rows) for rows in references), default=0)
-    padded = np.zeros((len(references), width), dtype=np.int64)
-    mask = np.zeros((len(references), width), dtype=bool)
-    for position, rows in enumerate(references):
-        padded[position, : len(rows)] = rows
-        mask[position, : len(rows)] = True
-    return padded, mask
+    def _pad_references(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return caption rows [B, R] and mask [B, R]; R is the largest number of references in the batch."""
+        counts = self._counts[rows]
+        places = np.arange(counts.max(initial=0))
+        mask = places < counts[:, None]
+        flat = np.where(mask, self._starts[rows, None] + places, -1)  # -1 is the zero at the end
+        return self._references[flat], mask

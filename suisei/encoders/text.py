@@ -20,6 +20,11 @@ from suisei.encoders.tiny import TinyTextConfig, build_text_backbone, train_toke
 from suisei.errors import ConfigError, ModelError
 
 LAYERS = ("mix", "last")
+SMALL_ENCODER = 5_000_000
+"""Below as many weights, embeddings left out, padding costs too little to encode a batch in parts."""
+CALL_OVERHEAD = 64
+CALL_OVERHEAD_CUDA = 2048
+"""What one more call of an encoder costs, in tokens: short matrices, and launching its operations."""
 
 
 @dataclass
@@ -31,6 +36,10 @@ class TextEncoderConfig:
         layers: "mix" for a learned mixture of all layers, "last" for the last layer alone.
         frozen: whether the encoder keeps its weights; its features are then computed once.
         max_tokens: captions are cut to this many tokens, special tokens included.
+        frozen_embeddings: whether the embeddings keep their weights while the layers are trained, as in
+            COMET: two thirds of XLM-R base's weights, which the optimizer then passes over.
+        checkpointing: whether training keeps the input of each layer alone and computes the rest once
+            more on the way back: much less memory, a third more time, the same numbers.
         tiny: size of the encoder when the name is "tiny".
     """
 
@@ -38,6 +47,8 @@ class TextEncoderConfig:
     layers: str = "mix"
     frozen: bool = False
     max_tokens: int = 128
+    frozen_embeddings: bool = False
+    checkpointing: bool = False
     tiny: TinyTextConfig = field(default_factory=TinyTextConfig)
 
     def __post_init__(self) -> None:
@@ -89,6 +100,11 @@ class TextEncoder(nn.Module):
             backbone = build_text_backbone(config.tiny, len(tokenizer))
         else:
             backbone, tokenizer = _from_hub(config.name)
+        if config.checkpointing and not config.frozen:
+            if not backbone.supports_gradient_checkpointing:
+                raise ConfigError(f"text.checkpointing: {config.name} does not support it; set it to false")
+            enable = getattr(backbone, "activation_checkpointing_enable", None)  # its name from 5.2x on
+            (enable or backbone.gradient_checkpointing_enable)()
         return cls(backbone, tokenizer, layers=config.layers, max_tokens=config.max_tokens)
 
     @classmethod
@@ -150,6 +166,21 @@ class TextEncoder(nn.Module):
     def pad_id(self) -> int:
         """Id of the padding token (0 where the tokenizer has none: padding is masked anyway)."""
         return int(self.tokenizer.pad_token_id or 0)
+
+    def set_trainable(self, trainable: bool, *, embeddings: bool = True) -> None:
+        """Choose whether the weights get gradients, and whether the embeddings do too."""
+        self.backbone.requires_grad_(trainable)
+        if trainable and not embeddings:
+            own = getattr(self.backbone, "embeddings", None) or self.backbone.get_input_embeddings()
+            own.requires_grad_(False)
+
+    def call_overhead(self) -> float | None:
+        """Return what one more call costs in training, in tokens; None where parts are not worth it."""
+        names = (name for name, _ in self.backbone.named_parameters())
+        sizes = (0 if "embed" in name else self.backbone.get_parameter(name).numel() for name in names)
+        if sum(sizes) < SMALL_ENCODER:
+            return None
+        return CALL_OVERHEAD_CUDA if torch.cuda.is_available() else CALL_OVERHEAD
 
     def forward(self, ids: Tensor, mask: Tensor) -> list[Tensor]:
         """Encode int64 [T, L] to S hidden states of shape [T, L, d], embedding output first."""

@@ -15,6 +15,8 @@ from suisei.models.regressor import Regressor
 
 OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
 SCHEDULES = ("constant", "linear", "cosine")
+FUSED_WEIGHTS = 1_000_000
+"""From as many trained weights on, a fused step is the default on a CPU."""
 
 
 @dataclass
@@ -34,6 +36,8 @@ class OptimizerConfig:
         frozen_fraction: part of the first epoch during which the text encoder is kept frozen.
         schedule: "constant", "linear" (to zero) or "cosine" (to zero).
         warmup_fraction: part of all steps over which the rate grows from zero.
+        fused: whether a step is one pass over the weights (the same formula, other rounding); null for
+            where it is measurably faster: on a GPU, and for FUSED_WEIGHTS weights or more.
     """
 
     name: str = "adam"
@@ -47,6 +51,7 @@ class OptimizerConfig:
     frozen_fraction: float = 0.4
     schedule: str = "constant"
     warmup_fraction: float = 0.0
+    fused: bool | None = None
 
     def __post_init__(self) -> None:
         if self.name not in OPTIMIZERS:
@@ -92,7 +97,16 @@ def parameter_groups(model: Regressor, config: OptimizerConfig) -> list[dict[str
 
 def build_optimizer(model: Regressor, config: OptimizerConfig) -> torch.optim.Optimizer:
     """Return the optimizer that a config describes."""
-    return OPTIMIZERS[config.name](parameter_groups(model, config), betas=config.betas)  # type: ignore[call-arg]
+    groups = parameter_groups(model, config)
+    weights = [parameter for group in groups for parameter in group["params"]]
+    fused = config.fused
+    if fused is None:
+        large = sum(parameter.numel() for parameter in weights) >= FUSED_WEIGHTS
+        fused = bool(weights) and (large or weights[0].is_cuda)
+    optimizer = OPTIMIZERS[config.name](groups, betas=config.betas, fused=fused)  # type: ignore[call-arg]
+    if fused:  # the trainer clips gradients, so it is the one that unscales them
+        optimizer._step_supports_amp_scaling = False  # type: ignore[attr-defined]
+    return optimizer
 
 
 def schedule_factor(config: OptimizerConfig, total_steps: int) -> Callable[[int], float]:

@@ -6,13 +6,13 @@ width, d_img image width.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from suisei.data.batch import Batch
+from suisei.data.batch import Batch, Span
 from suisei.data.idf import IdfTable
 from suisei.encoders.image import ImageEncoder
 from suisei.encoders.text import TextEncoder
@@ -96,7 +96,7 @@ class Regressor(nn.Module):
             head.input_dropout,
             head.input_norm,
         )
-        text.backbone.requires_grad_(not config.text.frozen)
+        text.set_trainable(not config.text.frozen, embeddings=not config.text.frozen_embeddings)
         if image is not None and config.image is not None:
             image.requires_grad_(not config.image.frozen)
 
@@ -115,6 +115,14 @@ class Regressor(nn.Module):
         fusion = self.config.fusion
         return pool_layers(states, mask, self.idf_weights[ids], fusion.poolings, normalise=fusion.layer_norm)
 
+    def _encode_spans(self, ids: Tensor, mask: Tensor, spans: Sequence[Span]) -> Tensor:
+        """Encode captions part by part, each without the columns that are padding in all its rows."""
+        if len(spans) < 2:
+            return self.encode_text(ids, mask)
+        return torch.cat(
+            [self.encode_text(ids[start:end, :width], mask[start:end, :width]) for start, end, width in spans]
+        )
+
     def encode_image(self, pixels: Tensor) -> Tensor:
         """Encode images [I, 3, s, s] to [I, d_img]."""
         assert self.image is not None
@@ -132,7 +140,7 @@ class Regressor(nn.Module):
         if captions is None:
             assert batch.ids is not None
             assert batch.mask is not None
-            captions = self.encode_text(batch.ids, batch.mask)
+            captions = self._encode_spans(batch.ids, batch.mask, batch.spans)
         if images is None and batch.pixels is not None:
             images = self.encode_image(batch.pixels)
         vectors = self.mix(captions) if self.mix is not None else captions[:, 0]

@@ -102,8 +102,9 @@ class SuiSei(LightningModule):
             if self.config.image is not None and self.config.image.frozen:
                 advance = progress("encoding images", len(table.images))
                 self._images, pixels = encode_images(model, pixels, len(table.images), advance=advance), None
-        frozen = self._captions is not None
-        return Collator(table, None if frozen else token_ids, None if frozen else model.text.pad, pixels)
+        if self._captions is not None:
+            return Collator(table, pixels=pixels)
+        return Collator(table, token_ids, model.text.pad, pixels, overhead=model.text.call_overhead())
 
     # -- training ---------------------------------------------------------------------------------
 
@@ -135,7 +136,7 @@ class SuiSei(LightningModule):
             return
         frozen_batches = self.optimizer_config.frozen_fraction * float(self.trainer.num_training_batches)
         frozen = self.current_epoch == 0 and batch_idx < frozen_batches
-        self.regressor.text.backbone.requires_grad_(not frozen)
+        self.regressor.text.set_trainable(not frozen, embeddings=not self.config.text.frozen_embeddings)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Return the mean squared error of a batch whose references and images are dropped at random."""

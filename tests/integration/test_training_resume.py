@@ -81,6 +81,47 @@ def test_resuming_with_accumulated_gradients(train, tmp_path):
     assert_same(whole, tmp_path / "run")
 
 
+@pytest.mark.parametrize("batching", ["length", "group"])
+def test_resuming_batches_of_like_samples(train, tmp_path, batching):
+    options = (*OPTIONS, f"--data.batching={batching}")
+    whole = train(*options)
+    with pytest.MonkeyPatch.context() as patch:
+        kill_at(patch, 7)
+        with pytest.raises(KilledError):
+            train(*options, output=tmp_path / "run")
+    train(*options, "--ckpt_path=last", output=tmp_path / "run")
+    assert_same(whole, tmp_path / "run")
+
+
+def test_every_epoch_leaves_a_checkpoint_to_go_on_with_improved_or_not(train, tmp_path):
+    options = ("--baselines=[]", "--trainer.max_epochs=4", "--early_stopping.patience=9")
+    worse = iter([0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.04, 0.03])
+
+    def on_validation_epoch_end(self):
+        self._validation.clear()
+        self.log("val_pearson", next(worse))
+
+    run = tmp_path / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SuiSei, "on_validation_epoch_end", on_validation_epoch_end)
+        kill_at(patch, 35)  # in the fourth epoch of ten steps
+        with pytest.raises(KilledError):
+            train(*options, output=run)
+        kept = {path.name: torch.load(path, weights_only=True) for path in (run / "checkpoints").iterdir()}
+        assert {name: state["global_step"] for name, state in kept.items()} == {
+            "best.ckpt": 10,
+            "last.ckpt": 30,
+        }
+    seen: list[int] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SuiSei, "on_validation_epoch_end", on_validation_epoch_end)
+        kill_at(patch, None, seen)
+        train(*options, "--ckpt_path=last", output=run)
+    assert seen[0] == 30
+    report = json.loads((run / "report.json").read_text())["training"]
+    assert report["best_validation"]["val_pearson"] == pytest.approx(0.5)
+
+
 def test_other_data_is_not_resumed(train, rated_file, tmp_path):
     run = tmp_path / "run"
     with pytest.MonkeyPatch.context() as patch:

@@ -303,3 +303,22 @@ def test_references_and_images_are_dropped_in_training_only(train, monkeypatch):
     assert calls["training"] == json.loads((run / "report.json").read_text())["training"]["steps"]
     assert calls["validation"] == 2
     assert step is SuiSei.training_step
+
+
+def test_a_fused_optimizer_in_half_precision_clips_gradients_and_follows_the_schedule(train):
+    run = train(
+        "--baselines=[]",
+        "--trainer.precision=bf16-mixed",
+        "--trainer.max_epochs=1",
+        "--trainer.accumulate_grad_batches=3",
+        "--model.optimizer.fused=true",
+        "--model.optimizer.schedule=linear",
+        "--checkpoint_steps=2",
+    )
+    state = torch.load(run / "checkpoints" / "steps.ckpt", weights_only=True)
+    facts = json.loads((run / "report.json").read_text(encoding="utf-8"))["training"]
+    assert (facts["steps"], facts["precision"]) == (4, "bf16-mixed")  # ten batches, the last one alone
+    assert state["global_step"] == 4
+    groups = state["optimizer_states"][0]["param_groups"]
+    assert all(group["fused"] for group in groups)
+    assert all(group["lr"] == pytest.approx(0.0, abs=1e-12) for group in groups)  # at the end of four steps

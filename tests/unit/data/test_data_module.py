@@ -2,10 +2,11 @@
 
 import json
 
+import numpy as np
 import pytest
 import torch
 
-from suisei.data.datamodule import CaptionDataModule, EpochSampler, ResumableDataLoader
+from suisei.data.datamodule import CaptionDataModule
 from suisei.errors import ConfigError, DataError
 
 
@@ -124,55 +125,6 @@ def test_settings_that_cannot_work_are_refused(data):
         load("scene")
 
 
-def test_order_depends_on_seed_and_epoch_alone():
-    def order(seed, epoch):
-        sampler = EpochSampler(range(100, 150), seed)
-        sampler.set_epoch(epoch)
-        torch.rand(7)
-        return list(sampler)
-
-    assert order(0, 0) == order(0, 0)
-    assert sorted(order(0, 0)) == list(range(100, 150))
-    orders = [order(seed, epoch) for seed in range(3) for epoch in range(3)]
-    assert len({tuple(each) for each in orders}) == 9
-
-
-def batches(loader):
-    return [batch.tolist() for batch in loader]
-
-
-def loader_at(epoch):
-    sampler = EpochSampler(range(10), 0)
-    sampler.set_epoch(epoch)
-    return ResumableDataLoader(range(10), sampler=sampler, batch_size=3)
-
-
-@pytest.mark.parametrize("done", [0, 1, 3])
-def test_resumed_loader_hands_out_what_is_left_of_the_epoch_and_then_all_of_the_next(done):
-    interrupted = loader_at(2)
-    iterator = iter(interrupted)
-    for _ in range(done):
-        next(iterator)
-    resumed = loader_at(2)
-    resumed.load_state_dict(interrupted.state_dict())
-    assert batches(resumed) == batches(loader_at(2))[done:]
-    resumed.sampler.set_epoch(3)
-    assert batches(resumed) == batches(loader_at(3))
-
-
-def test_loader_saved_after_an_epoch_skips_nothing_of_the_next():
-    finished = loader_at(0)
-    batches(finished)
-    resumed = loader_at(1)
-    resumed.load_state_dict(finished.state_dict())
-    assert batches(resumed) == batches(loader_at(1))
-    shortened = loader_at(0)  # trainer.limit_train_batches ends an epoch early
-    next(iter(shortened))
-    resumed = loader_at(1)
-    resumed.load_state_dict(shortened.state_dict())
-    assert batches(resumed) == batches(loader_at(1))
-
-
 def test_loaders_do_not_draw_from_the_global_random_numbers(data):
     module = load(data)
     module.attach(lambda positions: list(positions), seed=0)
@@ -182,3 +134,23 @@ def test_loaders_do_not_draw_from_the_global_random_numbers(data):
     assert torch.equal(before, torch.get_rng_state())
     assert sorted(training) == sorted(module.split.train)
     assert validation == list(module.split.validation)
+
+
+def test_samples_of_a_group_meet_in_a_batch(data):
+    module = load(data, batching="group", batch_size=6, fractions=(0.6, 0.2, 0.2))
+    module.attach(lambda positions: list(positions), seed=0)
+    batches = list(module.train_dataloader())
+    assert sorted(p for batch in batches for p in batch) == sorted(module.split.train)
+    assert [len(batch) for batch in batches] == [6] * 6
+    for batch in batches:
+        assert len({module.samples[position].group for position in batch}) == 2  # three samples each
+
+
+def test_samples_as_long_meet_in_a_batch_where_lengths_are_known(data):
+    module = load(data, batching="length", batch_size=4)
+    lengths = np.arange(len(module.samples)) % 7
+    module.attach(lambda positions: list(positions), 0, lengths)
+    spread = [np.ptp(lengths[batch]) for batch in module.train_dataloader()]
+    assert max(spread) <= 1
+    module.attach(lambda positions: list(positions), 0)
+    assert max(np.ptp(lengths[batch]) for batch in module.train_dataloader()) > 1

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from suisei.data.batch import length_spans
 from suisei.data.images import load_image
 from suisei.data.sample import CaptionSample, Rating
 from suisei.data.table import Collator, PixelStore, SampleTable
@@ -90,6 +91,40 @@ def test_batch_equals_its_samples_one_by_one(rows, data):
             assert float(batch.target[place]) == pytest.approx((rating - 1) / 4)
     assert {table.captions[row] for row in batch.caption_rows} == used
     assert batch.references.shape[1] == max(len(rows[position][1]) for position in positions)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=12), st.integers(0, 60))
+def test_spans_cost_the_least_that_any_cuts_do(lengths, overhead):
+    lengths = np.array(sorted(lengths, reverse=True))
+    spans = length_spans(lengths, overhead)
+    assert [row for start, end, _ in spans for row in range(start, end)] == list(range(len(lengths)))
+    assert all(lengths[start] == width for start, _, width in spans)
+
+    def cheapest(start):  # tries every first cut
+        ends = range(start + 1, len(lengths) + 1)
+        costs = [(end - start) * lengths[start] + overhead + cheapest(end) for end in ends]
+        return min(costs, default=0)
+
+    if len(lengths) <= 9:
+        assert sum((end - start) * width + overhead for start, end, width in spans) == cheapest(0)
+
+
+def test_captions_of_a_batch_stand_longest_first_where_they_are_encoded_in_parts():
+    texts = ["a b", "a", "a b c d e f g h", "x", "y z"]
+    samples = [CaptionSample(texts[0], (texts[1], texts[2])), CaptionSample(texts[3], (texts[4],))]
+    table = SampleTable(samples)
+    token_ids = [tokens(caption) for caption in table.captions]
+    collate = Collator(table, token_ids, pad, overhead=1)
+    assert collate.lengths.tolist() == [17, 5]
+    batch = collate([1, 0])
+    sizes = batch.mask.sum(dim=1)
+    assert sizes.tolist() == sorted(sizes.tolist(), reverse=True)
+    assert len(batch.spans) > 1
+    assert [table.captions[batch.caption_rows[row]] for row in batch.candidate] == [texts[3], texts[0]]
+    whole = Collator(table, token_ids, pad)([1, 0])
+    assert whole.spans == ()
+    assert sorted(whole.caption_rows.tolist()) == sorted(batch.caption_rows.tolist())
 
 
 @settings(max_examples=30, deadline=None)
