@@ -1,8 +1,8 @@
-"""Figures: predicted against human scores, and metrics with their intervals. Files only, no display."""
+"""Figures: scores against ratings, and figures with their intervals. Files only, no display."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colors import LogNorm
     from matplotlib.figure import Figure
+
+    from suisei.metaeval.calibration import Calibration
 
 LANGUAGE_NAMES = {"ja": "Japanese", "en": "English"}
 _STYLE = {"font.size": 10.0, "axes.spines.top": False, "axes.spines.right": False, "figure.dpi": 100.0}
@@ -97,6 +99,105 @@ def plot_table(path: str | Path, table: Table, correlation: str = "tau-c") -> No
         _bars(axis, rows, correlation)
         figure.suptitle(table.title)
         _save(figure, path)
+
+
+def plot_dots(
+    path: str | Path,
+    table: Table,
+    column: str,
+    *,
+    line: float = 0.0,
+    limits: tuple[float, float] | None = None,
+) -> None:
+    """Write a PNG of one column: a panel per section, a dot with its interval per row.
+
+    Args:
+        path: of the file; its folder must exist.
+        table: any table.
+        column: key of the column.
+        line: where to draw a vertical line, such as "no difference".
+        limits: of the axis; those of the data where it is None.
+
+    Raises:
+        DataError: the column has no value.
+    """
+    from matplotlib import rc_context
+
+    shown = [
+        section for section in table.sections if any(_value(row, column) is not None for row in section.rows)
+    ]
+    if not shown:
+        raise DataError(f"plot: no row has a {table.columns.get(column, column)} to show")
+    labels = list(dict.fromkeys(row.label for section in shown for row in section.rows))
+    with rc_context(_STYLE):
+        figure = _new_figure((2.2 + 3.4 * len(shown), 1.5 + 0.34 * len(labels)))
+        axes = figure.subplots(1, len(shown), squeeze=False, sharey=True)[0]
+        for axis, section in zip(axes, shown, strict=True):
+            _dots(axis, section.rows, labels, column, line)
+            axis.set_xlabel(table.columns[column])
+            if limits:
+                axis.set_xlim(*limits)
+            if len(table.sections) > 1:
+                axis.set_title(section.title, fontsize=10)
+        axes[0].set_yticks(range(len(labels)), labels)
+        axes[0].set_ylim(len(labels) - 0.4, -0.6)
+        figure.suptitle(table.title)
+        _save(figure, path)
+
+
+def _dots(axis: Axes, rows: Sequence[Row], labels: list[str], column: str, line: float) -> None:
+    axis.axvline(line, color=_GREY, linewidth=1, linestyle="--", zorder=1)
+    for row in rows:
+        value, place = _value(row, column), labels.index(row.label)
+        if value is None:
+            continue
+        cell = row.cells[column]
+        if cell.low is not None and cell.high is not None:
+            axis.hlines(place, cell.low, cell.high, color=_BLUE, linewidth=1.6, zorder=2)
+        axis.plot([value], [place], marker="o", markersize=6, color=_BLUE, zorder=3)
+    axis.grid(axis="x", color="#e6e6e6", linewidth=0.6)
+    axis.set_axisbelow(True)
+
+
+def plot_reliability(path: str | Path, calibrations: Mapping[str, Calibration], *, title: str) -> None:
+    """Write a reliability diagram: mean rating over mean score per bin, and how many scores are in each.
+
+    Args:
+        path: of the file; its folder must exist.
+        calibrations: {panel: calibration}.
+        title: above the panels.
+    """
+    from matplotlib import rc_context
+
+    with rc_context(_STYLE):
+        figure = _new_figure((4.0 * len(calibrations) + 0.4, 5.2))
+        axes = figure.subplots(2, len(calibrations), squeeze=False, sharex=True, height_ratios=(3, 1))
+        for (name, value), upper, lower in zip(calibrations.items(), axes[0], axes[1], strict=True):
+            _reliability_panel(upper, value)
+            upper.set_title(f"{name}, n = {value.n:,}\ncalibration error {value.error:.3f}", fontsize=10)
+            middles = [(each.start + each.stop) / 2 for each in value.bins]
+            widths = [0.92 * (each.stop - each.start) for each in value.bins]
+            lower.bar(middles, [each.n for each in value.bins], width=widths, color=_BLUE)
+            lower.set(xlabel="score", xlim=(-0.03, 1.03))
+        axes[0][0].set_ylabel("mean rating")
+        axes[1][0].set_ylabel("samples")
+        figure.suptitle(title)
+        _save(figure, path)
+
+
+def _reliability_panel(axis: Axes, value: Calibration) -> None:
+    axis.plot([0, 1], [0, 1], color=_GREY, linewidth=1, linestyle="--", label="identity")
+    for each in value.bins:
+        if each.low is not None and each.high is not None:
+            axis.vlines(each.predicted, each.low, each.high, color=_ORANGE, linewidth=1.6)
+    axis.plot(
+        [each.predicted for each in value.bins], [each.human for each in value.bins],
+        color=_ORANGE, marker="o", markersize=5, linewidth=1.2, label="mean rating with interval",
+    )  # fmt: skip
+    axis.set_ylim(-0.03, 1.03)
+    axis.legend(loc="upper left", fontsize=8, framealpha=0.85, edgecolor="none")
+    axis.grid(color="#e6e6e6", linewidth=0.6)
+    axis.set_axisbelow(True)
 
 
 def _predicted_panel(

@@ -1,0 +1,236 @@
+"""Whether a score means what people mean by it: predicted scores beside mean ratings, bin by bin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from suisei.data.sample import CaptionSample
+from suisei.data.splits import group_of
+from suisei.errors import DataError
+from suisei.metaeval.degrade import language_of
+from suisei.metaeval.plots import LANGUAGE_NAMES
+from suisei.metaeval.report import Cell, Row, Section, Table
+from suisei.metaeval.significance import Interval, group_weights, percentile_interval
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """The samples whose predicted score is in one stretch of [0, 1].
+
+    Attributes:
+        start: lower edge.
+        stop: upper edge.
+        predicted: mean predicted score.
+        human: mean rating.
+        low: lower end of the rating's 95 % interval; None where there is none.
+        high: upper end of it.
+        n: number of samples.
+    """
+
+    start: float
+    stop: float
+    predicted: float
+    human: float
+    low: float | None
+    high: float | None
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """How far scores are from ratings.
+
+    Attributes:
+        bins: those with samples, in order.
+        error: expected calibration error: the mean over samples of |mean predicted - mean rating| of
+            their bin (Naeini et al., 2015, with ratings in place of outcomes).
+        interval: of the error. Noise makes it too large rather than too small, most in small samples.
+        bias: mean predicted score minus mean rating.
+        rmse: root of the mean squared difference.
+        slope: of the least-squares line of ratings over scores; 1 if differences of scores mean as much
+            as differences of ratings, below 1 if scores are spread too far. None for constant scores.
+        n: number of samples.
+    """
+
+    bins: tuple[Bin, ...]
+    error: float
+    interval: Interval
+    bias: float
+    rmse: float
+    slope: float | None
+    n: int
+
+
+def calibrate(
+    predicted: np.ndarray,
+    human: np.ndarray,
+    groups: Sequence[str],
+    *,
+    bins: int = 10,
+    n_resamples: int = 1000,
+    seed: int = 0,
+) -> Calibration:
+    """Compare scores with ratings in bins of equal width.
+
+    Args:
+        predicted: scores in [0, 1], float64 [N].
+        human: mean ratings in [0, 1], float64 [N].
+        groups: what is resampled as a whole, [N].
+        bins: number of bins over [0, 1].
+        n_resamples: bootstrap resamples; 0 for no intervals.
+        seed: of the bootstrap.
+
+    Raises:
+        DataError: no sample, a NaN, or a score outside [0, 1].
+    """
+    if not len(predicted) or np.isnan(predicted).any() or np.isnan(human).any():
+        raise DataError(f"calibration needs scores and ratings of all of its {len(predicted)} samples")
+    if predicted.min() < -1e-9 or predicted.max() > 1 + 1e-9:
+        raise DataError(
+            f"scores from {predicted.min():.3g} to {predicted.max():.3g} are not on the human scale, 0 to 1"
+        )
+    place = np.clip((predicted * bins).astype(np.int64), 0, bins - 1)
+    names, group = np.unique(np.asarray(groups, dtype=object), return_inverse=True)
+    weights = np.ones((1, len(names)), dtype=np.int64)
+    if n_resamples and len(names) > 1:
+        weights = np.concatenate([weights, group_weights(len(names), n_resamples, seed)])
+    # What each group adds to each bin, so that a resample is one product of matrices.
+    cell = group * bins + place
+    counts, scores, ratings = (
+        weights @ np.bincount(cell, weights=values, minlength=len(names) * bins).reshape(len(names), bins)
+        for values in (np.ones(len(predicted)), predicted, human)
+    )
+    errors = np.abs(scores - ratings).sum(axis=1) / counts.sum(axis=1)
+    resampled = len(weights) > 1
+    means = np.divide(ratings, counts, out=np.full(counts.shape, np.nan), where=counts > 0)
+    variance = float(predicted.var())
+    slope = (
+        float(((predicted - predicted.mean()) * (human - human.mean())).mean() / variance)
+        if variance > 1e-18
+        else None
+    )
+    return Calibration(
+        bins=tuple(
+            _bin(n, bins, counts[0], scores[0], means[:, n], resampled)
+            for n in np.flatnonzero(counts[0]).tolist()
+        ),
+        error=float(errors[0]),
+        interval=percentile_interval(errors[1:]) if resampled else Interval(None, None),
+        bias=float((predicted - human).mean()),
+        rmse=float(np.sqrt(((predicted - human) ** 2).mean())),
+        slope=slope,
+        n=len(predicted),
+    )
+
+
+def _bin(
+    number: int, bins: int, counts: np.ndarray, scores: np.ndarray, means: np.ndarray, resampled: bool
+) -> Bin:
+    """Return one bin; means [1 + resamples] are its mean ratings, the first that of the data itself."""
+    interval, defined = Interval(None, None), ~np.isnan(means[1:])
+    if resampled and 2 * defined.sum() > len(means) - 1:
+        interval = percentile_interval(means[1:])
+    return Bin(
+        start=number / bins,
+        stop=(number + 1) / bins,
+        predicted=float(scores[number] / counts[number]),
+        human=float(means[0]),
+        low=interval.low,
+        high=interval.high,
+        n=int(counts[number]),
+    )
+
+
+def calibrate_by_language(
+    scores: np.ndarray,
+    samples: Sequence[CaptionSample],
+    *,
+    bins: int = 10,
+    n_resamples: int = 1000,
+    seed: int = 0,
+) -> dict[str, Calibration]:
+    """Return the calibration of all samples and, where there are two languages, of each.
+
+    Args:
+        scores: float64 [N]; samples with NaN are left out.
+        samples: N rated samples.
+        bins: number of bins over [0, 1].
+        n_resamples: bootstrap resamples.
+        seed: of the bootstrap.
+
+    Raises:
+        DataError: no sample has a score, or scores leave [0, 1].
+    """
+    human = np.array([np.nan if s.rating is None else s.rating.mean for s in samples])
+    languages = np.array([language_of(sample) for sample in samples], dtype=object)
+    groups = np.array([group_of(sample, n) for n, sample in enumerate(samples)], dtype=object)
+    known = ~np.isnan(scores) & ~np.isnan(human)
+    masks = {"all": known}
+    found = [language for language in LANGUAGE_NAMES if (known & (languages == language)).any()]
+    if len(found) > 1:
+        masks |= {LANGUAGE_NAMES[language]: known & (languages == language) for language in found}
+    return {
+        name: calibrate(
+            scores[mask], human[mask], groups[mask], bins=bins, n_resamples=n_resamples, seed=seed
+        )
+        for name, mask in masks.items()
+    }
+
+
+def calibration_table(named: Mapping[str, Mapping[str, Calibration] | str]) -> Table:
+    """Return one line per metric and language.
+
+    Args:
+        named: {metric: its calibrations by language, or why it has none}.
+    """
+    scopes = list(
+        dict.fromkeys(name for value in named.values() if not isinstance(value, str) for name in value)
+    )
+    sections = []
+    for scope in scopes or ["all"]:
+        rows = []
+        for label, value in named.items():
+            if isinstance(value, str):
+                rows.append(Row(label, error=value))
+            elif scope in value:
+                rows.append(Row(label, _figures(value[scope])))
+        sections.append(Section(scope, tuple(rows)))
+    columns = {"error": "calibration error", "bias": "bias", "rmse": "RMSE", "slope": "slope", "n": "n"}
+    notes = (
+        "calibration error: mean over samples of |mean score - mean rating| of their bin of equal width",
+        "bias: mean score minus mean rating; slope: of ratings over scores, 1 is right",
+    )
+    return Table("Calibration to the human scale", columns, tuple(sections), notes)
+
+
+def _figures(value: Calibration) -> dict[str, Cell]:
+    return {
+        "error": Cell(value.error, value.interval.low, value.interval.high),
+        "bias": Cell(value.bias),
+        "rmse": Cell(value.rmse),
+        "slope": Cell(value.slope, reason=None if value.slope is not None else "all scores are equal"),
+        "n": Cell(value.n),
+    }
+
+
+def reliability_table(label: str, calibrations: Mapping[str, Calibration]) -> Table:
+    """Return a line per bin: mean score and mean rating with its interval."""
+    sections = []
+    for scope, value in calibrations.items():
+        rows = [
+            Row(
+                f"{each.start:.2g} to {each.stop:.2g}",
+                {
+                    "predicted": Cell(each.predicted),
+                    "human": Cell(each.human, each.low, each.high),
+                    "n": Cell(each.n),
+                },
+            )
+            for each in value.bins
+        ]
+        sections.append(Section(scope, tuple(rows)))
+    columns = {"predicted": "mean score", "human": "mean rating", "n": "n"}
+    return Table(f"Reliability of {label}", columns, tuple(sections), row_heading="Score")
