@@ -90,7 +90,7 @@ class Fusion(nn.Module):
             image: [B, d_image], any finite values where there is none; None for a model without image.
             image_mask: bool [B], True where there is an image.
         """
-        references, reference_mask = self._fill_missing(references, reference_mask)
+        references, reference_mask = self._widen(references, reference_mask)
         projected = self._project_image(candidate, image, image_mask)
         if self.aggregation == "concat":
             parts = self._concatenated(candidate, references, reference_mask, projected)
@@ -98,17 +98,15 @@ class Fusion(nn.Module):
             parts = self._aggregated(candidate, references, reference_mask, projected)
         return torch.cat(parts, dim=-1).flatten(1)
 
-    def _fill_missing(self, references: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Put the learned vector where a sample has no reference at all (in its first place)."""
+    def _widen(self, references: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Add empty places where a batch has fewer than are read."""
         batch, places = mask.shape
         wanted = CONCATENATED_REFERENCES if self.aggregation == "concat" else 1
-        if places < wanted:
-            shape = (batch, wanted - places)
-            references = torch.cat([references, references.new_zeros(*shape, *references.shape[2:])], dim=1)
-            mask = torch.cat([mask, mask.new_zeros(shape)], dim=1)
-        absent = ~mask if self.aggregation == "concat" else _only_first(~mask.any(dim=1), mask)
-        vector = self.missing_reference.to(references.dtype)
-        return torch.where(absent[..., None, None], vector, references), mask | absent
+        if places >= wanted:
+            return references, mask
+        shape = (batch, wanted - places)
+        references = torch.cat([references, references.new_zeros(*shape, *references.shape[2:])], dim=1)
+        return references, torch.cat([mask, mask.new_zeros(shape)], dim=1)
 
     def _project_image(self, candidate: Tensor, image: Tensor | None, mask: Tensor | None) -> Tensor | None:
         """Return the projected image as [B, 1, d], to be broadcast over poolings."""
@@ -120,33 +118,36 @@ class Fusion(nn.Module):
         return torch.where(mask[:, None], projected, self.missing_image.to(projected.dtype))[:, None]
 
     def _aggregated(self, c: Tensor, r: Tensor, mask: Tensor, image: Tensor | None) -> list[Tensor]:
-        weights = (mask / mask.sum(dim=1, keepdim=True)).to(r.dtype)[..., None, None]
-        outside = ~mask[..., None, None]
-        product, difference = c[:, None] * r, (c[:, None] - r).abs()
+        """Return the blocks, each [B, P, d].
+
+        The learned vector comes in after the aggregation: vectors of a frozen encoder then need no way
+        back through all references.
+        """
+        weights = (mask / mask.sum(dim=1, keepdim=True).clamp(min=1)).to(r.dtype)[..., None, None]
+        outside, present = ~mask[..., None, None], mask.any(dim=1)[:, None, None]
+        learned = self.missing_reference.to(r.dtype)
         parts: list[Tensor] = []
         if "candidate" in self.blocks:
             parts.append(c)
+        mean = (r * weights).sum(dim=1)
         if "reference" in self.blocks:
-            parts.append((r * weights).sum(dim=1))
+            parts.append(torch.where(present, mean, learned))
         if "reference-product" in self.blocks:
-            parts += self._reduce(product, weights, outside, closest="max")
+            reduced = [] if self.aggregation == "max" else [c * mean]
+            if self.aggregation != "mean":
+                reduced.append((c[:, None] * r).masked_fill(outside, -torch.inf).amax(dim=1))
+            parts += [torch.where(present, block, c * learned) for block in reduced]
         if "reference-difference" in self.blocks:
-            parts += self._reduce(difference, weights, outside, closest="min")
+            difference = (c[:, None] - r).abs()
+            reduced = [] if self.aggregation == "max" else [(difference * weights).sum(dim=1)]
+            if self.aggregation != "mean":
+                reduced.append(difference.masked_fill(outside, torch.inf).amin(dim=1))
+            parts += [torch.where(present, block, (c - learned).abs()) for block in reduced]
         return parts + self._image_blocks(c, image)
 
-    def _reduce(self, block: Tensor, weights: Tensor, outside: Tensor, *, closest: str) -> list[Tensor]:
-        reduced = []
-        if self.aggregation in ("mean", "mean-max"):
-            reduced.append((block * weights).sum(dim=1))
-        if self.aggregation in ("max", "mean-max"):
-            if closest == "max":
-                reduced.append(block.masked_fill(outside, -torch.inf).amax(dim=1))
-            else:
-                reduced.append(block.masked_fill(outside, torch.inf).amin(dim=1))
-        return reduced
-
     def _concatenated(self, c: Tensor, r: Tensor, mask: Tensor, image: Tensor | None) -> list[Tensor]:
-        first, second = r[:, 0], r[:, 1]
+        learned = self.missing_reference.to(r.dtype)
+        first, second = (torch.where(mask[:, n, None, None], r[:, n], learned) for n in (0, 1))
         named = [
             ("reference", first),
             ("candidate", c),
@@ -179,13 +180,6 @@ class Fusion(nn.Module):
             "image-difference": 1,
         }
         return sum(counts[block] for block in self.blocks)
-
-
-def _only_first(condition: Tensor, mask: Tensor) -> Tensor:
-    """Return bool [B, R], True in the first place of the rows where ``condition`` [B] holds."""
-    first = torch.zeros_like(mask)
-    first[:, 0] = condition
-    return first
 
 
 def _check_blocks(blocks: Sequence[str] | None, *, has_image: bool) -> tuple[str, ...]:
