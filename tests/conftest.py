@@ -8,6 +8,8 @@ import pytest
 if "PYTEST_XDIST_WORKER" in os.environ:  # before torch is imported: workers must not fight for the cores
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+os.environ.setdefault("SUISEI_CACHE", "off")  # tests of the cache give a folder of their own
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 

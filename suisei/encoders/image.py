@@ -117,7 +117,8 @@ class ImageEncoder(nn.Module):
 
     def forward(self, pixels: Tensor) -> Tensor:
         """Encode float [I, 3, s, s] to float32 [I, d]."""
-        features = self.tower(pixels).float()
+        weights = next(self.tower.parameters())
+        features = self.tower(pixels.to(weights.dtype)).float()
         if self.settings.get("normalise"):
             features = nn.functional.normalize(features, dim=-1)
         return features

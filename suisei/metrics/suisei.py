@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,19 +12,17 @@ import torch
 from torch import Tensor
 
 from suisei.data.sample import CaptionSample
-from suisei.data.table import Collator, PixelStore, SampleTable
-from suisei.errors import ConfigError
+from suisei.data.table import Collator, SampleTable
+from suisei.encoders.cache import FeatureCache, disk_cache
+from suisei.encoders.precision import choose_device, choose_precision, matrix_products, to_precision
 from suisei.metrics.base import Metric
 from suisei.metrics.extras import ExtraInputs
-from suisei.models.features import encode_captions, encode_images
+from suisei.models.features import ModelFeatures
 from suisei.models.hub import LoadedModel, load_model
 from suisei.progress import progress_bar
 
-PRECISIONS = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 CACHE_BYTES = 256 * 1024**2
 """Features of captions, and of images, are kept between calls up to this size each."""
-
-_TENSOR_BYTES = 1024  # what a tensor, its key and its place take beside the numbers
 
 logger = logging.getLogger(__name__)
 
@@ -39,27 +36,45 @@ class SuiSeiMetric(Metric):
     Args:
         model: the loaded model.
         device: "auto" (a GPU where there is one), "cpu", "cuda", "cuda:1", ...
-        precision: "auto", "fp32", "bf16" or "fp16"; "auto" is bf16 on a GPU that has it, else fp32.
+        precision: what the encoders compute in, "auto", "fp32", "tf32", "bf16" or "fp16"; "auto" is bf16
+            where the device multiplies it in hardware, else fp32. What follows the encoders is fp32. The
+            model's encoders are converted in place.
+        compile: whether the text encoder is compiled: minutes once, faster from then on.
+        cache: where features are kept on disk, see :func:`suisei.encoders.cache.disk_cache`.
     """
 
     name = "suisei"
     needs: frozenset[str] = frozenset()
 
-    def __init__(self, model: LoadedModel, device: str = "auto", precision: str = "auto") -> None:
-        if device == "auto":
-            device = "cuda" if torch.cuda.is_available() else "cpu"
-        if precision == "auto":
-            fast = device.startswith("cuda") and torch.cuda.is_bf16_supported()
-            precision = "bf16" if fast else "fp32"
-        if precision not in PRECISIONS:
-            raise ConfigError(f"precision is {precision!r}; there are: auto, {', '.join(PRECISIONS)}")
+    def __init__(
+        self,
+        model: LoadedModel,
+        device: str = "auto",
+        precision: str = "auto",
+        *,
+        compile: bool = False,  # noqa: A002 - the word users know
+        cache: str | Path | None = None,
+    ) -> None:
+        device = choose_device(device)
+        self.precision = choose_precision(precision, device)
         self.model = model
-        self.precision = precision
         self.device = torch.device(device)
+        self.compiled = compile
         self.regressor = model.regressor.to(self.device)
+        to_precision(self.regressor.text.backbone, self.precision)
+        if self.regressor.image is not None:
+            to_precision(self.regressor.image.tower, self.precision)
         self.extras = ExtraInputs(model.regressor.config.fusion.extra_inputs, model.extras)
+        self._features = ModelFeatures(
+            self.regressor,
+            disk_cache(cache),
+            mixed=True,
+            precision=self.precision + ("-compiled" if compile else ""),
+        )
         self._captions = FeatureCache(CACHE_BYTES)
         self._images = FeatureCache(CACHE_BYTES)
+        if compile:
+            self.regressor.text.backbone.compile(dynamic=True)
 
     def settings(self) -> dict[str, str]:
         """Return model hash, encoders, reference aggregation and precision."""
@@ -69,7 +84,7 @@ class SuiSeiMetric(Metric):
             "text": Path(config.text.name).name,
             "image": Path(config.image.name).name if config.image is not None else "none",
             "refs": config.fusion.references,
-            "dtype": self.precision,
+            "dtype": self.precision + ("-compiled" if self.compiled else ""),
         }
 
     def _score(self, samples: Sequence[CaptionSample], *, batch_size: int, progress: bool) -> np.ndarray:
@@ -77,7 +92,7 @@ class SuiSeiMetric(Metric):
         table = SampleTable(
             samples, self.extras.compute(samples), with_images=self.regressor.image is not None
         )
-        with torch.inference_mode(), self._autocast():
+        with torch.inference_mode(), matrix_products(self.precision):
             captions = self._caption_features(table, progress)
             images = self._image_features(table, progress)
             return self._fuse(table, captions, images, batch_size)
@@ -98,29 +113,22 @@ class SuiSeiMetric(Metric):
         return scores
 
     def _caption_features(self, table: SampleTable, progress: bool) -> Tensor:
-        def encode(captions: Sequence[str]) -> Tensor:
+        def encode(captions: list[str]) -> Tensor:
             with progress_bar("encoding captions", len(captions), shown=progress) as advance:
-                return encode_captions(
-                    self.regressor, self.regressor.text.tokenize(captions), advance=advance
-                )
+                return self._features.of_captions(captions, advance)
 
         return self._captions.look_up(table.captions, table.captions, encode)
 
     def _image_features(self, table: SampleTable, progress: bool) -> Tensor | None:
-        image = self.regressor.image
-        if image is None or not table.images:
+        if self.regressor.image is None or not table.images:
             return None
 
-        def encode(sources: Sequence[Any]) -> Tensor:
-            pixels = PixelStore(sources, image.preprocess, max_bytes=0)
-            with progress_bar("encoding images", len(sources), shown=progress) as advance:
-                return encode_images(self.regressor, pixels, len(sources), advance=advance)
+        def encode(images: list[tuple[str, Any]]) -> Tensor:
+            with progress_bar("encoding images", len(images), shown=progress) as advance:
+                return self._features.of_images(images, advance)
 
-        return self._images.look_up(table.image_keys, table.images, encode)
-
-    def _autocast(self) -> torch.autocast:
-        dtype = PRECISIONS[self.precision]
-        return torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None)
+        pairs = list(zip(table.image_keys, table.images, strict=True))
+        return self._images.look_up(table.image_keys, pairs, encode)
 
     def _warn_blind(self, samples: Sequence[CaptionSample]) -> None:
         sees_images = self.regressor.image is not None
@@ -132,47 +140,25 @@ class SuiSeiMetric(Metric):
             )
 
 
-class FeatureCache:
-    """Features by key, in memory, bounded; the least recently used are dropped.
-
-    Args:
-        max_bytes: size of what is kept between calls.
-    """
-
-    def __init__(self, max_bytes: int) -> None:
-        self.max_bytes = max_bytes
-        self._kept: OrderedDict[str, Tensor] = OrderedDict()
-
-    def look_up(self, keys: Sequence[str], items: Sequence[Any], encode: Any) -> Tensor:
-        """Return the features of every item, [len(items), ...], encoding only the unknown ones.
-
-        Args:
-            keys: a key that stands for each item's content; no two items share one.
-            items: what ``encode`` takes.
-            encode: turns a list of items into a tensor, [len, ...].
-        """
-        unknown = [position for position, key in enumerate(keys) if key not in self._kept]
-        if unknown:
-            for position, features in zip(unknown, encode([items[p] for p in unknown]), strict=True):
-                self._kept[keys[position]] = features.clone()  # not a view that keeps all alive
-        for key in keys:
-            self._kept.move_to_end(key)
-        result = torch.stack([self._kept[key] for key in keys])
-        each = result[0].nbytes + _TENSOR_BYTES if len(result) else 0
-        while len(self._kept) * each > self.max_bytes:
-            self._kept.popitem(last=False)
-        return result
-
-
-def load(path: str | Path, *, device: str = "auto", precision: str = "auto") -> SuiSeiMetric:
+def load(
+    path: str | Path,
+    *,
+    device: str = "auto",
+    precision: str = "auto",
+    compile: bool = False,  # noqa: A002 - the word users know
+    cache: str | Path | None = None,
+) -> SuiSeiMetric:
     """Load a trained metric from its model folder.
 
     Args:
         path: the folder that holds config.json.
         device: "auto", "cpu", "cuda", ...
-        precision: "auto", "fp32", "bf16" or "fp16".
+        precision: "auto", "fp32", "tf32", "bf16" or "fp16", see :class:`SuiSeiMetric`.
+        compile: whether the text encoder is compiled.
+        cache: a folder that keeps features between runs, "off", or None for SUISEI_CACHE or the default.
 
     Raises:
         ModelError: a part of the folder is missing, altered, or does not fit.
+        ConfigError: an unknown precision, or a cache folder that cannot be made.
     """
-    return SuiSeiMetric(load_model(path), device, precision)
+    return SuiSeiMetric(load_model(path), device, precision, compile=compile, cache=cache)

@@ -61,8 +61,9 @@ def pool_layers(
     weights = torch.stack([pooling_weights(name, attention_mask, idf) for name in poolings], dim=1)
     pooled = []
     for state in states:
+        state = state.float()  # encoders may compute in half precision, what follows does not
         if normalise:
-            state = F.layer_norm(state.float(), state.shape[-1:])
+            state = F.layer_norm(state, state.shape[-1:])
         pooled.append(weights.to(state.dtype) @ state)  # [T, P, L] @ [T, L, d] -> [T, P, d]
     return torch.stack(pooled, dim=1)
 
@@ -90,4 +91,6 @@ class LayerMix(nn.Module):
             if not bool(drop.all()):
                 logits = logits.masked_fill(drop, -torch.inf)
         mixture = torch.softmax(logits, dim=0).to(pooled.dtype)
-        return self.scale.to(pooled.dtype) * torch.einsum("s,tspd->tpd", mixture, pooled)
+        rows = mixture.expand(len(pooled), 1, -1)  # a product per caption copies nothing, an einsum does
+        mixed = torch.bmm(rows, pooled.flatten(2)).view(len(pooled), *pooled.shape[2:])
+        return self.scale.to(pooled.dtype) * mixed

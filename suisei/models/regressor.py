@@ -129,12 +129,20 @@ class Regressor(nn.Module):
         features: Tensor = self.image(pixels)
         return features
 
+    def mix_layers(self, captions: Tensor) -> Tensor:
+        """Mix pooled states [T, S, P, d] to [T, P, d]; what is mixed already stays as it is."""
+        if captions.dim() == 3:
+            return captions
+        mixed: Tensor = self.mix(captions) if self.mix is not None else captions[:, 0]
+        return mixed
+
     def forward(self, batch: Batch, captions: Tensor | None = None, images: Tensor | None = None) -> Tensor:
         """Return scores in (0, 1), float32 [B].
 
         Args:
             batch: the samples.
-            captions: pooled states of the batch's captions [T, S, P, d] where they are known already.
+            captions: pooled states of the batch's captions where they are known already, [T, S, P, d], or
+                [T, P, d] with mixed layers.
             images: features of the batch's images [I, d_img] where they are known already.
         """
         if captions is None:
@@ -143,7 +151,7 @@ class Regressor(nn.Module):
             captions = self._encode_spans(batch.ids, batch.mask, batch.spans)
         if images is None and batch.pixels is not None:
             images = self.encode_image(batch.pixels)
-        vectors = self.mix(captions) if self.mix is not None else captions[:, 0]
+        vectors = self.mix_layers(captions)
         image = images[batch.image] if images is not None and len(images) else None
         fused = self.fusion(
             vectors[batch.candidate],

@@ -16,11 +16,13 @@ from suisei.data.batch import Batch
 from suisei.data.idf import IdfTable
 from suisei.data.sample import CaptionSample
 from suisei.data.table import Collator, PixelStore, SampleTable
+from suisei.encoders.cache import disk_cache
 from suisei.encoders.image import ImageEncoder, ImageEncoderConfig
 from suisei.encoders.text import TextEncoder, TextEncoderConfig
 from suisei.errors import ConfigError, ModelError
 from suisei.models.config import FusionConfig, HeadConfig, RegressorConfig
-from suisei.models.features import encode_captions, encode_images
+from suisei.models.features import ModelFeatures
+from suisei.models.lookup import FeatureTable
 from suisei.models.optimizers import OptimizerConfig, build_optimizer, schedule_factor
 from suisei.models.regressor import Regressor
 
@@ -63,8 +65,8 @@ class SuiSei(LightningModule):
         self.image_dropout = image_dropout
         self.reference_extras: list[int] = []
         self.image_extras: list[int] = []
-        self._captions: Tensor | None = None
-        self._images: Tensor | None = None
+        self._captions: FeatureTable | None = None
+        self._images: FeatureTable | None = None
         self._random_states: dict[str, Any] = {}
         self._validation: list[tuple[Tensor, Tensor]] = []
 
@@ -90,20 +92,22 @@ class SuiSei(LightningModule):
         model = self.regressor
         if self.config.fusion.extra_inputs:
             model.fit_extras(torch.from_numpy(table.extras[list(training)]))
-        token_ids = model.text.tokenize(table.captions)
+        features = ModelFeatures(model, disk_cache(), mixed=False)
         if self.config.text.frozen:
             advance = progress("encoding captions", len(table.captions))
-            self._captions = encode_captions(model, token_ids, advance=advance)
-        if model.image is None or not table.images:
-            pixels = None
-        else:
-            advance = progress("reading images", len(table.images))
-            pixels = PixelStore(table.images, model.image.preprocess, progress=advance)
+            self._captions = FeatureTable(features.of_captions(table.captions, advance))
+        pixels = None
+        if model.image is not None and table.images:
             if self.config.image is not None and self.config.image.frozen:
-                advance = progress("encoding images", len(table.images))
-                self._images, pixels = encode_images(model, pixels, len(table.images), advance=advance), None
+                images = list(zip(table.image_keys, table.images, strict=True))
+                advance = progress("encoding images", len(images))
+                self._images = FeatureTable(features.of_images(images, advance))
+            else:
+                advance = progress("reading images", len(table.images))
+                pixels = PixelStore(table.images, model.image.preprocess, progress=advance)
         if self._captions is not None:
             return Collator(table, pixels=pixels)
+        token_ids = model.text.tokenize(table.captions)
         return Collator(table, token_ids, model.text.pad, pixels, overhead=model.text.call_overhead())
 
     # -- training ---------------------------------------------------------------------------------
@@ -121,9 +125,9 @@ class SuiSei(LightningModule):
         """Return scores in (0, 1), float32 [B]."""
         captions = images = None
         if self._captions is not None:
-            captions = self._captions[batch.caption_rows.cpu()].to(batch.candidate.device)
+            captions = self._captions.look_up(batch.caption_rows, batch.candidate.device)
         if self._images is not None:
-            images = self._images[batch.image_rows.cpu()].to(batch.candidate.device)
+            images = self._images.look_up(batch.image_rows, batch.candidate.device)
         scores: Tensor = self.regressor(batch, captions, images)
         return scores
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from suisei.metrics.suisei import FeatureCache
+from suisei.encoders.cache import FeatureCache
 
 
 def encoder(calls):

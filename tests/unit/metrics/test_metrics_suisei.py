@@ -9,8 +9,9 @@ import torch
 
 from suisei.data.sample import CaptionSample
 from suisei.data.table import Collator, SampleTable
+from suisei.encoders.cache import _TENSOR_BYTES, FeatureCache
 from suisei.errors import ConfigError, DataError
-from suisei.metrics.suisei import _TENSOR_BYTES, FeatureCache, SuiSeiMetric, load
+from suisei.metrics.suisei import SuiSeiMetric, load
 from suisei.models.hub import LoadedModel, save_model
 
 
@@ -119,7 +120,7 @@ def test_missing_image_file_is_named(metric, tmp_path):
 
 
 def test_unknown_precision_and_batch_size_are_refused(model_folder, metric):
-    with pytest.raises(ConfigError, match="auto, fp32, bf16, fp16"):
+    with pytest.raises(ConfigError, match="auto, fp32, tf32, bf16, fp16"):
         load(model_folder, precision="fp8")
     with pytest.raises(ConfigError, match="at least 1"):
         metric.score(["a"], batch_size=0)

@@ -8,7 +8,7 @@ import torch
 
 from suisei.data.batch import Batch
 from suisei.data.sample import CaptionSample, Rating
-from suisei.data.table import Collator, PixelStore, SampleTable
+from suisei.data.table import Collator, SampleTable
 from suisei.encoders.image import ImageEncoderConfig
 from suisei.encoders.text import TextEncoderConfig
 from suisei.encoders.tiny import TinyImageConfig, TinyTextConfig
@@ -182,9 +182,8 @@ def test_features_come_in_input_order_whatever_the_batches(build_regressor, capt
         with torch.inference_mode():
             alone = model.encode_text(*model.text.pad([ids]))
         torch.testing.assert_close(features[number], alone[0], atol=1e-5, rtol=1e-5)
-    store = PixelStore(pictures, model.image.preprocess)
-    by_one = encode_images(model, store, 4, batch_size=1)
-    torch.testing.assert_close(by_one, encode_images(model, store, 4, batch_size=3), atol=1e-5, rtol=1e-5)
+    by_one = encode_images(model, pictures, batch_size=1)
+    torch.testing.assert_close(by_one, encode_images(model, pictures, batch_size=3), atol=1e-5, rtol=1e-5)
     assert not model.training
 
 

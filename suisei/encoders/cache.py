@@ -1,0 +1,370 @@
+"""Features of captions and images by content: kept in memory, and on disk for the next run.
+
+On disk they are raw float32 numbers in one SQLite file, each with a checksum, under a hash of all that
+decides them: the caption or the image's content, every weight of the encoder, tokenizer or
+preprocessing, pooling, precision and library versions. Whatever changes any of these makes another key,
+so nothing has to be invalidated. SQLite keeps writers of several processes apart.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import math
+import os
+import sqlite3
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from suisei.errors import ConfigError
+
+FILE = "features.sqlite"
+VARIABLE = "SUISEI_CACHE"
+SIZE_VARIABLE = "SUISEI_CACHE_GB"
+DEFAULT_GB = 5.0
+WORTHWHILE = 5_000_000
+"""By default the features of smaller encoders, in weights, stay off the disk: they are quick to compute."""
+
+ITEMS_PER_CHUNK = 16_384
+"""Items that are encoded, and then written, at once: an interrupted run keeps what it has written."""
+
+_LAYOUT = "1"
+_LIBRARIES = ("torch", "transformers", "tokenizers", "open_clip_torch", "torchvision", "pillow")
+_KEYS_PER_QUERY = 500
+_CHECKSUM_BYTES = 8
+LOCK_SECONDS = 30.0
+"""How long to wait for another process that is writing."""
+_TENSOR_BYTES = 1024  # what a tensor, its key and its place in memory take beside the numbers
+
+Encode = Callable[[list[Any]], Tensor]
+"""Turns items into features, float32 [items, ...]."""
+
+logger = logging.getLogger(__name__)
+
+
+class FeatureCache:
+    """Features by key, in memory, bounded; the least recently used are dropped.
+
+    Args:
+        max_bytes: size of what is kept between calls.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self._kept: OrderedDict[str, Tensor] = OrderedDict()
+
+    def look_up(self, keys: Sequence[str], items: Sequence[Any], encode: Encode) -> Tensor:
+        """Return the features of every item, [len(items), ...], encoding only the unknown ones.
+
+        Args:
+            keys: a key that stands for each item's content; no two items share one.
+            items: what ``encode`` takes.
+            encode: turns a list of items into a tensor, [len, ...].
+        """
+        unknown = [position for position, key in enumerate(keys) if key not in self._kept]
+        if unknown:
+            fresh = encode([items[p] for p in unknown])
+            for position, features in zip(unknown, fresh, strict=True):
+                self._kept[keys[position]] = features.clone()  # not a view that keeps all alive
+        for key in keys:
+            self._kept.move_to_end(key)
+        result = torch.stack([self._kept[key] for key in keys])
+        each = result[0].nbytes + _TENSOR_BYTES if len(result) else 0
+        while len(self._kept) * each > self.max_bytes:
+            self._kept.popitem(last=False)
+        return result
+
+
+class DiskCache:
+    """The file of features, bounded in size; the oldest are dropped first.
+
+    Nothing here ever fails a run: a damaged file is built anew, and one that cannot be used (a full
+    disk, a lock that is not released) is left alone from then on, with a warning.
+
+    Args:
+        folder: where the file is, made where it is absent.
+        max_bytes: largest size of the file.
+        least_weights: encoders with fewer weights are not cached.
+
+    Raises:
+        OSError: the folder cannot be made.
+    """
+
+    def __init__(self, folder: Path, max_bytes: int, least_weights: int = 0) -> None:
+        self.path = folder / FILE
+        self.max_bytes = max_bytes
+        self.least_weights = least_weights
+        self._connection: sqlite3.Connection | None = None
+        self._broken = False
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def features_of(self, encoder: nn.Module, *settings: object) -> DiskFeatures:
+        """Return the part of the cache that belongs to an encoder; nothing is kept of one too small.
+
+        Args:
+            encoder: every weight of it counts.
+            settings: what else decides the features, as values whose ``repr`` says all about them.
+        """
+        if sum(weights.numel() for weights in encoder.parameters()) < self.least_weights:
+            return DiskFeatures()
+        device = next((str(weights.device.type) for weights in encoder.parameters()), "cpu")
+        parts = (_LAYOUT, library_versions(), device, module_digest(encoder), settings)
+        return DiskFeatures(self, hashlib.blake2b(repr(parts).encode(), digest_size=20).digest())
+
+    def read(self, keys: Sequence[bytes]) -> dict[bytes, np.ndarray]:
+        """Return {key: float32 [...]} of the keys that are there and undamaged."""
+        found: dict[bytes, np.ndarray] = {}
+        for start in range(0, len(keys), _KEYS_PER_QUERY):
+            wanted = keys[start : start + _KEYS_PER_QUERY]
+            query = f"SELECT key, value FROM features WHERE key IN ({','.join('?' * len(wanted))})"
+            with self._guarded() as connection:
+                if connection is None:
+                    return found
+                for key, value in connection.execute(query, wanted):
+                    features = _unpacked(key, value)
+                    if features is not None:
+                        found[key] = features
+        return found
+
+    def write(self, keys: Sequence[bytes], features: np.ndarray) -> None:
+        """Keep float32 [len(keys), ...]; the oldest make room."""
+        rows = [(key, _packed(key, row)) for key, row in zip(keys, features, strict=True)]
+        with self._guarded() as connection:
+            if connection is None or not rows:
+                return
+            connection.execute("BEGIN IMMEDIATE")
+            self._make_room(connection, sum(len(key) + len(value) for key, value in rows))
+            connection.executemany("INSERT OR REPLACE INTO features (key, value) VALUES (?, ?)", rows)
+            connection.execute("COMMIT")
+
+    def size(self) -> tuple[int, int]:
+        """Return how many items there are, and the bytes that the file takes."""
+        if not self.path.is_file():
+            return 0, 0
+        items = 0
+        with self._guarded() as connection:
+            if connection is not None:
+                items = int(connection.execute("SELECT count(*) FROM features").fetchone()[0])
+        return items, sum(path.stat().st_size for path in self._files() if path.is_file())
+
+    def clear(self) -> None:
+        """Remove the file. A run that is using it goes on without what it has lost."""
+        self.close()
+        for path in self._files():
+            path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Close the file; it is opened again when it is needed."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _files(self) -> list[Path]:
+        return [self.path.with_name(self.path.name + suffix) for suffix in ("", "-wal", "-shm")]
+
+    def _make_room(self, connection: sqlite3.Connection, needed: int) -> None:
+        page = _number(connection, "PRAGMA page_size")
+        while True:
+            taken = page * (
+                _number(connection, "PRAGMA page_count") - _number(connection, "PRAGMA freelist_count")
+            )
+            items = _number(connection, "SELECT count(*) FROM features")
+            if taken + needed <= self.max_bytes or not items:
+                return
+            oldest = "SELECT rowid FROM features ORDER BY rowid LIMIT ?"
+            connection.execute(f"DELETE FROM features WHERE rowid IN ({oldest})", (items // 8 + 1,))
+
+    @contextmanager
+    def _guarded(self) -> Iterator[sqlite3.Connection | None]:
+        """Give the open file, or None where it cannot be used; see the class for what errors do."""
+        connection = self._open()
+        try:
+            yield connection
+        except sqlite3.OperationalError as error:
+            self._give_up(error)
+        except sqlite3.DatabaseError as error:
+            self._rebuild(error)
+        finally:
+            if self._connection is not None and self._connection.in_transaction:
+                self._connection.rollback()
+
+    def _open(self) -> sqlite3.Connection | None:
+        if self._connection is not None or self._broken:
+            return self._connection
+        for _ in range(2):
+            try:
+                self._connection = _connect(self.path)
+                break
+            except sqlite3.OperationalError as error:
+                self._give_up(error)
+                break
+            except sqlite3.DatabaseError as error:
+                self._rebuild(error)
+        return self._connection
+
+    def _give_up(self, error: sqlite3.Error) -> None:
+        self._broken = True
+        logger.warning("%s: the feature cache is not used (%s)", self.path, error)
+        self.close()
+
+    def _rebuild(self, error: sqlite3.Error) -> None:
+        logger.warning("%s: the feature cache is damaged (%s) and is built anew", self.path, error)
+        self.clear()
+
+
+class DiskFeatures:
+    """The features of one encoder, in a :class:`DiskCache` or nowhere.
+
+    Args:
+        cache: where they are kept; None encodes everything.
+        space: stands for the encoder and all its settings.
+    """
+
+    def __init__(self, cache: DiskCache | None = None, space: bytes = b"") -> None:
+        self.cache = cache
+        self._space = space
+
+    def look_up(self, keys: Sequence[str], items: Sequence[Any], encode: Encode) -> Tensor:
+        """Return the features of every item, float32 [len(items), ...], encoding those not on disk.
+
+        Args:
+            keys: a key that stands for each item's content.
+            items: what ``encode`` takes.
+            encode: turns a list of items into a tensor, [len, ...]; every item's shape is the same.
+        """
+        if self.cache is None:
+            return encode(list(items))
+        hashed = [hashlib.blake2b(key.encode(), digest_size=20, key=self._space).digest() for key in keys]
+        result = torch.empty(0)
+        for start in range(0, len(keys), ITEMS_PER_CHUNK):
+            part = hashed[start : start + ITEMS_PER_CHUNK]
+            found = self.cache.read(part)
+            missing = [row for row, key in enumerate(part) if key not in found]
+            encoded = torch.empty(0)
+            if missing:
+                encoded = encode([items[start + row] for row in missing]).float().cpu()
+                self.cache.write([part[row] for row in missing], encoded.numpy())
+            if not start:
+                shape = encoded.shape[1:] if missing else found[part[0]].shape
+                result = torch.empty(len(keys), *shape)
+            if missing:
+                result[[start + row for row in missing]] = encoded
+            rows = result.numpy()
+            for row, key in enumerate(part):
+                if key in found:
+                    rows[start + row] = found[key]
+        return result
+
+
+def disk_cache(choice: str | Path | None = None) -> DiskCache | None:
+    """Return the cache on disk that a user chose, or None for none.
+
+    Args:
+        choice: a folder; "off"; or None for what SUISEI_CACHE says (a folder or "off"), and without it
+            ``suisei`` in the user's folder of caches, for encoders of WORTHWHILE weights and more.
+
+    Raises:
+        ConfigError: a chosen folder cannot be made, or SUISEI_CACHE_GB is no size.
+    """
+    chosen = choice if choice is not None else os.environ.get(VARIABLE) or None
+    if chosen is not None and str(chosen) == "off":
+        return None
+    try:
+        if chosen is not None:
+            return DiskCache(Path(chosen).expanduser(), _max_bytes())
+        return DiskCache(default_folder(), _max_bytes(), least_weights=WORTHWHILE)
+    except OSError as error:
+        if chosen is None:  # no home folder that can be written to: nobody asked for one
+            return None
+        raise ConfigError(f"the feature cache cannot be in {chosen}: {error.strerror or error}") from None
+
+
+def default_folder() -> Path:
+    """Return ``suisei`` in XDG_CACHE_HOME, or in ``~/.cache``."""
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(base).expanduser() / "suisei"
+
+
+def module_digest(module: nn.Module) -> bytes:
+    """Return a hash of every weight and buffer of a module, with its name, type and shape."""
+
+    def digest(item: tuple[str, Tensor]) -> bytes:
+        name, tensor = item
+        content = tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data
+        head = f"{name} {tensor.dtype} {tuple(tensor.shape)} ".encode()
+        return hashlib.blake2b(content, digest_size=20, key=hashlib.sha256(head).digest()).digest()
+
+    with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:  # hashing releases the interpreter lock
+        parts = pool.map(digest, module.state_dict().items())
+        return hashlib.blake2b(b"".join(parts), digest_size=20).digest()
+
+
+def library_versions() -> tuple[str, ...]:
+    """Return the versions of the libraries whose numbers these are."""
+    found = []
+    for name in _LIBRARIES:
+        try:
+            found.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            continue
+    return tuple(found)
+
+
+def _max_bytes() -> int:
+    given = os.environ.get(SIZE_VARIABLE) or str(DEFAULT_GB)
+    try:
+        size = float(given)
+    except ValueError:
+        size = math.nan
+    if not 0 < size < math.inf:
+        raise ConfigError(f"{SIZE_VARIABLE} is {given!r}; it must be a size in GB above 0")
+    return int(size * 1e9)
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=LOCK_SECONDS, isolation_level=None, check_same_thread=False)
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")  # readers do not wait for writers
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA journal_size_limit = 16777216")
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS features (key BLOB UNIQUE NOT NULL, value BLOB NOT NULL)"
+        )
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
+
+
+def _packed(key: bytes, features: np.ndarray) -> bytes:
+    """Return checksum, number of dimensions, their lengths and the numbers."""
+    shape = np.array([features.ndim, *features.shape], dtype="<u4").tobytes()
+    content = shape + features.astype("<f4", copy=False).tobytes()
+    return _checksum(key, content) + content
+
+
+def _unpacked(key: bytes, value: bytes) -> np.ndarray | None:
+    """Return the features, None where they are damaged."""
+    content = value[_CHECKSUM_BYTES:]
+    if len(content) < 4 or value[:_CHECKSUM_BYTES] != _checksum(key, content):
+        return None
+    dimensions = int(np.frombuffer(content, "<u4", count=1)[0])
+    shape = np.frombuffer(content, "<u4", count=dimensions, offset=4)
+    return np.frombuffer(content, "<f4", offset=4 + 4 * dimensions).reshape(shape)
+
+
+def _checksum(key: bytes, content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=_CHECKSUM_BYTES, key=key).digest()
+
+
+def _number(connection: sqlite3.Connection, query: str) -> int:
+    return int(connection.execute(query).fetchone()[0])

@@ -1,0 +1,50 @@
+"""Decoding images in threads, ahead of the encoder that reads them."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from suisei.data.images import load_image
+
+DECODING_THREADS = min(4, os.cpu_count() or 1)
+BATCHES_AHEAD = 2
+
+
+def decoded_batches(
+    sources: Sequence[Any], preprocess: Callable[[Any], Tensor], batch_size: int
+) -> Iterator[Tensor]:
+    """Yield preprocessed images in order, float32 [at most ``batch_size``, 3, s, s].
+
+    While the caller works on one batch, the next BATCHES_AHEAD are decoded: Pillow releases the
+    interpreter lock. No more than these are in memory.
+
+    Args:
+        sources: paths or PIL images.
+        preprocess: turns a PIL image into float32 [3, s, s].
+        batch_size: images per batch.
+
+    Raises:
+        DataError: an image cannot be read.
+    """
+
+    def decode(source: Any) -> Tensor:
+        return preprocess(load_image(source))
+
+    pool = ThreadPoolExecutor(DECODING_THREADS)
+    ahead: deque[list[Future[Tensor]]] = deque()
+    try:
+        for start in range(0, len(sources), batch_size):
+            ahead.append([pool.submit(decode, source) for source in sources[start : start + batch_size]])
+            if len(ahead) > BATCHES_AHEAD:
+                yield torch.stack([image.result() for image in ahead.popleft()])
+        while ahead:
+            yield torch.stack([image.result() for image in ahead.popleft()])
+    finally:
+        pool.shutdown(cancel_futures=True)

@@ -1,0 +1,79 @@
+"""Which device and number format an encoder computes with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+
+from suisei.errors import ConfigError
+
+PRECISIONS = {
+    "fp32": torch.float32,
+    "tf32": torch.float32,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+}
+"""What the weights of an encoder are kept in; tf32 rounds within matrix products alone."""
+
+
+def choose_device(device: str) -> str:
+    """Return the device, "cuda" for "auto" where there is a GPU, else "cpu"."""
+    if device != "auto":
+        return device
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def choose_precision(precision: str, device: str) -> str:
+    """Return the precision, with "auto" replaced by bf16 where that is fast and by fp32 elsewhere.
+
+    Args:
+        precision: "auto" or one of PRECISIONS.
+        device: a torch device.
+
+    Raises:
+        ConfigError: another precision.
+    """
+    if precision == "auto":
+        return "bf16" if has_fast_bf16(device) else "fp32"
+    if precision not in PRECISIONS:
+        raise ConfigError(f"precision is {precision!r}; there are: auto, {', '.join(PRECISIONS)}")
+    return precision
+
+
+def has_fast_bf16(device: str) -> bool:
+    """Return whether the device multiplies bf16 matrices in hardware: AMX or AVX512-BF16 on a CPU."""
+    kind = torch.device(device).type
+    if kind == "cuda":
+        return torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
+    if kind != "cpu" or not hasattr(torch.cpu, "get_capabilities"):
+        return False
+    capabilities = torch.cpu.get_capabilities()
+    return any(bool(capabilities.get(name)) for name in ("amx_bf16", "amx_tile", "avx512_bf16"))
+
+
+def to_precision(module: nn.Module, precision: str) -> None:
+    """Convert an encoder's weights in place.
+
+    Batch normalisation keeps its running statistics, and with them its weights, in fp32.
+    """
+    if PRECISIONS[precision] == torch.float32:
+        return
+    module.to(PRECISIONS[precision])
+    for part in module.modules():
+        if isinstance(part, nn.modules.batchnorm._BatchNorm):
+            part.float()
+
+
+@contextmanager
+def matrix_products(precision: str) -> Iterator[None]:
+    """Compute fp32 matrix products in TF32 inside this block, if that is the precision."""
+    before = torch.get_float32_matmul_precision()
+    if precision == "tf32":
+        torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
