@@ -13,6 +13,7 @@ COMMANDS = {
     "train": ("suisei.train", "train a model on human ratings and report correlations"),
     "score": ("suisei.score", "score captions with a model or with any set of metrics"),
     "evaluate": ("suisei.evaluate", "measure how well metrics agree with human ratings"),
+    "ablate": ("suisei.ablate", "train a model without one part at a time, and say what each is worth"),
     "sanity": ("suisei.sanity", "test that a metric does what people expect of one"),
     "positives": ("suisei.positives", "generate captions and images to train PAC-S with"),
     "metrics": ("suisei.metrics.__main__", "list the metrics, what each needs, and why one is unavailable"),

@@ -173,9 +173,9 @@ def _find_config(name: str) -> Path:
     return resource_path(f"configs/{path.name if path.suffix else path.name + '.yaml'}")
 
 
-def make_cli(arguments: Sequence[str]) -> TrainingCLI:
-    """Parse the command line and make model, data module and trainer."""
-    return TrainingCLI(
+def make_cli(arguments: Sequence[str], kind: type[TrainingCLI] = TrainingCLI) -> TrainingCLI:
+    """Parse the command line and, unless ``kind`` does otherwise, make model, data module and trainer."""
+    return kind(
         SuiSei,
         CaptionDataModule,
         run=False,
@@ -190,7 +190,7 @@ def make_cli(arguments: Sequence[str]) -> TrainingCLI:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `suisei train`; returns the exit status."""
-    _quiet_libraries()
+    quiet_libraries()
     arguments = with_config(sys.argv[1:] if argv is None else argv)
     if is_pacs(arguments):
         return run_pacs(arguments)
@@ -215,7 +215,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _quiet_libraries() -> None:
+def quiet_libraries() -> None:
     """Leave out the notes of Lightning that a user of suisei can do nothing about."""
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     for name in ("lightning.pytorch", "lightning.pytorch.utilities.rank_zero", "lightning.fabric"):

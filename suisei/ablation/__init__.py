@@ -1,0 +1,1 @@
+"""Ablations: the same training without one part at a time."""

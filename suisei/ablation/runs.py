@@ -1,0 +1,247 @@
+"""The runs of an ablation: one folder each, trained by processes of their own, resumed and kept."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from suisei.data.writers import replacing
+from suisei.errors import ConfigError
+
+_POLL_SECONDS = 0.2
+_GRACE_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One training.
+
+    Attributes:
+        variant: name of the variant.
+        seed: of the training.
+        folder: the run's folder, as ``suisei train`` writes it.
+        settings: its whole configuration, as plain values.
+    """
+
+    variant: str
+    seed: int
+    folder: Path
+    settings: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return f"{self.variant}, seed {self.seed}"
+
+    @property
+    def settings_file(self) -> Path:
+        """The configuration that it is trained with, beside its folder."""
+        return self.folder.with_suffix(".yaml")
+
+    @property
+    def log_file(self) -> Path:
+        """What its process said."""
+        return self.folder.with_suffix(".log")
+
+    @property
+    def finished(self) -> bool:
+        """Whether it is trained and tested."""
+        return (self.folder / "report.json").is_file()
+
+
+def prepare_runs(runs: Sequence[Run], *, redo: bool = False) -> list[Run]:
+    """Write the runs' settings and return those that are still to be trained.
+
+    Args:
+        runs: all runs of the ablation.
+        redo: delete runs that were made with other settings, instead of refusing them.
+
+    Raises:
+        ConfigError: a run that exists was made with other settings.
+    """
+    for run in runs:
+        if run.folder.exists() and not run.settings_file.is_file():
+            raise ConfigError(f"{run.folder} is not a run of this ablation; choose another --output")
+    changed = {run.folder: _differences(run) for run in runs if run.folder.exists()}
+    changed = {folder: keys for folder, keys in changed.items() if keys}
+    if changed and not redo:
+        folder, keys = next(iter(changed.items()))
+        raise ConfigError(
+            f"{len(changed)} of the runs in the folder were made with other settings, such as {folder}: "
+            f"{'; '.join(keys[:3])}{'; ...' if len(keys) > 3 else ''}. Choose another --output, or train "
+            "those runs anew: --redo"
+        )
+    for run in runs:
+        if run.folder in changed:
+            shutil.rmtree(run.folder)
+        run.folder.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(run.settings_file) as temporary:
+            temporary.write_text(yaml.safe_dump(dict(run.settings), sort_keys=False), encoding="utf-8")
+    return [run for run in runs if not run.finished]
+
+
+def _differences(run: Run) -> list[str]:
+    """Return how a run's settings differ from those it was made with: ``key: old, now new``."""
+    try:
+        old = _flat(yaml.safe_load(run.settings_file.read_text(encoding="utf-8")))
+    except (OSError, yaml.YAMLError) as error:
+        raise ConfigError(f"{run.settings_file} cannot be read: {error}") from None
+    new, absent = _flat(run.settings), "not there"
+    keys = sorted({*old, *new})
+    return [
+        f"{key}: {old.get(key, absent)!r}, now {new.get(key, absent)!r}"
+        for key in keys
+        if old.get(key, absent) != new.get(key, absent)
+    ]
+
+
+def _flat(values: Any, prefix: str = "") -> dict[str, Any]:
+    if not isinstance(values, Mapping) or not values:
+        return {prefix.removesuffix("."): values}
+    return {
+        key: value for name, part in values.items() for key, value in _flat(part, f"{prefix}{name}.").items()
+    }
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[int | None]:
+    """Keep other ablations out of a folder, also while trainings that outlive this process are at work.
+
+    Yields:
+        What the training processes must inherit: the lock ends with the last of them.
+
+    Raises:
+        ConfigError: another ablation is at work there.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows has no such locks
+        yield None
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        raise ConfigError(
+            f"another ablation, or a training that one left behind, is at work in {folder}; wait for it, "
+            "or end it"
+        ) from None
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def train_all(
+    runs: Sequence[Run],
+    jobs: int,
+    lock: int | None,
+    *,
+    started: Callable[[Sequence[Run]], Any],
+    ended: Callable[[Run, str | None, float], Any],
+) -> dict[str, str]:
+    """Train runs, several at once, each in a process of its own.
+
+    Args:
+        runs: what to train; one that was interrupted goes on from its newest checkpoint.
+        jobs: how many at once; with more than one, each process has one thread.
+        lock: from :func:`locked`.
+        started: called with the runs that are being trained when that changes.
+        ended: called with a run, why it failed or None, and its minutes.
+
+    Returns:
+        {name of a run: why it failed}; the others are not affected by it.
+    """
+    waiting, failures = deque(runs), {}
+    active: dict[int, tuple[Run, subprocess.Popen[bytes], float]] = {}
+    with _terminated_like_interrupted():
+        try:
+            while waiting or active:
+                while waiting and len(active) < jobs:
+                    run = waiting.popleft()
+                    process = _start(run, single=jobs > 1, lock=lock)
+                    active[process.pid] = (run, process, time.perf_counter())
+                    started([each for each, _, _ in active.values()])
+                time.sleep(_POLL_SECONDS)
+                for number, (run, process, begun) in list(active.items()):
+                    if process.poll() is None:
+                        continue
+                    del active[number]
+                    problem = _outcome(run, process.returncode)
+                    if problem:
+                        failures[run.name] = problem
+                    ended(run, problem, (time.perf_counter() - begun) / 60)
+                    started([each for each, _, _ in active.values()])
+        finally:
+            _stop([process for _, process, _ in active.values()])
+    return failures
+
+
+def _start(run: Run, *, single: bool, lock: int | None) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "suisei.train", "--config", str(run.settings_file)]
+    command += ["--output", str(run.folder)]
+    if (run.folder / "config.yaml").is_file():
+        command += ["--ckpt_path", "last"]
+    environment = {name: value for name, value in os.environ.items() if name != "PL_GLOBAL_SEED"}
+    if single:
+        environment["OMP_NUM_THREADS"] = "1"
+    with run.log_file.open("ab") as log:
+        return subprocess.Popen(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+            pass_fds=() if lock is None else (lock,),
+        )  # fmt: skip
+
+
+def _outcome(run: Run, status: int) -> str | None:
+    """Return why a run failed, or None; a finished run loses its checkpoints, which only resume it."""
+    if status == 0 and run.finished:
+        for folder in (run.folder / "checkpoints", *run.folder.glob("fold-*/checkpoints")):
+            shutil.rmtree(folder, ignore_errors=True)
+        return None
+    lines = [line for line in run.log_file.read_text("utf-8", errors="replace").splitlines() if line.strip()]
+    last = lines[-1].strip()[:300] if lines else "it said nothing"
+    return f"exit status {status}: {last} (see {run.log_file})"
+
+
+def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    for process in processes:
+        process.terminate()
+    deadline = time.monotonic() + _GRACE_SECONDS
+    for process in processes:
+        try:
+            process.wait(max(0.1, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+@contextmanager
+def _terminated_like_interrupted() -> Iterator[None]:
+    """Let a request to terminate end the trainings too, as Ctrl-C does."""
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    try:
+        before = signal.signal(signal.SIGTERM, interrupt)
+    except ValueError:  # not in the main thread, where alone handlers can be set
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

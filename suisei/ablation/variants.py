@@ -1,0 +1,217 @@
+"""What an ablation leaves out: each variant is a few changed settings of the full configuration."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from suisei.errors import ConfigError
+from suisei.metrics.registry import REGISTRY
+from suisei.metrics.ridge import Ridge
+
+FULL = "full"
+_BLOCKS = (
+    "candidate",
+    "reference",
+    "reference-product",
+    "reference-difference",
+    "image-product",
+    "image-difference",
+)
+
+Settings = Mapping[str, Any]
+Changes = dict[str, str]
+"""{key of the configuration: value as YAML}."""
+
+
+class NotApplicableError(Exception):
+    """The full configuration lacks what a variant would leave out; the message says what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One row of the ablation.
+
+    Attributes:
+        name: of its row and its folder.
+        changes: {key: value as YAML} beside the full configuration.
+    """
+
+    name: str
+    changes: Changes
+
+    @property
+    def arguments(self) -> list[str]:
+        """The changes as options of ``suisei train``."""
+        return [f"--{key}={value}" for key, value in self.changes.items()]
+
+    @property
+    def summary(self) -> str:
+        """The changes in one line."""
+        return ", ".join(f"{key}={value}" for key, value in self.changes.items()) or "nothing changed"
+
+
+def choose_variants(
+    names: Sequence[str] | None, own: Sequence[Variant], settings: Settings
+) -> tuple[list[Variant], dict[str, str]]:
+    """Return the variants to train, the full model first, and why others are left out.
+
+    Args:
+        names: variants asked for; None for all that there are.
+        own: variants that the user defined; they are trained whether named or not.
+        settings: the full configuration, as plain values.
+
+    Raises:
+        ConfigError: an unknown name; the valid ones are listed.
+    """
+    defined = {variant.name: variant for variant in own}
+    known = [FULL, *BUILT_IN, *defined]
+    unknown = [name for name in names or () if name not in known]
+    if unknown:
+        raise ConfigError(f"no variant {unknown[0]!r}; there are: {', '.join(known)}")
+    chosen, skipped = [Variant(FULL, {})], {}
+    seen: dict[tuple[tuple[str, str], ...], str] = {}
+    for name in dict.fromkeys([*(BUILT_IN if names is None else names), *defined]):
+        if name == FULL:
+            continue
+        try:
+            variant = defined.get(name) or Variant(name, BUILT_IN[name](settings))
+        except NotApplicableError as reason:
+            skipped[name] = str(reason)
+            continue
+        same = seen.setdefault(tuple(sorted(variant.changes.items())), name)
+        if same != name:
+            skipped[name] = f"the same as {same} here"
+            continue
+        chosen.append(variant)
+    return chosen, skipped
+
+
+def parse_variant(text: str) -> Variant:
+    """Read ``NAME:key=value,key=value``; commas inside brackets or quotes belong to a value.
+
+    Raises:
+        ConfigError: the text has another form, or the name could not be a folder's.
+    """
+    name, colon, rest = text.partition(":")
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", name) or name in (FULL, *BUILT_IN):
+        raise ConfigError(
+            f"--variant {text!r}: the name must be new, of letters, digits, '.', '_', '+' and '-'"
+        )
+    changes: Changes = {}
+    for part in _split(rest) if colon else []:
+        key, equals, value = part.partition("=")
+        if not (equals and re.fullmatch(r"[\w.]+", key.strip())):
+            raise ConfigError(f"--variant {text!r}: {part!r} is not key=value, such as model.image=null")
+        changes[key.strip()] = value.strip()
+    if not changes:
+        raise ConfigError(f"--variant {text!r}: expected NAME:key=value,key=value")
+    return Variant(name, changes)
+
+
+def _split(text: str) -> list[str]:
+    """Split at commas that are in no bracket and no quotes."""
+    parts, depth, quote = [""], 0, ""
+    for character in text:
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "\"'":
+            quote = character
+        else:
+            depth += (character in "[{(") - (character in "]})")
+        if character == "," and not quote and depth <= 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return parts
+
+
+# -- the built-in ones ----------------------------------------------------------------------------
+
+
+def _no_image(settings: Settings) -> Changes:
+    """Leave out the image, and with it the extra inputs that look at it."""
+    model = settings["model"]
+    if model["image"] is None:
+        raise NotApplicableError("the full model reads no image")
+    changes = {"model.image": "null"}
+    blocks, extras = model["fusion"]["blocks"], list(model["fusion"]["extra_inputs"])
+    if blocks is not None:
+        kept = [block for block in blocks if not block.startswith("image")]
+        if not kept:
+            raise NotApplicableError("the full model has no other fusion blocks than those of the image")
+        changes["model.fusion.blocks"] = json.dumps(kept)
+    blind = [name for name in extras if not _needs_image(name)]
+    if blind != extras:
+        changes["model.fusion.extra_inputs"] = json.dumps(blind)
+    return changes
+
+
+def _no_idf(settings: Settings) -> Changes:
+    poolings = list(settings["model"]["fusion"]["poolings"])
+    kept = [name for name in poolings if not name.startswith("idf")]
+    if kept == poolings:
+        raise NotApplicableError("the full model does not pool by idf")
+    return {"model.fusion.poolings": json.dumps(kept or ["mean"])}
+
+
+def _no_similarity(settings: Settings) -> Changes:
+    if not settings["model"]["fusion"]["similarity"]:
+        raise NotApplicableError("the full model has no similarity inputs")
+    return {"model.fusion.similarity": "false"}
+
+
+def _without_extras(what: str, leaves_out: Callable[[str], bool]) -> Callable[[Settings], Changes]:
+    def change(settings: Settings) -> Changes:
+        extras = list(settings["model"]["fusion"]["extra_inputs"])
+        kept = [name for name in extras if not leaves_out(name)]
+        if kept == extras:
+            raise NotApplicableError(f"the full model has no {what}")
+        return {"model.fusion.extra_inputs": json.dumps(kept)}
+
+    return change
+
+
+def _without_block(block: str) -> Callable[[Settings], Changes]:
+    def change(settings: Settings) -> Changes:
+        model = settings["model"]
+        blocks = model["fusion"]["blocks"]
+        if blocks is None:
+            blocks = [b for b in _BLOCKS if model["image"] is not None or not b.startswith("image")]
+        if block not in blocks:
+            why = (
+                "the full model reads no image"
+                if block.startswith("image")
+                else "it is not in the full model"
+            )
+            raise NotApplicableError(why)
+        kept = [name for name in blocks if name != block]
+        if not kept:
+            raise NotApplicableError("the full model has no other block")
+        return {"model.fusion.blocks": json.dumps(kept)}
+
+    return change
+
+
+def _needs_image(name: str) -> bool:
+    entry = REGISTRY.get(name.partition(":")[0])
+    return entry is not None and "image" in entry.needs
+
+
+def _is_pacs(name: str) -> bool:
+    return name.partition(":")[0] in ("pac-s", "pac-s++", "ref-pac-s", "ref-pac-s++")
+
+
+BUILT_IN: dict[str, Callable[[Settings], Changes]] = {
+    "no-image": _no_image,
+    "no-idf": _no_idf,
+    "no-pac-s": _without_extras("PAC-S inputs", _is_pacs),
+    "no-ridge": _without_extras("ridge input", lambda name: name == Ridge.name),
+    "no-lexical": _without_extras("lexical inputs", lambda name: not _needs_image(name)),
+    "no-extra": _without_extras("extra inputs", lambda name: True),
+    "no-similarity": _no_similarity,
+    **{f"no-{block}": _without_block(block) for block in _BLOCKS},
+}
