@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,17 +15,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from suisei.data.images import content_key, load_image
+from suisei.data.images import content_key
+from suisei.encoders.decoding import decoded_batches
 from suisei.encoders.dual_weights import load_weights
 from suisei.encoders.hub_errors import hub_guard
+from suisei.encoders.precision import PRECISIONS, choose_device, choose_precision, matrix_products
 from suisei.errors import ConfigError, ModelError
 from suisei.progress import progress_bar
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-DECODING_THREADS = 4
+    from suisei.encoders.sharing import FeatureMemory
+
 _JAPANESE_PROBE = "犬が公園で走っている写真"
 
 
@@ -39,9 +40,12 @@ class DualEncoder:
         transform: PIL image -> float32 [3, s, s]; open_clip's for the model.
         name: the model's name, for signatures.
         weights: pretraining tag, checkpoint hash or seed, for signatures.
-        precision: "fp32", "bf16" or "fp16"; the lower ones run under autocast.
+        precision: "fp32", "tf32", "bf16" or "fp16"; the lower ones run under autocast.
         device: a torch device.
         architecture: open_clip's description of the model, where it is to be saved.
+
+    Attributes:
+        memory: where features are kept from call to call; None, as it must be while the weights change.
     """
 
     def __init__(
@@ -58,6 +62,7 @@ class DualEncoder:
     ) -> None:
         if precision not in PRECISIONS:
             raise ConfigError(f"precision is {precision!r}; expected auto, {', '.join(PRECISIONS)}")
+        self.memory: FeatureMemory | None = None
         self.device = torch.device(device)
         self.model: Any = model.eval().to(self.device)
         self.tokenizer = tokenizer
@@ -115,18 +120,19 @@ class DualEncoder:
         first: dict[str, int] = {}
         for position, key in enumerate(keys):
             first.setdefault(key, position)
+
+        def encode(unique: list[Any]) -> Tensor:
+            pixels = decoded_batches(unique, self.transform, batch_size)
+            with self._computing(), progress_bar("encoding images", len(unique), shown=progress) as advance:
+                batches = []
+                for batch in pixels:
+                    batches.append(self._forward(self.model.encode_image, batch))
+                    advance(len(batch))
+                return torch.cat(batches)
+
         unique = [sources[position] for position in first.values()]
-        batches = []
-        with (
-            ThreadPoolExecutor(DECODING_THREADS) as pool,  # decoding releases the interpreter lock
-            progress_bar("encoding images", len(unique), shown=progress) as advance,
-        ):
-            for start in range(0, len(unique), batch_size):
-                pixels = list(pool.map(self._pixels, unique[start : start + batch_size]))
-                batches.append(self._forward(self.model.encode_image, torch.stack(pixels)))
-                advance(len(pixels))
         rows = {key: row for row, key in enumerate(first)}
-        return self._stack(batches)[[rows[key] for key in keys]]
+        return self._look_up("images", list(first), unique, encode)[[rows[key] for key in keys]]
 
     def encode_texts(
         self, texts: Sequence[str], *, prompt: str = "", batch_size: int = 256, progress: bool = False
@@ -146,23 +152,29 @@ class DualEncoder:
             float32 [N, d], not normalised, in input order.
         """
         unique = list(dict.fromkeys(texts))
-        if not unique:
-            return self._stack([])
-        tokens = self.tokenizer([prompt + text for text in unique])
-        order = torch.argsort(_lengths(tokens), descending=True, stable=True)
-        batches = []
-        with progress_bar("encoding captions", len(unique), shown=progress) as advance:
-            for start in range(0, len(unique), batch_size):
-                rows = order[start : start + batch_size]
-                batches.append(self._forward(self._encode_tokens, tokens[rows]))
-                advance(len(rows))
-        features = np.empty_like(stacked := self._stack(batches))
-        features[order.numpy()] = stacked
+
+        def encode(some: list[str]) -> Tensor:
+            tokens = self.tokenizer([prompt + text for text in some])
+            order = torch.argsort(_lengths(tokens), descending=True, stable=True)
+            batches = []
+            with self._computing(), progress_bar("encoding captions", len(some), shown=progress) as advance:
+                for rows in order.split(batch_size):
+                    batches.append(self._forward(self._encode_tokens, tokens[rows]))
+                    advance(len(rows))
+            return torch.cat(batches)[torch.argsort(order)]
+
+        features = self._look_up("texts", [prompt + text for text in unique], unique, encode)
         position = {text: row for row, text in enumerate(unique)}
         return features[[position[text] for text in texts]]
 
-    def _pixels(self, source: str | Path | Image) -> Tensor:
-        return self.transform(load_image(source))
+    def _look_up(
+        self, kind: str, keys: list[str], items: list[Any], encode: Callable[..., Tensor]
+    ) -> np.ndarray:
+        """Return float32 [len(items), d] of different items, from memory where this encoder has one."""
+        if not items:
+            return np.zeros((0, 0), dtype=np.float32)
+        found = encode(items) if self.memory is None else self.memory.look_up(kind, keys, items, encode)
+        return found.numpy()
 
     def _encode_tokens(self, tokens: Tensor) -> Tensor:
         """Encode int64 [N, L]; what cannot reach the pooled token is not computed."""
@@ -177,15 +189,16 @@ class DualEncoder:
         projection = model.text_projection
         return projection(pooled) if isinstance(projection, nn.Module) else pooled @ projection
 
+    @contextmanager
+    def _computing(self) -> Iterator[None]:
+        """Compute in this encoder's precision; weights are then converted once for all batches."""
+        dtype, low = PRECISIONS[self.precision], PRECISIONS[self.precision] != torch.float32
+        with matrix_products(self.precision), torch.autocast(self.device.type, dtype, enabled=low):
+            yield
+
     @torch.inference_mode()
     def _forward(self, encode: Callable[[Tensor], Tensor], batch: Tensor) -> Tensor:
-        low = self.precision != "fp32"
-        with torch.autocast(self.device.type, PRECISIONS[self.precision], enabled=low):
-            return encode(batch.to(self.device)).float().cpu()
-
-    @staticmethod
-    def _stack(batches: list[Tensor]) -> np.ndarray:
-        return torch.cat(batches).numpy() if batches else np.zeros((0, 0), dtype=np.float32)
+        return encode(batch.to(self.device)).float().cpu()
 
 
 def _content_keys(sources: Sequence[str | Path | Image]) -> list[str]:
@@ -228,8 +241,8 @@ def load_dual_encoder(
         checkpoint: a local file with weights of the whole model, read without running any code;
             LoRA factors as published with PAC-S++ are merged.
         seed: random weights from this seed instead, for tests.
-        precision: "fp32", "bf16", "fp16", or "auto": fp16 on a GPU as the reference code of
-            CLIPScore, fp32 elsewhere.
+        precision: "fp32", "tf32", "bf16", "fp16", or "auto": fp16 on a GPU as the reference code of
+            CLIPScore, bf16 on a CPU that multiplies it in hardware, fp32 elsewhere.
         device: a torch device, or "auto".
 
     Raises:
@@ -237,10 +250,9 @@ def load_dual_encoder(
         ModelError: a checkpoint that is unsafe or does not fit.
         UnavailableError: weights that are neither here nor to be had from the hub.
     """
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    if precision == "auto":
-        precision = "fp16" if device.startswith("cuda") else "fp32"
+    device = choose_device(device)
+    fast = "fp16" if device.startswith("cuda") else choose_precision("auto", device)
+    precision = fast if precision == "auto" else precision
     folder = Path(name) if Path(name).is_dir() else None
     architecture = f"local-dir:{name}" if folder else name.replace("/", "-")
     tag = None if folder else _tag_settings(architecture, pretrained)

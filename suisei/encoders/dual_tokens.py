@@ -99,7 +99,8 @@ def encode_tokens(
     for chosen in order.split(batch_size):
         longest = int(rows.lengths[chosen].max())
         batch = rows.ids[chosen, :longest]
-        features = encoder._forward(_encode_function(encoder, rows.lengths[chosen]), batch).numpy()
+        with encoder._computing():
+            features = encoder._forward(_encode_function(encoder, rows.lengths[chosen]), batch).numpy()
         for position, row in enumerate(chosen.tolist()):
             length = int(rows.lengths[row])
             found[unique[row]] = TokenFeatures(

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 DEFAULT_MODEL = "bert-base-multilingual-cased"
 OUTPUTS = ("precision", "recall", "f1")
+PRECISIONS = ("auto", "fp32", "tf32", "bf16", "fp16")
 
 # The layer that agrees best with people on WMT16, as published with the bert-score package.
 LAYERS = {
@@ -70,6 +71,7 @@ class BertScore(Metric):
         baseline: rescale to ``(score - b) / (1 - b)``: b itself, or a file of the bert-score package
             (columns LAYER,P,R,F).
         device: a torch device, or "auto".
+        precision: what the encoder computes in, see :func:`suisei.encoders.precision.choose_precision`.
     """
 
     name = "bertscore"
@@ -84,9 +86,13 @@ class BertScore(Metric):
         idf: bool = False,
         baseline: float | str | Path | None = None,
         device: str = "auto",
+        precision: str = "auto",
     ) -> None:
         if output not in OUTPUTS:
             raise ConfigError(f"output is {output!r}; expected one of {', '.join(OUTPUTS)}")
+        if precision not in PRECISIONS:
+            raise ConfigError(f"precision is {precision!r}; there are: {', '.join(PRECISIONS)}")
+        self._precision = precision
         self.model_name = model
         self.output = output
         self.idf = idf
@@ -102,14 +108,22 @@ class BertScore(Metric):
         """The layer whose hidden states are compared."""
         return self._encoder()[2]
 
+    @property
+    def precision(self) -> str:
+        """What the encoder computes in on its device."""
+        from suisei.encoders.precision import choose_device, choose_precision
+
+        return choose_precision(self._precision, choose_device(self.device))
+
     def settings(self) -> dict[str, str]:
-        """Return encoder, layer, output, idf and rescaling."""
+        """Return encoder, layer, output, idf, rescaling and precision."""
         own = {
             "model": _model_label(self.model_name),
             "layer": str(self.num_layers),
             "output": self.output,
             "idf": f"fitted-{self._documents}" if self.idf else "no",
             "ref": "max",
+            "dtype": self.precision,
         }
         if self._baseline is not None:
             own["baseline"] = f"{self._baseline_value():.6g}"
@@ -213,9 +227,11 @@ class BertScore(Metric):
     def _embed_batch(self, ids: list[list[int]]) -> list[Tensor]:
         import torch
 
+        from suisei.encoders.precision import matrix_products
+
         model, tokenizer, layer = self._encoder()
         padded = tokenizer.pad({"input_ids": ids}, return_tensors="pt")
-        with torch.inference_mode():
+        with torch.inference_mode(), matrix_products(self.precision):
             states = model(
                 input_ids=padded["input_ids"].to(model.device),
                 attention_mask=padded["attention_mask"].to(model.device),
@@ -258,10 +274,11 @@ class BertScore(Metric):
         from transformers import AutoModel, AutoTokenizer
 
         from suisei.encoders.hub_errors import hub_guard
+        from suisei.encoders.precision import choose_device, to_precision
 
         with hub_guard(self.model_name):
             tokenizer = AutoTokenizer.from_pretrained(self.model_name)
-            model = AutoModel.from_pretrained(self.model_name)
+            model = AutoModel.from_pretrained(self.model_name, dtype=torch.float32)
         if hasattr(model, "decoder") and hasattr(model, "encoder"):
             model = model.encoder
         depth = int(model.config.num_hidden_layers)
@@ -273,10 +290,8 @@ class BertScore(Metric):
         stack = getattr(getattr(model, "encoder", None), "layer", None)
         if isinstance(stack, torch.nn.ModuleList):  # what comes above is not computed
             model.encoder.layer = stack[: max(layer, 1)]  # hidden states come from running one
-        device = self.device
-        if device == "auto":
-            device = "cuda" if torch.cuda.is_available() else "cpu"
-        return model.eval().to(device), tokenizer, layer
+        to_precision(model, self.precision)
+        return model.eval().to(choose_device(self.device)), tokenizer, layer
 
     def _baseline_value(self) -> float:
         given = self._baseline

@@ -35,8 +35,8 @@ class ContrastiveScore(Metric):
 
     Args:
         encoder: the dual encoder, or None to load one with ``model``, ``pretrained``,
-            ``checkpoint``, ``seed``, ``precision`` and ``device`` (see
-            :func:`suisei.encoders.dual.load_dual_encoder`) on the first call of ``score``. A model
+            ``checkpoint``, ``seed``, ``precision``, ``device`` and ``cache`` (see
+            :func:`suisei.encoders.sharing.scoring_encoder`) on the first call of ``score``. A model
             may carry its tag: ``ViT-L-14@laion2b_s32b_b82k``.
         w: the scale of the image-caption cosine.
         prompt: put before every caption and reference.
@@ -57,6 +57,7 @@ class ContrastiveScore(Metric):
         seed: int | None = None,
         precision: str = "auto",
         device: str = "auto",
+        cache: str | Path | None = None,
         prompt: str = PROMPT,
         clip_reference: bool = False,
     ) -> None:
@@ -77,6 +78,7 @@ class ContrastiveScore(Metric):
             "seed": seed,
             "precision": precision,
             "device": device,
+            "cache": cache,
         }
         self._warned = False
 
@@ -88,9 +90,9 @@ class ContrastiveScore(Metric):
         return self._encoder
 
     def _load_encoder(self) -> DualEncoder:
-        from suisei.encoders.dual import load_dual_encoder
+        from suisei.encoders.sharing import scoring_encoder
 
-        return load_dual_encoder(**self._loading)  # type: ignore[arg-type]
+        return scoring_encoder(**self._loading)  # type: ignore[arg-type]
 
     def settings(self) -> dict[str, str]:
         """Return model, weights, preprocessing, precision, prompt, w and the reference term."""

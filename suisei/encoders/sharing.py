@@ -1,0 +1,91 @@
+"""One dual encoder for all metrics of a command that score with it, and its features computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from suisei.encoders.cache import DiskCache, DiskFeatures, Encode, FeatureCache, disk_cache
+from suisei.encoders.dual import DualEncoder, load_dual_encoder
+
+MEMORY_BYTES = 256 * 1024**2
+"""Features of images, and of captions, are kept in memory up to this size each."""
+
+_open: ContextVar[dict[tuple[tuple[str, str], ...], DualEncoder] | None] = ContextVar("_open", default=None)
+
+
+class FeatureMemory:
+    """The features of a dual encoder whose weights no longer change.
+
+    Args:
+        encoder: the encoder.
+        disk: where features are kept between runs, None for nowhere.
+    """
+
+    def __init__(self, encoder: DualEncoder, disk: DiskCache | None) -> None:
+        self._kept = {"images": FeatureCache(MEMORY_BYTES), "texts": FeatureCache(MEMORY_BYTES)}
+        self._tokenizer = encoder.tokenizer
+        self._disk = {"images": DiskFeatures(), "texts": DiskFeatures()}
+        if disk is not None:
+            model = encoder.model
+            preprocessing = sorted(getattr(model.visual, "preprocess_cfg", {}).items())
+            texts = getattr(model, "text", model)
+            self._disk["images"] = disk.features_of(model.visual, "images", encoder.precision, preprocessing)
+            self._disk["texts"] = disk.features_of(texts, "texts", encoder.precision)
+
+    def look_up(self, kind: str, keys: Sequence[str], items: Sequence[Any], encode: Encode) -> Tensor:
+        """Return float32 [len(items), d] of different items that are known by their keys.
+
+        Args:
+            kind: "images" or "texts".
+            keys: the hash of each image's content, or each text with its prompt.
+            items: what ``encode`` takes.
+            encode: encodes those that are not known.
+        """
+        pairs = list(zip(keys, items, strict=True))
+        disk = self._disk[kind]
+
+        def encode_pairs(some: list[tuple[str, Any]]) -> Tensor:
+            names = [key for key, _ in some]
+            if kind == "texts" and disk.cache is not None:
+                names = self._token_keys(names)
+            return disk.look_up(names, [item for _, item in some], encode)
+
+        return self._kept[kind].look_up(keys, pairs, encode_pairs)
+
+    def _token_keys(self, texts: Sequence[str]) -> list[str]:
+        """Return the token ids of texts: on disk these stand for a text, so no tokenizer can mislead."""
+        return [row.tobytes().hex() for row in self._tokenizer(list(texts)).numpy()]
+
+
+@contextmanager
+def shared_encoders() -> Iterator[None]:
+    """Let metrics that are made inside this block and ask for the same dual encoder have the same one."""
+    token = _open.set({})
+    try:
+        yield
+    finally:
+        _open.reset(token)
+
+
+def scoring_encoder(cache: str | Path | None = None, **loading: Any) -> DualEncoder:
+    """Load a dual encoder that remembers its features, or return the one that is shared already.
+
+    Args:
+        cache: where features are on disk, see :func:`suisei.encoders.cache.disk_cache`.
+        loading: arguments of :func:`suisei.encoders.dual.load_dual_encoder`.
+    """
+    known = _open.get()
+    key = tuple(sorted((name, repr(value)) for name, value in {"cache": cache, **loading}.items()))
+    if known is not None and key in known:
+        return known[key]
+    encoder = load_dual_encoder(**loading)
+    encoder.memory = FeatureMemory(encoder, disk_cache(cache))
+    if known is not None:
+        known[key] = encoder
+    return encoder
