@@ -16,6 +16,7 @@ from suisei.ablation.variants import BUILT_IN, FULL, Variant, choose_variants, p
 from suisei.cli import run_command
 from suisei.errors import ConfigError, DataError
 from suisei.options import count, positive
+from suisei.progress import progress_bar
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -219,9 +220,14 @@ def _tables(plan: Plan, failures: dict[str, str], options: argparse.Namespace) -
     notes = [f"{variant.name}: {variant.summary}" for variant in plan.variants if variant.changes]
     notes += [f"{name} is left out: {reason}" for name, reason in plan.skipped.items()]
     notes += [f"{name} failed: {reason}" for name, reason in failures.items()]
-    main_table, differences = ablation_tables(
-        results, correlation=options.correlation, n_resamples=options.bootstrap, notes=notes
-    )
+    with progress_bar("resampling", len(results) - 1) as advance:
+        main_table, differences = ablation_tables(
+            results,
+            correlation=options.correlation,
+            n_resamples=options.bootstrap,
+            notes=notes,
+            progress=advance,
+        )
     return {"ablation": main_table, "differences": differences}
 
 
@@ -230,6 +236,7 @@ def _write(plan: Plan, tables: dict[str, Table], options: argparse.Namespace) ->
 
     from suisei.data.writers import replacing
     from suisei.metaeval.plots import plot_dots
+    from suisei.metaeval.report import LABELS
 
     content = {name: table.as_dict() for name, table in tables.items()}
     content["variants"] = {variant.name: variant.changes for variant in plan.variants}
@@ -242,7 +249,9 @@ def _write(plan: Plan, tables: dict[str, Table], options: argparse.Namespace) ->
         with replacing(plan.folder / name) as temporary:
             temporary.write_text(text, encoding="utf-8")
     if any(options.correlation in row.cells for row in tables["differences"].overall.rows):
-        plot_dots(plan.folder / "differences.png", tables["differences"], options.correlation)
+        heading = f"difference in {LABELS[options.correlation]}, with interval"
+        path = plan.folder / "differences.png"
+        plot_dots(path, tables["differences"], options.correlation, heading=heading)
 
 
 def _show(tables: dict[str, Table], folder: Path) -> None:

@@ -299,7 +299,8 @@ def _plot(
         name = metric.label.strip("/").replace("/", "-").replace(":", "-")
         title = f"{table.title}: {metric.label}"
         own = replace(table, title=title, sections=table.sections[number * width : (number + 1) * width])
-        plot_dots(folder / f"{name}-degradations.png", own, "lower", line=0.5, limits=(-0.03, 1.03))
+        path, heading = folder / f"{name}-degradations.png", "share that scores lower"
+        plot_dots(path, own, "lower", line=0.5, limits=(-0.03, 1.03), heading=heading)
         value = calibrations.get(metric.label)
         if value is not None and not isinstance(value, str):
             title = f"Reliability of {metric.label}"

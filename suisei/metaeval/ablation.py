@@ -80,7 +80,7 @@ def ablation_tables(
     n_resamples: int = 1000,
     seed: int = 0,
     notes: Sequence[str] = (),
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[int], Any] | None = None,
 ) -> tuple[Table, Table]:
     """Return correlations by variant, and their differences to the full model.
 
@@ -95,7 +95,7 @@ def ablation_tables(
         n_resamples: bootstrap resamples; 0 for no intervals and no p-values.
         seed: of the bootstrap.
         notes: further lines below the first table.
-        progress: called with (variants done, variants in all).
+        progress: called with 1 for each variant that is resampled.
 
     Raises:
         DataError: two runs were tested on different samples, or the full model has no result.
@@ -108,12 +108,12 @@ def ablation_tables(
     figures = [_figures(name, rows[name], results[name], correlation) for name in results]
     differences = []
     full_values = _bootstrapped(rows[full], n_resamples, seed, stream=0)
-    for done, (name, _) in enumerate(others, start=1):
+    for number, (name, _) in enumerate(others, start=1):
         if rows[name]:
-            values = _bootstrapped(rows[name], n_resamples, seed, stream=done)
+            values = _bootstrapped(rows[name], n_resamples, seed, stream=number)
             differences.append(_difference(name, rows[name], rows[full], values, full_values, correlation))
         if progress:
-            progress(done, len(others))
+            progress(1)
     shown = {**{kind: LABELS[kind] for kind in CORRELATIONS}}
     main = Table(
         "Ablation",

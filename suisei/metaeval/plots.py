@@ -108,6 +108,7 @@ def plot_dots(
     *,
     line: float = 0.0,
     limits: tuple[float, float] | None = None,
+    heading: str | None = None,
 ) -> None:
     """Write a PNG of one column: a panel per section, a dot with its interval per row.
 
@@ -117,6 +118,7 @@ def plot_dots(
         column: key of the column.
         line: where to draw a vertical line, such as "no difference".
         limits: of the axis; those of the data where it is None.
+        heading: below the axis; the column's own where it is None.
 
     Raises:
         DataError: the column has no value.
@@ -134,7 +136,7 @@ def plot_dots(
         axes = figure.subplots(1, len(shown), squeeze=False, sharey=True)[0]
         for axis, section in zip(axes, shown, strict=True):
             _dots(axis, section.rows, labels, column, line)
-            axis.set_xlabel(table.columns[column])
+            axis.set_xlabel(heading or table.columns[column])
             if limits:
                 axis.set_xlim(*limits)
             if len(table.sections) > 1:
