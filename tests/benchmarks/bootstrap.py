@@ -1,9 +1,5 @@
-"""Time of a group bootstrap of tau-c, against SciPy's kendalltau in a loop over the same resamples.
+"""Time of a group bootstrap of tau-c, against SciPy's kendalltau in a loop over the same resamples."""
 
-Run: python tests/benchmarks/bootstrap.py [--metrics 10] [--resamples 1000] [--scipy-resamples 20]
-"""
-
-import argparse
 import time
 
 import numpy as np
@@ -11,8 +7,13 @@ import scipy.stats
 
 from suisei.metaeval.agreement import AgreementData
 from suisei.metaeval.significance import bootstrap_values, group_weights
+from tests.benchmarks.harness import Options, Row
 
+SECTION = "bootstrap"
 SAMPLES, GROUPS, RATERS = 5664, 977, 3  # the shape of Flickr8k-Expert: 16,992 rows
+METRICS, RESAMPLES = 10, 1000
+SCIPY_RESAMPLES = 5
+"""SciPy is timed on so many of them, of one metric, in every repeat."""
 
 
 def simulate(metrics: int, seed: int) -> list[AgreementData]:
@@ -24,38 +25,27 @@ def simulate(metrics: int, seed: int) -> list[AgreementData]:
     return [AgreementData(quality + rng.normal(size=SAMPLES), rows, groups) for _ in range(metrics)]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--metrics", type=int, default=10)
-    parser.add_argument("--resamples", type=int, default=1000)
-    parser.add_argument("--scipy-resamples", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
-
-    datas = simulate(options.metrics, options.seed)
-    start = time.perf_counter()
-    values = []
-    for data in datas:
-        rows = data.rows()
-        weights = group_weights(len(rows.group_names), options.resamples, options.seed)
-        values.append(bootstrap_values(rows, "tau-c", "pooled", weights))
-    ours = time.perf_counter() - start
-
+def run(options: Options) -> list[Row]:
+    """Measure both, in turn."""
+    metrics, resamples = (METRICS, RESAMPLES) if options.size == "base" else (1, 10)
+    datas = simulate(metrics, 0)
     rows = datas[0].rows()
+    weights = group_weights(len(rows.group_names), resamples, 0)
     members = [np.flatnonzero(rows.group == group) for group in range(len(rows.group_names))]
-    worst = 0.0
-    start = time.perf_counter()
-    for number in range(options.scipy_resamples):
-        chosen = np.concatenate([np.tile(m, c) for m, c in zip(members, weights[number], strict=True) if c])
-        value = scipy.stats.kendalltau(rows.x[chosen], rows.y[chosen], variant="c")[0]
-        worst = max(worst, abs(value - values[0][number]))
-    loop = (time.perf_counter() - start) / options.scipy_resamples * options.resamples * options.metrics
-
-    count = f"{options.metrics} metrics x {options.resamples} resamples x {len(rows.x):,} rows"
-    print(f"{count}: {ours:.1f} s on one core")
-    print(f"SciPy in a loop: {loop:.1f} s (scaled from {options.scipy_resamples} resamples of one metric)")
-    print(f"ratio {loop / ours:.1f}; largest difference of a value {worst:.1e}")
-
-
-if __name__ == "__main__":
-    main()
+    ours, theirs, worst = [], [], 0.0
+    for _ in range(options.repeats):
+        start = time.perf_counter()
+        values = [bootstrap_values(data.rows(), "tau-c", "pooled", weights) for data in datas]
+        ours.append(time.perf_counter() - start)
+        start = time.perf_counter()
+        for number in range(SCIPY_RESAMPLES):
+            chosen = [np.tile(m, c) for m, c in zip(members, weights[number], strict=True) if c]
+            picked = np.concatenate(chosen)
+            value = scipy.stats.kendalltau(rows.x[picked], rows.y[picked], variant="c")[0]
+            worst = max(worst, abs(value - values[0][number]))
+        theirs.append((time.perf_counter() - start) / SCIPY_RESAMPLES * resamples * metrics)
+    ratio = float(np.median(np.array(theirs) / np.array(ours)))
+    what = f"tau-c, {metrics} metrics x {resamples} resamples x {len(rows.x):,} rows"
+    note = f"scaled from {SCIPY_RESAMPLES} resamples; largest difference of a value {worst:.0e}"
+    times = float(np.median(ours)), float(np.median(theirs))
+    return [Row(SECTION, what, times[0], "s", "SciPy in a loop", times[1], ratio, note)]

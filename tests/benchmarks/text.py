@@ -1,9 +1,7 @@
 """How fast BLEU, ROUGE-L and CIDEr are beside pycocoevalcap, on one core, in one run.
 
-    python tests/benchmarks/text_metrics.py --root ../shared/data/flickr8k
-
 Scores the 5,664 pairs of Flickr8k-Expert with five references each. Both sides start from the same
-tokens, joined by spaces, and alternate; the median ratio of their times is printed. Three cases:
+tokens, joined by spaces. Three cases:
 
 - expert: the pairs as they are; 1,000 images, so references repeat, which suisei counts only once;
 - distinct: as many pairs as there are images, so nothing repeats and only the arithmetic counts;
@@ -12,69 +10,60 @@ tokens, joined by spaces, and alternate; the median ratio of their times is prin
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import io
+import shutil
 import statistics
-import time
 from collections.abc import Callable
-from pathlib import Path
 
-from suisei.data.load import load_data
 from suisei.data.sample import CaptionSample
 from suisei.metrics import bleu as bleu_module
 from suisei.metrics.bleu import Bleu
 from suisei.metrics.cider import Cider
 from suisei.metrics.rouge import RougeL
 from suisei.metrics.tokenizers import get_tokenizer, tokenize_samples
+from tests.benchmarks import inputs
+from tests.benchmarks.harness import Options, Row, alternate, seconds
 
+SECTION = "text"
+PEER = "pycocoevalcap"
 NAMES = ("BLEU-1..4", "ROUGE-L", "CIDEr")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--root", type=Path, required=True, help="the Flickr8k folder")
-    parser.add_argument("--repeats", type=int, default=5)
-    arguments = parser.parse_args()
-    raw = load_data("flickr8k-expert", root=arguments.root)
+def run(options: Options) -> list[Row]:
+    """Measure the three cases; the one with Java where Java is installed."""
+    raw = list(inputs.samples(options.root, 10**9 if options.size == "base" else 20))
     tokens = [_joined(sample) for sample in raw]
     distinct = list({sample.references: sample for sample in tokens}.values())
     cases = {
         "expert": (tokens, _suisei(tokens, "whitespace"), _coco(tokens)),
         "distinct": (distinct, _suisei(distinct, "whitespace"), _coco(distinct)),
-        "whole": (raw, _suisei(raw, "ptb"), _coco_with_java(raw)),
     }
-    print("| case | pairs | metric | suisei (s) | pycocoevalcap (s) | ratio |\n|---|---|---|---|---|---|")
+    if shutil.which("java") and options.size == "base":
+        cases["whole"] = (raw, _suisei(raw, "ptb"), _coco_with_java(raw))
+    rows = []
     for case, (samples, ours, theirs) in cases.items():
         for name in NAMES:
-            fast, slow = _alternate(ours[name], theirs[name], arguments.repeats)
+            fast, slow = alternate([_timed(ours[name]), _timed(theirs[name])], options.repeats)
             ratio = statistics.median(b / a for a, b in zip(fast, slow, strict=True))
-            print(
-                f"| {case} | {len(samples)} | {name} | {statistics.median(fast):.3f} | "
-                f"{statistics.median(slow):.3f} | {ratio:.1f} |",
-                flush=True,
-            )
+            times = statistics.median(fast), statistics.median(slow)
+            what = f"{name}, {case}, {len(samples)} pairs"
+            rows.append(Row(SECTION, what, times[0], "s", PEER, times[1], ratio))
+    return rows
+
+
+def _timed(function: Callable[[], object]) -> Callable[[], float]:
+    def timed() -> float:
+        with contextlib.redirect_stdout(io.StringIO()):
+            return seconds(function)
+
+    return timed
 
 
 def _joined(sample: CaptionSample) -> CaptionSample:
     tokenized = tokenize_samples([sample], get_tokenizer("ptb"))[0]
     references = tuple(" ".join(reference) for reference in tokenized.references)
     return CaptionSample(" ".join(tokenized.candidate), references)
-
-
-def _alternate(
-    one: Callable[[], object], other: Callable[[], object], repeats: int
-) -> tuple[list[float], list[float]]:
-    times: tuple[list[float], list[float]] = ([], [])
-    for _ in range(repeats):
-        for function, kept in zip((one, other), times, strict=True):
-            start = time.perf_counter()
-            with contextlib.redirect_stdout(io.StringIO()):
-                function()
-            kept.append(time.perf_counter() - start)
-    return times
 
 
 def _suisei(samples: list[CaptionSample], tokenizer: str) -> dict[str, Callable[[], object]]:
@@ -125,7 +114,3 @@ def _coco_with_java(samples: list[CaptionSample]) -> dict[str, Callable[[], obje
         return score(tokenizer.tokenize(gts), tokenizer.tokenize(res))
 
     return {name: lambda score=score: whole(score) for name, score in _scorers().items()}
-
-
-if __name__ == "__main__":
-    main()

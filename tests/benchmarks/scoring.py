@@ -1,0 +1,174 @@
+"""How fast SuiSei and PAC-S score, beside COMET's way of scoring, and how much of the machine they use."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from functools import partial
+
+import torch
+
+from suisei.data.images import load_image
+from suisei.data.sample import CaptionSample
+from suisei.encoders.cache import FeatureCache
+from suisei.metrics.clipscore import PROMPT
+from suisei.metrics.suisei import CACHE_BYTES, SuiSeiMetric
+from suisei.models.features import encode_captions, token_batches
+from tests.benchmarks import clip_peer, inputs, plain
+from tests.benchmarks.harness import Options, Row, alternate, compared, matrix_peak, seconds, spread
+from tests.benchmarks.peers import Peer
+
+SECTION = "scoring"
+DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+PAC_BATCH = 64
+
+
+def run(options: Options) -> list[Row]:
+    """Measure all of it."""
+    rows = inputs.samples(options.root, options.rows)
+    peers = spread(rows, options.peer_rows)
+    slow = plain.PlainRegressor(options)
+    sides = [("plain loop", partial(seconds, partial(plain.score, slow, peers)))]
+    plain.score(slow, peers[:2])
+    found = [_work(slow, rows)]
+    if options.comet_python is None:
+        found += _regressor(options, rows, sides, len(peers))
+    else:
+        with Peer(options, peers) as comet:
+            comet.run("score")
+            name = f"unbabel-comet {comet.about['version']}"
+            found += _regressor(options, rows, [(name, partial(comet.run, "score")), *sides], len(peers))
+    del slow, sides
+    return [*found, *_contrastive(options, rows), *_shares(options)]
+
+
+def _regressor(options: Options, rows: Sequence[CaptionSample], sides: list, peer_count: int) -> list[Row]:
+    cases = {
+        "candidate and two references": (2, False),
+        "candidate, five references and image": (5, True),
+    }
+    found = []
+    for what, (references, image) in cases.items():
+        own = inputs.with_references(rows, references, image=image)
+        model = inputs.loaded(options, image=image, references="concat" if references == 2 else "mean")
+        metric = SuiSeiMetric(model, device="cpu", cache="off")
+        metric.score(own[:4])
+
+        def ours(metric: SuiSeiMetric = metric, own: list[CaptionSample] = own) -> float:
+            metric._captions, metric._images = FeatureCache(CACHE_BYTES), FeatureCache(CACHE_BYTES)
+            return seconds(lambda: metric.score(own))
+
+        times = alternate([ours, *(side for _, side in sides)], options.repeats)
+        for (name, _), theirs in zip(sides, times[1:], strict=True):
+            note = f"ours {metric.precision}, {len(own)} rows; theirs fp32, {peer_count} of the rows"
+            note += ", two references, no image" if image else ""
+            found.append(compared(SECTION, what, (times[0], theirs), (len(own), peer_count), name, note=note))
+    return found
+
+
+def _work(slow: plain.PlainRegressor, rows: Sequence[CaptionSample]) -> Row:
+    """Count tokens: what encoding once and sorting save, whatever the machine."""
+    triples = inputs.with_references(rows, 2, image=False)
+    once = [len(ids) for ids in slow.text.tokenize(inputs.captions_of(triples))]
+    padded = sum(len(part) * once[part[0]] for part in token_batches(once))
+    every = [text for row in triples for text in (row.candidate, *row.references)]
+    occurring = sum(len(ids) for ids in slow.text.tokenize(every))
+    theirs = plain.padded_tokens(slow, triples)
+    note = f"encoded once {occurring / sum(once):.2f} times less, padding {theirs / occurring:.2f} against "
+    note += f"{padded / sum(once):.3f}; {sum(once) / len(once):.1f} tokens a caption"
+    ratio = theirs / padded
+    return Row(SECTION, "tokens to encode", padded, "tokens", "plain loop", float(theirs), ratio, note)
+
+
+def _contrastive(options: Options, rows: Sequence[CaptionSample]) -> list[Row]:
+    from suisei.encoders.dual import load_dual_encoder
+    from suisei.metrics.pacs import PacScore
+
+    if options.size == "tiny":  # CLIP ViT-B/32 has no smaller sister in open_clip; a few pairs do
+        rows = rows[:2]
+    fast = load_dual_encoder("ViT-B-32", seed=0, device="cpu")
+    slow = load_dual_encoder("ViT-B-32", seed=0, device="cpu", precision="fp32")
+    metric = PacScore(encoder=fast)
+    peers = spread(rows, 2 * options.peer_rows)
+    own = inputs.with_references(rows, 0, image=True)
+    torchmetrics = clip_peer.scorer()
+
+    def loop() -> float:
+        return seconds(
+            lambda: plain.clip_scores(slow.model, slow.transform, slow.tokenizer, peers, PROMPT, PAC_BATCH)
+        )
+
+    def ours() -> float:
+        return seconds(lambda: metric.score(own))
+
+    metric.score(own[:2])
+    torchmetrics(peers[:1])
+    times = alternate([ours, loop, lambda: seconds(lambda: torchmetrics(peers))], options.repeats)
+    counts = len(own), len(peers)
+    note = f"ViT-B/32; ours {fast.precision}, {counts[0]} pairs; theirs fp32, {counts[1]} of the pairs"
+    names = ("plain open_clip loop", "torchmetrics' CLIPScore")
+    return [
+        compared(SECTION, what, (times[0], theirs), counts, name, note=note)
+        for what, name, theirs in zip(("PAC-S", "CLIP-S or PAC-S"), names, times[1:], strict=True)
+    ]
+
+
+def _shares(options: Options) -> list[Row]:
+    """Return how much of the measured matrix-product peak the encoders reach."""
+    metric = SuiSeiMetric(inputs.loaded(options, image=True, references="mean"), device="cpu", cache="off")
+    model, dtype = metric.regressor, DTYPES[metric.precision]
+    rows = inputs.samples(options.root, 10**9)
+    captions = spread(inputs.captions_of(rows), options.captions)
+    ids = model.text.tokenize(captions)
+    operations = inputs.matrix_operations(model.text, [len(own) for own in ids])
+    images = list(dict.fromkeys(row.image for row in rows))[: max(2, options.captions // 10)]
+    assert model.image is not None
+    preprocess = model.image.preprocess
+    pixels = torch.stack([preprocess(load_image(image)) for image in images])
+    encode_captions(model, ids[:8], mixed=True)
+
+    def text() -> float:
+        return seconds(lambda: encode_captions(model, ids, mixed=True))
+
+    def tower() -> float:
+        with torch.inference_mode():
+            return seconds(lambda: [model.encode_image(part) for part in pixels.split(32)])
+
+    peaks, times = [], [[], []]
+    for _ in range(options.repeats):
+        peaks.append(matrix_peak(dtype))
+        times[0].append(text())
+        peaks.append(matrix_peak(dtype))
+        times[1].append(tower())
+    image_operations = _image_operations(model.image.tower, len(pixels), pixels.shape[-1])
+    shares = [
+        [work / own / max(peaks[2 * n : 2 * n + 2]) for n, own in enumerate(spent)]
+        for work, spent in zip((operations, image_operations), times, strict=True)
+    ]
+    peak, tokens = statistics.median(peaks), sum(map(len, ids))
+    note = f"{metric.precision}; {len(captions)} captions; operations of tokens that are not padding"
+    found = [
+        Row(SECTION, "matrix-product peak", peak / 1e9, "GFLOP/s", note=metric.precision),
+        Row(SECTION, "text encoder", tokens / statistics.median(times[0]), "tokens/s", note=note),
+        Row(SECTION, "text encoder", 100 * statistics.median(shares[0]), "% of peak", note=note),
+    ]
+    if image_operations:
+        note = f"{metric.precision}; {len(pixels)} images, decoded before"
+        found += [
+            Row(SECTION, "image tower", len(pixels) / statistics.median(times[1]), "images/s", note=note),
+            Row(SECTION, "image tower", 100 * statistics.median(shares[1]), "% of peak", note=note),
+        ]
+    return found
+
+
+def _image_operations(tower: torch.nn.Module, count: int, side: int) -> float:
+    """Return the operations of a vision transformer's matrix products; 0 for another tower."""
+    blocks = getattr(getattr(tower, "transformer", None), "resblocks", None)
+    if blocks is None:
+        return 0.0
+    width = tower.conv1.out_channels
+    patches = (side // tower.conv1.kernel_size[0]) ** 2
+    length = patches + 1
+    layers = sum(p.numel() for block in blocks for p in block.parameters() if p.ndim == 2)
+    attention = 4.0 * len(blocks) * width * length**2
+    return count * (2.0 * layers * length + attention + 2.0 * tower.conv1.weight.numel() * patches)

@@ -1,0 +1,48 @@
+"""How long it takes to import the package, and to score one caption from cold."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from suisei.models.hub import save_model
+from tests.benchmarks import inputs
+from tests.benchmarks.harness import Options, Row, alternate, seconds
+
+SECTION = "startup"
+
+
+def run(options: Options) -> list[Row]:
+    """Measure all of it."""
+    with tempfile.TemporaryDirectory(prefix="suisei-benchmark-") as name:
+        folder = Path(name)
+        file = folder / "one.jsonl"
+        file.write_text('{"candidate": "a red ball", "references": ["the red ball"]}\n', encoding="utf-8")
+        small = Options(size="tiny", rows=options.rows, root=options.root, threads=options.threads)
+        save_model(folder / "model", inputs.regressor(small, image=False, references="mean"))
+        scoring = ["-m", "suisei", "score", "--input", str(file), "--output", str(folder / "out.jsonl")]
+        sides = {
+            "import suisei": (sys.executable, ["-c", "import suisei"]),
+            "suisei score, BLEU-4 of one caption": (sys.executable, [*scoring, "--metrics", "bleu-4"]),
+            "suisei score, a small model, one caption": (
+                sys.executable,
+                [*scoring, "--model", str(folder / "model")],
+            ),
+            "python without anything": (sys.executable, ["-c", "pass"]),
+        }
+        if options.comet_python is not None:
+            sides["import comet"] = (options.comet_python, ["-c", "import comet"])
+        times = alternate(
+            [lambda side=side: seconds(lambda: _call(*side, options.threads)) for side in sides.values()],
+            options.repeats,
+        )
+    return [Row(SECTION, what, statistics.median(own), "s") for what, own in zip(sides, times, strict=True)]
+
+
+def _call(python: str, arguments: list[str], threads: int) -> None:
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+    subprocess.run([python, *arguments], check=True, capture_output=True, env=environment)

@@ -1,0 +1,206 @@
+"""How fast training is: all weights of the text encoder beside COMET's way, and from cached features."""
+
+from __future__ import annotations
+
+import logging
+import statistics
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from lightning.pytorch import Callback, Trainer
+
+from suisei.data.datamodule import CaptionDataModule
+from suisei.data.sample import CaptionSample, Rating
+from suisei.data.splits import Split
+from suisei.data.table import Collator, SampleTable
+from suisei.encoders.text import TextEncoder, TextEncoderConfig
+from suisei.encoders.tiny import TinyTextConfig
+from suisei.models.config import FusionConfig, HeadConfig
+from suisei.models.lookup import FeatureTable
+from suisei.models.optimizers import OptimizerConfig
+from suisei.models.regressor import Regressor
+from suisei.models.suisei import SuiSei
+from suisei.train import best_precision
+from tests.benchmarks import inputs, plain
+from tests.benchmarks.harness import Options, Row, alternate, compared, seconds
+from tests.benchmarks.peers import Peer
+
+SECTION = "training"
+BATCH = 32
+"""Samples per step, the paper's."""
+FROZEN_BATCH = 1024
+BATCHINGS = ("shuffled", "group")
+REFERENCES, WIDTH, IMAGES = 5, 384, 1000
+
+
+def run(options: Options) -> list[Row]:
+    """Measure both."""
+    warnings.filterwarnings("ignore", module="lightning")
+    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+    return [*_fine_tuning(options), *_frozen(options)]
+
+
+def _trainer(epochs: int, callbacks: Sequence[Callback] = ()) -> Trainer:
+    return Trainer(
+        max_epochs=epochs,
+        accelerator="cpu",
+        precision=best_precision(),
+        gradient_clip_val=1.0,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+        callbacks=list(callbacks),
+    )
+
+
+# -- full fine-tuning -----------------------------------------------------------------------------
+
+
+def _fine_tuning(options: Options) -> list[Row]:
+    # The samples of as many whole images as the full data set has to so many samples.
+    rows = inputs.samples(options.root, options.train_samples)
+    triples = inputs.with_references(rows, 2, image=False)
+    ours = {batching: _fine_tuner(options, triples, batching) for batching in BATCHINGS}
+    shuffled = [triples[n] for n in torch.randperm(len(triples), generator=torch.Generator().manual_seed(0))]
+    slow = plain.PlainRegressor(options)
+    sides = [("plain loop", lambda: seconds(lambda: plain.train(slow, shuffled, BATCH)))]
+    if options.comet_python is None:
+        return _compare(options, ours, sides, len(triples))
+    with Peer(options, triples[:2], shuffled, BATCH) as comet:
+        name = f"unbabel-comet {comet.about['version']}"
+        return _compare(options, ours, [(name, lambda: comet.run("train")), *sides], len(triples))
+
+
+def _compare(options: Options, ours: dict[str, Callable[[], float]], sides: list, count: int) -> list[Row]:
+    times = alternate([*ours.values(), *(side for _, side in sides)], options.repeats)
+    found = []
+    for number, batching in enumerate(ours):
+        for (name, _), theirs in zip(sides, times[len(ours) :], strict=True):
+            note = f"batches of {BATCH}, ours {best_precision()}, all embeddings frozen; {count} samples"
+            what = f"full fine-tuning, {batching} batches"
+            found.append(compared(SECTION, what, (times[number], theirs), (count, count), name, note=note))
+    return found
+
+
+def _fine_tuner(options: Options, rows: list[CaptionSample], batching: str) -> Callable[[], float]:
+    """Return what trains one epoch on the rows and says how long it took."""
+    model = SuiSei(
+        text=TextEncoderConfig(name="random", frozen_embeddings=True),
+        image=None,
+        fusion=FusionConfig(references="concat"),
+        head=HeadConfig(hidden=inputs.HIDDEN[options.size]),
+        optimizer=OptimizerConfig(name="adamw", frozen_fraction=0.0),
+        image_dropout=0.0,
+    )
+    model.regressor = inputs.regressor(options, image=False, references="concat")
+    table = SampleTable(rows, with_images=False)
+    collate = model.prepare(table, range(len(rows)), lambda *_: lambda _: None)
+
+    def epoch() -> float:
+        clock = _Clock()
+        data = _data(rows, collate, len(rows), BATCH, batching)
+        _trainer(1, [clock]).fit(model, datamodule=data)
+        return clock.seconds[0]
+
+    return epoch
+
+
+def _data(rows: Any, collate: Collator, training: int, batch_size: int, batching: Any) -> CaptionDataModule:
+    data = CaptionDataModule(batch_size=batch_size, eval_batch_size=batch_size, batching=batching)
+    data.samples = list(rows)
+    data.split = Split(tuple(range(training)), tuple(range(max(training - 8, 0), training)), ())
+    data.attach(collate, 0, collate.lengths)
+    return data
+
+
+class _Clock(Callback):
+    """Times every epoch, from before its first batch is made to the end of its last step."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+        self._start = 0.0
+
+    def on_train_epoch_start(self, *_: Any) -> None:
+        self._start = time.perf_counter()
+
+    def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
+        if trainer.is_last_batch:
+            self.seconds.append(time.perf_counter() - self._start)
+
+
+# -- from cached features -------------------------------------------------------------------------
+
+
+def _frozen(options: Options) -> list[Row]:
+    """Train heads on features that are in memory, as every epoch of a frozen encoder but the first does."""
+    count = options.frozen_samples
+    rows = _drawn(count)
+    small = {"poolings": ["mean"], "references": "mean-max"}
+    small["blocks"] = ["candidate", "reference-product", "reference-difference"]
+    cases = [
+        (f"frozen, last layer, width {WIDTH}, head 512", WIDTH, "last", small, (512,)),
+        ("frozen, the paper's mix and head", 768, "mix", {"references": "concat"}, (2304, 1152)),
+    ]
+    if options.size == "tiny":
+        cases = [("frozen", 32, "mix", {}, (8,))]
+    found = []
+    for what, width, layers, fusion, hidden in cases:
+        several = count if layers == "last" else count // 8
+        rates, loading = _frozen_rates(rows[: several + 8], several, width, layers, fusion, hidden)
+        note = f"{several} samples, {REFERENCES} references, batches of {FROZEN_BATCH}, later epochs; "
+        note += f"making batches alone: {loading:,.0f} samples/s"
+        found.append(Row(SECTION, what, statistics.median(rates), "samples/s", note=note))
+    return found
+
+
+def _frozen_rates(
+    rows: list[CaptionSample], count: int, width: int, layers: str, fusion: dict, hidden: tuple[int, ...]
+) -> tuple[list[float], float]:
+    depth = 12 if layers == "mix" and width == 768 else 2
+    tiny = TinyTextConfig(vocabulary=60, width=width, layers=depth, heads=2)
+    text = TextEncoder.create(
+        TextEncoderConfig(name="tiny", layers=layers, frozen=True, tiny=tiny), ["a caption", "image 0"]
+    )
+    model = SuiSei(
+        text=TextEncoderConfig(name="tiny", layers=layers, frozen=True, tiny=tiny),
+        image=None,
+        fusion=FusionConfig(**fusion),
+        head=HeadConfig(hidden=hidden),
+        optimizer=OptimizerConfig(name="adamw"),
+        image_dropout=0.0,
+    )
+    idf = inputs.IdfTable.fit(text.tokenize(["a caption"]))
+    model.regressor = Regressor(model.config, text, None, idf)
+    table = SampleTable(rows, with_images=False)
+    shape = (len(table.captions), text.states, len(model.config.fusion.poolings), width)
+    model._captions = FeatureTable(torch.randn(shape))
+    clock, collate = _Clock(), Collator(table)
+    data = _data(rows, collate, count, FROZEN_BATCH, "shuffled")
+    start = time.perf_counter()
+    for _ in data.train_dataloader():
+        pass
+    loading = count / (time.perf_counter() - start)
+    _trainer(3, [clock]).fit(model, datamodule=data)
+    return [count / each for each in clock.seconds[1:]], loading
+
+
+def _drawn(count: int) -> list[CaptionSample]:
+    """Return samples whose candidates are other images' references, as in Flickr8k-Expert."""
+    generator = np.random.default_rng(0)
+    pairs = generator.integers(IMAGES, size=(count + 8, 2))
+    return [
+        CaptionSample(
+            f"caption {number % REFERENCES} of image {other}",
+            tuple(f"caption {each} of image {image}" for each in range(REFERENCES)),
+            None,
+            Rating((float(number % 7) / 6,), 0, 1),
+            group=str(image),
+        )
+        for number, (image, other) in enumerate(pairs.tolist())
+    ]
