@@ -16,6 +16,7 @@ COMMANDS = {
     "ablate": ("suisei.ablate", "train a model without one part at a time, and say what each is worth"),
     "sanity": ("suisei.sanity", "test that a metric does what people expect of one"),
     "positives": ("suisei.positives", "generate captions and images to train PAC-S with"),
+    "cache": ("suisei.cache", "show or remove the features that are kept between runs"),
     "metrics": ("suisei.metrics.__main__", "list the metrics, what each needs, and why one is unavailable"),
 }
 

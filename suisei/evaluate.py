@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _EPILOG = """examples:
   suisei evaluate --model runs/scenes/model --data runs/scenes/test.jsonl --json out.json
   suisei evaluate --metrics bleu-4,cider,clip-s --data flickr8k-expert --root DIR --compare
+  suisei evaluate --metrics clip-s,ref-clip-s --data ratings.csv --images DIR --cache features
   suisei evaluate --metrics cider --scores mine.jsonl --data ratings.csv --rating-scale 1 5
 
 Exit status: 0, or 1 if a metric failed (its row says why, the others are complete), or 2 for a
@@ -37,10 +38,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     _check(options)
     from rich.console import Console
 
+    from suisei.encoders.sharing import shared_encoders
+
     plans = metric_plans(options)
     messages = Console(stderr=True)
     samples, positions, loaded, notes = _load(options)
-    columns = _score(plans, samples, options, messages)
+    with shared_encoders():
+        columns = _score(plans, samples, options, messages)
     external, join_notes = _join(options, samples, positions, loaded, [column.label for column in columns])
     columns += external
     notes += join_notes + _missing_notes(columns)

@@ -37,7 +37,17 @@ def add_metric_options(add: Callable[..., Any]) -> None:
     )  # fmt: skip
     add("--comet-python", metavar="PATH", help="interpreter of the environment that has unbabel-comet")
     add("--device", help="for every metric that takes one: auto, cpu, cuda, cuda:1, ...")
-    add("--precision", help="for every metric that takes one: auto, fp32, bf16, ...")
+    add(
+        "--precision",
+        help="of encoders: auto (default: bf16 where the machine multiplies it in hardware), fp32, tf32, "
+        "bf16, fp16",
+    )
+    add("--compile", action="store_true", help="compile the text encoder: slow at first, then faster")
+    add(
+        "--cache", metavar="DIR|off",
+        help="where features are kept for the next run (default: SUISEI_CACHE, else the user's cache folder, "
+        "for large encoders alone; 'suisei cache' shows it)",
+    )  # fmt: skip
 
 
 def metric_plans(options: argparse.Namespace) -> list[MetricPlan]:
@@ -51,5 +61,6 @@ def metric_plans(options: argparse.Namespace) -> list[MetricPlan]:
     specs = [f"suisei:{folder}" for folder in options.model]
     specs += [name.strip() for names in options.metrics for name in names.split(",") if name.strip()]
     extra = [f"comet.python={options.comet_python}"] if options.comet_python else []
-    common = {key: getattr(options, key) for key in ("device", "precision") if getattr(options, key)}
+    names = ("device", "precision", "compile", "cache")
+    common = {key: getattr(options, key) for key in names if getattr(options, key)}
     return plan_metrics(specs, options.tokenizer, [*options.metric_option, *extra], common)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -20,24 +21,29 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from suisei.data.formats import Row
+    from suisei.metaeval.scoring import MetricPlan
     from suisei.metrics.base import Metric
     from suisei.scoring.output import FileOutput, StreamOutput
-    from suisei.scoring.stream import Scorer
+    from suisei.scoring.stream import Job, Scorer
     from suisei.scoring.summary import RowCounts
 
 WINDOW = 4096
 """Rows held and scored together; captions that occur twice among them are encoded once."""
+PARALLEL_WINDOW = 1024
+"""The same with several processes, which are to have work from shorter inputs too."""
 
 _PLAIN: dict[str, Any] = {"markup": False, "highlight": False, "soft_wrap": True}
 _EPILOG = """examples:
   suisei score --model runs/scenes/model --input captions.jsonl --images DIR --output scores.jsonl
   suisei score --metrics bleu-4,cider,clip-s,suisei:DIR --input captions.csv --output scores.csv
+  suisei score --metrics cider,meteor --input captions.jsonl --output scores.jsonl --processes 4
   cat captions.jsonl | suisei score --model DIR --input - | head
 
 The output has a row per input row, in the same order: the row's id (its number where it has none), a
 column per metric, and the error of a row or metric that has no score. It is called NAME.part until it
 is complete; --resume goes on with the part file of a run that was cut off. CIDEr and other metrics that
-learn from a corpus are fitted on the references of the whole input first, which are then in memory.
+learn from a corpus are fitted on the references of the whole input first, in a pass of their own. With
+--processes or --devices every process holds models of its own; scores and order are the same.
 
 Exit status: 0, or 1 if a metric failed or no row could be scored, or 2 for a wrong option or unusable
 data (what was scored before a bad row is kept in NAME.part)."""
@@ -47,6 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status."""
     options = _parser().parse_args(argv)
     _check(options)
+    devices = _devices(options)
     plans = metric_plans(options)
     from rich.console import Console
 
@@ -54,9 +61,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.resume and _is_complete(options.output):
         console.print(f"{options.output} is complete; nothing to resume", **_PLAIN)
         return 0
-    with _each_warning_once(console):
-        metrics, signatures = _make_metrics(plans, options, console)
-        return _run(metrics, signatures, options, console)
+    if options.window is None:
+        options.window = WINDOW if len(devices) == 1 else PARALLEL_WINDOW
+    from suisei.encoders.sharing import shared_encoders
+
+    with _each_warning_once(console), shared_encoders():
+        metrics, labelled, signatures = _make_metrics(plans, options, console)
+        scorer = _scorer(metrics, labelled, devices, options)
+        return _run(scorer, signatures, options, console)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -78,7 +90,13 @@ def _parser() -> argparse.ArgumentParser:
         help="of ratings in the input, which are checked and not used",
     )  # fmt: skip
     add("--on-error", choices=("raise", "skip"), default="raise", help="what a bad row does (default raise)")
-    add("--window", type=positive, default=WINDOW, metavar="N", help=f"rows in memory (default {WINDOW})")
+    add(
+        "--window", type=positive, metavar="N",
+        help=f"rows in memory (default {WINDOW}, with several processes {PARALLEL_WINDOW} each)",
+    )  # fmt: skip
+    add = parser.add_argument_group("machine").add_argument
+    add("--processes", type=positive, metavar="N", help="CPU processes that score side by side (default 1)")
+    add("--devices", metavar="N|all", help="GPUs, each with a process of its own (default 1)")
     add = parser.add_argument_group("output").add_argument
     add("--output", metavar="FILE", default="-", help=".jsonl, .csv or .tsv; - (default): JSONL to stdout")
     add("--resume", action="store_true", help="go on with the part file of a run that was cut off")
@@ -94,6 +112,8 @@ def _check(options: argparse.Namespace) -> None:
         )
     if options.images and not Path(options.images).is_dir():
         raise ConfigError(f"--images {options.images}: no such folder")
+    if options.processes and options.devices:
+        raise ConfigError("--processes is for the CPU and --devices for GPUs; give one of them")
     if options.input == "-" and options.format == "parquet":
         raise ConfigError("Parquet cannot be read from standard input; give a file")
     for name in ("output", "summary"):
@@ -111,28 +131,73 @@ def _check(options: argparse.Namespace) -> None:
         raise ConfigError(f"--output {options.output} is the input; give another name")
 
 
+def _devices(options: argparse.Namespace) -> list[str | None]:
+    """Return the device of every scoring process, None for the one that ``--device`` names.
+
+    With GPUs to count, ``options.device`` becomes the first of them.
+    """
+    if options.processes:
+        return [None] * int(options.processes)
+    if options.devices is None:
+        return [None]
+    if options.device:
+        raise ConfigError("--device names one device and --devices counts GPUs; give one of them")
+    import torch
+
+    there = torch.cuda.device_count()
+    if options.devices != "all" and not (options.devices.isdecimal() and int(options.devices)):
+        raise ConfigError(f"--devices is {options.devices!r}; expected a number of GPUs, or all")
+    wanted = max(there, 1) if options.devices == "all" else int(options.devices)
+    if wanted > there:
+        raise ConfigError(f"--devices {options.devices}: {there} GPUs here; --processes N is for the CPU")
+    options.device = "cuda:0"
+    return [f"cuda:{number}" for number in range(wanted)]
+
+
+def _scorer(
+    metrics: dict[str, Metric],
+    plans: dict[str, MetricPlan],
+    devices: list[str | None],
+    options: argparse.Namespace,
+) -> Scorer:
+    from suisei.scoring.stream import Scorer
+
+    name = "standard input" if options.input == "-" else options.input
+    if len(devices) == 1:
+        return Scorer(metrics, name, options.batch_size)
+    from suisei.scoring.parallel import ParallelScorer, WorkerSettings
+
+    cores = int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1)
+    states = {label: state for label, metric in metrics.items() if (state := metric.state())}
+    threads = max(1, cores // len(devices))
+    return ParallelScorer(metrics, WorkerSettings(plans, states, name, options.batch_size, threads), devices)
+
+
 def _is_complete(output: str) -> bool:
     return Path(output).is_file() and not Path(f"{output}.part").exists()
 
 
 def _make_metrics(
-    plans: Sequence[Any], options: argparse.Namespace, console: Console
-) -> tuple[dict[str, Metric], dict[str, str]]:
-    """Make and fit the metrics; one that cannot be had ends the run before anything is scored."""
+    plans: Sequence[MetricPlan], options: argparse.Namespace, console: Console
+) -> tuple[dict[str, Metric], dict[str, MetricPlan], dict[str, str]]:
+    """Make and fit the metrics; one that cannot be had ends the run before anything is scored.
+
+    Returns:
+        {label: metric}, {label: plan} and {label: signature}.
+    """
     from suisei.metrics.registry import get_metric
 
     names = [plan.spec.partition(":")[0] for plan in plans]
     labels = [name if names.count(name) == 1 else plan.spec for name, plan in zip(names, plans, strict=True)]
-    metrics = {
-        label: get_metric(plan.spec, **plan.options) for label, plan in zip(labels, plans, strict=True)
-    }
+    labelled = dict(zip(labels, plans, strict=True))
+    metrics = {label: get_metric(plan.spec, **plan.options) for label, plan in labelled.items()}
     unfitted = [label for label, metric in metrics.items() if metric.needs_fit]
     documents = _fit({label: metrics[label] for label in unfitted}, options, console) if unfitted else 0
     signatures = {}
     for label, metric in metrics.items():
         fitted = f"|fit:references-of-{documents}-scored" if label in unfitted else ""
         signatures[label] = metric.signature + fitted
-    return metrics, signatures
+    return metrics, labelled, signatures
 
 
 def _fit(metrics: dict[str, Metric], options: argparse.Namespace, console: Console) -> int:
@@ -165,20 +230,16 @@ def _rows(options: argparse.Namespace) -> Iterator[Row]:
     return iter_rows(source, format=options.format, images=options.images, rating_scale=scale)
 
 
-def _run(
-    metrics: dict[str, Metric], signatures: dict[str, str], options: argparse.Namespace, console: Console
-) -> int:
+def _run(scorer: Scorer, signatures: dict[str, str], options: argparse.Namespace, console: Console) -> int:
     from suisei.progress import progress_bar
     from suisei.scoring.output import FileOutput, StreamOutput
-    from suisei.scoring.stream import Scorer
     from suisei.scoring.summary import RowCounts
 
-    scorer = Scorer(metrics, "standard input" if options.input == "-" else options.input, options.batch_size)
     counts = RowCounts()
     started = time.perf_counter()
     output: FileOutput | StreamOutput
     if options.output == "-":
-        output = StreamOutput(list(metrics))
+        output = StreamOutput(list(signatures))
     else:
         output = FileOutput(Path(options.output), signatures, resume=options.resume)
     try:
@@ -201,24 +262,16 @@ def _score_windows(
     console: Console,
 ) -> Iterator[int]:
     """Score window after window and write each; yields the number of rows of each."""
-    from suisei.scoring.resume import match_finished
-    from suisei.scoring.stream import windows
-
     finished = output.finished()
     told: set[str] = set()
-    for window in windows(_rows(options), options.window):
-        known = match_finished(window, finished, list(scorer.metrics))
-        new, stop = window[len(known) :], None
-        if options.on_error == "raise":
-            good, stop = _before_first([row.error for row in new])
-            new = new[:good]
-        scored = scorer.score(new)
+    for job, scored in scorer.score_all(_jobs(finished, list(scorer.metrics), options)):
+        stop = job.stop
         if options.on_error == "raise":
             good, refused = _before_first([row.stop for row in scored])
             scored, stop = scored[:good], refused or stop
         output.write(scored)
-        every = [*known, *scored]
-        scorer.add_to_corpora(window[: len(every)], every)
+        every = [*job.known, *scored]
+        scorer.add_to_corpora(job.window[: len(every)], every)
         counts.add(every)
         for label, reason in scorer.failed.items():
             if label not in told:
@@ -233,6 +286,25 @@ def _score_windows(
             f"{options.output}.part has {extra:,} rows more than {options.input}; "
             "it belongs to another input: delete it and start again"
         )
+
+
+def _jobs(
+    finished: Iterator[dict[str, Any]], labels: list[str], options: argparse.Namespace
+) -> Iterator[Job]:
+    """Yield window after window; the last one is that of the first bad row, where none is accepted."""
+    from suisei.scoring.resume import match_finished
+    from suisei.scoring.stream import Job as NewJob
+    from suisei.scoring.stream import windows
+
+    for window in windows(_rows(options), options.window):
+        known = match_finished(window, finished, labels)
+        job = NewJob(window, known, window[len(known) :])
+        if options.on_error == "raise":
+            good, job.stop = _before_first([row.error for row in job.new])
+            job.new = job.new[:good]
+        yield job
+        if job.stop is not None:
+            return
 
 
 def _before_first(errors: Sequence[DataError | None]) -> tuple[int, DataError | None]:

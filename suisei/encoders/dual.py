@@ -63,6 +63,7 @@ class DualEncoder:
         if precision not in PRECISIONS:
             raise ConfigError(f"precision is {precision!r}; expected auto, {', '.join(PRECISIONS)}")
         self.memory: FeatureMemory | None = None
+        self.compiled = False
         self.device = torch.device(device)
         self.model: Any = model.eval().to(self.device)
         self.tokenizer = tokenizer
@@ -80,8 +81,15 @@ class DualEncoder:
             "model": self.name,
             "weights": self.weights,
             "preprocess": "-".join(steps).replace(" ", ""),
-            "precision": self.precision,
+            "precision": self.precision + ("-compiled" if self.compiled else ""),
         }
+
+    def compile(self) -> None:
+        """Compile both towers: slow at first, then faster."""
+        self.compiled = True
+        text = getattr(self.model, "text", None) or self.model.transformer
+        for tower in (self.model.visual, text):
+            tower.compile(dynamic=True)
 
     @property
     def reads_japanese(self) -> bool:

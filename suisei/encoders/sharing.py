@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
-from suisei.encoders.cache import DiskCache, DiskFeatures, Encode, FeatureCache, disk_cache
-from suisei.encoders.dual import DualEncoder, load_dual_encoder
+    from suisei.encoders.cache import DiskCache, Encode
+    from suisei.encoders.dual import DualEncoder
 
 MEMORY_BYTES = 256 * 1024**2
 """Features of images, and of captions, are kept in memory up to this size each."""
@@ -28,15 +29,17 @@ class FeatureMemory:
     """
 
     def __init__(self, encoder: DualEncoder, disk: DiskCache | None) -> None:
+        from suisei.encoders.cache import DiskFeatures, FeatureCache
+
         self._kept = {"images": FeatureCache(MEMORY_BYTES), "texts": FeatureCache(MEMORY_BYTES)}
         self._tokenizer = encoder.tokenizer
         self._disk = {"images": DiskFeatures(), "texts": DiskFeatures()}
         if disk is not None:
-            model = encoder.model
+            model, computing = encoder.model, encoder.settings()["precision"]
             preprocessing = sorted(getattr(model.visual, "preprocess_cfg", {}).items())
             texts = getattr(model, "text", model)
-            self._disk["images"] = disk.features_of(model.visual, "images", encoder.precision, preprocessing)
-            self._disk["texts"] = disk.features_of(texts, "texts", encoder.precision)
+            self._disk["images"] = disk.features_of(model.visual, "images", computing, preprocessing)
+            self._disk["texts"] = disk.features_of(texts, "texts", computing)
 
     def look_up(self, kind: str, keys: Sequence[str], items: Sequence[Any], encode: Encode) -> Tensor:
         """Return float32 [len(items), d] of different items that are known by their keys.
@@ -73,18 +76,30 @@ def shared_encoders() -> Iterator[None]:
         _open.reset(token)
 
 
-def scoring_encoder(cache: str | Path | None = None, **loading: Any) -> DualEncoder:
+def scoring_encoder(
+    *,
+    compile: bool = False,  # noqa: A002 - the word users know
+    cache: str | Path | None = None,
+    **loading: Any,
+) -> DualEncoder:
     """Load a dual encoder that remembers its features, or return the one that is shared already.
 
     Args:
+        compile: whether its towers are compiled.
         cache: where features are on disk, see :func:`suisei.encoders.cache.disk_cache`.
         loading: arguments of :func:`suisei.encoders.dual.load_dual_encoder`.
     """
+    from suisei.encoders.cache import disk_cache
+    from suisei.encoders.dual import load_dual_encoder
+
     known = _open.get()
-    key = tuple(sorted((name, repr(value)) for name, value in {"cache": cache, **loading}.items()))
+    settings = {"compile": compile, "cache": cache, **loading}
+    key = tuple(sorted((name, repr(value)) for name, value in settings.items()))
     if known is not None and key in known:
         return known[key]
     encoder = load_dual_encoder(**loading)
+    if compile:
+        encoder.compile()
     encoder.memory = FeatureMemory(encoder, disk_cache(cache))
     if known is not None:
         known[key] = encoder

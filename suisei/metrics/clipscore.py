@@ -35,7 +35,7 @@ class ContrastiveScore(Metric):
 
     Args:
         encoder: the dual encoder, or None to load one with ``model``, ``pretrained``,
-            ``checkpoint``, ``seed``, ``precision``, ``device`` and ``cache`` (see
+            ``checkpoint``, ``seed``, ``precision``, ``device``, ``compile`` and ``cache`` (see
             :func:`suisei.encoders.sharing.scoring_encoder`) on the first call of ``score``. A model
             may carry its tag: ``ViT-L-14@laion2b_s32b_b82k``.
         w: the scale of the image-caption cosine.
@@ -57,6 +57,7 @@ class ContrastiveScore(Metric):
         seed: int | None = None,
         precision: str = "auto",
         device: str = "auto",
+        compile: bool = False,  # noqa: A002 - the word users know
         cache: str | Path | None = None,
         prompt: str = PROMPT,
         clip_reference: bool = False,
@@ -78,6 +79,7 @@ class ContrastiveScore(Metric):
             "seed": seed,
             "precision": precision,
             "device": device,
+            "compile": compile,
             "cache": cache,
         }
         self._warned = False

@@ -44,6 +44,11 @@ class Tokenizer(ABC):
         """Return the tokens of each (text, language), in order."""
 
 
+KNOWN_CAPTIONS = 1 << 15
+LONGEST_KNOWN = 1000
+"""How many captions' tokens are remembered, and up to how many characters: references come again."""
+
+
 class _Plain(Tokenizer):
     """A tokenizer made of one function, the same for every language."""
 
@@ -51,9 +56,16 @@ class _Plain(Tokenizer):
         self.name = name
         self.signature = signature
         self._cut = cut
+        self._remembered = lru_cache(maxsize=KNOWN_CAPTIONS)(self._tokens)
 
     def many(self, captions: Sequence[tuple[str, str | None]]) -> list[Tokens]:
-        return [tuple(self._cut(text)) for text, _ in captions]
+        return [
+            self._remembered(text) if len(text) <= LONGEST_KNOWN else self._tokens(text)
+            for text, _ in captions
+        ]
+
+    def _tokens(self, text: str) -> Tokens:
+        return tuple(self._cut(text))
 
 
 class _JavaPtb(Tokenizer):

@@ -53,6 +53,23 @@ class ScoredRow:
         return "; ".join(named) or None
 
 
+@dataclass(slots=True)
+class Job:
+    """A window of rows on its way through a run.
+
+    Attributes:
+        window: the rows.
+        known: what an earlier run made of the first of them.
+        new: the rows after those, to be scored.
+        stop: the error with which the run ends after this window.
+    """
+
+    window: list[Row]
+    known: list[ScoredRow]
+    new: list[Row]
+    stop: DataError | None = None
+
+
 def windows(rows: Iterable[Row], size: int) -> Iterator[list[Row]]:
     """Yield rows in lists of ``size``; rows that came before a broken file's error still come out.
 
@@ -103,6 +120,11 @@ class Scorer:
         for label in self.metrics:
             self._score_column(label, samples, results)
         return scored
+
+    def score_all(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, list[ScoredRow]]]:
+        """Yield each job with the scored rows of its new rows, in order."""
+        for job in jobs:
+            yield job, self.score(job.new)
 
     def add_to_corpora(self, rows: Sequence[Row], scored: Sequence[ScoredRow]) -> None:
         """Count scored rows in the mean and the corpus score of every metric."""

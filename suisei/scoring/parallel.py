@@ -1,0 +1,168 @@
+"""Scoring windows in several processes, one per GPU or a few on the CPU; rows come back in input order."""
+
+from __future__ import annotations
+
+import logging
+import math
+import multiprocessing
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from multiprocessing.connection import wait
+from typing import Any
+
+from suisei.data.formats import Row
+from suisei.errors import DataError, UnavailableError
+from suisei.metaeval.scoring import MetricPlan
+from suisei.metrics.base import Metric
+from suisei.scoring.stream import Job, ScoredRow, Scorer
+
+WINDOWS_PER_PROCESS = 2
+"""Windows that are under way for each process: one being scored, one waiting."""
+
+
+@dataclass
+class WorkerSettings:
+    """What a worker makes its metrics from.
+
+    Attributes:
+        plans: {label: which metric, with its options}.
+        states: {label: what a metric was fitted to}.
+        name: of the input, for messages.
+        batch_size: handed to the metrics.
+        threads: CPU threads of one worker.
+    """
+
+    plans: Mapping[str, MetricPlan]
+    states: Mapping[str, dict[str, Any]]
+    name: str
+    batch_size: int
+    threads: int
+
+
+@dataclass
+class _Answer:
+    scored: list[ScoredRow]
+    failed: dict[str, str]
+    warnings: list[tuple[str, Any]] = field(default_factory=list)
+
+
+class ParallelScorer(Scorer):
+    """Scores with as many processes as devices; every process has metrics of its own.
+
+    A metric that died in one process gets no score in any later row, as with a single process.
+
+    Args:
+        metrics: {label: metric} of this process, for corpus scores.
+        settings: what the workers are made from.
+        devices: the device of each process, None for the one that the options name.
+    """
+
+    def __init__(
+        self, metrics: Mapping[str, Metric], settings: WorkerSettings, devices: Sequence[str | None]
+    ) -> None:
+        super().__init__(metrics, settings.name, settings.batch_size)
+        self._settings = settings
+        self._devices = list(devices)
+
+    def score_all(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, list[ScoredRow]]]:
+        """Yield each job with its scored rows, in order.
+
+        Raises:
+            DataError: what ``jobs`` raised, after all jobs before it.
+            UnavailableError: a process died.
+        """
+        context = multiprocessing.get_context("spawn")  # a forked CUDA or OpenMP does not work
+        devices = context.SimpleQueue()
+        for device in self._devices:
+            devices.put(device)
+        pool = ProcessPoolExecutor(len(self._devices), context, _start, (self._settings, devices))
+        pending: deque[tuple[Job, Future[_Answer]]] = deque()
+        source, problem, more = iter(jobs), None, True
+        try:
+            while more or pending:
+                while more and len(pending) < WINDOWS_PER_PROCESS * len(self._devices):
+                    try:
+                        job = next(source, None)
+                    except DataError as error:  # rows before it are still on their way
+                        job, problem = None, error
+                    more = job is not None
+                    if job is not None:
+                        pending.append((job, pool.submit(_score, job.new)))
+                if pending:
+                    job, future = pending.popleft()
+                    yield job, self._received(future.result())
+        except BrokenProcessPool:
+            raise UnavailableError(
+                "a scoring process ended before its time, perhaps for lack of memory; use fewer --processes"
+            ) from None
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+        if problem is not None:
+            raise problem
+
+    def _received(self, answer: _Answer) -> list[ScoredRow]:
+        logger = logging.getLogger("suisei")
+        for message, arguments in answer.warnings:
+            logger.warning(message, *arguments)
+        for label, reason in self.failed.items():
+            for row in answer.scored:
+                if row.bad is None:
+                    row.scores[label], row.errors[label] = math.nan, reason
+        for label, reason in answer.failed.items():
+            self.failed.setdefault(label, reason)
+        return answer.scored
+
+
+class _Collected(logging.Handler):
+    """Warnings of a worker, to be shown by the process that started it."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.messages: list[tuple[str, Any]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.messages.append((record.getMessage().replace("%", "%%"), ()))
+
+
+_worker: tuple[Scorer, _Collected] | None = None
+
+
+def _start(settings: WorkerSettings, devices: Any) -> None:
+    """Make the metrics of a worker process."""
+    global _worker
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    os.environ["OMP_NUM_THREADS"] = str(settings.threads)  # before torch is imported
+    from suisei.metrics.registry import get_metric
+
+    device, metrics = devices.get(), {}
+    for label, plan in settings.plans.items():
+        options = {**plan.options, **({"device": device} if device and "device" in plan.options else {})}
+        metrics[label] = get_metric(plan.spec, **options)
+        if label in settings.states:
+            metrics[label].load_state(settings.states[label])
+    handler, logger = _Collected(), logging.getLogger("suisei")
+    logger.addHandler(handler)
+    logger.propagate = False
+    _worker = Scorer(metrics, settings.name, settings.batch_size), handler
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+
+def _score(rows: Sequence[Row]) -> _Answer:
+    assert _worker is not None
+    scorer, handler = _worker
+    scored = scorer.score(rows)
+    warnings, handler.messages = handler.messages, []
+    return _Answer(scored, dict(scorer.failed), warnings)

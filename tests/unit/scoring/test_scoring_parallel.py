@@ -1,0 +1,101 @@
+"""Scoring in several processes: the same rows in the same order, and the same ends of a run."""
+
+import json
+
+import numpy as np
+import pytest
+
+from suisei.cli import run_command
+from suisei.score import main
+
+WORDS = [
+    "red",
+    "blue",
+    "dog",
+    "cat",
+    "ball",
+    "runs",
+    "sleeps",
+    "on",
+    "under",
+    "the",
+    "a",
+    "table",
+    "chair",
+    "star",
+    "three",
+    "two",
+    "small",
+    "large",
+]
+
+
+@pytest.fixture(scope="module")
+def rows(pictures):
+    generator = np.random.default_rng(0)
+
+    def caption():
+        return " ".join(generator.choice(WORDS, size=generator.integers(3, 9)))
+
+    return [
+        {"id": f"r{number}", "candidate": caption(), "references": [caption(), caption()]}
+        | ({"image": str(pictures[number % 4])} if number % 3 else {})
+        for number in range(60)
+    ]
+
+
+def write(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def read(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def run(*arguments):
+    return run_command(main, [str(argument) for argument in arguments])
+
+
+def test_two_processes_give_the_rows_of_one(tmp_path, model_folder, rows):
+    source = write(tmp_path / "rows.jsonl", rows)
+    metrics = ["--model", model_folder, "--metrics", "cider,bleu-1,rouge-l", "--window", 7]
+    found = {}
+    for processes in (1, 2):
+        output, summary = tmp_path / f"{processes}.jsonl", tmp_path / f"{processes}.json"
+        given = ["--input", source, "--output", output, "--summary", summary, "--processes", processes]
+        assert run(*metrics, *given) == 0
+        found[processes] = read(output), json.loads(summary.read_text())["metrics"]
+    assert [row["id"] for row in found[2][0]] == [row["id"] for row in rows]
+    scores = [[list(row.values())[1:] for row in found[processes][0]] for processes in (1, 2)]
+    assert np.std(scores[0], axis=0).min() > 1e-4
+    np.testing.assert_allclose(scores[1], scores[0], atol=1e-6)
+    for label, entry in found[1][1].items():
+        assert found[2][1][label]["corpus"] == pytest.approx(entry["corpus"], abs=1e-6)
+        assert found[2][1][label]["signature"] == entry["signature"]
+
+
+def test_a_bad_row_ends_the_run_after_all_rows_before_it_which_resuming_keeps(tmp_path, rows, capsys):
+    good = write(tmp_path / "good.jsonl", rows)
+    bad = write(tmp_path / "bad.jsonl", [*rows[:40], {"id": "r40", "candidate": " "}, *rows[41:]])
+    output = tmp_path / "scores.jsonl"
+    settings = ["--metrics", "rouge-l", "--output", output, "--window", 8, "--processes", 2]
+    assert run("--input", bad, *settings) == 2
+    assert "row 41" in capsys.readouterr().err
+    assert [row["id"] for row in read(tmp_path / "scores.jsonl.part")] == [f"r{n}" for n in range(40)]
+    assert run("--input", good, *settings, "--resume") == 0
+    assert [row["id"] for row in read(output)] == [f"r{n}" for n in range(60)]
+    assert run("--metrics", "rouge-l", "--input", good, "--output", tmp_path / "one.jsonl") == 0
+    assert read(tmp_path / "one.jsonl") == read(output)
+
+
+def test_processes_and_devices_exclude_each_other_and_devices_must_exist(tmp_path, rows, capsys):
+    given = ["--metrics", "rouge-l", "--input", write(tmp_path / "rows.jsonl", rows)]
+    for extra, message in (
+        (["--processes", 2, "--devices", "all"], "give one of them"),
+        (["--devices", "none"], "expected a number of GPUs"),
+        (["--devices", "99"], "GPUs here"),
+        (["--devices", "1", "--device", "cpu"], "give one of them"),
+    ):
+        assert run(*given, *extra) == 2
+        assert message in capsys.readouterr().err
