@@ -26,14 +26,13 @@ from suisei.models.regressor import Regressor
 from suisei.models.suisei import SuiSei
 from suisei.train import best_precision
 from tests.benchmarks import inputs, plain
-from tests.benchmarks.harness import Options, Row, alternate, compared, seconds
+from tests.benchmarks.harness import Options, Row, alternate, compared, seconds, spread
 from tests.benchmarks.peers import Peer
 
 SECTION = "training"
 BATCH = 32
 """Samples per step, the paper's."""
 FROZEN_BATCH = 1024
-BATCHINGS = ("shuffled", "group")
 REFERENCES, WIDTH, IMAGES = 5, 384, 1000
 
 
@@ -63,18 +62,21 @@ def _trainer(epochs: int, callbacks: Sequence[Callback] = ()) -> Trainer:
 
 
 def _fine_tuning(options: Options) -> list[Row]:
-    # The samples of as many whole images as the full data set has to so many samples.
-    rows = inputs.samples(options.root, options.train_samples)
-    triples = inputs.with_references(rows, 2, image=False)
-    ours = {batching: _fine_tuner(options, triples, batching) for batching in BATCHINGS}
-    shuffled = [triples[n] for n in torch.randperm(len(triples), generator=torch.Generator().manual_seed(0))]
+    """Compare on rows from all over the data; batches of whole images need rows that lie together."""
+    everything = inputs.samples(options.root, 10**9)
+    rows = {
+        "shuffled": inputs.with_references(spread(everything, options.train_samples), 2, image=False),
+        "group": inputs.with_references(everything[: options.train_samples], 2, image=False),
+    }
+    ours = {batching: _fine_tuner(options, own, batching) for batching, own in rows.items()}
+    shuffled = rows["shuffled"]
     slow = plain.PlainRegressor(options)
     sides = [("plain loop", lambda: seconds(lambda: plain.train(slow, shuffled, BATCH)))]
     if options.comet_python is None:
-        return _compare(options, ours, sides, len(triples))
-    with Peer(options, triples[:2], shuffled, BATCH) as comet:
+        return _compare(options, ours, sides, len(shuffled))
+    with Peer(options, shuffled[:2], shuffled, BATCH) as comet:
         name = f"unbabel-comet {comet.about['version']}"
-        return _compare(options, ours, [(name, lambda: comet.run("train")), *sides], len(triples))
+        return _compare(options, ours, [(name, lambda: comet.run("train")), *sides], len(shuffled))
 
 
 def _compare(options: Options, ours: dict[str, Callable[[], float]], sides: list, count: int) -> list[Row]:
