@@ -100,11 +100,11 @@ def _build(seed: int, data: Any, model: SuiSei) -> ExtraInputs:
         def progress(description: str, total: int) -> Callable[[int], Any]:
             return stack.enter_context(progress_bar(description, total))
 
-        model.build(training)
+        model.build(training, data.support, seed=seed, progress=progress)
         extras = ExtraInputs(model.config.fusion.extra_inputs)
         table = SampleTable(
             data.samples,
-            extras.fit_compute(data.samples, data.split.train),
+            extras.fit_compute(data.samples, data.split.train, data.support.rated),
             with_images=model.config.image is not None,
         )
         model.reference_extras, model.image_extras = extras.needing("references"), extras.needing("image")

@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader
 
 from suisei.data.batch import Batch
 from suisei.data.batching import Batching, EpochBatches, ResumableDataLoader, batch_loader
+from suisei.data.captions import Support, read_support
 from suisei.data.formats import OnError, Row
 from suisei.data.load import load_data
 from suisei.data.sample import CaptionSample
@@ -31,6 +32,9 @@ class CaptionDataModule(LightningDataModule):
         validation: data that decides early stopping and the kept checkpoint; split off from
             ``train`` by group where none is given.
         test: data read once, at the end; split off from ``train`` by group where none is given.
+        support: data that helps training without being trained for: captions of images
+            ("flickr8k-train") for pre-training, rated sentence pairs ("jsts") for that and for the ridge.
+            What holds a reference of a validation or test sample is left out.
         root: folder of a benchmark's official layout; with several benchmarks, {name: folder}.
         images: folder that relative image paths of a file start from.
         rating_scale: lowest and highest rating of a file that does not say so itself.
@@ -52,6 +56,7 @@ class CaptionDataModule(LightningDataModule):
         train: str | list[str] = "scenes",
         validation: str | None = None,
         test: str | None = None,
+        support: str | list[str] | None = None,
         root: str | dict[str, str] | None = None,
         images: str | None = None,
         rating_scale: tuple[float, float] | None = None,
@@ -74,6 +79,8 @@ class CaptionDataModule(LightningDataModule):
             raise ConfigError(f"data.fold is {fold}; it must be from 0 to {folds - 1}")
         self.sources = [train] if isinstance(train, str) else list(train)
         self.validation_source, self.test_source = validation, test
+        self.support_sources = [support] if isinstance(support, str) else list(support or [])
+        self.support = Support()
         self.root, self.images_folder, self.rating_scale = root, images, rating_scale
         self.fractions, self.folds, self.fold, self.split_seed = fractions, folds, fold, split_seed
         self.batch_size, self.eval_batch_size = batch_size, eval_batch_size
@@ -119,6 +126,22 @@ class CaptionDataModule(LightningDataModule):
                 raise DataError(
                     f"the {name} split of {', '.join(self.sources)} is empty; change data.fractions"
                 )
+
+        held_out = [self.samples[position] for part in parts[1:] for position in part]
+        self.support = self._read_support().without(held_out)
+
+    def _read_support(self) -> Support:
+        support = Support()
+        images = Path(self.images_folder) if self.images_folder else None
+        for source in self.support_sources:
+            read = read_support(source, root=self._root(source), images=images)
+            support.groups += read.groups
+            support.rated += read.rated
+        return support
+
+    def _root(self, source: str) -> Path | None:
+        root = self.root.get(source) if isinstance(self.root, dict) else self.root
+        return Path(root) if root else None
 
     def _refuse_shared_groups(self, names: Sequence[str], parts: Sequence[Sequence[int]]) -> None:
         """Refuse a validation or test file with groups of another part: its figures would be too good."""
@@ -184,10 +207,9 @@ class CaptionDataModule(LightningDataModule):
         return batch_loader(batches, self._collate, self.num_workers)
 
     def _read(self, source: str) -> list[CaptionSample]:
-        root = self.root.get(source) if isinstance(self.root, dict) else self.root
         samples = load_data(
             source,
-            root=Path(root) if root else None,
+            root=self._root(source),
             images=Path(self.images_folder) if self.images_folder else None,
             rating_scale=self.rating_scale,
             on_error=self.on_error,

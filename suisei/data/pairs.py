@@ -31,6 +31,23 @@ class ImageCaptions:
     generated_captions: tuple[str, ...] = ()
 
 
+def is_pairs(source: str) -> bool:
+    """Return whether a name or file is one that :func:`load_pairs` reads, told by its first row."""
+    name, _, part = source.partition("-")
+    if name == "flickr8k" and part in PARTS:
+        return True
+    path = Path(source)
+    if path.suffix != ".jsonl" or not path.is_file():
+        return False
+    with path.open(encoding="utf-8", errors="replace") as file:
+        first = next((line for line in file if line.strip()), "")
+    try:
+        row = json.loads(first)
+    except ValueError:
+        return False  # whatever reads the file next says what is wrong with it
+    return isinstance(row, dict) and "captions" in row
+
+
 def load_pairs(source: str, *, root: Path | str | None = None) -> list[ImageCaptions]:
     """Read training data by name or from a file.
 

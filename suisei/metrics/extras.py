@@ -36,9 +36,16 @@ class ExtraInputs:
         """Return the columns of the metrics that need "references" or "image"."""
         return [column for column, metric in enumerate(self.metrics.values()) if what in metric.needs]
 
-    def fit(self, training: Sequence[CaptionSample]) -> None:
-        """Fit corpus statistics such as idf, and the ridge, on the training samples."""
+    def fit(self, training: Sequence[CaptionSample], support: Sequence[CaptionSample] = ()) -> None:
+        """Fit corpus statistics such as idf, and the ridge, on the training samples.
+
+        Args:
+            training: rated samples.
+            support: rated samples from elsewhere, which the ridge learns from too.
+        """
         for metric in self.metrics.values():
+            if isinstance(metric, Ridge):
+                metric.support = support
             metric.fit(training)
 
     def compute(self, samples: Sequence[CaptionSample], *, progress: bool = False) -> np.ndarray:
@@ -48,7 +55,12 @@ class ExtraInputs:
             return np.zeros((len(samples), 0), dtype=np.float32)
         return np.stack(columns, axis=1).astype(np.float32)
 
-    def fit_compute(self, samples: Sequence[CaptionSample], training: Sequence[int]) -> np.ndarray:
+    def fit_compute(
+        self,
+        samples: Sequence[CaptionSample],
+        training: Sequence[int],
+        support: Sequence[CaptionSample] = (),
+    ) -> np.ndarray:
         """Fit on the training samples and return the inputs of all samples, float32 [N, E].
 
         What is trained on ratings scores the training samples out of fold: the regressor must see it
@@ -57,9 +69,10 @@ class ExtraInputs:
         Args:
             samples: training samples and others.
             training: positions of the training samples.
+            support: rated samples from elsewhere.
         """
         rated = [samples[position] for position in training]
-        self.fit(rated)
+        self.fit(rated, support)
         inputs = self.compute(samples)
         for column, metric in enumerate(self.metrics.values()):
             if isinstance(metric, Ridge):

@@ -6,17 +6,21 @@ is being evaluated. It is an extra input of the regressor, or a supervised basel
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from suisei.data.sample import CaptionSample
+from suisei.data.sample import CaptionSample, Rating
 from suisei.data.splits import group_of
 from suisei.errors import ConfigError, DataError, ModelError
 from suisei.metrics.base import Metric
 
 INNER_FOLDS = 5
+LOW_RATED = 0.2
+"""Share of the training ratings that are not above that of a free negative."""
 
 
 class Ridge(Metric):
@@ -26,17 +30,29 @@ class Ridge(Metric):
     are c*r (what is shared), max(c-r, 0) (what only the candidate says) and max(r-c, 0) (what it leaves
     out). N-grams that the training captions do not hold are not seen.
 
+    Ratings are few and n-grams many, so the training samples are widened (:func:`widen`): captions of
+    other images are free negatives, and a rating holds for any references of its image.
+
     Args:
         alpha: strength of the L2 penalty.
         longest: longest n-gram, in characters.
         least: n-grams in fewer training captions are left out.
+        negatives: training samples made per sample by giving it another image's references.
+        resampled: training samples made per sample by drawing other references of its image.
+
+    Attributes:
+        support: rated samples from elsewhere that are trained on too, in every fold.
     """
 
     name = "ridge"
     needs = frozenset({"references"})
 
-    def __init__(self, alpha: float = 5.0, longest: int = 4, least: int = 3) -> None:
+    def __init__(
+        self, alpha: float = 5.0, longest: int = 3, least: int = 3, negatives: int = 1, resampled: int = 1
+    ) -> None:
         self.alpha, self.longest, self.least = alpha, longest, least
+        self.negatives, self.resampled = negatives, resampled
+        self.support: Sequence[CaptionSample] = ()
         self._vectorizer: Any = None
         self._weights = np.zeros(0)
         self._intercept = 0.0
@@ -58,7 +74,7 @@ class Ridge(Metric):
         """
         from sklearn.linear_model import Ridge as LinearRidge
 
-        usable = _usable(samples)
+        usable = self._widened(_usable(samples))
         captions = {caption for s in usable for caption in (s.candidate, *s.references)}
         self._vectorizer = self._make_vectorizer(min(self.least, len(captions)))
         self._vectorizer.fit(sorted(captions))
@@ -78,14 +94,21 @@ class Ridge(Metric):
         scores = np.full(len(samples), np.nan)
         positions = np.array([i for i, s in enumerate(samples) if s.references and s.rating is not None])
         usable = _usable(samples)
-        groups = [group_of(sample) for sample in usable]
-        if len(set(groups)) < INNER_FOLDS:
+        if len({group_of(sample) for sample in usable}) < INNER_FOLDS:
             return scores
-        features, target = self._features(usable), _targets(usable)
-        for kept, held_out in GroupKFold(INNER_FOLDS).split(target, groups=groups):
+        widened = self._widened(usable)
+        groups = np.array([group_of(sample) for sample in widened])
+        features, target = self._features(widened), _targets(widened)
+        folds = GroupKFold(INNER_FOLDS).split(target[: len(usable)], groups=groups[: len(usable)])
+        for _, held_out in folds:
+            kept = ~np.isin(groups, groups[held_out])
             model = LinearRidge(alpha=self.alpha).fit(features[kept], target[kept])
             scores[positions[held_out]] = model.predict(features[held_out])
         return scores
+
+    def _widened(self, samples: Sequence[CaptionSample]) -> list[CaptionSample]:
+        support = [replace(sample, group=f"support/{group_of(sample)}") for sample in _rated(self.support)]
+        return [*widen(samples, self.negatives, self.resampled), *support]
 
     def state(self) -> dict[str, Any]:
         """Return vocabulary and weights, as values that JSON can hold."""
@@ -162,8 +185,47 @@ CHUNK = 4096
 """Samples scored at once: bounds the memory of the sparse features."""
 
 
+def widen(
+    samples: Sequence[CaptionSample], negatives: int, resampled: int, seed: int = 0
+) -> list[CaptionSample]:
+    """Return rated samples followed by what can be concluded from them.
+
+    A candidate beside references of another image is rated low: the rating that a fifth of the samples
+    do not exceed, for some candidates fit other images too. A candidate beside other references of its
+    own image keeps its rating.
+
+    Args:
+        samples: rated samples with references.
+        negatives: samples made per sample with another image's references.
+        resampled: samples made per sample with other references of its image, where there are more.
+        seed: decides what is drawn.
+    """
+    drawn = random.Random(seed)
+    pools: dict[str, dict[str, None]] = {}
+    for sample in samples:
+        pools.setdefault(group_of(sample), {}).update(dict.fromkeys(sample.references))
+    images = {group: list(pool) for group, pool in pools.items()}
+    names = list(images)
+    low = float(np.quantile(_targets(samples), LOW_RATED))
+    made = list(samples)
+    for sample in samples:
+        own, count = group_of(sample), len(sample.references)
+        for _ in range(negatives):
+            other = images[drawn.choice(names)]
+            references = tuple(drawn.sample(other, min(count, len(other))))
+            if references and other is not images[own]:
+                made.append(replace(sample, references=references, rating=Rating((low,)), group=own))
+        for _ in range(resampled if len(images[own]) > count else 0):
+            made.append(replace(sample, references=tuple(drawn.sample(images[own], count)), group=own))
+    return made
+
+
+def _rated(samples: Sequence[CaptionSample]) -> list[CaptionSample]:
+    return [sample for sample in samples if sample.references and sample.rating is not None]
+
+
 def _usable(samples: Sequence[CaptionSample]) -> list[CaptionSample]:
-    usable = [sample for sample in samples if sample.references and sample.rating is not None]
+    usable = _rated(samples)
     if not usable:
         raise DataError("the ridge needs rated training samples with references; there are none")
     return usable

@@ -17,6 +17,7 @@ from suisei.encoders.cache import FeatureCache, disk_cache
 from suisei.encoders.precision import choose_device, choose_precision, matrix_products, to_precision
 from suisei.metrics.base import Metric
 from suisei.metrics.extras import ExtraInputs
+from suisei.models.alignment import alignment_inputs
 from suisei.models.features import ModelFeatures
 from suisei.models.hub import LoadedModel, load_model
 from suisei.progress import progress_bar
@@ -93,6 +94,9 @@ class SuiSeiMetric(Metric):
             samples, self.extras.compute(samples), with_images=self.regressor.image is not None
         )
         with torch.inference_mode(), matrix_products(self.precision):
+            if self.regressor.config.fusion.alignment:
+                matched = alignment_inputs(self.regressor, table)
+                table.extras = np.concatenate([table.extras, matched], axis=1)
             captions = self._caption_features(table, progress)
             images = self._image_features(table, progress)
             return self._fuse(table, captions, images, batch_size)

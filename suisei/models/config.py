@@ -8,7 +8,7 @@ from typing import Any
 
 from suisei.encoders.image import ImageEncoderConfig
 from suisei.encoders.text import TextEncoderConfig
-from suisei.errors import ModelError
+from suisei.errors import ConfigError, ModelError
 
 
 @dataclass
@@ -24,6 +24,8 @@ class FusionConfig:
         layer_dropout: probability that the layer mix leaves a layer out in training.
         similarity: whether the largest, mean and smallest cosine between candidate and references, per
             pooling, enter as further inputs: products of vectors hold them only as a sum to be learned.
+        alignment: whether the token-by-token match of candidate and references enters as further inputs
+            (:mod:`suisei.models.alignment`); the text encoder must be frozen.
         extra_inputs: metrics whose scores enter as further inputs, by registry name.
     """
 
@@ -33,6 +35,7 @@ class FusionConfig:
     layer_norm: bool = True
     layer_dropout: float = 0.1
     similarity: bool = False
+    alignment: bool = False
     extra_inputs: Sequence[str] = ()
 
 
@@ -49,6 +52,9 @@ class HeadConfig:
         extra_hidden: width of a hidden layer of the extra inputs' own, whose output is added before
             the sigmoid; 0 appends the extra inputs to the fused features instead. Beside thousands of
             features a few scalars are learned slowly; on a path of their own they are not.
+        extra_dropout: probability of dropping a unit of that hidden layer in training.
+        members: networks of this shape, each from random weights of its own and trained on its own
+            error, whose scores are averaged.
     """
 
     hidden: Sequence[int] = (2304, 1152)
@@ -57,6 +63,12 @@ class HeadConfig:
     input_dropout: float = 0.0
     input_norm: bool = False
     extra_hidden: int = 0
+    extra_dropout: float = 0.0
+    members: int = 1
+
+    def __post_init__(self) -> None:
+        if self.members < 1:
+            raise ConfigError(f"head.members must be at least 1, got {self.members}")
 
 
 @dataclass

@@ -82,8 +82,8 @@ def parameter_groups(model: Regressor, config: OptimizerConfig) -> list[dict[str
             config.image_lr if depth is None else config.encoder_lr * config.layerwise_decay ** (depth + 1)
         )
         rates.setdefault(parameter, decayed)
-    if model.extra_head is not None and config.extra_lr is not None:
-        rates.update(dict.fromkeys(model.extra_head.parameters(), config.extra_lr))
+    if config.extra_lr is not None:
+        rates.update(dict.fromkeys(model.beside_parameters(), config.extra_lr))
     groups: dict[tuple[float, float], dict[str, Any]] = {}
     for parameter in model.parameters():
         if not parameter.requires_grad:

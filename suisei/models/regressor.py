@@ -16,15 +16,25 @@ from suisei.data.batch import Batch, Span
 from suisei.data.idf import IdfTable
 from suisei.encoders.image import ImageEncoder
 from suisei.encoders.text import TextEncoder
-from suisei.models.config import RegressorConfig
+from suisei.errors import ConfigError
+from suisei.models.config import HeadConfig, RegressorConfig
 from suisei.models.feedforward import FeedForward
 from suisei.models.fusion import Fusion
 from suisei.models.pooling import LayerMix, pool_layers
 
+ALIGNMENTS = (
+    *("precision-max", "precision-mean", "idf-precision-max", "idf-precision-mean"),
+    *("least-precision-max", "least-precision-mean", "recall-max", "recall-mean"),
+    *("idf-recall-max", "idf-recall-mean", "least-recall-max", "least-recall-mean"),
+    *("precision-anywhere", "idf-precision-anywhere", "least-precision-anywhere", "reference-agreement"),
+)
+"""What :mod:`suisei.models.alignment` measures: per reference, then the best and the mean over references."""
+EXTRA_LIMIT = 3.0
+"""Extra inputs are cut off at so many standard deviations."""
 SIMILARITIES = 3
 """Largest, mean and smallest cosine."""
-SIMILARITY_SCALE = 0.25
-"""About the standard deviation of cosines between captions."""
+SIMILARITY_MEAN, SIMILARITY_SCALE = 0.5, 0.25
+"""About the mean and standard deviation of cosines between captions."""
 
 
 def similarities(candidate: Tensor, references: Tensor, mask: Tensor) -> Tensor:
@@ -45,6 +55,41 @@ def similarities(candidate: Tensor, references: Tensor, mask: Tensor) -> Tensor:
         cosines.masked_fill(outside, 2.0).amin(dim=1),
     ]
     return torch.cat(parts, dim=1).masked_fill(~mask.any(dim=1)[:, None], torch.nan)
+
+
+class Head(nn.Module):
+    """Turns fused features and extra inputs into a logit.
+
+    Args:
+        features: width n of the fused features.
+        extras: number E of extra inputs.
+        config: the settings.
+    """
+
+    def __init__(self, features: int, extras: int, config: HeadConfig) -> None:
+        super().__init__()
+        beside = bool(extras and config.extra_hidden)
+        self.beside = (
+            FeedForward(extras, [config.extra_hidden], config.activation, config.extra_dropout)
+            if beside
+            else None
+        )
+        self.fused = FeedForward(
+            features if beside else features + extras,
+            config.hidden,
+            config.activation,
+            config.dropout,
+            config.input_dropout,
+            config.input_norm,
+        )
+
+    def forward(self, fused: Tensor, extras: Tensor) -> Tensor:
+        """Return logits [B] of fused features [B, n] and standardised extra inputs [B, E]."""
+        if self.beside is None:
+            logits: Tensor = self.fused(torch.cat([fused, extras.to(fused.dtype)], dim=-1))
+        else:
+            logits = self.fused(fused) + self.beside(extras)
+        return logits
 
 
 class Regressor(nn.Module):
@@ -80,22 +125,17 @@ class Regressor(nn.Module):
             image.width if image is not None else None,
             fusion.blocks,
         )
-        extras = len(fusion.extra_inputs) + (SIMILARITIES * len(fusion.poolings) if fusion.similarity else 0)
+        measured = len(fusion.extra_inputs) + len(ALIGNMENTS) * fusion.alignment
+        extras = measured + SIMILARITIES * len(fusion.poolings) * fusion.similarity
         self.register_buffer("extra_mean", torch.zeros(extras))
         self.register_buffer("extra_scale", torch.ones(extras))
-        self.extra_scale[len(fusion.extra_inputs) :] = SIMILARITY_SCALE
+        self.extra_mean[measured:], self.extra_scale[measured:] = SIMILARITY_MEAN, SIMILARITY_SCALE
         self.missing_extra = nn.Parameter(torch.zeros(extras)) if extras else None
-        head = config.head
-        beside = bool(extras and head.extra_hidden)
-        self.extra_head = FeedForward(extras, [head.extra_hidden], head.activation, 0.0) if beside else None
-        self.head = FeedForward(
-            self.fusion.out_features + (0 if beside else extras),
-            head.hidden,
-            head.activation,
-            head.dropout,
-            head.input_dropout,
-            head.input_norm,
+        self.members = nn.ModuleList(
+            Head(self.fusion.out_features, extras, config.head) for _ in range(config.head.members)
         )
+        if fusion.alignment and not config.text.frozen:
+            raise ConfigError("fusion.alignment is computed once: set text.frozen to true")
         text.set_trainable(not config.text.frozen, embeddings=not config.text.frozen_embeddings)
         if image is not None and config.image is not None:
             image.requires_grad_(not config.image.frozen)
@@ -137,7 +177,13 @@ class Regressor(nn.Module):
         return mixed
 
     def forward(self, batch: Batch, captions: Tensor | None = None, images: Tensor | None = None) -> Tensor:
-        """Return scores in (0, 1), float32 [B].
+        """Return scores in (0, 1), the mean over members, float32 [B]; arguments as ``member_scores``."""
+        return self.member_scores(batch, captions, images).mean(dim=0)
+
+    def member_scores(
+        self, batch: Batch, captions: Tensor | None = None, images: Tensor | None = None
+    ) -> Tensor:
+        """Return the scores in (0, 1) of every member, float32 [members, B].
 
         Args:
             batch: the samples.
@@ -164,24 +210,23 @@ class Regressor(nn.Module):
         if self.config.fusion.similarity:
             cosines = similarities(vectors[batch.candidate], vectors[batch.references], batch.reference_mask)
             extras = torch.cat([extras, cosines], dim=1)
-        return torch.sigmoid(self._logits(fused, extras))
+        filled = self._standardised(extras)
+        return torch.stack([torch.sigmoid(member(fused, filled)) for member in self.members])
 
-    def _logits(self, fused: Tensor, extras: Tensor) -> Tensor:
-        """Add what the extra inputs say, on their own path or through the head."""
-        if self.missing_extra is not None:
-            standard = (extras - self.extra_mean) / self.extra_scale
-            filled = torch.where(extras.isnan(), self.missing_extra, standard)
-            if self.extra_head is not None:
-                beside: Tensor = self.head(fused) + self.extra_head(filled)
-                return beside
-            fused = torch.cat([fused, filled.to(fused.dtype)], dim=-1)
-        logits: Tensor = self.head(fused)
-        return logits
+    def _standardised(self, extras: Tensor) -> Tensor:
+        """Return the extra inputs in standard deviations from the mean, a learned number where missing.
+
+        What is further out than anything in training says no more than that it is far out.
+        """
+        if self.missing_extra is None:
+            return extras
+        standard = ((extras - self.extra_mean) / self.extra_scale).clamp(-EXTRA_LIMIT, EXTRA_LIMIT)
+        return torch.where(extras.isnan(), self.missing_extra, standard)
 
     def fit_extras(self, extras: Tensor) -> None:
         """Take mean and standard deviation of the training set's extra inputs [N, E], NaN left out.
 
-        Similarities come after them and are scaled by SIMILARITY_SCALE alone.
+        Similarities come after them; their mean and scale are constants.
         """
         for column in range(extras.shape[1]):
             values = extras[:, column]
@@ -189,6 +234,13 @@ class Regressor(nn.Module):
             if len(values) > 1:
                 self.extra_mean[column] = values.mean()
                 self.extra_scale[column] = values.std().clamp(min=1e-6)
+
+    def beside_parameters(self) -> Iterator[nn.Parameter]:
+        """Yield the weights of the extra inputs' own paths."""
+        for member in self.members:
+            assert isinstance(member, Head)
+            if member.beside is not None:
+                yield from member.beside.parameters()
 
     def encoder_parameters(self) -> Iterator[tuple[str, nn.Parameter, int | None]]:
         """Yield (name, parameter, depth from the top) of both encoders; depth is None for the image's."""

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from lightning.pytorch import LightningModule
 from scipy.stats import kendalltau, pearsonr
@@ -13,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from suisei.data.batch import Batch
+from suisei.data.captions import CaptionCorpus, Support
 from suisei.data.idf import IdfTable
 from suisei.data.sample import CaptionSample
 from suisei.data.table import Collator, PixelStore, SampleTable
@@ -20,14 +22,21 @@ from suisei.encoders.cache import disk_cache
 from suisei.encoders.image import ImageEncoder, ImageEncoderConfig
 from suisei.encoders.text import TextEncoder, TextEncoderConfig
 from suisei.errors import ConfigError, ModelError
+from suisei.models.alignment import alignment_inputs
 from suisei.models.config import FusionConfig, HeadConfig, RegressorConfig
 from suisei.models.features import ModelFeatures
 from suisei.models.lookup import FeatureTable
 from suisei.models.optimizers import OptimizerConfig, build_optimizer, schedule_factor
+from suisei.models.pretraining import PretrainingConfig, pretrain
 from suisei.models.regressor import Regressor
 
 Progress = Callable[[str, int], Callable[[int], Any]]
 """Called with a description and a total; returns what is called with each advance."""
+
+
+def no_progress(_: str, __: int) -> Callable[[int], Any]:
+    """Report nothing."""
+    return lambda _: None
 
 
 class SuiSei(LightningModule):
@@ -41,6 +50,8 @@ class SuiSei(LightningModule):
         optimizer: learning rates and schedule.
         reference_dropout: probability that a training sample loses all its references.
         image_dropout: probability that a training sample loses its image.
+        pretraining: how the text encoder is trained on captions before any rating is seen; null for
+            not at all.
     """
 
     regressor: Regressor
@@ -54,6 +65,7 @@ class SuiSei(LightningModule):
         optimizer: OptimizerConfig = OptimizerConfig(),  # noqa: B008
         reference_dropout: float = 0.1,
         image_dropout: float = 0.1,
+        pretraining: PretrainingConfig | None = None,
     ) -> None:
         super().__init__()
         for name, value in (("reference_dropout", reference_dropout), ("image_dropout", image_dropout)):
@@ -61,6 +73,7 @@ class SuiSei(LightningModule):
                 raise ConfigError(f"model.{name} must be in [0, 1), got {value}")
         self.config = RegressorConfig(text, image, fusion, head)
         self.optimizer_config = optimizer
+        self.pretraining = pretraining
         self.reference_dropout = reference_dropout
         self.image_dropout = image_dropout
         self.reference_extras: list[int] = []
@@ -72,14 +85,33 @@ class SuiSei(LightningModule):
 
     # -- building ---------------------------------------------------------------------------------
 
-    def build(self, training: Sequence[CaptionSample]) -> None:
-        """Make the regressor: encoders, vocabulary and idf, all from the training samples alone."""
+    def build(
+        self,
+        training: Sequence[CaptionSample],
+        support: Support | None = None,
+        *,
+        seed: int = 0,
+        progress: Progress = no_progress,
+    ) -> None:
+        """Make the regressor: encoders, vocabulary and idf, all from the training data alone.
+
+        Args:
+            training: the rated training samples.
+            support: captions and rated pairs that help beside them.
+            seed: decides what pre-training draws.
+            progress: reports long work.
+        """
+        support = support or Support()
         references = [reference for sample in training for reference in sample.references]
-        captions = [sample.candidate for sample in training] + references
+        captions = [sample.candidate for sample in training] + references + support.captions()
         text = TextEncoder.create(self.config.text, captions)
         image = ImageEncoder.create(self.config.image) if self.config.image is not None else None
         idf = IdfTable.fit(text.tokenize(references))
         self.regressor = Regressor(self.config, text, image, idf)
+        if self.pretraining is not None:
+            corpus = CaptionCorpus.of(training, support)
+            advance = progress("pre-training on captions", self.pretraining.epochs)
+            pretrain(text, self.regressor.idf_weights, corpus, self.pretraining, seed=seed, advance=advance)
 
     def prepare(self, table: SampleTable, training: Sequence[int], progress: Progress) -> Collator:
         """Tokenise and decode a table once, compute what frozen encoders say of it, fit the extras.
@@ -90,7 +122,12 @@ class SuiSei(LightningModule):
             progress: reports long work.
         """
         model = self.regressor
-        if self.config.fusion.extra_inputs:
+        if self.config.fusion.alignment:
+            first = table.extras.shape[1]
+            matched = alignment_inputs(model, table, progress("aligning captions", len(table.captions)))
+            table.extras = np.concatenate([table.extras, matched], axis=1)
+            self.reference_extras += range(first, table.extras.shape[1])
+        if table.extras.shape[1]:
             model.fit_extras(torch.from_numpy(table.extras[list(training)]))
         features = ModelFeatures(model, disk_cache(), mixed=False)
         if self.config.text.frozen:
@@ -123,13 +160,16 @@ class SuiSei(LightningModule):
 
     def forward(self, batch: Batch) -> Tensor:
         """Return scores in (0, 1), float32 [B]."""
+        return self.member_scores(batch).mean(dim=0)
+
+    def member_scores(self, batch: Batch) -> Tensor:
+        """Return the scores in (0, 1) of every member, float32 [members, B]."""
         captions = images = None
         if self._captions is not None:
             captions = self._captions.look_up(batch.caption_rows, batch.candidate.device)
         if self._images is not None:
             images = self._images.look_up(batch.image_rows, batch.candidate.device)
-        scores: Tensor = self.regressor(batch, captions, images)
-        return scores
+        return self.regressor.member_scores(batch, captions, images)
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         """Freeze the text encoder for the first part of the first epoch; restore random numbers."""
@@ -143,9 +183,12 @@ class SuiSei(LightningModule):
         self.regressor.text.set_trainable(not frozen, embeddings=not self.config.text.frozen_embeddings)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        """Return the mean squared error of a batch whose references and images are dropped at random."""
+        """Return the mean squared error of a batch whose references and images are dropped at random.
+
+        Every member answers for its own error, so that members differ as much as they would alone.
+        """
         self._drop(batch)
-        loss = F.mse_loss(self(batch), batch.target)
+        loss = (self.member_scores(batch) - batch.target).square().mean()
         self.log("train_loss", loss, prog_bar=True, batch_size=len(batch))
         return loss
 

@@ -34,7 +34,7 @@ def model(tmp_path_factory, build_regressor):
 
     regressor = build_regressor()
     with torch.no_grad():
-        for parameter in regressor.head.parameters():
+        for parameter in regressor.members.parameters():
             parameter.mul_(4)  # spreads the scores of random weights
     folder = tmp_path_factory.mktemp("models") / "tiny"
     save_model(folder, regressor)

@@ -167,7 +167,7 @@ def test_gaps_do_not_enter_the_mean_of_extra_inputs(build_regressor):
     assert model.extra_scale[0] == pytest.approx(2**0.5)
     assert model.extra_scale[1] == 1
     seen = []
-    handle = model.head.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0][:, -2:]))
+    handle = model.members[0].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[1]))
     table = SampleTable([CaptionSample("a"), CaptionSample("b")], np.array([[3.0, nan], [nan, 0.5]]))
     batch = Collator(table, model.text.tokenize(table.captions), model.text.pad)([0, 1])
     with torch.no_grad():

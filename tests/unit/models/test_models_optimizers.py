@@ -73,14 +73,14 @@ def test_projection_mix_and_learned_vectors_are_trained(captions):
         "mix.logits",
         "mix.scale",
         "missing_extra",
-        "head.layers.0.weight",
+        "members.0.fused.layers.0.weight",
     ):
         assert rates[name] == 3e-5, name
 
 
 def test_path_of_the_extra_inputs_has_its_own_rate(captions):
     model = make(captions, layers=1, extras=("length",), extra_hidden=3)
-    own = {name for name, _ in model.named_parameters() if name.startswith("extra_head.")}
+    own = {name for name, _ in model.named_parameters() if name.startswith("members.0.beside.")}
     assert len(own) == 4
     rates = rates_by_name(model, OptimizerConfig(extra_lr=0.2))
     assert {name for name, rate in rates.items() if rate == 0.2} == own

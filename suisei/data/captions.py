@@ -1,0 +1,100 @@
+"""Captions beside the ratings: what text encoders are pre-trained on, and pairs of rated similarity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from suisei.data.load import load_data
+from suisei.data.pairs import is_pairs, load_pairs
+from suisei.data.sample import CaptionSample
+from suisei.data.splits import group_of
+
+GOOD = 0.6
+"""From this rating on, in [0, 1], a candidate says the same as its references."""
+
+
+@dataclass
+class Support:
+    """Data that helps training without being what is trained for.
+
+    Attributes:
+        groups: captions of one image, or captions that say the same, in each.
+        rated: rated samples with references, such as sentence pairs with their similarity.
+    """
+
+    groups: list[tuple[str, ...]] = field(default_factory=list)
+    rated: list[CaptionSample] = field(default_factory=list)
+
+    def without(self, held_out: Iterable[CaptionSample]) -> Support:
+        """Leave out everything that holds a reference of a sample which is kept for testing."""
+        taken = {reference for sample in held_out for reference in sample.references}
+        return Support(
+            [group for group in self.groups if taken.isdisjoint(group)],
+            [s for s in self.rated if s.candidate not in taken and taken.isdisjoint(s.references)],
+        )
+
+    def captions(self) -> list[str]:
+        """Return all captions, repeats included."""
+        rated = [caption for s in self.rated for caption in (s.candidate, *s.references)]
+        return [caption for group in self.groups for caption in group] + rated
+
+
+@dataclass(frozen=True)
+class CaptionCorpus:
+    """What a text encoder is pre-trained on.
+
+    Attributes:
+        groups: different captions of one image in each.
+        rated: (caption, caption, similarity in [0, 1]).
+    """
+
+    groups: list[tuple[str, ...]]
+    rated: list[tuple[str, str, float]]
+
+    @classmethod
+    def of(cls, training: Sequence[CaptionSample], support: Support) -> CaptionCorpus:
+        """Collect the references of every training image, and the support.
+
+        Candidates of training samples are not in it: whether they fit their image is what the ratings say.
+        """
+        images: dict[str, dict[str, None]] = {}
+        for sample in training:
+            images.setdefault(group_of(sample), {}).update(dict.fromkeys(sample.references))
+        groups = dict.fromkeys(tuple(captions) for captions in images.values() if captions)
+        groups.update(dict.fromkeys(tuple(dict.fromkeys(group)) for group in support.groups))
+        rated = [
+            (sample.candidate, reference, sample.rating.mean)
+            for sample in support.rated
+            if sample.rating is not None
+            for reference in sample.references
+        ]
+        return cls(list(groups), rated)
+
+
+def read_support(name_or_file: str, *, root: Path | None = None, images: Path | None = None) -> Support:
+    """Read captions of images, or rated samples.
+
+    Args:
+        name_or_file: images with captions ("flickr8k-train", or JSON lines with ``captions``), or what
+            :func:`suisei.data.load.load_data` reads ("jsts", a file of samples, ...): samples with a
+            rating are taken as rated, and the good ones as captions that say the same.
+        root: the folder of a named data set.
+        images: where relative image paths of a file start.
+
+    Raises:
+        ConfigError: an unknown name.
+        DataError: unusable data.
+    """
+    if is_pairs(name_or_file):
+        return Support([pair.captions for pair in load_pairs(name_or_file, root=root or images)])
+    support = Support()
+    for sample in load_data(name_or_file, root=root, images=images):
+        good = sample.rating is not None and sample.rating.mean >= GOOD
+        captions = (*sample.references, *([sample.candidate] if good else []))
+        if captions:
+            support.groups.append(captions)
+        if sample.rating is not None and sample.references:
+            support.rated.append(sample)
+    return support

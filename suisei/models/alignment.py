@@ -1,0 +1,156 @@
+"""How well the words of a candidate and of its references match, token by token, as numbers.
+
+Every token is matched with the most similar token of the other caption (greedy matching by cosine, as in
+BERTScore, Zhang et al. 2020, equations 1 to 3). The sentence vectors of the fusion cannot say that one
+word of an otherwise fitting caption has no counterpart; these numbers can.
+
+Shape letters: B samples, R references (padded), L and M tokens (padded), d encoder width, A numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from suisei.data.table import SampleTable
+from suisei.models.features import TOKENS_PER_BATCH, ignore_progress, token_batches
+from suisei.models.regressor import ALIGNMENTS, Regressor
+
+SAMPLES_PER_BATCH = 64
+_NOWHERE = -2.0  # below every cosine
+
+
+def alignment_inputs(
+    model: Regressor, table: SampleTable, advance: Callable[[int], Any] = ignore_progress
+) -> np.ndarray:
+    """Return the alignment of every sample, float32 [N, A]; NaN for samples without references.
+
+    Args:
+        model: the regressor, whose text encoder is frozen.
+        table: the samples.
+        advance: called with the number of captions of each batch.
+    """
+    values = np.full((len(table), len(ALIGNMENTS)), np.nan, dtype=np.float32)
+    compared = [row for row, references in enumerate(table.references) if len(references)]
+    if not compared:
+        return values
+    tokens = _Tokens(model, table.captions, advance)
+    compared.sort(key=lambda row: (len(table.references[row]), tokens.count(int(table.candidate[row]))))
+    for start in range(0, len(compared), SAMPLES_PER_BATCH):
+        rows = compared[start : start + SAMPLES_PER_BATCH]
+        values[rows] = _align(tokens, table, rows).cpu().numpy()
+    return values
+
+
+def _align(tokens: _Tokens, table: SampleTable, rows: Sequence[int]) -> Tensor:
+    places = max(len(table.references[row]) for row in rows)
+    padded = [[*table.references[row], *[-1] * (places - len(table.references[row]))] for row in rows]
+    candidate, candidate_weights = tokens.padded([int(table.candidate[row]) for row in rows])
+    references, reference_weights = tokens.padded([int(caption) for own in padded for caption in own])
+    shape = (len(rows), places)
+    return aligned(
+        candidate,
+        candidate_weights,
+        references.unflatten(0, shape),
+        reference_weights.unflatten(0, shape),
+    )
+
+
+def aligned(candidate: Tensor, weights: Tensor, references: Tensor, reference_weights: Tensor) -> Tensor:
+    """Return the numbers named in ``ALIGNMENTS``, [B, A]; NaN where either side has no token.
+
+    Args:
+        candidate: token vectors of unit length, [B, L, d].
+        weights: idf of the candidate's tokens, [B, L]; negative where there is none.
+        references: token vectors of unit length, [B, R, M, d].
+        reference_weights: idf of the references' tokens, [B, R, M]; negative where there is none. A
+            reference without any token is not there.
+    """
+    present = weights >= 0
+    reference_present = reference_weights >= 0
+    there = reference_present.any(dim=2)
+    cosines = torch.einsum("bld,brmd->brlm", candidate, references)
+    matched = cosines.masked_fill(~reference_present[:, :, None], _NOWHERE).amax(dim=3)  # [B, R, L]
+    found = cosines.masked_fill(~present[:, None, :, None], _NOWHERE).amax(dim=2)  # [B, R, M]
+    anywhere = matched.masked_fill(~there[..., None], _NOWHERE).amax(dim=1)  # [B, L]
+    shared = present[:, None].expand_as(matched)
+    pairwise = [
+        _mean(matched, shared.float()),
+        _mean(matched, shared * weights[:, None]),
+        matched.masked_fill(~shared, 2.0).amin(dim=2),
+        _mean(found, reference_present.float()),
+        _mean(found, reference_present * reference_weights),
+        found.masked_fill(~reference_present, 2.0).amin(dim=2),
+    ]
+    numbers = []
+    for values in pairwise:  # [B, R]
+        numbers.append(values.masked_fill(~there, _NOWHERE).amax(dim=1))
+        numbers.append((values * there).sum(dim=1) / there.sum(dim=1).clamp(min=1))
+    numbers += [
+        _mean(anywhere, present.float()),
+        _mean(anywhere, present * weights),
+        anywhere.masked_fill(~present, 2.0).amin(dim=1),
+        _agreement(references, reference_weights.clamp(min=0), there),
+    ]
+    empty = ~present.any(dim=1) | ~there.any(dim=1)
+    return torch.stack(numbers, dim=1).masked_fill(empty[:, None], torch.nan)
+
+
+def _mean(values: Tensor, weights: Tensor) -> Tensor:
+    """Weighted mean over the last dimension; 0 where nothing weighs anything."""
+    total = weights.sum(dim=-1)
+    return (values * weights).sum(dim=-1) / torch.where(total > 0, total, 1.0)
+
+
+def _agreement(references: Tensor, weights: Tensor, there: Tensor) -> Tensor:
+    """Mean cosine between the idf-pooled vectors of the references; 1 for a single one, [B]."""
+    vectors = F.normalize((weights[..., None] * references).sum(dim=2), dim=-1) * there[..., None]
+    count = there.sum(dim=1)
+    squared = vectors.sum(dim=1).square().sum(dim=-1)  # all pairs, those with itself included
+    return torch.where(count > 1, (squared - count) / (count * (count - 1)).clamp(min=1), 1.0)
+
+
+class _Tokens:
+    """The token vectors of captions at unit length, and their idf; special tokens left out."""
+
+    def __init__(self, model: Regressor, captions: Sequence[str], advance: Callable[[int], Any]) -> None:
+        text, device = model.text, model.idf_weights.device
+        ids = text.tokenize(captions)
+        unknown = text.tokenizer.unk_token_id  # a token like any other, though nothing is known of it
+        special = torch.tensor([own for own in text.special_ids if own != unknown], device=device)
+        self._vectors: list[Tensor] = [torch.empty(0)] * len(captions)
+        self._weights: list[Tensor] = [torch.empty(0)] * len(captions)
+        was_training = model.training
+        model.eval()
+        for positions in token_batches([len(own) for own in ids], TOKENS_PER_BATCH):
+            batch, mask = (part.to(device) for part in text.pad([ids[position] for position in positions]))
+            with torch.inference_mode():
+                hidden = F.normalize(text(batch, mask)[-1].float(), dim=-1)
+            kept = mask.bool() & ~torch.isin(batch, special)
+            idf = model.idf_weights[batch]
+            for row, position in enumerate(positions):
+                self._vectors[position] = hidden[row, kept[row]]
+                self._weights[position] = idf[row, kept[row]]
+            advance(len(positions))
+        model.train(was_training)
+
+    def count(self, caption: int) -> int:
+        """Return the number of tokens of a caption."""
+        return len(self._weights[caption])
+
+    def padded(self, captions: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Return vectors [T, L, d] and idf [T, L], -1 where there is no token; caption -1 has none."""
+        length = max(1, max(self.count(caption) for caption in captions if caption >= 0))
+        width, like = self._vectors[0].shape[-1], self._weights[0]
+        vectors = like.new_zeros(len(captions), length, width)
+        weights = like.new_full((len(captions), length), -1.0)
+        for row, caption in enumerate(captions):
+            if caption >= 0:
+                vectors[row, : self.count(caption)] = self._vectors[caption]
+                weights[row, : self.count(caption)] = self._weights[caption]
+        return vectors, weights
