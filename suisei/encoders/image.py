@@ -8,12 +8,15 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
 
 from suisei.encoders.hub_errors import explain_hub_error, hub_guard
+from suisei.encoders.pixels import MEAN, STD, preprocess_pixels
+from suisei.encoders.resnet import ClipResNet, is_resnet
 from suisei.encoders.tiny import TinyImageConfig, image_architecture
 from suisei.errors import ConfigError, ModelError
 
@@ -67,8 +70,8 @@ class ImageEncoder(nn.Module):
                 raise ConfigError(
                     "the tiny image encoder starts from random weights: set image.frozen to false"
                 )
-            architecture = image_architecture(config.tiny)
-            return cls.from_architecture({**architecture, "normalise": config.normalise})
+            architecture = {**image_architecture(config.tiny), "normalise": config.normalise}
+            return cls(_open_clip_tower(architecture), architecture)
         model = _pretrained_model(config)
         architecture = {
             "embed_dim": int(model.visual.output_dim),
@@ -81,19 +84,13 @@ class ImageEncoder(nn.Module):
 
     @classmethod
     def from_architecture(cls, settings: dict[str, Any]) -> ImageEncoder:
-        """Build an encoder with random weights from :meth:`architecture`."""
-        import open_clip
-
+        """Build an encoder, without its weights, from :meth:`architecture`; a ResNet without open_clip."""
         try:
-            pair = open_clip.CLIP(
-                embed_dim=settings["embed_dim"],
-                vision_cfg=settings["vision_cfg"],
-                text_cfg=MINIMAL_TEXT_TOWER,
-                quick_gelu=settings["quick_gelu"],
-            )
+            if is_resnet(settings["vision_cfg"]):
+                return cls(ClipResNet(settings["vision_cfg"], settings["embed_dim"]), settings)
+            return cls(_open_clip_tower(settings), settings)
         except (TypeError, ValueError, KeyError) as error:
             raise ModelError(f"cannot rebuild the image encoder: {error}") from None
-        return cls(pair.visual, settings)
 
     def architecture(self) -> dict[str, Any]:
         """Return what :meth:`from_architecture` needs, as values that JSON can hold."""
@@ -102,17 +99,7 @@ class ImageEncoder(nn.Module):
     def preprocess(self, image: Any) -> Tensor:
         """Turn a PIL image into float32 [3, s, s]: resized, cropped at the centre, normalised."""
         if self._transform is None:
-            from open_clip import OPENAI_DATASET_MEAN, OPENAI_DATASET_STD, image_transform
-
-            given = self.settings.get("preprocess", {})
-            self._transform = image_transform(
-                given.get("size", self.settings["vision_cfg"]["image_size"]),
-                is_train=False,
-                mean=given.get("mean", OPENAI_DATASET_MEAN),
-                std=given.get("std", OPENAI_DATASET_STD),
-                interpolation=given.get("interpolation"),
-                resize_mode=given.get("resize_mode"),
-            )
+            self._transform = _transform(self.settings)
         return self._transform(image)
 
     def forward(self, pixels: Tensor) -> Tensor:
@@ -122,6 +109,40 @@ class ImageEncoder(nn.Module):
         if self.settings.get("normalise"):
             features = nn.functional.normalize(features, dim=-1)
         return features
+
+
+def _open_clip_tower(settings: dict[str, Any]) -> nn.Module:
+    import open_clip
+
+    tower: nn.Module = open_clip.CLIP(
+        embed_dim=settings["embed_dim"],
+        vision_cfg=settings["vision_cfg"],
+        text_cfg=MINIMAL_TEXT_TOWER,
+        quick_gelu=settings["quick_gelu"],
+    ).visual
+    return tower
+
+
+def _transform(settings: dict[str, Any]) -> Callable[[Any], Tensor]:
+    """Return the preprocessing; open_clip's own where it is not the usual one."""
+    given = settings.get("preprocess", {})
+    size = given.get("size") or settings["vision_cfg"]["image_size"]
+    sides = {size} if isinstance(size, int) else set(size)
+    mean, std = given.get("mean") or MEAN, given.get("std") or STD
+    usual = given.get("interpolation") in (None, "bicubic") and given.get("resize_mode") in (None, "shortest")
+    if usual and len(sides) == 1:
+        return partial(preprocess_pixels, side=sides.pop(), mean=mean, std=std)
+    from open_clip import image_transform
+
+    transform: Callable[[Any], Tensor] = image_transform(
+        size,
+        is_train=False,
+        mean=mean,
+        std=std,
+        interpolation=given.get("interpolation"),
+        resize_mode=given.get("resize_mode"),
+    )
+    return transform
 
 
 def _pretrained_model(config: ImageEncoderConfig) -> Any:

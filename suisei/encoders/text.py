@@ -15,8 +15,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from suisei.encoders.bert import BertEncoder, is_bert
 from suisei.encoders.hub_errors import explain_hub_error, hub_guard
 from suisei.encoders.tiny import TinyTextConfig, build_text_backbone, train_tokenizer
+from suisei.encoders.tokenizer import FolderTokenizer
 from suisei.errors import ConfigError, ModelError
 
 LAYERS = ("mix", "last")
@@ -109,14 +111,13 @@ class TextEncoder(nn.Module):
 
     @classmethod
     def from_architecture(cls, architecture: dict[str, Any], tokenizer_folder: Path) -> TextEncoder:
-        """Rebuild an encoder (without its weights) from :meth:`architecture` and a saved tokenizer."""
-        from transformers import AutoConfig, AutoModel, AutoTokenizer
+        """Rebuild an encoder (without its weights) from :meth:`architecture` and a saved tokenizer.
 
+        Encoders of BERT's kind are built without transformers and are for inference alone.
+        """
         try:
-            tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder, local_files_only=True)
-            settings = dict(architecture["backbone"])
-            config = AutoConfig.for_model(settings.pop("model_type"), **settings)
-            backbone = AutoModel.from_config(config, dtype=torch.float32)
+            tokenizer = _tokenizer_of(tokenizer_folder)
+            backbone = _backbone_of(dict(architecture["backbone"]))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ModelError(f"{tokenizer_folder.parent}: cannot rebuild the text encoder: {error}") from None
         return cls(backbone, tokenizer, layers=architecture["layers"], max_tokens=architecture["max_tokens"])
@@ -143,6 +144,8 @@ class TextEncoder(nn.Module):
         """Return the token ids of every caption, special tokens included, cut to ``max_tokens``."""
         if not captions:
             return []
+        if isinstance(self.tokenizer, FolderTokenizer):
+            return self.tokenizer.encode(captions, self.max_tokens)
         encoded = self.tokenizer(
             list(captions),
             truncation=True,
@@ -218,6 +221,23 @@ def _from_hub(name: str) -> tuple[Any, Any]:
             return backbone, AutoTokenizer.from_pretrained(name, local_files_only=local)
     except (OSError, ValueError) as error:
         raise explain_hub_error(name, error) from error
+
+
+def _tokenizer_of(folder: Path) -> Any:
+    if FolderTokenizer.is_in(folder):
+        return FolderTokenizer(folder)
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(folder, local_files_only=True)
+
+
+def _backbone_of(settings: dict[str, Any]) -> Any:
+    if is_bert(settings):
+        return BertEncoder(settings)
+    from transformers import AutoConfig, AutoModel
+
+    config = AutoConfig.for_model(settings.pop("model_type"), **settings)
+    return AutoModel.from_config(config, dtype=torch.float32)
 
 
 def _position_limit(config: Any, tokenizer: Any) -> int:

@@ -17,6 +17,7 @@ from suisei.data.sample import CaptionSample, Rating
 from suisei.data.splits import group_of
 from suisei.errors import ConfigError, DataError, ModelError
 from suisei.metrics.base import Metric
+from suisei.metrics.tfidf import CharTfidf
 
 INNER_FOLDS = 5
 LOW_RATED = 0.2
@@ -138,9 +139,8 @@ class Ridge(Metric):
             ) from None
         if not len(terms) == len(idf) == len(weights) / 3:
             raise ModelError("the saved state of the ridge is damaged (lengths differ); retrain")
-        vectorizer = self._make_vectorizer(1, vocabulary={term: row for row, term in enumerate(terms)})
-        vectorizer.idf_ = idf
-        self._vectorizer, self._weights, self._intercept = vectorizer, weights, intercept
+        self._vectorizer = CharTfidf(terms, idf, self.longest)
+        self._weights, self._intercept = weights, intercept
 
     def _score(self, samples: Sequence[CaptionSample], *, batch_size: int, progress: bool) -> np.ndarray:
         if self.needs_fit:
@@ -151,7 +151,7 @@ class Ridge(Metric):
             scores[start : start + CHUNK] = self._features(part) @ self._weights + self._intercept
         return scores
 
-    def _make_vectorizer(self, least: int, vocabulary: dict[str, int] | None = None) -> Any:
+    def _make_vectorizer(self, least: int) -> Any:
         from sklearn.feature_extraction.text import TfidfVectorizer
 
         return TfidfVectorizer(
@@ -159,7 +159,6 @@ class Ridge(Metric):
             ngram_range=(1, self.longest),
             min_df=least,
             sublinear_tf=True,
-            vocabulary=vocabulary,
         )
 
     def _features(self, samples: Sequence[CaptionSample]) -> Any:

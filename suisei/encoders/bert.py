@@ -1,0 +1,150 @@
+"""BERT's encoder in plain PyTorch, for scoring with a model whose weights are at hand.
+
+BERT, RoBERTa, XLM-RoBERTa and CamemBERT share it. Importing transformers takes longer than scoring a
+thousand captions and a third of a gigabyte; the names of the weights here are the same, and so are the
+numbers. Shape letters: T captions, L tokens (padded), d width, H heads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+_ROBERTA = ("roberta", "xlm-roberta", "camembert")
+_SIZES = (
+    "vocab_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "max_position_embeddings",
+    "type_vocab_size",
+    "layer_norm_eps",
+    "pad_token_id",
+)
+
+
+def is_bert(settings: Mapping[str, Any]) -> bool:
+    """Return whether transformers' settings, as in a ``config.json``, describe what is built here."""
+    return (
+        settings.get("model_type") in ("bert", *_ROBERTA)
+        and all(settings.get(name) is not None for name in _SIZES)
+        and settings.get("hidden_act") == "gelu"
+        and settings.get("position_embedding_type", "absolute") == "absolute"
+        and not settings.get("is_decoder")
+        and not settings.get("add_cross_attention")
+    )
+
+
+@dataclass
+class Encoded:
+    """What the encoder returns.
+
+    Attributes:
+        last_hidden_state: [T, L, d].
+        hidden_states: the embeddings and every layer, each [T, L, d].
+    """
+
+    last_hidden_state: Tensor
+    hidden_states: tuple[Tensor, ...]
+
+
+class BertEncoder(nn.Module):
+    """Embeddings and layers of self-attention, each sum normalised afterwards (Devlin et al., 2019).
+
+    For inference: nothing is dropped.
+
+    Args:
+        settings: transformers' settings of the encoder, for which :func:`is_bert` holds.
+    """
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.settings = dict(settings)
+        self.config = SimpleNamespace(
+            **{"is_encoder_decoder": False, "name_or_path": "", **settings}, to_diff_dict=self.settings.copy
+        )
+        self.embeddings = _Embeddings(self.config)
+        layers = nn.ModuleList(_Layer(self.config) for _ in range(self.config.num_hidden_layers))
+        self.encoder = nn.ModuleDict({"layer": layers})
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, output_hidden_states: bool = False
+    ) -> Encoded:
+        """Encode int64 [T, L], padded on the right where the mask [T, L] is 0."""
+        states = [self.embeddings(input_ids)]
+        mask = None
+        if not bool(attention_mask.all()):  # without a mask attention is faster
+            mask = attention_mask.bool()[:, None, None, :]
+        last = states[0]
+        for layer in cast(nn.ModuleList, self.encoder["layer"]):
+            last = layer(last, mask)
+            if output_hidden_states:
+                states.append(last)
+        return Encoded(last, tuple(states))
+
+
+class _Embeddings(nn.Module):
+    def __init__(self, config: SimpleNamespace) -> None:
+        super().__init__()
+        width = config.hidden_size
+        self.pad = config.pad_token_id
+        self.counts_from_pad = config.model_type in _ROBERTA
+        self.word_embeddings = nn.Embedding(config.vocab_size, width)
+        self.position_embeddings = nn.Embedding(config.max_position_embeddings, width)
+        self.token_type_embeddings = nn.Embedding(config.type_vocab_size, width)
+        self.LayerNorm = nn.LayerNorm(width, eps=config.layer_norm_eps)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        if self.counts_from_pad:  # the first token's position is the one after the padding's
+            real = ids.ne(self.pad).long()
+            positions = real.cumsum(dim=1) * real + self.pad
+        else:
+            positions = torch.arange(ids.shape[1], device=ids.device)[None]
+        summed = self.word_embeddings(ids) + self.token_type_embeddings.weight[0]
+        normalised: Tensor = self.LayerNorm(summed + self.position_embeddings(positions))
+        return normalised
+
+
+class _Layer(nn.Module):
+    def __init__(self, config: SimpleNamespace) -> None:
+        super().__init__()
+        width, inner = config.hidden_size, config.intermediate_size
+        self.heads = config.num_attention_heads
+        names = ("query", "key", "value")
+        self.attention = nn.ModuleDict(
+            {
+                "self": nn.ModuleDict({name: nn.Linear(width, width) for name in names}),
+                "output": _added(width, width, config),
+            }
+        )
+        self.intermediate = nn.ModuleDict({"dense": nn.Linear(width, inner)})
+        self.output = _added(inner, width, config)
+
+    def forward(self, states: Tensor, mask: Tensor | None) -> Tensor:
+        """Transform [T, L, d]; the mask is bool [T, 1, 1, L], True for tokens."""
+        attention: Any = self.attention
+        split = (*states.shape[:2], self.heads, -1)
+        query, key, value = (
+            part(states).view(split).transpose(1, 2) for part in attention["self"].values()
+        )  # [T, H, L, d / H]
+        attended = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+        attended = attended.transpose(1, 2).flatten(2)
+        states = _add(attention["output"], attended, states)
+        return _add(self.output, F.gelu(self.intermediate["dense"](states)), states)
+
+
+def _added(inner: int, width: int, config: SimpleNamespace) -> nn.ModuleDict:
+    norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
+    return nn.ModuleDict({"dense": nn.Linear(inner, width), "LayerNorm": norm})
+
+
+def _add(parts: nn.ModuleDict, change: Tensor, states: Tensor) -> Tensor:
+    normalised: Tensor = parts["LayerNorm"](parts["dense"](change) + states)
+    return normalised

@@ -1,0 +1,85 @@
+"""The tokenizer in a model folder, read without importing transformers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from suisei.errors import ModelError
+
+_SPECIAL = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+_FILES = ("tokenizer.json", "tokenizer_config.json")
+
+
+class FolderTokenizer:
+    """A tokenizer of the tokenizers library with the special tokens that transformers names.
+
+    Args:
+        folder: holds ``tokenizer.json`` and ``tokenizer_config.json``.
+
+    Attributes:
+        pad_token_id: id of the padding token; None where there is none.
+        unk_token_id: id of the token for what is not known; None where there is none.
+        all_special_ids: ids of all special tokens.
+        model_max_length: longest input in tokens that the tokenizer's config allows.
+
+    Raises:
+        ModelError: a file is damaged.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        from tokenizers import Tokenizer
+
+        self._texts = {name: (folder / name).read_text(encoding="utf-8") for name in _FILES}
+        try:
+            settings = json.loads(self._texts["tokenizer_config.json"])
+            self._backend = Tokenizer.from_str(self._texts["tokenizer.json"])
+        except Exception as error:  # noqa: BLE001 - the library raises Exception itself
+            raise ModelError(f"{folder}: not a tokenizer that can be read ({error})") from None
+        self._backend.no_padding()
+        self._max_tokens = 0
+        ids = {name: self._id(settings.get(name)) for name in _SPECIAL}
+        further = [self._id(token) for token in _listed(settings)]
+        self.pad_token_id, self.unk_token_id = ids["pad_token"], ids["unk_token"]
+        found = (*ids.values(), *further)
+        self.all_special_ids = sorted({id_ for id_ in found if id_ is not None})
+        self.model_max_length = int(settings.get("model_max_length") or 10**30)
+
+    @staticmethod
+    def is_in(folder: Path) -> bool:
+        """Return whether a folder has the files."""
+        return all((folder / name).is_file() for name in _FILES)
+
+    def encode(self, texts: Sequence[str], max_tokens: int) -> list[list[int]]:
+        """Return the ids of every text, special tokens included, cut to ``max_tokens``."""
+        if max_tokens != self._max_tokens:
+            self._backend.enable_truncation(max_tokens)
+            self._max_tokens = max_tokens
+        return [encoding.ids for encoding in self._backend.encode_batch_fast(list(texts))]
+
+    def get_vocab(self) -> dict[str, int]:
+        """Return {token: id}, added tokens included."""
+        return self._backend.get_vocab()
+
+    def __len__(self) -> int:
+        return self._backend.get_vocab_size()
+
+    def save_pretrained(self, folder: Path) -> None:
+        """Write the files as they were read."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in self._texts.items():
+            (folder / name).write_text(text, encoding="utf-8")
+
+    def _id(self, token: Any) -> int | None:
+        content = token.get("content") if isinstance(token, dict) else token
+        return None if content is None else self._backend.token_to_id(str(content))
+
+
+def _listed(settings: dict[str, Any]) -> list[Any]:
+    found: list[Any] = []
+    for name in ("additional_special_tokens", "extra_special_tokens"):
+        given = settings.get(name) or []
+        found += given.values() if isinstance(given, dict) else given
+    return found
