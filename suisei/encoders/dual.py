@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from suisei.data.images import content_key
+from suisei.encoders.batches import images_per_batch
 from suisei.encoders.decoding import decoded_batches
 from suisei.encoders.dual_weights import load_weights
 from suisei.encoders.hub_errors import hub_guard
@@ -115,7 +116,7 @@ class DualEncoder:
 
         Args:
             sources: N paths or PIL images.
-            batch_size: images per forward pass; never changes a feature beyond rounding.
+            batch_size: images per forward pass at most; never changes a feature beyond rounding.
             progress: whether to show a progress bar on standard error.
 
         Returns:
@@ -130,7 +131,8 @@ class DualEncoder:
             first.setdefault(key, position)
 
         def encode(unique: list[Any]) -> Tensor:
-            pixels = decoded_batches(unique, self.transform, batch_size)
+            size = min(batch_size, images_per_batch(self.model.visual, self.device.type))
+            pixels = decoded_batches(unique, self.transform, size)
             with self._computing(), progress_bar("encoding images", len(unique), shown=progress) as advance:
                 batches = []
                 for batch in pixels:

@@ -18,7 +18,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from suisei.data.table import SampleTable
-from suisei.models.features import TOKENS_PER_BATCH, ignore_progress, token_batches
+from suisei.encoders.batches import tokens_per_batch
+from suisei.models.features import ignore_progress, token_batches
 from suisei.models.regressor import ALIGNMENTS, Regressor
 
 SAMPLES_PER_BATCH = 64
@@ -127,7 +128,8 @@ class _Tokens:
         self._weights: list[Tensor] = [torch.empty(0)] * len(captions)
         was_training = model.training
         model.eval()
-        for positions in token_batches([len(own) for own in ids], TOKENS_PER_BATCH):
+        budget = tokens_per_batch(text.width, device.type)
+        for positions in token_batches([len(own) for own in ids], budget):
             batch, mask = (part.to(device) for part in text.pad([ids[position] for position in positions]))
             with torch.inference_mode():
                 hidden = F.normalize(text(batch, mask)[-1].float(), dim=-1)

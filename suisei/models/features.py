@@ -12,21 +12,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from suisei.encoders.batches import images_per_batch, tokens_per_batch
 from suisei.encoders.cache import DiskCache, DiskFeatures
 from suisei.encoders.decoding import decoded_batches
 from suisei.models.regressor import Regressor
-
-TOKENS_PER_BATCH = 4096
-TOKENS_PER_BATCH_CUDA = 65_536
-IMAGES_PER_BATCH = 32
-IMAGES_PER_BATCH_CUDA = 256
 
 
 def ignore_progress(_: int) -> None:
     """Report nothing."""
 
 
-def token_batches(lengths: Sequence[int], budget: int = TOKENS_PER_BATCH) -> Iterator[list[int]]:
+def token_batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
     """Yield positions in batches of at most ``budget`` padded tokens, longest captions first.
 
     Captions of one length stand together, so little is padding, and a lack of memory shows on the
@@ -62,7 +58,7 @@ def encode_captions(
     """
     device = model.idf_weights.device
     if budget is None:
-        budget = TOKENS_PER_BATCH_CUDA if device.type == "cuda" else TOKENS_PER_BATCH
+        budget = tokens_per_batch(model.text.width, device.type)
     shape = (model.text.states, len(model.config.fusion.poolings), model.text.width)
     features = torch.empty(len(token_ids), *(shape[1:] if mixed else shape))
     was_training = model.training
@@ -101,7 +97,7 @@ def encode_images(
     assert model.image is not None
     device = model.idf_weights.device
     if batch_size is None:
-        batch_size = IMAGES_PER_BATCH_CUDA if device.type == "cuda" else IMAGES_PER_BATCH
+        batch_size = images_per_batch(model.image.tower, device.type)
     features = torch.empty(len(sources), model.image.width)
     was_training = model.training
     model.eval()

@@ -10,6 +10,7 @@ import torch
 
 from suisei.data.images import load_image
 from suisei.data.sample import CaptionSample
+from suisei.encoders.batches import images_per_batch, tokens_per_batch
 from suisei.encoders.cache import FeatureCache
 from suisei.metrics.clipscore import PROMPT
 from suisei.metrics.suisei import CACHE_BYTES, SuiSeiMetric
@@ -70,7 +71,9 @@ def _work(slow: plain.PlainRegressor, rows: Sequence[CaptionSample]) -> Row:
     """Count tokens: what encoding once and sorting save, whatever the machine."""
     triples = inputs.with_references(rows, 2, image=False)
     once = [len(ids) for ids in slow.text.tokenize(inputs.captions_of(triples))]
-    padded = sum(len(part) * once[part[0]] for part in token_batches(once))
+    padded = sum(
+        len(part) * once[part[0]] for part in token_batches(once, tokens_per_batch(slow.text.width, "cpu"))
+    )
     every = [text for row in triples for text in (row.candidate, *row.references)]
     occurring = sum(len(ids) for ids in slow.text.tokenize(every))
     theirs = plain.padded_tokens(slow, triples)
@@ -125,6 +128,7 @@ def _shares(options: Options) -> list[Row]:
     assert model.image is not None
     preprocess = model.image.preprocess
     pixels = torch.stack([preprocess(load_image(image)) for image in images])
+    size = images_per_batch(model.image.tower, "cpu")
     encode_captions(model, ids[:8], mixed=True)
 
     def text() -> float:
@@ -132,7 +136,7 @@ def _shares(options: Options) -> list[Row]:
 
     def tower() -> float:
         with torch.inference_mode():
-            return seconds(lambda: [model.encode_image(part) for part in pixels.split(32)])
+            return seconds(lambda: [model.encode_image(part) for part in pixels.split(size)])
 
     peaks, times = [], [[], []]
     for _ in range(options.repeats):
