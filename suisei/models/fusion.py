@@ -46,7 +46,7 @@ class Fusion(nn.Module):
         poolings: number of poolings P.
         aggregation: one of AGGREGATIONS.
         image_width: width of the image features, or None for a model without image.
-        blocks: which of BLOCKS to use; None is all that apply.
+        blocks: which of BLOCKS to use; None is all that apply; none of them leaves no feature at all.
     """
 
     def __init__(
@@ -96,6 +96,8 @@ class Fusion(nn.Module):
             parts = self._concatenated(candidate, references, reference_mask, projected)
         else:
             parts = self._aggregated(candidate, references, reference_mask, projected)
+        if not parts:
+            return candidate.new_zeros(len(candidate), 0)
         return torch.cat(parts, dim=-1).flatten(1)
 
     def _widen(self, references: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -186,7 +188,7 @@ def _check_blocks(blocks: Sequence[str] | None, *, has_image: bool) -> tuple[str
     known = BLOCKS if has_image else tuple(block for block in BLOCKS if not block.startswith("image"))
     chosen = known if blocks is None else tuple(blocks)
     unknown = [block for block in chosen if block not in known]
-    if unknown or not chosen:
+    if unknown:
         why = "" if has_image else " for a model without image"
         raise ConfigError(f"fusion blocks {list(chosen)} are not usable{why}; there are: {', '.join(known)}")
     return tuple(block for block in known if block in chosen)

@@ -154,6 +154,7 @@ def pretrain(
             f"pre-training needs images with two captions or more; the training data has {len(groups)}; "
             "add captions with data.support, or set model.pretraining to null"
         )
+    encoder.set_trainable(True)
     objective = CaptionPretraining(encoder, idf_weights, config)
     drawn = np.random.default_rng(seed)
     batches = max(1, len(groups) // config.batch_size)

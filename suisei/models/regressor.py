@@ -74,21 +74,31 @@ class Head(nn.Module):
             if beside
             else None
         )
-        self.fused = FeedForward(
-            features if beside else features + extras,
-            config.hidden,
-            config.activation,
-            config.dropout,
-            config.input_dropout,
-            config.input_norm,
+        width = features if beside else features + extras
+        if not (width or extras):
+            raise ConfigError("fusion.blocks is empty and there is no extra input: nothing to score by")
+        self.fused = (
+            FeedForward(
+                width,
+                config.hidden,
+                config.activation,
+                config.dropout,
+                config.input_dropout,
+                config.input_norm,
+            )
+            if width
+            else None
         )
 
     def forward(self, fused: Tensor, extras: Tensor) -> Tensor:
         """Return logits [B] of fused features [B, n] and standardised extra inputs [B, E]."""
         if self.beside is None:
+            assert self.fused is not None
             logits: Tensor = self.fused(torch.cat([fused, extras.to(fused.dtype)], dim=-1))
         else:
-            logits = self.fused(fused) + self.beside(extras)
+            logits = self.beside(extras)
+            if self.fused is not None:
+                logits = logits + self.fused(fused)
         return logits
 
 

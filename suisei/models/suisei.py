@@ -107,11 +107,12 @@ class SuiSei(LightningModule):
         text = TextEncoder.create(self.config.text, captions)
         image = ImageEncoder.create(self.config.image) if self.config.image is not None else None
         idf = IdfTable.fit(text.tokenize(references))
-        self.regressor = Regressor(self.config, text, image, idf)
         if self.pretraining is not None:
+            weights = torch.from_numpy(idf.weights(text.vocabulary_size, text.special_ids))
             corpus = CaptionCorpus.of(training, support)
             advance = progress("pre-training on captions", self.pretraining.epochs)
-            pretrain(text, self.regressor.idf_weights, corpus, self.pretraining, seed=seed, advance=advance)
+            pretrain(text, weights, corpus, self.pretraining, seed=seed, advance=advance)
+        self.regressor = Regressor(self.config, text, image, idf)
 
     def prepare(self, table: SampleTable, training: Sequence[int], progress: Progress) -> Collator:
         """Tokenise and decode a table once, compute what frozen encoders say of it, fit the extras.
