@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from suisei.data.formats import Row
+    from suisei.data.sample import CaptionSample
     from suisei.metaeval.scoring import MetricPlan
     from suisei.metrics.base import Metric
     from suisei.scoring.output import FileOutput, StreamOutput
@@ -211,15 +212,18 @@ def _fit(metrics: dict[str, Metric], options: argparse.Namespace, console: Conso
                 "only once; save it to a file and pass that"
             )
         start = sys.stdin.buffer.tell()
-    from suisei.metaeval.scoring import fit_unrated
+    from suisei.scoring.fitting import fit_metrics
+
+    def read() -> Iterator[CaptionSample]:
+        if options.input == "-":
+            sys.stdin.buffer.seek(start)
+        return (row.sample for row in _rows(options) if row.sample is not None)
 
     console.print(f"fitting {names} on the references of the whole input", **_PLAIN)
-    samples = [row.sample for row in _rows(options) if row.sample is not None]
+    documents = fit_metrics(metrics.values(), read)
     if options.input == "-":
         sys.stdin.buffer.seek(start)
-    for metric in metrics.values():
-        fit_unrated(metric, samples)
-    return len(samples)
+    return documents
 
 
 def _rows(options: argparse.Namespace) -> Iterator[Row]:

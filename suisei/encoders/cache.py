@@ -43,7 +43,7 @@ _KEYS_PER_QUERY = 500
 _CHECKSUM_BYTES = 8
 LOCK_SECONDS = 30.0
 """How long to wait for another process that is writing."""
-_TENSOR_BYTES = 1024  # what a tensor, its key and its place in memory take beside the numbers
+_ENTRY_BYTES = 400  # what a key and its place in memory take beside the numbers
 
 Encode = Callable[[list[Any]], Tensor]
 """Turns items into features, float32 [items, ...]."""
@@ -54,13 +54,16 @@ logger = logging.getLogger(__name__)
 class FeatureCache:
     """Features by key, in memory, bounded; the least recently used are dropped.
 
+    All lie in one block of memory: a stream of single tensors would break it into pieces.
+
     Args:
         max_bytes: size of what is kept between calls.
     """
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
-        self._kept: OrderedDict[str, Tensor] = OrderedDict()
+        self._row_of: OrderedDict[str, int] = OrderedDict()
+        self._block = torch.empty(0)
 
     def look_up(self, keys: Sequence[str], items: Sequence[Any], encode: Encode) -> Tensor:
         """Return the features of every item, [len(items), ...], encoding only the unknown ones.
@@ -70,18 +73,38 @@ class FeatureCache:
             items: what ``encode`` takes.
             encode: turns a list of items into a tensor, [len, ...].
         """
-        unknown = [position for position, key in enumerate(keys) if key not in self._kept]
-        if unknown:
-            fresh = encode([items[p] for p in unknown])
-            for position, features in zip(unknown, fresh, strict=True):
-                self._kept[keys[position]] = features.clone()  # not a view that keeps all alive
-        for key in keys:
-            self._kept.move_to_end(key)
-        result = torch.stack([self._kept[key] for key in keys])
-        each = result[0].nbytes + _TENSOR_BYTES if len(result) else 0
-        while len(self._kept) * each > self.max_bytes:
-            self._kept.popitem(last=False)
+        rows = [self._row_of.get(key, -1) for key in keys]
+        unknown = [position for position, row in enumerate(rows) if row < 0]
+        if not unknown:
+            result = self._block[rows]
+        else:
+            fresh = encode([items[position] for position in unknown])
+            result = fresh.new_empty(len(keys), *fresh.shape[1:])
+            result[unknown] = fresh
+            known = [position for position, row in enumerate(rows) if row >= 0]
+            if known:
+                result[known] = self._block[[rows[position] for position in known]]
+        for position, row in enumerate(rows):
+            if row >= 0:
+                self._row_of.move_to_end(keys[position])
+        self._keep([keys[position] for position in unknown], result, unknown)
         return result
+
+    def _keep(self, keys: list[str], features: Tensor, positions: list[int]) -> None:
+        if not keys:
+            return
+        if not len(self._block):
+            room = max(1, self.max_bytes // (features[0].nbytes + _ENTRY_BYTES))
+            # Memory that was never written to takes no room.
+            self._block = torch.empty(room, *features.shape[1:], dtype=features.dtype)
+        keys, positions = keys[-len(self._block) :], positions[-len(self._block) :]
+        rows = []
+        for key in keys:
+            free = len(self._row_of)
+            row = free if free < len(self._block) else self._row_of.popitem(last=False)[1]
+            self._row_of[key] = row
+            rows.append(row)
+        self._block[rows] = features[positions]
 
 
 class DiskCache:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from suisei.encoders.cache import DiskCache, Encode
     from suisei.encoders.dual import DualEncoder
 
-MEMORY_BYTES = 256 * 1024**2
+MEMORY_BYTES = 128 * 1024**2
 """Features of images, and of captions, are kept in memory up to this size each."""
 
 _open: ContextVar[dict[tuple[tuple[str, str], ...], DualEncoder] | None] = ContextVar("_open", default=None)

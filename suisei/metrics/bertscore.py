@@ -10,6 +10,7 @@ import csv
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +51,7 @@ LAYERS = {
     "mpnet-base": 8,
 }
 
+_CHUNK = 4096  # references tokenized together in fitting
 _BYTE_LEVEL = {"RobertaTokenizer", "RobertaTokenizerFast", "GPT2Tokenizer", "GPT2TokenizerFast"}
 
 
@@ -140,14 +142,21 @@ class BertScore(Metric):
         Raises:
             DataError: there is no reference.
         """
-        documents = [reference for sample in samples for reference in sample.references]
-        if not documents:
-            raise DataError("bertscore: idf is fitted on references, and there are none")
-        ids = self._tokenise(dict.fromkeys(documents))
+        self.fit_stream(samples)
+
+    def fit_stream(self, samples: Iterable[CaptionSample]) -> None:
+        """Count as :meth:`fit` does, holding a few thousand references at a time."""
+        references = (reference for sample in samples for reference in sample.references)
         counts: Counter[int] = Counter()
-        for document in documents:
-            counts.update(set(ids[document]))
-        self._documents, self._counts = len(documents), dict(counts)
+        number = 0
+        while documents := list(islice(references, _CHUNK)):
+            ids = self._tokenise(dict.fromkeys(documents))
+            for document in documents:
+                counts.update(set(ids[document]))
+            number += len(documents)
+        if not number:
+            raise DataError("bertscore: idf is fitted on references, and there are none")
+        self._documents, self._counts = number, dict(counts)
 
     def state(self) -> dict[str, Any]:
         """Return the document frequencies."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ from suisei.metrics.tokenizers import TokenizedSample, Tokens
 
 SIGMA = 6.0
 """Width of the Gaussian penalty on the difference in length, in bigrams."""
+
+_CHUNK = 4096  # samples tokenized together in fitting
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,19 +59,26 @@ class Cider(TokenMetric):
             DataError: fewer than two samples have references, or all have the same ones, so that
                 every idf, and with it every score, would be 0.
         """
-        usable = [sample for sample in samples if sample.references]
-        if len(usable) < 2:
+        self.fit_stream(samples)
+
+    def fit_stream(self, samples: Iterable[CaptionSample]) -> None:
+        """Count as :meth:`fit` does, holding a few thousand samples at a time."""
+        usable = (sample for sample in samples if sample.references)
+        documents = 0
+        frequency: Counter[Ngram] = Counter()
+        while chunk := list(islice(usable, _CHUNK)):
+            documents += len(chunk)
+            sets = Counter(sample.references for sample in self.tokenize(chunk))
+            for references, times in sets.items():
+                for ngram in _distinct_ngrams(references):
+                    frequency[ngram] += times
+        if documents < 2:
             raise DataError(
-                f"CIDEr weighs n-grams by how rare they are among images, and got {len(usable)} sample(s) "
+                f"CIDEr weighs n-grams by how rare they are among images, and got {documents} sample(s) "
                 "with references to learn that from; fit it on a corpus of many images"
             )
-        sets = Counter(sample.references for sample in self.tokenize(usable))
-        frequency: Counter[Ngram] = Counter()
-        for references, times in sets.items():
-            for ngram in _distinct_ngrams(references):
-                frequency[ngram] += times
-        _require_contrast(frequency, len(usable))
-        self._keep(len(usable), dict(frequency))
+        _require_contrast(frequency, documents)
+        self._keep(documents, dict(frequency))
 
     @property
     def needs_fit(self) -> bool:

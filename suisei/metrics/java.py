@@ -14,7 +14,9 @@ import shutil
 import subprocess
 import tempfile
 import threading
-from collections.abc import Hashable, Sequence
+import weakref
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -228,7 +230,7 @@ def _one_segment(text: str) -> str:
     return " ".join(_JAVA_LINE_ENDS.sub(" ", text).replace("|||", " ").split())
 
 
-_last_meteor: LastCorpus[tuple[list[float], float]] = LastCorpus()
+_last_meteor: LastCorpus[tuple[np.ndarray, np.ndarray]] = LastCorpus()
 
 
 class Meteor(TokenMetric):
@@ -239,7 +241,8 @@ class Meteor(TokenMetric):
     the COCO evaluation asks for, cuts every kanji and kana apart. ``normalize=False`` keeps words.
 
     The corpus score aggregates METEOR's statistics and is not the mean of the captions' scores.
-    Java runs for the length of one call; calls from several threads have a process each.
+    Java is started by the first call and serves the later ones; calls from several threads at once have
+    a process each.
 
     Args:
         tokenizer: see :func:`suisei.metrics.tokenizers.get_tokenizer`.
@@ -257,6 +260,8 @@ class Meteor(TokenMetric):
         super().__init__(tokenizer)
         self.timeout = timeout
         self.normalize = normalize
+        self._idle: list[MeteorProcess] = []
+        weakref.finalize(self, _close_all, self._idle)
 
     def settings(self) -> dict[str, str]:
         """Return tokenizer, METEOR's version and how it reads Japanese."""
@@ -270,31 +275,68 @@ class Meteor(TokenMetric):
         return self.normalize, super().corpus_key(samples)
 
     def _score(self, samples: Sequence[CaptionSample], *, batch_size: int, progress: bool) -> np.ndarray:
-        return np.array(self._evaluate(samples, progress)[0])
+        return self._evaluate(samples, progress)[0]
 
     def corpus_score(self, samples: Sequence[CaptionSample], scores: np.ndarray) -> float:
         """Return METEOR of the aggregated statistics of all scored samples."""
         usable = [sample for sample, score in zip(samples, scores, strict=True) if not math.isnan(score)]
         if not usable:
             return super().corpus_score(samples, scores)  # names the defect
-        return self._evaluate(usable, progress=False)[1]
+        return self.corpus_from_statistics(self.corpus_statistics(usable))
 
-    def _evaluate(self, samples: Sequence[CaptionSample], progress: bool) -> tuple[list[float], float]:
+    def corpus_statistics(self, samples: Sequence[CaptionSample]) -> np.ndarray:
+        """Return METEOR's summed statistics of samples, float64 [23]."""
+        return self._evaluate(samples, progress=False)[1]
+
+    def corpus_from_statistics(self, total: np.ndarray) -> float:
+        """Return METEOR of summed statistics."""
+        with self._process() as process:
+            return process.evaluate([" ".join(map(repr, total.tolist()))])[1]
+
+    def _evaluate(self, samples: Sequence[CaptionSample], progress: bool) -> tuple[np.ndarray, np.ndarray]:
         return _last_meteor.get(self.corpus_key(samples), lambda: self._run(self.tokenize(samples), progress))
 
-    def _run(self, samples: Sequence[TokenizedSample], progress: bool) -> tuple[list[float], float]:
-        """Score each distinct sample once; repeated rows repeat their statistics."""
+    def _run(self, samples: Sequence[TokenizedSample], progress: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Return scores and summed statistics; each distinct sample is scored once."""
         from rich.console import Console
         from rich.progress import track
 
         known: dict[TokenizedSample, str] = {}
-        with MeteorProcess(self.timeout, normalize=self.normalize) as process:
+        with self._process() as process:
             distinct = list(dict.fromkeys(samples))
             console = Console(stderr=True)
             for sample in track(distinct, "meteor", console=console, disable=not progress):
                 references = [" ".join(reference) for reference in sample.references]
                 known[sample] = process.statistics(" ".join(sample.candidate), references)
-            return process.evaluate([known[sample] for sample in samples])
+            lines = [known[sample] for sample in samples]
+            return np.array(process.evaluate(lines)[0]), _summed(lines)
+
+    @contextmanager
+    def _process(self) -> Iterator[MeteorProcess]:
+        """Give a running program that no other thread has; one that failed is not used again."""
+        try:
+            process = self._idle.pop()
+        except IndexError:
+            process = MeteorProcess(self.timeout, normalize=self.normalize)
+        try:
+            yield process
+        except BaseException:
+            process.close()
+            raise
+        self._idle.append(process)
+
+
+def _close_all(processes: list[MeteorProcess]) -> None:
+    while processes:
+        processes.pop().close()
+
+
+def _summed(lines: Sequence[str]) -> np.ndarray:
+    """Add up lines of statistics as METEOR does: a candidate matched whole, in one chunk, counts none."""
+    table = np.array([[float(value) for value in line.split()] for line in lines])
+    whole = (table[:, 0] == table[:, 21]) & (table[:, 1] == table[:, 22]) & (table[:, 20] == 1)
+    table[whole, 20] = 0
+    return table.sum(axis=0)
 
 
 class Spice(TokenMetric):

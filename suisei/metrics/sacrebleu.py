@@ -36,13 +36,22 @@ class _LibraryMetric(Metric):
         usable = [sample for sample, score in zip(samples, scores, strict=True) if not np.isnan(score)]
         if not usable:
             raise DataError(f"{self.name} has no score for any of the {len(samples)} samples")
-        prepared = [self._prepare(sample) for sample in usable]
+        return self.corpus_from_statistics(self.corpus_statistics(usable))
+
+    def corpus_statistics(self, samples: Sequence[CaptionSample]) -> np.ndarray:
+        """Return the library's counts, summed over samples."""
+        prepared = [self._prepare(sample) for sample in samples]
         most = max(len(references) for _, references in prepared)
         streams = [
             [references[number] if number < len(references) else None for _, references in prepared]
             for number in range(most)
         ]
-        return float(self._corpus_scorer.corpus_score([text for text, _ in prepared], streams).score)
+        counts = self._corpus_scorer._extract_corpus_statistics([text for text, _ in prepared], streams)
+        return np.sum(counts, axis=0)
+
+    def corpus_from_statistics(self, total: np.ndarray) -> float:
+        """Return the library's corpus score of summed counts."""
+        return float(self._corpus_scorer._compute_score_from_stats(total.tolist()).score)
 
     def settings(self) -> dict[str, str]:
         """Return the library's own signature, its separators replaced by ours."""

@@ -22,7 +22,7 @@ from suisei.models.features import ModelFeatures
 from suisei.models.hub import LoadedModel, load_model
 from suisei.progress import progress_bar
 
-CACHE_BYTES = 256 * 1024**2
+CACHE_BYTES = 128 * 1024**2
 """Features of captions, and of images, are kept between calls up to this size each."""
 
 logger = logging.getLogger(__name__)

@@ -27,8 +27,8 @@ class CorpusScore:
     """The mean and the corpus score of one metric over a stream.
 
     A metric whose corpus score is the mean needs two numbers, a :class:`SummableCorpus` its counts.
-    Any other that has a corpus score of its own (sacreBLEU, chrF, METEOR) needs all samples at once:
-    their captions are kept until the end, some hundred bytes each; images never are.
+    Any other that has a corpus score of its own needs all samples at once: their captions are kept until
+    the end, some hundred bytes each; images never are.
 
     Args:
         metric: the metric whose samples are added.

@@ -2,7 +2,7 @@
 
 import torch
 
-from suisei.encoders.cache import FeatureCache
+from suisei.encoders.cache import _ENTRY_BYTES, FeatureCache
 
 
 def encoder(calls):
@@ -26,7 +26,7 @@ def test_known_items_are_not_encoded_again_and_keep_their_order():
 
 
 def test_more_items_than_fit_are_returned_and_the_oldest_forgotten():
-    each = torch.zeros(2).nbytes + 1024
+    each = torch.zeros(2).nbytes + _ENTRY_BYTES
     cache, calls = FeatureCache(4 * each), []
     assert look_up(cache, list(range(10)), calls)[:, 0].tolist() == list(range(10))
     look_up(cache, [6, 7, 8, 9], calls)

@@ -9,7 +9,7 @@ import torch
 
 from suisei.data.sample import CaptionSample
 from suisei.data.table import Collator, SampleTable
-from suisei.encoders.cache import _TENSOR_BYTES, FeatureCache
+from suisei.encoders.cache import _ENTRY_BYTES, FeatureCache
 from suisei.errors import ConfigError, DataError
 from suisei.metrics.suisei import SuiSeiMetric, load
 from suisei.models.hub import LoadedModel, save_model
@@ -179,7 +179,7 @@ def test_gaps_do_not_enter_the_mean_of_extra_inputs(build_regressor):
     assert torch.isfinite(scores).all()
 
 
-ITEM = 2 * 4 + _TENSOR_BYTES
+ITEM = 2 * 4 + _ENTRY_BYTES
 """Bytes that the cache counts for one item of two numbers."""
 
 
@@ -212,7 +212,7 @@ def test_cache_is_bounded_and_drops_the_least_recently_used():
     ask(cache, encoder, "abc")
     ask(cache, encoder, "a")
     ask(cache, encoder, "d")  # b was used longest ago
-    assert list(cache._kept) == ["c", "a", "d"]
+    assert list(cache._row_of) == ["c", "a", "d"]
     ask(cache, encoder, "b")
     assert encoder.asked[-1] == ["b"]
     ask(cache, encoder, "ad")
@@ -222,15 +222,17 @@ def test_cache_is_bounded_and_drops_the_least_recently_used():
 def test_call_larger_than_the_cache_is_right_and_leaves_it_bounded():
     cache, encoder = FeatureCache(2 * ITEM), Encoder()
     ask(cache, encoder, "abcdef")
-    assert len(cache._kept) == 2
+    assert len(cache._row_of) == 2
     ask(cache, encoder, "fa")
     assert encoder.asked == [list("abcdef"), ["a"]]
 
 
-def test_cached_features_do_not_keep_their_whole_batch_alive():
+def test_cached_features_lie_in_one_block_within_the_bound():
     cache = FeatureCache(10 * ITEM)
-    ask(cache, Encoder(), "abcdef")
-    assert {features.untyped_storage().nbytes() for features in cache._kept.values()} == {8}
+    for letters in ("abcdef", "ghijkl", "mnopqr"):
+        ask(cache, Encoder(), letters)
+    assert cache._block.untyped_storage().nbytes() == 10 * 8
+    assert sorted(cache._row_of.values()) == list(range(10))
 
 
 def test_altering_a_result_does_not_alter_the_cache():
