@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from tests.benchmarks.harness import Options, Row, machine, markdown
+from tests.benchmarks.harness import Options, Row, machine, markdown, table_line
 
 SECTIONS = {
     "scoring": "SuiSei and PAC-S beside COMET and a plain loop; shares of the machine's peak",
@@ -79,7 +79,9 @@ def main() -> int:
     rows: list[Row] = []
     for name in arguments.sections or SECTIONS:
         sys.stderr.write(f"{name} ...\n")
-        rows += importlib.import_module(f"tests.benchmarks.{name}").run(options)
+        for row in importlib.import_module(f"tests.benchmarks.{name}").run(options):
+            sys.stderr.write(table_line(row) + "\n")
+            rows.append(row)
     table = markdown(described, rows)
     sys.stdout.write(table)
     if arguments.markdown:

@@ -162,13 +162,15 @@ def markdown(described: dict[str, Any], rows: Sequence[Row]) -> str:
     """Return the description and the table."""
     lines = [", ".join(f"{key} {value}" for key, value in described.items()), ""]
     lines += ["| | what | ours | peer | theirs | ratio | |", "|---|---|---|---|---|---|---|"]
-    for row in rows:
-        theirs = "" if row.theirs is None else f"{_number(row.theirs)} {row.unit}"
-        ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
-        ours = f"{_number(row.ours)} {row.unit}"
-        cells = (row.section, row.what, ours, row.peer, theirs, ratio, row.note)
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *map(table_line, rows)]) + "\n"
+
+
+def table_line(row: Row) -> str:
+    """Return a row of the table."""
+    theirs = "" if row.theirs is None else f"{_number(row.theirs)} {row.unit}"
+    ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
+    ours = f"{_number(row.ours)} {row.unit}"
+    return "| " + " | ".join((row.section, row.what, ours, row.peer, theirs, ratio, row.note)) + " |"
 
 
 def _number(value: float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import torch
@@ -24,31 +24,34 @@ DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, 
 PAC_BATCH = 64
 
 
-def run(options: Options) -> list[Row]:
+def run(options: Options) -> Iterator[Row]:
     """Measure all of it."""
     rows = inputs.samples(options.root, options.rows)
     peers = spread(rows, options.peer_rows)
     slow = plain.PlainRegressor(options)
     sides = [("plain loop", partial(seconds, partial(plain.score, slow, peers)))]
     plain.score(slow, peers[:2])
-    found = [_work(slow, rows)]
+    yield _work(slow, rows)
     if options.comet_python is None:
-        found += _regressor(options, rows, sides, len(peers))
+        yield from _regressor(options, rows, sides, len(peers))
     else:
         with Peer(options, peers) as comet:
             comet.run("score")
             name = f"unbabel-comet {comet.about['version']}"
-            found += _regressor(options, rows, [(name, partial(comet.run, "score")), *sides], len(peers))
+            sides = [(name, partial(comet.run, "score")), *sides]
+            yield from _regressor(options, rows, sides, len(peers))
     del slow, sides
-    return [*found, *_contrastive(options, rows), *_shares(options)]
+    yield from _shares(options)
+    yield from _contrastive(options, rows)
 
 
-def _regressor(options: Options, rows: Sequence[CaptionSample], sides: list, peer_count: int) -> list[Row]:
+def _regressor(
+    options: Options, rows: Sequence[CaptionSample], sides: list, peer_count: int
+) -> Iterator[Row]:
     cases = {
         "candidate and two references": (2, False),
         "candidate, five references and image": (5, True),
     }
-    found = []
     for what, (references, image) in cases.items():
         own = inputs.with_references(rows, references, image=image)
         model = inputs.loaded(options, image=image, references="concat" if references == 2 else "mean")
@@ -63,8 +66,7 @@ def _regressor(options: Options, rows: Sequence[CaptionSample], sides: list, pee
         for (name, _), theirs in zip(sides, times[1:], strict=True):
             note = f"ours {metric.precision}, {len(own)} rows; theirs fp32, {peer_count} of the rows"
             note += ", two references, no image" if image else ""
-            found.append(compared(SECTION, what, (times[0], theirs), (len(own), peer_count), name, note=note))
-    return found
+            yield compared(SECTION, what, (times[0], theirs), (len(own), peer_count), name, note=note)
 
 
 def _work(slow: plain.PlainRegressor, rows: Sequence[CaptionSample]) -> Row:
@@ -91,6 +93,7 @@ def _contrastive(options: Options, rows: Sequence[CaptionSample]) -> list[Row]:
         rows = rows[:2]
     fast = load_dual_encoder("ViT-B-32", seed=0, device="cpu")
     slow = load_dual_encoder("ViT-B-32", seed=0, device="cpu", precision="fp32")
+    fast.memory = None  # repeats must not find what the first one left
     metric = PacScore(encoder=fast)
     peers = spread(rows, 2 * options.peer_rows)
     own = inputs.with_references(rows, 0, image=True)

@@ -6,7 +6,7 @@ import logging
 import statistics
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,11 +36,12 @@ FROZEN_BATCH = 1024
 REFERENCES, WIDTH, IMAGES = 5, 384, 1000
 
 
-def run(options: Options) -> list[Row]:
+def run(options: Options) -> Iterator[Row]:
     """Measure both."""
     warnings.filterwarnings("ignore", module="lightning")
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
-    return [*_fine_tuning(options), *_frozen(options)]
+    yield from _frozen(options)
+    yield from _fine_tuning(options)
 
 
 def _trainer(epochs: int, callbacks: Sequence[Callback] = ()) -> Trainer:
@@ -139,7 +140,7 @@ class _Clock(Callback):
 # -- from cached features -------------------------------------------------------------------------
 
 
-def _frozen(options: Options) -> list[Row]:
+def _frozen(options: Options) -> Iterator[Row]:
     """Train heads on features that are in memory, as every epoch of a frozen encoder but the first does."""
     count = options.frozen_samples
     rows = _drawn(count)
@@ -151,14 +152,12 @@ def _frozen(options: Options) -> list[Row]:
     ]
     if options.size == "tiny":
         cases = [("frozen", 32, "mix", {}, (8,))]
-    found = []
     for what, width, layers, fusion, hidden in cases:
         several = count if layers == "last" else count // 8
         rates, loading = _frozen_rates(rows[: several + 8], several, width, layers, fusion, hidden)
         note = f"{several} samples, {REFERENCES} references, batches of {FROZEN_BATCH}, later epochs; "
         note += f"making batches alone: {loading:,.0f} samples/s"
-        found.append(Row(SECTION, what, statistics.median(rates), "samples/s", note=note))
-    return found
+        yield Row(SECTION, what, statistics.median(rates), "samples/s", note=note)
 
 
 def _frozen_rates(
