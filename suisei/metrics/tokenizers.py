@@ -44,7 +44,7 @@ class Tokenizer(ABC):
         """Return the tokens of each (text, language), in order."""
 
 
-KNOWN_CAPTIONS = 1 << 15
+KNOWN_CAPTIONS = 1 << 13
 LONGEST_KNOWN = 1000
 """How many captions' tokens are remembered, and up to how many characters: references come again."""
 

@@ -1,0 +1,106 @@
+"""Precision: chosen by what the machine multiplies in hardware, said in the signature, small in effect."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import spearmanr
+from torch import nn
+
+from suisei.encoders.precision import (
+    choose_device,
+    choose_precision,
+    has_fast_bf16,
+    matrix_products,
+    to_precision,
+)
+from suisei.errors import ConfigError
+
+WORDS = ("red", "blue", "dog", "two", "cats", "run", "in", "the", "park", "ball", "on", "犬", "猫が")
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "expected"),
+    [
+        ({"avx512_f": True}, "fp32"),
+        ({"avx512_bf16": True}, "bf16"),
+        ({"amx_bf16": True, "amx_tile": True}, "bf16"),
+        ({"avx512_bf16": False, "amx_tile": False}, "fp32"),
+    ],
+)
+def test_auto_is_bf16_where_the_cpu_multiplies_it(monkeypatch, capabilities, expected):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
+    assert choose_precision("auto", "cpu") == expected
+    assert choose_precision("fp32", "cpu") == "fp32"
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_auto_on_a_gpu_follows_the_gpu(monkeypatch, fast):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_options: fast)
+    assert choose_device("auto") == "cuda"
+    assert choose_device("cpu") == "cpu"
+    assert has_fast_bf16("cuda:1") is fast
+
+
+def test_unknown_precisions_are_refused():
+    with pytest.raises(ConfigError, match="'fp8'; there are: auto, fp32, tf32, bf16, fp16"):
+        choose_precision("fp8", "cpu")
+
+
+def test_batch_normalisation_stays_in_full_precision():
+    model = nn.Sequential(nn.Conv2d(3, 2, 3), nn.BatchNorm2d(2))
+    to_precision(model, "tf32")
+    assert model[0].weight.dtype == torch.float32
+    to_precision(model, "bf16")
+    assert model[0].weight.dtype == torch.bfloat16
+    assert model[1].running_var.dtype == model[1].weight.dtype == torch.float32
+
+
+def test_tf32_is_on_inside_the_block_alone():
+    before = torch.get_float32_matmul_precision()
+    with matrix_products("tf32"):
+        assert torch.get_float32_matmul_precision() == "high"
+    assert torch.get_float32_matmul_precision() == before
+    with matrix_products("fp32"):
+        assert torch.get_float32_matmul_precision() == before
+
+
+@pytest.fixture(scope="module")
+def scores(build_regressor, pictures, tmp_path_factory):
+    """Scores of 300 samples by precision, and the signatures."""
+    from suisei.data.sample import CaptionSample
+    from suisei.metrics.suisei import load
+    from suisei.models.hub import save_model
+
+    regressor = build_regressor(references="mean-max")
+    with torch.no_grad():
+        for weights in regressor.members.parameters():
+            weights.mul_(3)  # spreads the scores of random weights over the range of trained ones
+    folder = tmp_path_factory.mktemp("models") / "model"
+    save_model(folder, regressor)
+    generator = np.random.default_rng(0)
+
+    def caption():
+        return " ".join(generator.choice(WORDS, size=generator.integers(2, 14)))
+
+    samples = [
+        CaptionSample(caption(), [caption() for _ in range(n % 4)], [*pictures, None][n % 5])
+        for n in range(300)
+    ]
+    metrics = {name: load(folder, device="cpu", precision=name) for name in ("fp32", "tf32", "bf16", "fp16")}
+    found = {name: metric.score(samples) for name, metric in metrics.items()}
+    return found, {name: metric.signature for name, metric in metrics.items()}
+
+
+@pytest.mark.parametrize("precision", ["tf32", "bf16", "fp16"])
+def test_lower_precision_hardly_moves_scores(scores, precision):
+    found, signatures = scores
+    assert found["fp32"].std() > 0.05
+    assert np.abs(found[precision] - found["fp32"]).max() < 0.01
+    assert spearmanr(found[precision], found["fp32"]).statistic > 0.999
+    assert f"|dtype:{precision}|" in signatures[precision]
+
+
+def test_bf16_is_really_used(scores):
+    found, _ = scores
+    assert np.abs(found["bf16"] - found["fp32"]).max() > 1e-5
