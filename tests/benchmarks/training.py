@@ -69,7 +69,8 @@ def _fine_tuning(options: Options) -> list[Row]:
         "shuffled": inputs.with_references(spread(everything, options.train_samples), 2, image=False),
         "group": inputs.with_references(everything[: options.train_samples], 2, image=False),
     }
-    ours = {batching: _fine_tuner(options, own, batching) for batching, own in rows.items()}
+    model = _fine_tuned(options)
+    ours = {batching: _epoch(model, own, batching) for batching, own in rows.items()}
     shuffled = rows["shuffled"]
     slow = plain.PlainRegressor(options)
     sides = [("plain loop", lambda: seconds(lambda: plain.train(slow, shuffled, BATCH)))]
@@ -91,8 +92,7 @@ def _compare(options: Options, ours: dict[str, Callable[[], float]], sides: list
     return found
 
 
-def _fine_tuner(options: Options, rows: list[CaptionSample], batching: str) -> Callable[[], float]:
-    """Return what trains one epoch on the rows and says how long it took."""
+def _fine_tuned(options: Options) -> SuiSei:
     model = SuiSei(
         text=TextEncoderConfig(name="random", frozen_embeddings=True),
         image=None,
@@ -102,6 +102,11 @@ def _fine_tuner(options: Options, rows: list[CaptionSample], batching: str) -> C
         image_dropout=0.0,
     )
     model.regressor = inputs.regressor(options, image=False, references="concat")
+    return model
+
+
+def _epoch(model: SuiSei, rows: list[CaptionSample], batching: str) -> Callable[[], float]:
+    """Return what trains one epoch on the rows and says how long it took."""
     table = SampleTable(rows, with_images=False)
     collate = model.prepare(table, range(len(rows)), lambda *_: lambda _: None)
 
