@@ -276,3 +276,38 @@ def test_the_learned_metric_scores_the_same_from_the_cache(tmp_path, model_folde
     assert asked == {"captions": 16, "images": 8}
     np.testing.assert_allclose(scores[1], scores[0], atol=1e-7)
     np.testing.assert_array_equal(scores[2], scores[1])
+
+
+def test_training_with_frozen_encoders_encodes_once_for_all_runs_and_folds(
+    tmp_path, captions, pictures, asked, monkeypatch
+):
+    from suisei.data.sample import CaptionSample, Rating
+    from suisei.data.table import SampleTable
+    from suisei.encoders.image import ImageEncoderConfig
+    from suisei.encoders.text import TextEncoderConfig
+    from suisei.encoders.tiny import TinyImageConfig, TinyTextConfig
+    from suisei.models.config import FusionConfig
+    from suisei.models.suisei import SuiSei
+
+    monkeypatch.setenv("SUISEI_CACHE", str(tmp_path))
+    samples = [
+        CaptionSample(text, (captions[n - 1],), pictures[n % 4], Rating((0.5,)))
+        for n, text in enumerate(captions)
+    ]
+    model = SuiSei(
+        text=TextEncoderConfig(name="tiny", tiny=TinyTextConfig(vocabulary=200, width=16, layers=1, heads=2)),
+        image=ImageEncoderConfig(name="tiny", frozen=False, tiny=TinyImageConfig(width=4, features=8)),
+        fusion=FusionConfig(poolings=("mean",)),
+    )
+    model.build(samples)
+    model.config.text.frozen = model.config.image.frozen = True
+    scores = []
+    for fold in range(3):  # its references, and so its idf table, are a fold's own
+        model.regressor.idf_weights.fill_(fold)
+        collate = model.prepare(SampleTable(samples), range(8), lambda *_: lambda _: None)
+        model.eval()
+        with torch.no_grad():
+            scores.append(model(collate(range(8))))
+    assert asked == {"captions": 8, "images": 4}
+    torch.testing.assert_close(scores[1], scores[0], atol=1e-6, rtol=0)
+    torch.testing.assert_close(scores[2], scores[1], atol=0, rtol=0)

@@ -1,6 +1,10 @@
 """Scoring in several processes: the same rows in the same order, and the same ends of a run."""
 
 import json
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -99,3 +103,34 @@ def test_processes_and_devices_exclude_each_other_and_devices_must_exist(tmp_pat
     ):
         assert run(*given, *extra) == 2
         assert message in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs Linux's list of processes")
+def test_a_run_that_is_killed_leaves_no_process_and_can_be_resumed(tmp_path, rows):
+    output, source = tmp_path / "scores.jsonl", write(tmp_path / "rows.jsonl", rows)
+    command = [sys.executable, "-m", "suisei", "score", "--metrics", "rouge-l", "--output", str(output)]
+    command += ["--processes", "2", "--window", "8"]
+    with subprocess.Popen([*command, "--input", "-"], stdin=subprocess.PIPE) as process:
+        process.stdin.write(source.read_bytes())
+        process.stdin.flush()  # and no end: the run waits for more
+        part = tmp_path / "scores.jsonl.part"
+        wait_until(lambda: part.is_file() and part.read_text().count("\n") >= 8)
+        workers = children(process.pid)
+        assert len(workers) >= 2
+        process.kill()
+    wait_until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers))
+    resumed = [*command, "--input", str(source), "--resume"]
+    assert subprocess.run(resumed, capture_output=True, check=False).returncode == 0
+    assert [row["id"] for row in read(output)] == [row["id"] for row in rows]
+
+
+def children(process):
+    return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+
+def wait_until(condition):
+    for _ in range(600):
+        if condition():
+            return
+        time.sleep(0.1)
+    pytest.fail("waited for a minute")
