@@ -22,10 +22,18 @@ class Support:
     Attributes:
         groups: captions of one image, or captions that say the same, in each.
         rated: rated samples with references, such as sentence pairs with their similarity.
+        images: images with their captions, which are in ``groups`` too.
     """
 
     groups: list[tuple[str, ...]] = field(default_factory=list)
     rated: list[CaptionSample] = field(default_factory=list)
+    images: list[tuple[Path, tuple[str, ...]]] = field(default_factory=list)
+
+    def add(self, other: Support) -> None:
+        """Take in more."""
+        self.groups += other.groups
+        self.rated += other.rated
+        self.images += other.images
 
     def without(self, held_out: Iterable[CaptionSample]) -> Support:
         """Leave out everything that holds a reference of a sample which is kept for testing."""
@@ -33,6 +41,7 @@ class Support:
         return Support(
             [group for group in self.groups if taken.isdisjoint(group)],
             [s for s in self.rated if s.candidate not in taken and taken.isdisjoint(s.references)],
+            [(image, captions) for image, captions in self.images if taken.isdisjoint(captions)],
         )
 
     def captions(self) -> list[str]:
@@ -48,10 +57,12 @@ class CaptionCorpus:
     Attributes:
         groups: different captions of one image in each.
         rated: (caption, caption, similarity in [0, 1]).
+        images: images with their captions.
     """
 
     groups: list[tuple[str, ...]]
     rated: list[tuple[str, str, float]]
+    images: list[tuple[Path, tuple[str, ...]]]
 
     @classmethod
     def of(cls, training: Sequence[CaptionSample], support: Support) -> CaptionCorpus:
@@ -70,7 +81,10 @@ class CaptionCorpus:
             if sample.rating is not None
             for reference in sample.references
         ]
-        return cls(list(groups), rated)
+        pictured = {
+            Path(s.image): s.references for s in training if isinstance(s.image, str | Path) and s.references
+        }
+        return cls(list(groups), rated, [*pictured.items(), *support.images])
 
 
 def read_support(name_or_file: str, *, root: Path | None = None, images: Path | None = None) -> Support:
@@ -88,7 +102,10 @@ def read_support(name_or_file: str, *, root: Path | None = None, images: Path | 
         DataError: unusable data.
     """
     if is_pairs(name_or_file):
-        return Support([pair.captions for pair in load_pairs(name_or_file, root=root or images)])
+        pairs = load_pairs(name_or_file, root=root or images)
+        return Support(
+            [pair.captions for pair in pairs], images=[(pair.image, pair.captions) for pair in pairs]
+        )
     support = Support()
     for sample in load_data(name_or_file, root=root, images=images):
         good = sample.rating is not None and sample.rating.mean >= GOOD

@@ -134,9 +134,7 @@ class CaptionDataModule(LightningDataModule):
         support = Support()
         images = Path(self.images_folder) if self.images_folder else None
         for source in self.support_sources:
-            read = read_support(source, root=self._root(source), images=images)
-            support.groups += read.groups
-            support.rated += read.rated
+            support.add(read_support(source, root=self._root(source), images=images))
         return support
 
     def _root(self, source: str) -> Path | None:

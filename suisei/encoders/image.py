@@ -58,17 +58,23 @@ class ImageEncoder(nn.Module):
         self._transform: Callable[[Any], Tensor] | None = None
 
     @classmethod
-    def create(cls, config: ImageEncoderConfig) -> ImageEncoder:
+    def create(cls, config: ImageEncoderConfig, *, trained_first: bool = False) -> ImageEncoder:
         """Build the encoder that a config names.
+
+        Args:
+            config: which encoder.
+            trained_first: whether it is pre-trained before it is used, so that it may start from random
+                weights and then be frozen.
 
         Raises:
             ConfigError: open_clip has no model of that name.
             UnavailableError: the weights are not on disk and the hub cannot be reached.
         """
         if config.name == "tiny":
-            if config.frozen:
+            if config.frozen and not trained_first:
                 raise ConfigError(
-                    "the tiny image encoder starts from random weights: set image.frozen to false"
+                    "the tiny image encoder starts from random weights: set image.frozen to false, or "
+                    "pre-train it (model.pretraining.image_epochs)"
                 )
             architecture = {**image_architecture(config.tiny), "normalise": config.normalise}
             return cls(_open_clip_tower(architecture), architecture)

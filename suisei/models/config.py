@@ -25,6 +25,8 @@ class FusionConfig:
         layer_dropout: probability that the layer mix leaves a layer out in training.
         similarity: whether the largest, mean and smallest cosine between candidate and references, per
             pooling, enter as further inputs: products of vectors hold them only as a sum to be learned.
+        image_similarity: whether the cosine between candidate and projected image, per pooling, enters as a
+            further input; for image encoders that were trained to be compared with captions.
         alignment: whether the token-by-token match of candidate and references enters as further inputs
             (:mod:`suisei.models.alignment`); the text encoder must be frozen.
         extra_inputs: metrics whose scores enter as further inputs, by registry name.
@@ -36,6 +38,7 @@ class FusionConfig:
     layer_norm: bool = True
     layer_dropout: float = 0.1
     similarity: bool = False
+    image_similarity: bool = False
     alignment: bool = False
     extra_inputs: Sequence[str] = ()
 

@@ -34,7 +34,7 @@ class PretrainingConfig:
     """How the text encoder is pre-trained.
 
     Attributes:
-        epochs: passes over the images.
+        epochs: passes over the captions of all images; 0 leaves the text encoder as it is.
         batch_size: images per step; one pair of captions is drawn from each.
         learning_rate: highest rate of a one-cycle schedule with AdamW.
         weight_decay: decoupled weight decay.
@@ -42,6 +42,11 @@ class PretrainingConfig:
         temperature: where the learned temperature starts.
         similarity_weight: weight of the squared error on rated similarities.
         similarity_batch: rated pairs per step.
+        image_epochs: passes over the images by which an image encoder from random weights is pre-trained
+            after the text encoder (:mod:`suisei.models.image_pretraining`); 0 for none.
+        image_learning_rate: highest rate of its one-cycle schedule.
+        image_weight_decay: its weight decay.
+        smallest_crop: least share of an image's area that a random crop keeps.
     """
 
     epochs: int = 20
@@ -52,15 +57,24 @@ class PretrainingConfig:
     temperature: float = 0.07
     similarity_weight: float = 20.0
     similarity_batch: int = 128
+    image_epochs: int = 0
+    image_learning_rate: float = 2e-3
+    image_weight_decay: float = 0.05
+    smallest_crop: float = 0.4
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "similarity_batch"):
+        for name in ("epochs", "image_epochs"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"pretraining.{name} must be at least 0, got {getattr(self, name)}")
+        for name in ("batch_size", "similarity_batch"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"pretraining.{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("learning_rate", "temperature"):
+        if not 0 < self.smallest_crop <= 1:
+            raise ConfigError(f"pretraining.smallest_crop must be in (0, 1], got {self.smallest_crop}")
+        for name in ("learning_rate", "temperature", "image_learning_rate"):
             if not getattr(self, name) > 0:
                 raise ConfigError(f"pretraining.{name} must be above 0, got {getattr(self, name)}")
-        for name in ("weight_decay", "similarity_weight"):
+        for name in ("weight_decay", "similarity_weight", "image_weight_decay"):
             if not getattr(self, name) >= 0:
                 raise ConfigError(f"pretraining.{name} must be at least 0, got {getattr(self, name)}")
         if not 0 <= self.word_dropout < 1:

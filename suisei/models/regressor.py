@@ -136,7 +136,8 @@ class Regressor(nn.Module):
             fusion.blocks,
         )
         measured = len(fusion.extra_inputs) + len(ALIGNMENTS) * fusion.alignment
-        extras = measured + SIMILARITIES * len(fusion.poolings) * fusion.similarity
+        looked = fusion.image_similarity and image is not None
+        extras = measured + (SIMILARITIES * fusion.similarity + looked) * len(fusion.poolings)
         self.register_buffer("extra_mean", torch.zeros(extras))
         self.register_buffer("extra_scale", torch.ones(extras))
         self.extra_mean[measured:], self.extra_scale[measured:] = SIMILARITY_MEAN, SIMILARITY_SCALE
@@ -220,8 +221,25 @@ class Regressor(nn.Module):
         if self.config.fusion.similarity:
             cosines = similarities(vectors[batch.candidate], vectors[batch.references], batch.reference_mask)
             extras = torch.cat([extras, cosines], dim=1)
+        if self.config.fusion.image_similarity and self.image is not None:
+            seen = self.image_similarities(vectors[batch.candidate], image, batch.image_mask)
+            extras = torch.cat([extras, seen], dim=1)
         filled = self._standardised(extras)
         return torch.stack([torch.sigmoid(member(fused, filled)) for member in self.members])
+
+    def image_similarities(self, candidate: Tensor, image: Tensor | None, mask: Tensor) -> Tensor:
+        """Return the cosine between candidate and projected image per pooling, [B, P]; NaN without image.
+
+        Args:
+            candidate: [B, P, d].
+            image: features [B, d_img], any values where there is no image; None if there is none at all.
+            mask: True where there is an image, bool [B].
+        """
+        if image is None or self.fusion.project is None:
+            return candidate.new_full(candidate.shape[:2], torch.nan, dtype=torch.float32)
+        projected = self.fusion.project(image)[:, None].float()
+        cosines = F.cosine_similarity(candidate.float(), projected, dim=-1)
+        return cosines.masked_fill(~mask[:, None], torch.nan)
 
     def _standardised(self, extras: Tensor) -> Tensor:
         """Return the extra inputs in standard deviations from the mean, a learned number where missing.

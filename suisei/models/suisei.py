@@ -25,6 +25,7 @@ from suisei.errors import ConfigError, ModelError
 from suisei.models.alignment import alignment_inputs
 from suisei.models.config import FusionConfig, HeadConfig, RegressorConfig
 from suisei.models.features import ModelFeatures
+from suisei.models.image_pretraining import pretrain_images
 from suisei.models.lookup import FeatureTable
 from suisei.models.optimizers import OptimizerConfig, build_optimizer, schedule_factor
 from suisei.models.pretraining import PretrainingConfig, pretrain
@@ -105,14 +106,22 @@ class SuiSei(LightningModule):
         references = [reference for sample in training for reference in sample.references]
         captions = [sample.candidate for sample in training] + references + support.captions()
         text = TextEncoder.create(self.config.text, captions)
-        image = ImageEncoder.create(self.config.image) if self.config.image is not None else None
+        pictures = self.pretraining is not None and self.pretraining.image_epochs > 0
+        image = None
+        if self.config.image is not None:
+            image = ImageEncoder.create(self.config.image, trained_first=pictures)
         idf = IdfTable.fit(text.tokenize(references))
-        if self.pretraining is not None:
+        if self.pretraining is None:
+            self.regressor = Regressor(self.config, text, image, idf)
+            return
+        corpus = CaptionCorpus.of(training, support)
+        if self.pretraining.epochs:
             weights = torch.from_numpy(idf.weights(text.vocabulary_size, text.special_ids))
-            corpus = CaptionCorpus.of(training, support)
             advance = progress("pre-training on captions", self.pretraining.epochs)
             pretrain(text, weights, corpus, self.pretraining, seed=seed, advance=advance)
         self.regressor = Regressor(self.config, text, image, idf)
+        if self.pretraining.image_epochs and image is not None:
+            pretrain_images(self.regressor, corpus.images, self.pretraining, seed=seed, progress=progress)
 
     def prepare(self, table: SampleTable, training: Sequence[int], progress: Progress) -> Collator:
         """Tokenise and decode a table once, compute what frozen encoders say of it, fit the extras.
