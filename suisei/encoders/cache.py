@@ -43,6 +43,9 @@ _KEYS_PER_QUERY = 500
 _CHECKSUM_BYTES = 8
 LOCK_SECONDS = 30.0
 """How long to wait for another process that is writing."""
+
+PAGE_BYTES = 32_768
+"""Several features fit into a page: with smaller ones a third of the file would be empty."""
 _ENTRY_BYTES = 400  # what a key and its place in memory take beside the numbers
 
 Encode = Callable[[list[Any]], Tensor]
@@ -201,7 +204,7 @@ class DiskCache:
                 _number(connection, "PRAGMA page_count") - _number(connection, "PRAGMA freelist_count")
             )
             items = _number(connection, "SELECT count(*) FROM features")
-            if taken + needed <= self.max_bytes or not items:
+            if taken + needed + 2 * page <= self.max_bytes or not items:  # these may begin two pages more
                 return
             oldest = "SELECT rowid FROM features ORDER BY rowid LIMIT ?"
             connection.execute(f"DELETE FROM features WHERE rowid IN ({oldest})", (items // 8 + 1,))
@@ -323,8 +326,9 @@ def module_digest(module: nn.Module) -> bytes:
     def digest(item: tuple[str, Tensor]) -> bytes:
         name, tensor = item
         content = tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data
-        head = f"{name} {tensor.dtype} {tuple(tensor.shape)} ".encode()
-        return hashlib.blake2b(content, digest_size=20, key=hashlib.sha256(head).digest()).digest()
+        hashed = hashlib.sha256(f"{name} {tensor.dtype} {tuple(tensor.shape)} ".encode())
+        hashed.update(content)  # twice as fast as BLAKE2 where the processor has instructions for it
+        return hashed.digest()
 
     with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:  # hashing releases the interpreter lock
         parts = pool.map(digest, module.state_dict().items())
@@ -356,6 +360,7 @@ def _max_bytes() -> int:
 def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=LOCK_SECONDS, isolation_level=None, check_same_thread=False)
     try:
+        connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")  # for a new file
         connection.execute("PRAGMA journal_mode = WAL")  # readers do not wait for writers
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA journal_size_limit = 16777216")
