@@ -9,7 +9,7 @@ import pytest
 
 from suisei.data.sample import CaptionSample
 from suisei.errors import UnavailableError
-from suisei.metrics import java
+from suisei.metrics import java, spice
 from suisei.metrics.registry import get_metric, unavailable_reason
 
 pytest.importorskip("pycocoevalcap")
@@ -184,7 +184,7 @@ def test_spice_names_the_missing_jars_and_their_folder(fake_java, tmp_path, monk
     folder = package_with_jars(tmp_path, monkeypatch, ["stanford-corenlp-3.6.0.jar"])
     reason = unavailable_reason("spice")
     assert reason.startswith(f"needs stanford-corenlp-3.6.0-models.jar in {folder / 'spice' / 'lib'}")
-    assert java.CORENLP_URL in reason
+    assert spice.CORENLP_URL in reason
     with pytest.raises(UnavailableError, match=r"3\.6\.0-models\.jar"):
         get_metric("spice")
 
@@ -198,7 +198,7 @@ def test_spice_reads_scores_by_id(fake_java, tmp_path, monkeypatch):
         "scores[0]['scores']['All']['f'] = None\n"
         "json.dump(scores[::-1], open(sys.argv[7], 'w'))"
     )
-    package_with_jars(tmp_path, monkeypatch, java.CORENLP_JARS)
+    package_with_jars(tmp_path, monkeypatch, spice.CORENLP_JARS)
     samples = [
         CaptionSample("up", ("down",)),
         *SAMPLES,
@@ -221,6 +221,6 @@ def test_spice_reads_scores_by_id(fake_java, tmp_path, monkeypatch):
 )
 def test_spice_that_fails_says_so(fake_java, tmp_path, monkeypatch, body, message):
     fake_java(body)
-    package_with_jars(tmp_path, monkeypatch, java.CORENLP_JARS)
+    package_with_jars(tmp_path, monkeypatch, spice.CORENLP_JARS)
     with pytest.raises(UnavailableError, match=f"(?s){message}"):
         get_metric("spice").score(SAMPLES)
