@@ -48,3 +48,22 @@ def test_public_names_are_there_and_others_are_not():
         assert getattr(suisei, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = suisei.nothing
+
+
+def test_scoring_with_a_small_model_imports_no_library_of_models(model_folder):
+    """Each of them takes longer to import than a thousand captions to score."""
+    code = f"import suisei; suisei.load({str(model_folder)!r}).score(['a dog'], [['two dogs']])"
+    slow = ("transformers", "lightning", "open_clip", "torchvision", "sklearn", "matplotlib", "scipy.stats")
+    program = PROGRAM.format(code=code, heavy=slow)
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
+
+
+def test_scoring_with_text_metrics_imports_no_torch(tmp_path):
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"candidate": "a dog", "references": ["two dogs", "a cat"]}\n' * 2)
+    arguments = ["score", "--metrics", "bleu-1", "--input", str(rows)]
+    code = f"from suisei.__main__ import main; assert main({arguments!r}) == 0"
+    program = PROGRAM.format(code=code, heavy=[name for name in HEAVY if name != "PIL"])
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
