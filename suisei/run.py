@@ -22,6 +22,7 @@ from suisei.data.table import SampleTable
 from suisei.errors import ConfigError, SuiseiError
 from suisei.metaeval.plots import plot_predicted
 from suisei.metaeval.report import Table
+from suisei.metaeval.synthetic import synthetic_samples
 from suisei.metaeval.tables import evaluation_table
 from suisei.metrics.extras import ExtraInputs
 from suisei.metrics.registry import get_metric
@@ -49,6 +50,9 @@ def run_training(cli: Any) -> None:
     checkpoint = _checkpoint(folder, cli.config.ckpt_path)
     if checkpoint is None:
         _record(cli, folder)
+    split = data.split
+    made = synthetic_samples(data.part("train"), data.synthetic, cli.config.seed_everything)
+    data.add_training(made)
     extras = _build(cli.config.seed_everything, data, model)
     started = time.perf_counter()
     try:
@@ -56,6 +60,7 @@ def run_training(cli: Any) -> None:
     except SystemExit:  # what Lightning makes of Ctrl-C
         raise KeyboardInterrupt from None
     minutes = (time.perf_counter() - started) / 60
+    data.split = split  # what is reported and recorded is the rated data
     if (
         checkpoint is not None
     ):  # not before: a checkpoint of other data is refused, and the run stays as it is
@@ -71,6 +76,7 @@ def run_training(cli: Any) -> None:
         "trainable_parameters": sum(p.numel() for p in model.regressor.parameters() if p.requires_grad),
         "best_validation": validation,
         "skipped_rows": len(data.skipped),
+        "synthetic_samples": len(made),
     }
     _report(folder, data, cli.config, facts)
 

@@ -35,6 +35,9 @@ class CaptionDataModule(LightningDataModule):
         support: data that helps training without being trained for: captions of images
             ("flickr8k-train") for pre-training, rated sentence pairs ("jsts") for that and for the ridge.
             What holds a reference of a validation or test sample is left out.
+        synthetic: training samples that are made of references and of degraded captions and rated by rule
+            (:mod:`suisei.metaeval.synthetic`), as a share of the rated ones; they teach a model that
+            repetition, disorder and emptiness are bad where no rating says so.
         root: folder of a benchmark's official layout; with several benchmarks, {name: folder}.
         images: folder that relative image paths of a file start from.
         rating_scale: lowest and highest rating of a file that does not say so itself.
@@ -57,6 +60,7 @@ class CaptionDataModule(LightningDataModule):
         validation: str | None = None,
         test: str | None = None,
         support: str | list[str] | None = None,
+        synthetic: float = 0.0,
         root: str | dict[str, str] | None = None,
         images: str | None = None,
         rating_scale: tuple[float, float] | None = None,
@@ -81,6 +85,7 @@ class CaptionDataModule(LightningDataModule):
         self.validation_source, self.test_source = validation, test
         self.support_sources = [support] if isinstance(support, str) else list(support or [])
         self.support = Support()
+        self.synthetic = synthetic
         self.root, self.images_folder, self.rating_scale = root, images, rating_scale
         self.fractions, self.folds, self.fold, self.split_seed = fractions, folds, fold, split_seed
         self.batch_size, self.eval_batch_size = batch_size, eval_batch_size
@@ -152,6 +157,13 @@ class CaptionDataModule(LightningDataModule):
                         f"{source}: {len(shared)} of its groups (images), such as {shared[0]!r}, are in the "
                         f"{PARTS[other]} split too; take them out of one, or name the groups apart"
                     )
+
+    def add_training(self, samples: Sequence[CaptionSample]) -> None:
+        """Add samples to the training split; their groups must be of it already."""
+        first = len(self.samples)
+        self.samples = [*self.samples, *samples]
+        added = range(first, first + len(samples))
+        self.split = replace(self.split, train=(*self.split.train, *added))
 
     def part(self, name: str) -> list[CaptionSample]:
         """Return the samples of "train", "validation" or "test"."""
