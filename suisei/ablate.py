@@ -127,7 +127,7 @@ def make_plan(options: argparse.Namespace, settings: Sequence[str]) -> Plan:
     """
     from suisei.ablation.runs import Run
     from suisei.train import quiet_libraries, with_config
-    from suisei.train_pacs import is_pacs
+    from suisei.train_pacs import task_of
 
     for argument in settings:
         if argument.partition("=")[0] in _RESERVED:
@@ -136,8 +136,8 @@ def make_plan(options: argparse.Namespace, settings: Sequence[str]) -> Plan:
             )
     quiet_libraries()
     arguments = with_config(["--config", options.config, *settings])
-    if is_pacs(arguments):
-        raise ConfigError(f"{options.config} trains PAC-S; an ablation is of the metric itself")
+    if task_of(arguments) is not None:
+        raise ConfigError(f"{options.config} trains an encoder alone; an ablation is of the metric itself")
     own = [parse_variant(text) for text in options.variant]
     names = [name.strip() for name in options.variants.split(",")] if options.variants else None
     variants, skipped = choose_variants(names, own, resolve(arguments))

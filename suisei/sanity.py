@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suisei.cli import run_command
-from suisei.errors import ConfigError, DataError, SuiseiError
+from suisei.errors import ConfigError, DataError
 from suisei.options import add_metric_options, count, metric_plans, positive
 
 if TYPE_CHECKING:
@@ -156,16 +156,8 @@ def _metrics(
 
 def _plans(options: argparse.Namespace) -> list[MetricPlan]:
     """Return the metrics asked for, or the model that suisei.load() gives without a name."""
-    from suisei.metrics.registry import get_metric
-
     if not (options.model or options.metrics):
         options.metrics = ["suisei"]
-        try:
-            get_metric("suisei")
-        except SuiseiError as error:
-            raise ConfigError(
-                f"give --model DIR or --metrics NAMES; there is no default model: {error}"
-            ) from None
     return metric_plans(options)
 
 

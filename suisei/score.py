@@ -108,9 +108,7 @@ def _parser() -> argparse.ArgumentParser:
 def _check(options: argparse.Namespace) -> None:
     """Refuse what would fail only after hours of scoring."""
     if not (options.model or options.metrics):
-        raise ConfigError(
-            "a model is needed: --model DIR (suisei train makes one), or other metrics: --metrics NAMES"
-        )
+        options.metrics = ["suisei"]  # suisei-mini
     if options.images and not Path(options.images).is_dir():
         raise ConfigError(f"--images {options.images}: no such folder")
     if options.processes and options.devices:

@@ -25,8 +25,11 @@ from suisei.errors import ConfigError
 from suisei.models.suisei import SuiSei
 from suisei.resources import resource_path
 from suisei.run import DEFAULT_BASELINES, pool_folds, run_training, save_config
-from suisei.train_pacs import is_pacs
+from suisei.train_pacs import TASK as PACS
 from suisei.train_pacs import run as run_pacs
+from suisei.train_pacs import task_of
+from suisei.train_text import TASK as PRETRAIN
+from suisei.train_text import run_pretraining
 
 DEFAULT_CONFIG = "configs/scenes.yaml"
 TRAINER_DEFAULTS = {
@@ -44,6 +47,7 @@ class TrainingCLI(LightningCLI):
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Add the run's folder, resuming, baselines, early stopping and the kept checkpoint."""
+        parser.add_argument("--task", type=str | None, default=None, help="pretrain: the text encoder alone")
         parser.add_argument(
             "--output", type=str | None, default=None, help="the run's folder (default: runs/CONFIG)"
         )
@@ -192,9 +196,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run `suisei train`; returns the exit status."""
     quiet_libraries()
     arguments = with_config(sys.argv[1:] if argv is None else argv)
-    if is_pacs(arguments):
+    task = task_of(arguments)
+    if task == PACS:
         return run_pacs(arguments)
     cli = make_cli(arguments)
+    if task == PRETRAIN:
+        run_pretraining(cli)
+        return 0
     folds = cli.config.data.folds
     if not folds or cli.config.data.fold is not None:
         run_training(cli)

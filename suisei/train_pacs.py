@@ -82,8 +82,8 @@ class PacTrainingCLI(LightningCLI):
         return super().instantiate_trainer(**kwargs)
 
 
-def is_pacs(arguments: Sequence[str]) -> bool:
-    """Return whether the config that a command line names says ``task: pacs``."""
+def task_of(arguments: Sequence[str]) -> str | None:
+    """Return the ``task`` of the config that a command line names; None where it has none."""
     import yaml
 
     named = [
@@ -94,8 +94,8 @@ def is_pacs(arguments: Sequence[str]) -> bool:
     try:
         content = yaml.safe_load(Path(named[-1]).read_text(encoding="utf-8")) if named else None
     except (OSError, yaml.YAMLError):
-        return False  # the command that reads it next says what is wrong with it
-    return isinstance(content, dict) and content.get("task") == TASK
+        return None  # the command that reads it next says what is wrong with it
+    return content.get("task") if isinstance(content, dict) else None
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -45,9 +45,8 @@ REGISTRY: dict[str, Entry] = {
     "suisei": Entry(
         "suisei.metrics.suisei:load",
         (),
-        "the learned metric",
+        "the learned metric: suisei-mini, or a model folder that suisei train has written (suisei:DIR)",
         argument="path",
-        requires="a model folder that suisei train has written: suisei:DIR",
     ),
     **{
         f"bleu-{n}": Entry(

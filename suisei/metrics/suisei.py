@@ -25,6 +25,9 @@ from suisei.progress import progress_bar
 CACHE_BYTES = 128 * 1024**2
 """Features of captions, and of images, are kept between calls up to this size each."""
 
+MINI = Path(__file__).resolve().parents[1] / "mini"
+"""The model that comes with the package."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -145,7 +148,7 @@ class SuiSeiMetric(Metric):
 
 
 def load(
-    path: str | Path,
+    path: str | Path | None = None,
     *,
     device: str = "auto",
     precision: str = "auto",
@@ -155,7 +158,7 @@ def load(
     """Load a trained metric from its model folder.
 
     Args:
-        path: the folder that holds config.json.
+        path: the folder that holds config.json; None for suisei-mini, the model in the package.
         device: "auto", "cpu", "cuda", ...
         precision: "auto", "fp32", "tf32", "bf16" or "fp16", see :class:`SuiSeiMetric`.
         compile: whether the text encoder is compiled.
@@ -165,4 +168,4 @@ def load(
         ModelError: a part of the folder is missing, altered, or does not fit.
         ConfigError: an unknown precision, or a cache folder that cannot be made.
     """
-    return SuiSeiMetric(load_model(path), device, precision, compile=compile, cache=cache)
+    return SuiSeiMetric(load_model(path or MINI), device, precision, compile=compile, cache=cache)

@@ -106,18 +106,3 @@ def test_a_metric_that_fails_leaves_the_others(rated, tmp_path, capsys):
 def test_wrong_options(arguments, message, capsys):
     assert run(*arguments) == 2
     assert message in capsys.readouterr().err
-
-
-def test_without_metrics_it_takes_the_default_model_or_says_what_to_give(monkeypatch, capsys):
-    from suisei.errors import ModelError
-    from suisei.metrics import registry
-
-    def absent(*_, **__):
-        raise ModelError("nothing bundled")
-
-    monkeypatch.setattr(registry, "get_metric", absent)
-    assert run() == 2
-    assert (
-        "give --model DIR or --metrics NAMES; there is no default model: nothing bundled"
-        in capsys.readouterr().err
-    )

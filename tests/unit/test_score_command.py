@@ -390,7 +390,6 @@ def test_no_row_that_can_be_scored_is_a_failure(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "a model is needed"),
         (["--metrics", "blue-4"], "no metric 'blue-4'"),
         (["--metrics", "length", "--output", "o.txt"], r"\.jsonl, \.csv, \.tsv"),
         (["--metrics", "length", "--output", "missing/o.csv"], "its folder does not exist"),

@@ -18,7 +18,7 @@ from suisei.models.contrastive import symmetric_info_nce
 from suisei.models.pacs import PacTraining, random_crops, recall_at
 from suisei.models.towers import image_slot, image_states, project, text_slot, text_states
 from suisei.resources import resource_path
-from suisei.train_pacs import is_pacs, run
+from suisei.train_pacs import run, task_of
 
 TEXT = {"context_length": 20, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 1}
 VIT = {"image_size": 32, "layers": 1, "width": 32, "patch_size": 16, "head_width": 16}
@@ -240,11 +240,11 @@ def test_a_config_says_what_is_trained(tmp_path):
     mine, other = tmp_path / "mine.yaml", tmp_path / "other.yaml"
     mine.write_text("task: pacs\nmodel: {rank: 2}\n")
     other.write_text("model: {}\n")
-    assert is_pacs(["--config", str(mine)])
-    assert is_pacs([f"--config={mine}", "--output", "x"])
-    assert not is_pacs(["--config", str(other)])
-    assert not is_pacs(["--config", str(tmp_path / "absent.yaml")])
-    assert not is_pacs(["--output", "x"])
+    assert task_of(["--config", str(mine)]) == "pacs"
+    assert task_of([f"--config={mine}", "--output", "x"]) == "pacs"
+    assert task_of(["--config", str(other)]) is None
+    assert task_of(["--config", str(tmp_path / "absent.yaml")]) is None
+    assert task_of(["--output", "x"]) is None
 
 
 def test_recall():
@@ -275,6 +275,6 @@ def test_shipped_configs_are_understood(name, tmp_path, monkeypatch):
     monkeypatch.setattr("suisei.models.pacs.load_dual_encoder", stop)
     monkeypatch.setattr("suisei.models.pacs.new_dual_encoder", stop)
     config = str(resource_path(f"configs/{name}"))
-    assert is_pacs(["--config", config])
+    assert task_of(["--config", config]) == "pacs"
     with pytest.raises(ConfigError, match="far enough"):
         run(["--config", config, f"--output={tmp_path / 'run'}"])
