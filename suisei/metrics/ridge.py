@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from suisei.data.sample import CaptionSample, Rating
+from suisei.data.sample import CaptionSample, Rating, detect_language
 from suisei.data.splits import group_of
 from suisei.errors import ConfigError, DataError, ModelError
 from suisei.metrics.base import Metric
 from suisei.metrics.tfidf import CharTfidf
 
 INNER_FOLDS = 5
+SUPPORT = "support/"
 LOW_RATED = 0.2
 """Share of the training ratings that are not above that of a free negative."""
 
@@ -75,11 +76,13 @@ class Ridge(Metric):
         """
         from sklearn.linear_model import Ridge as LinearRidge
 
-        usable = self._widened(_usable(samples))
+        rated = _usable(samples)
+        usable = self._widened(rated)
         captions = {caption for s in usable for caption in (s.candidate, *s.references)}
         self._vectorizer = self._make_vectorizer(min(self.least, len(captions)))
         self._vectorizer.fit(sorted(captions))
-        model = LinearRidge(alpha=self.alpha).fit(self._features(usable), _targets(usable))
+        target = _targets(usable) - _offsets(usable, len(rated))
+        model = LinearRidge(alpha=self.alpha).fit(self._features(usable), target)
         self._weights, self._intercept = model.coef_.astype(np.float64), float(model.intercept_)
 
     def out_of_fold(self, samples: Sequence[CaptionSample]) -> np.ndarray:
@@ -99,7 +102,8 @@ class Ridge(Metric):
             return scores
         widened = self._widened(usable)
         groups = np.array([group_of(sample) for sample in widened])
-        features, target = self._features(widened), _targets(widened)
+        features = self._features(widened)
+        target = _targets(widened) - _offsets(widened, len(usable))
         folds = GroupKFold(INNER_FOLDS).split(target[: len(usable)], groups=groups[: len(usable)])
         for _, held_out in folds:
             kept = ~np.isin(groups, groups[held_out])
@@ -108,7 +112,7 @@ class Ridge(Metric):
         return scores
 
     def _widened(self, samples: Sequence[CaptionSample]) -> list[CaptionSample]:
-        support = [replace(sample, group=f"support/{group_of(sample)}") for sample in _rated(self.support)]
+        support = [replace(sample, group=SUPPORT + group_of(sample)) for sample in _rated(self.support)]
         return [*widen(samples, self.negatives, self.resampled), *support]
 
     def state(self) -> dict[str, Any]:
@@ -118,8 +122,8 @@ class Ridge(Metric):
         vocabulary = self._vectorizer.vocabulary_
         return {
             "terms": sorted(vocabulary, key=vocabulary.get),
-            "idf": [float(f"{value:.7g}") for value in self._vectorizer.idf_],
-            "weights": [float(f"{value:.7g}") for value in self._weights],
+            "idf": [float(f"{value:.5g}") for value in self._vectorizer.idf_],
+            "weights": [float(f"{value:.5g}") for value in self._weights],
             "intercept": self._intercept,
         }
 
@@ -204,13 +208,16 @@ def widen(
     for sample in samples:
         pools.setdefault(group_of(sample), {}).update(dict.fromkeys(sample.references))
     images = {group: list(pool) for group, pool in pools.items()}
-    names = list(images)
+    spoken = {group_of(sample): _language(sample) for sample in samples}
+    names: dict[str, list[str]] = {}
+    for group in images:
+        names.setdefault(spoken[group], []).append(group)
     low = float(np.quantile(_targets(samples), LOW_RATED))
     made = list(samples)
     for sample in samples:
         own, count = group_of(sample), len(sample.references)
         for _ in range(negatives):
-            other = images[drawn.choice(names)]
+            other = images[drawn.choice(names[spoken[own]])]
             references = tuple(drawn.sample(other, min(count, len(other))))
             if references and other is not images[own]:
                 made.append(replace(sample, references=references, rating=Rating((low,)), group=own))
@@ -228,6 +235,30 @@ def _usable(samples: Sequence[CaptionSample]) -> list[CaptionSample]:
     if not usable:
         raise DataError("the ridge needs rated training samples with references; there are none")
     return usable
+
+
+def _language(sample: CaptionSample) -> str:
+    return sample.language or detect_language(sample.candidate)
+
+
+def _offsets(samples: Sequence[CaptionSample], rated: int) -> np.ndarray:
+    """Return how far each sample's rating would be off the mean for its language and source alone, [N].
+
+    Ratings of two languages come from two sets of captions, one of which may be the better one. Left in,
+    that difference would be learned as the worth of an n-gram of the language.
+
+    Args:
+        samples: what is trained on: rated samples, what was made of them, and support.
+        rated: how many of them, from the first on, were rated.
+    """
+    target = _targets(samples)
+    kinds = [(group_of(s).startswith(SUPPORT), _language(s)) for s in samples]
+    means: dict[tuple[bool, str], float] = {}
+    for kind in dict.fromkeys(kinds):
+        own = [row for row, other in enumerate(kinds) if other == kind and (kind[0] or row < rated)]
+        means[kind] = float(target[own].mean())
+    overall = float(target[:rated].mean())
+    return np.array([means[kind] - overall for kind in kinds])
 
 
 def _targets(samples: Sequence[CaptionSample]) -> np.ndarray:
