@@ -1,0 +1,118 @@
+"""The ridge on character n-grams: widened training data, out-of-fold scores, what it keeps."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from suisei.data.sample import CaptionSample, Rating
+from suisei.data.splits import group_of
+from suisei.errors import ConfigError, DataError
+from suisei.metrics.ridge import Ridge, widen
+
+WORDS = ["dog", "cat", "boat", "tree", "house", "child", "horse", "road", "river", "table"]
+JAPANESE = ["犬", "猫", "船", "木", "家", "子供", "馬", "道", "川", "机"]
+
+
+def samples(words=WORDS, language="en", level=0.0):
+    rows = []
+    for number, word in enumerate(words):
+        pool = [f"a {word} in the sun", f"the {word} outside", f"one {word} at noon"]
+        for place in range(4):
+            other = words[(number + place) % len(words)]
+            rating = level + (0.4 if other == word else 0.1)
+            rows.append(
+                CaptionSample(
+                    f"a {other} stands", tuple(pool[place % 2 :][:2]), rating=rating,
+                    group=f"{language}{number}", language=language,
+                )
+            )  # fmt: skip
+    return rows
+
+
+def test_widened_samples_follow_from_the_rated_ones():
+    rated = samples() + samples(JAPANESE, "ja")
+    made = widen(rated, negatives=2, resampled=1)
+    assert made[: len(rated)] == rated
+    known = {(s.candidate, group_of(s)): s.rating for s in rated}
+    pools = {}
+    for sample in rated:
+        pools.setdefault(group_of(sample), set()).update(sample.references)
+    negatives = [s for s in made[len(rated) :] if not set(s.references) <= pools[group_of(s)]]
+    others = [s for s in made[len(rated) :] if set(s.references) <= pools[group_of(s)]]
+    assert len(negatives) > len(rated)
+    assert others
+    for sample in others:
+        assert sample.rating == known[sample.candidate, group_of(sample)]
+    low = np.quantile([s.rating.mean for s in rated], 0.2)
+    for sample in negatives:
+        assert sample.rating.mean == pytest.approx(low)
+        [home] = [group for group, pool in pools.items() if set(sample.references) <= pool]
+        assert home[:2] == sample.language  # references of the same language, or they would be told at once
+    assert widen(rated, 2, 1) == made
+    assert widen(rated, 0, 0) == rated
+
+
+def test_it_learns_what_is_shared_and_keeps_it(tmp_path):
+    rated = samples()
+    ridge = Ridge(alpha=0.5, least=1)
+    with pytest.raises(ConfigError, match="call fit"):
+        ridge.score(rated)
+    ridge.fit(rated)
+    scores = ridge.score(rated)
+    good = np.array([s.rating.mean > 0.3 for s in rated])
+    assert scores[good].mean() > scores[~good].mean() + 0.05
+    copy = Ridge()
+    copy.load_state(ridge.state())
+    np.testing.assert_allclose(copy.score(rated), scores, atol=1e-4)
+    with pytest.raises(DataError, match="none"):
+        Ridge().fit([CaptionSample("a")])
+
+
+def test_a_held_out_group_is_scored_without_its_captions_being_learned():
+    rated = samples()
+    ridge = Ridge(alpha=0.5, least=1, negatives=0, resampled=2)
+    ridge.fit(rated)
+    first = ridge.out_of_fold(rated)
+    inside = ridge.score(rated)
+    assert np.isfinite(first).all()
+    truth = np.array([s.rating.mean for s in rated])
+    assert np.corrcoef(first, truth)[0, 1] < np.corrcoef(inside, truth)[0, 1]
+    # exchange two ratings of one group: its mean stays, and so must its scores
+    own = [row for row, s in enumerate(rated) if group_of(s) == "en3"]
+    swapped = list(rated)
+    swapped[own[0]] = replace(rated[own[0]], rating=rated[own[1]].rating)
+    swapped[own[1]] = replace(rated[own[1]], rating=rated[own[0]].rating)
+    again = Ridge(alpha=0.5, least=1, negatives=0, resampled=2)
+    again.fit(swapped)
+    np.testing.assert_allclose(again.out_of_fold(swapped)[own], first[own], atol=1e-9)
+    assert not np.allclose(again.score(rated)[own], inside[own], atol=1e-4)
+
+
+def test_too_few_groups_give_no_out_of_fold_score():
+    few = [s for s in samples() if group_of(s) in ("en0", "en1")]
+    ridge = Ridge(least=1)
+    ridge.fit(few)
+    assert np.isnan(ridge.out_of_fold(few)).all()
+
+
+def test_support_teaches_it():
+    rated = [replace(s, rating=Rating((0.5,))) for s in samples()]  # says nothing
+    plain = Ridge(alpha=0.5, least=1, negatives=0, resampled=0)
+    plain.fit(rated)
+    assert np.ptp(plain.score(rated)) < 1e-6
+    helped = Ridge(alpha=0.5, least=1, negatives=0, resampled=0)
+    helped.support = samples()
+    helped.fit(rated)
+    good = np.array([s.rating.mean > 0.3 for s in samples()])
+    for scores in (helped.score(rated), helped.out_of_fold(rated)):
+        assert scores[good].mean() > scores[~good].mean() + 0.05
+
+
+def test_a_language_with_better_captions_is_not_better_for_its_letters():
+    rated = samples() + samples(JAPANESE, "ja", level=0.5)
+    ridge = Ridge(alpha=0.5, least=1, negatives=0, resampled=0)
+    ridge.fit(rated)
+    scores = ridge.score(rated)
+    japanese = np.array([s.language == "ja" for s in rated])
+    assert abs(scores[japanese].mean() - scores[~japanese].mean()) < 0.05
