@@ -93,6 +93,26 @@ def test_resuming_batches_of_like_samples(train, tmp_path, batching):
     assert_same(whole, tmp_path / "run")
 
 
+def test_resuming_a_pretrained_ensemble_on_partly_made_data(train, tmp_path):
+    options = (
+        *OPTIONS, "--model.text.frozen=true", "--model.text.layers=last", "--model.pretraining.epochs=2",
+        "--model.pretraining.image_epochs=1", "--model.pretraining.batch_size=8", "--model.image.frozen=true",
+        "--model.fusion.alignment=true", "--model.fusion.image_similarity=true", "--model.head.members=2",
+        "--data.synthetic=0.2",
+    )  # fmt: skip
+    whole = train(*options)
+    facts = json.loads((whole / "report.json").read_text())
+    assert facts["training"]["synthetic_samples"] > 0
+    recorded = json.loads((whole / "splits.json").read_text())
+    with pytest.MonkeyPatch.context() as patch:
+        kill_at(patch, 7)
+        with pytest.raises(KilledError):
+            train(*options, output=tmp_path / "run")
+    train(*options, "--ckpt_path=last", output=tmp_path / "run")
+    assert_same(whole, tmp_path / "run")
+    assert json.loads((tmp_path / "run" / "splits.json").read_text()) == recorded
+
+
 def test_every_epoch_leaves_a_checkpoint_to_go_on_with_improved_or_not(train, tmp_path):
     options = ("--baselines=[]", "--trainer.max_epochs=4", "--early_stopping.patience=9")
     worse = iter([0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.04, 0.03])
