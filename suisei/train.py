@@ -146,13 +146,9 @@ def run_folder(output: str | None, name: str, *, resuming: bool) -> Path:
 
 def best_precision() -> str:
     """Return "bf16-mixed" where the machine multiplies bf16 matrices in hardware, else "32-true"."""
-    import torch
+    from suisei.encoders.precision import choose_device, has_fast_bf16
 
-    if torch.cuda.is_available():
-        return "bf16-mixed" if torch.cuda.is_bf16_supported() else "32-true"
-    capabilities = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
-    fast = capabilities.get("amx_tile") or capabilities.get("amx_bf16") or capabilities.get("avx512_bf16")
-    return "bf16-mixed" if fast else "32-true"
+    return "bf16-mixed" if has_fast_bf16(choose_device("auto")) else "32-true"
 
 
 def with_config(arguments: Sequence[str]) -> list[str]:

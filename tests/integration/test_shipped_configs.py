@@ -37,16 +37,20 @@ def test_the_papers_config_is_the_papers_model(tmp_path):
 @pytest.mark.slow
 @pytest.mark.realdata
 def test_the_japanese_config_agrees_with_people(shared, tmp_path):
-    """At least .50 Pearson on images that it was not trained on, from nothing but 9,500 rated captions."""
+    """At least .57 Pearson on images that it was not trained on, with nothing pretrained elsewhere.
+
+    Measured: .615 on this split; the margin is for other machines' rounding.
+    """
     config = str(resource_path("configs/shichimi.yaml"))
     run = tmp_path / "run"
-    root = f"--data.root={shared / 'data' / 'shichimi'}"
+    folders = {name: str(shared / "data" / name) for name in ("shichimi", "jsts")}
+    root = f"--data.root={json.dumps(folders)}"
     options = ["--trainer.enable_progress_bar=false", f"--output={run}"]
     assert main(["--config", config, root, *options]) == 0
 
     report = json.loads((run / "report.json").read_text("utf-8"))
     rows = {row["label"]: row for row in report["results"]["sections"][0]["rows"]}
-    assert rows["suisei"]["cells"]["pearson"]["value"] >= 0.50
+    assert rows["suisei"]["cells"]["pearson"]["value"] >= 0.57
     assert (
-        rows["suisei"]["cells"]["pearson"]["value"] > rows["unigram-f1"]["cells"]["pearson"]["value"] + 0.05
+        rows["suisei"]["cells"]["pearson"]["value"] > rows["unigram-f1"]["cells"]["pearson"]["value"] + 0.15
     )

@@ -229,11 +229,16 @@ def test_missing_reference_and_image_are_trained_and_scored(train, rated_file, t
 
 @pytest.mark.parametrize("references", ["mean", "max", "concat"])
 def test_model_without_image_and_frozen_text_encoder(train, finished, tmp_path, references):
+    from transformers import AutoConfig, AutoModel
+
     from suisei.models.hub import load_model
 
     folder = tmp_path / "encoder"
     encoder = load_model(finished / "model").regressor.text
-    encoder.backbone.save_pretrained(folder)
+    architecture = dict(encoder.architecture()["backbone"])
+    backbone = AutoModel.from_config(AutoConfig.for_model(architecture.pop("model_type"), **architecture))
+    backbone.load_state_dict(encoder.backbone.state_dict(), strict=False)
+    backbone.save_pretrained(folder)
     encoder.tokenizer.save_pretrained(folder)
     text = json.dumps({"name": str(folder), "frozen": True})
     run = train("--model.image=null", f"--model.text={text}", f"--model.fusion.references={references}")

@@ -341,7 +341,8 @@ def test_dry_run_writes_nothing(tmp_path, capsys):
         (("--seed_everything", "3"), "--seed_everything is not for an ablation"),
         (("--ckpt_path=last",), "--ckpt_path is not for an ablation"),
         (("--variants", "no-such"), "no variant 'no-such'"),
-        (("--config", "configs/pacs.yaml"), "trains PAC-S"),
+        (("--config", "configs/pacs.yaml"), "trains an encoder alone"),
+        (("--config", "configs/pretrain.yaml"), "trains an encoder alone"),
     ],
 )
 def test_refused_options(arguments, message, tmp_path, capsys):

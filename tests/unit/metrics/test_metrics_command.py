@@ -35,7 +35,6 @@ def test_every_metric_is_listed_with_its_state():
 @pytest.mark.parametrize(
     ("name", "what"),
     [
-        ("suisei", "model folder"),
         ("comet", "--comet-python"),
         ("jaspice", "http://localhost:2115"),
         ("ref-pac-s", "ref-pac-s:CHECKPOINT"),
@@ -52,7 +51,7 @@ def test_what_must_be_given_is_not_called_available(name, what, capsys):
 
 
 def test_metrics_without_defaults_fail_without_what_they_require():
-    for name in ("suisei", "comet", "pac-s", "ref-pac-s++"):
+    for name in ("suisei:absent", "comet", "pac-s", "ref-pac-s++"):
         with pytest.raises(SuiseiError):
             get_metric(name)
 
