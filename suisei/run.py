@@ -47,7 +47,7 @@ def run_training(cli: Any) -> None:
     """
     folder, data, model, trainer = Path(cli.config.output), cli.datamodule, cli.model, cli.trainer
     data.load()
-    checkpoint = _checkpoint(folder, cli.config.ckpt_path)
+    checkpoint = find_checkpoint(folder, cli.config.ckpt_path)
     if checkpoint is None:
         _record(cli, folder)
     split = data.split
@@ -119,7 +119,16 @@ def _build(seed: int, data: Any, model: SuiSei) -> ExtraInputs:
     return extras
 
 
-def _checkpoint(folder: Path, wanted: str | None) -> str | None:
+def find_checkpoint(folder: Path, wanted: str | None) -> str | None:
+    """Return the checkpoint to go on with; None to start from the beginning.
+
+    Args:
+        folder: the run's.
+        wanted: a checkpoint file, "last" for the run's newest, or None.
+
+    Raises:
+        ConfigError: there is none.
+    """
     if wanted is None:
         return None
     if wanted != "last":

@@ -1,6 +1,7 @@
 """Training of the dual encoder behind PAC-S: ``suisei train --config configs/pacs.yaml``.
 
-A config with ``task: pacs`` at its top is run by this module.
+A config with ``task: pacs`` at its top is run by this module. An interrupted run goes on with
+``--ckpt_path last``.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
@@ -25,6 +26,7 @@ from suisei.errors import ConfigError
 from suisei.models.lora import merge_lora
 from suisei.models.pacs import PacTraining, recall_at
 from suisei.progress import progress_bar
+from suisei.run import find_checkpoint, save_config
 
 TASK = "pacs"
 PATIENCE_STEPS = 1500
@@ -54,31 +56,56 @@ class PacTrainingCLI(LightningCLI):
             "--patience_steps",
             type=int,
             default=PATIENCE_STEPS,
-            help="stop after so many steps without a lower validation loss",
+            help="stop after so many steps without a better validation figure",
         )
+        parser.add_argument(
+            "--monitor",
+            type=Literal["val_loss", "val_recall10"],
+            default="val_loss",
+            help="the validation figure that chooses the kept weights and decides when to stop",
+        )
+        parser.add_argument(
+            "--ckpt_path",
+            type=str | None,
+            default=None,
+            help="go on with an interrupted run: a checkpoint file, or 'last' for the run's newest",
+        )
+        parser.link_arguments("seed_everything", "data.seed")
 
     def before_instantiate_classes(self) -> None:
         """Make the callbacks, which depend on the folder and on how often validation runs."""
         config = self.config
         folder = Path(config.output)
         first = os.environ.get("LOCAL_RANK", "0") == "0"  # further processes start after it wrote its config
-        if first and (folder / "config.yaml").exists():
-            raise ConfigError(f"{folder} holds a run already; choose another --output")
+        if first and config.ckpt_path is None and (folder / "config.yaml").exists():
+            raise ConfigError(
+                f"{folder} holds a run already; choose another --output, or go on with it: --ckpt_path last"
+            )
         interval = config.trainer.val_check_interval
         if not isinstance(interval, int) or interval < 1:
             raise ConfigError("trainer.val_check_interval must be a number of steps, at least 1")
         config.trainer.default_root_dir = str(folder)
-        best = ModelCheckpoint(folder / "checkpoints", "best", "val_loss", mode="min", save_weights_only=True)
+        mode = "min" if config.monitor == "val_loss" else "max"
+        best = ModelCheckpoint(
+            folder / "checkpoints",
+            "best",
+            config.monitor,
+            mode=mode,
+            save_weights_only=True,
+            enable_version_counter=False,
+        )
         patience = max(1, config.patience_steps // interval)
-        stop = EarlyStopping("val_loss", patience=patience, mode="min")
-        self.trainer_defaults["callbacks"] = [best, stop]
+        stop = EarlyStopping(config.monitor, patience=patience, mode=mode)
+        # After the other two: what they have found out belongs to the state to go on with.
+        last = ModelCheckpoint(folder / "checkpoints", "last", every_n_epochs=1, enable_version_counter=False)
+        self.trainer_defaults["callbacks"] = [best, stop, last]
 
     def instantiate_trainer(self, **kwargs: Any) -> Any:
-        """Make the trainer, with figures as CSV where no logger is asked for."""
+        """Make the trainer, with figures as CSV, a version per start, where no logger is asked for."""
         if self.config.trainer.logger is None:
             from lightning.pytorch.loggers import CSVLogger
 
-            kwargs["logger"] = CSVLogger(str(self.config.output), name="logs", version="")
+            kwargs["logger"] = CSVLogger(self.config.output, name="logs")
         return super().instantiate_trainer(**kwargs)
 
 
@@ -99,7 +126,12 @@ def task_of(arguments: Sequence[str]) -> str | None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Train, write the model folder and ``report.json``; returns the exit status."""
+    """Train, write the model folder and ``report.json``; returns the exit status.
+
+    Raises:
+        ConfigError: the folder holds a run that is not to be resumed, or none that could be.
+        DataError: unusable data.
+    """
     cli = PacTrainingCLI(
         PacTraining,
         PairDataModule,
@@ -112,15 +144,14 @@ def run(arguments: Sequence[str]) -> int:
         args=list(arguments),
     )
     folder, model, data, trainer = Path(cli.config.output), cli.model, cli.datamodule, cli.trainer
+    checkpoint = find_checkpoint(folder, cli.config.ckpt_path)
     data.load()
     _prepare(model, data)
     if trainer.is_global_zero:
         folder.mkdir(parents=True, exist_ok=True)
-        cli.parser.save(
-            cli.config, folder / "config.yaml", overwrite=True, skip_validation=True, skip_unset=False
-        )
+        save_config(cli, folder)
     started = time.perf_counter()
-    trainer.fit(model, datamodule=data)
+    trainer.fit(model, datamodule=data, ckpt_path=checkpoint, weights_only=True)
     minutes = (time.perf_counter() - started) / 60
     best = trainer.checkpoint_callback
     if best.best_model_path:
@@ -135,7 +166,7 @@ def run(arguments: Sequence[str]) -> int:
         "minutes": round(minutes, 2),
         "steps": trainer.global_step,
         "trainable_parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
-        "val_loss": float(best.best_model_score) if best.best_model_score is not None else None,
+        cli.config.monitor: float(best.best_model_score) if best.best_model_score is not None else None,
         "val_recall10_all_captions": final_recall(model, data),
     }
     if model.trainable == "lora":

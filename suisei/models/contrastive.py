@@ -12,23 +12,33 @@ from torch.nn import functional as F
 from suisei.errors import ConfigError
 
 
-def symmetric_info_nce(images: Tensor, texts: Tensor, scale: Tensor | float) -> Tensor:
-    """Symmetric InfoNCE of N matching pairs: every other item of the batch is a negative.
+def symmetric_info_nce(
+    images: Tensor, texts: Tensor, scale: Tensor | float, owners: Tensor | None = None
+) -> Tensor:
+    """Symmetric InfoNCE of images and their texts: every other item of the batch is a negative.
 
     Equations 2 and 3 of Sarto et al. (2023): the sum, not the mean, of the mean cross-entropies of
-    finding each image's text and each text's image, over ``cos / tau``.
+    finding each image's text and each text's image, over ``cos / tau``. Where images have several texts,
+    an image's part is the mean over its texts of the cross-entropy of finding them among all, and
+    its least value the logarithm of their number.
 
     Args:
         images: float [N, d], of any length.
-        texts: float [N, d], of any length; row i belongs to row i of the images.
+        texts: float [T, d], of any length.
         scale: 1 / tau.
+        owners: row of each text's image, int64 [T], every image with one or more; None where row i of
+            the texts belongs to row i of the images.
 
     Returns:
-        The loss, a scalar >= 0; its value with nothing learned is about 2 ln N.
+        The loss, a scalar >= 0; its value with nothing learned is about ln N + ln T.
     """
-    similarities = scale * F.normalize(images, dim=-1) @ F.normalize(texts, dim=-1).T
-    targets = torch.arange(len(images), device=images.device)
-    return F.cross_entropy(similarities, targets) + F.cross_entropy(similarities.T, targets)
+    similarities = scale * F.normalize(texts, dim=-1) @ F.normalize(images, dim=-1).T  # [T, N]
+    if owners is None:
+        owners = torch.arange(len(images), device=images.device)
+    by_text = F.cross_entropy(similarities, owners)
+    own = F.log_softmax(similarities, dim=0)[torch.arange(len(texts), device=texts.device), owners]
+    counts = torch.bincount(owners, minlength=len(images))
+    return by_text - (own / counts[owners]).sum() / len(images)
 
 
 def positive_augmented_loss(
@@ -48,7 +58,7 @@ def positive_augmented_loss(
 
     Args:
         images: features of the real images V, float [N, d].
-        texts: features of the real texts T, float [N, d].
+        texts: features of the real texts T, float [N K, d]: K of the first image, K of the next, ...
         scale: 1 / tau.
         generated_images: features of V', float [N, d].
         generated_texts: features of T', float [N, d].
@@ -60,9 +70,11 @@ def positive_augmented_loss(
     """
     if lambda_v < 0 or lambda_t < 0:
         raise ConfigError(f"lambda_v and lambda_t must not be negative, got {lambda_v} and {lambda_t}")
-    loss = symmetric_info_nce(images, texts, scale)
+    each = len(texts) // len(images)
+    owners = torch.arange(len(images), device=images.device).repeat_interleave(each)
+    loss = symmetric_info_nce(images, texts, scale, owners)
     if generated_images is not None and lambda_v:
-        loss = loss + lambda_v * symmetric_info_nce(generated_images, texts, scale)
+        loss = loss + lambda_v * symmetric_info_nce(generated_images, texts, scale, owners)
     if generated_texts is not None and lambda_t:
         loss = loss + lambda_t * symmetric_info_nce(images, generated_texts, scale)
     return loss

@@ -18,37 +18,17 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from suisei.data.table import PixelStore
 from suisei.encoders.cache import disk_cache
 from suisei.errors import DataError
+from suisei.models.contrastive import symmetric_info_nce
 from suisei.models.features import ModelFeatures
 from suisei.models.pacs import MAX_SCALE, random_crops
 from suisei.models.pretraining import PretrainingConfig
 from suisei.models.regressor import Regressor
 
 Progress = Callable[[str, int], Callable[[int], Any]]
-
-
-def caption_contrast(images: Tensor, texts: Tensor, owners: Tensor, scale: Tensor) -> Tensor:
-    """Return the contrastive loss of images that each have several captions, a scalar.
-
-    The mean of two cross-entropies: of finding each caption's image, and, averaged over an image's
-    captions, of finding them among all captions.
-
-    Args:
-        images: float [I, d], of any length.
-        texts: float [T, d], of any length.
-        owners: row of each caption's image, int64 [T]; every image has a caption.
-        scale: 1 / temperature.
-    """
-    similarities = scale * F.normalize(texts, dim=-1) @ F.normalize(images, dim=-1).T  # [T, I]
-    by_caption = F.cross_entropy(similarities, owners)
-    own = F.log_softmax(similarities, dim=0)[torch.arange(len(texts)), owners]
-    count = torch.bincount(owners, minlength=len(images))
-    by_image = -(own / count[owners]).sum() / len(images)
-    return (by_caption + by_image) / 2
 
 
 def pretrain_images(
@@ -108,12 +88,13 @@ def pretrain_images(
                 captions = np.concatenate([rows[image] for image in batch])
                 owners = np.repeat(np.arange(len(batch)), [len(rows[image]) for image in batch])
                 features = model.image(random_crops(pixels[torch.from_numpy(batch)], config.smallest_crop))
-                loss = caption_contrast(
+                loss = symmetric_info_nce(
                     model.fusion.project(features),
                     texts[torch.from_numpy(captions)],
-                    torch.from_numpy(owners),
                     scale.exp(),
+                    torch.from_numpy(owners),
                 )
+                loss = loss / 2
                 optimizer.zero_grad(set_to_none=True)
                 loss.backward()
                 nn.utils.clip_grad_norm_(trained, 1.0)

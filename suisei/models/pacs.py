@@ -20,6 +20,7 @@ from suisei.encoders.dual_folder import new_dual_encoder
 from suisei.errors import ConfigError
 from suisei.models.contrastive import gather_features, positive_augmented_loss
 from suisei.models.lora import add_lora
+from suisei.models.random_states import random_states, set_random_states
 from suisei.models.towers import image_slot, image_states, project, projections, text_slot, text_states
 
 PROMPT = "A photo depicts "
@@ -56,6 +57,9 @@ class PacTraining(LightningModule):
         cosine_steps: steps after which the rate has fallen to zero on a cosine; null keeps it.
         prompt: put before every caption.
         augment: whether training images are cropped and mirrored at random.
+        smallest_crop: least share of an image's area that a crop keeps.
+        jitter: largest change of a training image's contrast, as a share of it, and of its brightness, in
+            standard deviations of all pixels; 0 for none.
     """
 
     def __init__(
@@ -77,10 +81,17 @@ class PacTraining(LightningModule):
         cosine_steps: int | None = None,
         prompt: str = PROMPT,
         augment: bool = False,
+        smallest_crop: float = 0.5,
+        jitter: float = 0.0,
     ) -> None:
         super().__init__()
         if trainable not in TRAINABLE:
             raise ConfigError(f"model.trainable is {trainable!r}; expected one of {', '.join(TRAINABLE)}")
+        if not 0 < smallest_crop <= 1 or not 0 <= jitter < 1:
+            raise ConfigError(
+                "model.smallest_crop must be above 0 and at most 1, and model.jitter from 0 to below 1, got "
+                f"{smallest_crop} and {jitter}"
+            )
         if architecture is None:
             self.encoder: DualEncoder = load_dual_encoder(
                 model, pretrained, checkpoint=checkpoint, precision="fp32", device="cpu"
@@ -88,18 +99,20 @@ class PacTraining(LightningModule):
         else:
             self.encoder = new_dual_encoder(architecture, text_encoder=text_encoder, seed=seed)
         self.towers: Any = self.encoder.model
+        self.towers.visual.to(memory_format=torch.channels_last)  # CPUs convolve faster that way
         self.trainable = trainable
         self.lambda_v, self.lambda_t = lambda_v, lambda_t
         self.learning_rate, self.weight_decay = learning_rate, weight_decay
         self.warmup_steps, self.cosine_steps = warmup_steps, cosine_steps
         self.prompt = prompt
-        self.augment = augment
+        self.augment, self.smallest_crop, self.jitter = augment, smallest_crop, jitter
         self._freeze(rank, alpha, seed)
         self._tokens: Tensor | None = None
         self._text_states: Tensor | None = None
         self._image_states: Tensor | None = None
         self._validation: list[tuple[Tensor, ...]] = []
         self._kinds: list[bool] = []
+        self._random_states: dict[str, Any] = {}
 
     def _freeze(self, rank: int, alpha: float, seed: int) -> None:
         towers = self.towers
@@ -187,12 +200,12 @@ class PacTraining(LightningModule):
         else:
             assert pixels is not None
             if self.training and self.augment:
-                pixels = random_crops(pixels)
-            states = image_states(self.towers, pixels)
+                pixels = random_contrast(random_crops(pixels, self.smallest_crop), self.jitter)
+            states = image_states(self.towers, pixels.contiguous(memory_format=torch.channels_last))
         return project(image_slot(self.towers), states).float()
 
     def features(self, batch: PairBatch) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-        """Return features [B, d] of images, texts, generated images and generated texts."""
+        """Return features of images [B, d], texts [B K, d], generated images and generated texts [B, d]."""
         more_images = more_texts = None
         if batch.generated_images is not None and self.lambda_v:
             more_images = self.encode_images(batch.generated_images, batch.generated_pixels)
@@ -230,7 +243,7 @@ class PacTraining(LightningModule):
         """Return the loss over the batches of all processes."""
         gathered = tuple(gather_features(f) if f is not None else None for f in self.features(batch))
         loss = self.loss(gathered)
-        self.log("train_loss", loss, prog_bar=True, batch_size=len(batch.texts))
+        self.log("train_loss", loss, prog_bar=True, batch_size=len(batch.images))
         return loss
 
     def on_train_batch_end(self, *_: Any) -> None:
@@ -262,6 +275,20 @@ class PacTraining(LightningModule):
         self.log("val_loss", torch.stack(losses).mean(), prog_bar=True)
         owners = torch.arange(len(images), device=images.device)
         self.log("val_recall10", recall_at(10, images, texts, owners), prog_bar=True)
+
+    def on_train_batch_start(self, batch: PairBatch, batch_idx: int) -> None:
+        """Let a resumed run go on with the random numbers it would have had."""
+        if self._random_states:
+            set_random_states(self._random_states)
+            self._random_states = {}
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Save the state of the random numbers."""
+        checkpoint["suisei_random_states"] = random_states(self.device)
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Read the state of the random numbers."""
+        self._random_states = checkpoint["suisei_random_states"]
 
     def configure_optimizers(self) -> Any:
         """Return AdamW over what is trained; matrices alone decay."""
@@ -318,3 +345,18 @@ def random_crops(pixels: Tensor, smallest: float = 0.5) -> Tensor:
     affine[:, :, 2] = shift
     grid = F.affine_grid(affine, list(pixels.shape), align_corners=False)
     return F.grid_sample(pixels, grid, padding_mode="reflection", align_corners=False)
+
+
+def random_contrast(pixels: Tensor, amount: float) -> Tensor:
+    """Change contrast and brightness of each image at random.
+
+    Args:
+        pixels: normalised, float [N, 3, s, s].
+        amount: contrast is multiplied by 1 - amount to 1 + amount, and as much is added to the pixels at
+            most; 0 changes nothing.
+    """
+    if not amount:
+        return pixels
+    contrast, brightness = amount * (2 * torch.rand(2, len(pixels), 1, 1, 1, device=pixels.device) - 1)
+    mean = pixels.mean(dim=(1, 2, 3), keepdim=True)
+    return (pixels - mean) * (1 + contrast) + mean + brightness

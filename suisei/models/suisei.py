@@ -29,6 +29,7 @@ from suisei.models.image_pretraining import pretrain_images
 from suisei.models.lookup import FeatureTable
 from suisei.models.optimizers import OptimizerConfig, build_optimizer, schedule_factor
 from suisei.models.pretraining import PretrainingConfig, pretrain
+from suisei.models.random_states import random_states, set_random_states
 from suisei.models.regressor import Regressor
 
 Progress = Callable[[str, int], Callable[[int], Any]]
@@ -184,7 +185,7 @@ class SuiSei(LightningModule):
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         """Freeze the text encoder for the first part of the first epoch; restore random numbers."""
         if self._random_states:  # a resumed run goes on with the numbers it would have had
-            _set_random_states(self._random_states)
+            set_random_states(self._random_states)
             self._random_states = {}
         if self.config.text.frozen:
             return
@@ -238,10 +239,7 @@ class SuiSei(LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Save the state of the random numbers, and what the weights belong to."""
-        checkpoint["suisei_random_states"] = {
-            "cpu": torch.get_rng_state(),
-            "cuda": torch.cuda.get_rng_state_all() if self.device.type == "cuda" else [],
-        }
+        checkpoint["suisei_random_states"] = random_states(self.device)
         checkpoint["suisei_fingerprint"] = self._fingerprint()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -264,9 +262,3 @@ def _blank(extras: Tensor, rows: Tensor, columns: Sequence[int]) -> None:
     """Take from the rows what cannot be known without the input that was dropped."""
     for column in columns:
         extras[rows, column] = torch.nan
-
-
-def _set_random_states(states: dict[str, Any]) -> None:
-    torch.set_rng_state(states["cpu"].cpu())
-    if states["cuda"] and torch.cuda.device_count() == len(states["cuda"]):
-        torch.cuda.set_rng_state_all([state.cpu() for state in states["cuda"]])

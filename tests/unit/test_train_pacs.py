@@ -3,6 +3,7 @@ import json
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from suisei.encoders.dual_folder import new_dual_encoder, save_dual_encoder
 from suisei.errors import ConfigError
 from suisei.metrics.registry import get_metric
 from suisei.models.contrastive import symmetric_info_nce
-from suisei.models.pacs import PacTraining, random_crops, recall_at
+from suisei.models.pacs import PacTraining, random_contrast, random_crops, recall_at
 from suisei.models.towers import image_slot, image_states, project, text_slot, text_states
 from suisei.resources import resource_path
 from suisei.train_pacs import run, task_of
@@ -73,7 +74,7 @@ def test_a_run_writes_a_model_that_scores(folder, tmp_path, trainable):
     assert run(arguments(folder, output, *model)) == 0
     report = json.loads((output / "report.json").read_text())
     assert report["steps"] == 6
-    assert "val_recall10" in (output / "logs" / "metrics.csv").read_text()
+    assert "val_recall10" in (output / "logs" / "version_0" / "metrics.csv").read_text()
     assert 0 <= report["val_recall10_all_captions"] <= 1
     before = get_metric(f"pac-s:{folder / 'clip'}", device="cpu").encoder.model.state_dict()
     after = get_metric(f"pac-s:{output / 'model'}", device="cpu")
@@ -120,7 +121,7 @@ def test_two_processes_train_as_one(folder, tmp_path):
         # what this process has loaded must not decide what its children are told
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("PL_", "LIGHTNING_"))}
         subprocess.run(command, check=True, capture_output=True, timeout=300, env=environment)
-        with (tmp_path / name / "logs" / "metrics.csv").open() as file:
+        with (tmp_path / name / "logs" / "version_0" / "metrics.csv").open() as file:
             return [float(row["val_loss"]) for row in csv.DictReader(file) if row["val_loss"]]
 
     one, two = losses("one", 1), losses("two", 2)
@@ -199,10 +200,11 @@ def test_batches_hold_each_image_once_and_any_of_its_captions(folder):
     data = PairDataModule(str(folder / "train.jsonl"), str(folder / "train.jsonl"), batch_size=4, hold_out=1)
     data.load()
     data.attach(None, generated_texts=True, generated_images=False)
-    torch.manual_seed(0)
     seen = set()
-    for _ in range(20):
-        for batch in data.train_dataloader():
+    loader = data.train_dataloader()
+    for epoch in range(20):
+        loader.sampler.set_epoch(epoch)
+        for batch in loader:
             assert len(set(batch.images.tolist())) == 4
             assert batch.generated_images is None
             seen |= {data.captions[row] for row in batch.texts.tolist()}
@@ -231,6 +233,10 @@ def test_refusals(folder):
         PacTraining(str(folder / "clip"), trainable="some")
     with pytest.raises(ConfigError, match="at least 2"):
         PairDataModule(batch_size=1)
+    with pytest.raises(ConfigError, match="captions_per_image must be at least 1"):
+        PairDataModule(captions_per_image=0)
+    with pytest.raises(ConfigError, match="smallest_crop must be above 0"):
+        PacTraining(str(folder / "clip"), smallest_crop=0.0)
     data = PairDataModule(str(folder / "train.jsonl"), str(folder / "train.jsonl"), batch_size=9)
     with pytest.raises(ConfigError, match="8 training images do not fill a batch of 9"):
         data.load()
@@ -254,6 +260,90 @@ def test_recall():
     assert float(recall_at(1, images, texts, owners)) == pytest.approx(2 / 3)
     assert float(recall_at(2, images, texts, owners)) == 1
     assert float(recall_at(10, images, texts, owners)) == 1
+
+
+def test_several_captions_of_an_image_are_drawn_without_repetition_while_there_are_some(folder):
+    rows = [json.loads(line) for line in (folder / "train.jsonl").read_text().splitlines()]
+    del rows[0]["captions"][1]
+    path = folder / "uneven.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    data = PairDataModule(str(path), str(folder / "train.jsonl"), batch_size=8, captions_per_image=2)
+    data.load()
+    data.attach(None, generated_texts=False, generated_images=False)
+    loader = data.train_dataloader()
+    orders = set()
+    for epoch in range(12):
+        loader.sampler.set_epoch(epoch)
+        (batch,) = loader
+        for image, drawn in zip(batch.images.tolist(), batch.texts.view(8, 2).tolist(), strict=True):
+            captions = [data.captions[row] for row in drawn]
+            pair = next(pair for pair in data.pairs if pair.image == data.images[image])
+            assert set(captions) == set(pair.captions)
+            orders.add(captions[0])
+    assert len(orders) == 15  # every caption came first once
+
+
+def test_processes_share_the_batches_that_one_would_have(folder):
+    def drawn(rank, world):
+        data = PairDataModule(str(folder / "train.jsonl"), str(folder / "train.jsonl"), batch_size=4 // world)
+        data.load()
+        data.attach(None, generated_texts=True, generated_images=False)
+        data.trainer = SimpleNamespace(global_rank=rank, world_size=world)
+        loader = data.train_dataloader()
+        loader.sampler.set_epoch(3)
+        return [torch.stack([batch.texts, batch.generated_texts, batch.images]) for batch in loader]
+
+    one, first, second = drawn(0, 1), drawn(0, 2), drawn(1, 2)
+    assert len(one) == 2
+    for whole, *parts in zip(one, first, second, strict=True):
+        assert torch.equal(whole, torch.cat(parts, dim=1))
+
+
+@pytest.mark.parametrize("steps", [2, 4])
+def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(folder, tmp_path, steps):
+    more = [
+        f"--model.model={folder / 'clip'}",
+        "--model.trainable=image",
+        "--model.augment=true",
+        "--model.jitter=0.2",
+        "--model.learning_rate=0.01",
+        "--model.cosine_steps=6",
+        "--monitor=val_recall10",
+        "--data.batch_size=3",
+        "--data.captions_per_image=2",
+    ]
+    run(arguments(folder, tmp_path / "whole", *more))
+    run(arguments(folder, tmp_path / "halves", *more, f"--trainer.max_steps={steps}"))
+    with pytest.raises(ConfigError, match="--ckpt_path last"):
+        run(arguments(folder, tmp_path / "halves", *more))
+    run(arguments(folder, tmp_path / "halves", *more, "--ckpt_path=last"))
+    states = [
+        torch.load(tmp_path / name / "checkpoints" / "last.ckpt", weights_only=True)
+        for name in ("whole", "halves")
+    ]
+    assert states[0]["global_step"] == states[1]["global_step"] == 6
+    for name, value in states[0]["state_dict"].items():
+        torch.testing.assert_close(value, states[1]["state_dict"][name], rtol=0, atol=0, msg=name)
+    reports = [json.loads((tmp_path / name / "report.json").read_text()) for name in ("whole", "halves")]
+    assert reports[0]["val_recall10"] == reports[1]["val_recall10"]
+
+
+def test_only_a_run_can_be_gone_on_with(folder, tmp_path):
+    with pytest.raises(ConfigError, match="no checkpoint"):
+        run(arguments(folder, tmp_path / "new", f"--model.model={folder / 'clip'}", "--ckpt_path=last"))
+
+
+def test_contrast_and_brightness_change_each_image_on_its_own():
+    torch.manual_seed(0)
+    pixels = torch.randn(8, 3, 4, 4)
+    changed = random_contrast(pixels, 0.2)
+    ratio = changed.std(dim=(1, 2, 3)) / pixels.std(dim=(1, 2, 3))
+    shift = (changed - pixels).mean(dim=(1, 2, 3))
+    assert float(ratio.min()) >= 0.8 - 1e-6
+    assert float(ratio.max()) <= 1.2 + 1e-6
+    assert float(shift.abs().max()) <= 0.2 + 1e-6
+    assert len({round(float(value), 6) for value in [*ratio, *shift]}) == 16
+    assert random_contrast(pixels, 0.0) is pixels
 
 
 def test_random_crops_stay_inside_the_image():

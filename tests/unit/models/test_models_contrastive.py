@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 from suisei.errors import ConfigError
 from suisei.models.contrastive import gather_features, positive_augmented_loss, symmetric_info_nce
@@ -143,3 +144,28 @@ def test_two_processes_equal_one():
         assert found == pytest.approx(loss.item(), abs=1e-12)
         for name, parameter in model.named_parameters():
             np.testing.assert_allclose(gradients[name], parameter.grad.numpy(), atol=1e-12)
+
+
+def test_several_texts_of_an_image_equal_a_plain_computation():
+    torch.manual_seed(0)
+    images, texts, owners = torch.randn(3, 4), torch.randn(5, 4), torch.tensor([0, 0, 1, 2, 2])
+    similarities = 7.0 * F.normalize(texts, dim=1) @ F.normalize(images, dim=1).T
+    expected = 0.0
+    for row, owner in enumerate(owners.tolist()):
+        all_images = sum(math.exp(value) for value in similarities[row].tolist())
+        all_texts = sum(math.exp(value) for value in similarities[:, owner].tolist())
+        own = float(similarities[row, owner])
+        expected -= (own - math.log(all_images)) / 5
+        expected -= (own - math.log(all_texts)) / int((owners == owner).sum()) / 3
+    assert float(symmetric_info_nce(images, texts, 7.0, owners)) == pytest.approx(expected, abs=1e-5)
+
+
+def test_texts_are_told_apart_by_their_order():
+    torch.manual_seed(1)
+    images, made, texts = torch.randn(3, 4), torch.randn(3, 4), torch.randn(6, 4)
+    owners = torch.tensor([0, 0, 1, 1, 2, 2])
+    loss = positive_augmented_loss(images, texts, 5.0, generated_images=made, lambda_v=0.3)
+    expected = symmetric_info_nce(images, texts, 5.0, owners) + 0.3 * symmetric_info_nce(
+        made, texts, 5.0, owners
+    )
+    assert float(loss) == pytest.approx(float(expected), abs=1e-6)

@@ -1,18 +1,16 @@
 """Pre-training on captions and images."""
 
-import math
 from pathlib import Path
 
 import pytest
 import torch
-from torch.nn import functional as F
 
 from suisei.data.captions import CaptionCorpus
 from suisei.data.idf import IdfTable
 from suisei.encoders.text import TextEncoder, TextEncoderConfig
 from suisei.encoders.tiny import TinyTextConfig
 from suisei.errors import ConfigError, DataError
-from suisei.models.image_pretraining import caption_contrast, pretrain_images
+from suisei.models.image_pretraining import pretrain_images
 from suisei.models.pretraining import CaptionPretraining, PretrainingConfig, pretrain
 
 GROUPS = [
@@ -91,21 +89,6 @@ def test_what_cannot_be_learned_from_is_refused(build_regressor):
             PretrainingConfig(**settings)
     with pytest.raises(DataError, match="images with captions"):
         pretrain_images(build_regressor(), [], PretrainingConfig(), seed=0, progress=lambda *_: print)
-
-
-def test_contrast_with_several_captions_equals_a_plain_computation():
-    torch.manual_seed(0)
-    images, texts, owners = torch.randn(3, 4), torch.randn(5, 4), torch.tensor([0, 0, 1, 2, 2])
-    similarities = 7.0 * F.normalize(texts, dim=1) @ F.normalize(images, dim=1).T
-    by_caption = by_image = 0.0
-    for row, owner in enumerate(owners.tolist()):
-        all_images = sum(math.exp(value) for value in similarities[row].tolist())
-        all_texts = sum(math.exp(value) for value in similarities[:, owner].tolist())
-        own = float(similarities[row, owner])
-        by_caption -= (own - math.log(all_images)) / 5
-        by_image -= (own - math.log(all_texts)) / int((owners == owner).sum()) / 3
-    loss = caption_contrast(images, texts, owners, torch.tensor(7.0))
-    assert float(loss) == pytest.approx((by_caption + by_image) / 2, abs=1e-5)
 
 
 def test_images_learn_what_their_captions_say(build_regressor, pictures, captions):
