@@ -112,6 +112,7 @@ def _build(seed: int, data: Any, model: SuiSei) -> ExtraInputs:
             data.samples,
             extras.fit_compute(data.samples, data.split.train, data.support.rated),
             with_images=model.config.image is not None,
+            image_languages=model.config.fusion.image_languages,
         )
         model.reference_extras, model.image_extras = extras.needing("references"), extras.needing("image")
         collate = model.prepare(table, data.split.train, progress)

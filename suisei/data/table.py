@@ -12,7 +12,7 @@ from torch import Tensor
 
 from suisei.data.batch import Batch, Span, length_spans
 from suisei.data.images import content_key, load_image
-from suisei.data.sample import CaptionSample
+from suisei.data.sample import CaptionSample, detect_language
 from suisei.errors import DataError
 
 MAX_PIXEL_BYTES = 2 * 1024**3
@@ -26,6 +26,7 @@ class SampleTable:
         samples: the samples.
         extras: raw extra inputs, [N, E]; none by default.
         with_images: False for a model that reads no image: no image file is then opened.
+        image_languages: languages of the candidates whose images are used; None for all.
 
     Attributes:
         captions: the unique captions, in order of appearance.
@@ -44,6 +45,7 @@ class SampleTable:
         extras: np.ndarray | None = None,
         *,
         with_images: bool = True,
+        image_languages: Sequence[str] | None = None,
     ) -> None:
         caption_rows: dict[str, int] = {}
         self.candidate = np.array([_row(caption_rows, s.candidate) for s in samples], dtype=np.int64)
@@ -52,9 +54,9 @@ class SampleTable:
             for s in samples
         ]
         self.captions = list(caption_rows)
-        self.image, self.images, self.image_keys = _image_rows(samples if with_images else [])
-        if not with_images:  # a model that reads no image must not fail on one either
-            self.image = np.full(len(samples), -1, dtype=np.int64)
+        # A model that reads no image, or none beside some language, must not fail on one either.
+        used = [with_images and is_seen(sample, image_languages) for sample in samples]
+        self.image, self.images, self.image_keys = _image_rows(samples, used)
         ratings = [np.nan if s.rating is None else s.rating.mean for s in samples]
         self.target = np.array(ratings, dtype=np.float32)
         self.extras = np.zeros((len(samples), 0), np.float32) if extras is None else extras.astype(np.float32)
@@ -69,14 +71,23 @@ def _row(rows: dict[str, int], caption: str) -> int:
     return rows.setdefault(caption, len(rows))
 
 
-def _image_rows(samples: Sequence[CaptionSample]) -> tuple[np.ndarray, list[Any], list[str]]:
-    """Number the images by content; a path is read once however often it occurs."""
+def is_seen(sample: CaptionSample, languages: Sequence[str] | None) -> bool:
+    """Return whether there is an image, and the candidate's language is one of those; None for all."""
+    if sample.image is None or languages is None:
+        return sample.image is not None
+    return (sample.language or detect_language(sample.candidate)) in languages
+
+
+def _image_rows(
+    samples: Sequence[CaptionSample], used: Sequence[bool]
+) -> tuple[np.ndarray, list[Any], list[str]]:
+    """Number the images that are used by content; a path is read once however often it occurs."""
     keys: dict[str, int] = {}
     by_path: dict[str, str] = {}
     sources: list[Any] = []
     rows = np.full(len(samples), -1, dtype=np.int64)
     for position, sample in enumerate(samples):
-        if sample.image is None:
+        if not used[position]:
             continue
         path = str(sample.image) if not hasattr(sample.image, "tobytes") else None
         key = by_path.get(path) if path is not None else None

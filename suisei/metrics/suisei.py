@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from suisei.data.sample import CaptionSample
-from suisei.data.table import Collator, SampleTable
+from suisei.data.table import Collator, SampleTable, is_seen
 from suisei.encoders.cache import FeatureCache, disk_cache
 from suisei.encoders.precision import choose_device, choose_precision, matrix_products, to_precision
 from suisei.metrics.base import Metric
@@ -94,7 +94,10 @@ class SuiSeiMetric(Metric):
     def _score(self, samples: Sequence[CaptionSample], *, batch_size: int, progress: bool) -> np.ndarray:
         self._warn_blind(samples)
         table = SampleTable(
-            samples, self.extras.compute(samples), with_images=self.regressor.image is not None
+            samples,
+            self.extras.compute(samples),
+            with_images=self.regressor.image is not None,
+            image_languages=self.regressor.config.fusion.image_languages,
         )
         with torch.inference_mode(), matrix_products(self.precision):
             if self.regressor.config.fusion.alignment:
@@ -139,9 +142,12 @@ class SuiSeiMetric(Metric):
 
     def _warn_blind(self, samples: Sequence[CaptionSample]) -> None:
         sees_images = self.regressor.image is not None
-        blind = sum(not s.references and not (sees_images and s.image is not None) for s in samples)
+        languages = self.regressor.config.fusion.image_languages
+        blind = sum(not s.references and not (sees_images and is_seen(s, languages)) for s in samples)
         if blind:
             what = "references or an image" if sees_images else "references (this model reads no image)"
+            if sees_images and languages is not None:
+                what = f"references or an image (images are read beside {', '.join(languages)} captions)"
             logger.warning(
                 "%d of %d samples are scored from the candidate alone: no %s", blind, len(samples), what
             )

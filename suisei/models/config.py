@@ -27,6 +27,9 @@ class FusionConfig:
             pooling, enter as further inputs: products of vectors hold them only as a sum to be learned.
         image_similarity: whether the cosine between candidate and projected image, per pooling, enters as a
             further input; for image encoders that were trained to be compared with captions.
+        image_languages: languages ("ja", "en") whose candidates are compared with their image; null for all.
+            A small model that saw images with English captions only knows nothing of an image beside a
+            Japanese one, and scores that one as if it had no image.
         alignment: whether the token-by-token match of candidate and references enters as further inputs
             (:mod:`suisei.models.alignment`); the text encoder must be frozen.
         extra_inputs: metrics whose scores enter as further inputs, by registry name.
@@ -39,6 +42,7 @@ class FusionConfig:
     layer_dropout: float = 0.1
     similarity: bool = False
     image_similarity: bool = False
+    image_languages: Sequence[str] | None = None
     alignment: bool = False
     extra_inputs: Sequence[str] = ()
 
