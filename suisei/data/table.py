@@ -92,6 +92,7 @@ def _image_rows(
         path = str(sample.image) if not hasattr(sample.image, "tobytes") else None
         key = by_path.get(path) if path is not None else None
         if key is None:
+            assert sample.image is not None
             key = content_key(sample.image)
             if path is not None:
                 by_path[path] = key
