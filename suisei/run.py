@@ -17,7 +17,7 @@ import torch
 
 from suisei.data.formats import write_samples
 from suisei.data.sample import CaptionSample, detect_language
-from suisei.data.splits import PARTS, group_of
+from suisei.data.splits import PARTS, Split, group_of
 from suisei.data.table import SampleTable
 from suisei.errors import ConfigError, SuiseiError
 from suisei.metaeval.plots import plot_predicted
@@ -27,7 +27,7 @@ from suisei.metaeval.tables import evaluation_table
 from suisei.metrics.extras import ExtraInputs
 from suisei.metrics.registry import get_metric
 from suisei.metrics.suisei import load
-from suisei.models.card import describe_data, describe_training, model_card
+from suisei.models.card import describe_data, describe_left_out, describe_training, model_card
 from suisei.models.hub import save_model
 from suisei.models.suisei import SuiSei
 from suisei.progress import progress_bar
@@ -51,8 +51,10 @@ def run_training(cli: Any) -> None:
     if checkpoint is None:
         _record(cli, folder)
     split = data.split
-    made = synthetic_samples(data.part("train"), data.synthetic, cli.config.seed_everything)
-    data.add_training(made)
+    _announce(split)
+    made = data.add_training(
+        synthetic_samples(data.part("train"), data.synthetic, cli.config.seed_everything)
+    )
     extras = _build(cli.config.seed_everything, data, model)
     started = time.perf_counter()
     try:
@@ -76,7 +78,7 @@ def run_training(cli: Any) -> None:
         "trainable_parameters": sum(p.numel() for p in model.regressor.parameters() if p.requires_grad),
         "best_validation": validation,
         "skipped_rows": len(data.skipped),
-        "synthetic_samples": len(made),
+        "synthetic_samples": made,
     }
     _report(folder, data, cli.config, facts)
 
@@ -96,6 +98,15 @@ def save_config(cli: Any, folder: Path) -> None:
     config = cli.config.clone()
     config.ckpt_path = None
     cli.parser.save(config, folder / "config.yaml", overwrite=True, skip_validation=True, skip_unset=False)
+
+
+def _announce(split: Split) -> None:
+    """Say what the split leaves out, before the time of a training is spent on it."""
+    if split.disjoint == "captions":
+        from rich.console import Console
+
+        text = describe_left_out({part: len(rows) for part, rows in split.left_out.items()})
+        Console(stderr=True).print(text, highlight=False, soft_wrap=True)
 
 
 def _build(seed: int, data: Any, model: SuiSei) -> ExtraInputs:
@@ -167,6 +178,8 @@ def _report(folder: Path, data: Any, config: Any, facts: dict[str, Any]) -> None
             "sources": data.sources,
             "samples": {part: len(data.part(part)) for part in PARTS},
             "groups": {part: len({group_of(s) for s in data.part(part)}) for part in PARTS},
+            "disjoint": data.split.disjoint,
+            "left_out": {part: len(rows) for part, rows in data.split.left_out.items()},
         },
         "training": facts,
         "machine": {"cpu_threads": torch.get_num_threads(), "python": platform.python_version()},
