@@ -55,7 +55,7 @@ def run_training(cli: Any) -> None:
     made = data.add_training(
         synthetic_samples(data.part("train"), data.synthetic, cli.config.seed_everything)
     )
-    extras = _build(cli.config.seed_everything, data, model)
+    extras = _build(cli.config.seed_everything, data, model, trainer.strategy.root_device)
     started = time.perf_counter()
     try:
         trainer.fit(model, datamodule=data, ckpt_path=checkpoint, weights_only=True)
@@ -109,7 +109,7 @@ def _announce(split: Split) -> None:
         Console(stderr=True).print(text, highlight=False, soft_wrap=True)
 
 
-def _build(seed: int, data: Any, model: SuiSei) -> ExtraInputs:
+def _build(seed: int, data: Any, model: SuiSei, device: torch.device) -> ExtraInputs:
     """Build the model from the training split and hand the data module what makes batches."""
     training = data.part("train")
     with ExitStack() as stack:
@@ -125,7 +125,7 @@ def _build(seed: int, data: Any, model: SuiSei) -> ExtraInputs:
             with_images=model.config.image is not None,
         )
         model.reference_extras, model.image_extras = extras.needing("references"), extras.needing("image")
-        collate = model.prepare(table, data.split.train, progress)
+        collate = model.prepare(table, data.split.train, progress, device)
         data.attach(collate, seed, collate.lengths)
     return extras
 
