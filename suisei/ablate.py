@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suisei.ablation.variants import BUILT_IN, FULL, Variant, choose_variants, parse_variant
-from suisei.cli import run_command
+from suisei.cli import run_command, table_console
 from suisei.errors import ConfigError, DataError
 from suisei.options import count, positive
 from suisei.progress import progress_bar
@@ -255,11 +255,7 @@ def _write(plan: Plan, tables: dict[str, Table], options: argparse.Namespace) ->
 
 
 def _show(tables: dict[str, Table], folder: Path) -> None:
-    from rich.console import Console
-
-    console = Console()
-    if not console.is_terminal:  # a pipe has no width: let lines be as long as they are
-        console = Console(width=200)
+    console = table_console()
     for table in tables.values():
         if table.overall.rows:
             console.print(table.to_rich())

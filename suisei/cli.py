@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from suisei.errors import SuiseiError
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 Command = Callable[[Sequence[str] | None], int]
 
@@ -26,3 +30,13 @@ def run_command(command: Command, argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         sys.stderr.write("suisei: interrupted\n")
         return 130
+
+
+def table_console() -> Console:
+    """Return the console for tables on standard output."""
+    from rich.console import Console
+
+    console = Console()
+    if not console.is_terminal:  # a pipe has no width: let lines be as long as they are
+        console = Console(width=200)
+    return console

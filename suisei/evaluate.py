@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from suisei.cli import run_command
 from suisei.errors import ConfigError, DataError
-from suisei.options import add_metric_options, count, metric_plans, positive
+from suisei.options import add_data_options, add_metric_options, count, metric_plans, positive
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -75,10 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--batch-size", type=positive, default=64, metavar="N", help="samples at once (default 64)")
     add = parser.add_argument_group("data").add_argument
     add("--data", metavar="NAME_OR_FILE", required=True, help="a benchmark's name, or a file of ratings")
-    add("--root", metavar="DIR", help="where the benchmark's files are")
-    add("--images", metavar="DIR", help="where the images are")
-    add("--rating-scale", type=float, nargs=2, metavar=("LOW", "HIGH"), help="of a file of ratings")
-    add("--on-error", choices=("raise", "skip"), default="raise", help="what a bad row does (default raise)")
+    add_data_options(add)
     add = parser.add_argument_group("figures").add_argument
     add(
         "--raters", choices=("rows", "mean"), default="rows",

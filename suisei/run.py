@@ -17,7 +17,7 @@ import torch
 
 from suisei.data.formats import write_samples
 from suisei.data.sample import CaptionSample, detect_language
-from suisei.data.splits import PARTS, group_of
+from suisei.data.splits import PARTS, Split, group_of
 from suisei.data.table import SampleTable
 from suisei.errors import ConfigError, SuiseiError
 from suisei.metaeval.plots import plot_predicted
@@ -27,7 +27,7 @@ from suisei.metaeval.tables import evaluation_table
 from suisei.metrics.extras import ExtraInputs
 from suisei.metrics.registry import get_metric
 from suisei.metrics.suisei import load
-from suisei.models.card import describe_data, describe_training, model_card
+from suisei.models.card import describe_data, describe_left_out, describe_training, model_card
 from suisei.models.hub import save_model
 from suisei.models.suisei import SuiSei
 from suisei.progress import progress_bar
@@ -51,9 +51,11 @@ def run_training(cli: Any) -> None:
     if checkpoint is None:
         _record(cli, folder)
     split = data.split
-    made = synthetic_samples(data.part("train"), data.synthetic, cli.config.seed_everything)
-    data.add_training(made)
-    extras = _build(cli.config.seed_everything, data, model)
+    _announce(split)
+    made = data.add_training(
+        synthetic_samples(data.part("train"), data.synthetic, cli.config.seed_everything)
+    )
+    extras = _build(cli.config.seed_everything, data, model, trainer.strategy.root_device)
     started = time.perf_counter()
     try:
         trainer.fit(model, datamodule=data, ckpt_path=checkpoint, weights_only=True)
@@ -76,7 +78,7 @@ def run_training(cli: Any) -> None:
         "trainable_parameters": sum(p.numel() for p in model.regressor.parameters() if p.requires_grad),
         "best_validation": validation,
         "skipped_rows": len(data.skipped),
-        "synthetic_samples": len(made),
+        "synthetic_samples": made,
     }
     _report(folder, data, cli.config, facts)
 
@@ -98,7 +100,16 @@ def save_config(cli: Any, folder: Path) -> None:
     cli.parser.save(config, folder / "config.yaml", overwrite=True, skip_validation=True, skip_unset=False)
 
 
-def _build(seed: int, data: Any, model: SuiSei) -> ExtraInputs:
+def _announce(split: Split) -> None:
+    """Say what the split leaves out, before the time of a training is spent on it."""
+    if split.disjoint == "captions":
+        from rich.console import Console
+
+        text = describe_left_out({part: len(rows) for part, rows in split.left_out.items()})
+        Console(stderr=True).print(text, highlight=False, soft_wrap=True)
+
+
+def _build(seed: int, data: Any, model: SuiSei, device: torch.device) -> ExtraInputs:
     """Build the model from the training split and hand the data module what makes batches."""
     training = data.part("train")
     with ExitStack() as stack:
@@ -115,7 +126,7 @@ def _build(seed: int, data: Any, model: SuiSei) -> ExtraInputs:
             image_languages=model.config.fusion.image_languages,
         )
         model.reference_extras, model.image_extras = extras.needing("references"), extras.needing("image")
-        collate = model.prepare(table, data.split.train, progress)
+        collate = model.prepare(table, data.split.train, progress, device)
         data.attach(collate, seed, collate.lengths)
     return extras
 
@@ -177,6 +188,8 @@ def _report(folder: Path, data: Any, config: Any, facts: dict[str, Any]) -> None
             "sources": data.sources,
             "samples": {part: len(data.part(part)) for part in PARTS},
             "groups": {part: len({group_of(s) for s in data.part(part)}) for part in PARTS},
+            "disjoint": data.split.disjoint,
+            "left_out": {part: len(rows) for part, rows in data.split.left_out.items()},
         },
         "training": facts,
         "machine": {"cpu_threads": torch.get_num_threads(), "python": platform.python_version()},

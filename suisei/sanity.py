@@ -9,9 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from suisei.cli import run_command
+from suisei.cli import run_command, table_console
 from suisei.errors import ConfigError, DataError
-from suisei.options import add_metric_options, count, metric_plans, positive
+from suisei.options import add_data_options, add_metric_options, count, metric_plans, positive
 
 if TYPE_CHECKING:
     import numpy as np
@@ -67,10 +67,7 @@ def _parser() -> argparse.ArgumentParser:
         "--data", metavar="NAME_OR_FILE", default="scenes",
         help="a benchmark's name, or a file of samples (default scenes)",
     )  # fmt: skip
-    add("--root", metavar="DIR", help="where the benchmark's files are")
-    add("--images", metavar="DIR", help="where the images are")
-    add("--rating-scale", type=float, nargs=2, metavar=("LOW", "HIGH"), help="of a file of ratings")
-    add("--on-error", choices=("raise", "skip"), default="raise", help="what a bad row does (default raise)")
+    add_data_options(add)
     add = parser.add_argument_group("tests").add_argument
     add(
         "--originals", choices=("rated", "references"),
@@ -300,11 +297,7 @@ def _plot(
 
 
 def _show(tables: dict[str, Table], notes: list[str]) -> None:
-    from rich.console import Console
-
-    console = Console()
-    if not console.is_terminal:  # a pipe has no width: let lines be as long as they are
-        console = Console(width=200)
+    console = table_console()
     for table in tables.values():
         console.print(table.to_rich())
     for note in notes:

@@ -13,6 +13,8 @@ from suisei.metrics.registry import REGISTRY
 from suisei.metrics.ridge import Ridge
 
 FULL = "full"
+TINY = "tiny"
+"""The encoders that start from random weights."""
 _BLOCKS = (
     "candidate",
     "reference",
@@ -78,7 +80,7 @@ def choose_variants(
         if name == FULL:
             continue
         try:
-            variant = defined.get(name) or Variant(name, BUILT_IN[name](settings))
+            variant = defined.get(name) or Variant(name, _built_in(name, settings))
         except NotApplicableError as reason:
             skipped[name] = str(reason)
             continue
@@ -132,6 +134,21 @@ def _split(text: str) -> list[str]:
 # -- the built-in ones ----------------------------------------------------------------------------
 
 
+def _built_in(name: str, settings: Settings) -> Changes:
+    """Return the changes of a built-in variant, which must leave the model something to score by."""
+    changes = BUILT_IN[name](settings)
+    new = {key: json.loads(value) for key, value in changes.items()}
+    fusion = {
+        key: new.get(f"model.fusion.{key}", value) for key, value in settings["model"]["fusion"].items()
+    }
+    image = new.get("model.image", settings["model"]["image"])
+    sees = fusion["image_similarity"] and image is not None
+    vectors = fusion["blocks"] is None or fusion["blocks"]
+    if not (vectors or fusion["similarity"] or fusion["alignment"] or fusion["extra_inputs"] or sees):
+        raise NotApplicableError("the full model has nothing else to score by")
+    return changes
+
+
 def _no_image(settings: Settings) -> Changes:
     """Leave out the image, and with it the extra inputs that look at it."""
     model = settings["model"]
@@ -141,9 +158,10 @@ def _no_image(settings: Settings) -> Changes:
     blocks, extras = model["fusion"]["blocks"], list(model["fusion"]["extra_inputs"])
     if blocks is not None:
         kept = [block for block in blocks if not block.startswith("image")]
-        if not kept:
+        if blocks and not kept:
             raise NotApplicableError("the full model has no other fusion blocks than those of the image")
-        changes["model.fusion.blocks"] = json.dumps(kept)
+        if kept != list(blocks):
+            changes["model.fusion.blocks"] = json.dumps(kept)
     blind = [name for name in extras if not _needs_image(name)]
     if blind != extras:
         changes["model.fusion.extra_inputs"] = json.dumps(blind)
@@ -158,10 +176,58 @@ def _no_idf(settings: Settings) -> Changes:
     return {"model.fusion.poolings": json.dumps(kept or ["mean"])}
 
 
-def _no_similarity(settings: Settings) -> Changes:
-    if not settings["model"]["fusion"]["similarity"]:
-        raise NotApplicableError("the full model has no similarity inputs")
-    return {"model.fusion.similarity": "false"}
+def _without_inputs(key: str) -> Callable[[Settings], Changes]:
+    def change(settings: Settings) -> Changes:
+        if not settings["model"]["fusion"][key]:
+            raise NotApplicableError(f"the full model has no {key} inputs")
+        return {f"model.fusion.{key}": "false"}
+
+    return change
+
+
+def _no_pretraining(settings: Settings) -> Changes:
+    """Leave out all pre-training; that of an image encoder which would else be frozen at random stays."""
+    model = settings["model"]
+    pretraining, image = model["pretraining"], model["image"]
+    if pretraining is None or not (pretraining["epochs"] or pretraining["image_epochs"]):
+        raise NotApplicableError("the full model is not pre-trained")
+    if image is None or image["name"] != TINY or not image["frozen"]:
+        return {"model.pretraining": "null"}
+    if not pretraining["epochs"]:
+        raise NotApplicableError("the image encoder is frozen and starts from random weights")
+    return {"model.pretraining.epochs": "0"}
+
+
+def _no_support(settings: Settings) -> Changes:
+    """Leave out the data beside the ratings; pre-training is left with the training samples' own."""
+    if not settings["data"]["support"]:
+        raise NotApplicableError("the full model has no data.support")
+    return {"data.support": "null"}
+
+
+def _one_member(settings: Settings) -> Changes:
+    if settings["model"]["head"]["members"] == 1:
+        raise NotApplicableError("the full model has one member")
+    return {"model.head.members": "1"}
+
+
+def _only_extra(settings: Settings) -> Changes:
+    """Leave the extra inputs alone to score by, without what the encoders say and what it takes."""
+    model = settings["model"]
+    fusion = model["fusion"]
+    if not fusion["extra_inputs"]:
+        raise NotApplicableError("the full model has no extra inputs")
+    changes = {} if fusion["blocks"] == [] else {"model.fusion.blocks": "[]"}
+    changes |= {
+        f"model.fusion.{key}": "false"
+        for key in ("similarity", "image_similarity", "alignment")
+        if fusion[key] and not (key == "image_similarity" and model["image"] is None)
+    }
+    if not changes:
+        raise NotApplicableError("the full model has nothing else")
+    if any(_needs_image(name) for name in fusion["extra_inputs"]):
+        return changes
+    return changes | {f"model.{key}": "null" for key in ("image", "pretraining") if model[key] is not None}
 
 
 def _without_extras(what: str, leaves_out: Callable[[str], bool]) -> Callable[[Settings], Changes]:
@@ -212,6 +278,11 @@ BUILT_IN: dict[str, Callable[[Settings], Changes]] = {
     "no-ridge": _without_extras("ridge input", lambda name: name == Ridge.name),
     "no-lexical": _without_extras("lexical inputs", lambda name: not _needs_image(name)),
     "no-extra": _without_extras("extra inputs", lambda name: True),
-    "no-similarity": _no_similarity,
+    "only-extra": _only_extra,
+    "no-similarity": _without_inputs("similarity"),
+    "no-alignment": _without_inputs("alignment"),
+    "no-pretraining": _no_pretraining,
+    "no-support": _no_support,
+    "one-member": _one_member,
     **{f"no-{block}": _without_block(block) for block in _BLOCKS},
 }

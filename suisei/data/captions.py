@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from suisei.data.load import load_data
 from suisei.data.pairs import is_pairs, load_pairs
 from suisei.data.sample import CaptionSample
-from suisei.data.splits import group_of
+from suisei.data.splits import caption_key, group_of
 
 GOOD = 0.6
 """From this rating on, in [0, 1], a candidate says the same as its references."""
@@ -35,13 +35,23 @@ class Support:
         self.rated += other.rated
         self.images += other.images
 
-    def without(self, held_out: Iterable[CaptionSample]) -> Support:
-        """Leave out everything that holds a reference of a sample which is kept for testing."""
+    def without(self, held_out: Sequence[CaptionSample], *, candidates: bool = False) -> Support:
+        """Leave out everything that holds a reference of a sample which is kept for testing.
+
+        Args:
+            held_out: samples for validation and test.
+            candidates: whether what holds a candidate of theirs is left out too.
+        """
         taken = {reference for sample in held_out for reference in sample.references}
+        keys = {caption_key(sample.candidate) for sample in held_out} if candidates else set()
+
+        def free(captions: Sequence[str]) -> bool:
+            return taken.isdisjoint(captions) and (not keys or keys.isdisjoint(map(caption_key, captions)))
+
         return Support(
-            [group for group in self.groups if taken.isdisjoint(group)],
-            [s for s in self.rated if s.candidate not in taken and taken.isdisjoint(s.references)],
-            [(image, captions) for image, captions in self.images if taken.isdisjoint(captions)],
+            [group for group in self.groups if free(group)],
+            [sample for sample in self.rated if free((sample.candidate, *sample.references))],
+            [(image, captions) for image, captions in self.images if free(captions)],
         )
 
     def captions(self) -> list[str]:

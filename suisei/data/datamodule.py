@@ -17,7 +17,16 @@ from suisei.data.captions import Support, read_support
 from suisei.data.formats import OnError, Row
 from suisei.data.load import load_data
 from suisei.data.sample import CaptionSample
-from suisei.data.splits import PARTS, Split, fold_by_group, group_of, split_by_group
+from suisei.data.splits import (
+    PARTS,
+    Disjoint,
+    Split,
+    caption_key,
+    fold_by_group,
+    group_of,
+    split_by_group,
+    without_shared_candidates,
+)
 from suisei.errors import ConfigError, DataError
 
 Collate = Callable[[Sequence[int]], Batch]
@@ -45,6 +54,11 @@ class CaptionDataModule(LightningDataModule):
         folds: number of folds for cross-validation; 0 for a single split by ``fractions``.
         fold: which fold is the test split, from 0; null for all of them, one after the other.
         split_seed: seed of the split.
+        disjoint: what training, validation and test do not share: "group" for groups, usually images;
+            "captions" for candidate captions besides, where one caption is rated with several images
+            (Flickr8k): a training or validation sample whose candidate is one of the test's is left out, and
+            a training sample whose candidate is one of validation's. The test samples are the same either
+            way. References, which carry no rating, do not count.
         batch_size: samples per training batch.
         eval_batch_size: samples per validation batch.
         batching: how samples meet in training batches: "shuffled" for at random; "length" for samples
@@ -68,6 +82,7 @@ class CaptionDataModule(LightningDataModule):
         folds: int = 0,
         fold: int | None = None,
         split_seed: int = 0,
+        disjoint: Disjoint = "group",
         batch_size: int = 32,
         eval_batch_size: int = 256,
         batching: Batching = "shuffled",
@@ -88,6 +103,7 @@ class CaptionDataModule(LightningDataModule):
         self.synthetic = synthetic
         self.root, self.images_folder, self.rating_scale = root, images, rating_scale
         self.fractions, self.folds, self.fold, self.split_seed = fractions, folds, fold, split_seed
+        self.disjoint = disjoint
         self.batch_size, self.eval_batch_size = batch_size, eval_batch_size
         self.batching, self.num_workers, self.on_error = batching, num_workers, on_error
         self.samples: list[CaptionSample] = []
@@ -126,14 +142,20 @@ class CaptionDataModule(LightningDataModule):
                 names += [group_of(sample) for sample in self.samples[start:]]
         self._refuse_shared_groups(names, parts)
         self.split = Split(tuple(parts[0]), tuple(parts[1]), tuple(parts[2]))
-        for name, positions in zip(("training", "validation", "test"), parts, strict=True):
-            if not positions:
-                raise DataError(
-                    f"the {name} split of {', '.join(self.sources)} is empty; change data.fractions"
-                )
+        self._refuse_empty("change data.fractions")
+        by_captions = self.disjoint == "captions"
+        if by_captions:
+            self.split = without_shared_candidates(self.samples, self.split)
+            self._refuse_empty("all its candidates are held out too; set data.disjoint: group")
+        self.support = self._read_support().without(self._held_out(), candidates=by_captions)
 
-        held_out = [self.samples[position] for part in parts[1:] for position in part]
-        self.support = self._read_support().without(held_out)
+    def _held_out(self) -> list[CaptionSample]:
+        return [*self.part("validation"), *self.part("test")]
+
+    def _refuse_empty(self, advice: str) -> None:
+        for name, part in zip(("training", "validation", "test"), PARTS, strict=True):
+            if not getattr(self.split, part):
+                raise DataError(f"the {name} split of {', '.join(self.sources)} is empty; {advice}")
 
     def _read_support(self) -> Support:
         support = Support()
@@ -158,12 +180,19 @@ class CaptionDataModule(LightningDataModule):
                         f"{PARTS[other]} split too; take them out of one, or name the groups apart"
                     )
 
-    def add_training(self, samples: Sequence[CaptionSample]) -> None:
-        """Add samples to the training split; their groups must be of it already."""
+    def add_training(self, samples: Sequence[CaptionSample]) -> int:
+        """Add samples to the training split and return how many; their groups must be of it already.
+
+        Where captions are disjoint, samples with a held-out candidate are left out.
+        """
+        if self.disjoint == "captions":
+            held_out = {caption_key(sample.candidate) for sample in self._held_out()}
+            samples = [sample for sample in samples if caption_key(sample.candidate) not in held_out]
         first = len(self.samples)
         self.samples = [*self.samples, *samples]
         added = range(first, first + len(samples))
         self.split = replace(self.split, train=(*self.split.train, *added))
+        return len(samples)
 
     def part(self, name: str) -> list[CaptionSample]:
         """Return the samples of "train", "validation" or "test"."""

@@ -3,6 +3,9 @@
 Groups are put in the order of a seeded hash of their names. The split is therefore the same whatever
 the order of the rows, on every machine and with every version of numpy; row order never enters (in
 Shichimi's published order the rating can be read off a row's position).
+
+Where one caption is rated with several images, groups alone let a model see in training how people rated
+a caption that it is tested on: :func:`without_shared_candidates`.
 """
 
 from __future__ import annotations
@@ -11,15 +14,19 @@ import hashlib
 import json
 import math
 import os
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal, get_args
 
 from suisei.data.sample import CaptionSample
 from suisei.data.writers import replacing
 from suisei.errors import ConfigError, DataError
 
 PARTS = ("train", "validation", "test")
+Disjoint = Literal["group", "captions"]
+"""What two parts never share: groups, or groups and candidate captions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +37,13 @@ class Split:
         train: positions of the training samples, ascending.
         validation: positions of the samples that decide when training stops.
         test: positions of the samples that are read once, at the end.
-        groups: part name to the sorted names of its groups; empty if the split was made by hand.
+        groups: part name to the sorted names of its groups, those included of which every sample is left
+            out; empty if the split was made by hand.
         method: how the split was made, in words.
         seed: the seed it was made with.
+        disjoint: what the parts do not share.
+        left_out: part name to the positions that belong to it by group and are in no part, because another
+            part has their candidate; empty unless ``disjoint`` is "captions".
     """
 
     train: tuple[int, ...]
@@ -41,6 +52,8 @@ class Split:
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     method: str = "given"
     seed: int | None = None
+    disjoint: Disjoint = "group"
+    left_out: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def save(self, path: Path | str, samples: Sequence[CaptionSample]) -> None:
         """Write the split as JSON by group names, so that it can be restored for reordered samples.
@@ -50,14 +63,17 @@ class Split:
         """
         path = Path(path)
         positions = {part: getattr(self, part) for part in PARTS}
+        left_out = {part: self.left_out.get(part, ()) for part in PARTS}
         groups = {
-            part: sorted({group_of(samples[position], position) for position in positions[part]})
+            part: sorted({group_of(samples[p], p) for p in (*positions[part], *left_out[part])})
             for part in PARTS
         }
         _part_of_group(groups, path)
         content = {
             "method": self.method,
             "seed": self.seed,
+            "disjoint": self.disjoint,
+            "left_out": {part: len(left_out[part]) for part in PARTS},
             "counts": {
                 part: {"groups": len(groups[part]), "samples": len(positions[part])} for part in PARTS
             },
@@ -83,7 +99,8 @@ class Split:
                 f"{path}: the split lacks {len(unknown):,} of these samples' {len(set(names)):,} groups, "
                 f"such as {', '.join(map(repr, unknown[:3]))}; use the data it was made for, or split anew"
             )
-        return _make_split(names, part_of, content.get("method", "given"), content.get("seed"))
+        split = _make_split(names, part_of, content.get("method", "given"), content.get("seed"))
+        return without_shared_candidates(samples, split) if content["disjoint"] == "captions" else split
 
 
 def group_of(sample: CaptionSample, position: int | None = None) -> str:
@@ -176,6 +193,37 @@ def fold_by_group(
     return _make_split(names, part_of, f"by group, fold {fold} of {folds}", seed)
 
 
+def without_shared_candidates(samples: Sequence[CaptionSample], split: Split) -> Split:
+    """Leave out validation and training samples whose candidate is held out too.
+
+    Afterwards no candidate of a test sample is one of a validation or training sample, and none of a
+    validation sample is one of a training sample; captions are compared by :func:`caption_key`. The test
+    part stays as it is, so that figures compare with those of the split by group alone. References do not
+    count, for they carry no rating: a test candidate may be a reference in training, and a training
+    candidate a reference in the test.
+
+    Args:
+        samples: what was split.
+        split: the split by group.
+    """
+    keys = [caption_key(sample.candidate) for sample in samples]
+    held_out = {keys[position] for position in split.test}
+    validation = tuple(position for position in split.validation if keys[position] not in held_out)
+    held_out |= {keys[position] for position in validation}
+    train = tuple(position for position in split.train if keys[position] not in held_out)
+    left_out = {
+        "train": tuple(sorted({*split.train} - {*train})),
+        "validation": tuple(sorted({*split.validation} - {*validation})),
+    }
+    return replace(split, train=train, validation=validation, disjoint="captions", left_out=left_out)
+
+
+def caption_key(caption: str) -> str:
+    """Return what captions have in common that say the same but for width, case, spaces and punctuation."""
+    folded = unicodedata.normalize("NFKC", caption).casefold()
+    return "".join(character for character in folded if character.isalnum()) or caption.strip()
+
+
 def _make_split(names: Sequence[str], part_of: Mapping[str, str], method: str, seed: int | None) -> Split:
     positions: dict[str, list[int]] = {part: [] for part in PARTS}
     groups: dict[str, set[str]] = {part: set() for part in PARTS}
@@ -225,6 +273,9 @@ def _read_split(path: Path) -> dict:
     for part in PARTS:
         if not isinstance(groups[part], list) or not all(isinstance(name, str) for name in groups[part]):
             raise DataError(f"{path}: not a saved split: the groups of {part} are not a list of names")
+    if content.setdefault("disjoint", "group") not in get_args(Disjoint):  # older files do not say it
+        known = ", ".join(get_args(Disjoint))
+        raise DataError(f"{path}: not a saved split: 'disjoint' is {content['disjoint']!r}, not of {known}")
     return content
 
 

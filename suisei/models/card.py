@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from suisei import __version__
@@ -64,6 +65,8 @@ def describe_data(data: dict[str, Any]) -> str:
         for part, count in data["samples"].items()
     )
     text = f"{', '.join(data['sources'])}: {counts}. A group, usually an image, is in one part only. "
+    if data.get("left_out"):
+        text += describe_left_out(data["left_out"]) + " "
     text += "Validation chose the weights; the test split was read once, at the end."
     if SIMULATED in data["sources"]:
         text += (
@@ -71,6 +74,15 @@ def describe_data(data: dict[str, Any]) -> str:
             "not that the model agrees with people."
         )
     return text
+
+
+def describe_left_out(left_out: Mapping[str, int]) -> str:
+    """Return a sentence on the samples that a split with disjoint captions leaves out, by part."""
+    return (
+        "No candidate caption is in two parts: left out are "
+        f"{left_out['train']:,} training and {left_out['validation']:,} validation samples "
+        "whose candidate is held out."
+    )
 
 
 def describe_training(training: dict[str, Any]) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -84,6 +85,7 @@ class SuiSei(LightningModule):
         self._images: FeatureTable | None = None
         self._random_states: dict[str, Any] = {}
         self._validation: list[tuple[Tensor, Tensor]] = []
+        self._losses: list[Tensor] = []
 
     # -- building ---------------------------------------------------------------------------------
 
@@ -124,39 +126,52 @@ class SuiSei(LightningModule):
         if self.pretraining.image_epochs and image is not None:
             pretrain_images(self.regressor, corpus.images, self.pretraining, seed=seed, progress=progress)
 
-    def prepare(self, table: SampleTable, training: Sequence[int], progress: Progress) -> Collator:
+    def prepare(
+        self,
+        table: SampleTable,
+        training: Sequence[int],
+        progress: Progress,
+        device: torch.device | str | None = None,
+    ) -> Collator:
         """Tokenise and decode a table once, compute what frozen encoders say of it, fit the extras.
 
         Args:
             table: all samples of the run.
             training: positions of the training samples.
             progress: reports long work.
+            device: where frozen encoders compute; None for where the model is, to which it returns.
         """
+        model = self.regressor
+        frozen_image = self.config.image is not None and self.config.image.frozen
+        with _moved(model, device if self.config.text.frozen or frozen_image else None):
+            self._encode(table, progress, images=frozen_image)
+        if table.extras.shape[1]:
+            model.fit_extras(torch.from_numpy(table.extras[list(training)]))
+        pixels = None
+        if model.image is not None and table.images and not frozen_image:
+            advance = progress("reading images", len(table.images))
+            pixels = PixelStore(table.images, model.image.preprocess, progress=advance)
+        if self._captions is not None:
+            return Collator(table, pixels=pixels)
+        token_ids = model.text.tokenize(table.captions)
+        return Collator(table, token_ids, model.text.pad, pixels, overhead=model.text.call_overhead())
+
+    def _encode(self, table: SampleTable, progress: Progress, *, images: bool) -> None:
+        """Compute what frozen encoders say of captions and images, and how captions align."""
         model = self.regressor
         if self.config.fusion.alignment:
             first = table.extras.shape[1]
             matched = alignment_inputs(model, table, progress("aligning captions", len(table.captions)))
             table.extras = np.concatenate([table.extras, matched], axis=1)
             self.reference_extras += range(first, table.extras.shape[1])
-        if table.extras.shape[1]:
-            model.fit_extras(torch.from_numpy(table.extras[list(training)]))
         features = ModelFeatures(model, disk_cache(), mixed=False)
         if self.config.text.frozen:
             advance = progress("encoding captions", len(table.captions))
             self._captions = FeatureTable(features.of_captions(table.captions, advance))
-        pixels = None
-        if model.image is not None and table.images:
-            if self.config.image is not None and self.config.image.frozen:
-                images = list(zip(table.image_keys, table.images, strict=True))
-                advance = progress("encoding images", len(images))
-                self._images = FeatureTable(features.of_images(images, advance))
-            else:
-                advance = progress("reading images", len(table.images))
-                pixels = PixelStore(table.images, model.image.preprocess, progress=advance)
-        if self._captions is not None:
-            return Collator(table, pixels=pixels)
-        token_ids = model.text.tokenize(table.captions)
-        return Collator(table, token_ids, model.text.pad, pixels, overhead=model.text.call_overhead())
+        if images and table.images:
+            sources = list(zip(table.image_keys, table.images, strict=True))
+            advance = progress("encoding images", len(sources))
+            self._images = FeatureTable(features.of_images(sources, advance))
 
     # -- training ---------------------------------------------------------------------------------
 
@@ -196,12 +211,18 @@ class SuiSei(LightningModule):
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Return the mean squared error of a batch whose references and images are dropped at random.
 
-        Every member answers for its own error, so that members differ as much as they would alone.
+        Every member answers for its own error, so that members differ as much as they would alone. What is
+        logged is the mean over the batches whose gradients are accumulated for a step.
         """
         self._drop(batch)
         loss = (self.member_scores(batch) - batch.target).square().mean()
-        self.log("train_loss", loss, prog_bar=True, batch_size=len(batch))
+        self._losses.append(loss.detach())
+        self.log("train_loss", torch.stack(self._losses).mean(), prog_bar=True, batch_size=len(batch))
         return loss
+
+    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Begin the mean of losses anew: the last batch of this step has been seen."""
+        self._losses.clear()
 
     def _drop(self, batch: Batch) -> None:
         size, device = len(batch), batch.candidate.device
@@ -256,6 +277,20 @@ class SuiSei(LightningModule):
         idf = self.regressor.idf
         content = repr((vocabulary, idf.documents, dict(idf.frequencies)))
         return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
+
+
+@contextmanager
+def _moved(model: Regressor, device: torch.device | str | None) -> Iterator[None]:
+    """Have the model on a device for a while; None leaves it where it is."""
+    if device is None:
+        yield
+        return
+    home = model.idf_weights.device
+    try:
+        model.to(device)
+        yield
+    finally:
+        model.to(home)
 
 
 def _blank(extras: Tensor, rows: Tensor, columns: Sequence[int]) -> None:

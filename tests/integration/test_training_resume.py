@@ -113,6 +113,37 @@ def test_resuming_a_pretrained_ensemble_on_partly_made_data(train, tmp_path):
     assert json.loads((tmp_path / "run" / "splits.json").read_text()) == recorded
 
 
+def test_resuming_with_disjoint_captions(train, rated_file, tmp_path, capfd):
+    rows = [json.loads(line) for line in rated_file.read_text("utf-8").splitlines()]
+    for number, row in enumerate(rows):  # half of the captions are rated with several images
+        row["candidate"] = f"caption {number % 10}" if number % 2 else row["candidate"]
+    shared = tmp_path / "shared.jsonl"
+    shared.write_text("\n".join(map(json.dumps, rows)) + "\n", encoding="utf-8")
+    options = (
+        *OPTIONS, f"--data.train={shared}", "--data.disjoint=captions", "--data.synthetic=0.2",
+        "--data.fractions=[0.8,0.1,0.1]",
+    )  # fmt: skip
+    whole = train(*options)
+    with pytest.MonkeyPatch.context() as patch:
+        kill_at(patch, 4)
+        with pytest.raises(KilledError):
+            train(*options, output=tmp_path / "run")
+    capfd.readouterr()
+    train(*options, "--ckpt_path=last", output=tmp_path / "run")
+    assert_same(whole, tmp_path / "run")
+    splits = [json.loads((run / "splits.json").read_text()) for run in (whole, tmp_path / "run")]
+    assert splits[0] == splits[1]
+    assert splits[0]["disjoint"] == "captions"
+    report = json.loads((whole / "report.json").read_text())
+    left_out = report["data"]["left_out"]
+    assert left_out["train"] == splits[0]["left_out"]["train"] > 0
+    assert sum(report["data"]["samples"].values()) + sum(left_out.values()) == len(rows)
+    sentence = f"left out are {left_out['train']} training and {left_out['validation']} validation samples"
+    assert sentence in (whole / "report.md").read_text()
+    assert sentence in (whole / "model" / "README.md").read_text()
+    assert sentence in capfd.readouterr().err
+
+
 def test_every_epoch_leaves_a_checkpoint_to_go_on_with_improved_or_not(train, tmp_path):
     options = ("--baselines=[]", "--trainer.max_epochs=4", "--early_stopping.patience=9")
     worse = iter([0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.04, 0.03])

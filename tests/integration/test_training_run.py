@@ -1,5 +1,6 @@
 """`suisei train` from ratings to a model folder, on a small part of the bundled sample."""
 
+import csv
 import json
 from pathlib import Path
 
@@ -129,6 +130,29 @@ def test_curves_are_in_the_run_s_folder(finished):
     text = (finished / "logs" / "version_0" / "metrics.csv").read_text()
     for column in ("train_loss", "val_loss", "val_pearson"):
         assert column in text.splitlines()[0]
+
+
+def test_the_logged_loss_is_the_mean_over_accumulated_batches(train, monkeypatch):
+    losses = []
+    original = SuiSei.training_step
+
+    def training_step(self, batch, batch_idx):
+        loss = original(self, batch, batch_idx)
+        losses.append((self.trainer.global_step, float(loss.detach())))
+        return loss
+
+    monkeypatch.setattr(SuiSei, "training_step", training_step)
+    run = train(
+        "--baselines=[]", "--trainer.accumulate_grad_batches=4", "--trainer.log_every_n_steps=1",
+    )  # fmt: skip
+    with (run / "logs" / "version_0" / "metrics.csv").open(encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["train_loss"]]
+    steps = sorted({step for step, _ in losses})
+    assert [int(row["step"]) for row in rows] == steps
+    for step, row in zip(steps, rows, strict=True):
+        own = [loss for at, loss in losses if at == step]
+        assert float(row["train_loss"]) == pytest.approx(np.mean(own), rel=1e-5)
+    assert {sum(at == step for at, _ in losses) for step in steps} == {4, 2}  # an epoch ends with fewer
 
 
 def test_ratings_that_are_all_equal_end_in_a_valid_report(train, rated_file, tmp_path, caplog):

@@ -171,6 +171,41 @@ def test_frozen_features_looked_up_equal_those_computed_in_place(captions, pictu
         torch.testing.assert_close(model(looked_up_batch), computed, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("frozen", [True, False])
+def test_frozen_encoders_compute_on_the_device_of_the_training_and_return(captions, monkeypatch, frozen):
+    """The device is made up: what is asked of it is written down, in order, and done where the model is."""
+    samples = rated(captions)
+    text = TextEncoderConfig(name="tiny", tiny=TINY, frozen=frozen, layers="last")
+    model = module(image=None, text=text, fusion=FusionConfig(alignment=frozen))
+    model.build(samples)
+    done = []
+    monkeypatch.setattr(model.regressor, "to", lambda device: done.append(str(device)))
+    monkeypatch.setattr(
+        model.regressor.text,
+        "forward",
+        lambda ids, mask, forward=model.regressor.text.forward: done.append("encode") or forward(ids, mask),
+    )
+    model.prepare(SampleTable(samples), range(8), no_progress, torch.device("cuda", 1))
+    assert done == (["cuda:1", "encode", "encode", "cpu"] if frozen else [])
+    assert model.regressor.extra_scale.device.type == "cpu"
+
+
+def test_a_model_returns_from_a_device_that_fails(captions, monkeypatch):
+    samples = rated(captions)
+    model = module(image=None, text=TextEncoderConfig(name="tiny", tiny=TINY, frozen=True))
+    model.build(samples)
+    done = []
+    monkeypatch.setattr(model.regressor, "to", lambda device: done.append(str(device)))
+
+    def fail(ids, mask):
+        raise torch.OutOfMemoryError("no memory left")
+
+    monkeypatch.setattr(model.regressor.text, "forward", fail)
+    with pytest.raises(torch.OutOfMemoryError):
+        model.prepare(SampleTable(samples), range(8), no_progress, "cuda")
+    assert done == ["cuda", "cpu"]
+
+
 @pytest.mark.parametrize("budget", [1, 30, 10_000])
 def test_features_come_in_input_order_whatever_the_batches(build_regressor, captions, pictures, budget):
     model = build_regressor()
