@@ -125,6 +125,7 @@ def _build(seed: int, data: Any, model: SuiSei, device: torch.device) -> ExtraIn
             with_images=model.config.image is not None,
             image_languages=model.config.fusion.image_languages,
         )
+        table.target = model.regressor.targets(data.samples)
         model.reference_extras, model.image_extras = extras.needing("references"), extras.needing("image")
         collate = model.prepare(table, data.split.train, progress, device)
         data.attach(collate, seed, collate.lengths)

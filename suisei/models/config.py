@@ -63,6 +63,8 @@ class HeadConfig:
         extra_dropout: probability of dropping a unit of that hidden layer in training.
         members: networks of this shape, each from random weights of its own and trained on its own
             error, whose scores are averaged.
+        rank_share: share of a rating's rank among the training ratings, as against the rating itself, in what
+            is learned, 0 to 1 (:mod:`suisei.models.rating_scale`); for ratings that crowd at one end.
     """
 
     hidden: Sequence[int] = (2304, 1152)
@@ -73,10 +75,13 @@ class HeadConfig:
     extra_hidden: int = 0
     extra_dropout: float = 0.0
     members: int = 1
+    rank_share: float = 0.0
 
     def __post_init__(self) -> None:
         if self.members < 1:
             raise ConfigError(f"head.members must be at least 1, got {self.members}")
+        if not 0 <= self.rank_share <= 1:
+            raise ConfigError(f"head.rank_share must be from 0 to 1, got {self.rank_share:g}")
 
 
 @dataclass

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from suisei.data.batch import Batch, Span
 from suisei.data.idf import IdfTable
+from suisei.data.sample import CaptionSample
 from suisei.encoders.image import ImageEncoder
 from suisei.encoders.text import TextEncoder
 from suisei.errors import ConfigError
@@ -21,6 +23,7 @@ from suisei.models.config import HeadConfig, RegressorConfig
 from suisei.models.feedforward import FeedForward
 from suisei.models.fusion import Fusion
 from suisei.models.pooling import LayerMix, pool_layers
+from suisei.models.rating_scale import RatingScale
 
 ALIGNMENTS = (
     *("precision-max", "precision-mean", "idf-precision-max", "idf-precision-mean"),
@@ -145,6 +148,7 @@ class Regressor(nn.Module):
         self.members = nn.ModuleList(
             Head(self.fusion.out_features, extras, config.head) for _ in range(config.head.members)
         )
+        self.scale = RatingScale(config.head.rank_share) if config.head.rank_share else None
         if fusion.alignment and not config.text.frozen:
             raise ConfigError("fusion.alignment is computed once: set text.frozen to true")
         text.set_trainable(not config.text.frozen, embeddings=not config.text.frozen_embeddings)
@@ -188,13 +192,18 @@ class Regressor(nn.Module):
         return mixed
 
     def forward(self, batch: Batch, captions: Tensor | None = None, images: Tensor | None = None) -> Tensor:
-        """Return scores in (0, 1), the mean over members, float32 [B]; arguments as ``member_scores``."""
-        return self.member_scores(batch, captions, images).mean(dim=0)
+        """Return scores in (0, 1) on the scale of the ratings, float [B]; arguments as ``member_scores``."""
+        mean = self.member_scores(batch, captions, images).mean(dim=0)
+        return mean if self.scale is None else self.scale(mean)
+
+    def targets(self, samples: Sequence[CaptionSample]) -> np.ndarray:
+        """Return what members learn of samples' ratings, in [0, 1], float32 [N]; NaN where unrated."""
+        return (self.scale or RatingScale(0.0)).targets(samples)
 
     def member_scores(
         self, batch: Batch, captions: Tensor | None = None, images: Tensor | None = None
     ) -> Tensor:
-        """Return the scores in (0, 1) of every member, float32 [members, B].
+        """Return the scores in (0, 1) of every member, as they are learned, float32 [members, B].
 
         Args:
             batch: the samples.

@@ -115,16 +115,28 @@ class SuiSei(LightningModule):
             image = ImageEncoder.create(self.config.image, trained_first=pictures)
         idf = IdfTable.fit(text.tokenize(references))
         if self.pretraining is None:
-            self.regressor = Regressor(self.config, text, image, idf)
+            self.regressor = self._regressor(text, image, idf, training)
             return
         corpus = CaptionCorpus.of(training, support)
         if self.pretraining.epochs:
             weights = torch.from_numpy(idf.weights(text.vocabulary_size, text.special_ids))
             advance = progress("pre-training on captions", self.pretraining.epochs)
             pretrain(text, weights, corpus, self.pretraining, seed=seed, advance=advance)
-        self.regressor = Regressor(self.config, text, image, idf)
+        self.regressor = self._regressor(text, image, idf, training)
         if self.pretraining.image_epochs and image is not None:
             pretrain_images(self.regressor, corpus.images, self.pretraining, seed=seed, progress=progress)
+
+    def _regressor(
+        self,
+        text: TextEncoder,
+        image: ImageEncoder | None,
+        idf: IdfTable,
+        training: Sequence[CaptionSample],
+    ) -> Regressor:
+        regressor = Regressor(self.config, text, image, idf)
+        if regressor.scale is not None:
+            regressor.scale.fit(training)
+        return regressor
 
     def prepare(
         self,
