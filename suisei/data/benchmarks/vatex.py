@@ -127,4 +127,5 @@ VATEX_EVAL = Benchmark(
         "--images, and without it only the text is read"
     ),
     has_images=True,
+    idf_corpus=("vatex-train", read_training_captions),
 )
