@@ -23,6 +23,9 @@ from suisei.metrics.registry import get_entry, get_metric
 
 _LOG = logging.getLogger(__name__)
 
+SHOWN_PROBLEMS = 5
+"""How many problems of single samples a note shows; the JSON has all."""
+
 # What a metric may die of: its input, its files, its memory, Java, a server, its own defects. An
 # interrupt is not among them.
 FAILURES = (
@@ -80,6 +83,11 @@ class ScoreColumn:
         if self.scores is None:
             raise ValueError(f"{self.label} has no scores: {self.error}")
         return self.scores if self.higher_is_better else -self.scores
+
+    @property
+    def problems(self) -> list[str]:
+        """What was refused and why, each problem once: a broken video has many captions."""
+        return list(dict.fromkeys(self.refused.values()))
 
 
 def failure_text(error: BaseException) -> str:
@@ -144,11 +152,13 @@ class Corpus:
         name: for signatures, such as "vatex-train".
         captions: the captions; None where their file is absent.
         problem: why there are none.
+        learned: {metric: what it learned from them}, so that it learns once.
     """
 
     name: str
     captions: Sequence[str] | None
     problem: str = ""
+    learned: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 @runtime_checkable
@@ -216,7 +226,10 @@ def _fit(
     """Fit a metric; returns what its signature says of that beyond its own settings, and notes."""
     if corpus is not None and isinstance(metric, LearnsFromCaptions):
         if corpus.captions is not None:
-            metric.fit_captions(corpus.captions, corpus=corpus.name)
+            if spec not in corpus.learned:
+                metric.fit_captions(corpus.captions, corpus=corpus.name)
+                corpus.learned[spec] = metric.state()
+            metric.load_state(corpus.learned[spec])
             return "", (f"{spec}: idf weights from {len(corpus.captions):,} captions of {corpus.name}",)
         note = (
             f"{spec}: idf weights from the references of the {len(samples):,} evaluated samples, not from "
@@ -234,6 +247,65 @@ def fit_unrated(metric: Metric, samples: Sequence[CaptionSample]) -> None:
     A metric that learned from the ratings it is then compared with would look better than it is.
     """
     metric.fit([replace(sample, rating=None) for sample in samples])
+
+
+def protocol_corpus(data: str, root: Path | str | None, plans: Sequence[MetricPlan]) -> Corpus | None:
+    """Return the captions that a benchmark's protocol learns idf weights from, where a metric may need them.
+
+    Args:
+        data: the benchmark's name; there is no corpus for other data.
+        root: where its files are.
+        plans: the metrics.
+
+    Raises:
+        DataError: the file of captions is laid out otherwise; one that is absent is the corpus's problem.
+    """
+    from suisei.data.benchmarks import BENCHMARKS
+    from suisei.data.benchmarks.base import LayoutError
+
+    benchmark = BENCHMARKS.get(data)
+    if benchmark is None or benchmark.idf_corpus is None or root is None:
+        return None
+    if not any("video" in get_entry(plan.spec.partition(":")[0]).needs for plan in plans):
+        return None
+    name, read = benchmark.idf_corpus
+    try:
+        return Corpus(name, read(root))
+    except LayoutError as error:
+        return Corpus(name, None, str(error))
+
+
+def column_notes(columns: Sequence[ScoreColumn]) -> list[str]:
+    """Say of which samples the columns have no score and why, and what else must be known of them."""
+    notes: list[str] = []
+    for column in columns:
+        notes += column.notes
+        notes += [
+            f"{column.label}: {count} samples without score ({reason}), left out of its row"
+            for reason, count in column.missing.items()
+        ]
+        if column.refused and column.scores is not None:
+            shown = "; ".join(column.problems[:SHOWN_PROBLEMS])
+            rest = len(column.problems) - SHOWN_PROBLEMS
+            more = f"; and {rest} more problems, all in the JSON" if rest > 0 else ""
+            notes.append(
+                f"{column.label}: {len(column.refused)} of {len(column.scores)} samples without score, left "
+                f"out of its row: {shown}{more}"
+            )
+    return notes
+
+
+def refused_samples(columns: Sequence[ScoreColumn], samples: Sequence[CaptionSample]) -> dict[str, Any]:
+    """Return {"refused": {metric: samples without score, and why}} for the JSON; empty without any."""
+    refused = {
+        column.label: [
+            {"position": position, "id": samples[position].id, "error": error}
+            for position, error in column.refused.items()
+        ]
+        for column in columns
+        if column.refused
+    }
+    return {"refused": refused} if refused else {}
 
 
 def _parse_options(options: Sequence[str]) -> Mapping[str, dict[str, Any]]:

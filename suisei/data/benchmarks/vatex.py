@@ -19,7 +19,7 @@ from suisei.data.benchmarks.base import Benchmark, find_file, make_row
 from suisei.data.benchmarks.jsonfile import read_object
 from suisei.data.benchmarks.pickled import read_pickled_array
 from suisei.data.formats import Row
-from suisei.data.sample import Rating
+from suisei.data.sample import CaptionSample, Rating
 from suisei.data.video import VideoSample
 from suisei.errors import ConfigError, DataError
 
@@ -60,7 +60,7 @@ def read_training_captions(root: Path | str) -> list[str]:
     return [caption for captions in content.values() for caption in captions]
 
 
-def limit_references(samples: Sequence[VideoSample], count: int) -> list[VideoSample]:
+def limit_references(samples: Sequence[CaptionSample], count: int) -> list[CaptionSample]:
     """Keep the first ``count`` references of every sample, as EMScore does for its figures at 1 to 9.
 
     Raises:
