@@ -294,5 +294,6 @@ def _decoding(path: Path) -> Iterator[None]:
     except DataError:
         raise
     except (av.FFmpegError, OSError, EOFError, ValueError, OverflowError, MemoryError) as error:
-        text = " ".join(str(error).split())[:160] or type(error).__name__
+        reason = getattr(error, "strerror", None) or str(error)  # FFmpeg's text names the file again
+        text = " ".join(reason.split())[:160] or type(error).__name__
         raise DataError(f"{path}: not a video that can be decoded ({text}); {_ADVICE}") from None

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from suisei.data.sample import CaptionSample
-from suisei.data.writers import COLUMNS, replacing
+from suisei.data.writers import COLUMNS, VIDEO_COLUMNS, replacing
 from suisei.errors import ConfigError, DataError
 from suisei.metaeval.scoring import ScoreColumn
 
-_SAMPLE_FIELDS = frozenset({*COLUMNS, "src", "mt", "ref", "imgid", "error"})
+_SAMPLE_FIELDS = frozenset({*COLUMNS, *VIDEO_COLUMNS, "src", "mt", "ref", "imgid", "error"})
 
 
 def write_scores(

@@ -34,7 +34,11 @@ FOIL_PUBLISHED = {
 }
 """{metric: accuracy}, from the same papers."""
 
-_SOURCE = "published: Shi et al. (CVPR 2022) for EMScore, Sarto et al. (CVPR 2023) for PAC-S, with ViT-B/32"
+_SOURCE = (
+    "published: Shi et al. (CVPR 2022) for EMScore, Sarto et al. (CVPR 2023) for PAC-S, with ViT-B/32; "
+    "EMScore's program takes the best reference of every part separately, which "
+    "--metric-option ref-em-score.aggregate=separate does here too"
+)
 
 
 def vatex_table(
