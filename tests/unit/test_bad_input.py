@@ -14,9 +14,11 @@ import pytest
 import torch
 from PIL import Image
 
-from suisei import evaluate, score
+from suisei import evaluate, positives, score
 from suisei.cli import run_command
 from suisei.data.formats import read_samples, write_samples
+from suisei.data.images import content_key
+from suisei.data.positives import PositiveWriter, Recipe, text_key
 from suisei.data.video import VideoSample
 from suisei.encoders.dual import load_dual_encoder
 from suisei.errors import DataError
@@ -285,3 +287,55 @@ def test_a_checkpoint_with_code_is_refused_and_not_run(tmp_path, pictures, model
     assert (code, found) == (2, [])
     assert "evil.pth: refused" in capsys.readouterr().err
     assert not (tmp_path / "made").exists()
+
+
+@pytest.fixture
+def made(tmp_path, pictures):
+    """Training images with a generated caption each and a generated image of the first caption."""
+    folder = tmp_path / "made"
+    for kind in ("captions", "images"):
+        with PositiveWriter(folder, kind) as writer:
+            writer.begin(Recipe("tiny", "1", 0, {}))
+            for row in pictures if kind == "captions" else pictures[:2]:
+                if kind == "captions":
+                    writer.add_caption(content_key(tmp_path / row["image"]), "a generated dog")
+                else:
+                    picture = Image.new("RGB", (8, 8), "red")
+                    writer.add_image(text_key(row["candidate"]), picture, caption=row["candidate"])
+    rows = [{key: row[key] for key in ("id", "candidate", "image")} | {"rating": 1} for row in pictures]
+    return folder, write_rows(tmp_path / "pairs.jsonl", rows)
+
+
+def break_missing(folder):
+    next((folder / "images").rglob("*.png")).unlink()
+
+
+def break_altered(folder):
+    Image.new("RGB", (8, 8), "blue").save(next((folder / "images").rglob("*.png")))
+
+
+def break_duplicate(folder):
+    path = folder / "captions.jsonl"
+    path.write_text(path.read_text() + path.read_text().splitlines(keepends=True)[0])
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        (break_missing, "1 generated images are missing: .*images.jsonl, line"),
+        (break_altered, "images.jsonl, line .: .* is not the image that was generated"),
+        (break_duplicate, "captions.jsonl, line 7: source file-.* occurs twice"),
+    ],
+)
+def test_a_bad_manifest_of_positives_writes_nothing(tmp_path, made, capsys, broken, message):
+    folder, data = made
+    target = tmp_path / "train.jsonl"
+    arguments = ("join", data, "--positives", folder, "--output", target)
+    assert run(positives, *arguments) == 0
+    whole = target.read_text()
+    assert whole.count("a generated dog") == 6
+    broken(folder)
+    capsys.readouterr()
+    assert run(positives, *arguments) == 2
+    assert re.search(message, capsys.readouterr().err)
+    assert target.read_text() == whole

@@ -42,7 +42,10 @@ def find_video(folder: Path | None, name: str) -> Path | None:
         raise DataError(f"video name {name[:60]!r} is not a plain file name")
     found = next((folder / f"{name}{s}" for s in VIDEO_SUFFIXES if (folder / f"{name}{s}").is_file()), None)
     if found is None:
-        raise DataError(f"the video {folder / name} ({', '.join(VIDEO_SUFFIXES)}) is not there; download it")
+        raise DataError(
+            f"the video {folder / name} ({', '.join(VIDEO_SUFFIXES)}) is not there; download it, or leave "
+            "its rows out (--on-error skip)"
+        )
     return found
 
 
