@@ -65,14 +65,15 @@ def paragraph_scores(
 ) -> tuple[list[str], np.ndarray, np.ndarray]:
     """Return the videos, and the scores of the right and of the foil paragraph of each.
 
-    A paragraph's score is the mean over its sentences, and NaN where one of them has no score.
+    A paragraph's score is the mean over its sentences, and NaN where one of them has no score or where
+    there is none.
 
     Args:
         samples: N sentences; ``group`` is the video and ``system`` "right" or "foil".
         scores: float [N].
 
     Raises:
-        DataError: lengths that differ, another ``system``, or a video with only one of the two.
+        DataError: lengths that differ, or another ``system``.
     """
     if len(samples) != len(scores):
         raise DataError(f"{len(samples)} samples and {len(scores)} scores; they must match")
@@ -82,10 +83,10 @@ def paragraph_scores(
         if sample.system not in sides:
             raise DataError(f"system is {sample.system!r} ({sample.id}); expected 'right' or 'foil'")
         sides[sample.system].append(float(score))
-    single = [video for video, sides in paragraphs.items() if not all(sides.values())]
-    if single:
-        raise DataError(f"{len(single)} videos lack the right or the foil paragraph, such as {single[0]!r}")
-    right, foil = (np.array([np.mean(s[side]) for s in paragraphs.values()]) for side in ("right", "foil"))
+    right, foil = (
+        np.array([np.mean(s[side]) if s[side] else np.nan for s in paragraphs.values()])
+        for side in ("right", "foil")
+    )
     return list(paragraphs), right, foil
 
 
@@ -99,5 +100,9 @@ def foil_accuracy(samples: Sequence[CaptionSample], scores: np.ndarray) -> Pairw
     Raises:
         DataError: a video with only one of the two, or a score that is NaN.
     """
+    videos, right, foil = paragraph_scores(samples, np.nan_to_num(scores))
+    single = [video for video, *pair in zip(videos, right, foil, strict=True) if np.isnan(pair).any()]
+    if single:
+        raise DataError(f"{len(single)} videos lack the right or the foil paragraph, such as {single[0]!r}")
     _, right, foil = paragraph_scores(samples, scores)
     return pairwise_accuracy(right, foil, np.ones(len(right)), ties="wrong")

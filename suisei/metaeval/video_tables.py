@@ -140,7 +140,8 @@ def foil_table(
 ) -> Table:
     """Return how often each metric prefers the right paragraph to its foil twin.
 
-    A video of which any sentence has no score is left out of its metric's row, and counted.
+    A video of which any sentence has no score, or one paragraph no sentence, is left out of its metric's
+    row, and counted.
 
     Args:
         columns: the metrics' scores of the sentences.
@@ -150,7 +151,7 @@ def foil_table(
         published: whether published figures stand beside these.
 
     Raises:
-        DataError: a video with only one of the two paragraphs.
+        DataError: a ``system`` that is neither.
     """
     rows = [_foil_row(column, samples, n_resamples, seed, published) for column in columns]
     told = {row.label.partition(":")[0] for row in rows}

@@ -301,6 +301,19 @@ def test_foil_leaves_out_a_broken_video_and_says_so(foil, model):
     assert rows_of(whole, "overall")["em-score"]["cells"]["n"]["value"] == 5
 
 
+def test_a_paragraph_whose_rows_were_skipped_costs_its_video_alone(foil, model):
+    path = foil / "final_foil_video_sentences.json"
+    content = json.loads(path.read_text())
+    for entry in content["results"]["v_1"]:
+        entry["sentence"] = " "
+    path.write_text(json.dumps(content))
+    code, report = evaluate("activitynet-foil", foil, model, "--on-error", "skip", metrics="length-ratio")
+    assert code == 0
+    assert rows_of(report, "overall")["length-ratio"]["cells"]["n"]["value"] == 4
+    assert any("1 videos without score left out" in note for note in report["notes"])
+    assert any("2 bad rows skipped" in note for note in report["notes"])
+
+
 @pytest.mark.parametrize("option", [["--compare"], ["--averaging", "item"], ["--raters", "mean"]])
 def test_foil_refuses_options_for_ratings(foil, model, capsys, option):
     code, report = evaluate("activitynet-foil", foil, model, *option)
