@@ -20,16 +20,24 @@ if TYPE_CHECKING:
     from suisei.data.sample import CaptionSample
     from suisei.metaeval.compare import Comparison
     from suisei.metaeval.report import Table
-    from suisei.metaeval.scoring import MetricPlan, ScoreColumn
+    from suisei.metaeval.scoring import Corpus, MetricPlan, ScoreColumn
+
+_VATEX, _FOIL = "vatex-eval", "activitynet-foil"
 
 _EPILOG = """examples:
   suisei evaluate --model runs/scenes/model --data runs/scenes/test.jsonl --json out.json
   suisei evaluate --metrics bleu-4,cider,clip-s --data flickr8k-expert --root DIR --compare
   suisei evaluate --metrics clip-s,ref-clip-s --data ratings.csv --images DIR --cache features
   suisei evaluate --metrics cider --scores mine.jsonl --data ratings.csv --rating-scale 1 5
+  suisei evaluate --metrics em-score,ref-em-score --data vatex-eval --root DIR --images VIDEOS
 
-Exit status: 0, or 1 if a metric failed (its row says why, the others are complete), or 2 for a
-wrong option or unusable data."""
+Benchmarks: scenes (the bundled sample), shichimi, flickr8k-expert, flickr8k-cf, jsts, vatex-eval and
+activitynet-foil. The two of videos have protocols of their own: vatex-eval gives tau-b and Spearman's rho
+with 0, 1 and 9 references, activitynet-foil the accuracy over pairs of paragraphs.
+
+Exit status: 0, or 1 if a metric failed (its row says why, the others are complete) or, without
+--on-error skip, has no score for a sample whose image or video cannot be read, or 2 for a wrong
+option or unusable data."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -39,23 +47,30 @@ def main(argv: Sequence[str] | None = None) -> int:
     from rich.console import Console
 
     from suisei.encoders.sharing import shared_encoders
+    from suisei.metaeval.scorefile import join_columns
+    from suisei.metaeval.scoring import column_notes, protocol_corpus, refused_samples
 
     plans = metric_plans(options)
     messages = Console(stderr=True)
     samples, positions, loaded, notes = _load(options)
     with shared_encoders():
-        columns = _score(plans, samples, options, messages)
-    external, join_notes = _join(options, samples, positions, loaded, [column.label for column in columns])
+        corpus = protocol_corpus(options.data, options.root, plans)
+        columns = _score(plans, samples, corpus, options, messages)
+        by_references = _by_references(plans, columns, samples, corpus, notes, options, messages)
+    external, join_notes = join_columns(options.scores, samples, loaded, positions, columns)
     columns += external
-    notes += join_notes + _missing_notes(columns)
+    notes += join_notes + column_notes(columns)
     if options.save_scores:
         _save_scores(options.save_scores, samples, columns)
     table, comparison = _measure(columns, samples, options, messages)
-    table = replace(table, notes=(*table.notes, *notes), meta={**_meta(options, samples), **table.meta})
+    meta = {**_meta(options, samples), **refused_samples(columns, samples), **table.meta}
+    table = replace(table, notes=(*table.notes, *notes), meta=meta)
     others = _other_tables(columns, samples, comparison, options)
+    if options.data == _VATEX:
+        others["protocol"] = _vatex_table({**by_references, None: external}, samples, options)
     _write(options, table, others, comparison)
     _show([table, *others.values()])
-    return 1 if any(column.error for column in columns) else 0
+    return 1 if any(_has_failed(column, options) for column in columns) else 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -74,7 +89,12 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     add("--batch-size", type=positive, default=64, metavar="N", help="samples at once (default 64)")
     add = parser.add_argument_group("data").add_argument
-    add("--data", metavar="NAME_OR_FILE", required=True, help="a benchmark's name, or a file of ratings")
+    add(
+        "--data",
+        metavar="NAME_OR_FILE",
+        required=True,
+        help="a benchmark's name (below), or a file of ratings",
+    )
     add_data_options(add)
     add = parser.add_argument_group("figures").add_argument
     add(
@@ -108,6 +128,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--markdown", metavar="FILE", help="the tables as Markdown")
     add("--latex", metavar="FILE", help="the tables as LaTeX (booktabs)")
     add("--plot", metavar="FILE", help="PNG of the metrics with their intervals")
+    add("--save-idf", metavar="DIR", help="the idf weights that metrics learn from captions, a file each")
     add("--save-scores", metavar="FILE", help="JSONL or CSV of every metric's score of every sample")
     return parser
 
@@ -118,12 +139,26 @@ def _check(options: argparse.Namespace) -> None:
         raise ConfigError("nothing to evaluate; give --model DIR, --metrics NAMES or --scores FILE")
     if options.compare and not options.bootstrap:
         raise ConfigError("--compare needs resamples; leave out --bootstrap 0")
-    for name in ("json", "markdown", "latex", "plot", "save_scores"):
+    if options.data == _FOIL:
+        _check_foil(options)
+    for name in ("json", "markdown", "latex", "plot", "save_idf", "save_scores"):
         path = getattr(options, name)
         if path and not Path(path).resolve().parent.is_dir():
             raise ConfigError(f"--{name.replace('_', '-')} {path}: its folder does not exist")
     if options.save_scores and Path(options.save_scores).suffix not in (".jsonl", ".csv"):
         raise ConfigError(f"--save-scores {options.save_scores}: must end in .jsonl or .csv")
+
+
+def _check_foil(options: argparse.Namespace) -> None:
+    """Refuse options that say how to correlate with ratings, of which there are none."""
+    given = {
+        "--compare": options.compare,
+        "--averaging": options.averaging != "pooled",
+        "--raters": options.raters != "rows",
+    }
+    wrong = [name for name, is_given in given.items() if is_given]
+    if wrong:
+        raise ConfigError(f"{_FOIL} has pairs and no ratings to correlate with; leave out {', '.join(wrong)}")
 
 
 def _load(options: argparse.Namespace) -> tuple[list[CaptionSample], list[int], int, list[str]]:
@@ -148,55 +183,83 @@ def _load(options: argparse.Namespace) -> tuple[list[CaptionSample], list[int], 
 
 
 def _score(
-    plans: list[MetricPlan], samples: list[CaptionSample], options: argparse.Namespace, messages: Console
+    plans: list[MetricPlan],
+    samples: list[CaptionSample],
+    corpus: Corpus | None,
+    options: argparse.Namespace,
+    messages: Console,
 ) -> list[ScoreColumn]:
-    from suisei.metaeval.scoring import score_column
-
     columns = []
-    plain: dict[str, Any] = {"markup": False, "highlight": False, "soft_wrap": True}
     for number, plan in enumerate(plans, start=1):
-        messages.print(
-            f"scoring {len(samples):,} samples with {plan.spec} ({number} of {len(plans)})", **plain
-        )
-        column = score_column(plan, samples, batch_size=options.batch_size, progress=messages.is_terminal)
-        if column.error:
-            messages.print(f"{plan.spec} failed: {column.error}", style="red", **plain)
-        columns.append(column)
+        _say(messages, f"scoring {len(samples):,} samples with {plan.spec} ({number} of {len(plans)})")
+        folder = Path(options.save_idf) if options.save_idf else None
+        columns.append(_score_one(plan, samples, corpus, folder, options, messages))
     return columns
 
 
-def _join(
+def _score_one(
+    plan: MetricPlan,
+    samples: Sequence[CaptionSample],
+    corpus: Corpus | None,
+    idf_folder: Path | None,
     options: argparse.Namespace,
+    messages: Console,
+) -> ScoreColumn:
+    from suisei.metaeval.scoring import SHOWN_PROBLEMS, score_column
+
+    column = score_column(
+        plan,
+        samples,
+        batch_size=options.batch_size,
+        progress=messages.is_terminal,
+        corpus=corpus,
+        idf_folder=idf_folder,
+    )
+    if column.error:
+        _say(messages, f"{plan.spec} failed: {column.error}", "red")
+    for problem in column.problems[:SHOWN_PROBLEMS]:
+        _say(messages, f"{plan.spec} has no score: {problem}", "red")
+    return column
+
+
+def _say(messages: Console, text: str, style: str | None = None) -> None:
+    messages.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def _by_references(
+    plans: list[MetricPlan],
+    columns: list[ScoreColumn],
     samples: list[CaptionSample],
-    positions: list[int],
-    loaded: int,
-    taken: list[str],
-) -> tuple[list[ScoreColumn], list[str]]:
-    """Return the columns of the --scores files, and how each file was joined."""
-    from suisei.metaeval.scorefile import read_scores
-    from suisei.metaeval.scoring import ScoreColumn as NewColumn
+    corpus: Corpus | None,
+    notes: list[str],
+    options: argparse.Namespace,
+    messages: Console,
+) -> dict[int | None, list[ScoreColumn]]:
+    """Return VATEX-EVAL's columns by number of references; nothing for other data."""
+    if options.data != _VATEX:
+        return {}
+    from suisei.metaeval.references import columns_by_references
 
-    columns, notes, labels = [], [], set(taken)
-    for path in options.scores:
-        found, note = read_scores(path, samples, loaded, positions)
-        for name, scores in found.items():
-            label = name if name not in labels else f"{name} ({Path(path).name})"
-            if label in labels:
-                raise ConfigError(f"--scores {path}: column {name!r} is there already")
-            labels.add(label)
-            absent = int((scores != scores).sum())
-            missing = {f"no score in {Path(path).name}": absent} if absent else {}
-            columns.append(NewColumn(label, scores, f"{name}|from:{Path(path).name}", missing=missing))
-        notes.append(note)
-    return columns, notes
+    def score(plan: MetricPlan, fewer: Sequence[CaptionSample], count: int) -> ScoreColumn:
+        _say(messages, f"scoring {len(fewer):,} samples with {plan.spec}, references: {count}")
+        return _score_one(plan, fewer, corpus, None, options, messages)
+
+    found, problems = columns_by_references(plans, columns, samples, score)
+    notes += problems
+    return found
 
 
-def _missing_notes(columns: list[ScoreColumn]) -> list[str]:
-    return [
-        f"{column.label}: {count} samples without score ({reason}), left out of its row"
-        for column in columns
-        for reason, count in column.missing.items()
-    ]
+def _vatex_table(
+    columns: dict[int | None, list[ScoreColumn]], samples: list[CaptionSample], options: argparse.Namespace
+) -> Table:
+    from suisei.metaeval.video_tables import vatex_table
+
+    settings = {"n_resamples": options.bootstrap, "seed": options.seed}
+    return vatex_table(columns, samples, published=options.published, **settings)
+
+
+def _has_failed(column: ScoreColumn, options: argparse.Namespace) -> bool:
+    return bool(column.error or (column.refused and options.on_error == "raise"))
 
 
 def _save_scores(path: str, samples: list[CaptionSample], columns: list[ScoreColumn]) -> None:
@@ -208,6 +271,11 @@ def _save_scores(path: str, samples: list[CaptionSample], columns: list[ScoreCol
 def _measure(
     columns: list[ScoreColumn], samples: list[CaptionSample], options: argparse.Namespace, messages: Console
 ) -> tuple[Table, Comparison | None]:
+    if options.data == _FOIL:
+        from suisei.metaeval.video_tables import foil_table
+
+        settings = {"n_resamples": options.bootstrap, "seed": options.seed}
+        return foil_table(columns, samples, published=options.published, **settings), None
     from suisei.metaeval.compare import compare_metrics
     from suisei.metaeval.tables import add_failed, add_ranks, evaluation_table
 
@@ -299,7 +367,7 @@ def _write(
             with replacing(Path(path)) as temporary:
                 temporary.write_text(text, encoding="utf-8")
     if options.plot:
-        plot_table(options.plot, table, options.correlation)
+        plot_table(options.plot, table, "accuracy" if options.data == _FOIL else options.correlation)
 
 
 def _show(tables: list[Table]) -> None:

@@ -53,7 +53,7 @@ def add_metric_options(add: Callable[..., Any]) -> None:
 def add_data_options(add: Callable[..., Any]) -> None:
     """Add how the data of ``--data`` are read, by a parser's or group's ``add_argument``."""
     add("--root", metavar="DIR", help="where the benchmark's files are")
-    add("--images", metavar="DIR", help="where the images are")
+    add("--images", metavar="DIR", help="where the images, or the videos, are")
     add("--rating-scale", type=float, nargs=2, metavar=("LOW", "HIGH"), help="of a file of ratings")
     add("--on-error", choices=("raise", "skip"), default="raise", help="what a bad row does (default raise)")
 

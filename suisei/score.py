@@ -38,6 +38,7 @@ _EPILOG = """examples:
   suisei score --model runs/scenes/model --input captions.jsonl --images DIR --output scores.jsonl
   suisei score --metrics bleu-4,cider,clip-s,suisei:DIR --input captions.csv --output scores.csv
   suisei score --metrics cider,meteor --input captions.jsonl --output scores.jsonl --processes 4
+  suisei score --metrics em-score --input videos.jsonl --images VIDEOS --output scores.jsonl
   cat captions.jsonl | suisei score --model DIR --input - | head
 
 The output has a row per input row, in the same order: the row's id (its number where it has none), a
@@ -85,7 +86,11 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument_group("data").add_argument
     add("--input", metavar="FILE", required=True, help=".jsonl, .csv, .tsv or .parquet; - is standard input")
     add("--format", choices=("jsonl", "csv", "tsv", "parquet"), help="of the input (default: by its name)")
-    add("--images", metavar="DIR", help="where relative image paths start (default: beside the input)")
+    add(
+        "--images",
+        metavar="DIR",
+        help="where relative image and video paths start (default: beside the input)",
+    )
     add(
         "--rating-scale", type=float, nargs=2, metavar=("LOW", "HIGH"),
         help="of ratings in the input, which are checked and not used",

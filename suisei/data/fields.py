@@ -1,8 +1,9 @@
 """From one record of a file to one sample: the field names, their types, and what each may hold.
 
 Two naming schemes are read. suisei's own: ``id``, ``candidate``, ``references``, ``image``,
-``rating``, ``rating_scale``, ``language``, ``system``, ``group``, where the references may also
-stand in columns of their own, ``reference`` or ``reference_1`` to ``reference_n``. And COMET's:
+``video``, ``segment``, ``rating``, ``rating_scale``, ``language``, ``system``, ``group``, where the
+references may also stand in columns of their own, ``reference`` or ``reference_1`` to
+``reference_n``, and ``segment`` is ``[start, end]`` of the video in seconds. And COMET's:
 ``mt`` is the candidate, ``src`` and ``ref`` are both references, ``score`` the rating, ``imgid`` the
 group and ``img`` the image file. ``id``, ``language``, ``system`` and ``rating_scale`` belong to both.
 """
@@ -23,7 +24,7 @@ from suisei.data.sample import CaptionSample, Rating
 from suisei.errors import DataError
 
 SHARED_FIELDS = ("id", "language", "system", "rating_scale")
-OWN_FIELDS = ("candidate", "references", "image", "rating", "group")
+OWN_FIELDS = ("candidate", "references", "image", "video", "segment", "rating", "group")
 COMET_FIELDS = ("mt", "src", "ref", "score", "imgid", "img")
 DEFAULT_SCALE = (0.0, 1.0)
 
@@ -47,7 +48,7 @@ class Settings:
     """What the caller fixes for all rows.
 
     Attributes:
-        folder: where relative image paths start.
+        folder: where relative image and video paths start.
         scale: the rating scale of rows that state none.
         cells: values are text cells of a CSV, so numbers and lists have to be parsed.
     """
@@ -126,7 +127,7 @@ def make_sample(record: Mapping[str, Any], columns: Columns, settings: Settings)
         settings: what the caller fixed for all rows.
 
     Raises:
-        DataError: a field of the wrong type, out of range, or an image file that does not exist.
+        DataError: a field of the wrong type, out of range, or an image or video file that does not exist.
     """
     candidate = record.get(columns.candidate)
     references = _references(record, columns, settings)
@@ -135,16 +136,24 @@ def make_sample(record: Mapping[str, Any], columns: Columns, settings: Settings)
             raise DataError(f"{field} holds a broken character (half of a surrogate pair): {caption[:40]!a}")
     if candidate is None or (isinstance(candidate, str) and not candidate.strip()):
         raise DataError(f"{columns.candidate} is empty; every row needs a candidate caption")
-    return CaptionSample(
-        candidate=candidate,
-        references=references,
-        image=_image(record, columns.image, settings.folder),
-        rating=_rating(record, columns.rating, settings),
-        language=_text(record, "language"),
-        system=_text(record, "system"),
-        group=_text(record, columns.group),
-        id=_text(record, "id"),
-    )
+    fields: dict[str, Any] = {
+        "candidate": candidate,
+        "references": references,
+        "image": _file(record, columns.image, settings.folder),
+        "rating": _rating(record, columns.rating, settings),
+        "language": _text(record, "language"),
+        "system": _text(record, "system"),
+        "group": _text(record, columns.group),
+        "id": _text(record, "id"),
+    }
+    video, segment = _file(record, "video", settings.folder), _segment(record, settings)
+    if video is None:
+        if segment is not None:
+            raise DataError("segment is given without a video; name the file in 'video'")
+        return CaptionSample(**fields)
+    from suisei.data.video import VideoSample
+
+    return VideoSample(**fields, video=video, segment=segment)
 
 
 def _text(record: Mapping[str, Any], field: str) -> str | None:
@@ -188,7 +197,14 @@ def _json_cell(field: str, text: str, example: str) -> Any:
         raise DataError(f"{field} must be a JSON list such as {example}, got {text[:60]!r}") from None
 
 
-def _image(record: Mapping[str, Any], field: str, folder: Path) -> Path | None:
+def _segment(record: Mapping[str, Any], settings: Settings) -> Any:
+    value = record.get("segment")
+    if settings.cells and isinstance(value, str):
+        return _json_cell("segment", value, "[0, 9.5]") if value.strip() else None
+    return value
+
+
+def _file(record: Mapping[str, Any], field: str, folder: Path) -> Path | None:
     name = _text(record, field)
     if name is None:
         return None
@@ -200,7 +216,8 @@ def _image(record: Mapping[str, Any], field: str, folder: Path) -> Path | None:
     if not found:
         raise DataError(
             f"{field} {name[:200]!r} is not there: no file {str(path)[:400]}; "
-            "fix the name or pass the folder that holds the images (--images DIR)"
+            f"fix the name or pass the folder that holds the {field if field == 'video' else 'image'}s "
+            "(--images DIR)"
         )
     return path
 

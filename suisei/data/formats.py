@@ -83,7 +83,7 @@ def iter_rows(
     Args:
         source: a path, or an open text stream such as ``sys.stdin``.
         format: "jsonl", "csv", "tsv" or "parquet"; by default from the suffix, JSONL for a stream.
-        images: folder where relative image paths start; by default the file's own folder, for a
+        images: folder where relative image and video paths start; by default the file's own folder, for a
             stream the working directory.
         rating_scale: (low, high) of rows that state no ``rating_scale``; (0, 1) by default.
 
@@ -123,7 +123,7 @@ def read_samples(
     Args:
         source: a path or an open text stream.
         format: "jsonl", "csv", "tsv" or "parquet".
-        images: folder where relative image paths start.
+        images: folder where relative image and video paths start.
         rating_scale: (low, high) of rows that state no ``rating_scale``.
         on_error: "raise" stops at the first bad row, "skip" leaves bad rows out.
         skipped: a list that receives the rows left out.

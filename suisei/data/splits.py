@@ -106,7 +106,7 @@ class Split:
 def group_of(sample: CaptionSample, position: int | None = None) -> str:
     """Return the name of what must stay on one side with this sample.
 
-    Its ``group``; else its image; else its references in any order; else its id; else its candidate.
+    Its ``group``; else its image or video; else its references in any order; else its id; else its candidate.
     ``position`` never matters, because a candidate is always there: row order may carry the rating.
     """
     if sample.group is not None:
@@ -117,6 +117,9 @@ def group_of(sample: CaptionSample, position: int | None = None) -> str:
         from suisei.data.images import content_key
 
         return f"image:{content_key(sample.image)}"
+    video = getattr(sample, "video", None)
+    if video is not None:
+        return f"video:{os.path.normpath(video)}"
     if sample.references:
         return f"references:{_digest(*sorted(sample.references)).hex()}"
     if sample.id is not None:

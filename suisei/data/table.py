@@ -111,6 +111,10 @@ class PixelStore:
         preprocess: turns a PIL image into float32 [3, s, s].
         max_bytes: largest size to keep in memory.
         progress: called with 1 for each image that is decoded ahead.
+
+    Raises:
+        DataError: images that cannot be read, all of them counted and some named; those of a store that
+            does not fit into memory are found when their rows are asked for.
     """
 
     def __init__(
@@ -125,13 +129,32 @@ class PixelStore:
         self._kept: Tensor | None = None
         if not images:
             return
-        first = self._decode(0)
-        if first.numel() * first.element_size() * len(images) <= max_bytes:
-            self._kept = torch.empty(len(images), *first.shape)
-            with ThreadPoolExecutor(4) as pool:
-                for row, pixels in enumerate(pool.map(self._decode, range(len(images)))):
+        rows = range(len(images))
+        found = (self._decode_or_problem(row) for row in rows)
+        first = next((pixels for pixels in found if not isinstance(pixels, DataError)), None)
+        if first is not None and first.numel() * first.element_size() * len(images) > max_bytes:
+            return
+        problems = []
+        self._kept = torch.empty(len(images), *(() if first is None else first.shape))
+        with ThreadPoolExecutor(4) as pool:
+            for row, pixels in enumerate(pool.map(self._decode_or_problem, rows)):
+                if isinstance(pixels, DataError):
+                    problems.append(str(pixels))
+                else:
                     self._kept[row] = pixels
-                    progress(1)
+                progress(1)
+        if problems:
+            more = f"; and {len(problems) - 3} more" if len(problems) > 3 else ""
+            raise DataError(
+                f"{len(problems)} of {len(images)} images cannot be read: {'; '.join(problems[:3])}{more}; "
+                "mend the files, or leave their rows out"
+            )
+
+    def _decode_or_problem(self, row: int) -> Tensor | DataError:
+        try:
+            return self._decode(row)
+        except DataError as error:
+            return error
 
     def _decode(self, row: int) -> Tensor:
         return self.preprocess(load_image(self.images[row]))

@@ -68,6 +68,21 @@ def checked_segment(segment: Sequence[float]) -> Segment:
     return start, end
 
 
+def clip_key(sample: VideoSample, count: int | None) -> tuple[Any, ...]:
+    """Return what decides the frames of a sample; a file that was changed has another size or time.
+
+    Args:
+        sample: a sample with a video.
+        count: how many frames are taken.
+    """
+    name = str(sample.video)
+    try:
+        stat = Path(name).stat()
+    except OSError:
+        return (name, sample.segment, count)  # decoding it says what is wrong
+    return (name, stat.st_size, stat.st_mtime_ns, sample.segment, count)
+
+
 def even_positions(total: int, count: int | None) -> list[int]:
     """Return which of ``total`` frames are taken: ``count`` evenly spaced ones, first and last included.
 
@@ -279,5 +294,6 @@ def _decoding(path: Path) -> Iterator[None]:
     except DataError:
         raise
     except (av.FFmpegError, OSError, EOFError, ValueError, OverflowError, MemoryError) as error:
-        text = " ".join(str(error).split())[:160] or type(error).__name__
+        reason = getattr(error, "strerror", None) or str(error)  # FFmpeg's text names the file again
+        text = " ".join(reason.split())[:160] or type(error).__name__
         raise DataError(f"{path}: not a video that can be decoded ({text}); {_ADVICE}") from None

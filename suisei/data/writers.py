@@ -25,13 +25,15 @@ COLUMNS = (
     "system",
     "group",
 )
+VIDEO_COLUMNS = ("video", "segment")
+"""Columns of files with samples that have a video."""
 
 
 def write_samples(path: Path | str, samples: Sequence[CaptionSample]) -> None:
     """Write samples in the format of the path's suffix: .jsonl, .csv, .tsv or .parquet.
 
-    The file appears whole or not at all. An image inside the file's folder is written relative to
-    it, so that the folder can be moved; any other image is written with its full path.
+    The file appears whole or not at all. An image or video inside the file's folder is written relative
+    to it, so that the folder can be moved; any other is written with its full path.
 
     Raises:
         ConfigError: an unknown suffix.
@@ -70,11 +72,18 @@ def replacing(path: Path) -> Iterator[Path]:
 
 def _record(sample: CaptionSample, position: int, path: Path) -> dict[str, Any]:
     rating = sample.rating
+    from suisei.data.video import VideoSample
+
+    video, segment = None, None
+    if isinstance(sample, VideoSample) and sample.video is not None:
+        video = _stored_name(sample.video, path)
+        segment = None if sample.segment is None else list(sample.segment)
     return {
         "id": sample.id,
         "candidate": sample.candidate,
         "references": list(sample.references),
         "image": _image_name(sample, position, path),
+        **({} if video is None else {"video": video, "segment": segment}),
         "rating": None if rating is None else list(rating.values),
         "rating_scale": None if rating is None else [rating.low, rating.high],
         "language": sample.language,
@@ -88,8 +97,17 @@ def _image_name(sample: CaptionSample, position: int, path: Path) -> str | None:
         return None
     if not isinstance(sample.image, str | Path):
         raise DataError(f"sample {position}: the image is in memory; save it and give its path instead")
-    image, folder = Path(os.path.abspath(sample.image)), Path(os.path.abspath(path.parent))  # noqa: PTH100 - keeps links
-    return image.relative_to(folder).as_posix() if image.is_relative_to(folder) else str(image)
+    return _stored_name(sample.image, path)
+
+
+def _stored_name(file: str | Path, path: Path) -> str:
+    """Return a file's name relative to the folder of ``path`` where it is inside that, else in full."""
+    full, folder = Path(os.path.abspath(file)), Path(os.path.abspath(path.parent))  # noqa: PTH100 - keeps links
+    return full.relative_to(folder).as_posix() if full.is_relative_to(folder) else str(full)
+
+
+def _columns(records: list[dict[str, Any]]) -> tuple[str, ...]:
+    return (*COLUMNS, *VIDEO_COLUMNS) if any("video" in record for record in records) else COLUMNS
 
 
 def _write_jsonl(path: Path, records: list[dict[str, Any]]) -> None:
@@ -103,9 +121,10 @@ def _write_delimited(path: Path, records: list[dict[str, Any]], delimiter: str) 
     with path.open("w", encoding="utf-8", newline="") as stream:
         # With "\\n" alone as the line end, the csv module would leave a "\\r" in a caption unquoted.
         writer = csv.writer(stream, delimiter=delimiter, lineterminator="\r\n")
-        writer.writerow(COLUMNS)
+        columns = _columns(records)
+        writer.writerow(columns)
         for record in records:
-            writer.writerow(_cell(record[name]) for name in COLUMNS)
+            writer.writerow(_cell(record.get(name)) for name in columns)
 
 
 def _cell(value: Any) -> str:
@@ -119,8 +138,13 @@ def _write_parquet(path: Path, records: list[dict[str, Any]]) -> None:
     import pyarrow.parquet
 
     text, numbers = pyarrow.string(), pyarrow.list_(pyarrow.float64())
-    types = {"references": pyarrow.list_(text), "rating": numbers, "rating_scale": numbers}
-    schema = pyarrow.schema([(name, types.get(name, text)) for name in COLUMNS])
+    types = {
+        "references": pyarrow.list_(text),
+        "rating": numbers,
+        "rating_scale": numbers,
+        "segment": numbers,
+    }
+    schema = pyarrow.schema([(name, types.get(name, text)) for name in _columns(records)])
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(records, schema=schema), path)
 
 

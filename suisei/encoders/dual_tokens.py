@@ -5,7 +5,7 @@ Shape letters: N captions, L tokens of a caption with its start and end, d width
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,9 +67,40 @@ def tokenize(encoder: DualEncoder, texts: Sequence[str], *, prompt: str = "") ->
     cut = torch.zeros(len(ids), dtype=torch.bool)
     full = torch.nonzero(lengths == ids.shape[1]).flatten().tolist()
     if full and isinstance(encoder.tokenizer, HFTokenizer | SimpleTokenizer):
-        longer = encoder.tokenizer([given[row] for row in full], context_length=ids.shape[1] + 1)
-        cut[full] = _lengths(encoder, longer) > ids.shape[1]
+        cut[full] = _cut(encoder, [given[row] for row in full])
     return TokenRows(ids, lengths, cut)
+
+
+def overlong_texts(encoder: DualEncoder, texts: Iterable[str], *, prompt: str = "") -> set[str]:
+    """Return the texts that a dual encoder cuts, because they have more tokens than it reads.
+
+    Args:
+        encoder: the dual encoder; one whose tokenizer cannot tell is taken to cut none.
+        texts: the texts.
+        prompt: put before every text as it is.
+    """
+    from open_clip.tokenizer import HFTokenizer, SimpleTokenizer
+
+    tokenizer = getattr(encoder, "tokenizer", None)
+    if not isinstance(tokenizer, HFTokenizer | SimpleTokenizer) or not tokenizer.context_length:
+        return set()
+    # A token stands for at least one byte, and two mark the ends: most captions need no tokenizer.
+    long = sorted(text for text in texts if len((prompt + text).encode()) > tokenizer.context_length - 2)
+    if not long:
+        return set()
+    cut = _cut(encoder, [prompt + text for text in long]).tolist()
+    return {text for text, is_cut in zip(long, cut, strict=True) if is_cut}
+
+
+def _cut(encoder: DualEncoder, texts: list[str]) -> Tensor:
+    """Return whether texts, with their prompt, have more tokens than the tokenizer keeps, bool [N]."""
+    from open_clip.tokenizer import SimpleTokenizer
+
+    tokenizer: Any = encoder.tokenizer
+    ids = tokenizer(texts, context_length=tokenizer.context_length + 1)
+    if isinstance(tokenizer, SimpleTokenizer):
+        return ids.argmax(dim=-1) + 1 > tokenizer.context_length  # the end of text has the highest id
+    return (ids != (tokenizer.tokenizer.pad_token_id or 0)).sum(dim=-1) > tokenizer.context_length
 
 
 def encode_tokens(

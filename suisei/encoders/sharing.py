@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import numpy as np
     from torch import Tensor
 
     from suisei.encoders.cache import DiskCache, Encode
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 MEMORY_BYTES = 128 * 1024**2
 """Features of images, and of captions, are kept in memory up to this size each."""
+CLIP_BYTES = 256 * 1024**2
+"""The same for the frames of videos; with 10 frames in 512 dimensions that is 13,000 clips."""
 
 _open: ContextVar[dict[tuple[tuple[str, str], ...], DualEncoder] | None] = ContextVar("_open", default=None)
 
@@ -32,6 +35,8 @@ class FeatureMemory:
         from suisei.encoders.cache import DiskFeatures, FeatureCache
 
         self._kept = {"images": FeatureCache(MEMORY_BYTES), "texts": FeatureCache(MEMORY_BYTES)}
+        self._clips: dict[Hashable, np.ndarray] = {}
+        self._clip_bytes = 0
         self._tokenizer = encoder.tokenizer
         self._disk = {"images": DiskFeatures(), "texts": DiskFeatures()}
         if disk is not None:
@@ -60,6 +65,25 @@ class FeatureMemory:
             return disk.look_up(names, [item for _, item in some], encode)
 
         return self._kept[kind].look_up(keys, pairs, encode_pairs)
+
+    def clip(self, key: Hashable, encode: Callable[[], np.ndarray]) -> np.ndarray:
+        """Return the features of a clip's frames, float32 [F, d], which are dear because of the decoding.
+
+        Metrics of one command go through the same videos in the same order, so what no longer fits is
+        not kept, instead of dropping what the next metric reads first.
+
+        Args:
+            key: what decides the frames: the file, its size and time, the segment, how many.
+            encode: decodes and encodes them, where they are not known.
+        """
+        known = self._clips.get(key)
+        if known is not None:
+            return known
+        features = encode()
+        if self._clip_bytes + features.nbytes <= CLIP_BYTES:
+            self._clips[key] = features
+            self._clip_bytes += features.nbytes
+        return features
 
     def _token_keys(self, texts: Sequence[str]) -> list[str]:
         """Return the token ids of texts: on disk these stand for a text, so no tokenizer can mislead."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from suisei.errors import DataError
 from suisei.metaeval.correlation import CorrelationError, kendall_tau_c, pearson
-from suisei.metaeval.report import HUMAN, LABELS, Row, Table
+from suisei.metaeval.report import HUMAN, Row, Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -82,7 +82,7 @@ def plot_table(path: str | Path, table: Table, correlation: str = "tau-c") -> No
     Args:
         path: of the file; its folder must exist.
         table: from :func:`suisei.metaeval.tables.evaluation_table`.
-        correlation: the coefficient to show.
+        correlation: key of the column to show, such as the name of a coefficient.
 
     Raises:
         DataError: no metric has that coefficient.
@@ -96,7 +96,7 @@ def plot_table(path: str | Path, table: Table, correlation: str = "tau-c") -> No
     with rc_context(_STYLE):
         figure = _new_figure((7.2, 1.5 + 0.38 * len(rows)))
         axis = figure.subplots()
-        _bars(axis, rows, correlation)
+        _bars(axis, rows, correlation, table.columns[correlation])
         figure.suptitle(table.title)
         _save(figure, path)
 
@@ -274,7 +274,7 @@ def _limits(predicted: np.ndarray) -> tuple[float, float]:
     return min(-0.03, float(predicted.min()) - 0.03), max(1.03, float(predicted.max()) + 0.03)
 
 
-def _bars(axis: Axes, rows: list[Row], correlation: str) -> None:
+def _bars(axis: Axes, rows: list[Row], correlation: str, heading: str) -> None:
     values = np.array([_value(row, correlation) for row in rows], dtype=np.float64)
     positions = np.arange(len(rows))
     colours = [_GREY if row.label == HUMAN else _BLUE for row in rows]
@@ -298,7 +298,7 @@ def _bars(axis: Axes, rows: list[Row], correlation: str) -> None:
     axis.set(xlim=(low - (0.03 * span if low < 0 else 0), max(ends) + 0.13 * span))
     axis.axvline(0, color="black", linewidth=0.8)
     intervals = any(cell.low is not None for cell in cells)
-    axis.set_xlabel(LABELS[correlation] + (" with bootstrap interval" if intervals else ""))
+    axis.set_xlabel(heading + (" with bootstrap interval" if intervals else ""))
     axis.grid(axis="x", color="#e6e6e6", linewidth=0.6)
     axis.set_axisbelow(True)
 

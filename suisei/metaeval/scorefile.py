@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from suisei.data.sample import CaptionSample
-from suisei.data.writers import COLUMNS, replacing
+from suisei.data.writers import COLUMNS, VIDEO_COLUMNS, replacing
 from suisei.errors import ConfigError, DataError
+from suisei.metaeval.scoring import ScoreColumn
 
-_SAMPLE_FIELDS = frozenset({*COLUMNS, "src", "mt", "ref", "imgid", "error"})
+_SAMPLE_FIELDS = frozenset({*COLUMNS, *VIDEO_COLUMNS, "src", "mt", "ref", "imgid", "error"})
 
 
 def write_scores(
@@ -88,6 +89,41 @@ def read_scores(
         column[there] = values[order[there]]
         joined[path.stem if name == "score" else name] = column
     return joined, f"{path.name}: {how}"
+
+
+def join_columns(
+    paths: Sequence[str | Path],
+    samples: Sequence[CaptionSample],
+    loaded: int,
+    kept: Sequence[int],
+    columns: Sequence[ScoreColumn],
+) -> tuple[list[ScoreColumn], list[str]]:
+    """Return the columns of score files, and how each file was joined.
+
+    Args:
+        paths: the files.
+        samples: N samples.
+        loaded: number of samples before unrated ones were left out.
+        kept: positions of ``samples`` among those.
+        columns: those that are there already; a name among theirs gets the file's name beside it.
+
+    Raises:
+        ConfigError: a column is there already, the file's name included.
+        DataError: what :func:`read_scores` raises.
+    """
+    joined, notes, labels = [], [], {column.label for column in columns}
+    for path in paths:
+        found, note = read_scores(path, samples, loaded, kept)
+        for name, scores in found.items():
+            label = name if name not in labels else f"{name} ({Path(path).name})"
+            if label in labels:
+                raise ConfigError(f"--scores {path}: column {name!r} is there already")
+            labels.add(label)
+            absent = int((scores != scores).sum())
+            missing = {f"no score in {Path(path).name}": absent} if absent else {}
+            joined.append(ScoreColumn(label, scores, f"{name}|from:{Path(path).name}", missing=missing))
+        notes.append(note)
+    return joined, notes
 
 
 def _read_rows(path: Path) -> list[dict[str, Any]]:

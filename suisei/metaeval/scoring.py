@@ -5,12 +5,14 @@ from __future__ import annotations
 import inspect
 import json
 import logging
+import re
 import subprocess
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -20,6 +22,9 @@ from suisei.metrics.base import Metric
 from suisei.metrics.registry import get_entry, get_metric
 
 _LOG = logging.getLogger(__name__)
+
+SHOWN_PROBLEMS = 5
+"""How many problems of single samples a note shows; the JSON has all."""
 
 # What a metric may die of: its input, its files, its memory, Java, a server, its own defects. An
 # interrupt is not among them.
@@ -58,6 +63,8 @@ class ScoreColumn:
         signature: the metric's signature.
         error: why it failed.
         missing: {reason: number of samples without score}.
+        refused: {position: why the sample has no score}, such as a video that cannot be decoded.
+        notes: what else must be known of the scores, such as where idf weights come from.
         higher_is_better: False for distances.
     """
 
@@ -66,6 +73,8 @@ class ScoreColumn:
     signature: str | None = None
     error: str | None = None
     missing: dict[str, int] = field(default_factory=dict)
+    refused: dict[int, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
     higher_is_better: bool = True
 
     @property
@@ -74,6 +83,11 @@ class ScoreColumn:
         if self.scores is None:
             raise ValueError(f"{self.label} has no scores: {self.error}")
         return self.scores if self.higher_is_better else -self.scores
+
+    @property
+    def problems(self) -> list[str]:
+        """What was refused and why, each problem once: a broken video has many captions."""
+        return list(dict.fromkeys(self.refused.values()))
 
 
 def failure_text(error: BaseException) -> str:
@@ -130,23 +144,65 @@ def plan_metrics(
     return plans
 
 
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """Captions that metrics with idf weights learn from, other than those that are evaluated.
+
+    Attributes:
+        name: for signatures, such as "vatex-train".
+        captions: the captions; None where their file is absent.
+        problem: why there are none.
+        learned: {metric: what it learned from them}, so that it learns once.
+    """
+
+    name: str
+    captions: Sequence[str] | None
+    problem: str = ""
+    learned: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+@runtime_checkable
+class LearnsFromCaptions(Protocol):
+    """A metric whose idf weights come from a corpus of captions, and can be saved."""
+
+    def fit_captions(self, captions: Iterable[str], *, corpus: str) -> None:
+        """Learn from captions of the corpus with that name."""
+
+    def save_idf(self, path: Path) -> None:
+        """Write what was learned."""
+
+
 def score_column(
-    plan: MetricPlan, samples: Sequence[CaptionSample], *, batch_size: int = 64, progress: bool = False
+    plan: MetricPlan,
+    samples: Sequence[CaptionSample],
+    *,
+    batch_size: int = 64,
+    progress: bool = False,
+    corpus: Corpus | None = None,
+    idf_folder: Path | None = None,
 ) -> ScoreColumn:
     """Make a metric, fit it where it must be fitted, and score samples; a failure becomes the column's error.
 
     A metric with corpus statistics is fitted on the references of ``samples``, as is customary for
-    CIDEr; its signature says so.
+    CIDEr; its signature says so. One that learns from captions alone, as EMScore does, is fitted on
+    ``corpus`` where there is one. A sample that the metric refuses costs its own score and no other.
+
+    Args:
+        plan: the metric.
+        samples: N samples.
+        batch_size: handed to the metric.
+        progress: handed to the metric.
+        corpus: the captions that the benchmark's protocol takes idf weights from.
+        idf_folder: where idf weights learned from captions are saved, a file per metric.
     """
     try:
         metric = get_metric(plan.spec, **plan.options)
-        fitted = metric.needs_fit
-        if fitted:
-            fit_unrated(metric, samples)
-        scores = metric.score(samples, batch_size=batch_size, progress=progress)
-        signature = metric.signature
-        if fitted:
-            signature += f"|fit:references-of-{len(samples)}-evaluated"
+        fitted, notes = _fit(metric, plan.spec, samples, corpus) if metric.needs_fit else ("", ())
+        if idf_folder is not None and isinstance(metric, LearnsFromCaptions) and metric.state():
+            idf_folder.mkdir(parents=True, exist_ok=True)
+            metric.save_idf(idf_folder / f"{re.sub(r'[^0-9A-Za-z.+-]+', '_', plan.spec)}.json")
+        scores, refused = metric.score_each(samples, batch_size=batch_size, progress=progress)
+        signature = metric.signature + fitted
         if not metric.higher_is_better:
             signature += "|negated-for-correlation"
         missing = Counter(metric.missing(samples).values())
@@ -154,8 +210,35 @@ def score_column(
         _LOG.debug("metric %s failed", plan.spec, exc_info=True)
         return ScoreColumn(plan.spec, None, error=failure_text(error))
     return ScoreColumn(
-        plan.spec, scores, signature, missing=dict(missing), higher_is_better=metric.higher_is_better
+        plan.spec,
+        scores,
+        signature,
+        missing=dict(missing),
+        refused={position: " ".join(str(error).split()) for position, error in refused.items()},
+        notes=notes,
+        higher_is_better=metric.higher_is_better,
     )
+
+
+def _fit(
+    metric: Metric, spec: str, samples: Sequence[CaptionSample], corpus: Corpus | None
+) -> tuple[str, tuple[str, ...]]:
+    """Fit a metric; returns what its signature says of that beyond its own settings, and notes."""
+    if corpus is not None and isinstance(metric, LearnsFromCaptions):
+        if corpus.captions is not None:
+            if spec not in corpus.learned:
+                metric.fit_captions(corpus.captions, corpus=corpus.name)
+                corpus.learned[spec] = metric.state()
+            metric.load_state(corpus.learned[spec])
+            return "", (f"{spec}: idf weights from {len(corpus.captions):,} captions of {corpus.name}",)
+        note = (
+            f"{spec}: idf weights from the references of the {len(samples):,} evaluated samples, not from "
+            f"{corpus.name} as published ({corpus.problem})"
+        )
+    else:
+        note = ""
+    fit_unrated(metric, samples)
+    return f"|fit:references-of-{len(samples)}-evaluated", (note,) if note else ()
 
 
 def fit_unrated(metric: Metric, samples: Sequence[CaptionSample]) -> None:
@@ -164,6 +247,65 @@ def fit_unrated(metric: Metric, samples: Sequence[CaptionSample]) -> None:
     A metric that learned from the ratings it is then compared with would look better than it is.
     """
     metric.fit([replace(sample, rating=None) for sample in samples])
+
+
+def protocol_corpus(data: str, root: Path | str | None, plans: Sequence[MetricPlan]) -> Corpus | None:
+    """Return the captions that a benchmark's protocol learns idf weights from, where a metric may need them.
+
+    Args:
+        data: the benchmark's name; there is no corpus for other data.
+        root: where its files are.
+        plans: the metrics.
+
+    Raises:
+        DataError: the file of captions is laid out otherwise; one that is absent is the corpus's problem.
+    """
+    from suisei.data.benchmarks import BENCHMARKS
+    from suisei.data.benchmarks.base import LayoutError
+
+    benchmark = BENCHMARKS.get(data)
+    if benchmark is None or benchmark.idf_corpus is None or root is None:
+        return None
+    if not any("video" in get_entry(plan.spec.partition(":")[0]).needs for plan in plans):
+        return None
+    name, read = benchmark.idf_corpus
+    try:
+        return Corpus(name, read(root))
+    except LayoutError as error:
+        return Corpus(name, None, str(error))
+
+
+def column_notes(columns: Sequence[ScoreColumn]) -> list[str]:
+    """Say of which samples the columns have no score and why, and what else must be known of them."""
+    notes: list[str] = []
+    for column in columns:
+        notes += column.notes
+        notes += [
+            f"{column.label}: {count} samples without score ({reason}), left out of its row"
+            for reason, count in column.missing.items()
+        ]
+        if column.refused and column.scores is not None:
+            shown = "; ".join(column.problems[:SHOWN_PROBLEMS])
+            rest = len(column.problems) - SHOWN_PROBLEMS
+            more = f"; and {rest} more problems, all in the JSON" if rest > 0 else ""
+            notes.append(
+                f"{column.label}: {len(column.refused)} of {len(column.scores)} samples without score, left "
+                f"out of its row: {shown}{more}"
+            )
+    return notes
+
+
+def refused_samples(columns: Sequence[ScoreColumn], samples: Sequence[CaptionSample]) -> dict[str, Any]:
+    """Return {"refused": {metric: samples without score, and why}} for the JSON; empty without any."""
+    refused = {
+        column.label: [
+            {"position": position, "id": samples[position].id, "error": error}
+            for position, error in column.refused.items()
+        ]
+        for column in columns
+        if column.refused
+    }
+    return {"refused": refused} if refused else {}
 
 
 def _parse_options(options: Sequence[str]) -> Mapping[str, dict[str, Any]]:

@@ -145,7 +145,7 @@ def _row(name: str, make_rows: Callable[[], Rows], settings: dict[str, Any]) -> 
         if constant:
             cells[kind] = Cell(None, reason=constant)
             continue
-        cells[kind] = _cell(rows, kind, settings)
+        cells[kind] = measured_cell(rows, kind, settings)
     cells["n"] = Cell(len(rows.x))
     info = {"raters": rows.raters, "samples": len(np.unique(rows.item)), "groups": len(rows.group_names)}
     return Row(name, cells, info=info)
@@ -164,20 +164,31 @@ def _human_row(data: AgreementData, settings: dict[str, Any]) -> Row:
         rounds = human_rounds(data, settings["seed"])
     except CorrelationError as error:
         return Row(HUMAN, {kind: Cell(None, reason=str(error)) for kind in CORRELATIONS})
-    cells = {kind: _cell(rounds, kind, settings, human_agreement, human_bootstrap) for kind in CORRELATIONS}
+    cells = {
+        kind: measured_cell(rounds, kind, settings, human_agreement, human_bootstrap) for kind in CORRELATIONS
+    }
     cells["n"] = Cell(sum(len(rows.x) for rows in rounds))
     first = rounds[0]
     info = {"raters": first.raters, "samples": len(first.x), "groups": len(first.group_names)}
     return Row(HUMAN, cells, info={**info, "skipped": first.dropped})
 
 
-def _cell(
+def measured_cell(
     rows: Any,
     kind: str,
     settings: dict[str, Any],
     measure: Callable[..., Agreement] = agree,
     resample: Callable[..., Interval] = bootstrap,
 ) -> Cell:
+    """Return a correlation with its interval, or the reason why there is none.
+
+    Args:
+        rows: what ``measure`` takes.
+        kind: the coefficient.
+        settings: averaging, n_resamples (0 for no interval), seed and confidence.
+        measure: computes it.
+        resample: computes its interval.
+    """
     try:
         result = measure(rows, kind, settings["averaging"])
     except CorrelationError as error:

@@ -77,6 +77,32 @@ class Metric(ABC):
             scores[usable] = values
         return scores
 
+    def score_each(
+        self, samples: Sequence[CaptionSample], *, batch_size: int = 64, progress: bool = False
+    ) -> tuple[np.ndarray, dict[int, DataError]]:
+        """Score samples, and leave out those that cannot be scored, such as those of a broken image.
+
+        Args:
+            samples: N samples.
+            batch_size: how many items are processed at once; never changes a score.
+            progress: whether to show a progress bar on standard error.
+
+        Returns:
+            float64 [N] in input order, NaN where a sample lacks what the metric needs or was refused,
+            and {position: why it was refused}.
+
+        Raises:
+            ConfigError: the metric needs ``fit`` first, or ``batch_size`` is not positive.
+        """
+        from suisei.metrics.around import score_around
+
+        if not samples:
+            return np.empty(0), {}
+        outcomes = score_around(self, samples, batch_size=batch_size, progress=progress)
+        refused = {i: outcome for i, outcome in enumerate(outcomes) if isinstance(outcome, DataError)}
+        scores = [math.nan if isinstance(outcome, DataError) else outcome for outcome in outcomes]
+        return np.array(scores, dtype=np.float64), refused
+
     @abstractmethod
     def _score(self, samples: Sequence[CaptionSample], *, batch_size: int, progress: bool) -> np.ndarray:
         """Score samples that all have what ``needs`` asks for; float64 [len(samples)], in order."""

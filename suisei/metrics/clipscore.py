@@ -13,6 +13,7 @@ import numpy as np
 from suisei.data.sample import CaptionSample, detect_language
 from suisei.errors import ConfigError
 from suisei.metrics.base import Metric
+from suisei.metrics.overlong import LengthWarning
 
 if TYPE_CHECKING:
     from suisei.encoders.dual import DualEncoder
@@ -83,6 +84,7 @@ class ContrastiveScore(Metric):
             "cache": cache,
         }
         self._warned = False
+        self._length_warning = LengthWarning(name)
 
     @property
     def encoder(self) -> DualEncoder:
@@ -115,6 +117,7 @@ class ContrastiveScore(Metric):
         )
         references = [sample.references if self.references else () for sample in samples]
         texts = [sample.candidate for sample in samples] + list(itertools.chain.from_iterable(references))
+        self._length_warning(encoder, set(texts), self.prompt)
         features = normalised(
             encoder.encode_texts(texts, prompt=self.prompt, batch_size=4 * batch_size, progress=progress)
         )

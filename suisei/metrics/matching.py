@@ -5,15 +5,18 @@ Shape letters: L tokens of a caption, M tokens of another, F frames, d width of 
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from suisei.data.idf import IdfTable
+from suisei.data.writers import replacing
 from suisei.errors import ModelError
 
 PARTS = ("full", "fine", "precision", "recall", "coarse")
@@ -136,6 +139,11 @@ class TokenIdf:
             "frequencies": frequencies,
         }
 
+    def save(self, path: Path) -> None:
+        """Write the weights as JSON, which :func:`load_idf` reads."""
+        with replacing(path) as temporary:
+            temporary.write_text(json.dumps(self.as_dict()), encoding="utf-8")
+
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> TokenIdf:
         """Restore what :meth:`as_dict` returned.
@@ -152,3 +160,15 @@ class TokenIdf:
         if table.documents < 1 or any(not 0 < count <= table.documents for count in frequencies.values()):
             raise ModelError(f"a token's count is not within 1 to documents={table.documents}")
         return idf
+
+
+def load_idf(path: Path) -> TokenIdf:
+    """Read idf weights that :meth:`TokenIdf.save` wrote.
+
+    Raises:
+        ModelError: the file is absent or something else.
+    """
+    try:
+        return TokenIdf.from_dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path}: not a file of idf weights ({error})") from None

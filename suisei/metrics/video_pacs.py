@@ -7,8 +7,6 @@ encoder of their own. Shape letters: L tokens, F frames, d width of the shared s
 
 from __future__ import annotations
 
-import json
-import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,12 +15,21 @@ import numpy as np
 
 from suisei.data.idf import IdfTable
 from suisei.data.sample import CaptionSample
-from suisei.data.video import VideoSample, iter_frames
-from suisei.data.writers import replacing
-from suisei.errors import ConfigError, DataError, ModelError, UnavailableError
+from suisei.data.video import VideoSample, clip_key, iter_frames
+from suisei.errors import ConfigError, DataError, UnavailableError
 from suisei.metrics.base import Metric
 from suisei.metrics.clipscore import _split_tag
-from suisei.metrics.matching import PARTS, Caption, Scores, TokenIdf, best_reference, match_texts, match_video
+from suisei.metrics.matching import (
+    PARTS,
+    Caption,
+    Scores,
+    TokenIdf,
+    best_reference,
+    load_idf,
+    match_texts,
+    match_video,
+)
+from suisei.metrics.overlong import LengthWarning, overlong_errors
 from suisei.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -75,6 +82,7 @@ class VideoScore(Metric):
         seed: random weights, for tests.
         precision: see :func:`suisei.encoders.dual.load_dual_encoder`.
         device: a torch device, or "auto".
+        cache: where features are on disk, see :func:`suisei.encoders.cache.disk_cache`.
         untrained: let a PAC variant score with the weights that ``model`` names as they are.
 
     Raises:
@@ -100,6 +108,7 @@ class VideoScore(Metric):
         seed: int | None = None,
         precision: str = "auto",
         device: str = "auto",
+        cache: str | Path | None = None,
         untrained: bool = False,
     ) -> None:
         _check("variant", variant, VARIANTS)
@@ -135,7 +144,9 @@ class VideoScore(Metric):
             "seed": seed,
             "precision": precision,
             "device": device,
+            "cache": cache,
         }
+        self._length_warning = LengthWarning(self.name)
         self._weighted = idf not in (None, "none", False)
         self._idf: TokenIdf | None = None
         if self._weighted and idf != "fit":
@@ -145,9 +156,9 @@ class VideoScore(Metric):
     def encoder(self) -> DualEncoder:
         """The dual encoder, loaded on first use."""
         if self._encoder is None:
-            from suisei.encoders.dual import load_dual_encoder
+            from suisei.encoders.sharing import scoring_encoder
 
-            self._encoder = load_dual_encoder(**self._loading)
+            self._encoder = scoring_encoder(**self._loading)
         return self._encoder
 
     def missing(self, samples: Sequence[CaptionSample]) -> dict[int, str]:
@@ -219,8 +230,7 @@ class VideoScore(Metric):
         """
         if self._idf is None:
             raise ConfigError(f"{self.name} has no idf weights to save; call fit_captions first")
-        with replacing(Path(path)) as temporary:
-            temporary.write_text(json.dumps(self._idf.as_dict()), encoding="utf-8")
+        self._idf.save(Path(path))
 
     def settings(self) -> dict[str, str]:
         """Return the encoder, prompt, frames, idf corpus, part and how references are aggregated."""
@@ -234,9 +244,21 @@ class VideoScore(Metric):
         return {**own, "ref": f"max-{self.aggregate}"} if self.references else own
 
     def parts(
-        self, samples: Sequence[VideoSample], *, batch_size: int = 64, progress: bool = False
+        self,
+        samples: Sequence[VideoSample],
+        *,
+        batch_size: int = 64,
+        progress: bool = False,
+        refused: dict[int, DataError] | None = None,
     ) -> dict[str, np.ndarray]:
         """Return every part of the score of samples that have all that the metric needs.
+
+        Args:
+            samples: N samples.
+            batch_size: how many frames are in memory at once; never changes a score.
+            progress: whether to show a progress bar on standard error.
+            refused: receives {position: error} of samples whose video cannot be decoded or whose
+                caption is overlong under "refuse", and their scores are NaN; None to raise the error.
 
         Returns:
             {"full", "fine" (F1), "precision", "recall", "coarse"}: float64 [N], in input order.
@@ -248,26 +270,58 @@ class VideoScore(Metric):
         if self.needs_fit:
             raise ConfigError(f"{self.name} has no idf weights yet; fit it, or give idf=FILE or idf=none")
         found: list[Scores | None] = [None] * len(samples)
+        bad = self._overlong(samples, refuse=refused is None)
         clips: dict[tuple[Any, ...], list[int]] = {}
         for position, sample in enumerate(samples):
-            clips.setdefault((str(sample.video), sample.segment), []).append(position)
+            if position not in bad:
+                clips.setdefault((str(sample.video), sample.segment), []).append(position)
         with progress_bar("scoring videos", len(clips), shown=progress) as advance:
             for group in _chunks(list(clips.values()), batch_size):
                 captions = self._captions([samples[i] for own in group for i in own], batch_size)
                 for positions in group:
-                    frames = self._frames(samples[positions[0]], batch_size)
-                    for position in positions:
-                        found[position] = self._scores(samples[position], frames, captions)
+                    try:
+                        frames = self._frames(samples[positions[0]], batch_size)
+                    except DataError as error:
+                        if refused is None:
+                            raise
+                        bad.update(dict.fromkeys(positions, error))
+                    else:
+                        for position in positions:
+                            found[position] = self._scores(samples[position], frames, captions)
                     advance(1)
-        scores = [own for own in found if own is not None]
-        return {part: np.array([getattr(own, part) for own in scores], dtype=np.float64) for part in PARTS}
+        if refused is not None:
+            refused.update(bad)
+        rows = [[np.nan if own is None else getattr(own, part) for own in found] for part in PARTS]
+        return {part: np.array(row, dtype=np.float64) for part, row in zip(PARTS, rows, strict=True)}
+
+    def score_each(
+        self, samples: Sequence[CaptionSample], *, batch_size: int = 64, progress: bool = False
+    ) -> tuple[np.ndarray, dict[int, DataError]]:
+        """Score samples in one pass; those whose video cannot be decoded are left out and named."""
+        missing = self.missing(samples)
+        usable = [position for position in range(len(samples)) if position not in missing]
+        videos = [sample for i in usable if isinstance(sample := samples[i], VideoSample)]
+        scores, refused = np.full(len(samples), np.nan), dict[int, DataError]()
+        if videos:
+            parts = self.parts(videos, batch_size=batch_size, progress=progress, refused=refused)
+            scores[usable] = parts[self.part]
+        return scores, {usable[position]: error for position, error in sorted(refused.items())}
 
     def _score(self, samples: Sequence[CaptionSample], *, batch_size: int, progress: bool) -> np.ndarray:
         videos = [sample for sample in samples if isinstance(sample, VideoSample)]
         return self.parts(videos, batch_size=batch_size, progress=progress)[self.part]
 
     def _frames(self, sample: VideoSample, batch_size: int) -> np.ndarray:
-        """Return the unit features of a video's frames, float64 [F, d]; decodes a batch at a time."""
+        """Return the unit features of a video's frames, float64 [F, d]."""
+        memory = self.encoder.memory
+
+        def encode() -> np.ndarray:
+            return self._encode_frames(sample, batch_size)
+
+        return _unit(encode() if memory is None else memory.clip(clip_key(sample, self.frames), encode))
+
+    def _encode_frames(self, sample: VideoSample, batch_size: int) -> np.ndarray:
+        """Return the features of a video's frames, float32 [F, d]; decodes a batch at a time."""
         assert sample.video is not None
         features, batch = [], []
         for picture in iter_frames(sample.video, count=self.frames, segment=sample.segment):
@@ -277,7 +331,7 @@ class VideoScore(Metric):
                 batch = []
         if batch:
             features.append(self.encoder.encode_images(batch, batch_size=batch_size))
-        return _unit(np.concatenate(features))
+        return np.concatenate(features)
 
     def _captions(self, samples: Sequence[VideoSample], batch_size: int) -> dict[str, Caption]:
         from suisei.encoders.dual_tokens import encode_tokens
@@ -286,7 +340,6 @@ class VideoScore(Metric):
         if self.references:
             texts += [text for sample in samples for text in sample.references]
         unique = list(dict.fromkeys(texts))
-        self._check_lengths(unique)
         encoded = encode_tokens(self.encoder, unique, prompt=self.prompt, batch_size=4 * batch_size)
         if self._idf is not None and self._idf.end != encoded[0].ids[-1]:
             raise ConfigError(
@@ -301,17 +354,16 @@ class VideoScore(Metric):
     def _weights(self, ids: np.ndarray) -> np.ndarray:
         return np.ones(len(ids)) if self._idf is None else self._idf.weights(ids)
 
-    def _check_lengths(self, texts: Sequence[str]) -> None:
-        from suisei.encoders.dual_tokens import tokenize
-
-        cut = tokenize(self.encoder, texts, prompt=self.prompt).cut
-        if not cut.any():
-            return
-        first = texts[int(cut.nonzero()[0, 0])]
-        problem = f"{int(cut.sum())} captions have more tokens than {self.encoder.name} reads"
-        if self.overlong == "refuse":
-            raise DataError(f"{self.name}: {problem}; shorten them, or use overlong=cut: {first[:60]!r}")
-        warnings.warn(f"{self.name}: {problem} and are cut, the first is {first[:60]!r}", stacklevel=4)
+    def _overlong(self, samples: Sequence[VideoSample], *, refuse: bool) -> dict[int, DataError]:
+        """Warn, once, of captions that are cut; under "refuse" raise, or return {position: error}."""
+        texts = [(sample.candidate, *(sample.references if self.references else ())) for sample in samples]
+        if self.overlong == "cut":
+            self._length_warning(self.encoder, {text for own in texts for text in own}, self.prompt)
+            return {}
+        bad = overlong_errors(self.name, self.encoder, texts, self.prompt)
+        if bad and refuse:
+            raise next(iter(bad.values()))
+        return bad
 
     def _scores(self, sample: VideoSample, frames: np.ndarray, captions: dict[str, Caption]) -> Scores:
         candidate = captions[sample.candidate]
@@ -320,18 +372,6 @@ class VideoScore(Metric):
             return video
         matches = [match_texts(candidate, captions[text]) for text in sample.references]
         return video.mean_with(best_reference(matches, separate=self.aggregate == "separate"))
-
-
-def load_idf(path: Path) -> TokenIdf:
-    """Read idf weights that :meth:`VideoScore.save_idf` wrote.
-
-    Raises:
-        ModelError: the file is absent or something else.
-    """
-    try:
-        return TokenIdf.from_dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{path}: not a file of idf weights ({error})") from None
 
 
 def _check(name: str, value: str, valid: Sequence[str]) -> None:

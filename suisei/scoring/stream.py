@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from suisei.data.formats import Row
-from suisei.data.images import load_image
 from suisei.data.sample import CaptionSample
 from suisei.errors import DataError
 from suisei.metaeval.scoring import FAILURES, failure_text
@@ -147,7 +146,7 @@ class Scorer:
     ) -> None:
         if label not in self.failed:
             try:
-                outcomes = _score_around_bad_samples(self.metrics[label], samples, self.batch_size)
+                scores, refused = self.metrics[label].score_each(samples, batch_size=self.batch_size)
             except FAILURES as error:
                 _LOG.debug("metric %s failed", label, exc_info=True)
                 self.failed[label] = failure_text(error)
@@ -156,61 +155,12 @@ class Scorer:
                 result.errors[label] = self.failed[label]
             return
         missing = self.metrics[label].missing(samples)
-        for position, (result, outcome) in enumerate(zip(results, outcomes, strict=True)):
-            if isinstance(outcome, DataError):
-                result.errors[label] = " ".join(str(outcome).split())
-                result.stop = result.stop or DataError(f"{self.name}, row {result.number}: {outcome}")
-            elif math.isfinite(outcome):
-                result.scores[label] = outcome
+        for position, (result, score) in enumerate(zip(results, scores.tolist(), strict=True)):
+            problem = refused.get(position)
+            if problem is not None:
+                result.errors[label] = " ".join(str(problem).split())
+                result.stop = result.stop or DataError(f"{self.name}, row {result.number}: {problem}")
+            elif math.isfinite(score):
+                result.scores[label] = score
             else:
                 result.errors[label] = missing.get(position, "no score")
-
-
-def _score_around_bad_samples(
-    metric: Metric, samples: Sequence[CaptionSample], batch_size: int
-) -> list[float | DataError]:
-    """Score samples; those that the metric refuses get the reason in place of a score."""
-    try:
-        return list(metric.score(samples, batch_size=batch_size).tolist())
-    except DataError as error:
-        if len(samples) == 1:
-            return [error]
-    # Nearly always an image is to blame. Looking at each image once is far cheaper than halving.
-    bad = _unreadable_images(samples) if _reads_images(metric, samples) else {}
-    if not bad:
-        middle = len(samples) // 2
-        return [
-            *_score_around_bad_samples(metric, samples[:middle], batch_size),
-            *_score_around_bad_samples(metric, samples[middle:], batch_size),
-        ]
-    usable = [position for position in range(len(samples)) if position not in bad]
-    outcomes: list[float | DataError] = [bad.get(position, DataError("")) for position in range(len(samples))]
-    if usable:
-        rest = _score_around_bad_samples(metric, [samples[position] for position in usable], batch_size)
-        for position, outcome in zip(usable, rest, strict=True):
-            outcomes[position] = outcome
-    return outcomes
-
-
-def _reads_images(metric: Metric, samples: Sequence[CaptionSample]) -> bool:
-    sees = "image" in metric.needs or "references" not in metric.needs
-    return sees and any(sample.image is not None for sample in samples)
-
-
-def _unreadable_images(samples: Sequence[CaptionSample]) -> dict[int, DataError]:
-    problems: dict[str, DataError | None] = {}
-    bad = {}
-    for position, sample in enumerate(samples):
-        if sample.image is None:
-            continue
-        key = str(sample.image)
-        if key not in problems:
-            try:
-                load_image(sample.image)
-                problems[key] = None
-            except DataError as error:
-                problems[key] = error
-        problem = problems[key]
-        if problem is not None:
-            bad[position] = problem
-    return bad

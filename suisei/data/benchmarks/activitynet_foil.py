@@ -157,4 +157,5 @@ ACTIVITYNET_FOIL = Benchmark(
         "folder of the videos (NAME.mp4) goes into --images, and without it only the text is read"
     ),
     has_images=True,
+    idf_corpus=("activitynet-train", read_training_captions),
 )

@@ -27,6 +27,8 @@ class Benchmark:
         source: where to get it, and what ``root`` has to be.
         has_images: whether image files belong to it.
         default_root: where it is when no root is given; None if it has to be given.
+        idf_corpus: name and reader (root to captions) of the captions that its protocol learns idf
+            weights of tokens from.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Benchmark:
     source: str
     has_images: bool = False
     default_root: Callable[[], Path] | None = None
+    idf_corpus: tuple[str, Callable[[Path | str], list[str]]] | None = None
 
     def read(
         self,

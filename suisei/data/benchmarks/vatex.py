@@ -19,7 +19,7 @@ from suisei.data.benchmarks.base import Benchmark, find_file, make_row
 from suisei.data.benchmarks.jsonfile import read_object
 from suisei.data.benchmarks.pickled import read_pickled_array
 from suisei.data.formats import Row
-from suisei.data.sample import Rating
+from suisei.data.sample import CaptionSample, Rating
 from suisei.data.video import VideoSample
 from suisei.errors import ConfigError, DataError
 
@@ -42,7 +42,10 @@ def find_video(folder: Path | None, name: str) -> Path | None:
         raise DataError(f"video name {name[:60]!r} is not a plain file name")
     found = next((folder / f"{name}{s}" for s in VIDEO_SUFFIXES if (folder / f"{name}{s}").is_file()), None)
     if found is None:
-        raise DataError(f"the video {folder / name} ({', '.join(VIDEO_SUFFIXES)}) is not there; download it")
+        raise DataError(
+            f"the video {folder / name} ({', '.join(VIDEO_SUFFIXES)}) is not there; download it, or leave "
+            "its rows out (--on-error skip)"
+        )
     return found
 
 
@@ -60,7 +63,7 @@ def read_training_captions(root: Path | str) -> list[str]:
     return [caption for captions in content.values() for caption in captions]
 
 
-def limit_references(samples: Sequence[VideoSample], count: int) -> list[VideoSample]:
+def limit_references(samples: Sequence[CaptionSample], count: int) -> list[CaptionSample]:
     """Keep the first ``count`` references of every sample, as EMScore does for its figures at 1 to 9.
 
     Raises:
@@ -127,4 +130,5 @@ VATEX_EVAL = Benchmark(
         "--images, and without it only the text is read"
     ),
     has_images=True,
+    idf_corpus=("vatex-train", read_training_captions),
 )

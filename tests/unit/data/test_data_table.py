@@ -206,3 +206,19 @@ def test_a_model_without_image_does_not_read_the_images():
     table = SampleTable([sample], with_images=False)
     assert table.image.tolist() == [-1]
     assert table.images == []
+
+
+@pytest.mark.parametrize("bad", [(0,), (1, 3, 4, 5), range(6)])
+def test_all_unreadable_images_are_counted_and_some_are_named(tmp_path, bad):
+    paths = [tmp_path / f"{number}.png" for number in range(6)]
+    for number, path in enumerate(paths):
+        image(number % 3).resize((4, 4)).save(path)
+        if number in bad:
+            path.write_bytes(b"")
+    with pytest.raises(
+        DataError, match=rf"^{len(bad)} of 6 images cannot be read: .*{min(bad)}\.png"
+    ) as caught:
+        PixelStore(paths, pixels_of)
+    named = [number for number in bad if f"{number}.png" in str(caught.value)]
+    assert named == list(bad)[:3]
+    assert ("and 1 more" in str(caught.value)) == (len(bad) == 4)
