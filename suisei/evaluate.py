@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from suisei.cli import run_command
+from suisei.cli import run_command, table_console
 from suisei.errors import ConfigError, DataError
 from suisei.options import add_data_options, add_metric_options, count, metric_plans, positive
 
@@ -371,11 +371,7 @@ def _write(
 
 
 def _show(tables: list[Table]) -> None:
-    from rich.console import Console
-
-    console = Console()
-    if not console.is_terminal:  # a pipe has no width: let lines be as long as they are
-        console = Console(width=200)
+    console = table_console()
     for table in tables:
         if table.overall.rows:
             console.print(table.to_rich())

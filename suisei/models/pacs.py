@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+import yaml
 from lightning.pytorch import LightningModule
 from torch import Tensor
 from torch.nn import functional as F
@@ -29,6 +31,31 @@ PROMPT = "A photo depicts "
 TRAINABLE = ("projections", "lora", "image", "all")
 MAX_SCALE = math.log(100)
 """Largest logarithm of 1 / tau, as CLIP's training clips it."""
+
+
+@dataclass
+class Architecture:
+    """open_clip's description of a dual encoder.
+
+    Attributes:
+        embed_dim: width d of the shared space.
+        vision_cfg: the image tower.
+        text_cfg: the text tower; with a text encoder, what differs from its usual settings.
+    """
+
+    embed_dim: int
+    vision_cfg: dict[str, Any]
+    text_cfg: dict[str, Any] = field(default_factory=dict)
+
+    def described(self) -> dict[str, Any]:
+        """Return it as open_clip takes it; what an override on the command line left as text is read."""
+        values: dict[str, Any] = {"embed_dim": self.embed_dim}
+        for name in ("vision_cfg", "text_cfg"):
+            values[name] = {
+                key: yaml.safe_load(value) if isinstance(value, str) else value
+                for key, value in getattr(self, name).items()
+            }
+        return values
 
 
 class PacTraining(LightningModule):
@@ -67,7 +94,7 @@ class PacTraining(LightningModule):
         model: str = "ViT-B-32",
         pretrained: str | None = "openai",
         checkpoint: str | None = None,
-        architecture: dict[str, Any] | None = None,
+        architecture: Architecture | None = None,
         text_encoder: str | None = None,
         seed: int = 0,
         trainable: str = "projections",
@@ -97,7 +124,7 @@ class PacTraining(LightningModule):
                 model, pretrained, checkpoint=checkpoint, precision="fp32", device="cpu"
             )
         else:
-            self.encoder = new_dual_encoder(architecture, text_encoder=text_encoder, seed=seed)
+            self.encoder = new_dual_encoder(architecture.described(), text_encoder=text_encoder, seed=seed)
         self.towers: Any = self.encoder.model
         self.towers.visual.to(memory_format=torch.channels_last)  # CPUs convolve faster that way
         self.trainable = trainable

@@ -131,11 +131,11 @@ def test_two_processes_train_as_one(folder, tmp_path):
 
 
 def test_training_learns_which_caption_goes_with_which_image(folder, tmp_path):
-    architecture = {"embed_dim": 16, "vision_cfg": RESNET, "text_cfg": TEXT}
+    architecture = {"embed_dim": 16, "vision_cfg": VIT, "text_cfg": TEXT}
     more = [
         "--trainer.max_steps=60",
         "--trainer.val_check_interval=20",
-        "--data.batch_size=4",
+        "--data.batch_size=8",
         "--model.trainable=all",
         "--model.learning_rate=0.003",
         f"--model.architecture={json.dumps(architecture)}",
@@ -149,6 +149,21 @@ def test_training_learns_which_caption_goes_with_which_image(folder, tmp_path):
     ]
     right, wrong = metric.score(samples).reshape(2, 3)
     assert (right > wrong).all()
+
+
+def test_one_entry_of_the_architecture_is_overridden_on_the_command_line(folder, tmp_path):
+    config = tmp_path / "small.yaml"
+    described = {"embed_dim": 16, "vision_cfg": VIT, "text_cfg": TEXT}
+    config.write_text(json.dumps({"task": "pacs", "model": {"architecture": described}}))
+    more = [
+        "--model.architecture.vision_cfg.image_size=64",
+        "--model.trainable=image",
+        "--trainer.max_steps=2",
+    ]
+    run(["--config", str(config), *arguments(folder, tmp_path / "run", *more)])
+    saved = json.loads((tmp_path / "run" / "model" / "open_clip_config.json").read_text())
+    assert saved["model_cfg"]["vision_cfg"]["image_size"] == 64
+    assert saved["model_cfg"]["vision_cfg"]["patch_size"] == 16
 
 
 @pytest.mark.parametrize("architecture", [VIT, RESNET])
