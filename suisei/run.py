@@ -102,7 +102,7 @@ def save_config(cli: Any, folder: Path) -> None:
 
 def _announce(split: Split) -> None:
     """Say what the split leaves out, before the time of a training is spent on it."""
-    if split.disjoint == "captions":
+    if split.disjoint != "group":
         from rich.console import Console
 
         text = describe_left_out({part: len(rows) for part, rows in split.left_out.items()})

@@ -22,6 +22,7 @@ from suisei.data.splits import (
     Disjoint,
     Split,
     caption_key,
+    cross_candidates,
     fold_by_group,
     group_of,
     split_by_group,
@@ -58,7 +59,9 @@ class CaptionDataModule(LightningDataModule):
             "captions" for candidate captions besides, where one caption is rated with several images
             (Flickr8k): a training or validation sample whose candidate is one of the test's is left out, and
             a training sample whose candidate is one of validation's. The test samples are the same either
-            way. References, which carry no rating, do not count.
+            way. "crossed" keeps more to train on: candidates are in folds as groups are, what is of the fold
+            by both is tested, and what is of it by neither is trained on; it needs ``folds``. References,
+            which carry no rating, do not count.
         batch_size: samples per training batch.
         eval_batch_size: samples per validation batch.
         batching: how samples meet in training batches: "shuffled" for at random; "length" for samples
@@ -94,6 +97,8 @@ class CaptionDataModule(LightningDataModule):
             raise ConfigError(f"batch sizes must be positive, got {batch_size} and {eval_batch_size}")
         if folds and (validation or test):
             raise ConfigError("folds split the training data; leave data.validation and data.test out")
+        if disjoint == "crossed" and not folds:
+            raise ConfigError("data.disjoint: crossed puts candidates into folds; set data.folds, such as 5")
         if folds and fold is not None and not 0 <= fold < folds:
             raise ConfigError(f"data.fold is {fold}; it must be from 0 to {folds - 1}")
         self.sources = [train] if isinstance(train, str) else list(train)
@@ -143,11 +148,17 @@ class CaptionDataModule(LightningDataModule):
         self._refuse_shared_groups(names, parts)
         self.split = Split(tuple(parts[0]), tuple(parts[1]), tuple(parts[2]))
         self._refuse_empty("change data.fractions")
-        by_captions = self.disjoint == "captions"
-        if by_captions:
+        self._part_candidates()
+        candidates = self.disjoint != "group"
+        self.support = self._read_support().without(self._held_out(), candidates=candidates)
+
+    def _part_candidates(self) -> None:
+        if self.disjoint == "captions":
             self.split = without_shared_candidates(self.samples, self.split)
-            self._refuse_empty("all its candidates are held out too; set data.disjoint: group")
-        self.support = self._read_support().without(self._held_out(), candidates=by_captions)
+        elif self.disjoint == "crossed":
+            assert self.fold is not None
+            self.split = cross_candidates(self.samples, self.split, self.fold, self.folds, self.split_seed)
+        self._refuse_empty("its samples share candidates with other parts; set data.disjoint: group")
 
     def _held_out(self) -> list[CaptionSample]:
         return [*self.part("validation"), *self.part("test")]
@@ -185,8 +196,9 @@ class CaptionDataModule(LightningDataModule):
 
         Where captions are disjoint, samples with a held-out candidate are left out.
         """
-        if self.disjoint == "captions":
-            held_out = {caption_key(sample.candidate) for sample in self._held_out()}
+        if self.disjoint != "group":
+            others = self._held_out() if self.disjoint == "captions" else self.part("test")
+            held_out = {caption_key(sample.candidate) for sample in others}
             samples = [sample for sample in samples if caption_key(sample.candidate) not in held_out]
         first = len(self.samples)
         self.samples = [*self.samples, *samples]

@@ -25,8 +25,8 @@ from suisei.data.writers import replacing
 from suisei.errors import ConfigError, DataError
 
 PARTS = ("train", "validation", "test")
-Disjoint = Literal["group", "captions"]
-"""What two parts never share: groups, or groups and candidate captions."""
+Disjoint = Literal["group", "captions", "crossed"]
+"""What two parts never share: groups; groups and candidate captions; or these two by crossed folds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,8 @@ class Split:
         seed: the seed it was made with.
         disjoint: what the parts do not share.
         left_out: part name to the positions that belong to it by group and are in no part, because another
-            part has their candidate; empty unless ``disjoint`` is "captions".
+            part has their candidate; empty where ``disjoint`` is "group".
+        crossing: fold, number of folds and seed of the candidates, where ``disjoint`` is "crossed".
     """
 
     train: tuple[int, ...]
@@ -54,6 +55,7 @@ class Split:
     seed: int | None = None
     disjoint: Disjoint = "group"
     left_out: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    crossing: tuple[int, int, int] | None = None
 
     def save(self, path: Path | str, samples: Sequence[CaptionSample]) -> None:
         """Write the split as JSON by group names, so that it can be restored for reordered samples.
@@ -74,6 +76,7 @@ class Split:
             "seed": self.seed,
             "disjoint": self.disjoint,
             "left_out": {part: len(left_out[part]) for part in PARTS},
+            "crossing": self.crossing,
             "counts": {
                 part: {"groups": len(groups[part]), "samples": len(positions[part])} for part in PARTS
             },
@@ -100,6 +103,8 @@ class Split:
                 f"such as {', '.join(map(repr, unknown[:3]))}; use the data it was made for, or split anew"
             )
         split = _make_split(names, part_of, content.get("method", "given"), content.get("seed"))
+        if content["disjoint"] == "crossed":
+            return cross_candidates(samples, split, *content["crossing"])
         return without_shared_candidates(samples, split) if content["disjoint"] == "captions" else split
 
 
@@ -221,6 +226,44 @@ def without_shared_candidates(samples: Sequence[CaptionSample], split: Split) ->
     return replace(split, train=train, validation=validation, disjoint="captions", left_out=left_out)
 
 
+def cross_candidates(
+    samples: Sequence[CaptionSample], split: Split, fold: int, folds: int, seed: int = 0
+) -> Split:
+    """Put candidates into folds as groups are, and leave out samples that are of the fold by one alone.
+
+    Tested is what is of the fold by group and by candidate, trained on what is of it by neither: with five
+    folds about 64 % of the samples train and 4 % test, so that all folds together test a fifth of them.
+    No candidate of a test sample is one of a validation or training sample; these two may share some.
+    References do not count, as in :func:`without_shared_candidates`.
+
+    Args:
+        samples: what was split.
+        split: the fold by group.
+        fold: which fold, 0 to folds - 1.
+        folds: number of folds.
+        seed: decides which candidate is in which fold.
+    """
+    keys = [caption_key(sample.candidate) for sample in samples]
+    tested = set(_seeded_order(keys, seed, "candidates")[fold::folds])
+    train, validation, test = (
+        tuple(p for p in getattr(split, part) if (keys[p] in tested) == (part == "test")) for part in PARTS
+    )
+    left_out = {
+        part: tuple(sorted({*getattr(split, part)} - {*kept}))
+        for part, kept in zip(PARTS, (train, validation, test), strict=True)
+    }
+    crossing = (fold, folds, seed)
+    return replace(
+        split,
+        train=train,
+        validation=validation,
+        test=test,
+        disjoint="crossed",
+        left_out=left_out,
+        crossing=crossing,
+    )
+
+
 def caption_key(caption: str) -> str:
     """Return what captions have in common that say the same but for width, case, spaces and punctuation."""
     folded = unicodedata.normalize("NFKC", caption).casefold()
@@ -279,6 +322,11 @@ def _read_split(path: Path) -> dict:
     if content.setdefault("disjoint", "group") not in get_args(Disjoint):  # older files do not say it
         known = ", ".join(get_args(Disjoint))
         raise DataError(f"{path}: not a saved split: 'disjoint' is {content['disjoint']!r}, not of {known}")
+    crossing = content.get("crossing")
+    if content["disjoint"] == "crossed" and not (
+        isinstance(crossing, list) and len(crossing) == 3 and all(isinstance(n, int) for n in crossing)
+    ):
+        raise DataError(f"{path}: not a saved split: 'crossing' must be fold, number of folds and seed")
     return content
 
 

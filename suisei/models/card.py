@@ -9,6 +9,7 @@ from typing import Any
 from suisei import __version__
 
 SIMULATED = "scenes"
+_NAMES = {"train": "training", "validation": "validation", "test": "test"}
 """The bundled sample, whose ratings no person gave."""
 
 
@@ -59,9 +60,8 @@ metric.score(["a caption"], references=[["what a person wrote"]]{', images=["ima
 
 def describe_data(data: dict[str, Any]) -> str:
     """Return a paragraph on the data of a run: where from, how much, how split."""
-    names = {"train": "training", "validation": "validation", "test": "test"}
     counts = ", ".join(
-        f"{count:,} {names[part]} samples in {data['groups'][part]:,} groups"
+        f"{count:,} {_NAMES[part]} samples in {data['groups'][part]:,} groups"
         for part, count in data["samples"].items()
     )
     text = f"{', '.join(data['sources'])}: {counts}. A group, usually an image, is in one part only. "
@@ -78,10 +78,10 @@ def describe_data(data: dict[str, Any]) -> str:
 
 def describe_left_out(left_out: Mapping[str, int]) -> str:
     """Return a sentence on the samples that a split with disjoint captions leaves out, by part."""
+    counts = [f"{left_out[part]:,} {name}" for part, name in _NAMES.items() if part in left_out]
     return (
-        "No candidate caption is in two parts: left out are "
-        f"{left_out['train']:,} training and {left_out['validation']:,} validation samples "
-        "whose candidate is held out."
+        f"No candidate caption is tested that was trained on: left out are {', '.join(counts[:-1])} and "
+        f"{counts[-1]} samples whose candidate is of another part."
     )
 
 

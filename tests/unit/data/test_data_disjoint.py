@@ -15,12 +15,13 @@ from suisei.data.splits import (
     PARTS,
     Split,
     caption_key,
+    cross_candidates,
     fold_by_group,
     group_of,
     split_by_group,
     without_shared_candidates,
 )
-from suisei.errors import DataError
+from suisei.errors import ConfigError, DataError
 from suisei.models.card import describe_data
 
 
@@ -85,6 +86,43 @@ def test_row_order_does_not_matter_and_a_saved_split_comes_back(tmp_path_factory
     assert rows_of(Split.load(path, shuffled), shuffled) == rows_of(split, samples)
 
 
+@settings(deadline=None)
+@given(rated, st.integers(0, 3), st.integers(2, 4), st.randoms(use_true_random=False))
+def test_crossed_folds_test_what_is_of_the_fold_by_both(tmp_path_factory, rows, seed, folds, shuffler):
+    samples = samples_of(rows)
+    shuffled = samples[:]
+    shuffler.shuffle(shuffled)
+    path = tmp_path_factory.mktemp("split") / "split.json"
+    tested = Counter()
+    for fold in range(folds):
+        by_group = fold_by_group(samples, fold, folds, seed)
+        split = cross_candidates(samples, by_group, fold, folds, seed)
+        assert keys(samples, split.test).isdisjoint(keys(samples, (*split.train, *split.validation)))
+        for part in PARTS:
+            assert sorted((*getattr(split, part), *split.left_out[part])) == list(getattr(by_group, part))
+        tested.update(keys(samples, split.test))
+        fold_s = keys(samples, split.test) | keys(
+            samples, (*split.left_out["train"], *split.left_out["validation"])
+        )
+        assert fold_s.isdisjoint(keys(samples, split.left_out["test"]))
+        again = cross_candidates(shuffled, fold_by_group(shuffled, fold, folds, seed), fold, folds, seed)
+        assert rows_of(split, samples) == rows_of(again, shuffled)
+        split.save(path, samples)
+        assert Split.load(path, samples) == split
+    assert set(tested.values()) <= {1}  # a candidate is of one fold
+
+
+def test_crossed_folds_need_folds_and_a_file_that_says_which(tmp_path):
+    with pytest.raises(ConfigError, match=r"crossed puts candidates into folds; set data\.folds"):
+        CaptionDataModule(disjoint="crossed")
+    samples = samples_of((number, "abc"[number % 3]) for number in range(9))
+    path = tmp_path / "split.json"
+    cross_candidates(samples, fold_by_group(samples, 0, 3), 0, 3).save(path, samples)
+    path.write_text(json.dumps({**json.loads(path.read_text()), "crossing": None}))
+    with pytest.raises(DataError, match="'crossing' must be fold, number of folds and seed"):
+        Split.load(path, samples)
+
+
 def test_a_file_without_the_setting_is_of_groups_alone(tmp_path):
     samples = samples_of((number, "the same") for number in range(9))
     path = tmp_path / "split.json"
@@ -95,7 +133,7 @@ def test_a_file_without_the_setting_is_of_groups_alone(tmp_path):
     path.write_text(json.dumps(content))
     assert len(Split.load(path, samples).train) == 3
     path.write_text(json.dumps({**content, "disjoint": "words"}))
-    with pytest.raises(DataError, match=r"'disjoint' is 'words', not of group, captions"):
+    with pytest.raises(DataError, match=r"'disjoint' is 'words', not of group, captions, crossed"):
         Split.load(path, samples)
 
 
@@ -199,7 +237,9 @@ def test_the_support_holds_no_held_out_candidate(data, tmp_path):
 
 def test_nothing_left_to_train_on(tmp_path):
     data = write(tmp_path / "few.jsonl", 12, CAPTIONS[:4])
-    with pytest.raises(DataError, match=r"training split .* is empty; all its candidates.*data\.disjoint"):
+    with pytest.raises(
+        DataError, match=r"training split .* is empty; its samples share candidates.*data\.disjoint"
+    ):
         load(data, disjoint="captions")
 
 
