@@ -104,6 +104,19 @@ class Distinct2(Metric):
         return np.array([_distinct(sample) for sample in samples])
 
 
+class Japanese(Metric):
+    """1 for a Japanese caption, 0 for another: no measure of quality, but an input for models of two languages.
+
+    What overlap is worth, and how strict raters were, differs between languages and data sets.
+    """
+
+    name = "japanese"
+
+    def _score(self, samples: Sequence[CaptionSample], *, batch_size: int, progress: bool) -> np.ndarray:
+        languages = [sample.language or detect_language(sample.candidate) for sample in samples]
+        return np.array([float(language == "ja") for language in languages])
+
+
 def _distinct(sample: CaptionSample) -> float:
     tokens = _measure()(sample.candidate, sample.language or detect_language(sample.candidate))
     bigrams = list(pairwise(tokens))

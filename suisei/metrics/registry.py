@@ -88,6 +88,7 @@ REGISTRY: dict[str, Entry] = {
     "length-ratio": Entry(
         "suisei.metrics.overlap:LengthRatio", ("references",), "closeness of the candidate's length"
     ),
+    "japanese": Entry("suisei.metrics.overlap:Japanese", (), "1 for a Japanese caption: for models of two"),
     "distinct-2": Entry(
         "suisei.metrics.overlap:Distinct2", (), "share of distinct bigrams: low for repetition"
     ),

@@ -209,3 +209,13 @@ def test_the_last_corpus_is_never_another_one():
     assert memory.get("a", lambda: 2) == 1
     assert memory.get("b", lambda: 3) == 3
     assert memory.get("a", lambda: 4) == 4
+
+
+def test_japanese_says_the_language_as_given_or_as_it_shows():
+    metric = get_metric("japanese")
+    samples = [
+        CaptionSample("犬が走る"),
+        CaptionSample("a dog runs"),
+        CaptionSample("a dog runs", language="ja"),
+    ]
+    np.testing.assert_array_equal(metric.score(samples), [1.0, 0.0, 1.0])
