@@ -105,7 +105,7 @@ class Distinct2(Metric):
 
 
 class Japanese(Metric):
-    """1 for a Japanese caption, 0 for another: no measure of quality, but an input for models of two languages.
+    """1 for a Japanese caption, 0 for another: no measure of quality but an input of bilingual models.
 
     What overlap is worth, and how strict raters were, differs between languages and data sets.
     """
