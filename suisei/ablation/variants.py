@@ -198,6 +198,13 @@ def _no_pretraining(settings: Settings) -> Changes:
     return {"model.pretraining.epochs": "0"}
 
 
+def _no_cross_fit(settings: Settings) -> Changes:
+    pretraining = settings["model"]["pretraining"]
+    if pretraining is None or not pretraining["cross_fit"]:
+        raise NotApplicableError("the full model's pre-training is not cross-fitted")
+    return {"model.pretraining.cross_fit": "0"}
+
+
 def _no_support(settings: Settings) -> Changes:
     """Leave out the data beside the ratings; pre-training is left with the training samples' own."""
     if not settings["data"]["support"]:
@@ -282,6 +289,7 @@ BUILT_IN: dict[str, Callable[[Settings], Changes]] = {
     "no-similarity": _without_inputs("similarity"),
     "no-alignment": _without_inputs("alignment"),
     "no-pretraining": _no_pretraining,
+    "no-cross-fit": _no_cross_fit,
     "no-support": _no_support,
     "one-member": _one_member,
     **{f"no-{block}": _without_block(block) for block in _BLOCKS},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -65,6 +65,20 @@ class SampleTable:
 
     def __len__(self) -> int:
         return len(self.candidate)
+
+    def separate_captions(self, rows: Iterable[int]) -> range:
+        """Give some samples captions that no other sample points to, and return where these stand.
+
+        Args:
+            rows: the samples; among themselves they go on sharing captions.
+        """
+        first = len(self.captions)
+        moved: dict[int, int] = {}  # old row: new row
+        for row in rows:
+            for own in (self.candidate[row : row + 1], self.references[row]):
+                own[:] = [moved.setdefault(int(caption), first + len(moved)) for caption in own]
+        self.captions += [self.captions[caption] for caption in moved]
+        return range(first, len(self.captions))
 
 
 def _row(rows: dict[str, int], caption: str) -> int:

@@ -189,7 +189,7 @@ class TextEncoder(nn.Module):
         """Encode int64 [T, L] to S hidden states of shape [T, L, d], embedding output first."""
         output = self.backbone(input_ids=ids, attention_mask=mask, output_hidden_states=self.layers == "mix")
         if self.layers == "mix":
-            return list(output.hidden_states)
+            return list(output.hidden_states) or [output.last_hidden_state]  # no layers, no list
         return [output.last_hidden_state]
 
     def layer_depths(self) -> dict[str, int]:

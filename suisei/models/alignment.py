@@ -9,7 +9,7 @@ Shape letters: B samples, R references (padded), L and M tokens (padded), d enco
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,11 @@ _NOWHERE = -2.0  # below every cosine
 
 
 def alignment_inputs(
-    model: Regressor, table: SampleTable, advance: Callable[[int], Any] = ignore_progress
+    model: Regressor,
+    table: SampleTable,
+    advance: Callable[[int], Any] = ignore_progress,
+    *,
+    rows: Iterable[int] | None = None,
 ) -> np.ndarray:
     """Return the alignment of every sample, float32 [N, A]; NaN for samples without references.
 
@@ -35,12 +39,15 @@ def alignment_inputs(
         model: the regressor, whose text encoder is frozen.
         table: the samples.
         advance: called with the number of captions of each batch.
+        rows: the samples that are aligned, None for all; others are NaN.
     """
     values = np.full((len(table), len(ALIGNMENTS)), np.nan, dtype=np.float32)
-    compared = [row for row, references in enumerate(table.references) if len(references)]
+    chosen = range(len(table)) if rows is None else rows
+    compared = [row for row in chosen if len(table.references[row])]
     if not compared:
         return values
-    tokens = _Tokens(model, table.captions, advance)
+    used = {int(caption) for row in compared for caption in (table.candidate[row], *table.references[row])}
+    tokens = _Tokens(model, {caption: table.captions[caption] for caption in sorted(used)}, advance)
     compared.sort(key=lambda row: (len(table.references[row]), tokens.count(int(table.candidate[row]))))
     for start in range(0, len(compared), SAMPLES_PER_BATCH):
         rows = compared[start : start + SAMPLES_PER_BATCH]
@@ -119,25 +126,27 @@ def _agreement(references: Tensor, weights: Tensor, there: Tensor) -> Tensor:
 class _Tokens:
     """The token vectors of captions at unit length, and their idf; special tokens left out."""
 
-    def __init__(self, model: Regressor, captions: Sequence[str], advance: Callable[[int], Any]) -> None:
+    def __init__(self, model: Regressor, captions: Mapping[int, str], advance: Callable[[int], Any]) -> None:
         text, device = model.text, model.idf_weights.device
-        ids = text.tokenize(captions)
+        ids = dict(zip(captions, text.tokenize(list(captions.values())), strict=True))
         unknown = text.tokenizer.unk_token_id  # a token like any other, though nothing is known of it
         special = torch.tensor([own for own in text.special_ids if own != unknown], device=device)
-        self._vectors: list[Tensor] = [torch.empty(0)] * len(captions)
-        self._weights: list[Tensor] = [torch.empty(0)] * len(captions)
+        self._vectors: dict[int, Tensor] = {}
+        self._weights: dict[int, Tensor] = {}
         was_training = model.training
         model.eval()
         budget = tokens_per_batch(text.width, device.type)
-        for positions in token_batches([len(own) for own in ids], budget):
-            batch, mask = (part.to(device) for part in text.pad([ids[position] for position in positions]))
+        numbers = list(ids)
+        for positions in token_batches([len(own) for own in ids.values()], budget):
+            own = [numbers[position] for position in positions]
+            batch, mask = (part.to(device) for part in text.pad([ids[caption] for caption in own]))
             with torch.inference_mode():
                 hidden = F.normalize(text(batch, mask)[-1].float(), dim=-1)
             kept = mask.bool() & ~torch.isin(batch, special)
             idf = model.idf_weights[batch]
-            for row, position in enumerate(positions):
-                self._vectors[position] = hidden[row, kept[row]]
-                self._weights[position] = idf[row, kept[row]]
+            for row, caption in enumerate(own):
+                self._vectors[caption] = hidden[row, kept[row]]
+                self._weights[caption] = idf[row, kept[row]]
             advance(len(positions))
         model.train(was_training)
 
@@ -148,7 +157,8 @@ class _Tokens:
     def padded(self, captions: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Return vectors [T, L, d] and idf [T, L], -1 where there is no token; caption -1 has none."""
         length = max(1, max(self.count(caption) for caption in captions if caption >= 0))
-        width, like = self._vectors[0].shape[-1], self._weights[0]
+        like = next(iter(self._vectors.values()))
+        width = like.shape[-1]
         vectors = like.new_zeros(len(captions), length, width)
         weights = like.new_full((len(captions), length), -1.0)
         for row, caption in enumerate(captions):

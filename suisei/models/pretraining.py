@@ -46,6 +46,9 @@ class PretrainingConfig:
             after the text encoder (:mod:`suisei.models.image_pretraining`); 0 for none.
         image_learning_rate: highest rate of its one-cycle schedule.
         image_weight_decay: its weight decay.
+        cross_fit: parts of the training images. What the head learns from samples without an image is then
+            said by an encoder that was pre-trained without their part
+            (:mod:`suisei.models.cross_fitting`); 0 for one encoder alone.
         smallest_crop: least share of an image's area that a random crop keeps.
     """
 
@@ -60,12 +63,15 @@ class PretrainingConfig:
     image_epochs: int = 0
     image_learning_rate: float = 2e-3
     image_weight_decay: float = 0.05
+    cross_fit: int = 0
     smallest_crop: float = 0.4
 
     def __post_init__(self) -> None:
         for name in ("epochs", "image_epochs"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"pretraining.{name} must be at least 0, got {getattr(self, name)}")
+        if self.cross_fit < 0 or self.cross_fit == 1:
+            raise ConfigError(f"pretraining.cross_fit must be 0, or at least 2, got {self.cross_fit}")
         for name in ("batch_size", "similarity_batch"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"pretraining.{name} must be at least 1, got {getattr(self, name)}")

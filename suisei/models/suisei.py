@@ -25,6 +25,7 @@ from suisei.encoders.text import TextEncoder, TextEncoderConfig
 from suisei.errors import ConfigError, ModelError
 from suisei.models.alignment import alignment_inputs
 from suisei.models.config import FusionConfig, HeadConfig, RegressorConfig
+from suisei.models.cross_fitting import PartEncoder, align_parts, part_encoders, reading_with, separate_parts
 from suisei.models.features import ModelFeatures
 from suisei.models.image_pretraining import pretrain_images
 from suisei.models.lookup import FeatureTable
@@ -74,6 +75,12 @@ class SuiSei(LightningModule):
         for name, value in (("reference_dropout", reference_dropout), ("image_dropout", image_dropout)):
             if not 0 <= value < 1:
                 raise ConfigError(f"model.{name} must be in [0, 1), got {value}")
+        fused = fusion.blocks is None or len(fusion.blocks) > 0
+        if pretraining is not None and pretraining.cross_fit and (fused or not text.frozen):
+            raise ConfigError(
+                "model.pretraining.cross_fit makes several text encoders, whose vectors do not compare: it "
+                "needs model.fusion.blocks: [] and model.text.frozen: true"
+            )
         self.config = RegressorConfig(text, image, fusion, head)
         self.optimizer_config = optimizer
         self.pretraining = pretraining
@@ -81,6 +88,7 @@ class SuiSei(LightningModule):
         self.image_dropout = image_dropout
         self.reference_extras: list[int] = []
         self.image_extras: list[int] = []
+        self._parts: list[PartEncoder] = []
         self._captions: FeatureTable | None = None
         self._images: FeatureTable | None = None
         self._random_states: dict[str, Any] = {}
@@ -120,7 +128,11 @@ class SuiSei(LightningModule):
         corpus = CaptionCorpus.of(training, support)
         if self.pretraining.epochs:
             weights = torch.from_numpy(idf.weights(text.vocabulary_size, text.special_ids))
-            advance = progress("pre-training on captions", self.pretraining.epochs)
+            times = 1 + self.pretraining.cross_fit
+            advance = progress("pre-training on captions", times * self.pretraining.epochs)
+            self._parts = part_encoders(
+                text, weights, training, support, self.pretraining, seed=seed, advance=advance
+            )
             pretrain(text, weights, corpus, self.pretraining, seed=seed, advance=advance)
         self.regressor = self._regressor(text, image, idf, training)
         if self.pretraining.image_epochs and image is not None:
@@ -156,7 +168,7 @@ class SuiSei(LightningModule):
         model = self.regressor
         frozen_image = self.config.image is not None and self.config.image.frozen
         with _moved(model, device if self.config.text.frozen or frozen_image else None):
-            self._encode(table, progress, images=frozen_image)
+            self._encode(table, training, progress, images=frozen_image)
         if table.extras.shape[1]:
             model.fit_extras(torch.from_numpy(table.extras[list(training)]))
         pixels = None
@@ -168,18 +180,31 @@ class SuiSei(LightningModule):
         token_ids = model.text.tokenize(table.captions)
         return Collator(table, token_ids, model.text.pad, pixels, overhead=model.text.call_overhead())
 
-    def _encode(self, table: SampleTable, progress: Progress, *, images: bool) -> None:
+    def _encode(
+        self, table: SampleTable, training: Sequence[int], progress: Progress, *, images: bool
+    ) -> None:
         """Compute what frozen encoders say of captions and images, and how captions align."""
         model = self.regressor
+        shared = len(table.captions)
+        parts = separate_parts(table, training, self._parts)
+        self._parts = []
         if self.config.fusion.alignment:
             first = table.extras.shape[1]
-            matched = alignment_inputs(model, table, progress("aligning captions", len(table.captions)))
+            advance = progress("aligning captions", len(table.captions))
+            matched = alignment_inputs(model, table, advance)
+            align_parts(model, table, parts, matched)
             table.extras = np.concatenate([table.extras, matched], axis=1)
             self.reference_extras += range(first, table.extras.shape[1])
         features = ModelFeatures(model, disk_cache(), mixed=False)
         if self.config.text.frozen:
             advance = progress("encoding captions", len(table.captions))
-            self._captions = FeatureTable(features.of_captions(table.captions, advance))
+            encoded = [features.of_captions(table.captions[:shared], advance)]
+            for part in parts:
+                with reading_with(model, part.encoder):
+                    own = ModelFeatures(model, None, mixed=False)
+                    captions = [table.captions[row] for row in part.captions]
+                    encoded.append(own.of_captions(captions, advance))
+            self._captions = FeatureTable(torch.cat(encoded))
         if images and table.images:
             sources = list(zip(table.image_keys, table.images, strict=True))
             advance = progress("encoding images", len(sources))

@@ -24,7 +24,7 @@ MODEL = {
         "image_similarity": True, "extra_inputs": ["ridge", "bleu-2", "pac-s:weights"],
     },
     "head": {"members": 4},
-    "pretraining": {"epochs": 12, "image_epochs": 5},
+    "pretraining": {"epochs": 12, "image_epochs": 5, "cross_fit": 4},
 }  # fmt: skip
 
 
@@ -63,6 +63,7 @@ def test_every_part_is_left_out_by_its_settings():
     assert found["no-similarity"] == {"model.fusion.similarity": "false"}
     assert found["no-alignment"] == {"model.fusion.alignment": "false"}
     assert found["no-pretraining"] == {"model.pretraining": "null"}
+    assert found["no-cross-fit"] == {"model.pretraining.cross_fit": "0"}
     assert found["no-support"] == {"data.support": "null"}
     assert found["one-member"] == {"model.head.members": "1"}
     assert found["only-extra"] == {
@@ -84,6 +85,7 @@ def test_what_cannot_apply_is_left_out_with_its_reason():
     assert found["only-extra"] == {"model.fusion.blocks": "[]"}  # image_similarity needs an image
     assert skipped["no-alignment"] == "the full model has no alignment inputs"
     assert skipped["no-pretraining"] == "the full model is not pre-trained"
+    assert skipped["no-cross-fit"] == "the full model's pre-training is not cross-fitted"
     assert skipped["no-support"] == "the full model has no data.support"
     assert skipped["one-member"] == "the full model has one member"
     assert skipped["no-image"] == "the full model reads no image"

@@ -113,6 +113,16 @@ def test_mix_gives_every_layer_and_last_the_last(encoder, captions):
     assert torch.equal(only[0], every[-1])
 
 
+def test_embeddings_alone_are_one_state_with_mix_and_last(captions):
+    for layers in ("mix", "last"):
+        torch.manual_seed(0)
+        tiny = TinyTextConfig(vocabulary=200, width=16, layers=0)
+        made = TextEncoder.create(TextEncoderConfig(name="tiny", layers=layers, tiny=tiny), captions).eval()
+        found = states(made, captions)
+        assert len(found) == made.states == 1
+        assert found[0].shape[::2] == (len(captions), 16)
+
+
 def test_saved_encoder_gives_the_same_ids_and_states(encoder, tmp_path):
     encoder.tokenizer.save_pretrained(tmp_path / "tokenizer")
     architecture = json.loads(json.dumps(encoder.architecture()))
