@@ -32,6 +32,7 @@ def run(options: Options) -> list[Row]:
                 sys.executable,
                 [*scoring, "--model", str(folder / "model")],
             ),
+            "suisei score, suisei-mini, one caption": (sys.executable, scoring),
             "python without anything": (sys.executable, ["-c", "pass"]),
         }
         if options.comet_python is not None:
