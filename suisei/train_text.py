@@ -43,6 +43,8 @@ def run_pretraining(cli: Any) -> None:
     settings = model.pretraining
     if settings is None or not settings.epochs:
         raise ConfigError("task: pretrain needs model.pretraining with at least one epoch")
+    if settings.cross_fit:
+        raise ConfigError("task: pretrain makes one encoder: model.pretraining.cross_fit must be 0")
     data.load()
     folder.mkdir(parents=True, exist_ok=True)
     save_config(cli, folder)

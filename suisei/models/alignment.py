@@ -33,16 +33,17 @@ def alignment_inputs(
     *,
     rows: Iterable[int] | None = None,
 ) -> np.ndarray:
-    """Return the alignment of every sample, float32 [N, A]; NaN for samples without references.
+    """Return the alignment of samples, float32 [N, A]; NaN for samples without references.
 
     Args:
         model: the regressor, whose text encoder is frozen.
         table: the samples.
         advance: called with the number of captions of each batch.
-        rows: the samples that are aligned, None for all; others are NaN.
+        rows: the N samples to align, in this order; None for all.
     """
-    values = np.full((len(table), len(ALIGNMENTS)), np.nan, dtype=np.float32)
-    chosen = range(len(table)) if rows is None else rows
+    chosen = range(len(table)) if rows is None else [int(row) for row in rows]
+    values = np.full((len(chosen), len(ALIGNMENTS)), np.nan, dtype=np.float32)
+    place = {row: number for number, row in enumerate(chosen)}
     compared = [row for row in chosen if len(table.references[row])]
     if not compared:
         return values
@@ -50,8 +51,8 @@ def alignment_inputs(
     tokens = _Tokens(model, {caption: table.captions[caption] for caption in sorted(used)}, advance)
     compared.sort(key=lambda row: (len(table.references[row]), tokens.count(int(table.candidate[row]))))
     for start in range(0, len(compared), SAMPLES_PER_BATCH):
-        rows = compared[start : start + SAMPLES_PER_BATCH]
-        values[rows] = _align(tokens, table, rows).cpu().numpy()
+        batch = compared[start : start + SAMPLES_PER_BATCH]
+        values[[place[row] for row in batch]] = _align(tokens, table, batch).cpu().numpy()
     return values
 
 

@@ -15,16 +15,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from suisei.data.captions import CaptionCorpus, Support
 from suisei.data.sample import CaptionSample
 from suisei.data.splits import fold_by_group
 from suisei.data.table import SampleTable
+from suisei.encoders.cache import disk_cache
 from suisei.encoders.text import TextEncoder
 from suisei.models.alignment import alignment_inputs
+from suisei.models.features import ModelFeatures
 from suisei.models.pretraining import PretrainingConfig, pretrain
-from suisei.models.regressor import Regressor
+from suisei.models.regressor import ALIGNMENTS, Regressor
 
 
 @dataclass(frozen=True)
@@ -123,8 +126,43 @@ def reading_with(model: Regressor, encoder: TextEncoder) -> Iterator[None]:
         model.text = own
 
 
-def align_parts(model: Regressor, table: SampleTable, parts: Sequence[PartRows], values: np.ndarray) -> None:
-    """Replace the alignment of the samples of every part by that of its encoder, in [N, A] values."""
+def align_samples(
+    model: Regressor, table: SampleTable, parts: Sequence[PartRows], advance: Callable[[int], Any]
+) -> np.ndarray:
+    """Return the alignment of every sample as the encoder that speaks of it sees it, float32 [N, A].
+
+    Args:
+        model: the regressor; its own encoder speaks of all samples that are in no part.
+        table: the samples.
+        parts: what :func:`separate_parts` returned.
+        advance: called with the number of captions of each batch.
+    """
+    apart = {int(row) for part in parts for row in part.rows}
+    rest = [row for row in range(len(table)) if row not in apart]
+    values = np.empty((len(table), len(ALIGNMENTS)), dtype=np.float32)
+    values[rest] = alignment_inputs(model, table, advance, rows=rest)
     for part in parts:
         with reading_with(model, part.encoder):
-            values[part.rows] = alignment_inputs(model, table, rows=part.rows)[part.rows]
+            values[part.rows] = alignment_inputs(model, table, advance, rows=part.rows)
+    return values
+
+
+def caption_features(
+    model: Regressor, table: SampleTable, parts: Sequence[PartRows], advance: Callable[[int], Any]
+) -> Tensor:
+    """Return what the encoder that speaks of it says of every caption of the table, [T, S, P, d].
+
+    Args:
+        model: the regressor; its own encoder speaks of all captions that are of no part.
+        table: the samples.
+        parts: what :func:`separate_parts` returned.
+        advance: called with the number of captions of each batch.
+    """
+    shared = len(table.captions) - sum(len(part.captions) for part in parts)
+    own = ModelFeatures(model, disk_cache(), mixed=False)
+    found = [own.of_captions(table.captions[:shared], advance)]
+    for part in parts:
+        with reading_with(model, part.encoder):  # never asked for again: not kept on disk
+            passing = ModelFeatures(model, None, mixed=False)
+            found.append(passing.of_captions([table.captions[row] for row in part.captions], advance))
+    return torch.cat(found) if parts else found[0]

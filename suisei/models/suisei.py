@@ -23,9 +23,14 @@ from suisei.encoders.cache import disk_cache
 from suisei.encoders.image import ImageEncoder, ImageEncoderConfig
 from suisei.encoders.text import TextEncoder, TextEncoderConfig
 from suisei.errors import ConfigError, ModelError
-from suisei.models.alignment import alignment_inputs
 from suisei.models.config import FusionConfig, HeadConfig, RegressorConfig
-from suisei.models.cross_fitting import PartEncoder, align_parts, part_encoders, reading_with, separate_parts
+from suisei.models.cross_fitting import (
+    PartEncoder,
+    align_samples,
+    caption_features,
+    part_encoders,
+    separate_parts,
+)
 from suisei.models.features import ModelFeatures
 from suisei.models.image_pretraining import pretrain_images
 from suisei.models.lookup import FeatureTable
@@ -185,29 +190,21 @@ class SuiSei(LightningModule):
     ) -> None:
         """Compute what frozen encoders say of captions and images, and how captions align."""
         model = self.regressor
-        shared = len(table.captions)
         parts = separate_parts(table, training, self._parts)
         self._parts = []
         if self.config.fusion.alignment:
             first = table.extras.shape[1]
             advance = progress("aligning captions", len(table.captions))
-            matched = alignment_inputs(model, table, advance)
-            align_parts(model, table, parts, matched)
+            matched = align_samples(model, table, parts, advance)
             table.extras = np.concatenate([table.extras, matched], axis=1)
             self.reference_extras += range(first, table.extras.shape[1])
-        features = ModelFeatures(model, disk_cache(), mixed=False)
         if self.config.text.frozen:
             advance = progress("encoding captions", len(table.captions))
-            encoded = [features.of_captions(table.captions[:shared], advance)]
-            for part in parts:
-                with reading_with(model, part.encoder):
-                    own = ModelFeatures(model, None, mixed=False)
-                    captions = [table.captions[row] for row in part.captions]
-                    encoded.append(own.of_captions(captions, advance))
-            self._captions = FeatureTable(torch.cat(encoded))
+            self._captions = FeatureTable(caption_features(model, table, parts, advance))
         if images and table.images:
             sources = list(zip(table.image_keys, table.images, strict=True))
             advance = progress("encoding images", len(sources))
+            features = ModelFeatures(model, disk_cache(), mixed=False)
             self._images = FeatureTable(features.of_images(sources, advance))
 
     # -- training ---------------------------------------------------------------------------------

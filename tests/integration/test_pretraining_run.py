@@ -42,3 +42,11 @@ def test_a_pretraining_without_epochs_is_refused(tmp_path, capsys):
 
     with pytest.raises(ConfigError, match="at least one epoch"):
         main(["--config", "pretrain.yaml", "--model.pretraining.epochs=0", f"--output={tmp_path / 'run'}"])
+
+
+def test_a_pretraining_for_parts_is_refused(tmp_path):
+    from suisei.errors import ConfigError
+
+    several = ["--model.pretraining.cross_fit=4", "--model.fusion.blocks=[]", "--model.text.frozen=true"]
+    with pytest.raises(ConfigError, match="cross_fit must be 0"):
+        main(["--config", "pretrain.yaml", *several, f"--output={tmp_path / 'run'}"])
