@@ -4,9 +4,9 @@ import sys
 from pathlib import Path
 
 import suisei
+from suisei.commands.score import main
 from suisei.data.load import load_data
 from suisei.resources import resource_path
-from suisei.score import main
 
 checkout = Path(sys.argv[1])
 package = Path(suisei.__file__).parent

@@ -11,7 +11,7 @@ array([0.71])
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from suisei.version import __version__
 
 if TYPE_CHECKING:
     from suisei.data.sample import CaptionSample, Rating

@@ -6,19 +6,20 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from suisei import __version__
 from suisei.cli import run_command
+from suisei.version import __version__
 
 COMMANDS = {
-    "train": ("suisei.train", "train a model on human ratings and report correlations"),
-    "score": ("suisei.score", "score captions with a model or with any set of metrics"),
-    "evaluate": ("suisei.evaluate", "measure how well metrics agree with human ratings"),
-    "ablate": ("suisei.ablate", "train a model without one part at a time, and say what each is worth"),
-    "sanity": ("suisei.sanity", "test that a metric does what people expect of one"),
-    "positives": ("suisei.positives", "generate captions and images to train PAC-S with"),
-    "cache": ("suisei.cache", "show or remove the features that are kept between runs"),
-    "metrics": ("suisei.metrics.__main__", "list the metrics, what each needs, and why one is unavailable"),
+    "train": "train a model on human ratings and report correlations",
+    "score": "score captions with a model or with any set of metrics",
+    "evaluate": "measure how well metrics agree with human ratings",
+    "ablate": "train a model without one part at a time, and say what each is worth",
+    "sanity": "test that a metric does what people expect of one",
+    "positives": "generate captions and images to train PAC-S with",
+    "cache": "show or remove the features that are kept between runs",
+    "metrics": "list the metrics, what each needs, and why one is unavailable",
 }
+"""What each command does; its module in suisei.commands has its name."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -34,12 +35,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     if name not in COMMANDS:
         sys.stderr.write(f"suisei: no command {name!r}; there are: {', '.join(COMMANDS)}\n")
         return 2
-    return run_command(import_module(COMMANDS[name][0]).main, rest)
+    return run_command(import_module(f"suisei.commands.{name}").main, rest)
 
 
 def _usage() -> str:
     lines = ["usage: suisei COMMAND [options]", "", "Rates image captions the way people do.", ""]
-    lines += [f"  {name:<10} {summary}" for name, (_, summary) in COMMANDS.items()]
+    lines += [f"  {name:<10} {summary}" for name, summary in COMMANDS.items()]
     lines += ["", "suisei COMMAND --help shows the options of a command.", ""]
     return "\n".join(lines)
 

@@ -9,6 +9,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # before torch is imported: workers mus
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 os.environ.setdefault("SUISEI_CACHE", "off")  # tests of the cache give a folder of their own
+os.environ.setdefault("SUISEI_PRECISION", "fp32")  # on every machine; tests of precision name others
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 

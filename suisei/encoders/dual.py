@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from suisei.data.images import content_key
-from suisei.encoders.batches import images_per_batch
+from suisei.encoders.batch_sizes import images_per_batch
 from suisei.encoders.decoding import decoded_batches
 from suisei.encoders.dual_weights import load_weights
 from suisei.encoders.hub_errors import hub_guard

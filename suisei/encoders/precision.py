@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -29,6 +30,9 @@ def choose_device(device: str) -> str:
 def choose_precision(precision: str, device: str) -> str:
     """Return the precision, with "auto" replaced by bf16 where that is fast and by fp32 elsewhere.
 
+    The environment variable ``SUISEI_PRECISION`` stands for "auto" where it is set, for figures that must
+    be the same on machines with and without bf16 products.
+
     Args:
         precision: "auto" or one of PRECISIONS.
         device: a torch device.
@@ -36,6 +40,8 @@ def choose_precision(precision: str, device: str) -> str:
     Raises:
         ConfigError: another precision.
     """
+    if precision == "auto":
+        precision = os.environ.get("SUISEI_PRECISION") or "auto"
     if precision == "auto":
         return "bf16" if has_fast_bf16(device) else "fp32"
     if precision not in PRECISIONS:

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
-    from suisei.encoders.cache import DiskCache, Encode
     from suisei.encoders.dual import DualEncoder
+    from suisei.encoders.feature_cache import DiskCache, Encode
 
 MEMORY_BYTES = 128 * 1024**2
 """Features of images, and of captions, are kept in memory up to this size each."""
@@ -32,7 +32,7 @@ class FeatureMemory:
     """
 
     def __init__(self, encoder: DualEncoder, disk: DiskCache | None) -> None:
-        from suisei.encoders.cache import DiskFeatures, FeatureCache
+        from suisei.encoders.feature_cache import DiskFeatures, FeatureCache
 
         self._kept = {"images": FeatureCache(MEMORY_BYTES), "texts": FeatureCache(MEMORY_BYTES)}
         self._clips: dict[Hashable, np.ndarray] = {}
@@ -110,11 +110,11 @@ def scoring_encoder(
 
     Args:
         compile: whether its towers are compiled.
-        cache: where features are on disk, see :func:`suisei.encoders.cache.disk_cache`.
+        cache: where features are on disk, see :func:`suisei.encoders.feature_cache.disk_cache`.
         loading: arguments of :func:`suisei.encoders.dual.load_dual_encoder`.
     """
-    from suisei.encoders.cache import disk_cache
     from suisei.encoders.dual import load_dual_encoder
+    from suisei.encoders.feature_cache import disk_cache
 
     known = _open.get()
     settings = {"compile": compile, "cache": cache, **loading}

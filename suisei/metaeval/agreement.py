@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from suisei import __version__
 from suisei.data.sample import CaptionSample, detect_language
 from suisei.data.splits import group_of
 from suisei.errors import ConfigError
 from suisei.metaeval.correlation import CorrelationError, check_kind, correlate
+from suisei.version import __version__
 
 AVERAGING = ("pooled", "item", "system")
 RATERS = ("rows", "mean")

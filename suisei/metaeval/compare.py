@@ -11,7 +11,6 @@ import numpy as np
 from suisei.data.sample import CaptionSample
 from suisei.metaeval.agreement import AgreementData, Rows, agree
 from suisei.metaeval.correlation import CorrelationError, pearson
-from suisei.metaeval.report import LABELS, Cell, Row, Section, Table
 from suisei.metaeval.significance import (
     TestResult,
     bootstrap_difference,
@@ -20,6 +19,7 @@ from suisei.metaeval.significance import (
     rank_clusters,
     williams_test,
 )
+from suisei.metaeval.tables import LABELS, Cell, Row, Section, Table
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import numpy as np
 
 from suisei.errors import DataError
 from suisei.metaeval.correlation import CorrelationError, kendall_tau_c, pearson
-from suisei.metaeval.report import HUMAN, Row, Table
+from suisei.metaeval.tables import HUMAN, Row, Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -81,7 +81,7 @@ def plot_table(path: str | Path, table: Table, correlation: str = "tau-c") -> No
 
     Args:
         path: of the file; its folder must exist.
-        table: from :func:`suisei.metaeval.tables.evaluation_table`.
+        table: from :func:`suisei.metaeval.correlation_tables.evaluation_table`.
         correlation: key of the column to show, such as the name of a coefficient.
 
     Raises:

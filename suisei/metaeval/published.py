@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from suisei.data.sample import CaptionSample
-from suisei.metaeval.report import HUMAN, LABELS, Cell, Row, Section, Table
-from suisei.metaeval.tables import evaluation_table
+from suisei.metaeval.correlation_tables import evaluation_table
+from suisei.metaeval.tables import HUMAN, LABELS, Cell, Row, Section, Table
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ import numpy as np
 
 from suisei.data.benchmarks.vatex import limit_references
 from suisei.data.sample import CaptionSample
-from suisei.metaeval.scoring import MetricPlan, ScoreColumn
 from suisei.metrics.registry import get_entry
+from suisei.scoring.columns import MetricPlan, ScoreColumn
 
 REFERENCE_COUNTS = (1, 9)
 """With how many references the metrics that read any are measured; the others, and those that can do

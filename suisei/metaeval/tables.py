@@ -1,249 +1,342 @@
-"""From score arrays to a table of correlations: overall, by language and by system."""
+"""A table of results and its four renderings: terminal, Markdown, LaTeX, JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.table import Table as RichTable
 
-from suisei import __version__
-from suisei.data.sample import CaptionSample
-from suisei.metaeval.agreement import Agreement, AgreementData, Rows, agree
-from suisei.metaeval.correlation import CORRELATIONS, CorrelationError
-from suisei.metaeval.human import human_agreement, human_bootstrap, human_rounds
-from suisei.metaeval.report import HUMAN, LABELS, Cell, Row, Section, Table
-from suisei.metaeval.significance import Interval, bootstrap
-
-_RATERS_NOTE = {
-    "rows": "each rating is a row of its own beside its sample's score",
-    "mean": "a sample's ratings are averaged first",
+LABELS = {"pearson": "Pearson", "spearman": "Spearman", "tau-b": "Kendall tau-b", "tau-c": "Kendall tau-c"}
+_LATEX_ESCAPES = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
 }
-_AVERAGING_NOTE = {
-    "pooled": "all rows are correlated at once",
-    "item": "correlated inside each group (image), then averaged",
-    "system": "means per system are correlated",
-}
+
+_LONG_HEADING = 13
+"""Characters that a heading of a LaTeX column has on one line."""
 
 
-_HUMAN_NOTE = (
-    "human: a rating of each sample against the mean of its others, averaged over the raters; that mean "
-    "has few levels, and their ties lower tau-c beside a real-valued metric's"
-)
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One number of a table.
 
-
-def evaluation_table(
-    named_scores: Mapping[str, np.ndarray],
-    samples: Sequence[CaptionSample],
-    *,
-    raters: str = "rows",
-    averaging: str = "pooled",
-    missing: str = "drop",
-    n_resamples: int = 0,
-    seed: int = 0,
-    confidence: float = 0.95,
-    human: bool = True,
-    by_scope: bool = True,
-    signatures: Mapping[str, str] | None = None,
-    title: str = "Agreement with human ratings",
-    progress: Callable[[int, int], None] | None = None,
-) -> Table:
-    """Return Pearson, Spearman, Kendall tau-b and tau-c, and n, for each named score array.
-
-    Args:
-        named_scores: {name: float64 [N]}, higher is better; NaN where a sample has no score.
-        samples: N samples, all rated.
-        raters: "rows" (each rating its own row) or "mean".
-        averaging: "pooled", "item" or "system".
-        missing: what NaN scores do: "drop" counts them, "raise" refuses them.
-        n_resamples: bootstrap resamples over groups for intervals; 0 for none.
-        seed: of the bootstrap; all metrics share their resamples.
-        confidence: of the intervals.
-        human: whether to add the human row, each rating against the mean of the others.
-        by_scope: whether to add sections by language and by system where there is more than one.
-        signatures: {name: metric signature}.
-        title: of the table.
-        progress: called with (rows done, rows in all).
-
-    Raises:
-        CorrelationError: lengths differ, a sample is unrated, or ``missing`` is "raise" and a score is
-            NaN. A correlation that is undefined is not an error: its cell is empty and says why.
-        ConfigError: an unknown choice.
+    Attributes:
+        value: the number, or None where there is none; then ``reason`` says why.
+        low: lower end of its confidence interval.
+        high: upper end of its confidence interval.
+        reason: why there is no value.
+        signature: what the number is, in one line.
+        is_p_value: show a tiny one as ``<0.001`` instead of as 0.
     """
-    nothing = np.full(len(samples), np.nan)
-    base = AgreementData.from_samples(nothing, samples)  # the ratings, even if every metric failed
-    datas = {name: AgreementData.from_samples(scores, samples) for name, scores in named_scores.items()}
-    settings = {"averaging": averaging, "n_resamples": n_resamples, "seed": seed, "confidence": confidence}
-    sections = []
-    scopes = list(_scopes(base, by_scope, averaging))
-    done, steps = 0, len(scopes) * (len(datas) + human)
 
-    def step() -> None:
-        nonlocal done
-        done += 1
-        if progress:
-            progress(done, steps)
+    value: float | int | None
+    low: float | None = None
+    high: float | None = None
+    reason: str | None = None
+    signature: str | None = None
+    is_p_value: bool = False
 
-    for scope, keep in scopes:
-        rows = []
-        for name, data in datas.items():
-            scoped = data if keep is None else data.subset(keep)
-            make_rows = _deferred(scoped, raters, missing)
-            row = _row(name, make_rows, settings)
-            row.info["skipped"] = int(np.isnan(scoped.scores).sum())
-            rows.append(_signed(row, (signatures or {}).get(name)))
-            step()
-        if human:
-            scoped = base if keep is None else base.subset(keep)
-            rows.append(_human_row(scoped, settings))
-            step()
-        sections.append(Section(scope, tuple(rows)))
-    notes = [f"{_AVERAGING_NOTE[averaging]}; {_RATERS_NOTE[raters]}"]
-    if human:
-        notes.append(_HUMAN_NOTE)
-    if n_resamples:
-        notes.append(
-            f"{confidence:.0%} intervals: bootstrap over groups, {n_resamples} resamples, seed {seed}"
-        )
-    meta = {"settings": {**settings, "raters": raters, "missing": missing}, "versions": versions()}
-    meta |= {"samples": len(samples), "groups": len(set(base.groups))}
-    columns = {**{kind: LABELS[kind] for kind in CORRELATIONS}, "n": "n"}
-    return Table(title, columns, tuple(sections), tuple(notes), meta)
+    def text(self, digits: int = 3, interval: bool = True) -> str:
+        """Return the cell as shown: ``0.512 [0.498, 0.527]``, an integer, or an en dash for none."""
+        if self.value is None:
+            return "–"
+        if isinstance(self.value, int):
+            return f"{self.value:,}"
+        if self.is_p_value and self.value < 10**-digits:
+            return f"<{10**-digits:.{digits}f}"
+        text = f"{self.value:.{digits}f}"
+        return f"{text} {self.interval_text(digits)}".rstrip() if interval else text
+
+    def interval_text(self, digits: int = 3) -> str:
+        """Return the interval as shown: ``[0.498, 0.527]``, or nothing where there is none."""
+        if self.low is None or self.high is None:
+            return ""
+        return f"[{self.low:.{digits}f}, {self.high:.{digits}f}]"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields that are set, at full precision."""
+        values = {name: getattr(self, name) for name in ("value", "low", "high", "reason", "signature")}
+        return {name: value for name, value in values.items() if value is not None or name == "value"}
 
 
-def _deferred(data: AgreementData, raters: str, missing: str) -> Callable[[], Rows]:
-    if missing == "raise":
-        data.rows(raters, missing)  # a missing score is the caller's error, not a cell's reason
-    return lambda: data.rows(raters, missing)
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of a table: a metric, or the human row.
 
-
-def _signed(row: Row, signature: str | None) -> Row:
-    return Row(row.label, row.cells, signature, row.error, row.info)
-
-
-def _scopes(data: AgreementData, by_scope: bool, averaging: str) -> Iterator[tuple[str, np.ndarray | None]]:
-    """Yield (title, mask) per scope; system-level figures have no scope by system."""
-    yield "overall", None
-    if not by_scope:
-        return
-    for title, column in (("language", data.languages), ("system", data.systems)):
-        names = sorted({name for name in column if name})
-        if len(names) > 1 and not (title == "system" and averaging == "system"):
-            for name in names:
-                yield f"{title}: {name}", np.array([value == name for value in column])
-
-
-def _row(name: str, make_rows: Callable[[], Rows], settings: dict[str, Any]) -> Row:
-    try:
-        rows = make_rows()
-    except CorrelationError as error:
-        return Row(name, {kind: Cell(None, reason=str(error)) for kind in CORRELATIONS})
-    cells = {}
-    constant = _constant(rows)
-    for kind in CORRELATIONS:
-        if constant:
-            cells[kind] = Cell(None, reason=constant)
-            continue
-        cells[kind] = measured_cell(rows, kind, settings)
-    cells["n"] = Cell(len(rows.x))
-    info = {"raters": rows.raters, "samples": len(np.unique(rows.item)), "groups": len(rows.group_names)}
-    return Row(name, cells, info=info)
-
-
-def _constant(rows: Rows) -> str | None:
-    """Return why no coefficient is defined at all, once for the row instead of once per coefficient."""
-    for name, side in (("scores", rows.x), ("ratings", rows.y)):
-        if len(side) > 1 and (side == side[0]).all():
-            return f"undefined: all {len(side)} {name} are {side[0]:g}"
-    return None
-
-
-def _human_row(data: AgreementData, settings: dict[str, Any]) -> Row:
-    try:
-        rounds = human_rounds(data, settings["seed"])
-    except CorrelationError as error:
-        return Row(HUMAN, {kind: Cell(None, reason=str(error)) for kind in CORRELATIONS})
-    cells = {
-        kind: measured_cell(rounds, kind, settings, human_agreement, human_bootstrap) for kind in CORRELATIONS
-    }
-    cells["n"] = Cell(sum(len(rows.x) for rows in rounds))
-    first = rounds[0]
-    info = {"raters": first.raters, "samples": len(first.x), "groups": len(first.group_names)}
-    return Row(HUMAN, cells, info={**info, "skipped": first.dropped})
-
-
-def measured_cell(
-    rows: Any,
-    kind: str,
-    settings: dict[str, Any],
-    measure: Callable[..., Agreement] = agree,
-    resample: Callable[..., Interval] = bootstrap,
-) -> Cell:
-    """Return a correlation with its interval, or the reason why there is none.
-
-    Args:
-        rows: what ``measure`` takes.
-        kind: the coefficient.
-        settings: averaging, n_resamples (0 for no interval), seed and confidence.
-        measure: computes it.
-        resample: computes its interval.
+    Attributes:
+        label: the metric's name as the user wrote it.
+        cells: a cell per column key; columns without a cell show an en dash.
+        signature: the metric's signature.
+        error: why the metric has no numbers at all.
+        info: anything else worth keeping in the JSON.
     """
-    try:
-        result = measure(rows, kind, settings["averaging"])
-    except CorrelationError as error:
-        return Cell(None, reason=str(error))
-    reason = None
-    if result.undefined:
-        named = ", ".join(result.undefined[:3]) + (", ..." if len(result.undefined) > 3 else "")
-        reason = f"undefined in {len(result.undefined)} of {result.groups} groups, left out: {named}"
-    interval = Interval(None, None)
-    if settings["n_resamples"]:
-        try:
-            interval = resample(
-                rows,
-                kind,
-                settings["averaging"],
-                n_resamples=settings["n_resamples"],
-                seed=settings["seed"],
-                confidence=settings["confidence"],
-            )
-        except CorrelationError as error:
-            reason = f"no interval: {error}"
-    return Cell(result.value, interval.low, interval.high, reason, result.signature)
+
+    label: str
+    cells: dict[str, Cell] = field(default_factory=dict)
+    signature: str | None = None
+    error: str | None = None
+    info: dict[str, Any] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the row as JSON values."""
+        result: dict[str, Any] = {"label": self.label}
+        result |= {name: getattr(self, name) for name in ("signature", "error") if getattr(self, name)}
+        result |= self.info
+        result["cells"] = {key: cell.as_dict() for key, cell in self.cells.items()}
+        return result
 
 
-def versions() -> dict[str, str]:
-    """Return the versions of what computed the numbers."""
-    import platform
+@dataclass(frozen=True, slots=True)
+class Section:
+    """The rows of one scope: overall, a language or a system."""
 
-    return {"suisei": __version__, "numpy": np.__version__, "python": platform.python_version()}
+    title: str
+    rows: tuple[Row, ...]
 
 
-def add_failed(table: Table, errors: Mapping[str, str], order: Sequence[str]) -> Table:
-    """Return the table with a row for each metric that failed, in the order the user asked for.
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A results table.
 
-    Args:
-        table: from :func:`evaluation_table`.
-        errors: {metric: why it failed}.
-        order: all metrics, failed ones included.
+    Attributes:
+        title: one line above the table.
+        columns: {key: heading}, in order.
+        sections: blocks of rows; the first is the overall one.
+        notes: lines below the table.
+        meta: settings, counts and versions, for the JSON.
+        digits: decimals shown; the JSON has all.
+        row_heading: heading of the labels.
     """
-    if not errors:
-        return table
-    rows = {row.label: row for row in table.overall.rows}
-    rows |= {name: Row(name, error=error) for name, error in errors.items()}
-    ordered = [rows.pop(name) for name in order if name in rows]
-    overall = Section(table.overall.title, (*ordered, *rows.values()))
-    return replace(table, sections=(overall, *table.sections[1:]))
+
+    title: str
+    columns: dict[str, str]
+    sections: tuple[Section, ...]
+    notes: tuple[str, ...] = ()
+    meta: dict[str, Any] = field(default_factory=dict)
+    digits: int = 3
+    row_heading: str = "Metric"
+
+    @property
+    def overall(self) -> Section:
+        """The first section."""
+        return self.sections[0]
+
+    def row(self, label: str, section: str | None = None) -> Row:
+        """Return a row by its label, from the overall section or from the one named.
+
+        Raises:
+            KeyError: there is no such row or section.
+        """
+        for block in self.sections:
+            if section is None or block.title == section:
+                for row in block.rows:
+                    if row.label == label:
+                        return row
+        raise KeyError(f"no row {label!r} in section {section or self.overall.title!r}")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the whole table as JSON values at full precision."""
+        return {
+            "title": self.title,
+            **self.meta,
+            "sections": [
+                {"title": section.title, "rows": [row.as_dict() for row in section.rows]}
+                for section in self.sections
+            ],
+            "notes": list(self.notes),
+        }
+
+    def to_json(self) -> str:
+        """Return :meth:`as_dict` as JSON text; NaN never occurs in it."""
+        return json.dumps(self.as_dict(), ensure_ascii=False, indent=2, allow_nan=False) + "\n"
+
+    def to_markdown(self, by_system: bool = True) -> str:
+        """Return the table as Markdown, one table per section, notes and signatures below.
+
+        Args:
+            by_system: whether to keep the sections by system.
+        """
+        shown = self.sections if by_system else self._without_systems()
+        lines = [f"## {self.title}", ""]
+        for section in shown:
+            if len(shown) > 1:
+                lines += [f"### {section.title}", ""]
+            lines += ["| " + " | ".join(map(_markdown, (self.row_heading, *self.columns.values()))) + " |"]
+            lines += ["|:---|" + "---:|" * len(self.columns)]
+            for row in section.rows:
+                texts = [row.label, *self._texts(row)]
+                lines.append("| " + " | ".join(map(_markdown, texts)) + " |")
+            lines.append("")
+        lines += [f"- {_markdown(note)}" for note in self._all_notes(shown)]
+        lines += [f"- signature: `{row.signature}`" for row in self.overall.rows if row.signature]
+        return "\n".join(lines).rstrip() + "\n"
+
+    def to_latex(self) -> str:
+        """Return the table in LaTeX, for the package booktabs, with each interval below its figure."""
+        lines = [r"\begin{table}", r"\centering", rf"\caption{{{_latex(self.title)}}}"]
+        if self._has_intervals():  # four of them side by side are as wide as a page at most
+            lines.append(r"\footnotesize\setlength{\tabcolsep}{3pt}")
+        lines += [rf"\begin{{tabular}}{{l{'r' * len(self.columns)}}}", r"\toprule"]
+        heads = [_latex_heading(head) for head in (self.row_heading, *self.columns.values())]
+        lines += [" & ".join(heads) + r" \\"]
+        for section in self.sections:
+            lines.append(r"\midrule")
+            if len(self.sections) > 1:
+                width = len(self.columns) + 1
+                lines.append(rf"\multicolumn{{{width}}}{{l}}{{\emph{{{_latex(section.title)}}}}} \\")
+            for row in section.rows:
+                lines += self._latex_row(row)
+        lines += [r"\bottomrule", r"\end{tabular}", r"\end{table}"]
+        lines += [f"% {note}" for note in self._all_notes()]
+        lines += [f"% signature: {row.signature}" for row in self.overall.rows if row.signature]
+        return "\n".join(lines) + "\n"
+
+    def to_rich(self, most: int = 8) -> RenderableType:
+        """Return the table for a rich console; intervals are left out where they do not fit.
+
+        Args:
+            most: with more sections than this, those by system are left out, and counted.
+        """
+        return _FittedTable(self, most)
+
+    def rich_table(self, intervals: bool, most: int) -> tuple[RichTable, list[str]]:
+        """Return the rich table, with or without intervals, and the notes below it."""
+        from rich.markup import escape
+        from rich.table import Table as NewTable
+        from rich.text import Text
+
+        table = NewTable(title=escape(self.title), title_justify="left", title_style="bold")
+        table.add_column(self.row_heading, overflow="fold")
+        for heading in self.columns.values():
+            table.add_column(escape(heading), justify="right")
+        shown = self.sections
+        if len(shown) > most:
+            shown = self._without_systems()
+        notes = self._all_notes(shown)
+        if len(shown) < len(self.sections):
+            notes.append(f"{len(self.sections) - len(shown)} sections by system are in the written reports")
+        for section in shown:
+            table.add_section()
+            if len(shown) > 1:
+                table.add_row(Text(section.title, style="bold cyan"))
+            for row in section.rows:
+                style = "red" if row.error else "italic" if row.label == HUMAN else ""
+                table.add_row(escape(row.label), *map(escape, self._texts(row, intervals)), style=style)
+        return table, notes
+
+    def _without_systems(self) -> tuple[Section, ...]:
+        return tuple(section for section in self.sections if not section.title.startswith("system: "))
+
+    def _texts(self, row: Row, intervals: bool = True) -> list[str]:
+        empty = Cell(None)
+        return [row.cells.get(key, empty).text(self.digits, intervals) for key in self.columns]
+
+    def _latex_row(self, row: Row) -> list[str]:
+        """Return a line of figures, and one of their intervals where there are any."""
+        cells = [row.cells.get(key, Cell(None)) for key in self.columns]
+        lines = [" & ".join([_latex(row.label), *(_latex_number(c.text(self.digits, False)) for c in cells)])]
+        if any(cell.interval_text(self.digits) for cell in cells):
+            texts = [_latex_number(cell.interval_text(self.digits)) for cell in cells]
+            small = [rf"{{\scriptsize {text}}}" if text else "" for text in texts]
+            lines.append(" & ".join(["", *small]).lstrip())
+            return [rf"{lines[0]} \\", rf"{lines[1]} \\[2pt]"]
+        return [rf"{lines[0]} \\"]
+
+    def _has_intervals(self) -> bool:
+        rows = (row for section in self.sections for row in section.rows)
+        return any(cell.interval_text() for row in rows for cell in row.cells.values())
+
+    def _all_notes(self, sections: Sequence[Section] | None = None) -> list[str]:
+        """Return the notes, and the reasons for absent numbers; those of a scope only if its own."""
+        found: dict[tuple[str, str], list[str]] = {}
+        explained: set[str] = set()
+        for section in self.sections if sections is None else sections:
+            for row in section.rows:
+                reasons = [row.error, *(cell.reason for cell in row.cells.values())]
+                if row.label in explained or not any(reasons):
+                    continue
+                scope = ""
+                if section is self.overall:
+                    explained.add(row.label)
+                else:
+                    scope = f" ({section.title})"
+                for reason in dict.fromkeys(reasons):
+                    if reason:
+                        found.setdefault((scope, reason), []).append(row.label)
+        notes = [f"{', '.join(labels)}{scope}: {reason}" for (scope, reason), labels in found.items()]
+        return [" ".join(note.split()) for note in (*self.notes, *notes)]
 
 
-def add_ranks(table: Table, ranks: Mapping[str, int], correlation: str) -> Table:
-    """Return the table with a column of rank clusters in its overall section."""
-    rows = []
-    for row in table.overall.rows:
-        cells = {**row.cells, "rank": Cell(ranks[row.label])} if row.label in ranks else row.cells
-        rows.append(replace(row, cells=cells))
-    sections = (Section(table.overall.title, tuple(rows)), *table.sections[1:])
-    return replace(
-        table, columns={**table.columns, "rank": f"rank by {LABELS[correlation]}"}, sections=sections
-    )
+@dataclass(frozen=True, slots=True)
+class _FittedTable:
+    """A table that decides when it is printed, and the width is known, whether to show intervals."""
+
+    table: Table
+    most: int
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        from rich.measure import Measurement
+        from rich.text import Text
+
+        unbounded = options.update(width=10_000)
+        shown, notes = self.table.rich_table(True, self.most)
+        needed = Measurement.get(console, unbounded, shown).maximum
+        if needed > options.max_width:
+            shown, notes = self.table.rich_table(False, self.most)
+            if Measurement.get(console, unbounded, shown).maximum < needed:
+                notes.append(f"a terminal of {needed} columns shows the intervals, as the written reports do")
+        yield shown
+        for note in notes:
+            yield Text(f"· {note}", style="dim")
+
+
+HUMAN = "human"
+"""Label of the row that holds the ceiling: each rater against the mean of the others."""
+
+
+def finite(value: float) -> float | None:
+    """Return ``value``, or None for NaN and infinities, which JSON does not have."""
+    return float(value) if math.isfinite(value) else None
+
+
+def _markdown(text: str) -> str:
+    return " ".join(str(text).split()).replace("|", r"\|")
+
+
+def _latex(text: Any) -> str:
+    characters: Sequence[str] = " ".join(str(text).split())
+    return "".join(_LATEX_ESCAPES.get(character, character) for character in characters).replace("–", "--")
+
+
+def _latex_number(text: str) -> str:
+    return text.replace("–", "--") if text == "–" else text.replace("-", "$-$").replace("<", "$<$")
+
+
+def _latex_heading(text: str) -> str:
+    """Return a column's heading, on two lines if it is long."""
+    words = _latex(text).split(" ")
+    if len(text) > _LONG_HEADING:
+        middle = min(range(1, len(words)), default=0, key=lambda cut: _unevenness(words, cut))
+        if middle:
+            words = [rf"\shortstack[r]{{{' '.join(words[:middle])}\\{' '.join(words[middle:])}}}"]
+    return " ".join(words).replace("tau-b", r"$\tau_b$").replace("tau-c", r"$\tau_c$")
+
+
+def _unevenness(words: Sequence[str], cut: int) -> int:
+    return abs(len(" ".join(words[:cut])) - len(" ".join(words[cut:])))

@@ -9,13 +9,13 @@ import numpy as np
 
 from suisei.data.sample import CaptionSample
 from suisei.metaeval.correlation import CorrelationError
+from suisei.metaeval.correlation_tables import measured_cell, versions
 from suisei.metaeval.human import human_agreement, human_bootstrap
 from suisei.metaeval.pairwise import pairwise_accuracy
-from suisei.metaeval.report import LABELS, Cell, Row, Section, Table
-from suisei.metaeval.scoring import ScoreColumn
 from suisei.metaeval.significance import group_weights, percentile_interval
-from suisei.metaeval.tables import measured_cell, versions
-from suisei.metaeval.video import annotator_rows, paragraph_scores
+from suisei.metaeval.tables import LABELS, Cell, Row, Section, Table
+from suisei.metaeval.video_protocols import annotator_rows, paragraph_scores
+from suisei.scoring.columns import ScoreColumn
 
 KINDS = ("tau-b", "spearman")
 

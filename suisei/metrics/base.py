@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from suisei import __version__
 from suisei.data.sample import CaptionSample, make_samples
 from suisei.errors import ConfigError, DataError
+from suisei.version import __version__
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -13,7 +13,7 @@ import numpy as np
 from suisei.data.sample import CaptionSample, detect_language
 from suisei.errors import ConfigError
 from suisei.metrics.base import Metric
-from suisei.metrics.overlong import LengthWarning
+from suisei.metrics.long_captions import LengthWarning
 
 if TYPE_CHECKING:
     from suisei.encoders.dual import DualEncoder

@@ -12,14 +12,14 @@ import torch
 from torch import Tensor
 
 from suisei.data.sample import CaptionSample
-from suisei.data.table import Collator, SampleTable, is_seen
-from suisei.encoders.cache import FeatureCache, disk_cache
+from suisei.encoders.feature_cache import FeatureCache, disk_cache
 from suisei.encoders.precision import choose_device, choose_precision, matrix_products, to_precision
 from suisei.metrics.base import Metric
 from suisei.metrics.extras import ExtraInputs
 from suisei.models.alignment import alignment_inputs
 from suisei.models.features import ModelFeatures
-from suisei.models.hub import LoadedModel, load_model
+from suisei.models.folder import LoadedModel, load_model
+from suisei.models.table import Collator, SampleTable, is_seen
 from suisei.progress import progress_bar
 
 CACHE_BYTES = 128 * 1024**2
@@ -44,7 +44,7 @@ class SuiSeiMetric(Metric):
             where the device multiplies it in hardware, else fp32. What follows the encoders is fp32. The
             model's encoders are converted in place.
         compile: whether the text encoder is compiled: minutes once, faster from then on.
-        cache: where features are kept on disk, see :func:`suisei.encoders.cache.disk_cache`.
+        cache: where features are kept on disk, see :func:`suisei.encoders.feature_cache.disk_cache`.
     """
 
     name = "suisei"

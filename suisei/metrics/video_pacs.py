@@ -19,6 +19,7 @@ from suisei.data.video import VideoSample, clip_key, iter_frames
 from suisei.errors import ConfigError, DataError, UnavailableError
 from suisei.metrics.base import Metric
 from suisei.metrics.clipscore import _split_tag
+from suisei.metrics.long_captions import LengthWarning, overlong_errors
 from suisei.metrics.matching import (
     PARTS,
     Caption,
@@ -29,7 +30,6 @@ from suisei.metrics.matching import (
     match_texts,
     match_video,
 )
-from suisei.metrics.overlong import LengthWarning, overlong_errors
 from suisei.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class VideoScore(Metric):
         seed: random weights, for tests.
         precision: see :func:`suisei.encoders.dual.load_dual_encoder`.
         device: a torch device, or "auto".
-        cache: where features are on disk, see :func:`suisei.encoders.cache.disk_cache`.
+        cache: where features are on disk, see :func:`suisei.encoders.feature_cache.disk_cache`.
         untrained: let a PAC variant score with the weights that ``model`` names as they are.
 
     Raises:

@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from suisei.data.table import SampleTable
-from suisei.encoders.batches import tokens_per_batch
+from suisei.encoders.batch_sizes import tokens_per_batch
 from suisei.models.features import ignore_progress, token_batches
 from suisei.models.regressor import ALIGNMENTS, Regressor
+from suisei.models.table import SampleTable
 
 SAMPLES_PER_BATCH = 64
 _NOWHERE = -2.0  # below every cosine

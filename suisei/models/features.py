@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from suisei.encoders.batches import images_per_batch, tokens_per_batch
-from suisei.encoders.cache import DiskCache, DiskFeatures
+from suisei.encoders.batch_sizes import images_per_batch, tokens_per_batch
 from suisei.encoders.decoding import decoded_batches
+from suisei.encoders.feature_cache import DiskCache, DiskFeatures
 from suisei.models.regressor import Regressor
 
 

@@ -13,12 +13,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from suisei.data.batch import Batch, Span
 from suisei.data.idf import IdfTable
 from suisei.data.sample import CaptionSample
 from suisei.encoders.image import ImageEncoder
 from suisei.encoders.text import TextEncoder
 from suisei.errors import ConfigError
+from suisei.models.batch import Batch, Span
 from suisei.models.config import HeadConfig, RegressorConfig
 from suisei.models.feedforward import FeedForward
 from suisei.models.fusion import Fusion

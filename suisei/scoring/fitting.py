@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
 from suisei.data.sample import CaptionSample
-from suisei.metaeval.scoring import fit_unrated
 from suisei.metrics.base import Metric
+from suisei.scoring.columns import fit_unrated
 
 
 @runtime_checkable

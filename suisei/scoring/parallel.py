@@ -18,8 +18,8 @@ from typing import Any
 
 from suisei.data.formats import Row
 from suisei.errors import DataError, UnavailableError
-from suisei.metaeval.scoring import MetricPlan
 from suisei.metrics.base import Metric
+from suisei.scoring.columns import MetricPlan
 from suisei.scoring.stream import Job, ScoredRow, Scorer
 
 WINDOWS_PER_PROCESS = 2

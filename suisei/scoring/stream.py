@@ -12,8 +12,8 @@ import numpy as np
 from suisei.data.formats import Row
 from suisei.data.sample import CaptionSample
 from suisei.errors import DataError
-from suisei.metaeval.scoring import FAILURES, failure_text
 from suisei.metrics.base import Metric
+from suisei.scoring.columns import FAILURES, failure_text
 from suisei.scoring.corpus import CorpusScore
 
 _LOG = logging.getLogger(__name__)

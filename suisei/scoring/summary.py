@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from suisei.metaeval.scoring import FAILURES, failure_text
+from suisei.scoring.columns import FAILURES, failure_text
 from suisei.scoring.corpus import CorpusScore
 from suisei.scoring.stream import ScoredRow
 

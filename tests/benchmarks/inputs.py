@@ -16,7 +16,7 @@ from suisei.encoders.image import ImageEncoder, ImageEncoderConfig
 from suisei.encoders.text import TextEncoder, TextEncoderConfig
 from suisei.encoders.tiny import TinyImageConfig, image_architecture, train_tokenizer
 from suisei.models.config import FusionConfig, HeadConfig, RegressorConfig
-from suisei.models.hub import LoadedModel
+from suisei.models.folder import LoadedModel
 from suisei.models.regressor import Regressor
 from tests.benchmarks.harness import Options
 

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from suisei.models.hub import save_model
+from suisei.models.folder import save_model
 from tests.benchmarks import inputs
 from tests.benchmarks.harness import Options, Row, seconds
 

@@ -10,8 +10,8 @@ import torch
 
 from suisei.data.images import load_image
 from suisei.data.sample import CaptionSample
-from suisei.encoders.batches import images_per_batch, tokens_per_batch
-from suisei.encoders.cache import FeatureCache
+from suisei.encoders.batch_sizes import images_per_batch, tokens_per_batch
+from suisei.encoders.feature_cache import FeatureCache
 from suisei.metrics.clipscore import PROMPT
 from suisei.metrics.suisei import CACHE_BYTES, SuiSeiMetric
 from suisei.models.features import encode_captions, token_batches

@@ -13,18 +13,18 @@ import numpy as np
 import torch
 from lightning.pytorch import Callback, Trainer
 
-from suisei.data.datamodule import CaptionDataModule
+from suisei.commands.train import best_precision
 from suisei.data.sample import CaptionSample, Rating
 from suisei.data.splits import Split
-from suisei.data.table import Collator, SampleTable
 from suisei.encoders.text import TextEncoder, TextEncoderConfig
 from suisei.encoders.tiny import TinyTextConfig
 from suisei.models.config import FusionConfig, HeadConfig
-from suisei.models.lookup import FeatureTable
-from suisei.models.optimizers import OptimizerConfig
 from suisei.models.regressor import Regressor
-from suisei.models.suisei import SuiSei
-from suisei.train import best_precision
+from suisei.models.table import Collator, SampleTable
+from suisei.training.datamodule import CaptionDataModule
+from suisei.training.feature_table import FeatureTable
+from suisei.training.module import SuiSei
+from suisei.training.optimizers import OptimizerConfig
 from tests.benchmarks import inputs, plain
 from tests.benchmarks.harness import Options, Row, alternate, compared, seconds, spread
 from tests.benchmarks.peers import Peer

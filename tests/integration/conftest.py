@@ -57,8 +57,8 @@ def train(settings: Path, tmp_path_factory: pytest.TempPathFactory) -> Train:
 
     Runs with options of their own do without the picture and with fewer bootstrap samples.
     """
-    from suisei import run as run_module
-    from suisei import train as module
+    from suisei.commands import train as module
+    from suisei.training import run as run_module
 
     torch.set_num_threads(1)
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from suisei.ablate import main
 from suisei.cli import run_command
+from suisei.commands.ablate import main
 
 pytestmark = pytest.mark.slow
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from suisei.train import main
+from suisei.commands.train import main
 
 SMALL = [
     "--model.text.tiny.layers=0", "--model.text.tiny.width=32", "--model.text.tiny.vocabulary=500",

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from suisei.commands.train import main, make_cli
 from suisei.resources import resource_path
-from suisei.train import main, make_cli
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 NAMES = sorted(path.stem for path in (REPOSITORY / "configs").glob("*.yaml"))

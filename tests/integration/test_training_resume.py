@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from suisei.errors import ConfigError, ModelError
-from suisei.models.suisei import SuiSei
+from suisei.training.module import SuiSei
 
 OPTIONS = ("--baselines=[]", "--checkpoint_steps=3", "--model.optimizer.schedule=linear")
 
@@ -232,7 +232,15 @@ def test_a_killed_process_is_resumed_to_the_same_weights(train, settings, tmp_pa
     options = (*OPTIONS, "--trainer.max_epochs=8")
     whole = train(*options, output=tmp_path / "whole")
     run = tmp_path / "run"
-    command = [sys.executable, "-m", "suisei.train", "--config", str(settings), f"--output={run}", *options]
+    command = [
+        sys.executable,
+        "-m",
+        "suisei.train",
+        "--config",
+        str(settings),
+        f"--output={run}",
+        *options,
+    ]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
     while not (run / "checkpoints" / "steps.ckpt").exists():

@@ -10,10 +10,10 @@ import torch
 from safetensors.torch import load_file
 
 import suisei
-from suisei import train as train_module
+from suisei.commands import train as train_module
 from suisei.data.formats import read_samples
 from suisei.errors import ConfigError, DataError
-from suisei.models.suisei import SuiSei
+from suisei.training.module import SuiSei
 
 FILES = (
     "config.yaml",
@@ -255,7 +255,7 @@ def test_missing_reference_and_image_are_trained_and_scored(train, rated_file, t
 def test_model_without_image_and_frozen_text_encoder(train, finished, tmp_path, references):
     from transformers import AutoConfig, AutoModel
 
-    from suisei.models.hub import load_model
+    from suisei.models.folder import load_model
 
     folder = tmp_path / "encoder"
     encoder = load_model(finished / "model").regressor.text

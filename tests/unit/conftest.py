@@ -82,7 +82,7 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 @pytest.fixture(scope="session")
 def model_folder(build_regressor: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A saved model folder; copy it before changing it."""
-    from suisei.models.hub import save_model
+    from suisei.models.folder import save_model
 
     folder = tmp_path_factory.mktemp("models") / "model"
     save_model(folder, build_regressor(references="mean-max"), card="# A model\n")

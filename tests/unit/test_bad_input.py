@@ -14,15 +14,15 @@ import pytest
 import torch
 from PIL import Image
 
-from suisei import evaluate, positives, score
 from suisei.cli import run_command
+from suisei.commands import evaluate, positives, score
 from suisei.data.formats import read_samples, write_samples
 from suisei.data.images import content_key
-from suisei.data.positives import PositiveWriter, Recipe, text_key
 from suisei.data.video import VideoSample
 from suisei.encoders.dual import load_dual_encoder
 from suisei.errors import DataError
 from suisei.metrics.video_pacs import VideoScore
+from suisei.pacs.manifest import PositiveWriter, Recipe, text_key
 
 av = pytest.importorskip("av", reason="needs the extra video")
 TINY = {
@@ -194,7 +194,7 @@ def test_an_overlong_caption_is_cut_with_one_warning(tmp_path, rows, model):
 def test_a_warning_of_a_command_is_one_line(capsys):
     def command(argv):
         del argv
-        for file in (sys.modules["suisei.score"].__file__, "elsewhere.py"):
+        for file in (sys.modules["suisei.commands.score"].__file__, "elsewhere.py"):
             sys.stderr.write(warnings.formatwarning(UserWarning("look"), UserWarning, file, 1))
         return 0
 

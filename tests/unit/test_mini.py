@@ -55,7 +55,7 @@ def test_every_input_may_be_missing(mini, pictures):
 
 
 def test_score_without_a_model_takes_it(tmp_path, capsys):
-    from suisei.score import main
+    from suisei.commands.score import main
 
     source = tmp_path / "in.jsonl"
     row = {"candidate": "a dog runs", "references": ["a dog is running"]}

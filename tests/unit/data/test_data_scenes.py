@@ -12,11 +12,12 @@ import pytest
 from PIL import Image
 from scipy.stats import pearsonr, spearmanr
 
-from suisei.data import scene_captions_en, scene_captions_ja, scenes
 from suisei.data.sample import CaptionSample, Rating, detect_language
-from suisei.data.scene_faults import FAULTS, Unsaid, break_grammar, rate, repeat, rubric
-from suisei.data.scene_render import INDEX, SIDE, encode_png, render
-from suisei.data.scene_world import (
+from suisei.data.scenes import __main__ as scenes
+from suisei.data.scenes import captions_en, captions_ja
+from suisei.data.scenes.faults import FAULTS, Unsaid, break_grammar, rate, repeat, rubric
+from suisei.data.scenes.render import INDEX, SIDE, encode_png, render
+from suisei.data.scenes.world import (
     KIND_WEIGHTS,
     Dice,
     Entity,
@@ -270,7 +271,7 @@ def test_ratings_follow_the_rubric():
     assert {value for ratings in low + high for value in ratings} <= {1, 2, 3, 4, 5}
 
 
-@pytest.mark.parametrize(("language", "grammar"), [("ja", scene_captions_ja), ("en", scene_captions_en)])
+@pytest.mark.parametrize(("language", "grammar"), [("ja", captions_ja), ("en", captions_en)])
 def test_a_caption_of_all_names_every_object_and_colour(language, grammar):
     for seed in range(40):
         text = grammar.join(grammar.caption(TRUE, Dice(seed))).lower()
@@ -283,23 +284,23 @@ def test_a_caption_of_all_names_every_object_and_colour(language, grammar):
 
 
 def test_captions_vary():
-    for grammar in (scene_captions_ja, scene_captions_en):
+    for grammar in (captions_ja, captions_en):
         assert len({grammar.join(grammar.caption(TRUE, Dice(seed))) for seed in range(100)}) > 80
 
 
 def test_english_agrees_in_number():
     two = Message((Mention("boat", None, None, 2),))
-    texts = [scene_captions_en.join(scene_captions_en.caption(two, Dice(seed))) for seed in range(60)]
+    texts = [captions_en.join(captions_en.caption(two, Dice(seed))) for seed in range(60)]
     assert all(re.search(r"boats", text) and " is " not in text for text in texts)
     one = Message((Mention("umbrella", None, None, 1),))
-    texts = [scene_captions_en.join(scene_captions_en.caption(one, Dice(seed))) for seed in range(60)]
+    texts = [captions_en.join(captions_en.caption(one, Dice(seed))) for seed in range(60)]
     assert not any(re.search(r"\ba umbrella", text) for text in texts)
 
 
 def test_japanese_verb_fits_the_subject():
     for kind, wrong in (("cat", "ある|あります"), ("cup", "いる。|います。")):
         message = Message((Mention(kind, None, None, 1),), background="grass")
-        plain = [scene_captions_ja.join(scene_captions_ja.caption(message, Dice(seed))) for seed in range(60)]
+        plain = [captions_ja.join(captions_ja.caption(message, Dice(seed))) for seed in range(60)]
         assert not [text for text in plain if re.search(f"(が|個|つ|匹)({wrong})$", text)]
 
 

@@ -16,7 +16,7 @@ from suisei.data.load import load_data
 from suisei.data.sample import Rating
 from suisei.data.video import VideoSample
 from suisei.errors import DataError
-from suisei.metaeval.video import foil_accuracy, vatex_correlations
+from suisei.metaeval.video_protocols import foil_accuracy, vatex_correlations
 
 VIDEOS = ["b_000_010", "b_000_010", "a_000_010", "a_000_010"]
 RATINGS = np.array([[1, 2, 5, 4], [2, 2, 5, 3], [1, 3, 4, 4]])

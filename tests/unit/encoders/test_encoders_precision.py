@@ -28,9 +28,20 @@ WORDS = ("red", "blue", "dog", "two", "cats", "run", "in", "the", "park", "ball"
     ],
 )
 def test_auto_is_bf16_where_the_cpu_multiplies_it(monkeypatch, capabilities, expected):
+    monkeypatch.delenv("SUISEI_PRECISION", raising=False)
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
     assert choose_precision("auto", "cpu") == expected
     assert choose_precision("fp32", "cpu") == "fp32"
+
+
+def test_the_environment_stands_for_auto_and_not_for_a_choice(monkeypatch):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True})
+    monkeypatch.setenv("SUISEI_PRECISION", "fp32")
+    assert choose_precision("auto", "cpu") == "fp32"
+    assert choose_precision("bf16", "cpu") == "bf16"
+    monkeypatch.setenv("SUISEI_PRECISION", "half")
+    with pytest.raises(ConfigError, match="'half'"):
+        choose_precision("auto", "cpu")
 
 
 @pytest.mark.parametrize("fast", [True, False])
@@ -70,7 +81,7 @@ def scores(build_regressor, pictures, tmp_path_factory):
     """Scores of 300 samples by precision, and the signatures."""
     from suisei.data.sample import CaptionSample
     from suisei.metrics.suisei import load
-    from suisei.models.hub import save_model
+    from suisei.models.folder import save_model
 
     regressor = build_regressor(references="mean-max")
     with torch.no_grad():

@@ -6,7 +6,7 @@ from PIL import Image
 
 from suisei.errors import DataError
 from suisei.metaeval.plots import _edges, _running_mean, plot_predicted, plot_table
-from suisei.metaeval.report import Cell, Row, Section, Table
+from suisei.metaeval.tables import Cell, Row, Section, Table
 
 
 def test_one_panel_per_language_and_one_for_all(tmp_path):

@@ -7,7 +7,7 @@ import scipy.stats
 from suisei.data.benchmarks import BENCHMARKS
 from suisei.data.sample import CaptionSample, Rating
 from suisei.metaeval.published import PUBLISHED, published_table
-from suisei.metaeval.report import HUMAN
+from suisei.metaeval.tables import HUMAN
 from suisei.metrics.registry import REGISTRY
 
 

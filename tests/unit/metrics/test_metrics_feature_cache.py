@@ -2,7 +2,7 @@
 
 import torch
 
-from suisei.encoders.cache import _ENTRY_BYTES, FeatureCache
+from suisei.encoders.feature_cache import _ENTRY_BYTES, FeatureCache
 
 
 def encoder(calls):

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from suisei.data.sample import CaptionSample
-from suisei.data.table import Collator, SampleTable
-from suisei.encoders.cache import _ENTRY_BYTES, FeatureCache
+from suisei.encoders.feature_cache import _ENTRY_BYTES, FeatureCache
 from suisei.errors import ConfigError, DataError
 from suisei.metrics.suisei import SuiSeiMetric, load
-from suisei.models.hub import LoadedModel, save_model
+from suisei.models.folder import LoadedModel, save_model
+from suisei.models.table import Collator, SampleTable
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ from torch.nn import functional as F
 
 from suisei.data.idf import IdfTable
 from suisei.data.sample import CaptionSample
-from suisei.data.table import Collator, SampleTable
 from suisei.encoders.image import ImageEncoder, ImageEncoderConfig
 from suisei.encoders.text import TextEncoder, TextEncoderConfig
 from suisei.encoders.tiny import TinyImageConfig, TinyTextConfig
@@ -15,8 +14,9 @@ from suisei.errors import ConfigError
 from suisei.metrics.suisei import load
 from suisei.models.alignment import alignment_inputs
 from suisei.models.config import FusionConfig, HeadConfig, RegressorConfig
-from suisei.models.hub import save_model
+from suisei.models.folder import save_model
 from suisei.models.regressor import ALIGNMENTS, EXTRA_LIMIT, Regressor
+from suisei.models.table import Collator, SampleTable
 
 NUMBERS = {name: place for place, name in enumerate(ALIGNMENTS)}
 

@@ -8,7 +8,7 @@ from suisei.data.sample import CaptionSample, Rating
 from suisei.errors import ConfigError
 from suisei.metrics.suisei import load
 from suisei.models.config import HeadConfig
-from suisei.models.hub import save_model
+from suisei.models.folder import save_model
 from suisei.models.rating_scale import RatingScale
 
 

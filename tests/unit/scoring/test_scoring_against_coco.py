@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from suisei.cli import run_command
-from suisei.score import main
+from suisei.commands.score import main
 
 pytest.importorskip("pycocoevalcap")
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from suisei.cli import run_command
-from suisei.score import main
+from suisei.commands.score import main
 
 WORDS = [
     "red",

@@ -1,0 +1,248 @@
+"""What each part of a model is worth: correlations without it, and how sure the difference is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from suisei.data.formats import read_samples
+from suisei.data.sample import CaptionSample
+from suisei.errors import DataError
+from suisei.metaeval.agreement import AgreementData, Rows, agree
+from suisei.metaeval.correlation import CORRELATIONS, CorrelationError
+from suisei.metaeval.correlation_tables import versions
+from suisei.metaeval.significance import (
+    bootstrap_values,
+    check_paired,
+    group_weights,
+    holm,
+    percentile_interval,
+)
+from suisei.metaeval.tables import LABELS, Cell, Row, Section, Table
+
+MODEL = "suisei"
+"""Name of the model's column in a run's scores."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """The test samples of one training, its scores of them, and what it took.
+
+    Attributes:
+        samples: N test samples, all folds together where there are folds.
+        scores: float64 [N].
+        raters: "rows" or "mean", as in the run's own report.
+        minutes: of training.
+    """
+
+    samples: tuple[CaptionSample, ...]
+    scores: np.ndarray
+    raters: str
+    minutes: float
+
+
+def read_result(folder: Path) -> RunResult:
+    """Read what ``suisei train`` left in a run's folder.
+
+    Raises:
+        DataError: a file is missing, or scores and samples do not belong together.
+    """
+    try:
+        report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+        lines = (folder / "test_scores.jsonl").read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        raise DataError(f"{folder}: not a finished run: {error}") from None
+    parts = report.get("folds", [report])
+    files = [folder / "test.jsonl"]
+    if "folds" in report:
+        files = [folder / f"fold-{fold}" / "test.jsonl" for fold in range(len(parts))]
+    samples = tuple(sample for file in files for sample in read_samples(file))
+    scores = [json.loads(line)[MODEL] for line in lines]
+    if len(scores) != len(samples):
+        raise DataError(f"{folder}: {len(scores)} scores for {len(samples)} test samples")
+    return RunResult(
+        samples,
+        np.array([np.nan if score is None else score for score in scores], dtype=np.float64),
+        report["results"]["settings"]["raters"],
+        sum(part["training"]["minutes"] for part in parts),
+    )
+
+
+def ablation_tables(
+    results: Mapping[str, Mapping[int, RunResult]],
+    *,
+    correlation: str = "pearson",
+    n_resamples: int = 1000,
+    seed: int = 0,
+    notes: Sequence[str] = (),
+    progress: Callable[[int], Any] | None = None,
+) -> tuple[Table, Table]:
+    """Return correlations by variant, and their differences to the full model.
+
+    The figures are means over seeds. A difference is the variant's mean minus the full model's, so it
+    is below 0 where the part that is left out helps. Its 95 % interval resamples images, the same ones
+    for both, and each model's seeds; the p-value is two-sided, from the same resamples, and corrected
+    over all variants by Holm's method.
+
+    Args:
+        results: {variant: {seed: result}}, the full model first.
+        correlation: the coefficient of the p-values.
+        n_resamples: bootstrap resamples; 0 for no intervals and no p-values.
+        seed: of the bootstrap.
+        notes: further lines below the first table.
+        progress: called with 1 for each variant that is resampled.
+
+    Raises:
+        DataError: two runs were tested on different samples, or the full model has no result.
+    """
+    (full, first), *others = results.items()
+    if not first:
+        raise DataError(f"no run of {full!r} is finished: there is nothing to compare with")
+    _check_same_samples(results)
+    rows = {name: [_rows(result) for result in runs.values()] for name, runs in results.items()}
+    figures = [_figures(name, rows[name], results[name], correlation) for name in results]
+    differences = []
+    full_values = _bootstrapped(rows[full], n_resamples, seed, stream=0)
+    for number, (name, _) in enumerate(others, start=1):
+        if rows[name]:
+            values = _bootstrapped(rows[name], n_resamples, seed, stream=number)
+            differences.append(_difference(name, rows[name], rows[full], values, full_values, correlation))
+        if progress:
+            progress(1)
+    shown = {**{kind: LABELS[kind] for kind in CORRELATIONS}}
+    main = Table(
+        "Ablation",
+        {**shown, "sd": f"sd of {LABELS[correlation]}", "seeds": "seeds"},
+        (Section("overall", tuple(figures)),),
+        ("means over seeds; sd: standard deviation over seeds", *notes),
+        {"versions": versions(), "settings": {"n_resamples": n_resamples, "seed": seed}},
+        row_heading="Model",
+    )
+    columns = {**shown, "p": f"p of {LABELS[correlation]}", "holm": "p (Holm)"}
+    how = (
+        f"variant minus {full}; 95% intervals and two-sided p: bootstrap over images (the same for both) and "
+        f"over seeds, {n_resamples} resamples, seed {seed}; Holm over {len(differences)} variants"
+    )
+    second = Table(
+        f"Differences to {full}",
+        columns,
+        (Section("overall", tuple(_corrected(differences))),),
+        (how, *_few_seeds(results)),
+        row_heading="Model",
+    )
+    return main, second
+
+
+def _few_seeds(results: Mapping[str, Mapping[int, RunResult]]) -> list[str]:
+    if min(len(runs) for runs in results.values() if runs) > 1:
+        return []
+    return ["a single seed says nothing of how much training varies: such a difference may be chance"]
+
+
+def _check_same_samples(results: Mapping[str, Mapping[int, RunResult]]) -> None:
+    """Refuse runs of different splits: their correlations could not be compared."""
+    named = [
+        (f"{name}, seed {number}", run) for name, runs in results.items() for number, run in runs.items()
+    ]
+    name, first = named[0]
+    expected = [(s.candidate, s.references, s.rating, s.group) for s in first.samples]
+    for other, run in named[1:]:
+        if [(s.candidate, s.references, s.rating, s.group) for s in run.samples] != expected:
+            raise DataError(
+                f"{other} was tested on other samples than {name}; use the same data, data.split_seed and "
+                "data.fractions (or data.folds) for all"
+            )
+
+
+def _rows(result: RunResult) -> Rows:
+    return AgreementData.from_samples(result.scores, result.samples).rows(result.raters, "drop")
+
+
+def _figures(name: str, rows: list[Rows], runs: Mapping[int, RunResult], correlation: str) -> Row:
+    if not rows:
+        return Row(name, {"seeds": Cell(0)})
+    cells, info = {}, {"minutes": {str(number): run.minutes for number, run in runs.items()}}
+    by_seed: dict[str, dict[str, float]] = {}
+    for kind in CORRELATIONS:
+        try:
+            values = [agree(each, kind).value for each in rows]
+        except CorrelationError as error:
+            cells[kind] = Cell(None, reason=str(error))
+            continue
+        cells[kind] = Cell(float(np.mean(values)))
+        by_seed[kind] = {str(number): value for number, value in zip(runs, values, strict=True)}
+        if kind == correlation and len(values) > 1:
+            cells["sd"] = Cell(float(np.std(values, ddof=1)))
+    cells["seeds"] = Cell(len(rows))
+    return Row(name, cells, info={**info, "by_seed": by_seed})
+
+
+def _bootstrapped(rows: list[Rows], n_resamples: int, seed: int, stream: int) -> dict[str, np.ndarray]:
+    """Return resampled means over seeds of every coefficient, float64 [resamples] each.
+
+    Images are drawn by ``seed``, the same for all variants, so that differences are paired. Seeds are
+    drawn by ``seed`` and ``stream``: nothing pairs the seeds of two variants.
+    """
+    if not n_resamples:
+        return {}
+    weights = group_weights(len(rows[0].group_names), n_resamples, seed)
+    drawn = np.random.default_rng((seed, stream)).multinomial(
+        len(rows), np.full(len(rows), 1 / len(rows)), size=n_resamples
+    )
+    values = {}
+    for kind in CORRELATIONS:
+        try:
+            by_seed = np.stack([bootstrap_values(each, kind, "pooled", weights) for each in rows], axis=1)
+        except CorrelationError:
+            continue
+        values[kind] = (drawn * by_seed).sum(axis=1) / len(rows)
+    return values
+
+
+def _difference(
+    name: str,
+    rows: list[Rows],
+    full: list[Rows],
+    values: Mapping[str, np.ndarray],
+    full_values: Mapping[str, np.ndarray],
+    correlation: str,
+) -> Row:
+    cells: dict[str, Cell] = {}
+    for kind in CORRELATIONS:
+        try:
+            check_paired(rows[0], full[0])
+            ours, theirs = ([agree(each, kind).value for each in side] for side in (rows, full))
+            cells[kind] = Cell(float(np.mean(ours) - np.mean(theirs)))
+            if kind in values and kind in full_values:
+                resampled = values[kind] - full_values[kind]
+                interval = percentile_interval(resampled)
+                cells[kind] = replace(cells[kind], low=interval.low, high=interval.high)
+                if kind == correlation:
+                    cells["p"] = Cell(_two_sided(resampled), is_p_value=True)
+        except CorrelationError as error:
+            cells[kind] = Cell(None, reason=str(error))
+    return Row(name, cells)
+
+
+def _two_sided(resampled: np.ndarray) -> float:
+    """Return the two-sided p-value of no difference, never 0."""
+    defined = resampled[~np.isnan(resampled)]
+    fewer = min((defined <= 0).sum(), (defined >= 0).sum())
+    return min(1.0, 2 * (1 + int(fewer)) / (1 + len(defined)))
+
+
+def _corrected(rows: Sequence[Row]) -> list[Row]:
+    tested = [row for row in rows if "p" in row.cells]
+    adjusted = holm([float(row.cells["p"].value or 0.0) for row in tested])
+    corrected: dict[str, Any] = dict(zip((row.label for row in tested), adjusted, strict=True))
+    return [
+        replace(row, cells={**row.cells, "holm": Cell(float(corrected[row.label]), is_p_value=True)})
+        if row.label in corrected
+        else row
+        for row in rows
+    ]

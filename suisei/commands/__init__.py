@@ -1,0 +1,1 @@
+"""All that parses a command line: one file per command."""

@@ -1,0 +1,262 @@
+"""``suisei ablate``: train a model without one part at a time, over seeds, and say what each part is worth.
+
+Options that it does not know are settings of ``suisei train``, for all runs alike.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from suisei.ablation.variants import BUILT_IN, FULL, Variant, choose_variants, parse_variant
+from suisei.cli import table_console
+from suisei.commands.options import count, positive
+from suisei.errors import ConfigError, DataError
+from suisei.progress import progress_bar
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from suisei.ablation.runs import Run
+    from suisei.metaeval.tables import Table
+
+_EPILOG = f"""variants: {FULL}, {", ".join(BUILT_IN)}
+
+examples:
+  suisei ablate --config configs/scenes.yaml --seeds 12,13,14 --jobs 3
+  suisei ablate --config configs/shichimi.yaml --data.root DIR --variants no-idf,no-extra \\
+      --variant wide:model.head.hidden=[512],trainer.max_epochs=4
+
+Any setting of suisei train can follow, for all runs. Runs that are done are kept, an interrupted one goes
+on: start the same command again. Exit status: 0, or 1 if a run failed (the tables are of the others), or
+2 for a wrong option."""
+
+_RESERVED = ("--seed_everything", "--ckpt_path")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be done.
+
+    Attributes:
+        folder: of the ablation.
+        variants: the full model first.
+        skipped: {variant: why it cannot apply}.
+        runs: all runs, by seed and then by variant.
+    """
+
+    folder: Path
+    variants: list[Variant]
+    skipped: dict[str, str]
+    runs: list[Run]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns the exit status."""
+    options, settings = _parser().parse_known_args(sys.argv[1:] if argv is None else list(argv))
+    from rich.console import Console
+
+    from suisei.ablation.runs import locked, prepare_runs
+
+    console = Console(stderr=True)
+    plan = make_plan(options, settings)
+    _announce(plan, console)
+    if options.dry_run:
+        return 0
+    with locked(plan.folder) as lock:
+        waiting = prepare_runs(plan.runs, redo=options.redo)
+        failures = _train(waiting, len(plan.runs), options.jobs, lock, console)
+    tables = _tables(plan, failures, options)
+    _write(plan, tables, options)
+    _show(tables, plan.folder)
+    return 1 if failures else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="suisei ablate",
+        description="Train a model without one part at a time, over several seeds, and report what each "
+        "part is worth.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("--config", metavar="FILE", required=True, help="of the full model, as for suisei train")
+    add("--seeds", type=_seeds, default=[12, 13, 14], metavar="A,B", help="default 12,13,14")
+    add("--variants", metavar="A,B", help="which of those below (default: all that apply)")
+    add(
+        "--variant", metavar="NAME:KEY=VALUE,...", action="append", default=[],
+        help="one of your own, by settings of suisei train; as often as wanted",
+    )  # fmt: skip
+    add("--output", metavar="DIR", help="the ablation's folder (default runs/CONFIG-ablation)")
+    add(
+        "--jobs", type=positive, default=1, metavar="N",
+        help="trainings at once; with more than one, each has one thread (default 1)",
+    )  # fmt: skip
+    add("--redo", action="store_true", help="train runs anew that were made with other settings")
+    add("--dry-run", action="store_true", help="say what would be trained, and stop")
+    add(
+        "--correlation", choices=("pearson", "spearman", "tau-b", "tau-c"), default="pearson",
+        help="for p-values and the plot (default pearson); the tables have all four",
+    )  # fmt: skip
+    add("--bootstrap", type=count, default=1000, metavar="N", help="resamples; 0: none (default 1000)")
+    return parser
+
+
+def _seeds(text: str) -> list[int]:
+    seeds = [int(part) for part in text.split(",")]
+    if len(set(seeds)) < len(seeds) or min(seeds) < 0:
+        raise argparse.ArgumentTypeError(f"must be different numbers of 0 or more, got {text}")
+    return seeds
+
+
+def make_plan(options: argparse.Namespace, settings: Sequence[str]) -> Plan:
+    """Return the runs that the options ask for, with their whole configurations.
+
+    Args:
+        options: of the command.
+        settings: options of ``suisei train``.
+
+    Raises:
+        ConfigError: an unknown variant, or a setting that the ablation decides itself.
+    """
+    from suisei.ablation.runs import Run
+    from suisei.commands.train import quiet_libraries, with_config
+    from suisei.pacs.dual_run import task_of
+
+    for argument in settings:
+        if argument.partition("=")[0] in _RESERVED:
+            raise ConfigError(
+                f"{argument.partition('=')[0]} is not for an ablation; it has --seeds, and resumes by itself"
+            )
+    quiet_libraries()
+    arguments = with_config(["--config", options.config, *settings])
+    if task_of(arguments) is not None:
+        raise ConfigError(f"{options.config} trains an encoder alone; an ablation is of the metric itself")
+    own = [parse_variant(text) for text in options.variant]
+    names = [name.strip() for name in options.variants.split(",")] if options.variants else None
+    variants, skipped = choose_variants(names, own, resolve(arguments))
+    folder = Path(options.output or f"runs/{Path(options.config).stem}-ablation")
+    resolved = {variant.name: resolve([*arguments, *variant.arguments]) for variant in variants}
+    runs = [
+        Run(
+            variant.name, seed, folder / variant.name / f"seed-{seed}",
+            {**resolved[variant.name], "seed_everything": seed},
+        )
+        for seed in options.seeds
+        for variant in variants
+    ]  # fmt: skip
+    return Plan(folder, variants, skipped, runs)
+
+
+def resolve(arguments: Sequence[str]) -> dict[str, Any]:
+    """Return the whole configuration that a command line of ``suisei train`` stands for."""
+    import yaml
+
+    from suisei.commands.train import TrainingCLI, make_cli
+
+    class Parsed(TrainingCLI):
+        """Parses alone: nothing is made."""
+
+        def before_instantiate_classes(self) -> None: ...
+
+        def instantiate_classes(self) -> None: ...
+
+    cli = make_cli(arguments, Parsed)
+    text = cli.parser.dump(cli.config.clone(), skip_validation=True, skip_unset=False)
+    settings: dict[str, Any] = yaml.safe_load(text)
+    return settings
+
+
+def _announce(plan: Plan, console: Console) -> None:
+    plain: dict[str, Any] = {"markup": False, "highlight": False, "soft_wrap": True}
+    for variant in plan.variants:
+        console.print(f"{variant.name}: {variant.summary}", **plain)
+    for name, reason in plan.skipped.items():
+        console.print(f"{name} is left out: {reason}", style="dim", **plain)
+    done = sum(run.finished for run in plan.runs)
+    console.print(f"{len(plan.runs)} runs in {plan.folder}, {done} of them done", **plain)
+
+
+def _train(runs: Sequence[Run], total: int, jobs: int, lock: int | None, console: Console) -> dict[str, str]:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from suisei.ablation.runs import train_all
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("training", total=total, completed=total - len(runs))
+        done = total - len(runs)
+
+        def started(active: Sequence[Run]) -> None:
+            bar.update(task, description="training " + "; ".join(run.name for run in active))
+
+        def ended(run: Run, problem: str | None, minutes: float) -> None:
+            nonlocal done
+            done += 1
+            bar.advance(task)
+            outcome = f"failed: {problem}" if problem else f"{minutes:.1f} min"
+            style = "red" if problem else None
+            text = f"{run.name}: {outcome} ({done} of {total})"
+            console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+        return train_all(runs, jobs, lock, started=started, ended=ended)
+
+
+def _tables(plan: Plan, failures: dict[str, str], options: argparse.Namespace) -> dict[str, Table]:
+    from suisei.ablation.differences import RunResult, ablation_tables, read_result
+
+    results: dict[str, dict[int, RunResult]] = {variant.name: {} for variant in plan.variants}
+    for run in plan.runs:
+        if run.finished:
+            results[run.variant][run.seed] = read_result(run.folder)
+    if not results[FULL]:
+        raise DataError("; ".join(f"{name} failed: {why}" for name, why in failures.items()))
+    notes = [f"{variant.name}: {variant.summary}" for variant in plan.variants if variant.changes]
+    notes += [f"{name} is left out: {reason}" for name, reason in plan.skipped.items()]
+    notes += [f"{name} failed: {reason}" for name, reason in failures.items()]
+    with progress_bar("resampling", len(results) - 1) as advance:
+        main_table, differences = ablation_tables(
+            results,
+            correlation=options.correlation,
+            n_resamples=options.bootstrap,
+            notes=notes,
+            progress=advance,
+        )
+    return {"ablation": main_table, "differences": differences}
+
+
+def _write(plan: Plan, tables: dict[str, Table], options: argparse.Namespace) -> None:
+    import json
+
+    from suisei.data.writers import replacing
+    from suisei.metaeval.plots import plot_dots
+    from suisei.metaeval.tables import LABELS
+
+    content = {name: table.as_dict() for name, table in tables.items()}
+    content["variants"] = {variant.name: variant.changes for variant in plan.variants}
+    texts = {
+        "report.json": json.dumps(content, ensure_ascii=False, indent=2, allow_nan=False) + "\n",
+        "report.md": f"# {plan.folder.name}\n\n" + "\n".join(t.to_markdown() for t in tables.values()),
+        "report.tex": "\n".join(table.to_latex() for table in tables.values()),
+    }
+    for name, text in texts.items():
+        with replacing(plan.folder / name) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+    if any(options.correlation in row.cells for row in tables["differences"].overall.rows):
+        heading = f"difference in {LABELS[options.correlation]}, with interval"
+        path = plan.folder / "differences.png"
+        plot_dots(path, tables["differences"], options.correlation, heading=heading)
+
+
+def _show(tables: dict[str, Table], folder: Path) -> None:
+    console = table_console()
+    for table in tables.values():
+        if table.overall.rows:
+            console.print(table.to_rich())
+    console.print(f"reports and runs: {folder}", markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,376 @@
+"""``suisei evaluate``: how well metrics agree with human ratings, and how sure that is."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from suisei.cli import table_console
+from suisei.commands.options import add_data_options, add_metric_options, count, metric_plans, positive
+from suisei.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from suisei.data.sample import CaptionSample
+    from suisei.metaeval.compare import Comparison
+    from suisei.metaeval.tables import Table
+    from suisei.scoring.columns import Corpus, MetricPlan, ScoreColumn
+
+_VATEX, _FOIL = "vatex-eval", "activitynet-foil"
+
+_EPILOG = """examples:
+  suisei evaluate --model runs/scenes/model --data runs/scenes/test.jsonl --json out.json
+  suisei evaluate --metrics bleu-4,cider,clip-s --data flickr8k-expert --root DIR --compare
+  suisei evaluate --metrics clip-s,ref-clip-s --data ratings.csv --images DIR --cache features
+  suisei evaluate --metrics cider --scores mine.jsonl --data ratings.csv --rating-scale 1 5
+  suisei evaluate --metrics em-score,ref-em-score --data vatex-eval --root DIR --images VIDEOS
+
+Benchmarks: scenes (the bundled sample), shichimi, flickr8k-expert, flickr8k-cf, jsts, vatex-eval and
+activitynet-foil. The two of videos have protocols of their own: vatex-eval gives tau-b and Spearman's rho
+with 0, 1 and 9 references, activitynet-foil the accuracy over pairs of paragraphs.
+
+Exit status: 0, or 1 if a metric failed (its row says why, the others are complete) or, without
+--on-error skip, has no score for a sample whose image or video cannot be read, or 2 for a wrong
+option or unusable data."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns the exit status."""
+    options = _parser().parse_args(argv)
+    _check(options)
+    from rich.console import Console
+
+    from suisei.encoders.sharing import shared_encoders
+    from suisei.scoring.columns import column_notes, protocol_corpus, refused_samples
+    from suisei.scoring.scorefile import join_columns
+
+    plans = metric_plans(options)
+    messages = Console(stderr=True)
+    samples, positions, loaded, notes = _load(options)
+    with shared_encoders():
+        corpus = protocol_corpus(options.data, options.root, plans)
+        columns = _score(plans, samples, corpus, options, messages)
+        by_references = _by_references(plans, columns, samples, corpus, notes, options, messages)
+    external, join_notes = join_columns(options.scores, samples, loaded, positions, columns)
+    columns += external
+    notes += join_notes + column_notes(columns)
+    if options.save_scores:
+        _save_scores(options.save_scores, samples, columns)
+    table, comparison = _measure(columns, samples, options, messages)
+    meta = {**_meta(options, samples), **refused_samples(columns, samples), **table.meta}
+    table = replace(table, notes=(*table.notes, *notes), meta=meta)
+    others = _other_tables(columns, samples, comparison, options)
+    if options.data == _VATEX:
+        others["protocol"] = _vatex_table({**by_references, None: external}, samples, options)
+    _write(options, table, others, comparison)
+    _show([table, *others.values()])
+    return 1 if any(_has_failed(column, options) for column in columns) else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="suisei evaluate",
+        description="Measure how well metrics agree with human ratings.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument_group("metrics").add_argument
+    add_metric_options(add)
+    add(
+        "--scores", metavar="FILE", action="append", default=[],
+        help="JSONL or CSV of scores, a row per sample, joined by id; each column becomes a row "
+        "(higher must be better)",
+    )  # fmt: skip
+    add("--batch-size", type=positive, default=64, metavar="N", help="samples at once (default 64)")
+    add = parser.add_argument_group("data").add_argument
+    add(
+        "--data",
+        metavar="NAME_OR_FILE",
+        required=True,
+        help="a benchmark's name (below), or a file of ratings",
+    )
+    add_data_options(add)
+    add = parser.add_argument_group("figures").add_argument
+    add(
+        "--raters", choices=("rows", "mean"), default="rows",
+        help="each rating its own row (default), or a sample's ratings averaged first",
+    )  # fmt: skip
+    add(
+        "--averaging", choices=("pooled", "item", "system"), default="pooled",
+        help="all rows at once (default), per image then averaged, or means per system",
+    )  # fmt: skip
+    add(
+        "--correlation", choices=("pearson", "spearman", "tau-b", "tau-c"), default="tau-c",
+        help="for --compare and --plot (default tau-c); the table has all four",
+    )  # fmt: skip
+    add(
+        "--bootstrap",
+        type=count,
+        default=1000,
+        metavar="N",
+        help="resamples; 0: no intervals (default 1000)",
+    )
+    add("--compare", action="store_true", help="test every pair of metrics, and rank them in clusters")
+    add(
+        "--published", action=argparse.BooleanOptionalAction, default=True,
+        help="show what papers report for a known benchmark beside the same figures here (default: yes)",
+    )  # fmt: skip
+    add("--swap-unit", choices=("item", "group"), default="item", help="what the test swaps (default item)")
+    add("--seed", type=int, default=0, help="of all resampling (default 0)")
+    add = parser.add_argument_group("output").add_argument
+    add("--json", metavar="FILE", help="everything, at full precision")
+    add("--markdown", metavar="FILE", help="the tables as Markdown")
+    add("--latex", metavar="FILE", help="the tables as LaTeX (booktabs)")
+    add("--plot", metavar="FILE", help="PNG of the metrics with their intervals")
+    add("--save-idf", metavar="DIR", help="the idf weights that metrics learn from captions, a file each")
+    add("--save-scores", metavar="FILE", help="JSONL or CSV of every metric's score of every sample")
+    return parser
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Refuse what would fail only after hours of scoring."""
+    if not (options.model or options.metrics or options.scores):
+        raise ConfigError("nothing to evaluate; give --model DIR, --metrics NAMES or --scores FILE")
+    if options.compare and not options.bootstrap:
+        raise ConfigError("--compare needs resamples; leave out --bootstrap 0")
+    if options.data == _FOIL:
+        _check_foil(options)
+    for name in ("json", "markdown", "latex", "plot", "save_idf", "save_scores"):
+        path = getattr(options, name)
+        if path and not Path(path).resolve().parent.is_dir():
+            raise ConfigError(f"--{name.replace('_', '-')} {path}: its folder does not exist")
+    if options.save_scores and Path(options.save_scores).suffix not in (".jsonl", ".csv"):
+        raise ConfigError(f"--save-scores {options.save_scores}: must end in .jsonl or .csv")
+
+
+def _check_foil(options: argparse.Namespace) -> None:
+    """Refuse options that say how to correlate with ratings, of which there are none."""
+    given = {
+        "--compare": options.compare,
+        "--averaging": options.averaging != "pooled",
+        "--raters": options.raters != "rows",
+    }
+    wrong = [name for name, is_given in given.items() if is_given]
+    if wrong:
+        raise ConfigError(f"{_FOIL} has pairs and no ratings to correlate with; leave out {', '.join(wrong)}")
+
+
+def _load(options: argparse.Namespace) -> tuple[list[CaptionSample], list[int], int, list[str]]:
+    """Return the rated samples, their positions among those loaded, that number, and notes."""
+    from suisei.data.load import load_data
+
+    skipped: list[Any] = []
+    scale = tuple(options.rating_scale) if options.rating_scale else None
+    samples = load_data(
+        options.data, root=options.root, images=options.images, rating_scale=scale,
+        on_error=options.on_error, skipped=skipped,
+    )  # fmt: skip
+    positions = [position for position, sample in enumerate(samples) if sample.rating is not None]
+    if not positions:
+        raise DataError(f"{options.data}: none of its {len(samples)} samples is rated")
+    notes = []
+    if skipped:
+        notes.append(f"{len(skipped)} bad rows skipped, the first: {skipped[0].error}")
+    if len(positions) < len(samples):
+        notes.append(f"{len(samples) - len(positions)} samples skipped: no rating")
+    return [samples[position] for position in positions], positions, len(samples), notes
+
+
+def _score(
+    plans: list[MetricPlan],
+    samples: list[CaptionSample],
+    corpus: Corpus | None,
+    options: argparse.Namespace,
+    messages: Console,
+) -> list[ScoreColumn]:
+    columns = []
+    for number, plan in enumerate(plans, start=1):
+        _say(messages, f"scoring {len(samples):,} samples with {plan.spec} ({number} of {len(plans)})")
+        folder = Path(options.save_idf) if options.save_idf else None
+        columns.append(_score_one(plan, samples, corpus, folder, options, messages))
+    return columns
+
+
+def _score_one(
+    plan: MetricPlan,
+    samples: Sequence[CaptionSample],
+    corpus: Corpus | None,
+    idf_folder: Path | None,
+    options: argparse.Namespace,
+    messages: Console,
+) -> ScoreColumn:
+    from suisei.scoring.columns import SHOWN_PROBLEMS, score_column
+
+    column = score_column(
+        plan,
+        samples,
+        batch_size=options.batch_size,
+        progress=messages.is_terminal,
+        corpus=corpus,
+        idf_folder=idf_folder,
+    )
+    if column.error:
+        _say(messages, f"{plan.spec} failed: {column.error}", "red")
+    for problem in column.problems[:SHOWN_PROBLEMS]:
+        _say(messages, f"{plan.spec} has no score: {problem}", "red")
+    return column
+
+
+def _say(messages: Console, text: str, style: str | None = None) -> None:
+    messages.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def _by_references(
+    plans: list[MetricPlan],
+    columns: list[ScoreColumn],
+    samples: list[CaptionSample],
+    corpus: Corpus | None,
+    notes: list[str],
+    options: argparse.Namespace,
+    messages: Console,
+) -> dict[int | None, list[ScoreColumn]]:
+    """Return VATEX-EVAL's columns by number of references; nothing for other data."""
+    if options.data != _VATEX:
+        return {}
+    from suisei.metaeval.references import columns_by_references
+
+    def score(plan: MetricPlan, fewer: Sequence[CaptionSample], count: int) -> ScoreColumn:
+        _say(messages, f"scoring {len(fewer):,} samples with {plan.spec}, references: {count}")
+        return _score_one(plan, fewer, corpus, None, options, messages)
+
+    found, problems = columns_by_references(plans, columns, samples, score)
+    notes += problems
+    return found
+
+
+def _vatex_table(
+    columns: dict[int | None, list[ScoreColumn]], samples: list[CaptionSample], options: argparse.Namespace
+) -> Table:
+    from suisei.metaeval.video_tables import vatex_table
+
+    settings = {"n_resamples": options.bootstrap, "seed": options.seed}
+    return vatex_table(columns, samples, published=options.published, **settings)
+
+
+def _has_failed(column: ScoreColumn, options: argparse.Namespace) -> bool:
+    return bool(column.error or (column.refused and options.on_error == "raise"))
+
+
+def _save_scores(path: str, samples: list[CaptionSample], columns: list[ScoreColumn]) -> None:
+    from suisei.scoring.scorefile import write_scores
+
+    write_scores(path, samples, {c.label: c.scores for c in columns if c.scores is not None})
+
+
+def _measure(
+    columns: list[ScoreColumn], samples: list[CaptionSample], options: argparse.Namespace, messages: Console
+) -> tuple[Table, Comparison | None]:
+    if options.data == _FOIL:
+        from suisei.metaeval.video_tables import foil_table
+
+        settings = {"n_resamples": options.bootstrap, "seed": options.seed}
+        return foil_table(columns, samples, published=options.published, **settings), None
+    from suisei.metaeval.compare import compare_metrics
+    from suisei.metaeval.correlation_tables import add_failed, add_ranks, evaluation_table
+
+    scored = {column.label: column.oriented for column in columns if column.scores is not None}
+    with _progress(messages, "correlations") as report:
+        table = evaluation_table(
+            scored,
+            samples,
+            raters=options.raters,
+            averaging=options.averaging,
+            n_resamples=options.bootstrap,
+            seed=options.seed,
+            signatures={column.label: column.signature or "" for column in columns},
+            title=f"Agreement with human ratings: {options.data}",
+            progress=report,
+        )
+    comparison = None
+    if options.compare:
+        with _progress(messages, "paired tests") as report:
+            comparison = compare_metrics(
+                scored,
+                samples,
+                correlation=options.correlation,
+                averaging=options.averaging,
+                raters=options.raters,
+                unit=options.swap_unit,
+                n_resamples=options.bootstrap,
+                seed=options.seed,
+                progress=report,
+            )
+        table = add_ranks(table, comparison.ranks, options.correlation)
+    errors = {column.label: column.error for column in columns if column.error}
+    return add_failed(table, errors, [column.label for column in columns]), comparison
+
+
+@contextmanager
+def _progress(console: Console, what: str) -> Iterator[Callable[[int, int], None]]:
+    from rich.progress import Progress
+
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _meta(options: argparse.Namespace, samples: list[CaptionSample]) -> dict[str, Any]:
+    names = ("data", "root", "images", "rating_scale", "on_error", "tokenizer", "metric_option", "batch_size")
+    return {"command": {name: getattr(options, name) for name in names}, "rated_samples": len(samples)}
+
+
+def _other_tables(
+    columns: list[ScoreColumn],
+    samples: list[CaptionSample],
+    comparison: Comparison | None,
+    options: argparse.Namespace,
+) -> dict[str, Table]:
+    """Return the tables that follow the main one, by their name in the JSON."""
+    from suisei.metaeval.published import published_table
+
+    others = {}
+    if options.published:
+        scored = {column.label: column.oriented for column in columns if column.scores is not None}
+        published = published_table(options.data, scored, samples)
+        if published:
+            others["published"] = published
+    if comparison:
+        others["comparison"] = comparison.table
+    return others
+
+
+def _write(
+    options: argparse.Namespace, table: Table, others: dict[str, Table], comparison: Comparison | None
+) -> None:
+    import json
+
+    from suisei.data.writers import replacing
+    from suisei.metaeval.plots import plot_table
+
+    tables = [table, *others.values()]
+    content = {**table.as_dict(), **{name: other.as_dict() for name, other in others.items()}}
+    if comparison:
+        content["comparison"]["ranks"] = comparison.ranks
+    texts = {
+        options.json: json.dumps(content, ensure_ascii=False, indent=2, allow_nan=False) + "\n",
+        options.markdown: "\n".join(each.to_markdown() for each in tables),
+        options.latex: "\n".join(each.to_latex() for each in tables),
+    }
+    for path, text in texts.items():
+        if path:
+            with replacing(Path(path)) as temporary:
+                temporary.write_text(text, encoding="utf-8")
+    if options.plot:
+        plot_table(options.plot, table, "accuracy" if options.data == _FOIL else options.correlation)
+
+
+def _show(tables: list[Table]) -> None:
+    console = table_console()
+    for table in tables:
+        if table.overall.rows:
+            console.print(table.to_rich())

@@ -1,0 +1,253 @@
+"""``suisei positives``: generate captions and images that a dual encoder is trained with."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from suisei.commands.options import count, positive
+from suisei.errors import ConfigError, DataError, UnavailableError
+
+if TYPE_CHECKING:
+    from suisei.pacs.manifest import PositiveWriter
+    from suisei.pacs.sources import Source
+
+SHOWN_PROBLEMS = 5
+_EPILOG = """examples:
+  suisei positives captions flickr8k-train --root DIR --output runs/positives
+  suisei positives images pairs.jsonl --model FOLDER --output runs/positives --limit 100
+  suisei positives join flickr8k-train --root DIR --positives runs/positives --output train.jsonl
+
+DATA is flickr8k-train, -dev or -test; JSON lines with id, image and caption, or with image and
+captions; or any rated data that the other commands read. A run that was cut off goes on where it
+stopped when it is started again: an item's seed depends on --seed and the item alone, and nothing is
+generated twice. suisei.pacs.dual_run reads what `join` writes.
+
+Exit status: 0, or 1 if some images could not be read (the others are done), or 2 for a wrong option
+or unusable data."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    source: str
+    image: Path | None
+    caption: str
+    id: str | None
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns the exit status."""
+    options = _parser().parse_args(argv)
+    if options.kind == "join":
+        return _join(options)
+    from suisei.pacs.manifest import PositiveWriter
+    from suisei.pacs.sources import read_sources
+
+    sources = read_sources(options.data, root=options.root, images=options.images)
+    problems: list[str] = []
+    with PositiveWriter(options.output, options.kind) as writer:
+        items = list(_items(sources[: options.limit], options.kind, problems))
+        todo = [item for item in items if item.source not in writer.done]
+        _check_recipe(writer, options)
+        if todo:
+            _generate(writer, todo, options, problems)
+        made = sum(item.source in writer.done for item in items)
+    _report(f"{writer.path}: {made} of {len(items)} items, {len(todo)} of them to do in this run", problems)
+    return 1 if problems else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="suisei positives",
+        description="Generate captions from images, or images from captions, as additional positives.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="kind", required=True, metavar="captions|images|join")
+    captions = commands.add_parser("captions", help="captions from images, by an image-to-text model")
+    images = commands.add_parser("images", help="images from captions, by a diffusion model")
+    join = commands.add_parser("join", help="write data with its positives as a training file")
+    for command in (captions, images, join):
+        command.add_argument("data", metavar="DATA", help="images and captions, see below")
+        command.add_argument("--root", metavar="DIR", help="where a named data set is")
+        command.add_argument("--images", metavar="DIR", help="folder where relative image paths start")
+    for command, default in ((captions, "BLIP large"), (images, "Stable Diffusion 1.5")):
+        add = command.add_argument
+        add("--output", metavar="DIR", required=True, help="folder of the manifest")
+        add("--model", metavar="NAME", help=f"a model on the hub or a folder; default {default}")
+        add("--revision", metavar="REV", help="of the hub's model")
+        add("--seed", type=count, default=0, help="default 0")
+        add("--limit", type=positive, metavar="N", help="only the first N images of the data")
+        add("--batch-size", type=positive, default=8, metavar="N", help="default 8")
+        add("--device", default="auto", help="auto, cpu, cuda, cuda:1, ...")
+    add = captions.add_argument
+    add("--beams", type=positive, default=3, metavar="N", help="beams of the search; default 3")
+    add("--top-p", type=float, metavar="P", help="sample instead of searching")
+    add("--max-tokens", type=positive, default=30, metavar="N", help="longest caption; default 30")
+    add = images.add_argument
+    add("--steps", type=positive, default=50, metavar="N", help="denoising steps; default 50")
+    add("--guidance", type=float, default=7.5, metavar="X", help="guidance scale; default 7.5")
+    add("--size", type=positive, metavar="PIXELS", help="width and height; default the model's own")
+    join.add_argument("--positives", metavar="DIR", required=True, help="folder or file of a manifest")
+    join.add_argument("--output", metavar="FILE", required=True, help="JSON lines to write")
+    return parser
+
+
+def _items(sources: Sequence[Source], kind: str, problems: list[str]) -> Iterator[_Item]:
+    """Yield what to generate from, each different image or caption once; adds what cannot be read."""
+    from suisei.data.images import content_key
+    from suisei.pacs.manifest import text_key
+
+    seen: set[str] = set()
+    for source in sources:
+        if kind == "images":
+            found = [_Item(text_key(caption), None, caption, source.id) for caption in source.captions]
+        elif source.image is None:
+            found = []
+        else:
+            try:
+                found = [_Item(content_key(source.image), source.image, "", source.id)]
+            except DataError as error:
+                problems.append(str(error))
+                continue
+        for item in found:
+            if item.source not in seen:
+                seen.add(item.source)
+                yield item
+    if not seen and not problems:
+        raise DataError(f"the data has no {'captions' if kind == 'images' else 'images'} to generate from")
+
+
+def _check_recipe(writer: PositiveWriter, options: argparse.Namespace) -> None:
+    """Refuse other options than those of the folder's items, even where nothing is left to do."""
+    fields: dict[str, Any] = {"run_seed": options.seed}
+    if options.model is not None:
+        folder = Path(options.model)
+        fields["model"] = folder.resolve().name if folder.is_dir() else options.model
+    if options.kind == "images":
+        settings = {"num_inference_steps": options.steps, "guidance_scale": options.guidance}
+        settings |= {} if options.size is None else {"height": options.size}
+    else:
+        settings = {"max_new_tokens": options.max_tokens}
+        settings |= {"num_beams": options.beams} if options.top_p is None else {"top_p": options.top_p}
+    writer.check(settings=settings, **fields)
+
+
+def _generate(
+    writer: PositiveWriter, items: Sequence[_Item], options: argparse.Namespace, problems: list[str]
+) -> None:
+    from suisei.pacs.generators import CAPTIONER, ILLUSTRATOR, Captioner, Illustrator
+    from suisei.pacs.manifest import Recipe
+    from suisei.progress import progress_bar
+
+    common = {"revision": options.revision, "device": options.device}
+    generator: Any
+    if options.kind == "captions":
+        generator = Captioner(
+            options.model or CAPTIONER,
+            beams=options.beams,
+            top_p=options.top_p,
+            max_tokens=options.max_tokens,
+            **common,
+        )
+    else:
+        generator = Illustrator(
+            options.model or ILLUSTRATOR,
+            steps=options.steps,
+            guidance=options.guidance,
+            size=options.size,
+            **common,
+        )
+    recipe = Recipe(generator.name, generator.revision, options.seed, generator.settings)
+    writer.begin(recipe)
+    make = _make_captions if options.kind == "captions" else _make_images
+    with progress_bar(f"generating {options.kind}", len(items)) as advance:
+        for start in range(0, len(items), options.batch_size):
+            batch = items[start : start + options.batch_size]
+            try:
+                make(writer, recipe, generator, batch, problems)
+            except MemoryError as error:
+                raise _out_of_memory(error) from error
+            except RuntimeError as error:
+                if "out of memory" not in str(error).lower():
+                    raise
+                raise _out_of_memory(error) from error
+            advance(len(batch))
+
+
+def _make_captions(
+    writer: PositiveWriter, recipe: Any, generator: Any, batch: Sequence[_Item], problems: list[str]
+) -> None:
+    from suisei.data.images import load_image
+
+    readable, pictures = [], []
+    for item in batch:
+        try:
+            pictures.append(load_image(str(item.image)))
+        except DataError as error:  # is tried again by the next run
+            problems.append(str(error))
+        else:
+            readable.append(item)
+    if not readable:
+        return
+    captions = generator.generate(pictures, [recipe.item_seed(item.source) for item in readable])
+    for item, caption in zip(readable, captions, strict=True):
+        origin = {"id": item.id, "image": str(item.image)}
+        if caption:
+            writer.add_caption(item.source, caption, **origin)
+        else:
+            writer.add_problem(item.source, "the model gave an empty caption", **origin)
+
+
+def _make_images(
+    writer: PositiveWriter, recipe: Any, generator: Any, batch: Sequence[_Item], problems: list[str]
+) -> None:
+    pictures = generator.generate(
+        [item.caption for item in batch], [recipe.item_seed(item.source) for item in batch]
+    )
+    for item, picture in zip(batch, pictures, strict=True):
+        origin = {"id": item.id, "caption": item.caption}
+        if picture is None:
+            writer.add_problem(item.source, "declined by the model's safety checker", **origin)
+        else:
+            writer.add_image(item.source, picture, **origin)
+
+
+def _join(options: argparse.Namespace) -> int:
+    from suisei.data.pairs import ImageCaptions
+    from suisei.pacs.manifest import join_positives, read_positives, write_pairs
+    from suisei.pacs.sources import read_sources
+
+    merged: dict[Path, dict[str, None]] = {}
+    for source in read_sources(options.data, root=options.root, images=options.images):
+        if source.image is not None and source.captions:
+            merged.setdefault(source.image, {}).update(dict.fromkeys(source.captions))
+    if not merged:
+        raise ConfigError(f"{options.data} has no images with captions to train on")
+    pairs = [ImageCaptions(image, tuple(captions)) for image, captions in merged.items()]
+    joined = join_positives(pairs, read_positives(options.positives))
+    write_pairs(Path(options.output), joined)
+    captions = sum(bool(pair.generated_captions) for pair in joined)
+    images = sum(len(pair.generated_images) for pair in joined)
+    _report(
+        f"{options.output}: {len(joined)} images, {captions} with a generated caption, "
+        f"{images} generated images",
+        [],
+    )
+    return 0
+
+
+def _out_of_memory(error: BaseException) -> UnavailableError:
+    return UnavailableError(f"out of memory; use a smaller --batch-size ({str(error)[:120]})")
+
+
+def _report(summary: str, problems: Sequence[str]) -> None:
+    lines = [f"{len(problems)} images could not be read:"] if problems else []
+    lines += [f"  {problem}" for problem in problems[:SHOWN_PROBLEMS]]
+    if len(problems) > SHOWN_PROBLEMS:
+        lines.append(f"  ... and {len(problems) - SHOWN_PROBLEMS} more")
+    sys.stderr.write("\n".join([*lines, summary]) + "\n")

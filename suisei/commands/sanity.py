@@ -1,0 +1,303 @@
+"""``suisei sanity``: whether a metric does what people expect of one."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from suisei.cli import table_console
+from suisei.commands.options import add_data_options, add_metric_options, count, metric_plans, positive
+from suisei.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from rich.console import Console
+
+    from suisei.data.sample import CaptionSample
+    from suisei.metaeval.calibration import Calibration
+    from suisei.metaeval.tables import Table
+    from suisei.probes.probe_tables import Scored
+    from suisei.scoring.columns import MetricPlan
+
+_EPILOG = """examples:
+  suisei sanity --model runs/scenes/model --data runs/scenes/test.jsonl --plots plots
+  suisei sanity --metrics bleu-4,cider,chrf --data flickr8k-expert --root DIR --markdown sanity.md
+
+Without --model and --metrics it tests the model that suisei.load() gives without a name.
+
+Exit status: 0, or 1 if a metric failed (the others are complete), or 2 for a wrong option or unusable
+data. A metric that fails people's expectations is no error: the tables say so."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns the exit status."""
+    options = _parser().parse_args(argv)
+    _check(options)
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    samples, notes = _load(options)
+    metrics, scores, failed = _metrics(options, samples, console)
+    tables = _tables(options, metrics, scores, samples, console)
+    calibrations = _calibrations(options, metrics, scores, samples)
+    tables |= _calibration_tables(calibrations)
+    _write(options, tables, {"notes": notes, "failed": failed, "metrics": _signatures(metrics)})
+    _plot(options, metrics, tables, calibrations)
+    _show(tables, notes)
+    return 1 if failed else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="suisei sanity",
+        description="Test that degraded captions score lower, that more references do not hurt, and that "
+        "scores spread over and are calibrated to the human scale.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument_group("metrics").add_argument
+    add_metric_options(add)
+    add("--batch-size", type=positive, default=64, metavar="N", help="samples at once (default 64)")
+    add = parser.add_argument_group("data").add_argument
+    add(
+        "--data", metavar="NAME_OR_FILE", default="scenes",
+        help="a benchmark's name, or a file of samples (default scenes)",
+    )  # fmt: skip
+    add_data_options(add)
+    add = parser.add_argument_group("tests").add_argument
+    add(
+        "--originals", choices=("rated", "references"),
+        help="good captions to degrade: candidates that people rated well, or one reference of each image "
+        "against its others (default: rated where there are ratings)",
+    )  # fmt: skip
+    add(
+        "--good", type=float, default=0.75, metavar="SHARE",
+        help="mean rating, on 0 to 1, from which a candidate is good (default 0.75)",
+    )  # fmt: skip
+    add("--degradations", metavar="A,B", help="which (default all): swap, negate, shuffle, repeat, ...")
+    add(
+        "--limit", type=positive, default=1000, metavar="N",
+        help="captions per language to degrade, and to vary the references of (default 1000)",
+    )  # fmt: skip
+    add("--max-references", type=positive, default=5, metavar="N", help="at most (default 5)")
+    add("--bins", type=positive, default=10, metavar="N", help="of the reliability table (default 10)")
+    add(
+        "--bootstrap", type=count, default=1000, metavar="N",
+        help="resamples; 0: no intervals (default 1000)",
+    )  # fmt: skip
+    add("--seed", type=int, default=0, help="of degradations and resampling (default 0)")
+    add = parser.add_argument_group("output").add_argument
+    add("--json", metavar="FILE", help="everything, at full precision")
+    add("--markdown", metavar="FILE", help="the tables as Markdown")
+    add("--latex", metavar="FILE", help="the tables as LaTeX (booktabs)")
+    add("--plots", metavar="DIR", help="PNGs: degradations and reliability of each metric")
+    return parser
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Refuse what would fail only after all scoring."""
+    from suisei.probes.degrade import DEGRADATIONS, check_names
+
+    names = options.degradations
+    options.degradations = [name.strip() for name in names.split(",")] if names else list(DEGRADATIONS)
+    check_names(options.degradations)
+    if not 0 <= options.good <= 1:
+        raise ConfigError(f"--good {options.good:g}: must be from 0 to 1")
+    for name in ("json", "markdown", "latex"):
+        path = getattr(options, name)
+        if path and not Path(path).resolve().parent.is_dir():
+            raise ConfigError(f"--{name} {path}: its folder does not exist")
+
+
+def _load(options: argparse.Namespace) -> tuple[list[CaptionSample], list[str]]:
+    from suisei.data.load import load_data
+
+    skipped: list[Any] = []
+    samples = load_data(
+        options.data, root=options.root, images=options.images,
+        rating_scale=tuple(options.rating_scale) if options.rating_scale else None,
+        on_error=options.on_error, skipped=skipped,
+    )  # fmt: skip
+    if not samples:
+        raise DataError(f"{options.data}: no sample")
+    notes = [f"data: {options.data}, {len(samples):,} samples"]
+    if skipped:
+        notes.append(f"{len(skipped)} bad rows skipped, the first: {skipped[0].error}")
+    return samples, notes
+
+
+def _metrics(
+    options: argparse.Namespace, samples: list[CaptionSample], console: Console
+) -> tuple[list[Scored], list[np.ndarray], dict[str, str]]:
+    """Return the metrics that can score, their scores of all samples, and why the others cannot."""
+    from suisei.scoring.columns import FAILURES, failure_text
+
+    metrics, scores, failed = [], [], {}
+    for plan in _plans(options):
+        console.print(f"scoring with {plan.spec}", markup=False, highlight=False, soft_wrap=True)
+        try:
+            metric = _scored(plan, samples, options.batch_size, console)
+            scores.append(metric.score(samples))
+            metrics.append(metric)
+        except FAILURES as error:
+            failed[plan.spec] = failure_text(error)
+            console.print(f"{plan.spec} failed: {failed[plan.spec]}", style="red", markup=False)
+    if not metrics:
+        raise ConfigError("no metric could score: " + "; ".join(f"{k}: {v}" for k, v in failed.items()))
+    return metrics, scores, failed
+
+
+def _plans(options: argparse.Namespace) -> list[MetricPlan]:
+    """Return the metrics asked for, or the model that suisei.load() gives without a name."""
+    if not (options.model or options.metrics):
+        options.metrics = ["suisei"]
+    return metric_plans(options)
+
+
+def _scored(plan: MetricPlan, samples: list[CaptionSample], batch_size: int, console: Console) -> Scored:
+    """Make a metric and fit it, once, on what is not degraded."""
+    from suisei.metrics.registry import get_metric
+    from suisei.probes.probe_tables import Scored as NewScored
+    from suisei.scoring.columns import fit_unrated
+
+    metric = get_metric(plan.spec, **plan.options)
+    if metric.needs_fit:
+        fit_unrated(metric, samples)
+    sign = 1.0 if metric.higher_is_better else -1.0
+
+    def score(wanted: Sequence[CaptionSample]) -> np.ndarray:
+        return sign * metric.score(wanted, batch_size=batch_size, progress=console.is_terminal)
+
+    return NewScored(plan.spec, score, metric.signature)
+
+
+def _tables(
+    options: argparse.Namespace,
+    metrics: list[Scored],
+    scores: list[np.ndarray],
+    samples: list[CaptionSample],
+    console: Console,
+) -> dict[str, Table]:
+    """Return the tables that need no ratings, and that on references where there are some."""
+    from suisei.data.load import load_data
+    from suisei.probes import probe_tables as sanity
+
+    settings = {"n_resamples": options.bootstrap, "seed": options.seed}
+    rated = [sample for sample in samples if sample.rating is not None]
+    source = options.originals or ("rated" if rated else "references")
+    good = sanity.good_samples(samples, source, good=options.good, limit=options.limit, seed=options.seed)
+    console.print(f"degrading {len(good):,} captions", highlight=False)
+    tables = {"degradations": sanity.degradation_table(metrics, good, options.degradations, **settings)}
+    if rated:
+        some = sanity.some_of_each(rated, options.limit, options.seed)
+        console.print(f"varying the references of {len(some):,} captions", highlight=False)
+        with suppress(DataError):  # no references, no table
+            tables["references"] = sanity.reference_table(
+                metrics, some, most=options.max_references, **settings
+            )
+    tables["spread"] = sanity.spread_table(metrics, scores, samples)
+    console.print("comparing Japanese and English", highlight=False)
+    languages = sanity.language_table(metrics, samples, **settings)
+    if languages is None:  # no image has captions in both: the bundled scenes have
+        languages = sanity.language_table(metrics, load_data("scenes"), **settings)
+    if languages is not None:
+        tables["languages"] = languages
+    return tables
+
+
+def _calibrations(
+    options: argparse.Namespace,
+    metrics: list[Scored],
+    scores: list[np.ndarray],
+    samples: list[CaptionSample],
+) -> dict[str, dict[str, Calibration] | str]:
+    """Return the calibrations of each metric, or why it has none; nothing without ratings."""
+    from suisei.metaeval.calibration import calibrate_by_language
+
+    result: dict[str, dict[str, Calibration] | str] = {}
+    if all(sample.rating is None for sample in samples):
+        return result
+    for metric, column in zip(metrics, scores, strict=True):
+        try:
+            result[metric.label] = calibrate_by_language(
+                column, samples, bins=options.bins, n_resamples=options.bootstrap, seed=options.seed
+            )
+        except DataError as error:
+            result[metric.label] = str(error)
+    return result
+
+
+def _calibration_tables(calibrations: dict[str, dict[str, Calibration] | str]) -> dict[str, Table]:
+    from suisei.metaeval.calibration import calibration_table, reliability_table
+
+    if not calibrations:
+        return {}
+    tables = {"calibration": calibration_table(calibrations)}
+    for label, value in calibrations.items():
+        if not isinstance(value, str):
+            tables[f"reliability {label}"] = reliability_table(label, value)
+    return tables
+
+
+def _signatures(metrics: list[Scored]) -> dict[str, str]:
+    return {metric.label: metric.signature for metric in metrics}
+
+
+def _write(options: argparse.Namespace, tables: dict[str, Table], facts: dict[str, Any]) -> None:
+    import json
+
+    from suisei.data.writers import replacing
+
+    settings = {name: value for name, value in vars(options).items() if value not in (None, [])}
+    content = {**facts, "command": settings, **{name: table.as_dict() for name, table in tables.items()}}
+    lines = [f"- {note}" for note in facts["notes"]]
+    lines += [f"- signature: `{signature}`" for signature in facts["metrics"].values()]
+    markdown = [table.to_markdown() for table in tables.values()]
+    texts = {
+        options.json: json.dumps(content, ensure_ascii=False, indent=2, allow_nan=False) + "\n",
+        options.markdown: "# Sanity\n\n" + "\n".join([*lines, "", *markdown]),
+        options.latex: "\n".join(table.to_latex() for table in tables.values()),
+    }
+    for path, text in texts.items():
+        if path:
+            with replacing(Path(path)) as temporary:
+                temporary.write_text(text, encoding="utf-8")
+
+
+def _plot(
+    options: argparse.Namespace,
+    metrics: list[Scored],
+    tables: dict[str, Table],
+    calibrations: dict[str, dict[str, Calibration] | str],
+) -> None:
+    if not options.plots:
+        return
+    from dataclasses import replace
+
+    from suisei.metaeval.plots import plot_dots, plot_reliability
+
+    folder = Path(options.plots)
+    folder.mkdir(parents=True, exist_ok=True)
+    table = tables["degradations"]
+    width = len(table.sections) // len(metrics)  # sections are by metric, then by language
+    for number, metric in enumerate(metrics):
+        name = metric.label.strip("/").replace("/", "-").replace(":", "-")
+        title = f"{table.title}: {metric.label}"
+        own = replace(table, title=title, sections=table.sections[number * width : (number + 1) * width])
+        path, heading = folder / f"{name}-degradations.png", "share that scores lower"
+        plot_dots(path, own, "lower", line=0.5, limits=(-0.03, 1.03), heading=heading)
+        value = calibrations.get(metric.label)
+        if value is not None and not isinstance(value, str):
+            title = f"Reliability of {metric.label}"
+            plot_reliability(folder / f"{name}-reliability.png", value, title=title)
+
+
+def _show(tables: dict[str, Table], notes: list[str]) -> None:
+    console = table_console()
+    for table in tables.values():
+        console.print(table.to_rich())
+    for note in notes:
+        console.print(f"· {note}", style="dim", markup=False, highlight=False)

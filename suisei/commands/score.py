@@ -1,0 +1,391 @@
+"""``suisei score``: a score for every caption of a file, streamed, with any set of metrics."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from suisei.commands.options import add_metric_options, metric_plans, positive
+from suisei.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from suisei.data.formats import Row
+    from suisei.data.sample import CaptionSample
+    from suisei.metrics.base import Metric
+    from suisei.scoring.columns import MetricPlan
+    from suisei.scoring.output import FileOutput, StreamOutput
+    from suisei.scoring.stream import Job, Scorer
+    from suisei.scoring.summary import RowCounts
+
+WINDOW = 4096
+"""Rows held and scored together; captions that occur twice among them are encoded once."""
+PARALLEL_WINDOW = 1024
+"""The same with several processes, which are to have work from shorter inputs too."""
+
+_PLAIN: dict[str, Any] = {"markup": False, "highlight": False, "soft_wrap": True}
+_EPILOG = """examples:
+  suisei score --model runs/scenes/model --input captions.jsonl --images DIR --output scores.jsonl
+  suisei score --metrics bleu-4,cider,clip-s,suisei:DIR --input captions.csv --output scores.csv
+  suisei score --metrics cider,meteor --input captions.jsonl --output scores.jsonl --processes 4
+  suisei score --metrics em-score --input videos.jsonl --images VIDEOS --output scores.jsonl
+  cat captions.jsonl | suisei score --model DIR --input - | head
+
+The output has a row per input row, in the same order: the row's id (its number where it has none), a
+column per metric, and the error of a row or metric that has no score. It is called NAME.part until it
+is complete; --resume goes on with the part file of a run that was cut off. CIDEr and other metrics that
+learn from a corpus are fitted on the references of the whole input first, in a pass of their own. With
+--processes or --devices every process holds models of its own; scores and order are the same.
+
+Exit status: 0, or 1 if a metric failed or no row could be scored, or 2 for a wrong option or unusable
+data (what was scored before a bad row is kept in NAME.part)."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns the exit status."""
+    options = _parser().parse_args(argv)
+    _check(options)
+    devices = _devices(options)
+    plans = metric_plans(options)
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if options.resume and _is_complete(options.output):
+        console.print(f"{options.output} is complete; nothing to resume", **_PLAIN)
+        return 0
+    if options.window is None:
+        options.window = WINDOW if len(devices) == 1 else PARALLEL_WINDOW
+    from suisei.encoders.sharing import shared_encoders
+
+    with _each_warning_once(console), shared_encoders():
+        metrics, labelled, signatures = _make_metrics(plans, options, console)
+        scorer = _scorer(metrics, labelled, devices, options)
+        return _run(scorer, signatures, options, console)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="suisei score",
+        description="Score captions with a model or with any set of metrics.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument_group("metrics").add_argument
+    add_metric_options(add)
+    add("--batch-size", type=positive, default=64, metavar="N", help="samples at once (default 64)")
+    add = parser.add_argument_group("data").add_argument
+    add("--input", metavar="FILE", required=True, help=".jsonl, .csv, .tsv or .parquet; - is standard input")
+    add("--format", choices=("jsonl", "csv", "tsv", "parquet"), help="of the input (default: by its name)")
+    add(
+        "--images",
+        metavar="DIR",
+        help="where relative image and video paths start (default: beside the input)",
+    )
+    add(
+        "--rating-scale", type=float, nargs=2, metavar=("LOW", "HIGH"),
+        help="of ratings in the input, which are checked and not used",
+    )  # fmt: skip
+    add("--on-error", choices=("raise", "skip"), default="raise", help="what a bad row does (default raise)")
+    add(
+        "--window", type=positive, metavar="N",
+        help=f"rows in memory (default {WINDOW}, with several processes {PARALLEL_WINDOW} each)",
+    )  # fmt: skip
+    add = parser.add_argument_group("machine").add_argument
+    add("--processes", type=positive, metavar="N", help="CPU processes that score side by side (default 1)")
+    add("--devices", metavar="N|all", help="GPUs, each with a process of its own (default 1)")
+    add = parser.add_argument_group("output").add_argument
+    add("--output", metavar="FILE", default="-", help=".jsonl, .csv or .tsv; - (default): JSONL to stdout")
+    add("--resume", action="store_true", help="go on with the part file of a run that was cut off")
+    add("--summary", metavar="FILE", help="JSON of counts, means, corpus scores and signatures")
+    return parser
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Refuse what would fail only after hours of scoring."""
+    if not (options.model or options.metrics):
+        options.metrics = ["suisei"]  # suisei-mini
+    if options.images and not Path(options.images).is_dir():
+        raise ConfigError(f"--images {options.images}: no such folder")
+    if options.processes and options.devices:
+        raise ConfigError("--processes is for the CPU and --devices for GPUs; give one of them")
+    if options.input == "-" and options.format == "parquet":
+        raise ConfigError("Parquet cannot be read from standard input; give a file")
+    for name in ("output", "summary"):
+        path = getattr(options, name)
+        if path and path != "-" and not Path(path).resolve().parent.is_dir():
+            raise ConfigError(f"--{name} {path}: its folder does not exist")
+    if options.output == "-":
+        if options.resume:
+            raise ConfigError("--resume needs an --output file")
+        return
+    from suisei.scoring.output import output_format
+
+    output_format(Path(options.output))
+    if options.input != "-" and Path(options.output).resolve() == Path(options.input).resolve():
+        raise ConfigError(f"--output {options.output} is the input; give another name")
+
+
+def _devices(options: argparse.Namespace) -> list[str | None]:
+    """Return the device of every scoring process, None for the one that ``--device`` names.
+
+    With GPUs to count, ``options.device`` becomes the first of them.
+    """
+    if options.processes:
+        return [None] * int(options.processes)
+    if options.devices is None:
+        return [None]
+    if options.device:
+        raise ConfigError("--device names one device and --devices counts GPUs; give one of them")
+    import torch
+
+    there = torch.cuda.device_count()
+    if options.devices != "all" and not (options.devices.isdecimal() and int(options.devices)):
+        raise ConfigError(f"--devices is {options.devices!r}; expected a number of GPUs, or all")
+    wanted = max(there, 1) if options.devices == "all" else int(options.devices)
+    if wanted > there:
+        raise ConfigError(f"--devices {options.devices}: {there} GPUs here; --processes N is for the CPU")
+    options.device = "cuda:0"
+    return [f"cuda:{number}" for number in range(wanted)]
+
+
+def _scorer(
+    metrics: dict[str, Metric],
+    plans: dict[str, MetricPlan],
+    devices: list[str | None],
+    options: argparse.Namespace,
+) -> Scorer:
+    from suisei.scoring.stream import Scorer
+
+    name = "standard input" if options.input == "-" else options.input
+    if len(devices) == 1:
+        return Scorer(metrics, name, options.batch_size)
+    from suisei.scoring.parallel import ParallelScorer, WorkerSettings
+
+    cores = int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1)
+    states = {label: state for label, metric in metrics.items() if (state := metric.state())}
+    threads = max(1, cores // len(devices))
+    return ParallelScorer(metrics, WorkerSettings(plans, states, name, options.batch_size, threads), devices)
+
+
+def _is_complete(output: str) -> bool:
+    return Path(output).is_file() and not Path(f"{output}.part").exists()
+
+
+def _make_metrics(
+    plans: Sequence[MetricPlan], options: argparse.Namespace, console: Console
+) -> tuple[dict[str, Metric], dict[str, MetricPlan], dict[str, str]]:
+    """Make and fit the metrics; one that cannot be had ends the run before anything is scored.
+
+    Returns:
+        {label: metric}, {label: plan} and {label: signature}.
+    """
+    from suisei.metrics.registry import get_metric
+
+    names = [plan.spec.partition(":")[0] for plan in plans]
+    labels = [name if names.count(name) == 1 else plan.spec for name, plan in zip(names, plans, strict=True)]
+    labelled = dict(zip(labels, plans, strict=True))
+    metrics = {label: get_metric(plan.spec, **plan.options) for label, plan in labelled.items()}
+    unfitted = [label for label, metric in metrics.items() if metric.needs_fit]
+    documents = _fit({label: metrics[label] for label in unfitted}, options, console) if unfitted else 0
+    signatures = {}
+    for label, metric in metrics.items():
+        fitted = f"|fit:references-of-{documents}-scored" if label in unfitted else ""
+        signatures[label] = metric.signature + fitted
+    return metrics, labelled, signatures
+
+
+def _fit(metrics: dict[str, Metric], options: argparse.Namespace, console: Console) -> int:
+    """Fit metrics on the whole input's references, in a pass of its own; returns how many samples."""
+    names = ", ".join(metrics)
+    start = 0
+    if options.input == "-":
+        if not sys.stdin.seekable():
+            raise ConfigError(
+                f"{names} must see all references before the first score, and standard input can be read "
+                "only once; save it to a file and pass that"
+            )
+        start = sys.stdin.buffer.tell()
+    from suisei.scoring.fitting import fit_metrics
+
+    def read() -> Iterator[CaptionSample]:
+        if options.input == "-":
+            sys.stdin.buffer.seek(start)
+        return (row.sample for row in _rows(options) if row.sample is not None)
+
+    console.print(f"fitting {names} on the references of the whole input", **_PLAIN)
+    documents = fit_metrics(metrics.values(), read)
+    if options.input == "-":
+        sys.stdin.buffer.seek(start)
+    return documents
+
+
+def _rows(options: argparse.Namespace) -> Iterator[Row]:
+    from suisei.data.formats import iter_rows
+
+    source = sys.stdin if options.input == "-" else Path(options.input)
+    scale = tuple(options.rating_scale) if options.rating_scale else None
+    return iter_rows(source, format=options.format, images=options.images, rating_scale=scale)
+
+
+def _run(scorer: Scorer, signatures: dict[str, str], options: argparse.Namespace, console: Console) -> int:
+    from suisei.progress import progress_bar
+    from suisei.scoring.output import FileOutput, StreamOutput
+    from suisei.scoring.summary import RowCounts
+
+    counts = RowCounts()
+    started = time.perf_counter()
+    output: FileOutput | StreamOutput
+    if options.output == "-":
+        output = StreamOutput(list(signatures))
+    else:
+        output = FileOutput(Path(options.output), signatures, resume=options.resume)
+    try:
+        shown = console.is_terminal
+        total = _quick_count(options) if shown else None
+        with progress_bar("scoring", total, shown=shown) as advance:
+            for scored in _score_windows(scorer, output, counts, options, console):
+                advance(scored)
+        output.complete()
+    finally:
+        output.close()
+    return _summarise(scorer, counts, signatures, options, console, time.perf_counter() - started)
+
+
+def _score_windows(
+    scorer: Scorer,
+    output: FileOutput | StreamOutput,
+    counts: RowCounts,
+    options: argparse.Namespace,
+    console: Console,
+) -> Iterator[int]:
+    """Score window after window and write each; yields the number of rows of each."""
+    finished = output.finished()
+    told: set[str] = set()
+    for job, scored in scorer.score_all(_jobs(finished, list(scorer.metrics), options)):
+        stop = job.stop
+        if options.on_error == "raise":
+            good, refused = _before_first([row.stop for row in scored])
+            scored, stop = scored[:good], refused or stop
+        output.write(scored)
+        every = [*job.known, *scored]
+        scorer.add_to_corpora(job.window[: len(every)], every)
+        counts.add(every)
+        for label, reason in scorer.failed.items():
+            if label not in told:
+                told.add(label)
+                console.print(f"{label} failed: {reason}", style="red", **_PLAIN)
+        if stop is not None:
+            raise DataError(f"{stop}{_kept(counts.rows, options)}") from None
+        yield len(every)
+    extra = sum(1 for _ in finished)
+    if extra:
+        raise DataError(
+            f"{options.output}.part has {extra:,} rows more than {options.input}; "
+            "it belongs to another input: delete it and start again"
+        )
+
+
+def _jobs(
+    finished: Iterator[dict[str, Any]], labels: list[str], options: argparse.Namespace
+) -> Iterator[Job]:
+    """Yield window after window; the last one is that of the first bad row, where none is accepted."""
+    from suisei.scoring.resume import match_finished
+    from suisei.scoring.stream import Job as NewJob
+    from suisei.scoring.stream import windows
+
+    for window in windows(_rows(options), options.window):
+        known = match_finished(window, finished, labels)
+        job = NewJob(window, known, window[len(known) :])
+        if options.on_error == "raise":
+            good, job.stop = _before_first([row.error for row in job.new])
+            job.new = job.new[:good]
+        yield job
+        if job.stop is not None:
+            return
+
+
+def _before_first(errors: Sequence[DataError | None]) -> tuple[int, DataError | None]:
+    """Return how many rows come before the first error, and that error."""
+    for position, error in enumerate(errors):
+        if error is not None:
+            return position, error
+    return len(errors), None
+
+
+def _kept(rows: int, options: argparse.Namespace) -> str:
+    skip = "--on-error skip leaves bad rows out"
+    if options.output == "-" or not rows:
+        return f" ({skip})"
+    return f" ({rows:,} rows before it are in {options.output}.part; --resume goes on after them, {skip})"
+
+
+def _quick_count(options: argparse.Namespace) -> int | None:
+    """Count the input's lines for the progress bar; None where that is not cheap."""
+    path = Path(options.input)
+    if options.input == "-" or not path.is_file():
+        return None
+    if path.suffix.lower() == ".parquet" or options.format == "parquet":
+        return None
+    lines = 0
+    with path.open("rb") as stream:
+        while block := stream.read(1 << 20):
+            lines += block.count(b"\n")
+    return lines
+
+
+def _summarise(
+    scorer: Scorer,
+    counts: RowCounts,
+    signatures: dict[str, str],
+    options: argparse.Namespace,
+    console: Console,
+    seconds: float,
+) -> int:
+    import json
+
+    from suisei.data.writers import replacing
+    from suisei.scoring.summary import summary, summary_notes, summary_table
+
+    content = summary(counts, scorer.corpora, signatures, scorer.failed)
+    content = {"input": options.input, "output": options.output, "seconds": round(seconds, 3), **content}
+    if options.summary:
+        with replacing(Path(options.summary)) as temporary:
+            text = json.dumps(content, ensure_ascii=False, indent=2, allow_nan=False)
+            temporary.write_text(text + "\n", encoding="utf-8")
+    if not console.is_terminal:  # a log has no width: let lines be as long as they are
+        console.width = 200
+    console.print(summary_table(content))
+    for note in summary_notes(content):
+        console.print(f"· {note}", style="dim", **_PLAIN)
+    nothing = not any(corpus.count for corpus in scorer.corpora.values())
+    return 1 if scorer.failed or nothing else 0
+
+
+@contextmanager
+def _each_warning_once(console: Console) -> Iterator[None]:
+    """Show each kind of warning once, not once a window."""
+    import logging
+
+    seen: set[str] = set()
+
+    class Once(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.msg not in seen:
+                seen.add(record.msg)
+                console.print(f"suisei: {record.getMessage()}", **_PLAIN)
+
+    handler, logger = Once(logging.WARNING), logging.getLogger("suisei")
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)

@@ -1,0 +1,227 @@
+"""`suisei train`: train on human ratings, then report correlations on the test split.
+
+Without a config it trains on the bundled sample. Settings come from a YAML file (``--config``) and
+from the command line (``--data.train my.csv --trainer.max_epochs 5``); unknown ones are refused.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch import Trainer
+from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
+from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
+from lightning.pytorch.loggers import CSVLogger
+
+from suisei.errors import ConfigError
+from suisei.pacs.dual_run import TASK as PACS
+from suisei.pacs.dual_run import run as run_pacs
+from suisei.pacs.dual_run import task_of
+from suisei.resources import resource_path
+from suisei.training.datamodule import CaptionDataModule
+from suisei.training.module import SuiSei
+from suisei.training.run import DEFAULT_BASELINES, pool_folds, run_training, save_config
+from suisei.training.text_run import TASK as PRETRAIN
+from suisei.training.text_run import run_pretraining
+
+DEFAULT_CONFIG = "configs/scenes.yaml"
+TRAINER_DEFAULTS = {
+    "max_epochs": 10,
+    "devices": 1,
+    "gradient_clip_val": 1.0,
+    "num_sanity_val_steps": 0,
+    "log_every_n_steps": 10,
+    "enable_model_summary": False,
+}
+
+
+class TrainingCLI(LightningCLI):
+    """The command line of training: model, data, trainer, and the few settings beside them."""
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        """Add the run's folder, resuming, baselines, early stopping and the kept checkpoint."""
+        parser.add_argument("--task", type=str | None, default=None, help="pretrain: the text encoder alone")
+        parser.add_argument(
+            "--output", type=str | None, default=None, help="the run's folder (default: runs/CONFIG)"
+        )
+        parser.add_argument(
+            "--ckpt_path",
+            type=str | None,
+            default=None,
+            help="go on with an interrupted run: a checkpoint file, or 'last' for the run's newest",
+        )
+        parser.add_argument(
+            "--checkpoint_steps", type=int, default=500, help="write a checkpoint every so many steps"
+        )
+        parser.add_argument(
+            "--baselines",
+            type=list[str],
+            default=list(DEFAULT_BASELINES),
+            help="metrics that the test table compares with",
+        )
+        parser.add_lightning_class_args(EarlyStopping, "early_stopping")
+        parser.add_lightning_class_args(ModelCheckpoint, "checkpoint")
+        parser.set_defaults(
+            {
+                "early_stopping.monitor": "val_pearson",
+                "early_stopping.mode": "max",
+                "early_stopping.patience": 1,
+                "early_stopping.check_finite": False,
+                "checkpoint.monitor": "val_pearson",
+                "checkpoint.mode": "max",
+                "checkpoint.filename": "best",
+                "checkpoint.enable_version_counter": False,
+            }
+        )
+
+    def before_instantiate_classes(self) -> None:
+        """Fix the run's folder and the precision before anything is made."""
+        config = self.config
+        folder = run_folder(config.output, config_name(config), resuming=config.ckpt_path is not None)
+        config.output = str(folder)
+        config.checkpoint.dirpath = str(folder / "checkpoints")
+        config.trainer.default_root_dir = str(folder)
+        if config.trainer.precision is None:
+            config.trainer.precision = best_precision()
+        steps = ModelCheckpoint(
+            dirpath=folder / "checkpoints",
+            filename="steps",
+            every_n_train_steps=config.checkpoint_steps,
+            enable_version_counter=False,
+        )
+        # After the best one: what it has found out belongs to the state to go on with.
+        last = ModelCheckpoint(
+            dirpath=folder / "checkpoints", filename="last", every_n_epochs=1, enable_version_counter=False
+        )
+        self.trainer_defaults["callbacks"] = [steps, last]
+
+    def instantiate_trainer(self, **kwargs: Any) -> Trainer:
+        """Make the trainer; its curves go to logs/ in the run's folder, a version per start."""
+        if self.config.trainer.logger is None:
+            kwargs.setdefault("logger", CSVLogger(self.config.output, name="logs"))
+        return super().instantiate_trainer(**kwargs)
+
+
+def config_name(config: Any) -> str:
+    """Return the name of the config file, which names the run."""
+    files = config.get("config") or []
+    return Path(str(files[-1])).stem if files else "run"
+
+
+def run_folder(output: str | None, name: str, *, resuming: bool) -> Path:
+    """Return the folder of a run: the one asked for, or runs/NAME, runs/NAME-2, ... .
+
+    Raises:
+        ConfigError: the folder holds a finished or interrupted run and is not being resumed, or there is
+            nothing to resume.
+    """
+    if output is not None:
+        folder = Path(output)
+        used = (folder / "config.yaml").exists()
+        if used and not resuming:
+            raise ConfigError(
+                f"{folder} holds a run already; choose another --output, or go on with it: --ckpt_path last"
+            )
+        return folder
+    numbered = re.compile(re.escape(name) + r"(-\d+)?")  # the runs of scenes, not those of scenes-large
+    taken = [path for path in Path("runs").glob("*/config.yaml") if numbered.fullmatch(path.parent.name)]
+    taken.sort(key=lambda path: path.stat().st_mtime)
+    if resuming:
+        if not taken:
+            raise ConfigError(f"no run to go on with under runs/{name}; give its folder with --output")
+        return taken[-1].parent
+    folder, number = Path("runs") / name, 1
+    while folder.exists():
+        number += 1
+        folder = Path("runs") / f"{name}-{number}"
+    return folder
+
+
+def best_precision() -> str:
+    """Return "bf16-mixed" where the machine multiplies bf16 matrices in hardware, else "32-true"."""
+    from suisei.encoders.precision import choose_device, choose_precision
+
+    return "bf16-mixed" if choose_precision("auto", choose_device("auto")) == "bf16" else "32-true"
+
+
+def with_config(arguments: Sequence[str]) -> list[str]:
+    """Add the default config where none is given, and find shipped configs by name from anywhere."""
+    arguments = list(arguments)
+    named = False
+    for position, argument in enumerate(arguments):
+        previous = arguments[position - 1] if position else ""
+        if argument.startswith("--config="):
+            arguments[position] = f"--config={_find_config(argument.removeprefix('--config='))}"
+            named = True
+        elif previous in ("--config", "-c"):
+            arguments[position] = str(_find_config(argument))
+            named = True
+    return arguments if named else ["--config", str(resource_path(DEFAULT_CONFIG)), *arguments]
+
+
+def _find_config(name: str) -> Path:
+    path = Path(name)
+    if path.is_file():
+        return path
+    return resource_path(f"configs/{path.name if path.suffix else path.name + '.yaml'}")
+
+
+def make_cli(arguments: Sequence[str], kind: type[TrainingCLI] = TrainingCLI) -> TrainingCLI:
+    """Parse the command line and, unless ``kind`` does otherwise, make model, data module and trainer."""
+    return kind(
+        SuiSei,
+        CaptionDataModule,
+        run=False,
+        save_config_callback=None,
+        auto_configure_optimizers=False,
+        seed_everything_default=0,
+        trainer_defaults=dict(TRAINER_DEFAULTS),
+        parser_kwargs={"prog": "suisei train", "description": (__doc__ or "").split("\n\n")[0]},
+        args=list(arguments),
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `suisei train`; returns the exit status."""
+    quiet_libraries()
+    arguments = with_config(sys.argv[1:] if argv is None else argv)
+    task = task_of(arguments)
+    if task == PACS:
+        return run_pacs(arguments)
+    cli = make_cli(arguments)
+    if task == PRETRAIN:
+        run_pretraining(cli)
+        return 0
+    folds = cli.config.data.folds
+    if not folds or cli.config.data.fold is not None:
+        run_training(cli)
+        return 0
+    folder = Path(cli.config.output)
+    resuming = cli.config.ckpt_path is not None
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (resuming and (folder / "config.yaml").exists()):
+        save_config(cli, folder)
+    for fold in range(folds):
+        done = folder / f"fold-{fold}"
+        if (done / "report.json").exists():
+            continue  # a resumed cross-validation keeps what is finished
+        started = (done / "config.yaml").exists()
+        resume = ["--ckpt_path", "last" if resuming and started else "null"]
+        run_training(make_cli([*arguments, f"--data.fold={fold}", f"--output={done}", *resume]))
+    pool_folds(folder, folds)
+    return 0
+
+
+def quiet_libraries() -> None:
+    """Leave out the notes of Lightning that a user of suisei can do nothing about."""
+    logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    for name in ("lightning.pytorch", "lightning.pytorch.utilities.rank_zero", "lightning.fabric"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", module="lightning")
+    warnings.filterwarnings("ignore", message=".*does not have many workers.*")

@@ -1,0 +1,249 @@
+"""From score arrays to a table of correlations: overall, by language and by system."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from suisei.data.sample import CaptionSample
+from suisei.metaeval.agreement import Agreement, AgreementData, Rows, agree
+from suisei.metaeval.correlation import CORRELATIONS, CorrelationError
+from suisei.metaeval.human import human_agreement, human_bootstrap, human_rounds
+from suisei.metaeval.significance import Interval, bootstrap
+from suisei.metaeval.tables import HUMAN, LABELS, Cell, Row, Section, Table
+from suisei.version import __version__
+
+_RATERS_NOTE = {
+    "rows": "each rating is a row of its own beside its sample's score",
+    "mean": "a sample's ratings are averaged first",
+}
+_AVERAGING_NOTE = {
+    "pooled": "all rows are correlated at once",
+    "item": "correlated inside each group (image), then averaged",
+    "system": "means per system are correlated",
+}
+
+
+_HUMAN_NOTE = (
+    "human: a rating of each sample against the mean of its others, averaged over the raters; that mean "
+    "has few levels, and their ties lower tau-c beside a real-valued metric's"
+)
+
+
+def evaluation_table(
+    named_scores: Mapping[str, np.ndarray],
+    samples: Sequence[CaptionSample],
+    *,
+    raters: str = "rows",
+    averaging: str = "pooled",
+    missing: str = "drop",
+    n_resamples: int = 0,
+    seed: int = 0,
+    confidence: float = 0.95,
+    human: bool = True,
+    by_scope: bool = True,
+    signatures: Mapping[str, str] | None = None,
+    title: str = "Agreement with human ratings",
+    progress: Callable[[int, int], None] | None = None,
+) -> Table:
+    """Return Pearson, Spearman, Kendall tau-b and tau-c, and n, for each named score array.
+
+    Args:
+        named_scores: {name: float64 [N]}, higher is better; NaN where a sample has no score.
+        samples: N samples, all rated.
+        raters: "rows" (each rating its own row) or "mean".
+        averaging: "pooled", "item" or "system".
+        missing: what NaN scores do: "drop" counts them, "raise" refuses them.
+        n_resamples: bootstrap resamples over groups for intervals; 0 for none.
+        seed: of the bootstrap; all metrics share their resamples.
+        confidence: of the intervals.
+        human: whether to add the human row, each rating against the mean of the others.
+        by_scope: whether to add sections by language and by system where there is more than one.
+        signatures: {name: metric signature}.
+        title: of the table.
+        progress: called with (rows done, rows in all).
+
+    Raises:
+        CorrelationError: lengths differ, a sample is unrated, or ``missing`` is "raise" and a score is
+            NaN. A correlation that is undefined is not an error: its cell is empty and says why.
+        ConfigError: an unknown choice.
+    """
+    nothing = np.full(len(samples), np.nan)
+    base = AgreementData.from_samples(nothing, samples)  # the ratings, even if every metric failed
+    datas = {name: AgreementData.from_samples(scores, samples) for name, scores in named_scores.items()}
+    settings = {"averaging": averaging, "n_resamples": n_resamples, "seed": seed, "confidence": confidence}
+    sections = []
+    scopes = list(_scopes(base, by_scope, averaging))
+    done, steps = 0, len(scopes) * (len(datas) + human)
+
+    def step() -> None:
+        nonlocal done
+        done += 1
+        if progress:
+            progress(done, steps)
+
+    for scope, keep in scopes:
+        rows = []
+        for name, data in datas.items():
+            scoped = data if keep is None else data.subset(keep)
+            make_rows = _deferred(scoped, raters, missing)
+            row = _row(name, make_rows, settings)
+            row.info["skipped"] = int(np.isnan(scoped.scores).sum())
+            rows.append(_signed(row, (signatures or {}).get(name)))
+            step()
+        if human:
+            scoped = base if keep is None else base.subset(keep)
+            rows.append(_human_row(scoped, settings))
+            step()
+        sections.append(Section(scope, tuple(rows)))
+    notes = [f"{_AVERAGING_NOTE[averaging]}; {_RATERS_NOTE[raters]}"]
+    if human:
+        notes.append(_HUMAN_NOTE)
+    if n_resamples:
+        notes.append(
+            f"{confidence:.0%} intervals: bootstrap over groups, {n_resamples} resamples, seed {seed}"
+        )
+    meta = {"settings": {**settings, "raters": raters, "missing": missing}, "versions": versions()}
+    meta |= {"samples": len(samples), "groups": len(set(base.groups))}
+    columns = {**{kind: LABELS[kind] for kind in CORRELATIONS}, "n": "n"}
+    return Table(title, columns, tuple(sections), tuple(notes), meta)
+
+
+def _deferred(data: AgreementData, raters: str, missing: str) -> Callable[[], Rows]:
+    if missing == "raise":
+        data.rows(raters, missing)  # a missing score is the caller's error, not a cell's reason
+    return lambda: data.rows(raters, missing)
+
+
+def _signed(row: Row, signature: str | None) -> Row:
+    return Row(row.label, row.cells, signature, row.error, row.info)
+
+
+def _scopes(data: AgreementData, by_scope: bool, averaging: str) -> Iterator[tuple[str, np.ndarray | None]]:
+    """Yield (title, mask) per scope; system-level figures have no scope by system."""
+    yield "overall", None
+    if not by_scope:
+        return
+    for title, column in (("language", data.languages), ("system", data.systems)):
+        names = sorted({name for name in column if name})
+        if len(names) > 1 and not (title == "system" and averaging == "system"):
+            for name in names:
+                yield f"{title}: {name}", np.array([value == name for value in column])
+
+
+def _row(name: str, make_rows: Callable[[], Rows], settings: dict[str, Any]) -> Row:
+    try:
+        rows = make_rows()
+    except CorrelationError as error:
+        return Row(name, {kind: Cell(None, reason=str(error)) for kind in CORRELATIONS})
+    cells = {}
+    constant = _constant(rows)
+    for kind in CORRELATIONS:
+        if constant:
+            cells[kind] = Cell(None, reason=constant)
+            continue
+        cells[kind] = measured_cell(rows, kind, settings)
+    cells["n"] = Cell(len(rows.x))
+    info = {"raters": rows.raters, "samples": len(np.unique(rows.item)), "groups": len(rows.group_names)}
+    return Row(name, cells, info=info)
+
+
+def _constant(rows: Rows) -> str | None:
+    """Return why no coefficient is defined at all, once for the row instead of once per coefficient."""
+    for name, side in (("scores", rows.x), ("ratings", rows.y)):
+        if len(side) > 1 and (side == side[0]).all():
+            return f"undefined: all {len(side)} {name} are {side[0]:g}"
+    return None
+
+
+def _human_row(data: AgreementData, settings: dict[str, Any]) -> Row:
+    try:
+        rounds = human_rounds(data, settings["seed"])
+    except CorrelationError as error:
+        return Row(HUMAN, {kind: Cell(None, reason=str(error)) for kind in CORRELATIONS})
+    cells = {
+        kind: measured_cell(rounds, kind, settings, human_agreement, human_bootstrap) for kind in CORRELATIONS
+    }
+    cells["n"] = Cell(sum(len(rows.x) for rows in rounds))
+    first = rounds[0]
+    info = {"raters": first.raters, "samples": len(first.x), "groups": len(first.group_names)}
+    return Row(HUMAN, cells, info={**info, "skipped": first.dropped})
+
+
+def measured_cell(
+    rows: Any,
+    kind: str,
+    settings: dict[str, Any],
+    measure: Callable[..., Agreement] = agree,
+    resample: Callable[..., Interval] = bootstrap,
+) -> Cell:
+    """Return a correlation with its interval, or the reason why there is none.
+
+    Args:
+        rows: what ``measure`` takes.
+        kind: the coefficient.
+        settings: averaging, n_resamples (0 for no interval), seed and confidence.
+        measure: computes it.
+        resample: computes its interval.
+    """
+    try:
+        result = measure(rows, kind, settings["averaging"])
+    except CorrelationError as error:
+        return Cell(None, reason=str(error))
+    reason = None
+    if result.undefined:
+        named = ", ".join(result.undefined[:3]) + (", ..." if len(result.undefined) > 3 else "")
+        reason = f"undefined in {len(result.undefined)} of {result.groups} groups, left out: {named}"
+    interval = Interval(None, None)
+    if settings["n_resamples"]:
+        try:
+            interval = resample(
+                rows,
+                kind,
+                settings["averaging"],
+                n_resamples=settings["n_resamples"],
+                seed=settings["seed"],
+                confidence=settings["confidence"],
+            )
+        except CorrelationError as error:
+            reason = f"no interval: {error}"
+    return Cell(result.value, interval.low, interval.high, reason, result.signature)
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what computed the numbers."""
+    import platform
+
+    return {"suisei": __version__, "numpy": np.__version__, "python": platform.python_version()}
+
+
+def add_failed(table: Table, errors: Mapping[str, str], order: Sequence[str]) -> Table:
+    """Return the table with a row for each metric that failed, in the order the user asked for.
+
+    Args:
+        table: from :func:`evaluation_table`.
+        errors: {metric: why it failed}.
+        order: all metrics, failed ones included.
+    """
+    if not errors:
+        return table
+    rows = {row.label: row for row in table.overall.rows}
+    rows |= {name: Row(name, error=error) for name, error in errors.items()}
+    ordered = [rows.pop(name) for name in order if name in rows]
+    overall = Section(table.overall.title, (*ordered, *rows.values()))
+    return replace(table, sections=(overall, *table.sections[1:]))
+
+
+def add_ranks(table: Table, ranks: Mapping[str, int], correlation: str) -> Table:
+    """Return the table with a column of rank clusters in its overall section."""
+    rows = []
+    for row in table.overall.rows:
+        cells = {**row.cells, "rank": Cell(ranks[row.label])} if row.label in ranks else row.cells
+        rows.append(replace(row, cells=cells))
+    sections = (Section(table.overall.title, tuple(rows)), *table.sections[1:])
+    return replace(
+        table, columns={**table.columns, "rank": f"rank by {LABELS[correlation]}"}, sections=sections
+    )

@@ -1,0 +1,270 @@
+"""SampleTable: samples as integer arrays over their unique captions and images, and batches of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from suisei.data.images import content_key, load_image
+from suisei.data.sample import CaptionSample, detect_language
+from suisei.errors import DataError
+from suisei.models.batch import Batch, Span, length_spans
+
+MAX_PIXEL_BYTES = 2 * 1024**3
+"""Preprocessed images are kept in memory up to this size; above it they are decoded per batch."""
+
+
+class SampleTable:
+    """N samples that point into unique captions and images, so that each is encoded once.
+
+    Args:
+        samples: the samples.
+        extras: raw extra inputs, [N, E]; none by default.
+        with_images: False for a model that reads no image: no image file is then opened.
+        image_languages: languages of the candidates whose images are used; None for all.
+
+    Attributes:
+        captions: the unique captions, in order of appearance.
+        images: one source for every image with its own content, in order of appearance.
+        image_keys: the hash of every image's content, in the same order.
+        candidate: row of each sample's candidate, int64 [N].
+        references: rows of each sample's references, N arrays of int64.
+        image: row of each sample's image, int64 [N]; -1 where there is none.
+        target: mean human rating in [0, 1], float32 [N]; NaN where unrated.
+        extras: raw extra inputs, float32 [N, E].
+    """
+
+    def __init__(
+        self,
+        samples: Sequence[CaptionSample],
+        extras: np.ndarray | None = None,
+        *,
+        with_images: bool = True,
+        image_languages: Sequence[str] | None = None,
+    ) -> None:
+        caption_rows: dict[str, int] = {}
+        self.candidate = np.array([_row(caption_rows, s.candidate) for s in samples], dtype=np.int64)
+        self.references = [
+            np.array([_row(caption_rows, reference) for reference in s.references], dtype=np.int64)
+            for s in samples
+        ]
+        self.captions = list(caption_rows)
+        # A model that reads no image, or none beside some language, must not fail on one either.
+        used = [with_images and is_seen(sample, image_languages) for sample in samples]
+        self.image, self.images, self.image_keys = _image_rows(samples, used)
+        ratings = [np.nan if s.rating is None else s.rating.mean for s in samples]
+        self.target = np.array(ratings, dtype=np.float32)
+        self.extras = np.zeros((len(samples), 0), np.float32) if extras is None else extras.astype(np.float32)
+        if len(self.extras) != len(samples):
+            raise DataError(f"extras has {len(self.extras)} rows for {len(samples)} samples")
+
+    def __len__(self) -> int:
+        return len(self.candidate)
+
+    def separate_captions(self, rows: Iterable[int]) -> range:
+        """Give some samples captions that no other sample points to, and return where these stand.
+
+        Args:
+            rows: the samples; among themselves they go on sharing captions.
+        """
+        first = len(self.captions)
+        moved: dict[int, int] = {}  # old row: new row
+        for row in rows:
+            for own in (self.candidate[row : row + 1], self.references[row]):
+                own[:] = [moved.setdefault(int(caption), first + len(moved)) for caption in own]
+        self.captions += [self.captions[caption] for caption in moved]
+        return range(first, len(self.captions))
+
+
+def _row(rows: dict[str, int], caption: str) -> int:
+    return rows.setdefault(caption, len(rows))
+
+
+def is_seen(sample: CaptionSample, languages: Sequence[str] | None) -> bool:
+    """Return whether there is an image, and the candidate's language is one of those; None for all."""
+    if sample.image is None or languages is None:
+        return sample.image is not None
+    return (sample.language or detect_language(sample.candidate)) in languages
+
+
+def _image_rows(
+    samples: Sequence[CaptionSample], used: Sequence[bool]
+) -> tuple[np.ndarray, list[Any], list[str]]:
+    """Number the images that are used by content; a path is read once however often it occurs."""
+    keys: dict[str, int] = {}
+    by_path: dict[str, str] = {}
+    sources: list[Any] = []
+    rows = np.full(len(samples), -1, dtype=np.int64)
+    for position, sample in enumerate(samples):
+        if not used[position]:
+            continue
+        path = str(sample.image) if not hasattr(sample.image, "tobytes") else None
+        key = by_path.get(path) if path is not None else None
+        if key is None:
+            assert sample.image is not None
+            key = content_key(sample.image)
+            if path is not None:
+                by_path[path] = key
+        if key not in keys:
+            keys[key] = len(sources)
+            sources.append(sample.image)
+        rows[position] = keys[key]
+    return rows, sources, list(keys)
+
+
+class PixelStore:
+    """Preprocessed images by row, kept in memory where they fit.
+
+    Args:
+        images: image sources.
+        preprocess: turns a PIL image into float32 [3, s, s].
+        max_bytes: largest size to keep in memory.
+        progress: called with 1 for each image that is decoded ahead.
+
+    Raises:
+        DataError: images that cannot be read, all of them counted and some named; those of a store that
+            does not fit into memory are found when their rows are asked for.
+    """
+
+    def __init__(
+        self,
+        images: Sequence[Any],
+        preprocess: Callable[[Any], Tensor],
+        max_bytes: int = MAX_PIXEL_BYTES,
+        progress: Callable[[int], Any] = lambda _: None,
+    ) -> None:
+        self.images = images
+        self.preprocess = preprocess
+        self._kept: Tensor | None = None
+        if not images:
+            return
+        rows = range(len(images))
+        found = (self._decode_or_problem(row) for row in rows)
+        first = next((pixels for pixels in found if not isinstance(pixels, DataError)), None)
+        if first is not None and first.numel() * first.element_size() * len(images) > max_bytes:
+            return
+        problems = []
+        self._kept = torch.empty(len(images), *(() if first is None else first.shape))
+        with ThreadPoolExecutor(4) as pool:
+            for row, pixels in enumerate(pool.map(self._decode_or_problem, rows)):
+                if isinstance(pixels, DataError):
+                    problems.append(str(pixels))
+                else:
+                    self._kept[row] = pixels
+                progress(1)
+        if problems:
+            more = f"; and {len(problems) - 3} more" if len(problems) > 3 else ""
+            raise DataError(
+                f"{len(problems)} of {len(images)} images cannot be read: {'; '.join(problems[:3])}{more}; "
+                "mend the files, or leave their rows out"
+            )
+
+    def _decode_or_problem(self, row: int) -> Tensor | DataError:
+        try:
+            return self._decode(row)
+        except DataError as error:
+            return error
+
+    def _decode(self, row: int) -> Tensor:
+        return self.preprocess(load_image(self.images[row]))
+
+    def __getitem__(self, rows: Tensor) -> Tensor:
+        """Return float32 [len(rows), 3, s, s]."""
+        if self._kept is not None:
+            return self._kept[rows]
+        return torch.stack([self._decode(int(row)) for row in rows])
+
+
+class Collator:
+    """Makes batches of a table's samples.
+
+    Args:
+        table: the samples.
+        token_ids: token ids of every caption of the table, or None where features are looked up.
+        pad: turns ragged token ids into ids and mask, [T, L].
+        pixels: the preprocessed images, or None where there are none or features are looked up.
+        overhead: what one more call of the encoder costs, in tokens; captions of a batch are encoded in
+            parts of similar length where that saves more padding. None encodes them all at once.
+
+    Attributes:
+        lengths: tokens of the longest caption of every sample, int64 [N]; None without ``token_ids``.
+    """
+
+    def __init__(
+        self,
+        table: SampleTable,
+        token_ids: Sequence[Sequence[int]] | None = None,
+        pad: Callable[[Sequence[Sequence[int]]], tuple[Tensor, Tensor]] | None = None,
+        pixels: PixelStore | None = None,
+        overhead: float | None = None,
+    ) -> None:
+        self.table = table
+        self.token_ids = token_ids
+        self.pad = pad
+        self.pixels = pixels
+        self.overhead = overhead
+        self._counts = np.array([len(rows) for rows in table.references], dtype=np.int64)
+        self._starts = np.cumsum(self._counts) - self._counts
+        self._references = np.concatenate([*table.references, np.zeros(1, np.int64)])
+        self._tokens = None if token_ids is None else np.array([len(ids) for ids in token_ids], np.int64)
+        self.lengths = None if self._tokens is None else self._longest(self._tokens)
+
+    def _longest(self, tokens: np.ndarray) -> np.ndarray:
+        longest = tokens[self.table.candidate].copy()
+        owners = np.repeat(np.arange(len(self.table)), self._counts)
+        np.maximum.at(longest, owners, tokens[self._references[:-1]])
+        return longest
+
+    def __call__(self, positions: Sequence[int]) -> Batch:
+        """Collate the samples at ``positions``; every caption and image of the batch is in it once."""
+        rows = np.asarray(positions, dtype=np.int64)
+        table = self.table
+        references, reference_mask = self._pad_references(rows)
+        occurring = np.concatenate([table.candidate[rows], references[reference_mask]])
+        captions, local = np.unique(occurring, return_inverse=True)
+        ids = mask = pixels = None
+        spans: tuple[Span, ...] = ()
+        if self.token_ids is not None and self._tokens is not None and self.pad is not None:
+            if self.overhead is not None:
+                order = np.argsort(-self._tokens[captions], kind="stable")
+                captions, local = captions[order], np.argsort(order)[local]
+                spans = length_spans(self._tokens[captions], self.overhead)
+            ids, mask = self.pad([self.token_ids[row] for row in captions])
+        local_references = np.zeros_like(references)
+        local_references[reference_mask] = local[len(rows) :]
+        images = table.image[rows]
+        image_mask = images >= 0
+        image_rows, local_images = np.unique(images[image_mask], return_inverse=True)
+        local_image = np.zeros(len(rows), dtype=np.int64)
+        local_image[image_mask] = local_images
+        rows_of_images = torch.from_numpy(image_rows)
+        if self.pixels is not None and len(image_rows):
+            pixels = self.pixels[rows_of_images]
+        return Batch(
+            caption_rows=torch.from_numpy(captions),
+            ids=ids,
+            mask=mask,
+            candidate=torch.from_numpy(local[: len(rows)]),
+            references=torch.from_numpy(local_references),
+            reference_mask=torch.from_numpy(reference_mask),
+            image_rows=rows_of_images,
+            pixels=pixels,
+            image=torch.from_numpy(local_image),
+            image_mask=torch.from_numpy(image_mask),
+            extras=torch.from_numpy(table.extras[rows]),
+            target=torch.from_numpy(table.target[rows]),
+            spans=spans,
+        )
+
+    def _pad_references(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return caption rows [B, R] and mask [B, R]; R is the largest number of references in the batch."""
+        counts = self._counts[rows]
+        places = np.arange(counts.max(initial=0))
+        mask = places < counts[:, None]
+        flat = np.where(mask, self._starts[rows, None] + places, -1)  # -1 is the zero at the end
+        return self._references[flat], mask

@@ -1,0 +1,1 @@
+"""PAC-S: training of the dual encoder, its data, and generated positives."""

@@ -1,0 +1,389 @@
+"""Positive-augmented contrastive training of a dual encoder (Sarto et al., 2023 and 2024).
+
+Shape letters: B pairs of a batch, N rows, L tokens, s side in pixels, d width of the shared space.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import yaml
+from lightning.pytorch import LightningModule
+from torch import Tensor
+from torch.nn import functional as F
+
+from suisei.encoders.dual import DualEncoder, load_dual_encoder
+from suisei.encoders.dual_folder import new_dual_encoder
+from suisei.errors import ConfigError
+from suisei.pacs.lora import add_lora
+from suisei.pacs.pair_datamodule import PairBatch
+from suisei.pacs.towers import image_slot, image_states, project, projections, text_slot, text_states
+from suisei.training.contrastive import gather_features, positive_augmented_loss
+from suisei.training.random_states import random_states, set_random_states
+
+PROMPT = "A photo depicts "
+"""What the metric puts before every caption."""
+
+TRAINABLE = ("projections", "lora", "image", "all")
+MAX_SCALE = math.log(100)
+"""Largest logarithm of 1 / tau, as CLIP's training clips it."""
+
+
+@dataclass
+class Architecture:
+    """open_clip's description of a dual encoder.
+
+    Attributes:
+        embed_dim: width d of the shared space.
+        vision_cfg: the image tower.
+        text_cfg: the text tower; with a text encoder, what differs from its usual settings.
+    """
+
+    embed_dim: int
+    vision_cfg: dict[str, Any]
+    text_cfg: dict[str, Any] = field(default_factory=dict)
+
+    def described(self) -> dict[str, Any]:
+        """Return it as open_clip takes it; what an override on the command line left as text is read."""
+        values: dict[str, Any] = {"embed_dim": self.embed_dim}
+        for name in ("vision_cfg", "text_cfg"):
+            values[name] = {
+                key: yaml.safe_load(value) if isinstance(value, str) else value
+                for key, value in getattr(self, name).items()
+            }
+        return values
+
+
+class PacTraining(LightningModule):
+    """Trains a dual encoder with the positive-augmented contrastive loss.
+
+    The papers state neither the temperature nor a prompt in training. Here the temperature is the
+    loaded model's and stays, unless the image tower is trained; captions carry the prompt that scoring
+    gives them.
+
+    Args:
+        model: an open_clip model or a folder, see :func:`suisei.encoders.dual.load_dual_encoder`.
+        pretrained: its pretraining tag.
+        checkpoint: its weights, where they are a local file.
+        architecture: instead of a model, open_clip's description of a new one with random weights.
+        text_encoder: for a new model, a Hugging Face encoder or folder as its text tower.
+        seed: of new weights and of low-rank adapters.
+        trainable: "projections" (PAC-S), "lora" (PAC-S++), "image" (image tower and projections, the
+            text tower frozen) or "all".
+        rank: rank of the low-rank updates.
+        alpha: their scale is alpha / rank.
+        lambda_v: weight of the generated images; 0 leaves them out.
+        lambda_t: weight of the generated captions; 0 leaves them out.
+        learning_rate: of AdamW.
+        weight_decay: of AdamW.
+        warmup_steps: steps over which the rate grows from zero.
+        cosine_steps: steps after which the rate has fallen to zero on a cosine; null keeps it.
+        prompt: put before every caption.
+        augment: whether training images are cropped and mirrored at random.
+        smallest_crop: least share of an image's area that a crop keeps.
+        jitter: largest change of a training image's contrast, as a share of it, and of its brightness, in
+            standard deviations of all pixels; 0 for none.
+    """
+
+    def __init__(
+        self,
+        model: str = "ViT-B-32",
+        pretrained: str | None = "openai",
+        checkpoint: str | None = None,
+        architecture: Architecture | None = None,
+        text_encoder: str | None = None,
+        seed: int = 0,
+        trainable: str = "projections",
+        rank: int = 4,
+        alpha: float = 1.0,
+        lambda_v: float = 0.05,
+        lambda_t: float = 0.1,
+        learning_rate: float = 1e-4,
+        weight_decay: float = 0.01,
+        warmup_steps: int = 0,
+        cosine_steps: int | None = None,
+        prompt: str = PROMPT,
+        augment: bool = False,
+        smallest_crop: float = 0.5,
+        jitter: float = 0.0,
+    ) -> None:
+        super().__init__()
+        if trainable not in TRAINABLE:
+            raise ConfigError(f"model.trainable is {trainable!r}; expected one of {', '.join(TRAINABLE)}")
+        if not 0 < smallest_crop <= 1 or not 0 <= jitter < 1:
+            raise ConfigError(
+                "model.smallest_crop must be above 0 and at most 1, and model.jitter from 0 to below 1, got "
+                f"{smallest_crop} and {jitter}"
+            )
+        if architecture is None:
+            self.encoder: DualEncoder = load_dual_encoder(
+                model, pretrained, checkpoint=checkpoint, precision="fp32", device="cpu"
+            )
+        else:
+            self.encoder = new_dual_encoder(architecture.described(), text_encoder=text_encoder, seed=seed)
+        self.towers: Any = self.encoder.model
+        self.towers.visual.to(memory_format=torch.channels_last)  # CPUs convolve faster that way
+        self.trainable = trainable
+        self.lambda_v, self.lambda_t = lambda_v, lambda_t
+        self.learning_rate, self.weight_decay = learning_rate, weight_decay
+        self.warmup_steps, self.cosine_steps = warmup_steps, cosine_steps
+        self.prompt = prompt
+        self.augment, self.smallest_crop, self.jitter = augment, smallest_crop, jitter
+        self._freeze(rank, alpha, seed)
+        self._tokens: Tensor | None = None
+        self._text_states: Tensor | None = None
+        self._image_states: Tensor | None = None
+        self._validation: list[tuple[Tensor, ...]] = []
+        self._kinds: list[bool] = []
+        self._random_states: dict[str, Any] = {}
+
+    def _freeze(self, rank: int, alpha: float, seed: int) -> None:
+        towers = self.towers
+        if self.trainable == "lora":
+            add_lora(towers, rank=rank, alpha=alpha, seed=seed)
+            return
+        if self.trainable == "all":
+            return
+        towers.requires_grad_(False)
+        wanted = projections(towers)
+        if self.trainable == "image":
+            wanted = [*wanted, *towers.visual.parameters(), towers.logit_scale]
+        if not wanted:
+            raise ConfigError(
+                "this model has no projections of its own to train; use trainable: image or all"
+            )
+        for parameter in wanted:
+            parameter.requires_grad_(True)
+
+    @property
+    def texts_are_frozen(self) -> bool:
+        """Whether text states before the projection can be computed once."""
+        return self.trainable in ("projections", "image")
+
+    @property
+    def images_are_frozen(self) -> bool:
+        """Whether image states before the projection can be computed once."""
+        return self.trainable == "projections" and not self.augment
+
+    def prepare(
+        self, captions: list[str], pixels: Any, images: int, advance: Callable[[int], Any] = lambda _: None
+    ) -> None:
+        """Tokenise all captions, and compute what frozen towers say of them and of the images.
+
+        Args:
+            captions: the captions that rows of batches point into.
+            pixels: gives float32 [n, 3, s, s] for rows int64 [n].
+            images: number of images.
+            advance: called with the number of items that are done.
+        """
+        self._tokens = self.encoder.tokenizer([self.prompt + caption for caption in captions]).int()
+        if self.texts_are_frozen:
+            padded = self._tokens == self._tokens[:, -1:]  # all but the longest end in padding
+            by_length = padded.sum(dim=-1).argsort(stable=True)
+            self._text_states = self._states(
+                lambda rows: text_states(self.towers, self._token_rows(rows)), by_length, advance
+            )
+        if self.images_are_frozen:
+            self._image_states = self._states(
+                lambda rows: image_states(self.towers, pixels[rows].to(self.device)),
+                torch.arange(images),
+                advance,
+            )
+
+    def _token_rows(self, rows: Tensor) -> Tensor:
+        assert self._tokens is not None
+        return self._tokens[rows.cpu()].long().to(self.device)
+
+    def _states(
+        self, encode: Callable[[Tensor], Tensor], order: Tensor, advance: Callable[[int], Any]
+    ) -> Tensor:
+        self.towers.eval()
+        states = torch.empty(0)
+        for rows in order.split(256):
+            with torch.no_grad():
+                part = encode(rows).float().cpu()
+            if not len(states):
+                states = torch.empty(len(order), part.shape[1])
+            states[rows] = part
+            advance(len(rows))
+        return states
+
+    def encode_texts(self, rows: Tensor) -> Tensor:
+        """Return features float [N, d] of captions by row."""
+        if self._text_states is not None:
+            states = self._text_states[rows.cpu()].to(self.device)
+        else:
+            states = text_states(self.towers, self._token_rows(rows))
+        return project(text_slot(self.towers), states).float()
+
+    def encode_images(self, rows: Tensor, pixels: Tensor | None) -> Tensor:
+        """Return features float [N, d] of images by row, or of their pixels [N, 3, s, s]."""
+        if self._image_states is not None:
+            states = self._image_states[rows.cpu()].to(self.device)
+        else:
+            assert pixels is not None
+            if self.training and self.augment:
+                pixels = random_contrast(random_crops(pixels, self.smallest_crop), self.jitter)
+            states = image_states(self.towers, pixels.contiguous(memory_format=torch.channels_last))
+        return project(image_slot(self.towers), states).float()
+
+    def features(self, batch: PairBatch) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+        """Return features of images [B, d], texts [B K, d], generated images and generated texts [B, d]."""
+        more_images = more_texts = None
+        if batch.generated_images is not None and self.lambda_v:
+            more_images = self.encode_images(batch.generated_images, batch.generated_pixels)
+        if batch.generated_texts is not None and self.lambda_t:
+            more_texts = self.encode_texts(batch.generated_texts)
+        return (
+            self.encode_images(batch.images, batch.pixels),
+            self.encode_texts(batch.texts),
+            more_images,
+            more_texts,
+        )
+
+    def loss(self, features: tuple[Tensor | None, ...]) -> Tensor:
+        """Return the loss of a whole batch's features, in the order of :meth:`features`."""
+        images, texts, more_images, more_texts = features
+        assert images is not None
+        assert texts is not None
+        return positive_augmented_loss(
+            images,
+            texts,
+            self.towers.logit_scale.exp(),
+            generated_images=more_images,
+            generated_texts=more_texts,
+            lambda_v=self.lambda_v,
+            lambda_t=self.lambda_t,
+        )
+
+    def on_fit_start(self) -> None:
+        """Let what is trained as a whole, and nothing frozen, update its batch statistics."""
+        self.towers.train(self.trainable == "all")
+        if self.trainable == "image":
+            self.towers.visual.train()
+
+    def training_step(self, batch: PairBatch, batch_idx: int) -> Tensor:
+        """Return the loss over the batches of all processes."""
+        gathered = tuple(gather_features(f) if f is not None else None for f in self.features(batch))
+        loss = self.loss(gathered)
+        self.log("train_loss", loss, prog_bar=True, batch_size=len(batch.images))
+        return loss
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        """Keep the temperature from falling below 0.01."""
+        with torch.no_grad():
+            self.towers.logit_scale.clamp_(max=MAX_SCALE)
+
+    def validation_step(self, batch: PairBatch, batch_idx: int) -> None:
+        """Collect the features of a validation batch."""
+        features = self.features(batch)
+        self._kinds = [part is not None for part in features]
+        self._validation.append(tuple(part for part in features if part is not None))
+
+    def on_validation_epoch_end(self) -> None:
+        """Log the loss of batches as large as in training, and recall@10 of images by their first caption."""
+        columns = iter([torch.cat(parts) for parts in zip(*self._validation, strict=True)])
+        first = len(self._validation[0][0])
+        features = tuple(next(columns) if kind else None for kind in self._kinds)
+        self._validation.clear()
+        images, texts = features[0], features[1]
+        assert images is not None
+        assert texts is not None
+        first *= self.trainer.world_size
+        count = max(1, len(images) // first)  # a smaller rest would have fewer negatives and a lower loss
+        losses = [
+            self.loss(tuple(None if f is None else f[i * first : (i + 1) * first] for f in features))
+            for i in range(count)
+        ]
+        self.log("val_loss", torch.stack(losses).mean(), prog_bar=True)
+        owners = torch.arange(len(images), device=images.device)
+        self.log("val_recall10", recall_at(10, images, texts, owners), prog_bar=True)
+
+    def on_train_batch_start(self, batch: PairBatch, batch_idx: int) -> None:
+        """Let a resumed run go on with the random numbers it would have had."""
+        if self._random_states:
+            set_random_states(self._random_states)
+            self._random_states = {}
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Save the state of the random numbers."""
+        checkpoint["suisei_random_states"] = random_states(self.device)
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Read the state of the random numbers."""
+        self._random_states = checkpoint["suisei_random_states"]
+
+    def configure_optimizers(self) -> Any:
+        """Return AdamW over what is trained; matrices alone decay."""
+        chosen = [p for p in self.parameters() if p.requires_grad]
+        groups = [
+            {"params": [p for p in chosen if p.ndim > 1], "weight_decay": self.weight_decay},
+            {"params": [p for p in chosen if p.ndim <= 1], "weight_decay": 0.0},
+        ]
+        optimizer = torch.optim.AdamW([g for g in groups if g["params"]], lr=self.learning_rate)
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, self._rate)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def _rate(self, step: int) -> float:
+        rate = min(1.0, (step + 1) / self.warmup_steps) if self.warmup_steps else 1.0
+        if self.cosine_steps:
+            rate *= (1 + math.cos(math.pi * min(1.0, step / self.cosine_steps))) / 2
+        return rate
+
+    def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
+        """Move a batch."""
+        return batch.to(device)
+
+
+def recall_at(k: int, images: Tensor, texts: Tensor, owners: Tensor) -> Tensor:
+    """Return the share of texts [T, d] whose own image [I, d] is among the k nearest by cosine.
+
+    Args:
+        k: how many images are looked at.
+        images: float [I, d].
+        texts: float [T, d].
+        owners: row of each text's image, int64 [T].
+    """
+    similarities = F.normalize(texts, dim=-1) @ F.normalize(images, dim=-1).T
+    nearest = similarities.topk(min(k, len(images)), dim=-1).indices
+    return (nearest == owners[:, None]).any(dim=-1).float().mean()
+
+
+def random_crops(pixels: Tensor, smallest: float = 0.5) -> Tensor:
+    """Crop each image at random, keeping between ``smallest`` and all of its area, and mirror half of them.
+
+    Args:
+        pixels: float [N, 3, s, s].
+        smallest: least share of the area.
+
+    Returns:
+        float [N, 3, s, s].
+    """
+    count, device = len(pixels), pixels.device
+    side = (smallest + (1 - smallest) * torch.rand(count, 2, device=device)).sqrt()
+    shift = (torch.rand(count, 2, device=device) * 2 - 1) * (1 - side)
+    mirror = torch.where(torch.rand(count, device=device) < 0.5, -1.0, 1.0)
+    affine = torch.zeros(count, 2, 3, device=device, dtype=pixels.dtype)
+    affine[:, 0, 0], affine[:, 1, 1] = side[:, 0] * mirror, side[:, 1]
+    affine[:, :, 2] = shift
+    grid = F.affine_grid(affine, list(pixels.shape), align_corners=False)
+    return F.grid_sample(pixels, grid, padding_mode="reflection", align_corners=False)
+
+
+def random_contrast(pixels: Tensor, amount: float) -> Tensor:
+    """Change contrast and brightness of each image at random.
+
+    Args:
+        pixels: normalised, float [N, 3, s, s].
+        amount: contrast is multiplied by 1 - amount to 1 + amount, and as much is added to the pixels at
+            most; 0 changes nothing.
+    """
+    if not amount:
+        return pixels
+    contrast, brightness = amount * (2 * torch.rand(2, len(pixels), 1, 1, 1, device=pixels.device) - 1)
+    mean = pixels.mean(dim=(1, 2, 3), keepdim=True)
+    return (pixels - mean) * (1 + contrast) + mean + brightness

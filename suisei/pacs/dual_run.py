@@ -1,0 +1,206 @@
+"""Training of the dual encoder behind PAC-S: ``suisei train --config configs/pacs.yaml``.
+
+A config with ``task: pacs`` at its top is run by this module. An interrupted run goes on with
+``--ckpt_path last``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
+from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
+
+from suisei.encoders.dual_folder import save_dual_encoder
+from suisei.errors import ConfigError
+from suisei.models.table import PixelStore
+from suisei.pacs.dual_module import PacTraining, recall_at
+from suisei.pacs.lora import merge_lora
+from suisei.pacs.pair_datamodule import PairDataModule
+from suisei.progress import progress_bar
+from suisei.training.run import find_checkpoint, save_config
+
+TASK = "pacs"
+PATIENCE_STEPS = 1500
+"""Training stops after so many steps without a lower validation loss, in both papers."""
+
+TRAINER_DEFAULTS = {
+    "max_epochs": -1,
+    "max_steps": 20_000,
+    "devices": 1,
+    "val_check_interval": 100,
+    "check_val_every_n_epoch": None,
+    "num_sanity_val_steps": 0,
+    "log_every_n_steps": 10,
+    "enable_model_summary": False,
+    "use_distributed_sampler": False,
+}
+
+
+class PacTrainingCLI(LightningCLI):
+    """The command line: model, data, trainer, and the run's folder."""
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        """Add the task, the run's folder and the patience."""
+        parser.add_argument("--task", type=str, default=TASK, help="what is trained; pacs")
+        parser.add_argument("--output", type=str, default="runs/pacs", help="the run's folder")
+        parser.add_argument(
+            "--patience_steps",
+            type=int,
+            default=PATIENCE_STEPS,
+            help="stop after so many steps without a better validation figure",
+        )
+        parser.add_argument(
+            "--monitor",
+            type=Literal["val_loss", "val_recall10"],
+            default="val_loss",
+            help="the validation figure that chooses the kept weights and decides when to stop",
+        )
+        parser.add_argument(
+            "--ckpt_path",
+            type=str | None,
+            default=None,
+            help="go on with an interrupted run: a checkpoint file, or 'last' for the run's newest",
+        )
+        parser.link_arguments("seed_everything", "data.seed")
+
+    def before_instantiate_classes(self) -> None:
+        """Make the callbacks, which depend on the folder and on how often validation runs."""
+        config = self.config
+        folder = Path(config.output)
+        first = os.environ.get("LOCAL_RANK", "0") == "0"  # further processes start after it wrote its config
+        if first and config.ckpt_path is None and (folder / "config.yaml").exists():
+            raise ConfigError(
+                f"{folder} holds a run already; choose another --output, or go on with it: --ckpt_path last"
+            )
+        interval = config.trainer.val_check_interval
+        if not isinstance(interval, int) or interval < 1:
+            raise ConfigError("trainer.val_check_interval must be a number of steps, at least 1")
+        config.trainer.default_root_dir = str(folder)
+        mode = "min" if config.monitor == "val_loss" else "max"
+        best = ModelCheckpoint(
+            folder / "checkpoints",
+            "best",
+            config.monitor,
+            mode=mode,
+            save_weights_only=True,
+            enable_version_counter=False,
+        )
+        patience = max(1, config.patience_steps // interval)
+        stop = EarlyStopping(config.monitor, patience=patience, mode=mode)
+        # After the other two: what they have found out belongs to the state to go on with.
+        last = ModelCheckpoint(folder / "checkpoints", "last", every_n_epochs=1, enable_version_counter=False)
+        self.trainer_defaults["callbacks"] = [best, stop, last]
+
+    def instantiate_trainer(self, **kwargs: Any) -> Any:
+        """Make the trainer, with figures as CSV, a version per start, where no logger is asked for."""
+        if self.config.trainer.logger is None:
+            from lightning.pytorch.loggers import CSVLogger
+
+            kwargs["logger"] = CSVLogger(self.config.output, name="logs")
+        return super().instantiate_trainer(**kwargs)
+
+
+def task_of(arguments: Sequence[str]) -> str | None:
+    """Return the ``task`` of the config that a command line names; None where it has none."""
+    import yaml
+
+    named = [
+        argument.partition("=")[2] or following
+        for argument, following in zip(arguments, [*arguments[1:], ""], strict=True)
+        if argument in ("--config", "-c") or argument.startswith("--config=")
+    ]
+    try:
+        content = yaml.safe_load(Path(named[-1]).read_text(encoding="utf-8")) if named else None
+    except (OSError, yaml.YAMLError):
+        return None  # the command that reads it next says what is wrong with it
+    return content.get("task") if isinstance(content, dict) else None
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Train, write the model folder and ``report.json``; returns the exit status.
+
+    Raises:
+        ConfigError: the folder holds a run that is not to be resumed, or none that could be.
+        DataError: unusable data.
+    """
+    cli = PacTrainingCLI(
+        PacTraining,
+        PairDataModule,
+        run=False,
+        save_config_callback=None,
+        auto_configure_optimizers=False,
+        seed_everything_default=0,
+        trainer_defaults=dict(TRAINER_DEFAULTS),
+        parser_kwargs={"prog": "suisei train", "description": (__doc__ or "").split("\n\n")[0]},
+        args=list(arguments),
+    )
+    folder, model, data, trainer = Path(cli.config.output), cli.model, cli.datamodule, cli.trainer
+    checkpoint = find_checkpoint(folder, cli.config.ckpt_path)
+    data.load()
+    _prepare(model, data)
+    if trainer.is_global_zero:
+        folder.mkdir(parents=True, exist_ok=True)
+        save_config(cli, folder)
+    started = time.perf_counter()
+    trainer.fit(model, datamodule=data, ckpt_path=checkpoint, weights_only=True)
+    minutes = (time.perf_counter() - started) / 60
+    best = trainer.checkpoint_callback
+    if best.best_model_path:
+        state = torch.load(best.best_model_path, map_location="cpu", weights_only=True)["state_dict"]
+        model.load_state_dict(state)
+    if not trainer.is_global_zero:
+        return 0
+    report = {
+        "sources": data.sources,
+        "images": {"train": len(data.train_part), "validation": len(data.validation_part)},
+        "seed": cli.config.seed_everything,
+        "minutes": round(minutes, 2),
+        "steps": trainer.global_step,
+        "trainable_parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
+        cli.config.monitor: float(best.best_model_score) if best.best_model_score is not None else None,
+        "val_recall10_all_captions": final_recall(model, data),
+    }
+    if model.trainable == "lora":
+        merge_lora(model.towers)
+    save_dual_encoder(model.encoder, folder / "model")
+    (folder / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    return 0
+
+
+def final_recall(model: PacTraining, data: PairDataModule) -> float:
+    """Return text-to-image recall@10 on the validation images, with every real caption as a query."""
+    model.eval()
+    captions = data.caption_rows(data.validation_part)
+    texts = torch.tensor([row for own in captions for row in own])
+    owners = torch.tensor([image for image, own in enumerate(captions) for _ in own])
+    images = torch.tensor(data.image_rows(data.validation_part))
+    with torch.no_grad():
+        image_features = torch.cat(
+            [
+                model.encode_images(rows, data.pixels[rows] if data.pixels is not None else None)
+                for rows in images.split(256)
+            ]
+        )
+        text_features = torch.cat([model.encode_texts(rows) for rows in texts.split(256)])
+    return float(recall_at(10, image_features, text_features, owners))
+
+
+def _prepare(model: PacTraining, data: PairDataModule) -> None:
+    """Decode images, and compute once what frozen towers say."""
+    with progress_bar("reading images", len(data.images)) as advance:
+        pixels = PixelStore(data.images, model.encoder.transform, progress=advance)
+    total = model.texts_are_frozen * len(data.captions) + model.images_are_frozen * len(data.images)
+    with progress_bar("encoding what is frozen", total, shown=total > 0) as advance:
+        model.prepare(data.captions, pixels, len(data.images), advance)
+    positives: dict[str, Any] = {
+        "generated_texts": model.lambda_t > 0 and any(pair.generated_captions for pair in data.pairs),
+        "generated_images": model.lambda_v > 0 and any(pair.generated_images for pair in data.pairs),
+    }
+    data.attach(None if model.images_are_frozen else pixels, **positives)

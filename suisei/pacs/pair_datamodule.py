@@ -1,0 +1,249 @@
+"""Batches of image-caption pairs for contrastive training.
+
+Shape letters: B images of a batch, K captions of each, s side in pixels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from lightning.pytorch import LightningDataModule
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from suisei.data.pairs import ImageCaptions, hold_out_captions, load_pairs
+from suisei.errors import ConfigError
+from suisei.models.table import PixelStore
+from suisei.training.batching import EpochBatches, ResumableDataLoader, batch_loader
+
+
+@dataclass
+class PairBatch:
+    """B different images with captions; rows point into the module's captions and images.
+
+    Attributes:
+        texts: rows of the captions, int64 [B K]: K of the first image, K of the next, ...
+        images: rows of the images, int64 [B].
+        pixels: float32 [B, 3, s, s], or None where image states are looked up.
+        generated_texts: rows of generated captions, int64 [B], or None.
+        generated_images: rows of generated images, int64 [B], or None.
+        generated_pixels: float32 [B, 3, s, s], or None.
+    """
+
+    texts: Tensor
+    images: Tensor
+    pixels: Tensor | None = None
+    generated_texts: Tensor | None = None
+    generated_images: Tensor | None = None
+    generated_pixels: Tensor | None = None
+
+    def to(self, device: torch.device) -> PairBatch:
+        """Return the batch on a device."""
+        moved: dict[str, Any] = {
+            name: value.to(device) if isinstance(value, Tensor) else None
+            for name, value in vars(self).items()
+        }
+        return PairBatch(**moved)
+
+
+class PairDataModule(LightningDataModule):
+    """Pairs for training and validation; every epoch draws captions of each image anew.
+
+    An image is in a batch once, so that no caption of its own is among its negatives. What a batch holds
+    depends on the seed, the epoch and its number alone: several processes together see the batches that one
+    with as many times the batch size would, and a resumed run those of an uninterrupted one.
+
+    Args:
+        train: training pairs, see :func:`suisei.data.pairs.load_pairs`.
+        validation: validation pairs.
+        root: the folder of Flickr8k, or of a file's images.
+        batch_size: images per batch and process.
+        captions_per_image: how many captions of each image are its positives in a batch; an image with
+            fewer gives some of them twice.
+        hold_out: how many captions of each image stand in for generated ones.
+        limit: at most so many images of each part, for trying things out.
+        seed: decides the order of the images and which captions are drawn.
+    """
+
+    def __init__(
+        self,
+        train: str = "flickr8k-train",
+        validation: str = "flickr8k-dev",
+        root: str | None = None,
+        batch_size: int = 256,
+        captions_per_image: int = 1,
+        hold_out: int = 0,
+        limit: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        if batch_size < 2:
+            raise ConfigError(
+                f"data.batch_size must be at least 2 for contrastive training, got {batch_size}"
+            )
+        if captions_per_image < 1:
+            raise ConfigError(f"data.captions_per_image must be at least 1, got {captions_per_image}")
+        self.sources = {"train": train, "validation": validation}
+        self.root = Path(root) if root is not None else None
+        self.batch_size = batch_size
+        self.captions_per_image = captions_per_image
+        self.hold_out = hold_out
+        self.limit = limit
+        self.seed = seed
+        self.pairs: list[ImageCaptions] = []
+        self.pixels: PixelStore | None = None
+        self.uses_generated = (False, False)
+        self._batches: _FullBatches | None = None
+        self._loader: ResumableDataLoader | None = None
+        self._resume: dict[str, Any] = {}
+
+    def load(self) -> None:
+        """Read the pairs; afterwards ``captions`` and ``images`` list each of them once.
+
+        Raises:
+            ConfigError: fewer training images than a batch.
+            DataError: bad data.
+        """
+        parts = {}
+        for part, source in self.sources.items():
+            pairs = hold_out_captions(load_pairs(source, root=self.root)[: self.limit], self.hold_out)
+            parts[part] = range(len(self.pairs), len(self.pairs) + len(pairs))
+            self.pairs += pairs
+        self.train_part, self.validation_part = parts["train"], parts["validation"]
+        if len(self.train_part) < self.batch_size:
+            raise ConfigError(
+                f"{len(self.train_part)} training images do not fill a batch of {self.batch_size}; "
+                "lower data.batch_size"
+            )
+        texts = (text for pair in self.pairs for text in (*pair.captions, *pair.generated_captions))
+        files = (file for pair in self.pairs for file in (pair.image, *pair.generated_images))
+        self.captions = list(dict.fromkeys(texts))
+        self.images = list(dict.fromkeys(files))
+        self._text_rows = {text: row for row, text in enumerate(self.captions)}
+        self._image_rows = {file: row for row, file in enumerate(self.images)}
+
+    def attach(self, pixels: PixelStore | None, *, generated_texts: bool, generated_images: bool) -> None:
+        """Say what batches hold beside rows of captions and images.
+
+        Args:
+            pixels: the preprocessed images, or None where image states are looked up.
+            generated_texts: whether a generated caption is drawn for every pair.
+            generated_images: whether a generated image is drawn for every pair.
+
+        Raises:
+            ConfigError: some images lack what is to be drawn.
+        """
+        for wanted, field, weight in (
+            (generated_texts, "generated_captions", "lambda_t"),
+            (generated_images, "generated_images", "lambda_v"),
+        ):
+            lacking = sum(not getattr(pair, field) for pair in self.pairs) if wanted else 0
+            if lacking:
+                raise ConfigError(
+                    f"{lacking} of {len(self.pairs)} images have no {field}: add them, set model.{weight} to "
+                    "0, or let held-out captions stand in (data.hold_out)"
+                )
+        self.pixels, self.uses_generated = pixels, (generated_texts, generated_images)
+
+    def caption_rows(self, part: Sequence[int]) -> list[list[int]]:
+        """Return the rows of all real captions of each image of a part."""
+        return [[self._text_rows[text] for text in self.pairs[position].captions] for position in part]
+
+    def image_rows(self, part: Sequence[int]) -> list[int]:
+        """Return the row of each real image of a part."""
+        return [self._image_rows[self.pairs[position].image] for position in part]
+
+    def train_dataloader(self) -> ResumableDataLoader:
+        """Return shuffled full batches, a different share of each to every process."""
+        rank, world = (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
+        self._batches = _FullBatches(list(self.train_part), self.batch_size, self.seed, rank, world)
+        self._loader = batch_loader(self._batches, self._collate_random, kind=ResumableDataLoader)
+        if self._resume:
+            self._loader.load_state_dict(self._resume)
+        assert self._loader is not None
+        return self._loader
+
+    def val_dataloader(self) -> DataLoader[Any]:
+        """Return the whole validation part in order, the same to every process."""
+        positions, size = list(self.validation_part), self.batch_size
+        batches = [positions[start : start + size] for start in range(0, len(positions), size)]
+        loader: DataLoader[Any] = batch_loader(batches, self._collate_first)
+        return loader
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where in the epoch the training batches are, for the checkpoint."""
+        return self._loader.state_dict() if self._loader is not None else {}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on where a checkpoint was written."""
+        self._resume = dict(state_dict)
+
+    def _collate_random(self, positions: Sequence[int]) -> PairBatch:
+        epoch = self._batches.epoch if self._batches is not None else 0
+        drawn = {position: np.random.default_rng((self.seed, epoch, position)) for position in positions}
+        return self._collate(
+            positions,
+            self.captions_per_image,
+            lambda position, items: drawn[position].permutation(items).tolist(),
+        )
+
+    def _collate_first(self, positions: Sequence[int]) -> PairBatch:
+        return self._collate(positions, 1, lambda _, items: items)
+
+    def _collate(
+        self,
+        positions: Sequence[int],
+        captions: int,
+        order: Callable[[int, Sequence[int]], Sequence[int]],
+    ) -> PairBatch:
+        """Make a batch of the images at positions, with the first captions in an order of their own."""
+        pairs = [self.pairs[position] for position in positions]
+
+        def rows(table: dict[Any, int], field: str, count: int = 1) -> Tensor:
+            chosen = []
+            for position, pair in zip(positions, pairs, strict=True):
+                own = order(position, [table[item] for item in getattr(pair, field)])
+                chosen += [own[number % len(own)] for number in range(count)]
+            return torch.tensor(chosen)
+
+        batch = PairBatch(
+            texts=rows(self._text_rows, "captions", captions),
+            images=torch.tensor([self._image_rows[pair.image] for pair in pairs]),
+        )
+        if self.uses_generated[0]:
+            batch.generated_texts = rows(self._text_rows, "generated_captions")
+        if self.uses_generated[1]:
+            batch.generated_images = rows(self._image_rows, "generated_images")
+        if self.pixels is not None:
+            batch.pixels = self.pixels[batch.images]
+            if batch.generated_images is not None:
+                batch.generated_pixels = self.pixels[batch.generated_images]
+        return batch
+
+
+class _FullBatches(EpochBatches):
+    """The full batches of an epoch, of each the share of one process.
+
+    Args:
+        positions: positions of the images, [N].
+        batch_size: images per batch and process.
+        seed: decides the order, together with the epoch.
+        rank: number of the process.
+        world: how many processes there are.
+    """
+
+    def __init__(self, positions: Sequence[int], batch_size: int, seed: int, rank: int, world: int) -> None:
+        super().__init__(positions, batch_size * world, seed)
+        self._share = slice(rank * batch_size, (rank + 1) * batch_size)
+
+    def __len__(self) -> int:
+        return len(self.positions) // self.batch_size
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for batch in super().__iter__():
+            yield batch[self._share]

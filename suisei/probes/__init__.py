@@ -1,0 +1,1 @@
+"""What people expect of a metric: degraded captions that it should score lower."""

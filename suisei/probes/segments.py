@@ -1,0 +1,183 @@
+"""Captions cut into words that can be moved and put together again, in Japanese and English.
+
+No model is needed. Japanese is cut by MeCab where the extra ``ja`` is installed, else where the script
+changes (kanji, katakana, hiragana). What an English noun is, is guessed from its neighbours and from lists
+of function words and of verbs that captions use; that is enough to choose words to degrade a caption by.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import combinations
+from typing import Any
+
+from suisei.metrics.tokenizers import mecab_missing
+from suisei.probes.words import ABOUT_PICTURES, ING_NOUNS, NOT_THINGS, STOP_WORDS, SYMMETRIC, VERBS
+
+_TAIL = re.compile(r"\s*[.。.!?！？…]*\s*$")
+_ENGLISH = re.compile(r"['’]?[^\W_]+(?:['’\-][^\W_]+)*|[^\w\s]+|_+")
+_SPACED = re.compile(r"\s(?=[,;:](?:\s|$))")
+_SCRIPTS = re.compile(
+    r"[\u3005\u3400-\u9fff\uf900-\ufaff]+|[\u30a0-\u30ff\uff66-\uff9f]+|[\u3040-\u309f]+"
+    r"|[A-Za-z]+|[0-9０-９]+|\s+|."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One word.
+
+    Attributes:
+        text: as it stands in the caption.
+        content: whether it says what is there, rather than how words belong together.
+        noun: whether it names a thing.
+        verb: whether it is a verb, auxiliaries included.
+    """
+
+    text: str
+    content: bool = False
+    noun: bool = False
+    verb: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Segmented:
+    """A caption's words, and what they are put together with.
+
+    Attributes:
+        words: the segments, without final punctuation.
+        tail: final punctuation with the space before it, kept where it is.
+        language: "ja" or "en".
+        capital: whether the caption began with a capital that its place gave it.
+        spaced: whether commas stand alone, as in tokenized text ("a man , who").
+    """
+
+    words: tuple[Segment, ...]
+    tail: str
+    language: str
+    capital: bool = False
+    spaced: bool = False
+
+    def join(self, words: Sequence[str]) -> str:
+        """Return a caption of these words in this caption's style."""
+        if self.language == "ja":
+            return "".join(words) + self.tail
+        text = " ".join(words)
+        if not self.spaced:
+            text = _SPACED.sub("", text)
+        if self.capital and text:
+            text = text[0].upper() + text[1:]
+        return text + self.tail
+
+
+@lru_cache(maxsize=4096)
+def segment(caption: str, language: str) -> Segmented:
+    """Cut a caption into words.
+
+    Args:
+        caption: the text.
+        language: "ja" or "en".
+    """
+    found = _TAIL.search(caption)
+    cut = found.start() if found else len(caption)
+    body, tail = caption[:cut].strip(), caption[cut:]
+    if language == "ja":
+        return Segmented(tuple(_japanese(body)), tail, "ja")
+    texts = _ENGLISH.findall(body)
+    capital = bool(texts) and texts[0].istitle() and (texts[0].lower() in STOP_WORDS or len(texts) > 1)
+    if capital and texts[0] != "I":
+        texts[0] = texts[0][0].lower() + texts[0][1:]
+    return Segmented(tuple(_english(texts)), tail, "en", capital, bool(_SPACED.search(body)))
+
+
+def swappable(caption: Segmented) -> list[tuple[int, int]]:
+    """Return pairs of positions whose words, exchanged, say something else.
+
+    Two different nouns that are not merely listed ("a man and a woman" stays as true the other way
+    round); where there is no such pair, two different content words.
+    """
+    for wanted in ("noun", "content"):
+        places = [n for n, word in enumerate(caption.words) if getattr(word, wanted)]
+        pairs = [(a, b) for a, b in combinations(places, 2) if _matters(caption, a, b)]
+        if pairs:
+            return pairs
+    return []
+
+
+def _matters(caption: Segmented, first: int, second: int) -> bool:
+    a, b = (caption.words[place].text.lower() for place in (first, second))
+    between = {word.text.lower() for word in caption.words[first + 1 : second]}
+    return a != b and (not between or not between <= SYMMETRIC[caption.language])
+
+
+def _english(texts: Sequence[str]) -> list[Segment]:
+    lowered = [text.lower() for text in texts]
+    content = [_is_content(word) for word in lowered]
+    segments = []
+    for place, (text, word) in enumerate(zip(texts, lowered, strict=True)):
+        verb = content[place] and _is_verb(word, lowered[place - 1] if place else "")
+        following = place + 1 < len(texts) and content[place + 1]
+        described = following and not _is_verb(lowered[place + 1], word)
+        thing = not (verb or described or word.endswith("ly") or word in ABOUT_PICTURES)
+        noun = content[place] and thing
+        segments.append(Segment(text, content[place], noun, verb))
+    return segments
+
+
+def _is_content(word: str) -> bool:
+    return word[0].isalpha() and word not in STOP_WORDS
+
+
+def _is_verb(word: str, before: str) -> bool:
+    """Guess by list and ending ("runs", "running", "dressed", "is shown"); after an article it is none."""
+    if before in ("a", "an", "the"):
+        return False
+    if word in ING_NOUNS:
+        return False
+    after_be = before in ("is", "are", "was", "were", "be", "being", "not")
+    ending = word.endswith("ing") or (word.endswith("ed") and len(word) > 4)
+    return word in VERBS or ending or (after_be and word.endswith("n"))
+
+
+def _japanese(text: str) -> list[Segment]:
+    if mecab_missing():
+        return _by_script(text)
+    segments: list[Segment] = []
+    for node in _tagger()(text):
+        kind, detail, usage = node.feature[:3]
+        named = kind == "名詞" and detail in ("普通名詞", "固有名詞")
+        noun = named and usage != "副詞可能" and node.surface not in NOT_THINGS
+        verb = kind in ("動詞", "助動詞")
+        content = named or kind in ("形容詞", "形状詞") or (kind == "動詞" and detail == "一般")
+        suffix = kind == "接尾辞" and detail == "名詞的"
+        if (noun or suffix) and segments and segments[-1].noun and not node.white_space:  # ノート + パソコン
+            segments[-1] = Segment(segments[-1].text + node.surface, content=True, noun=True)
+            continue
+        segments.append(Segment(node.white_space + node.surface, content, noun, verb))
+    return segments
+
+
+@lru_cache(maxsize=1)
+def _tagger() -> Any:
+    import fugashi
+    import unidic_lite
+
+    folder = unidic_lite.DICDIR
+    return fugashi.GenericTagger(f'-r "{folder}/mecabrc" -d "{folder}"')
+
+
+def _by_script(text: str) -> list[Segment]:
+    """Cut where the script changes; long runs of hiragana are cut in twos, like words of a text of kana."""
+    segments: list[Segment] = []
+    for run in _SCRIPTS.findall(text):
+        hiragana = "\u3040" <= run[0] <= "\u309f"
+        content = not hiragana and (run[0].isalpha() or run[0] == "々") and run not in NOT_THINGS
+        pieces = [run[n : n + 2] for n in range(0, len(run), 2)] if hiragana else [run]
+        segments += [Segment(piece, content, noun=content, verb=hiragana) for piece in pieces]
+    if sum(word.content for word in segments) >= 2:
+        return segments
+    # Little but kana: any two pieces may change places.
+    return [Segment(word.text, word.text[0].isalpha(), word.noun, word.verb) for word in segments]

@@ -1,0 +1,201 @@
+"""Score files: one row per sample, one column per metric, as JSONL or CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from suisei.data.sample import CaptionSample
+from suisei.data.writers import COLUMNS, VIDEO_COLUMNS, replacing
+from suisei.errors import ConfigError, DataError
+from suisei.scoring.columns import ScoreColumn
+
+_SAMPLE_FIELDS = frozenset({*COLUMNS, *VIDEO_COLUMNS, "src", "mt", "ref", "imgid", "error"})
+
+
+def write_scores(
+    path: str | Path, samples: Sequence[CaptionSample], named_scores: Mapping[str, np.ndarray]
+) -> None:
+    """Write {name: scores [N]} of N samples at full precision; a missing score is null or empty.
+
+    There is an ``id`` column if every sample has an id; without, rows are in sample order.
+
+    Raises:
+        ConfigError: the suffix is neither .jsonl nor .csv.
+        DataError: the file cannot be written.
+    """
+    path = Path(path)
+    if path.suffix not in (".jsonl", ".csv"):
+        raise ConfigError(f"{path}: scores are saved as .jsonl or .csv, got {path.suffix or 'no suffix'!r}")
+    with_id = all(sample.id is not None for sample in samples)
+    rows: list[dict[str, Any]] = [{"id": sample.id} if with_id else {} for sample in samples]
+    for name, scores in named_scores.items():
+        for row, score in zip(rows, scores.tolist(), strict=True):
+            row[name] = None if math.isnan(score) else score
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as stream:
+        if path.suffix == ".jsonl":
+            stream.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        else:
+            writer = csv.DictWriter(stream, fieldnames=list(rows[0]) if rows else ["id"])
+            writer.writeheader()
+            writer.writerows(rows)
+
+
+def read_scores(
+    path: str | Path, samples: Sequence[CaptionSample], loaded: int | None = None, kept: Sequence[int] = ()
+) -> tuple[dict[str, np.ndarray], str]:
+    """Read score columns and put them in the order of ``samples``.
+
+    Rows are joined by id. A file without ids is joined by row order, only if it has as many rows as
+    there are samples (or as the data had before unrated ones were left out).
+
+    Args:
+        path: a .jsonl or .csv file with a header.
+        samples: N samples.
+        loaded: number of samples before unrated ones were left out.
+        kept: positions of ``samples`` among those.
+
+    Returns:
+        {column: float64 [N]}, NaN where a sample has no score, and a line that says how rows were
+        joined. A column called "score" takes the file's name.
+
+    Raises:
+        DataError: an unreadable file, a value that is not a finite number, a repeated id, no common
+            id, a wrong number of rows, or no score column.
+    """
+    path = Path(path)
+    rows = _read_rows(path)
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    names = [name for name in columns if name != "id" and name not in _SAMPLE_FIELDS]
+    if not names:
+        raise DataError(f"{path}: no score column; it has {', '.join(columns) or 'no columns'}")
+    named = any(sample.id is not None for sample in samples)  # else a file's ids are row numbers
+    if named and any(row.get("id") not in (None, "") for row in rows):
+        order, how = _by_id(path, rows, samples)
+    else:
+        order, how = _by_position(path, len(rows), len(samples), loaded, kept)
+    joined = {}
+    for name in names:
+        values = np.array([_number(path, number, name, row.get(name)) for number, row in enumerate(rows, 1)])
+        there = order >= 0
+        column = np.full(len(samples), np.nan)
+        column[there] = values[order[there]]
+        joined[path.stem if name == "score" else name] = column
+    return joined, f"{path.name}: {how}"
+
+
+def join_columns(
+    paths: Sequence[str | Path],
+    samples: Sequence[CaptionSample],
+    loaded: int,
+    kept: Sequence[int],
+    columns: Sequence[ScoreColumn],
+) -> tuple[list[ScoreColumn], list[str]]:
+    """Return the columns of score files, and how each file was joined.
+
+    Args:
+        paths: the files.
+        samples: N samples.
+        loaded: number of samples before unrated ones were left out.
+        kept: positions of ``samples`` among those.
+        columns: those that are there already; a name among theirs gets the file's name beside it.
+
+    Raises:
+        ConfigError: a column is there already, the file's name included.
+        DataError: what :func:`read_scores` raises.
+    """
+    joined, notes, labels = [], [], {column.label for column in columns}
+    for path in paths:
+        found, note = read_scores(path, samples, loaded, kept)
+        for name, scores in found.items():
+            label = name if name not in labels else f"{name} ({Path(path).name})"
+            if label in labels:
+                raise ConfigError(f"--scores {path}: column {name!r} is there already")
+            labels.add(label)
+            absent = int((scores != scores).sum())
+            missing = {f"no score in {Path(path).name}": absent} if absent else {}
+            joined.append(ScoreColumn(label, scores, f"{name}|from:{Path(path).name}", missing=missing))
+        notes.append(note)
+    return joined, notes
+
+
+def _read_rows(path: Path) -> list[dict[str, Any]]:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise DataError(f"{path}: not valid UTF-8; save the file as UTF-8") from None
+    if path.suffix == ".csv":
+        rows: list[dict[str, Any]] = list(csv.DictReader(io.StringIO(text, newline="")))
+        for number, row in enumerate(rows, start=1):
+            if None in row or None in row.values():
+                raise DataError(f"{path}, row {number}: its number of fields is not that of the header")
+    elif path.suffix == ".jsonl":
+        rows = [
+            _json_row(path, number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()
+        ]
+    else:
+        raise DataError(f"{path}: scores are read from .jsonl or .csv, got {path.suffix or 'no suffix'!r}")
+    if not rows:
+        raise DataError(f"{path}: the file has no rows")
+    return rows
+
+
+def _json_row(path: Path, number: int, line: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise DataError(f"{path}, row {number}: not JSON ({error.msg})") from None
+    if not isinstance(row, dict):
+        raise DataError(f'{path}, row {number}: expected an object such as {{"id": ..., "score": ...}}')
+    return row
+
+
+def _by_id(
+    path: Path, rows: list[dict[str, Any]], samples: Sequence[CaptionSample]
+) -> tuple[np.ndarray, str]:
+    where: dict[str, int] = {}
+    for position, row in enumerate(rows):
+        name = row.get("id")
+        if name in (None, ""):
+            raise DataError(f"{path}, row {position + 1}: no id, while other rows have one")
+        if str(name) in where:
+            raise DataError(f"{path}, row {position + 1}: id {name!r} occurs twice")
+        where[str(name)] = position
+    order = np.array([-1 if s.id is None else where.get(s.id, -1) for s in samples], dtype=np.int64)
+    found = int((order >= 0).sum())
+    if not found:
+        raise DataError(f"{path}: none of its {len(rows)} ids is an id of the {len(samples)} samples")
+    return order, f"joined by id, {found} of {len(samples)} samples found"
+
+
+def _by_position(
+    path: Path, rows: int, samples: int, loaded: int | None, kept: Sequence[int]
+) -> tuple[np.ndarray, str]:
+    if rows == samples:
+        return np.arange(samples), f"no ids, joined by row order ({rows} rows)"
+    if rows == loaded:
+        return np.asarray(kept, dtype=np.int64), f"no ids, joined by row order ({rows} rows, {samples} rated)"
+    raise DataError(
+        f"{path}: {rows} rows without ids for {samples} samples; add ids, or a row for each sample"
+    )
+
+
+def _number(path: Path, number: int, name: str, value: Any) -> float:
+    if value is None or value == "":
+        return math.nan
+    try:
+        score = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        score = math.nan
+    if not math.isfinite(score):
+        raise DataError(f"{path}, row {number}, column {name!r}: {value!r} is not a finite number")
+    return score

@@ -1,0 +1,1 @@
+"""What it takes to train a model on human ratings."""

@@ -1,0 +1,102 @@
+"""The model card, written from the facts of the run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from suisei.version import __version__
+
+SIMULATED = "scenes"
+_NAMES = {"train": "training", "validation": "validation", "test": "test"}
+"""The bundled sample, whose ratings no person gave."""
+
+
+def model_card(report: dict[str, Any], results: str, settings: dict[str, Any]) -> str:
+    """Return the card's Markdown.
+
+    Args:
+        report: the run's report (data, training, machine).
+        results: the table of results as Markdown, headed at level 2.
+        settings: the model's settings.
+    """
+    training = report["training"]
+    sees_image = settings.get("image") is not None
+    return f"""# A SuiSei model
+
+Rates how well a caption describes an image, from 0 to 1. Trained with suisei {__version__}.
+
+```python
+import suisei
+
+metric = suisei.load("PATH OF THIS FOLDER")
+metric.score(["a caption"], references=[["what a person wrote"]]{', images=["image.jpg"]' * sees_image})
+```
+
+## Data
+
+{describe_data(report["data"])}
+
+{results}
+## Training
+
+{describe_training(training)}
+- {training["trainable_parameters"]:,} trainable parameters
+
+```json
+{json.dumps(settings, indent=2, ensure_ascii=False, default=str)}
+```
+
+## Limits
+
+- Scores follow the people who rated the training data, on images and captions like theirs. On another kind of
+  image or another style of caption, measure the agreement first: `suisei evaluate`.
+- It {"reads an image where one is given" if sees_image else "does not look at the image"}.
+- References and image may be missing, at some loss of agreement; a candidate alone says little.
+- A difference between two systems needs a test, not two numbers: `suisei evaluate --compare`.
+"""
+
+
+def describe_data(data: dict[str, Any]) -> str:
+    """Return a paragraph on the data of a run: where from, how much, how split."""
+    counts = ", ".join(
+        f"{count:,} {_NAMES[part]} samples in {data['groups'][part]:,} groups"
+        for part, count in data["samples"].items()
+    )
+    text = f"{', '.join(data['sources'])}: {counts}. A group, usually an image, is in one part only. "
+    if data.get("left_out"):
+        text += describe_left_out(data["left_out"]) + " "
+    text += "Validation chose the weights; the test split was read once, at the end."
+    if SIMULATED in data["sources"]:
+        text += (
+            f" **The ratings of `{SIMULATED}` are simulated:** figures on them say that the program works, "
+            "not that the model agrees with people."
+        )
+    return text
+
+
+def describe_left_out(left_out: Mapping[str, int]) -> str:
+    """Return a sentence on the samples that a split with disjoint captions leaves out, by part."""
+    counts = [f"{left_out[part]:,} {name}" for part, name in _NAMES.items() if part in left_out]
+    return (
+        f"No candidate caption is tested that was trained on: left out are {', '.join(counts[:-1])} and "
+        f"{counts[-1]} samples whose candidate is of another part."
+    )
+
+
+def describe_training(training: dict[str, Any]) -> str:
+    """Return what a run did, as a Markdown list."""
+    best = ", ".join(
+        f"{name.removeprefix('val_')} {'undefined' if value is None else format(value, '.3f')}"
+        for name, value in training["best_validation"].items()
+    )
+    lines = [
+        f"epochs {training['epochs']}, steps {training['steps']:,}, minutes {training['minutes']:.1f}",
+        f"seed {training['seed']}, precision {training['precision']}",
+        f"best on validation: {best or 'none'}",
+    ]
+    if training["skipped_rows"]:
+        lines.append(f"bad rows left out: {training['skipped_rows']:,}")
+    lines += [f"{name}: not compared, {why}" for name, why in training["unavailable_baselines"].items()]
+    return "\n".join(f"- {line}" for line in lines)

@@ -1,0 +1,287 @@
+"""CaptionDataModule: rated captions from files or benchmarks, split by group, served in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from lightning.pytorch import LightningDataModule
+from torch.utils.data import DataLoader
+
+from suisei.data.formats import OnError, Row
+from suisei.data.load import load_data
+from suisei.data.sample import CaptionSample
+from suisei.data.splits import (
+    PARTS,
+    Disjoint,
+    Split,
+    caption_key,
+    cross_candidates,
+    fold_by_group,
+    group_of,
+    split_by_group,
+    without_shared_candidates,
+)
+from suisei.errors import ConfigError, DataError
+from suisei.models.batch import Batch
+from suisei.training.batching import Batching, EpochBatches, ResumableDataLoader, batch_loader
+from suisei.training.support import Support, read_support
+
+Collate = Callable[[Sequence[int]], Batch]
+
+
+class CaptionDataModule(LightningDataModule):
+    """Rated captions, split by group into train, validation and test.
+
+    Args:
+        train: a benchmark name ("scenes", "shichimi", "flickr8k-expert", ...) or a file of rated
+            captions (.jsonl, .csv, .tsv, .parquet); or a list of them.
+        validation: data that decides early stopping and the kept checkpoint; split off from
+            ``train`` by group where none is given.
+        test: data read once, at the end; split off from ``train`` by group where none is given.
+        support: data that helps training without being trained for: captions of images
+            ("flickr8k-train") for pre-training, rated sentence pairs ("jsts") for that and for the ridge.
+            What holds a reference of a validation or test sample is left out.
+        synthetic: training samples that are made of references and of degraded captions and rated by rule
+            (:mod:`suisei.training.synthetic`), as a share of the rated ones; they teach a model that
+            repetition, disorder and emptiness are bad where no rating says so.
+        root: folder of a benchmark's official layout; with several benchmarks, {name: folder}.
+        images: folder that relative image paths of a file start from.
+        rating_scale: lowest and highest rating of a file that does not say so itself.
+        fractions: shares of the groups in train, validation and test.
+        folds: number of folds for cross-validation; 0 for a single split by ``fractions``.
+        fold: which fold is the test split, from 0; null for all of them, one after the other.
+        split_seed: seed of the split.
+        disjoint: what training, validation and test do not share: "group" for groups, usually images;
+            "captions" for candidate captions besides, where one caption is rated with several images
+            (Flickr8k): a training or validation sample whose candidate is one of the test's is left out, and
+            a training sample whose candidate is one of validation's. The test samples are the same either
+            way. "crossed" keeps more to train on: candidates are in folds as groups are, what is of the fold
+            by both is tested, and what is of it by neither is trained on; it needs ``folds``. References,
+            which carry no rating, do not count.
+        batch_size: samples per training batch.
+        eval_batch_size: samples per validation batch.
+        batching: how samples meet in training batches: "shuffled" for at random; "length" for samples
+            whose longest captions are about as long, which saves padding; "group" for samples of the
+            same images, whose references are then encoded once for all of them.
+        num_workers: processes that prepare batches; useful where images are decoded per batch.
+        on_error: "raise" to stop at a bad row, "skip" to leave it out, counted and named.
+    """
+
+    def __init__(
+        self,
+        train: str | list[str] = "scenes",
+        validation: str | None = None,
+        test: str | None = None,
+        support: str | list[str] | None = None,
+        synthetic: float = 0.0,
+        root: str | dict[str, str] | None = None,
+        images: str | None = None,
+        rating_scale: tuple[float, float] | None = None,
+        fractions: tuple[float, float, float] = (0.8, 0.1, 0.1),
+        folds: int = 0,
+        fold: int | None = None,
+        split_seed: int = 0,
+        disjoint: Disjoint = "group",
+        batch_size: int = 32,
+        eval_batch_size: int = 256,
+        batching: Batching = "shuffled",
+        num_workers: int = 0,
+        on_error: OnError = "raise",
+    ) -> None:
+        super().__init__()
+        if batch_size < 1 or eval_batch_size < 1:
+            raise ConfigError(f"batch sizes must be positive, got {batch_size} and {eval_batch_size}")
+        if folds and (validation or test):
+            raise ConfigError("folds split the training data; leave data.validation and data.test out")
+        if disjoint == "crossed" and not folds:
+            raise ConfigError("data.disjoint: crossed puts candidates into folds; set data.folds, such as 5")
+        if folds and fold is not None and not 0 <= fold < folds:
+            raise ConfigError(f"data.fold is {fold}; it must be from 0 to {folds - 1}")
+        self.sources = [train] if isinstance(train, str) else list(train)
+        self.validation_source, self.test_source = validation, test
+        self.support_sources = [support] if isinstance(support, str) else list(support or [])
+        self.support = Support()
+        self.synthetic = synthetic
+        self.root, self.images_folder, self.rating_scale = root, images, rating_scale
+        self.fractions, self.folds, self.fold, self.split_seed = fractions, folds, fold, split_seed
+        self.disjoint = disjoint
+        self.batch_size, self.eval_batch_size = batch_size, eval_batch_size
+        self.batching, self.num_workers, self.on_error = batching, num_workers, on_error
+        self.samples: list[CaptionSample] = []
+        self.split = Split((), (), ())
+        self.skipped: list[Row] = []
+        self._collate: Collate | None = None
+        self._seed = 0
+        self._lengths: np.ndarray | None = None
+        self._loader: ResumableDataLoader | None = None
+        self._resume: dict[str, Any] = {}
+
+    def load(self) -> None:
+        """Read all data and split it. Test ratings are read here and used once, at the end.
+
+        Raises:
+            DataError: bad data, or a split without samples.
+        """
+        parts: tuple[list[int], list[int], list[int]] = ([], [], [])
+        self.samples, self.skipped = [], []
+        names: list[str] = []
+        for source in self.sources:
+            start = len(self.samples)
+            samples = self._read(source)
+            names += [group_of(sample) for sample in samples]
+            if len(self.sources) > 1:  # two sources may use one name for different images
+                samples = [replace(s, group=f"{source}/{group_of(s)}") for s in samples]
+            split = self._split(samples)
+            for part, chosen in zip(parts, (split.train, split.validation, split.test), strict=True):
+                part.extend(start + position for position in chosen)
+            self.samples += samples
+        for part, given in zip(parts[1:], (self.validation_source, self.test_source), strict=True):
+            if given:
+                start = len(self.samples)
+                self.samples += self._read(given)
+                part.extend(range(start, len(self.samples)))
+                names += [group_of(sample) for sample in self.samples[start:]]
+        self._refuse_shared_groups(names, parts)
+        self.split = Split(tuple(parts[0]), tuple(parts[1]), tuple(parts[2]))
+        self._refuse_empty("change data.fractions")
+        self._part_candidates()
+        candidates = self.disjoint != "group"
+        self.support = self._read_support().without(self._held_out(), candidates=candidates)
+
+    def _part_candidates(self) -> None:
+        if self.disjoint == "captions":
+            self.split = without_shared_candidates(self.samples, self.split)
+        elif self.disjoint == "crossed":
+            assert self.fold is not None
+            self.split = cross_candidates(self.samples, self.split, self.fold, self.folds, self.split_seed)
+        self._refuse_empty("its samples share candidates with other parts; set data.disjoint: group")
+
+    def _held_out(self) -> list[CaptionSample]:
+        return [*self.part("validation"), *self.part("test")]
+
+    def _refuse_empty(self, advice: str) -> None:
+        for name, part in zip(("training", "validation", "test"), PARTS, strict=True):
+            if not getattr(self.split, part):
+                raise DataError(f"the {name} split of {', '.join(self.sources)} is empty; {advice}")
+
+    def _read_support(self) -> Support:
+        support = Support()
+        images = Path(self.images_folder) if self.images_folder else None
+        for source in self.support_sources:
+            support.add(read_support(source, root=self._root(source), images=images))
+        return support
+
+    def _root(self, source: str) -> Path | None:
+        root = self.root.get(source) if isinstance(self.root, dict) else self.root
+        return Path(root) if root else None
+
+    def _refuse_shared_groups(self, names: Sequence[str], parts: Sequence[Sequence[int]]) -> None:
+        """Refuse a validation or test file with groups of another part: its figures would be too good."""
+        groups = [{names[position] for position in part} for part in parts]
+        for own, source in ((1, self.validation_source), (2, self.test_source)):
+            for other in range(3):
+                shared = sorted(groups[own] & groups[other]) if source and other != own else []
+                if shared:
+                    raise DataError(
+                        f"{source}: {len(shared)} of its groups (images), such as {shared[0]!r}, are in the "
+                        f"{PARTS[other]} split too; take them out of one, or name the groups apart"
+                    )
+
+    def add_training(self, samples: Sequence[CaptionSample]) -> int:
+        """Add samples to the training split and return how many; their groups must be of it already.
+
+        Where captions are disjoint, samples with a held-out candidate are left out.
+        """
+        if self.disjoint != "group":
+            others = self._held_out() if self.disjoint == "captions" else self.part("test")
+            held_out = {caption_key(sample.candidate) for sample in others}
+            samples = [sample for sample in samples if caption_key(sample.candidate) not in held_out]
+        first = len(self.samples)
+        self.samples = [*self.samples, *samples]
+        added = range(first, first + len(samples))
+        self.split = replace(self.split, train=(*self.split.train, *added))
+        return len(samples)
+
+    def part(self, name: str) -> list[CaptionSample]:
+        """Return the samples of "train", "validation" or "test"."""
+        return [self.samples[position] for position in getattr(self.split, name)]
+
+    def attach(self, collate: Collate, seed: int, lengths: np.ndarray | None = None) -> None:
+        """Set what makes batches; called once the model is built.
+
+        Args:
+            collate: makes the batch of the samples at some positions.
+            seed: decides the order of the training samples.
+            lengths: tokens of the longest caption of every sample, for ``batching``; None where nothing
+                is padded.
+        """
+        self._collate, self._seed, self._lengths = collate, seed, lengths
+
+    def train_dataloader(self) -> ResumableDataLoader:
+        """Return shuffled training batches that can be resumed in the middle of an epoch."""
+        positions = list(self.split.train)
+        grouped = self.batching == "group"
+        sort = self.batching != "shuffled" and self._lengths is not None
+        batches = EpochBatches(
+            positions,
+            self.batch_size,
+            self._seed,
+            lengths=self._lengths[positions] if sort and self._lengths is not None else None,
+            groups=[group_of(self.samples[position]) for position in positions] if grouped else None,
+        )
+        self._loader = batch_loader(batches, self._collate, self.num_workers, ResumableDataLoader)
+        if self._resume:
+            self._loader.load_state_dict(self._resume)
+        assert self._loader is not None
+        return self._loader
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where in the epoch the training batches are, for the checkpoint."""
+        return self._loader.state_dict() if self._loader is not None else {}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on where a checkpoint was written.
+
+        Lightning restores the state of loaders too, but not once something has asked for the number
+        of steps, as the learning-rate schedule does.
+        """
+        self._resume = dict(state_dict)
+
+    def val_dataloader(self) -> DataLoader:
+        """Return validation batches in order."""
+        positions, size = self.split.validation, self.eval_batch_size
+        batches = [positions[start : start + size] for start in range(0, len(positions), size)]
+        return batch_loader(batches, self._collate, self.num_workers)
+
+    def _read(self, source: str) -> list[CaptionSample]:
+        samples = load_data(
+            source,
+            root=self._root(source),
+            images=Path(self.images_folder) if self.images_folder else None,
+            rating_scale=self.rating_scale,
+            on_error=self.on_error,
+            skipped=self.skipped,
+        )
+        unrated = sum(sample.rating is None for sample in samples)
+        if unrated:
+            raise DataError(
+                f"{source}: {unrated} of {len(samples)} samples have no rating; training needs one each"
+            )
+        return samples
+
+    def _split(self, samples: Sequence[CaptionSample]) -> Split:
+        if self.folds:
+            if self.fold is None:
+                raise ConfigError(
+                    "data.fold is null: choose one fold, or run `suisei train`, which runs them all"
+                )
+            return fold_by_group(samples, self.fold, self.folds, seed=self.split_seed)
+        train, validation, test = self.fractions
+        wanted = (train, 0.0 if self.validation_source else validation, 0.0 if self.test_source else test)
+        total = sum(wanted)
+        shares = (wanted[0] / total, wanted[1] / total, wanted[2] / total)
+        return split_by_group(samples, shares, seed=self.split_seed)

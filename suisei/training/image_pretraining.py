@@ -1,0 +1,121 @@
+"""Pre-training of a small image encoder against the captions of its images, before any rating is seen.
+
+The text side stays as it is: an image, projected to the width of the text, is drawn to the pooled vectors
+of all its captions and away from those of other images (contrastive, with several positives). It gives
+an encoder that starts from random weights what CLIP brings along: features that captions can be
+compared with.
+
+Shape letters: I images of a batch, T captions of a batch, d text width.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from suisei.encoders.feature_cache import disk_cache
+from suisei.errors import DataError
+from suisei.models.features import ModelFeatures
+from suisei.models.regressor import Regressor
+from suisei.models.table import PixelStore
+from suisei.pacs.dual_module import MAX_SCALE, random_crops
+from suisei.training.contrastive import symmetric_info_nce
+from suisei.training.pretraining import PretrainingConfig
+
+Progress = Callable[[str, int], Callable[[int], Any]]
+
+
+def pretrain_images(
+    model: Regressor,
+    pairs: Sequence[tuple[Path, Sequence[str]]],
+    config: PretrainingConfig,
+    *,
+    seed: int,
+    progress: Progress,
+) -> list[float]:
+    """Pre-train the image encoder of a regressor, and its projection to the text, in place.
+
+    Args:
+        model: the regressor; its text encoder is as it will stay.
+        pairs: images with their captions.
+        config: the settings.
+        seed: decides order, crops and mirroring.
+        progress: reports long work.
+
+    Returns:
+        The mean loss of every epoch.
+
+    Raises:
+        DataError: fewer than two images, or an image that cannot be read.
+    """
+    assert model.image is not None
+    assert model.fusion.project is not None
+    if len(pairs) < 2:
+        raise DataError(
+            f"pre-training of the image encoder needs images with captions; the training data has "
+            f"{len(pairs)}; add them with data.support, or set model.pretraining.image_epochs to 0"
+        )
+    texts, rows = _caption_vectors(model, [captions for _, captions in pairs], progress)
+    advance = progress("reading images", len(pairs))
+    pixels = PixelStore([image for image, _ in pairs], model.image.preprocess, progress=advance)
+    scale = nn.Parameter(torch.tensor(-math.log(config.temperature)))
+    trained = [*model.image.parameters(), *model.fusion.project.parameters()]
+    flags = [parameter.requires_grad for parameter in trained]
+    for parameter in trained:
+        parameter.requires_grad_(True)
+    batches = max(1, len(pairs) // config.batch_size)
+    optimizer = torch.optim.AdamW(
+        [*trained, scale], lr=config.image_learning_rate, weight_decay=config.image_weight_decay
+    )
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, config.image_learning_rate, total_steps=batches * config.image_epochs + 1, pct_start=0.15
+    )
+    advance = progress("pre-training on images", config.image_epochs)
+    drawn = np.random.default_rng(seed)
+    losses = []
+    model.image.train()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        for _ in range(config.image_epochs):
+            total = 0.0
+            for batch in np.array_split(drawn.permutation(len(pairs)), batches):
+                captions = np.concatenate([rows[image] for image in batch])
+                owners = np.repeat(np.arange(len(batch)), [len(rows[image]) for image in batch])
+                features = model.image(random_crops(pixels[torch.from_numpy(batch)], config.smallest_crop))
+                loss = symmetric_info_nce(
+                    model.fusion.project(features),
+                    texts[torch.from_numpy(captions)],
+                    scale.exp(),
+                    torch.from_numpy(owners),
+                )
+                loss = loss / 2
+                optimizer.zero_grad(set_to_none=True)
+                loss.backward()
+                nn.utils.clip_grad_norm_(trained, 1.0)
+                optimizer.step()
+                schedule.step()
+                with torch.no_grad():
+                    scale.clamp_(max=MAX_SCALE)
+                total += float(loss.detach())
+            losses.append(total / batches)
+            advance(1)
+    for parameter, flag in zip(trained, flags, strict=True):
+        parameter.requires_grad_(flag)
+    return losses
+
+
+def _caption_vectors(
+    model: Regressor, captions: Sequence[Sequence[str]], progress: Progress
+) -> tuple[Tensor, list[np.ndarray]]:
+    """Return pooled vectors of the unique captions, [T, d], and each image's rows of them."""
+    numbers: dict[str, int] = {}
+    rows = [np.array([numbers.setdefault(text, len(numbers)) for text in own]) for own in captions]
+    advance = progress("encoding captions", len(numbers))
+    states = ModelFeatures(model, disk_cache(), mixed=True).of_captions(list(numbers), advance)
+    return states[:, 0].clone(), rows

@@ -1,0 +1,333 @@
+"""SuiSei as a Lightning module: how the regressor is trained on human ratings."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from lightning.pytorch import LightningModule
+from scipy.stats import kendalltau, pearsonr
+from torch import Tensor
+from torch.nn import functional as F
+
+from suisei.data.idf import IdfTable
+from suisei.data.sample import CaptionSample
+from suisei.encoders.feature_cache import disk_cache
+from suisei.encoders.image import ImageEncoder, ImageEncoderConfig
+from suisei.encoders.text import TextEncoder, TextEncoderConfig
+from suisei.errors import ConfigError, ModelError
+from suisei.models.batch import Batch
+from suisei.models.config import FusionConfig, HeadConfig, RegressorConfig
+from suisei.models.features import ModelFeatures
+from suisei.models.regressor import Regressor
+from suisei.models.table import Collator, PixelStore, SampleTable
+from suisei.training.cross_fitting import (
+    PartEncoder,
+    align_samples,
+    caption_features,
+    part_encoders,
+    separate_parts,
+)
+from suisei.training.feature_table import FeatureTable
+from suisei.training.image_pretraining import pretrain_images
+from suisei.training.optimizers import OptimizerConfig, build_optimizer, schedule_factor
+from suisei.training.pretraining import PretrainingConfig, pretrain
+from suisei.training.random_states import random_states, set_random_states
+from suisei.training.support import CaptionCorpus, Support
+
+Progress = Callable[[str, int], Callable[[int], Any]]
+"""Called with a description and a total; returns what is called with each advance."""
+
+
+def no_progress(_: str, __: int) -> Callable[[int], Any]:
+    """Report nothing."""
+    return lambda _: None
+
+
+class SuiSei(LightningModule):
+    """Trains the regressor with mean squared error on ratings in [0, 1].
+
+    Args:
+        text: which text encoder.
+        image: which image encoder; null for a model without image.
+        fusion: how captions and image become one feature vector.
+        head: the feed-forward network.
+        optimizer: learning rates and schedule.
+        reference_dropout: probability that a training sample loses all its references.
+        image_dropout: probability that a training sample loses its image.
+        pretraining: how the text encoder is trained on captions before any rating is seen; null for
+            not at all.
+    """
+
+    regressor: Regressor
+
+    def __init__(
+        self,
+        text: TextEncoderConfig = TextEncoderConfig(),  # noqa: B008 - jsonargparse reads the default
+        image: ImageEncoderConfig | None = ImageEncoderConfig(),  # noqa: B008
+        fusion: FusionConfig = FusionConfig(),  # noqa: B008
+        head: HeadConfig = HeadConfig(),  # noqa: B008
+        optimizer: OptimizerConfig = OptimizerConfig(),  # noqa: B008
+        reference_dropout: float = 0.1,
+        image_dropout: float = 0.1,
+        pretraining: PretrainingConfig | None = None,
+    ) -> None:
+        super().__init__()
+        for name, value in (("reference_dropout", reference_dropout), ("image_dropout", image_dropout)):
+            if not 0 <= value < 1:
+                raise ConfigError(f"model.{name} must be in [0, 1), got {value}")
+        fused = fusion.blocks is None or len(fusion.blocks) > 0
+        if pretraining is not None and pretraining.cross_fit and (fused or not text.frozen):
+            raise ConfigError(
+                "model.pretraining.cross_fit makes several text encoders, whose vectors do not compare: it "
+                "needs model.fusion.blocks: [] and model.text.frozen: true"
+            )
+        self.config = RegressorConfig(text, image, fusion, head)
+        self.optimizer_config = optimizer
+        self.pretraining = pretraining
+        self.reference_dropout = reference_dropout
+        self.image_dropout = image_dropout
+        self.reference_extras: list[int] = []
+        self.image_extras: list[int] = []
+        self._parts: list[PartEncoder] = []
+        self._captions: FeatureTable | None = None
+        self._images: FeatureTable | None = None
+        self._random_states: dict[str, Any] = {}
+        self._validation: list[tuple[Tensor, Tensor]] = []
+        self._losses: list[Tensor] = []
+
+    # -- building ---------------------------------------------------------------------------------
+
+    def build(
+        self,
+        training: Sequence[CaptionSample],
+        support: Support | None = None,
+        *,
+        seed: int = 0,
+        progress: Progress = no_progress,
+    ) -> None:
+        """Make the regressor: encoders, vocabulary and idf, all from the training data alone.
+
+        Args:
+            training: the rated training samples.
+            support: captions and rated pairs that help beside them.
+            seed: decides what pre-training draws.
+            progress: reports long work.
+        """
+        support = support or Support()
+        references = [reference for sample in training for reference in sample.references]
+        captions = [sample.candidate for sample in training] + references + support.captions()
+        text = TextEncoder.create(self.config.text, captions)
+        pictures = self.pretraining is not None and self.pretraining.image_epochs > 0
+        image = None
+        if self.config.image is not None:
+            image = ImageEncoder.create(self.config.image, trained_first=pictures)
+        idf = IdfTable.fit(text.tokenize(references))
+        if self.pretraining is None:
+            self.regressor = self._regressor(text, image, idf, training)
+            return
+        corpus = CaptionCorpus.of(training, support)
+        if self.pretraining.epochs:
+            weights = torch.from_numpy(idf.weights(text.vocabulary_size, text.special_ids))
+            times = 1 + self.pretraining.cross_fit
+            advance = progress("pre-training on captions", times * self.pretraining.epochs)
+            self._parts = part_encoders(
+                text, weights, training, support, self.pretraining, seed=seed, advance=advance
+            )
+            pretrain(text, weights, corpus, self.pretraining, seed=seed, advance=advance)
+        self.regressor = self._regressor(text, image, idf, training)
+        if self.pretraining.image_epochs and image is not None:
+            pretrain_images(self.regressor, corpus.images, self.pretraining, seed=seed, progress=progress)
+
+    def _regressor(
+        self,
+        text: TextEncoder,
+        image: ImageEncoder | None,
+        idf: IdfTable,
+        training: Sequence[CaptionSample],
+    ) -> Regressor:
+        regressor = Regressor(self.config, text, image, idf)
+        if regressor.scale is not None:
+            regressor.scale.fit(training)
+        return regressor
+
+    def prepare(
+        self,
+        table: SampleTable,
+        training: Sequence[int],
+        progress: Progress,
+        device: torch.device | str | None = None,
+    ) -> Collator:
+        """Tokenise and decode a table once, compute what frozen encoders say of it, fit the extras.
+
+        Args:
+            table: all samples of the run.
+            training: positions of the training samples.
+            progress: reports long work.
+            device: where frozen encoders compute; None for where the model is, to which it returns.
+        """
+        model = self.regressor
+        frozen_image = self.config.image is not None and self.config.image.frozen
+        with _moved(model, device if self.config.text.frozen or frozen_image else None):
+            self._encode(table, training, progress, images=frozen_image)
+        if table.extras.shape[1]:
+            model.fit_extras(torch.from_numpy(table.extras[list(training)]))
+        pixels = None
+        if model.image is not None and table.images and not frozen_image:
+            advance = progress("reading images", len(table.images))
+            pixels = PixelStore(table.images, model.image.preprocess, progress=advance)
+        if self._captions is not None:
+            return Collator(table, pixels=pixels)
+        token_ids = model.text.tokenize(table.captions)
+        return Collator(table, token_ids, model.text.pad, pixels, overhead=model.text.call_overhead())
+
+    def _encode(
+        self, table: SampleTable, training: Sequence[int], progress: Progress, *, images: bool
+    ) -> None:
+        """Compute what frozen encoders say of captions and images, and how captions align."""
+        model = self.regressor
+        parts = separate_parts(table, training, self._parts)
+        self._parts = []
+        if self.config.fusion.alignment:
+            first = table.extras.shape[1]
+            advance = progress("aligning captions", len(table.captions))
+            matched = align_samples(model, table, parts, advance)
+            table.extras = np.concatenate([table.extras, matched], axis=1)
+            self.reference_extras += range(first, table.extras.shape[1])
+        if self.config.text.frozen:
+            advance = progress("encoding captions", len(table.captions))
+            self._captions = FeatureTable(caption_features(model, table, parts, advance))
+        if images and table.images:
+            sources = list(zip(table.image_keys, table.images, strict=True))
+            advance = progress("encoding images", len(sources))
+            features = ModelFeatures(model, disk_cache(), mixed=False)
+            self._images = FeatureTable(features.of_images(sources, advance))
+
+    # -- training ---------------------------------------------------------------------------------
+
+    def configure_optimizers(self) -> Any:
+        """Return Adam with one group per learning rate, and the schedule."""
+        optimizer = build_optimizer(self.regressor, self.optimizer_config)
+        total = int(self.trainer.estimated_stepping_batches)
+        scheduler = torch.optim.lr_scheduler.LambdaLR(
+            optimizer, schedule_factor(self.optimizer_config, total)
+        )
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Return scores in (0, 1), float32 [B]."""
+        return self.member_scores(batch).mean(dim=0)
+
+    def member_scores(self, batch: Batch) -> Tensor:
+        """Return the scores in (0, 1) of every member, float32 [members, B]."""
+        captions = images = None
+        if self._captions is not None:
+            captions = self._captions.look_up(batch.caption_rows, batch.candidate.device)
+        if self._images is not None:
+            images = self._images.look_up(batch.image_rows, batch.candidate.device)
+        return self.regressor.member_scores(batch, captions, images)
+
+    def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
+        """Freeze the text encoder for the first part of the first epoch; restore random numbers."""
+        if self._random_states:  # a resumed run goes on with the numbers it would have had
+            set_random_states(self._random_states)
+            self._random_states = {}
+        if self.config.text.frozen:
+            return
+        frozen_batches = self.optimizer_config.frozen_fraction * float(self.trainer.num_training_batches)
+        frozen = self.current_epoch == 0 and batch_idx < frozen_batches
+        self.regressor.text.set_trainable(not frozen, embeddings=not self.config.text.frozen_embeddings)
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        """Return the mean squared error of a batch whose references and images are dropped at random.
+
+        Every member answers for its own error, so that members differ as much as they would alone. What is
+        logged is the mean over the batches whose gradients are accumulated for a step.
+        """
+        self._drop(batch)
+        loss = (self.member_scores(batch) - batch.target).square().mean()
+        self._losses.append(loss.detach())
+        self.log("train_loss", torch.stack(self._losses).mean(), prog_bar=True, batch_size=len(batch))
+        return loss
+
+    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Begin the mean of losses anew: the last batch of this step has been seen."""
+        self._losses.clear()
+
+    def _drop(self, batch: Batch) -> None:
+        size, device = len(batch), batch.candidate.device
+        if self.reference_dropout:
+            keep = torch.rand(size, device=device) >= self.reference_dropout
+            batch.reference_mask = batch.reference_mask & keep[:, None]
+            _blank(batch.extras, ~keep, self.reference_extras)
+        if self.image_dropout and (self.regressor.image is not None or self.image_extras):
+            keep = torch.rand(size, device=device) >= self.image_dropout
+            batch.image_mask = batch.image_mask & keep
+            _blank(batch.extras, ~keep, self.image_extras)
+
+    # -- validation -------------------------------------------------------------------------------
+
+    def validation_step(self, batch: Batch, batch_idx: int) -> None:
+        """Collect scores and ratings of a validation batch."""
+        self._validation.append((self(batch).float().cpu(), batch.target.cpu()))
+
+    def on_validation_epoch_end(self) -> None:
+        """Log loss, Pearson and Kendall tau-b of the whole validation split.
+
+        A correlation that is not defined (all scores equal) is NaN, which no checkpoint is kept for.
+        """
+        scores = torch.cat([scores for scores, _ in self._validation]).double()
+        target = torch.cat([target for _, target in self._validation]).double()
+        self._validation.clear()
+        defined = len(scores) > 2 and float(scores.std()) > 0 and float(target.std()) > 0
+        pearson = float(pearsonr(scores, target).statistic) if defined else float("nan")
+        kendall = float(kendalltau(scores, target).statistic) if defined else float("nan")
+        self.log("val_loss", F.mse_loss(scores, target).float())
+        self.log("val_pearson", pearson, prog_bar=True)
+        self.log("val_kendall", kendall, prog_bar=True)
+
+    # -- checkpoints, for resuming only -----------------------------------------------------------
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Save the state of the random numbers, and what the weights belong to."""
+        checkpoint["suisei_random_states"] = random_states(self.device)
+        checkpoint["suisei_fingerprint"] = self._fingerprint()
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Refuse a checkpoint of another vocabulary or idf table."""
+        if checkpoint.get("suisei_fingerprint") != self._fingerprint():
+            raise ModelError(
+                "the checkpoint was trained with another vocabulary or other training data; "
+                "resume with the config and data of the run that wrote it"
+            )
+        self._random_states = checkpoint["suisei_random_states"]
+
+    def _fingerprint(self) -> str:
+        vocabulary = sorted(self.regressor.text.tokenizer.get_vocab().items())
+        idf = self.regressor.idf
+        content = repr((vocabulary, idf.documents, dict(idf.frequencies)))
+        return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
+
+
+@contextmanager
+def _moved(model: Regressor, device: torch.device | str | None) -> Iterator[None]:
+    """Have the model on a device for a while; None leaves it where it is."""
+    if device is None:
+        yield
+        return
+    home = model.idf_weights.device
+    try:
+        model.to(device)
+        yield
+    finally:
+        model.to(home)
+
+
+def _blank(extras: Tensor, rows: Tensor, columns: Sequence[int]) -> None:
+    """Take from the rows what cannot be known without the input that was dropped."""
+    for column in columns:
+        extras[rows, column] = torch.nan

@@ -1,0 +1,234 @@
+"""Pre-training of the text encoder on captions, before any rating is seen.
+
+Captions of one image say the same in other words: each is drawn to the other, away from captions of
+other images (symmetric InfoNCE). Pairs of captions whose similarity people rated draw the cosine to it.
+Both act on the idf-weighted pooled vector, so that the words that tell images apart count.
+
+Shape letters: N pairs, L tokens (padded), d encoder width.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from suisei.encoders.text import TextEncoder
+from suisei.errors import ConfigError, DataError
+from suisei.models.pooling import pooling_weights
+from suisei.training.contrastive import symmetric_info_nce
+from suisei.training.support import CaptionCorpus
+
+LENGTH_PARTS = 6
+"""A batch is encoded in so many parts of like length, which saves most of the padding."""
+
+
+@dataclass
+class PretrainingConfig:
+    """How the text encoder is pre-trained.
+
+    Attributes:
+        epochs: passes over the captions of all images; 0 leaves the text encoder as it is.
+        batch_size: images per step; one pair of captions is drawn from each.
+        learning_rate: highest rate of a one-cycle schedule with AdamW.
+        weight_decay: decoupled weight decay.
+        word_dropout: probability that a token is replaced by the mask token.
+        temperature: where the learned temperature starts.
+        similarity_weight: weight of the squared error on rated similarities.
+        similarity_batch: rated pairs per step.
+        image_epochs: passes over the images by which an image encoder from random weights is pre-trained
+            after the text encoder (:mod:`suisei.training.image_pretraining`); 0 for none.
+        image_learning_rate: highest rate of its one-cycle schedule.
+        image_weight_decay: its weight decay.
+        cross_fit: parts of the training images. What the head learns from samples without an image is then
+            said by an encoder that was pre-trained without their part
+            (:mod:`suisei.training.cross_fitting`); 0 for one encoder alone.
+        smallest_crop: least share of an image's area that a random crop keeps.
+    """
+
+    epochs: int = 20
+    batch_size: int = 256
+    learning_rate: float = 1e-3
+    weight_decay: float = 0.02
+    word_dropout: float = 0.1
+    temperature: float = 0.07
+    similarity_weight: float = 20.0
+    similarity_batch: int = 128
+    image_epochs: int = 0
+    image_learning_rate: float = 2e-3
+    image_weight_decay: float = 0.05
+    cross_fit: int = 0
+    smallest_crop: float = 0.4
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "image_epochs"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"pretraining.{name} must be at least 0, got {getattr(self, name)}")
+        if self.cross_fit < 0 or self.cross_fit == 1:
+            raise ConfigError(f"pretraining.cross_fit must be 0, or at least 2, got {self.cross_fit}")
+        for name in ("batch_size", "similarity_batch"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"pretraining.{name} must be at least 1, got {getattr(self, name)}")
+        if not 0 < self.smallest_crop <= 1:
+            raise ConfigError(f"pretraining.smallest_crop must be in (0, 1], got {self.smallest_crop}")
+        for name in ("learning_rate", "temperature", "image_learning_rate"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"pretraining.{name} must be above 0, got {getattr(self, name)}")
+        for name in ("weight_decay", "similarity_weight", "image_weight_decay"):
+            if not getattr(self, name) >= 0:
+                raise ConfigError(f"pretraining.{name} must be at least 0, got {getattr(self, name)}")
+        if not 0 <= self.word_dropout < 1:
+            raise ConfigError(f"pretraining.word_dropout must be in [0, 1), got {self.word_dropout}")
+
+
+class CaptionPretraining(nn.Module):
+    """The pre-training objective around a text encoder.
+
+    Args:
+        encoder: the encoder that is trained, in place.
+        idf_weights: idf weight of every token id, float32 [vocabulary].
+        config: the settings.
+    """
+
+    idf_weights: Tensor
+
+    def __init__(self, encoder: TextEncoder, idf_weights: Tensor, config: PretrainingConfig) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.config = config
+        self.register_buffer("idf_weights", idf_weights)
+        self.log_scale = nn.Parameter(torch.tensor(-math.log(config.temperature)))
+        self.similarity_slope = nn.Parameter(torch.tensor(4.0))
+        self.similarity_offset = nn.Parameter(torch.tensor(-2.0))
+
+    def embed(self, token_ids: Sequence[Sequence[int]]) -> Tensor:
+        """Return the pooled vectors of captions at unit length, [N, d]."""
+        order = sorted(range(len(token_ids)), key=lambda row: len(token_ids[row]))
+        size = math.ceil(len(order) / LENGTH_PARTS)
+        parts = [order[start : start + size] for start in range(0, len(order), size)]
+        vectors = torch.cat([self._embed([token_ids[row] for row in part]) for part in parts])
+        return vectors[torch.argsort(torch.tensor(order))]
+
+    def _embed(self, token_ids: Sequence[Sequence[int]]) -> Tensor:
+        ids, mask = self.encoder.pad(token_ids)
+        idf = self.idf_weights[ids]
+        hidden = self.encoder(self._drop_words(ids, mask), mask)[-1]
+        weights = pooling_weights("idf-normalised", mask, idf)
+        return F.normalize((weights[:, None] @ hidden).squeeze(1), dim=-1)
+
+    def _drop_words(self, ids: Tensor, mask: Tensor) -> Tensor:
+        dropped = self.encoder.tokenizer.mask_token_id
+        if not self.training or not self.config.word_dropout or dropped is None:
+            return ids
+        drop = (torch.rand(ids.shape) < self.config.word_dropout) & mask.bool() & (self.idf_weights[ids] > 0)
+        return ids.masked_fill(drop, dropped)
+
+    def contrast(self, first: Sequence[Sequence[int]], second: Sequence[Sequence[int]]) -> Tensor:
+        """Return the symmetric InfoNCE loss of pairs of captions of the same image."""
+        vectors = self.embed([*first, *second])
+        return symmetric_info_nce(vectors[: len(first)], vectors[len(first) :], self.log_scale.exp())
+
+    def similarity(
+        self, first: Sequence[Sequence[int]], second: Sequence[Sequence[int]], rated: Tensor
+    ) -> Tensor:
+        """Return the squared error of a logistic curve of the cosine against similarities in [0, 1]."""
+        vectors = self.embed([*first, *second])
+        cosines = (vectors[: len(first)] * vectors[len(first) :]).sum(dim=1)
+        return F.mse_loss(torch.sigmoid(self.similarity_offset + self.similarity_slope * cosines), rated)
+
+
+def pretrain(
+    encoder: TextEncoder,
+    idf_weights: Tensor,
+    corpus: CaptionCorpus,
+    config: PretrainingConfig,
+    *,
+    seed: int = 0,
+    advance: Callable[[int], Any] = lambda _: None,
+) -> list[float]:
+    """Pre-train a text encoder in place.
+
+    Args:
+        encoder: the encoder.
+        idf_weights: idf weight of every token id, float32 [vocabulary].
+        corpus: captions by image, and rated pairs.
+        config: the settings.
+        seed: decides order, pairs and dropped words.
+        advance: called with 1 after every epoch.
+
+    Returns:
+        The mean loss of every epoch.
+
+    Raises:
+        DataError: fewer than two images with two captions or more.
+    """
+    groups = [encoder.tokenize(captions) for captions in corpus.groups if len(captions) > 1]
+    if len(groups) < 2:
+        raise DataError(
+            f"pre-training needs images with two captions or more; the training data has {len(groups)}; "
+            "add captions with data.support, or set model.pretraining to null"
+        )
+    encoder.set_trainable(True)
+    objective = CaptionPretraining(encoder, idf_weights, config)
+    drawn = np.random.default_rng(seed)
+    batches = max(1, len(groups) // config.batch_size)
+    trained = [p for p in objective.parameters() if p.requires_grad]
+    optimizer = torch.optim.AdamW(trained, lr=config.learning_rate, weight_decay=config.weight_decay)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, config.learning_rate, total_steps=batches * config.epochs + 1, pct_start=0.1
+    )
+    rated = _rated_batches(encoder, corpus, config, drawn)
+    losses = []
+    objective.train()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        for _ in range(config.epochs):
+            order = drawn.permutation(len(groups))
+            total = 0.0
+            for rows in np.array_split(order, batches):
+                pairs = [drawn.choice(len(groups[row]), 2, replace=False) for row in rows]
+                first = [groups[row][pair[0]] for row, pair in zip(rows, pairs, strict=True)]
+                second = [groups[row][pair[1]] for row, pair in zip(rows, pairs, strict=True)]
+                loss = objective.contrast(first, second)
+                if rated is not None:
+                    loss = loss + config.similarity_weight * objective.similarity(*next(rated))
+                optimizer.zero_grad(set_to_none=True)
+                loss.backward()
+                nn.utils.clip_grad_norm_(trained, 1.0)
+                optimizer.step()
+                schedule.step()
+                total += float(loss.detach())
+            losses.append(total / batches)
+            advance(1)
+    return losses
+
+
+RatedBatch = tuple[list[list[int]], list[list[int]], Tensor]
+
+
+def _rated_batches(
+    encoder: TextEncoder, corpus: CaptionCorpus, config: PretrainingConfig, drawn: np.random.Generator
+) -> Iterator[RatedBatch] | None:
+    """Yield rated pairs without end, drawn at random; None where there are none."""
+    if not corpus.rated or not config.similarity_weight:
+        return None
+    first = encoder.tokenize([pair[0] for pair in corpus.rated])
+    second = encoder.tokenize([pair[1] for pair in corpus.rated])
+    similarity = torch.tensor([pair[2] for pair in corpus.rated], dtype=torch.float32)
+
+    def batches() -> Iterator[RatedBatch]:
+        while True:
+            rows = drawn.choice(len(first), min(config.similarity_batch, len(first)), replace=False)
+            yield (
+                [first[row] for row in rows],
+                [second[row] for row in rows],
+                similarity[torch.from_numpy(rows)],
+            )
+
+    return batches()

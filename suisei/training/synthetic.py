@@ -1,0 +1,100 @@
+"""Training samples that nobody rated, because everybody would rate them alike.
+
+Ratings are of captions that systems or people wrote in earnest. A model that saw nothing else may well
+like a caption that says one phrase twice, or nothing. Here good captions and what
+:mod:`suisei.probes.degrade` makes of them are given ratings by rule.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+from suisei.data.sample import CaptionSample, Rating
+from suisei.data.splits import group_of
+from suisei.errors import ConfigError
+from suisei.probes.degrade import OTHER_IMAGE, degrade, language_of
+
+REFERENCE_RATING = 0.9
+"""What a reference of the same image is rated as a candidate."""
+GOOD = 0.75
+"""From this rating on a candidate is worth degrading."""
+KEPT = {
+    "swap": 0.75,
+    "negate": 0.4,
+    "shuffle": 0.5,
+    "repeat": 0.5,
+    OTHER_IMAGE: 0.05,
+    "half": 0.7,
+    "mark": 0.0,
+    "letter": 0.0,
+}
+"""Share of its rating that a good caption keeps when it is degraded."""
+
+
+def synthetic_samples(samples: Sequence[CaptionSample], share: float, seed: int = 0) -> list[CaptionSample]:
+    """Return rated samples made of references, and of degraded references and good candidates.
+
+    A third are references as candidates, beside other references of their image; the others are
+    degraded, each in one of the ways of ``KEPT``.
+
+    Args:
+        samples: rated training samples.
+        share: how many, as a share of ``samples``.
+        seed: of all choices.
+
+    Raises:
+        ConfigError: a share below 0.
+    """
+    if share < 0:
+        raise ConfigError(f"data.synthetic must be at least 0, got {share}")
+    dice = random.Random(seed)
+    pools: dict[str, dict[str, None]] = {}
+    for sample in samples:
+        pools.setdefault(group_of(sample), {}).update(dict.fromkeys(sample.references))
+    images = {group: list(pool) for group, pool in pools.items()}
+    captions: dict[str, list[str]] = {}
+    for sample in samples:
+        captions.setdefault(language_of(sample), []).extend(sample.references)
+    made: list[CaptionSample] = []
+    for number in range(round(share * len(samples))):
+        sample = dice.choice(samples)
+        good = _good(sample, images[group_of(sample)], dice)
+        if good is None:
+            continue
+        if number % 3 == 0:
+            made.append(good)
+            continue
+        name = dice.choice(list(KEPT))
+        own = set(images[group_of(sample)])
+        others = [c for c in dice.sample(captions[language_of(sample)], 3) if c not in own]
+        worse = degrade(
+            good.candidate, name, language=good.language, seed=dice.randrange(2**31), others=others
+        )
+        if worse is not None and good.rating is not None:
+            made.append(replace(good, candidate=worse, rating=Rating((good.rating.mean * KEPT[name],))))
+    return made
+
+
+def _good(sample: CaptionSample, pool: Sequence[str], dice: random.Random) -> CaptionSample | None:
+    """Return the sample if it is good, or else with a reference of its image as the candidate."""
+    group = group_of(sample)
+    if sample.rating is not None and sample.rating.mean >= GOOD and dice.random() < 0.5:
+        return replace(sample, group=group, system=None, id=None)
+    if len(pool) < 2:
+        return None
+    candidate = dice.choice(list(pool))
+    kept = [reference for reference in sample.references if reference != candidate]
+    if not kept:
+        return None
+    rating = Rating((REFERENCE_RATING,))
+    return replace(
+        sample,
+        candidate=candidate,
+        references=tuple(kept),
+        rating=rating,
+        group=group,
+        system=None,
+        id=None,
+    )

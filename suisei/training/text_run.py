@@ -1,0 +1,104 @@
+"""Pre-training of a text encoder alone: ``suisei train --config configs/pretrain.yaml``.
+
+A config with ``task: pretrain`` at its top is run by this module. It reads the same data and makes the same
+split as the training of a metric, and trains on the captions of the training part and of
+``data.support``. The result is a Hugging Face folder for ``--model.text.name`` of a later run.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+
+from suisei.data.idf import IdfTable
+from suisei.data.sample import CaptionSample
+from suisei.data.splits import group_of
+from suisei.encoders.text import TextEncoder
+from suisei.errors import ConfigError
+from suisei.progress import progress_bar
+from suisei.training.pretraining import CaptionPretraining, PretrainingConfig, pretrain
+from suisei.training.run import save_config
+from suisei.training.support import CaptionCorpus
+
+TASK = "pretrain"
+
+
+def run_pretraining(cli: Any) -> None:
+    """Pre-train as a parsed command line says, and write the run's folder.
+
+    ``OUTPUT/text`` is the encoder; ``report.json`` has the loss of every epoch and how often another
+    caption of a validation image is among the nearest, before and after.
+
+    Args:
+        cli: the training command line, with ``config``, ``model`` and ``datamodule``.
+    """
+    from rich.console import Console
+
+    folder, data, model = Path(cli.config.output), cli.datamodule, cli.model
+    settings = model.pretraining
+    if settings is None or not settings.epochs:
+        raise ConfigError("task: pretrain needs model.pretraining with at least one epoch")
+    if settings.cross_fit:
+        raise ConfigError("task: pretrain makes one encoder: model.pretraining.cross_fit must be 0")
+    data.load()
+    folder.mkdir(parents=True, exist_ok=True)
+    save_config(cli, folder)
+    training, seed = data.part("train"), cli.config.seed_everything
+    references = [reference for sample in training for reference in sample.references]
+    captions = [sample.candidate for sample in training] + references + data.support.captions()
+    text = TextEncoder.create(model.config.text, captions)
+    idf = IdfTable.fit(text.tokenize(references))
+    weights = torch.from_numpy(idf.weights(text.vocabulary_size, text.special_ids))
+    before = retrieval(text, weights, data.part("validation"))
+    started = time.perf_counter()
+    corpus = CaptionCorpus.of(training, data.support)
+    with progress_bar("pre-training on captions", settings.epochs) as advance:
+        losses = pretrain(text, weights, corpus, settings, seed=seed, advance=advance)
+    report = {
+        "images": len(corpus.groups),
+        "rated_pairs": len(corpus.rated),
+        "seed": seed,
+        "minutes": round((time.perf_counter() - started) / 60, 2),
+        "loss": losses,
+        "retrieval": {"before": before, "after": retrieval(text, weights, data.part("validation"))},
+    }
+    text.backbone.save_pretrained(folder / "text")
+    text.tokenizer.save_pretrained(folder / "text")
+    (folder / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    console = Console()
+    for when, figures in report["retrieval"].items():
+        shown = ", ".join(f"{name} {value:.3f}" for name, value in figures.items())
+        console.print(f"{when}: {shown}", soft_wrap=True)
+    console.print(f"text encoder: {folder / 'text'}", soft_wrap=True)
+
+
+def retrieval(text: TextEncoder, idf_weights: torch.Tensor, samples: list[CaptionSample]) -> dict[str, float]:
+    """Return how often an image's second caption is the nearest, or among the ten nearest, to its first.
+
+    Args:
+        text: the encoder.
+        idf_weights: idf weight of every token id.
+        samples: samples of images with two references or more; others are left out.
+
+    Returns:
+        {"images": number of images, "recall@1": ..., "recall@10": ...}; recall is 0 without images.
+    """
+    images: dict[str, dict[str, None]] = {}
+    for sample in samples:
+        images.setdefault(group_of(sample), {}).update(dict.fromkeys(sample.references))
+    pairs = [list(references)[:2] for references in images.values() if len(references) > 1]
+    if not pairs:
+        return {"images": 0, "recall@1": 0.0, "recall@10": 0.0}
+    objective = CaptionPretraining(text, idf_weights, PretrainingConfig()).eval()
+    with torch.inference_mode():
+        vectors = F.normalize(objective.embed(text.tokenize([c for pair in pairs for c in pair])), dim=-1)
+    cosines = vectors[::2] @ vectors[1::2].T
+    own = cosines.diagonal()[:, None]
+    rank = (cosines > own).sum(dim=1)
+    found = {f"recall@{k}": float((rank < k).float().mean()) for k in (1, 10)}
+    return {"images": len(pairs), **found}

@@ -1,0 +1,50 @@
+"""The cache command, and the option of score and evaluate."""
+
+import json
+
+import pytest
+
+from suisei.__main__ import main
+from suisei.encoders.feature_cache import FILE
+
+
+def run(*arguments):
+    return main([str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def captions_file(tmp_path, captions, pictures):
+    rows = [
+        {"id": str(n), "candidate": text, "references": [captions[n - 1]], "image": str(pictures[n % 4])}
+        | {"rating": n / 8}
+        for n, text in enumerate(captions)
+    ]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.mark.parametrize("command", ["score", "evaluate"])
+def test_features_are_kept_shown_and_removed(tmp_path, model_folder, captions_file, capsys, command):
+    cache = tmp_path / "cache"
+    given = ["--input", captions_file] if command == "score" else ["--data", captions_file, "--bootstrap", 0]
+    for _ in range(2):
+        assert run(command, "--model", model_folder, *given, "--cache", cache) == 0
+    capsys.readouterr()
+    assert run("cache", "--cache", cache) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith(f"{cache / FILE}: 12 captions and images, ")
+    assert run("cache", "--cache", cache, "--clear") == 0
+    assert "removed 12 captions and images" in capsys.readouterr().out
+    assert not list(cache.iterdir())
+    assert run("cache", "--cache", cache) == 0
+    assert ": 0 captions and images, 0.0 MB of at most 5,000 MB" in capsys.readouterr().out
+
+
+def test_off_is_off(tmp_path, model_folder, captions_file, capsys, monkeypatch):
+    monkeypatch.setenv("SUISEI_CACHE", str(tmp_path / "cache"))
+    assert run("score", "--model", model_folder, "--input", captions_file, "--cache", "off") == 0
+    assert not (tmp_path / "cache").exists()
+    monkeypatch.setenv("SUISEI_CACHE", "off")
+    assert run("cache") == 0
+    assert "no feature cache is in use" in capsys.readouterr().out

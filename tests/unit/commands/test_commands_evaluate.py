@@ -1,0 +1,385 @@
+"""The evaluate command on files, with small metrics put into the registry."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from suisei.cli import run_command
+from suisei.commands.evaluate import main
+from suisei.errors import ConfigError
+from suisei.metrics.base import Metric
+from suisei.metrics.registry import REGISTRY, Entry
+from suisei.scoring.columns import plan_metrics
+
+
+class Fake(Metric):
+    """Scores the number that a caption ends in, so that tests know every score."""
+
+    name = "fake"
+    higher_is_better = True
+
+    def __init__(self, shift: float = 0.0, tokenizer: str = "plain", mode: str = "plain"):
+        self.shift, self.tokenizer, self.mode = shift, tokenizer, mode
+        self.fitted = mode != "fit"
+        self.higher_is_better = mode != "distance"
+        self.needs = frozenset({"references"} if mode == "references" else ())
+
+    @property
+    def needs_fit(self):
+        return not self.fitted
+
+    def fit(self, samples):
+        assert all(sample.rating is None for sample in samples), "fitted on what it is evaluated on"
+        self.fitted = True
+
+    def settings(self):
+        return {"tok": self.tokenizer}
+
+    def _score(self, samples, *, batch_size, progress):
+        if self.mode == "dies":
+            raise OSError("the child process went away")
+        values = np.array([float(sample.candidate.split()[-1]) for sample in samples]) + self.shift
+        return -values if self.mode == "distance" else values
+
+
+MODES = ("plain", "dies", "fit", "distance", "references")
+
+
+@pytest.fixture(autouse=True)
+def fakes(monkeypatch):
+    for mode in MODES:
+        entry = Entry(f"{__name__}:Fake", (), "a fake", {} if mode == "plain" else {"mode": mode})
+        monkeypatch.setitem(REGISTRY, f"fake-{mode}", entry)
+    broken = Entry(f"{__name__}:Fake", (), "a fake", modules=("no_such_module",))
+    monkeypatch.setitem(REGISTRY, "fake-absent", broken)
+
+
+@pytest.fixture
+def ratings(tmp_path):
+    rng = np.random.default_rng(0)
+    path = tmp_path / "ratings.jsonl"
+    rows = []
+    for i in range(40):
+        quality = rng.random()
+        rating = np.clip(np.round(1 + 4 * quality + 0.6 * rng.normal(size=2)), 1, 5).tolist()
+        row = {"id": f"r{i}", "candidate": f"{'犬' if i % 2 else 'dog'} {quality:.6f}", "rating": rating}
+        row |= {"group": f"g{i // 2}", "system": "st"[i // 20]}
+        if i % 4:
+            row["references"] = ["a dog"]
+        rows.append(row)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def run(*arguments):
+    return run_command(main, [str(argument) for argument in arguments])
+
+
+def evaluate(ratings, tmp_path, *arguments):
+    out = tmp_path / "out.json"
+    code = run("--data", ratings, "--rating-scale", 1, 5, "--bootstrap", 20, "--json", out, *arguments)
+    return code, json.loads(out.read_text()) if out.exists() else None
+
+
+def rows_of(report, section=0):
+    return {row["label"]: row for row in report["sections"][section]["rows"]}
+
+
+def test_figures_by_language_and_system(ratings, tmp_path, capsys):
+    code, report = evaluate(ratings, tmp_path, "--metrics", "fake-plain")
+    assert code == 0
+    data = [json.loads(line) for line in ratings.read_text().splitlines()]
+    x = np.repeat([float(row["candidate"].split()[-1]) for row in data], 2)
+    y = np.ravel([row["rating"] for row in data])
+    row = rows_of(report)["fake-plain"]
+    assert row["cells"]["tau-c"]["value"] == pytest.approx(scipy.stats.kendalltau(x, y, variant="c")[0])
+    assert row["cells"]["pearson"]["value"] == pytest.approx(scipy.stats.pearsonr(x, y)[0])
+    assert row["cells"]["tau-c"]["low"] < row["cells"]["tau-c"]["value"] < row["cells"]["tau-c"]["high"]
+    assert row["signature"].startswith("fake|tok:plain|suisei:")
+    titles = [section["title"] for section in report["sections"]]
+    assert titles == ["overall", "language: en", "language: ja", "system: s", "system: t"]
+    assert rows_of(report)["human"]["cells"]["n"]["value"] == 80
+    assert report["settings"]["raters"] == "rows"
+    assert report["rated_samples"] == 40
+    assert "fake-plain" in capsys.readouterr().out
+
+
+def test_one_failed_metric_loses_no_other(ratings, tmp_path, capsys):
+    scores = tmp_path / "s.jsonl"
+    code, report = evaluate(
+        ratings,
+        tmp_path,
+        "--metrics",
+        "fake-dies,fake-absent",
+        "--metrics",
+        "fake-plain",
+        "--save-scores",
+        scores,
+    )
+    assert code == 1
+    rows = rows_of(report)
+    assert list(rows) == ["fake-dies", "fake-absent", "fake-plain", "human"]
+    assert rows["fake-dies"]["error"] == "OSError: the child process went away"
+    assert "no_such_module" in rows["fake-absent"]["error"]
+    assert rows["fake-plain"]["cells"]["tau-c"]["value"] > 0.5
+    assert list(json.loads(scores.read_text().splitlines()[0])) == ["id", "fake-plain"]
+    captured = capsys.readouterr()
+    assert "the child process went away" in captured.out
+    assert "fake-dies failed" in captured.err
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (None, "needs a Java runtime"),
+        ("for n in range(3): sys.stdin.readline(); print('1 ' * 23, flush=True)\nsys.exit('heap')", "heap"),
+    ],
+)
+def test_java_that_is_absent_or_dies_half_way_loses_one_column(
+    ratings, tmp_path, monkeypatch, capsys, body, message
+):
+    pytest.importorskip("pycocoevalcap")
+    if body is None:
+        monkeypatch.setattr("suisei.metrics.java.java_command", lambda: None)
+    else:
+        program = tmp_path / "bin" / "java"
+        program.parent.mkdir()
+        program.write_text(f"#!{sys.executable}\nimport sys\n{body}\n")
+        program.chmod(0o755)
+        monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    code, report = evaluate(ratings, tmp_path, "--metrics", "meteor,fake-plain", "--tokenizer", "whitespace")
+    assert code == 1
+    rows = rows_of(report)
+    assert message in rows["meteor"]["error"]
+    assert rows["meteor"]["cells"] == {}
+    assert rows["fake-plain"]["cells"]["tau-c"]["value"] > 0.5
+    assert message in capsys.readouterr().out
+
+
+def test_a_constant_metric_and_a_single_rater_have_reasons_and_no_zero(tmp_path, capsys):
+    path = tmp_path / "r.jsonl"
+    rows = [{"candidate": "dog 1", "rating": 1 + i % 5, "group": f"g{i}"} for i in range(20)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    code, report = evaluate(path, tmp_path, "--metrics", "fake-plain")
+    assert code == 0
+    found = rows_of(report)
+    assert all(found["fake-plain"]["cells"][kind]["value"] is None for kind in ("pearson", "tau-b", "tau-c"))
+    assert found["fake-plain"]["cells"]["tau-c"]["reason"] == "undefined: all 20 scores are 1"
+    assert "one rater" in found["human"]["cells"]["tau-c"]["reason"]
+    assert "undefined: all 20 scores are 1" in capsys.readouterr().out
+
+
+def test_all_metrics_failing_still_shows_the_table(ratings, tmp_path):
+    code, report = evaluate(ratings, tmp_path, "--metrics", "fake-dies")
+    assert code == 1
+    assert rows_of(report)["human"]["cells"]["pearson"]["value"] > 0
+
+
+def test_fit_and_orientation_are_in_the_signature(ratings, tmp_path):
+    code, report = evaluate(ratings, tmp_path, "--metrics", "fake-fit,fake-distance")
+    rows = rows_of(report)
+    assert code == 0
+    assert rows["fake-fit"]["signature"].endswith("|fit:references-of-40-evaluated")
+    assert rows["fake-distance"]["signature"].endswith("|negated-for-correlation")
+    assert rows["fake-distance"]["cells"]["tau-c"]["value"] == rows["fake-fit"]["cells"]["tau-c"]["value"]
+
+
+def test_saved_scores_join_again(ratings, tmp_path):
+    scores = tmp_path / "s.csv"
+    _, first = evaluate(ratings, tmp_path, "--metrics", "fake-plain,fake-references", "--save-scores", scores)
+    text = scores.read_text().splitlines()
+    scores.write_text("\n".join([text[0], *text[:0:-1]]) + "\n")  # another row order, same ids
+    code, second = evaluate(ratings, tmp_path, "--scores", scores, "--metrics", "fake-plain")
+    assert code == 0
+    rows = rows_of(second)
+    assert list(rows) == ["fake-plain", "fake-plain (s.csv)", "fake-references", "human"]
+    for name in ("fake-plain", "fake-references"):
+        assert rows[name]["cells"] == rows_of(first)[name]["cells"]
+    assert rows["fake-references"]["skipped"] == 10
+    assert any("joined by id, 40 of 40" in note for note in second["notes"])
+
+
+def test_samples_without_what_a_metric_needs_are_counted(ratings, tmp_path):
+    _, report = evaluate(ratings, tmp_path, "--metrics", "fake-references")
+    assert any("10 samples without score (no references)" in note for note in report["notes"])
+    assert rows_of(report)["fake-references"]["cells"]["n"]["value"] == 60
+
+
+def test_unrated_and_bad_rows_are_counted(ratings, tmp_path):
+    with ratings.open("a") as stream:
+        stream.write('{"id": "u", "candidate": "dog 0.5"}\n{"id": "bad", "candidate": ""}\n')
+    code, _ = evaluate(ratings, tmp_path, "--metrics", "fake-plain")
+    assert code == 2
+    code, report = evaluate(ratings, tmp_path, "--metrics", "fake-plain", "--on-error", "skip")
+    assert code == 0
+    assert any(note.startswith("1 bad rows skipped, the first:") for note in report["notes"])
+    assert "1 samples skipped: no rating" in report["notes"]
+
+
+def test_data_without_ratings_is_refused(tmp_path, capsys):
+    path = tmp_path / "r.jsonl"
+    path.write_text('{"candidate": "dog 1"}\n')
+    assert run("--data", path, "--metrics", "fake-plain") == 2
+    assert "none of its 1 samples is rated" in capsys.readouterr().err
+
+
+def test_compare_writes_ranks_and_every_format(ratings, tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    noise = tmp_path / "noise.jsonl"
+    noise.write_text("".join(json.dumps({"id": f"r{i}", "score": rng.random()}) + "\n" for i in range(40)))
+    paths = {name: tmp_path / f"out.{name}" for name in ("markdown", "latex", "plot")}
+    options = [part for name, path in paths.items() for part in (f"--{name}", path)]
+    code, report = evaluate(
+        ratings,
+        tmp_path,
+        "--metrics",
+        "fake-plain",
+        "--scores",
+        noise,
+        "--compare",
+        "--correlation",
+        "tau-b",
+        *options,
+    )
+    assert code == 0
+    assert report["comparison"]["ranks"] == {"fake-plain": 1, "noise": 2}
+    assert rows_of(report)["fake-plain"]["cells"]["rank"] == {"value": 1}
+    pair = report["comparison"]["sections"][0]["rows"][0]
+    assert pair["label"] == "fake-plain > noise"
+    assert pair["cells"]["p"]["signature"] == "perm-both|tau-b|avg:pooled|unit:item|n:20|seed:0|greater"
+    assert "## Paired comparison" in paths["markdown"].read_text()
+    assert paths["latex"].read_text().count(r"\begin{tabular}") == 2
+    assert paths["plot"].read_bytes().startswith(b"\x89PNG")
+    assert "Paired comparison" in capsys.readouterr().out
+
+
+def test_averaging_and_raters_reach_the_figures(ratings, tmp_path):
+    code, report = evaluate(
+        ratings, tmp_path, "--metrics", "fake-plain", "--averaging", "item", "--raters", "mean"
+    )
+    assert code == 0
+    cell = rows_of(report)["fake-plain"]["cells"]["tau-b"]
+    assert "avg:item|raters:mean|n:40" in cell["signature"]
+
+
+def test_model_is_short_for_suisei(ratings, tmp_path):
+    code, report = evaluate(ratings, tmp_path, "--model", tmp_path / "absent", "--metrics", "fake-plain")
+    assert code == 1
+    assert rows_of(report)[f"suisei:{tmp_path / 'absent'}"]["error"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "nothing to evaluate"),
+        (["--metrics", "fake-plane"], "no metric 'fake-plane'; did you mean 'fake-plain'"),
+        (["--metrics", "ridge"], "no metric 'ridge'"),  # it learns from ratings: an input of a model only
+        (["--metrics", "fake-plain,fake-plain"], "given twice"),
+        (["--metrics", "fake-plain", "--compare", "--bootstrap", "0"], "--compare needs resamples"),
+        (["--metrics", "fake-plain", "--json", "/no/such/folder/x.json"], "--json .* folder does not exist"),
+        (["--metrics", "fake-plain", "--save-scores", "scores.txt"], "must end in .jsonl or .csv"),
+        (["--metrics", "fake-plain", "--metric-option", "fake-plain.shape=2"], "no option 'shape'"),
+        (
+            ["--metrics", "fake-plain", "--metric-option", "fake-fit.shift=2"],
+            "'fake-fit', which is not asked for",
+        ),
+        (["--metrics", "fake-plain", "--metric-option", "shift"], "NAME.KEY=VALUE"),
+    ],
+)
+def test_usage_errors_come_before_any_work(ratings, capsys, arguments, message):
+    import re
+
+    assert run("--data", ratings, *arguments) == 2
+    assert re.search(message, capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--bootstrap", "-1"], ["--batch-size", "0"], ["--averaging", "x"], []]
+)
+def test_argparse_errors_have_status_2(arguments):
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+
+
+def test_options_and_tokenizer_reach_the_metric(ratings, tmp_path):
+    option = ["--metric-option", "fake-plain.shift=2.5", "--tokenizer", "character"]
+    scores = tmp_path / "s.jsonl"
+    _, report = evaluate(ratings, tmp_path, "--metrics", "fake-plain", "--save-scores", scores, *option)
+    assert "tok:character" in rows_of(report)["fake-plain"]["signature"]
+    assert json.loads(scores.read_text().splitlines()[0])["fake-plain"] > 2.5
+    with pytest.raises(ConfigError, match="none of the metrics takes a tokenizer"):
+        plan_metrics(["clip-s"], tokenizer="character")
+
+
+@pytest.mark.realdata
+def test_flickr8k_expert_published_figures(shared, tmp_path):
+    """Kendall tau-b and tau-c x100 of Hessel et al. (2021), table 1, and the PAC-S repository's table."""
+    out = tmp_path / "out.json"
+    code = run(
+        "--data", "flickr8k-expert", "--root", shared / "data" / "flickr8k", "--bootstrap", 0,
+        "--metrics", "bleu-1,bleu-4,rouge-l,cider", "--json", out,
+    )  # fmt: skip
+    assert code == 0
+    report = json.loads(out.read_text())
+    rows = rows_of(report)
+    published = {
+        "bleu-1": (32.18, 32.32),
+        "bleu-4": (30.60, 30.78),
+        "rouge-l": (32.14, 32.31),
+        "cider": (43.60, 43.89),
+    }
+    beside = {row["label"]: row["cells"] for row in report["published"]["sections"][0]["rows"]}
+    for name, (tau_b, tau_c) in published.items():
+        cells = rows[name]["cells"]
+        assert beside[name]["tau-c"]["value"] == cells["tau-c"]["value"]
+        assert 100 * beside[name]["tau-c-published"]["value"] == pytest.approx(tau_c, abs=0.006)
+        assert cells["n"]["value"] == 16_992
+        assert 100 * cells["tau-b"]["value"] == pytest.approx(tau_b, abs=0.06)
+        assert 100 * cells["tau-c"]["value"] == pytest.approx(tau_c, abs=0.06)
+
+
+@pytest.mark.realdata
+@pytest.mark.parametrize(
+    ("tokenizer", "bleu", "rouge"), [("mecab", 0.299, 0.384), ("character", 0.421, 0.447)]
+)
+def test_shichimi_stands_beside_the_paper_with_the_differences(
+    shared, tmp_path, capsys, tokenizer, bleu, rouge
+):
+    """The figures that explain the differences are those measured here; the paper's are its table 2."""
+    if tokenizer == "mecab":
+        pytest.importorskip("fugashi")
+    paths = {name: tmp_path / f"out.{name}" for name in ("json", "markdown", "latex")}
+    code = run(
+        "--data", "shichimi", "--root", shared / "data" / "shichimi", "--bootstrap", 0,
+        "--metrics", "bleu-4,rouge-l", "--tokenizer", tokenizer,
+        *[part for name, path in paths.items() for part in (f"--{name}", path)],
+    )  # fmt: skip
+    assert code == 0
+    report = json.loads(paths["json"].read_text())["published"]
+    rows = {row["label"]: row["cells"] for row in report["sections"][0]["rows"]}
+    assert rows["bleu-4"]["pearson"]["value"] == pytest.approx(bleu, abs=5e-4)
+    assert rows["rouge-l"]["pearson"]["value"] == pytest.approx(rouge, abs=5e-4)
+    assert rows["bleu-4"]["pearson-published"]["value"] == 0.296
+    assert any(f"{bleu:.3f}" in note for note in report["notes"])
+    for text in (paths["markdown"].read_text(), capsys.readouterr().out):
+        assert "Beside published figures: shichimi" in text
+        assert "the paper states no tokenizer" in text
+    assert paths["latex"].read_text().count(r"\begin{tabular}") == 2
+
+
+def test_published_figures_can_be_left_out_and_are_of_known_data_only(tmp_path, capsys):
+    for arguments, shown in ((["--no-published"], False), ([], True)):
+        root = tmp_path / "shichimi.csv"
+        root.write_text(
+            "imgid,src,mt,ref,score\n1,犬がいる,犬 0.1,犬,2\n2,猫,猫 0.7,猫だ,5\n3,鳥,鳥 0.2,鳥だ,1\n"
+        )
+        out = tmp_path / "out.json"
+        code = run("--data", "shichimi", "--root", root, "--metrics", "fake-plain", "--bootstrap", 0,
+                   "--json", out, *arguments)  # fmt: skip
+        assert code == 0
+        assert ("published" in json.loads(out.read_text())) is shown
+        assert ("Beside published figures" in capsys.readouterr().out) is shown

@@ -1,0 +1,241 @@
+"""``suisei positives`` with models of a few thousand weights."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from suisei.cli import run_command
+from suisei.commands import positives
+from suisei.data.pairs import load_pairs
+from suisei.errors import ConfigError, ModelError
+from suisei.pacs.generators import Captioner
+from suisei.pacs.manifest import item_seed, read_positives
+
+WORDS = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "[MASK]",
+    "[DEC]",
+    "[ENC]",
+    "a",
+    "dog",
+    "cat",
+    "man",
+    "runs",
+    "sits",
+    "red",
+    "on",
+    "the",
+    "mat",
+    "two",
+]
+SIZE = {"hidden_size": 16, "intermediate_size": 20, "projection_dim": 16, "num_hidden_layers": 1}
+
+
+@pytest.fixture(scope="module")
+def blip(tmp_path_factory):
+    from transformers import (
+        BertTokenizer,
+        BlipConfig,
+        BlipForConditionalGeneration,
+        BlipImageProcessor,
+        BlipProcessor,
+    )
+
+    folder = tmp_path_factory.mktemp("models") / "tiny-blip"
+    text = {"vocab_size": len(WORDS), "encoder_hidden_size": 16, "num_attention_heads": 2, **SIZE}
+    text |= {"max_position_embeddings": 32, "bos_token_id": 5, "eos_token_id": 3, "pad_token_id": 0}
+    vision = {"num_attention_heads": 2, "image_size": 32, "patch_size": 16, **SIZE}
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = BlipForConditionalGeneration(
+            BlipConfig(text_config={**text, "sep_token_id": 3}, vision_config=vision, projection_dim=16)
+        )
+    model.save_pretrained(folder)
+    tokenizer = BertTokenizer(vocab={word: number for number, word in enumerate(WORDS)})
+    BlipProcessor(BlipImageProcessor(size={"height": 32, "width": 32}), tokenizer).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def data(tmp_path):
+    rows = []
+    for number in range(5):
+        pixels = np.random.default_rng(number).integers(0, 255, (20, 30, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(tmp_path / f"{number}.png")
+        rows.append({"id": str(number), "image": f"{number}.png", "caption": f"caption {number}"})
+    rows.append({"id": "again", "image": "0.png", "caption": "caption 0"})
+    path = tmp_path / "data.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def captions(data, blip, output, *options):
+    shared = ["--model", str(blip), "--output", str(output), "--max-tokens", "8", "--device", "cpu"]
+    return positives.main(["captions", str(data), *shared, *options])
+
+
+def texts(folder):
+    return {source: found.caption for source, found in read_positives(folder).items()}
+
+
+@pytest.mark.parametrize("sampling", [(), ("--top-p", "0.9")])
+def test_resuming_order_and_batch_do_not_change_captions(data, blip, tmp_path, sampling):
+    assert captions(data, blip, tmp_path / "whole", *sampling) == 0
+    assert len(texts(tmp_path / "whole")) == 5  # the same image occurs twice in the data
+    assert captions(data, blip, tmp_path / "parts", "--limit", "2", "--batch-size", "1", *sampling) == 0
+    before = (tmp_path / "parts" / "captions.jsonl").read_text()
+    data.write_text("".join(reversed(data.read_text().splitlines(keepends=True))))
+    assert captions(data, blip, tmp_path / "parts", "--batch-size", "3", *sampling) == 0
+    assert (tmp_path / "parts" / "captions.jsonl").read_text().startswith(before)
+    assert texts(tmp_path / "parts") == texts(tmp_path / "whole")
+
+
+def test_captions_equal_the_model_itself(data, blip, tmp_path):
+    captions(data, blip, tmp_path / "out")
+    from transformers import BlipForConditionalGeneration, BlipProcessor
+
+    model, processor = BlipForConditionalGeneration.from_pretrained(blip), BlipProcessor.from_pretrained(blip)
+    found = [json.loads(line) for line in (tmp_path / "out" / "captions.jsonl").read_text().splitlines()]
+    for record in found:
+        inputs = processor(images=Image.open(record["image"]), return_tensors="pt")
+        ids = model.generate(**inputs, num_beams=3, max_new_tokens=8)
+        assert record["caption"] == processor.decode(ids[0], skip_special_tokens=True).strip()
+        assert record["seed"] == item_seed(0, record["source"])
+    assert (found[0]["model"], found[0]["settings"]["num_beams"]) == ("tiny-blip", 3)
+    assert found[0]["revision"].startswith("sha256-")
+
+
+def test_the_seed_changes_samples(data, blip, tmp_path):
+    for seed in ("0", "1"):
+        captions(data, blip, tmp_path / seed, "--top-p", "0.9", "--seed", seed)
+    assert texts(tmp_path / "0") != texts(tmp_path / "1")
+
+
+def test_unreadable_images_do_not_stop_the_others(data, blip, tmp_path, capsys):
+    good = (tmp_path / "1.png").read_bytes()
+    (tmp_path / "1.png").write_bytes(good[:60])
+    (tmp_path / "2.png").unlink()
+    assert captions(data, blip, tmp_path / "out") == 1
+    assert len(texts(tmp_path / "out")) == 3
+    message = capsys.readouterr().err
+    assert "2 images could not be read" in message
+    assert "1.png" in message
+    (tmp_path / "1.png").write_bytes(good)
+    assert captions(data, blip, tmp_path / "out") == 1
+    assert len(texts(tmp_path / "out")) == 4
+
+
+def test_another_recipe_is_refused_before_the_model_is_loaded(data, blip, tmp_path, monkeypatch):
+    captions(data, blip, tmp_path / "out")
+    monkeypatch.setattr(Captioner, "__init__", lambda *_, **__: pytest.fail("loaded"))
+    for options in (["--seed", "1"], ["--beams", "2"], ["--top-p", "0.5"]):
+        with pytest.raises(ConfigError, match="was made with"):
+            captions(data, blip, tmp_path / "out", *options)
+    assert captions(data, blip, tmp_path / "out") == 0
+
+
+def test_join_writes_training_data(data, blip, tmp_path):
+    captions(data, blip, tmp_path / "out", "--limit", "3")
+    target = tmp_path / "train.jsonl"
+    join = ["join", str(data), "--positives", str(tmp_path / "out"), "--output", str(target)]
+    assert positives.main(join) == 0
+    pairs = load_pairs(str(target))
+    assert [len(pair.generated_captions) for pair in pairs] == [1, 1, 1, 0, 0]
+    assert pairs[0].captions == ("caption 0",)
+
+
+def test_what_is_not_there_is_said(data, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("suisei.encoders.hub_errors._reachable", lambda _: False)
+    options = ["--model", "nobody/no-such-model", "--output", str(tmp_path / "out")]
+    assert run_command(positives.main, ["captions", str(data), *options]) == 2
+    assert "nobody/no-such-model" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "diffusers", None)
+    assert run_command(positives.main, ["images", str(data), *options]) == 2
+    assert "pip install 'suisei[recap]'" in capsys.readouterr().err
+    assert not list((tmp_path / "out").glob("*.jsonl"))
+
+
+def test_a_folder_without_a_model_is_refused(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(ModelError, match="cannot be loaded as an image-to-text model"):
+        Captioner(str(tmp_path), device="cpu")
+    with pytest.raises(ConfigError, match="top_p"):
+        Captioner("x", top_p=1.5)
+
+
+@pytest.fixture(scope="module")
+def diffusion(tmp_path_factory):
+    diffusers = pytest.importorskip("diffusers", reason="needs the extra recap")
+    from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer
+
+    vocabulary = {"<|startoftext|>": 0, "<|endoftext|>": 1}
+    for code in range(33, 127):
+        for end in ("", "</w>"):
+            vocabulary[chr(code) + end] = len(vocabulary)
+    text = {"vocab_size": len(vocabulary), "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1}
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        pipeline = diffusers.StableDiffusionPipeline(
+            unet=diffusers.UNet2DConditionModel(
+                block_out_channels=(8, 16),
+                layers_per_block=1,
+                sample_size=8,
+                down_block_types=("DownBlock2D", "CrossAttnDownBlock2D"),
+                up_block_types=("CrossAttnUpBlock2D", "UpBlock2D"),
+                cross_attention_dim=16,
+                norm_num_groups=2,
+                attention_head_dim=4,
+            ),
+            vae=diffusers.AutoencoderKL(
+                block_out_channels=[8, 8],
+                down_block_types=["DownEncoderBlock2D"] * 2,
+                up_block_types=["UpDecoderBlock2D"] * 2,
+                norm_num_groups=2,
+            ),
+            text_encoder=CLIPTextModel(CLIPTextConfig(**text, num_attention_heads=2, **SIZE)),
+            tokenizer=CLIPTokenizer(vocab=vocabulary, merges=[], model_max_length=77),
+            scheduler=diffusers.PNDMScheduler(skip_prk_steps=True, steps_offset=1),
+            safety_checker=None,
+            feature_extractor=None,
+            requires_safety_checker=False,
+        )
+    folder = tmp_path_factory.mktemp("models") / "tiny-diffusion"
+    pipeline.save_pretrained(folder)
+    return folder
+
+
+def images(data, model, output, *options):
+    shared = ["--model", str(model), "--output", str(output), "--steps", "2", "--device", "cpu"]
+    return positives.main(["images", str(data), *shared, *options])
+
+
+def test_images_do_not_depend_on_batch_order_or_resuming(data, diffusion, tmp_path):
+    assert images(data, diffusion, tmp_path / "whole") == 0
+    assert images(data, diffusion, tmp_path / "parts", "--limit", "2", "--batch-size", "1") == 0
+    data.write_text("".join(reversed(data.read_text().splitlines(keepends=True))))
+    assert images(data, diffusion, tmp_path / "parts", "--batch-size", "2") == 0
+    whole, parts = read_positives(tmp_path / "whole"), read_positives(tmp_path / "parts")
+    assert len(whole) == len(parts) == 5
+    for source, one in whole.items():
+        first, second = (np.asarray(Image.open(each.file), dtype=int) for each in (one, parts[source]))
+        assert np.abs(first - second).max() <= 1  # rounding between batches
+    files = list((tmp_path / "whole").rglob("*.png"))
+    assert len({path.read_bytes() for path in files}) == 5
+
+
+def test_declined_images_are_not_positives_and_not_tried_again(data, diffusion, tmp_path, monkeypatch):
+    from suisei.pacs.generators import Illustrator
+
+    monkeypatch.setattr(Illustrator, "generate", lambda self, captions, seeds: [None] * len(captions))
+    assert images(data, diffusion, tmp_path / "out") == 0
+    monkeypatch.setattr(Illustrator, "generate", lambda *_: pytest.fail("tried again"))
+    assert images(data, diffusion, tmp_path / "out") == 0
+    assert read_positives(tmp_path / "out") == {}
+    assert "safety checker" in (tmp_path / "out" / "images.jsonl").read_text()

@@ -1,0 +1,38 @@
+"""How much is encoded at once."""
+
+import open_clip
+import pytest
+
+from suisei.encoders.batch_sizes import (
+    IMAGES,
+    IMAGES_CUDA,
+    TOKENS,
+    TOKENS_CUDA,
+    images_per_batch,
+    tokens_per_batch,
+)
+
+
+@pytest.mark.parametrize(
+    ("width", "tokens"), [(768, 1024), (1024, 768), (4096, 256), (384, 2048), (16, TOKENS)]
+)
+def test_wider_encoders_get_fewer_tokens_on_a_cpu(width, tokens):
+    assert tokens_per_batch(width, "cpu") == tokens
+    assert tokens_per_batch(width, "cuda") == TOKENS_CUDA
+
+
+def tower(**vision):
+    text = {"context_length": 4, "vocab_size": 8, "width": 8, "heads": 1, "layers": 1}
+    return open_clip.CLIP(embed_dim=8, vision_cfg=vision, text_cfg=text).visual
+
+
+def test_a_vision_transformer_gets_images_by_its_patches_and_width():
+    large = tower(layers=1, width=768, head_width=64, patch_size=16, image_size=224)
+    assert images_per_batch(large, "cpu") == 5  # 197 tokens each
+    small = tower(layers=1, width=64, head_width=32, patch_size=16, image_size=32)
+    assert images_per_batch(small, "cpu") == IMAGES
+    assert images_per_batch(large, "cuda") == IMAGES_CUDA
+
+
+def test_a_tower_without_patches_gets_the_usual_number():
+    assert images_per_batch(tower(layers=[1, 1, 1, 1], width=8, head_width=8, image_size=64), "cpu") == IMAGES

@@ -1,0 +1,313 @@
+"""Features on disk: never stale, never another's, safe under writers, bounded, rebuilt when damaged."""
+
+import sqlite3
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+from suisei.encoders.feature_cache import FILE, DiskCache, DiskFeatures, disk_cache, module_digest
+from suisei.errors import ConfigError
+from suisei.models.features import ModelFeatures
+
+LIMIT = 1 << 20
+
+
+class Encoder:
+    """Turns numbers into features of three by two, and remembers what it was asked for."""
+
+    def __init__(self):
+        self.asked = []
+
+    def __call__(self, items):
+        self.asked += items
+        return torch.tensor([[[float(item), 1.0], [-float(item), 0.1], [0.0, 1e-30]] for item in items])
+
+
+def look_up(features, numbers, encoder):
+    found = features.look_up([str(n) for n in numbers], numbers, encoder)
+    torch.testing.assert_close(found, Encoder()(numbers), rtol=0, atol=0)
+    return found
+
+
+@pytest.fixture
+def encoder():
+    return Encoder()
+
+
+def features_in(folder, limit=LIMIT, space=b"one"):
+    return DiskFeatures(DiskCache(folder, limit), space)
+
+
+def test_the_next_run_encodes_only_what_is_new(tmp_path, encoder):
+    look_up(features_in(tmp_path), [3, 1, 2], encoder)
+    look_up(features_in(tmp_path), [2, 5, 3, 2], encoder)
+    assert encoder.asked == [3, 1, 2, 5]
+
+
+def test_another_space_shares_nothing(tmp_path, encoder):
+    look_up(features_in(tmp_path, space=b"one"), [1], encoder)
+    look_up(features_in(tmp_path, space=b"two"), [1], encoder)
+    assert encoder.asked == [1, 1]
+
+
+def test_nothing_is_kept_without_a_cache(encoder):
+    look_up(DiskFeatures(), [1], encoder)
+    look_up(DiskFeatures(), [1], encoder)
+    assert encoder.asked == [1, 1]
+    assert DiskFeatures().look_up([], [], lambda items: torch.zeros(len(items), 2)).shape == (0, 2)
+
+
+def test_the_oldest_make_room_and_the_file_stays_within_its_bound(tmp_path):
+    features = features_in(tmp_path, limit=500_000)
+    wide = {number: torch.full((1, 1000), float(number)) for number in range(200)}
+    for number, row in wide.items():
+        features.look_up([str(number)], [number], lambda items, row=row: row)
+    items, size = features.cache.size()
+    assert 40 < items < 125  # 4 kB each
+    features.cache.close()  # merges SQLite's log into the file
+    assert (tmp_path / FILE).stat().st_size <= 500_000
+    assert size > 0
+    asked = []
+
+    def encode(numbers):
+        asked.extend(numbers)
+        return torch.cat([wide[number] for number in numbers])
+
+    for number in (199, 0):
+        assert features.look_up([str(number)], [number], encode)[0, 0] == number
+    assert asked == [0]
+
+
+@pytest.mark.parametrize("damage", ["garbage", "cut", "empty"])
+def test_a_damaged_file_is_built_anew(tmp_path, encoder, damage, caplog):
+    features = features_in(tmp_path)
+    look_up(features, list(range(500)), encoder)
+    features.cache.close()
+    content = (tmp_path / FILE).read_bytes()
+    ruined = {"garbage": b"nonsense" * 1000, "cut": content[: len(content) // 2], "empty": b""}[damage]
+    (tmp_path / FILE).write_bytes(ruined)
+    look_up(features_in(tmp_path), list(range(500)), encoder)
+    assert len(encoder.asked) == 1000
+    assert damage == "empty" or "damaged" in caplog.text
+    look_up(features_in(tmp_path), list(range(500)), encoder)
+    assert len(encoder.asked) == 1000
+
+
+def test_one_damaged_entry_is_encoded_again(tmp_path, encoder):
+    look_up(features_in(tmp_path), [1, 2, 3], encoder)
+    with sqlite3.connect(tmp_path / FILE) as connection:
+        value = bytearray(connection.execute("SELECT value FROM features WHERE rowid = 2").fetchone()[0])
+        value[-1] ^= 1
+        connection.execute("UPDATE features SET value = ? WHERE rowid = 2", (bytes(value),))
+    connection.close()
+    look_up(features_in(tmp_path), [1, 2, 3], encoder)
+    assert encoder.asked == [1, 2, 3, 2]
+    look_up(features_in(tmp_path), [1, 2, 3], encoder)
+    assert len(encoder.asked) == 4
+
+
+def test_a_file_that_stays_locked_costs_a_warning_not_the_run(tmp_path, encoder, monkeypatch, caplog):
+    monkeypatch.setattr("suisei.encoders.feature_cache.LOCK_SECONDS", 0.01)
+    features = features_in(tmp_path)
+    look_up(features, [1], encoder)
+    other = sqlite3.connect(tmp_path / FILE)
+    other.execute("BEGIN IMMEDIATE")
+    look_up(features, [2], encoder)
+    look_up(features, [2], encoder)
+    other.rollback()
+    other.close()
+    assert "is not used" in caplog.text
+    assert encoder.asked == [1, 2, 2]
+
+
+WRITER = """
+import sys
+import torch
+from pathlib import Path
+from suisei.encoders.feature_cache import DiskCache, DiskFeatures
+features = DiskFeatures(DiskCache(Path(sys.argv[1]), 1 << 24), b"one")
+for start in range(0, 300, 3):
+    numbers = list(range(start, start + 30))
+    keys = [str(n) for n in numbers]
+    found = features.look_up(keys, numbers, lambda items: torch.tensor(items).float()[:, None].expand(-1, 50))
+    assert found[:, 7].tolist() == [float(n) for n in numbers]
+"""
+
+
+def test_two_processes_may_write_at_once(tmp_path):
+    writers = [
+        subprocess.Popen([sys.executable, "-W", "error", "-c", WRITER, str(tmp_path)], stderr=subprocess.PIPE)
+        for _ in range(2)
+    ]
+    messages = [writer.communicate(timeout=120)[1] for writer in writers]
+    assert [writer.returncode for writer in writers] == [0, 0], messages
+    assert messages == [b"", b""]
+    found = DiskCache(tmp_path, LIMIT)
+    assert found.size()[0] == 327
+    assert found.size()[1] > 327 * 200
+    found.clear()
+    assert found.size() == (0, 0)
+
+
+def test_every_weight_buffer_name_and_type_counts():
+    model = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
+    digests = [module_digest(model)]
+    with torch.no_grad():
+        model[0].weight[1, 2] += 1e-6
+        digests.append(module_digest(model))
+        model[1].running_mean[0] += 1e-6
+        digests.append(module_digest(model))
+    digests += [module_digest(model.bfloat16()), module_digest(nn.ModuleDict({"a": model}))]
+    assert len(set(digests)) == 5
+    assert module_digest(model) == digests[3]
+
+
+def test_small_encoders_stay_off_the_disk_unless_a_folder_is_given(tmp_path, monkeypatch, encoder):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("SUISEI_CACHE")
+    small = disk_cache().features_of(nn.Linear(2, 2))
+    look_up(small, [1], encoder)
+    look_up(small, [1], encoder)
+    assert encoder.asked == [1, 1]
+    monkeypatch.setenv("SUISEI_CACHE", str(tmp_path / "chosen"))
+    for _ in range(2):
+        torch.manual_seed(0)
+        look_up(disk_cache().features_of(nn.Linear(2, 2)), [1], encoder)
+    assert encoder.asked == [1, 1, 1]
+    assert disk_cache("off") is None
+    assert disk_cache(tmp_path / "other").path == tmp_path / "other" / FILE
+
+
+def test_impossible_folders_and_sizes_are_refused(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="cannot be in"):
+        disk_cache(tmp_path / "file" / "folder")
+    monkeypatch.setenv("SUISEI_CACHE_GB", "-1")
+    with pytest.raises(ConfigError, match="SUISEI_CACHE_GB is '-1'"):
+        disk_cache(tmp_path)
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What reaches the encoders."""
+    from suisei.models import features
+
+    seen = {"captions": 0, "images": 0}
+    captions, images = features.encode_captions, features.encode_images
+
+    def count_captions(model, ids, **options):
+        seen["captions"] += len(ids)
+        return captions(model, ids, **options)
+
+    def count_images(model, sources, **options):
+        seen["images"] += len(sources)
+        return images(model, sources, **options)
+
+    monkeypatch.setattr(features, "encode_captions", count_captions)
+    monkeypatch.setattr(features, "encode_images", count_images)
+    return seen
+
+
+def encode_all(model, captions, pictures, folder, **options):
+    from suisei.data.images import content_key
+
+    features = ModelFeatures(model, DiskCache(folder, 1 << 24), **{"mixed": False, **options})
+    return features.of_captions(captions), features.of_images([(content_key(p), p) for p in pictures])
+
+
+def test_one_character_pixel_weight_or_setting_is_enough(
+    tmp_path, build_regressor, captions, pictures, asked
+):
+    cache = tmp_path / "cache"
+    model = build_regressor()
+    first = encode_all(model, captions, pictures, cache)
+    assert asked == {"captions": 8, "images": 4}
+    again = encode_all(build_regressor(), captions, pictures, cache)
+    assert asked == {"captions": 8, "images": 4}
+    for one, other in zip(first, again, strict=True):
+        assert torch.equal(one, other)
+    encode_all(model, [captions[0] + "!", *captions[1:]], pictures, cache)
+    assert asked == {"captions": 9, "images": 4}
+    image = Image.open(pictures[0]).convert("RGB")
+    image.putpixel((3, 3), tuple(255 - side for side in image.getpixel((3, 3))))
+    image.save(tmp_path / "changed.png")
+    _, changed = encode_all(model, captions, [tmp_path / "changed.png", *pictures[1:]], cache)
+    assert asked == {"captions": 9, "images": 5}
+    assert not torch.equal(changed[0], first[1][0])
+    assert torch.equal(changed[1:], first[1][1:])
+    with torch.no_grad():
+        model.text.backbone.embeddings.word_embeddings.weight[5, 3] += 1e-3
+        next(model.image.tower.parameters()).view(-1)[0] += 1e-3
+    encode_all(model, captions, pictures, cache)
+    assert asked == {"captions": 17, "images": 9}
+    encode_all(model, captions, pictures, cache, precision="bf16")
+    assert asked == {"captions": 25, "images": 13}
+    mixed, _ = encode_all(model, captions, pictures, cache, mixed=True)
+    assert asked == {"captions": 33, "images": 13}
+    assert mixed.shape == (8, 2, 16)
+
+
+def test_the_idf_table_counts_only_where_captions_are_pooled_by_it(
+    tmp_path, build_regressor, captions, pictures, asked
+):
+    for poolings, encoded in ((["mean"], 8), (["mean", "idf"], 16)):
+        asked["captions"] = 0
+        for weight in (0.5, 0.7):  # another fold has another table
+            model = build_regressor(poolings=poolings)
+            model.idf_weights.fill_(weight)
+            encode_all(model, captions, pictures, tmp_path)
+        assert asked["captions"] == encoded
+
+
+def test_the_learned_metric_scores_the_same_from_the_cache(tmp_path, model_folder, captions, pictures, asked):
+    from suisei.metrics.suisei import load
+
+    images = [*pictures, None, None, pictures[0], pictures[1]]
+    references = [captions[:2], captions[2:5], [], captions[3:4]] * 2
+    scores = [
+        load(model_folder, device="cpu", cache=cache).score(captions, references, images)
+        for cache in ("off", tmp_path, tmp_path)
+    ]
+    assert asked == {"captions": 16, "images": 8}
+    np.testing.assert_allclose(scores[1], scores[0], atol=1e-7)
+    np.testing.assert_array_equal(scores[2], scores[1])
+
+
+def test_training_with_frozen_encoders_encodes_once_for_all_runs_and_folds(
+    tmp_path, captions, pictures, asked, monkeypatch
+):
+    from suisei.data.sample import CaptionSample, Rating
+    from suisei.encoders.image import ImageEncoderConfig
+    from suisei.encoders.text import TextEncoderConfig
+    from suisei.encoders.tiny import TinyImageConfig, TinyTextConfig
+    from suisei.models.config import FusionConfig
+    from suisei.models.table import SampleTable
+    from suisei.training.module import SuiSei
+
+    monkeypatch.setenv("SUISEI_CACHE", str(tmp_path))
+    samples = [
+        CaptionSample(text, (captions[n - 1],), pictures[n % 4], Rating((0.5,)))
+        for n, text in enumerate(captions)
+    ]
+    model = SuiSei(
+        text=TextEncoderConfig(name="tiny", tiny=TinyTextConfig(vocabulary=200, width=16, layers=1, heads=2)),
+        image=ImageEncoderConfig(name="tiny", frozen=False, tiny=TinyImageConfig(width=4, features=8)),
+        fusion=FusionConfig(poolings=("mean",)),
+    )
+    model.build(samples)
+    model.config.text.frozen = model.config.image.frozen = True
+    scores = []
+    for fold in range(3):  # its references, and so its idf table, are a fold's own
+        model.regressor.idf_weights.fill_(fold)
+        collate = model.prepare(SampleTable(samples), range(8), lambda *_: lambda _: None)
+        model.eval()
+        with torch.no_grad():
+            scores.append(model(collate(range(8))))
+    assert asked == {"captions": 8, "images": 4}
+    torch.testing.assert_close(scores[1], scores[0], atol=1e-6, rtol=0)
+    torch.testing.assert_close(scores[2], scores[1], atol=0, rtol=0)

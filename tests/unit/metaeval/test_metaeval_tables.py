@@ -1,0 +1,228 @@
+"""The table model, its renderings, and tables of correlations."""
+
+import json
+
+import numpy as np
+import pytest
+import scipy.stats
+from rich.console import Console
+
+from suisei.data.sample import CaptionSample, Rating
+from suisei.metaeval.compare import compare_metrics
+from suisei.metaeval.correlation import CORRELATIONS, CorrelationError
+from suisei.metaeval.correlation_tables import add_failed, evaluation_table
+from suisei.metaeval.tables import HUMAN, Cell, Row, Section, Table
+
+
+@pytest.fixture
+def table():
+    rows = (
+        Row("a_b|50%", {"x": Cell(0.123456, 0.1, 0.2, signature="sig"), "n": Cell(16992)}, "a|tok:x"),
+        Row("broken & out", error="Java died\nat line 3"),
+        Row("worse", {"x": Cell(-0.5, -0.6, -0.4)}),
+        Row(HUMAN, {"x": Cell(None, reason="not available: one rater")}),
+    )
+    return Table("T_1 #5", {"x": "tau-c", "n": "n"}, (Section("overall", rows),), ("a note",), {"seed": 0})
+
+
+def render(table, width=160):
+    console = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
+    console.print(table.to_rich())
+    return console.export_text()
+
+
+def rated(count=40, raters=2, languages=("en",), systems=(None,), seed=0):
+    rng = np.random.default_rng(seed)
+    quality = rng.random(count)
+    samples = []
+    for i, value in enumerate(quality):
+        ratings = np.clip(np.round(1 + 4 * value + 0.5 * rng.normal(size=raters)), 1, 5)
+        caption = "犬" if languages[i % len(languages)] == "ja" else "dog"
+        system = systems[i % len(systems)]
+        samples.append(
+            CaptionSample(caption, rating=Rating(tuple(ratings), 1, 5), system=system, group=f"{i // 2}")
+        )
+    return samples, quality
+
+
+def test_markdown(table):
+    lines = table.to_markdown().splitlines()
+    assert lines[0] == "## T_1 #5"
+    assert lines[2:4] == ["| Metric | tau-c | n |", "|:---|---:|---:|"]
+    assert lines[4] == r"| a_b\|50% | 0.123 [0.100, 0.200] | 16,992 |"
+    assert "- broken & out: Java died at line 3" in lines
+    assert "- human: not available: one rater" in lines
+
+
+def test_latex_escapes_and_balances(table):
+    text = table.to_latex()
+    assert r"a\_b|50\% & 0.123 & 16,992 \\" + "\n" + r"& {\scriptsize [0.100, 0.200]} &  \\[2pt]" in text
+    assert r"Metric & $\tau_c$ & n \\" in text
+    assert r"worse & $-$0.500 & -- \\" + "\n" + r"& {\scriptsize [$-$0.600, $-$0.400]} &  \\[2pt]" in text
+    assert r"broken \& out & -- & -- \\" in text
+    assert r"\caption{T\_1 \#5}" in text
+    assert text.count(r"\begin{") == text.count(r"\end{")
+    assert [text.count(rule) for rule in (r"\toprule", r"\midrule", r"\bottomrule")] == [1, 1, 1]
+    assert all(line.startswith("%") for line in text.split(r"\end{table}")[1].strip().splitlines())
+
+
+def test_latex_is_small_only_where_intervals_need_it_and_breaks_long_headings():
+    rows = (Row("m", {"x": Cell(0.5)}),)
+    table = Table("T", {"x": "Kendall tau-b published", "y": "Kendall tau-c"}, (Section("overall", rows),))
+    text = table.to_latex()
+    assert r"footnotesize" not in text
+    assert r"Metric & \shortstack[r]{Kendall $\tau_b$\\published} & Kendall $\tau_c$ \\" in text
+    rows = (Row("m", {"x": Cell(0.5, 0.4, 0.6)}),)
+    assert r"\footnotesize" in Table("T", {"x": "r"}, (Section("overall", rows),)).to_latex()
+
+
+def test_tiny_p_values_are_not_shown_as_zero():
+    assert Cell(1e-9, is_p_value=True).text() == "<0.001"
+    assert Cell(0.001, is_p_value=True).text() == "0.001"
+    assert Cell(1e-9).text() == "0.000"
+
+
+def test_json_has_full_precision_and_reasons(table):
+    content = json.loads(table.to_json())
+    rows = content["sections"][0]["rows"]
+    assert content["seed"] == 0
+    assert rows[0]["cells"]["x"] == {"value": 0.123456, "low": 0.1, "high": 0.2, "signature": "sig"}
+    assert rows[0]["signature"] == "a|tok:x"
+    assert rows[1]["error"].startswith("Java died")
+    assert rows[3]["cells"]["x"] == {"value": None, "reason": "not available: one rater"}
+
+
+def test_terminal_with_and_without_room_for_intervals(table):
+    assert "0.123 [0.100, 0.200]" in render(table)
+    narrow = render(table, width=40)
+    assert "columns shows the intervals" in " ".join(narrow.split())
+    assert "0.123" in narrow
+    assert "[0.100" not in narrow
+
+
+def test_terminal_leaves_out_many_systems(table):
+    row = Row("m", {"x": Cell(0.7)})
+    sections = [Section("overall", (row,)), Section("language: ja", (row,))]
+    sections += [Section(f"system: s{i}", (row,)) for i in range(7)]
+    text = render(Table("T", {"x": "tau-c"}, tuple(sections)))
+    assert "language: ja" in text
+    assert "system: s0" not in text
+    assert "7 sections by system are in the written reports" in text
+    assert "system: s0" in Table("T", {"x": "tau-c"}, tuple(sections)).to_markdown()
+    assert "system: s0" in render(Table("T", {"x": "tau-c"}, tuple(sections[:8])))
+
+
+def test_written_tables_carry_signatures_and_can_leave_systems_out():
+    samples, quality = rated(systems=("s", "t"))
+    result = evaluation_table({"q": quality}, samples, signatures={"q": "q|tok:x"})
+    assert result.to_markdown().count("- signature: `q|tok:x`") == 1
+    assert result.to_latex().count("% signature: q|tok:x") == 1
+    assert "### system: t" in result.to_markdown()
+    assert "system: t" not in result.to_markdown(by_system=False)
+
+
+def test_unknown_row_is_named(table):
+    with pytest.raises(KeyError, match="no row 'c'"):
+        table.row("c")
+
+
+def test_table_has_the_right_figures_everywhere():
+    samples, quality = rated(languages=("en", "ja"), systems=("s", "s", "t", "t"))
+    result = evaluation_table({"q": quality}, samples)
+    titles = [section.title for section in result.sections]
+    assert titles == ["overall", "language: en", "language: ja", "system: s", "system: t"]
+    ratings = np.array([sample.rating.values for sample in samples])
+    japanese = np.arange(40) % 2 == 1
+    for title, mask in (("overall", np.ones(40, bool)), ("language: ja", japanese)):
+        x, y = np.repeat(quality[mask], 2), ratings[mask].ravel()
+        cells = result.row("q", title).cells
+        assert cells["pearson"].value == pytest.approx(scipy.stats.pearsonr(x, y)[0])
+        assert cells["spearman"].value == pytest.approx(scipy.stats.spearmanr(x, y)[0])
+        assert cells["tau-b"].value == pytest.approx(scipy.stats.kendalltau(x, y)[0])
+        assert cells["tau-c"].value == pytest.approx(scipy.stats.kendalltau(x, y, variant="c")[0])
+        assert cells["n"].value == mask.sum() * 2
+        human = result.row(HUMAN, title)
+        expected = scipy.stats.pearsonr(ratings[mask].ravel(), ratings[mask][:, ::-1].ravel())[0]
+        assert human.cells["pearson"].value == pytest.approx(expected, abs=0.02)
+        assert human.cells["n"].value == mask.sum() * 2
+    mean = evaluation_table({"q": quality}, samples, raters="mean").row("q").cells["pearson"]
+    assert mean.value == pytest.approx(scipy.stats.pearsonr(quality, ratings.mean(axis=1))[0])
+    assert "raters:mean" in mean.signature
+
+
+def test_one_language_and_one_system_need_no_sections():
+    samples, quality = rated(systems=("s",))
+    assert len(evaluation_table({"q": quality}, samples).sections) == 1
+
+
+def test_undefined_figures_have_a_reason_and_no_zero():
+    samples, quality = rated(raters=1)
+    result = evaluation_table(
+        {"constant": np.full(40, 0.5), "none": np.full(40, np.nan), "q": quality}, samples
+    )
+    for kind in CORRELATIONS:
+        assert result.row("constant").cells[kind].value is None
+        assert "all 40 scores are 0.5" in result.row("constant").cells[kind].reason
+        assert "no scores" in result.row("none").cells[kind].reason
+        assert "one rater" in result.row(HUMAN).cells[kind].reason
+        assert result.row("q").cells[kind].value > 0.5
+    assert "human: not available: one rater" in result.to_markdown()
+
+
+def test_missing_scores_are_dropped_and_counted_or_refused():
+    samples, quality = rated()
+    quality[[1, 5]] = np.nan
+    row = evaluation_table({"q": quality}, samples).row("q")
+    assert row.cells["n"].value == 76
+    assert row.info["skipped"] == 2
+    with pytest.raises(CorrelationError, match="2 of 40 scores are missing"):
+        evaluation_table({"q": quality}, samples, missing="raise")
+
+
+def test_intervals_and_progress():
+    samples, quality = rated()
+    seen = []
+    result = evaluation_table(
+        {"q": quality}, samples, n_resamples=50, progress=lambda done, total: seen.append((done, total))
+    )
+    cell = result.row("q").cells["tau-c"]
+    assert cell.low < cell.value < cell.high
+    assert seen == [(1, 2), (2, 2)]
+    assert any("50 resamples, seed 0" in note for note in result.notes)
+
+
+def test_a_failed_metric_keeps_its_place():
+    samples, quality = rated()
+    result = add_failed(evaluation_table({"q": quality}, samples), {"bad": "it died"}, ["bad", "q"])
+    assert [row.label for row in result.overall.rows] == ["bad", "q", HUMAN]
+    assert "bad: it died" in result.to_markdown()
+
+
+def test_comparison_ranks_and_corrects():
+    samples, quality = rated(120)
+    rng = np.random.default_rng(1)
+    scores = {
+        "bad": rng.random(120),
+        "good": quality + 0.02 * rng.normal(size=120),
+        "alike": quality + 0.021 * rng.normal(size=120),
+        "constant": np.zeros(120),
+    }
+    scores["alike"][:3] = np.nan
+    result = compare_metrics(scores, samples, correlation="pearson", n_resamples=199)
+    assert result.ranks["good"] == result.ranks["alike"] == 1
+    assert result.ranks["bad"] == 2
+    assert "constant" not in result.ranks
+    assert any(note.startswith("constant is not compared") for note in result.table.notes)
+    row = next(row for row in result.table.overall.rows if row.label == "good > bad")
+    assert row.cells["p"].value == pytest.approx(1 / 200)
+    assert row.cells["holm"].value == pytest.approx(3 / 200)
+    assert row.cells["williams"].value < 0.001
+    assert row.cells["difference"].low > 0
+    pair = next(row for row in result.table.overall.rows if "good" in row.label and "alike" in row.label)
+    assert pair.info["n"] == 117 * 2  # only what both score
+
+
+def test_comparison_says_when_permutations_are_too_few():
+    samples, quality = rated()
+    result = compare_metrics({"a": quality, "b": quality[::-1].copy()}, samples, n_resamples=9)
+    assert any("too few for 1 pairs" in note for note in result.table.notes)

@@ -1,0 +1,204 @@
+"""Model folders: the same scores after a round trip, and every altered file found."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from suisei.errors import ModelError
+from suisei.metrics.suisei import SuiSeiMetric, load
+from suisei.models import folder as hub
+from suisei.models.folder import LoadedModel, load_model, save_model
+
+FILES = ["config.json", "model.safetensors", "idf.json", "tokenizer/tokenizer.json"]
+FILES.append("tokenizer/tokenizer_config.json")
+
+
+@pytest.fixture
+def folder(model_folder, tmp_path):
+    return Path(shutil.copytree(model_folder, tmp_path / "model"))
+
+
+def edit_config(folder, **changes):
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def test_scores_survive_the_round_trip(build_regressor, captions, pictures, tmp_path):
+    model = build_regressor(references="concat", poolings=["idf-normalised", "mean", "idf"])
+    images = [pictures[number % 4] for number in range(len(captions))]
+    references = [captions[number:] for number in range(len(captions))]
+    before = SuiSeiMetric(LoadedModel(model, {}, "0" * 64, tmp_path)).score(captions, references, images)
+    save_model(tmp_path / "model", model)
+    after = load(tmp_path / "model").score(captions, references, images)
+    np.testing.assert_allclose(after, before, atol=1e-6)  # scoring has encoders of its own
+    save_model(tmp_path / "again", load(tmp_path / "model").regressor)
+    assert np.array_equal(load(tmp_path / "again").score(captions, references, images), after)
+    assert len(set(after)) == len(after)
+
+
+def test_loaded_model_is_in_evaluation_mode_and_holds_no_gradient(model_folder):
+    loaded = load_model(model_folder)
+    assert not any(module.training for module in loaded.regressor.modules())
+    assert not any(parameter.requires_grad for parameter in loaded.regressor.parameters())
+    assert {parameter.dtype for parameter in loaded.regressor.parameters()} == {torch.float32}
+
+
+def test_folder_holds_no_pickle(model_folder):
+    suffixes = {path.suffix for path in model_folder.rglob("*") if path.is_file()}
+    assert suffixes <= {".json", ".safetensors", ".txt", ".md", ".model"}
+    names = {path.relative_to(model_folder).as_posix() for path in model_folder.rglob("*") if path.is_file()}
+    assert names == {*FILES, "README.md"}
+
+
+def test_nothing_is_unpickled(model_folder, monkeypatch):
+    def refuse(*_, **__):
+        pytest.fail("a pickle was read")
+
+    for name in ("load", "loads", "Unpickler"):
+        monkeypatch.setattr(f"pickle.{name}", refuse)
+    monkeypatch.setattr(torch, "load", refuse)
+    assert load_model(model_folder).path == model_folder
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_missing_file_is_named(folder, name):
+    (folder / name).unlink()
+    with pytest.raises(ModelError, match=f"{name}.* is missing|{name} is missing"):
+        load_model(folder)
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if name != "config.json"])
+def test_altered_file_is_named(folder, name):
+    content = bytearray((folder / name).read_bytes())
+    content[len(content) // 2] ^= 1
+    (folder / name).write_bytes(content)
+    with pytest.raises(ModelError, match=f"{name} was altered"):
+        load_model(folder)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_cut_off_file_is_named(folder, name):
+    content = (folder / name).read_bytes()
+    (folder / name).write_bytes(content[: len(content) // 2])
+    with pytest.raises(ModelError, match=name):
+        load_model(folder)
+
+
+def test_altered_setting_is_found(folder):
+    config = json.loads((folder / "config.json").read_text())
+    config["settings"]["fusion"]["layer_norm"] = False  # fits every weight, and changes every score
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ModelError, match=r"config\.json was altered"):
+        load_model(folder)
+
+
+def test_the_card_and_the_layout_of_the_json_may_be_edited(folder):
+    (folder / "README.md").write_text("my own words")
+    edit_config(folder)
+    before = load_model(folder).checksum
+    (folder / "README.md").unlink()
+    assert load_model(folder).checksum == before
+
+
+def test_every_problem_is_told_at_once(folder):
+    (folder / "idf.json").unlink()
+    (folder / "model.safetensors").write_bytes(b"x")
+    with pytest.raises(ModelError, match=r"idf\.json is missing.*model\.safetensors was altered") as error:
+        load_model(folder)
+    assert "\n" not in str(error.value)
+    assert str(folder) in str(error.value)
+
+
+def test_newer_format_is_refused(folder):
+    edit_config(folder, format=2)
+    with pytest.raises(ModelError, match="format 2, this suisei reads 1"):
+        load_model(folder)
+
+
+@pytest.mark.parametrize("key", ["settings", "sha256", "text_architecture", "image_architecture", "extras"])
+def test_config_without_a_part_is_refused(folder, key):
+    config = json.loads((folder / "config.json").read_text())
+    del config[key]
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ModelError, match=rf"config\.json: lacks {key}"):
+        load_model(folder)
+
+
+@pytest.mark.parametrize("content", ["[]", "3", "{", "{}"])
+def test_other_json_is_refused(folder, content):
+    (folder / "config.json").write_text(content)
+    with pytest.raises(ModelError, match=r"config\.json"):
+        load_model(folder)
+
+
+def test_checksum_left_out_is_found(folder):
+    config = json.loads((folder / "config.json").read_text())
+    del config["sha256"]["idf.json"]
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ModelError, match=r"lacks the checksum of idf\.json"):
+        load_model(folder)
+
+
+def test_weights_of_another_model_are_refused(folder):
+    weights = load_file(folder / "model.safetensors")
+    weights["mix.logits"] = torch.zeros(7)
+    save_file(weights, folder / "model.safetensors")
+    config = json.loads((folder / "config.json").read_text())
+    config["sha256"]["model.safetensors"] = hub._sha256(folder / "model.safetensors")
+    config["sha256"]["config.json"] = hub._own_checksum(config)
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ModelError, match=r"does not fit.*mix\.logits"):
+        load_model(folder)
+
+
+def test_no_folder_and_no_model_folder_are_told_apart(tmp_path):
+    with pytest.raises(ModelError, match="no model folder at"):
+        load_model(tmp_path / "absent")
+    with pytest.raises(ModelError, match=r"not a model folder: config\.json is missing"):
+        load_model(tmp_path)
+
+
+def contents(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("step", ["save_file", "_checksums", "_own_checksum"])
+def test_interrupted_save_leaves_the_old_folder_whole(folder, build_regressor, monkeypatch, step):
+    before = contents(folder)
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(hub, step, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        save_model(folder, build_regressor(seed=5))
+    assert contents(folder) == before
+    assert [path.name for path in folder.parent.iterdir()] == ["model"]
+
+
+def test_failing_rename_brings_the_old_folder_back(folder, build_regressor, monkeypatch):
+    before = contents(folder)
+    rename = Path.rename
+
+    def fails(self, target):
+        if Path(target) == folder and self.name == "model" and self != folder:
+            raise OSError("no space left")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", fails)
+    with pytest.raises(OSError, match="no space left"):
+        save_model(folder, build_regressor(seed=5))
+    assert contents(folder) == before
+
+
+def test_saving_again_replaces_everything(folder, build_regressor):
+    (folder / "stale.txt").write_text("left over")
+    save_model(folder, build_regressor(seed=5))
+    assert not (folder / "stale.txt").exists()
+    assert [path.name for path in folder.parent.iterdir()] == ["model"]
+    load_model(folder)

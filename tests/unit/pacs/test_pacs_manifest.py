@@ -1,0 +1,214 @@
+"""The manifest of positives: append-only, locked, checked."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from suisei.data.images import content_key
+from suisei.data.pairs import ImageCaptions, load_pairs
+from suisei.errors import ConfigError, DataError
+from suisei.pacs.manifest import (
+    PositiveWriter,
+    Recipe,
+    item_seed,
+    join_positives,
+    read_positives,
+    text_key,
+    write_pairs,
+)
+from suisei.pacs.sources import Source, read_sources
+
+RECIPE = Recipe("model", "abc", 7, {"steps": 2})
+
+
+def picture(number=0):
+    return Image.fromarray(np.random.default_rng(number).integers(0, 255, (8, 8, 3), dtype=np.uint8))
+
+
+def write(folder, kind, items, recipe=RECIPE):
+    with PositiveWriter(folder, kind) as writer:
+        writer.begin(recipe)
+        for number, caption in enumerate(items):
+            if kind == "captions":
+                writer.add_caption(f"file-{caption}", caption, id=caption)
+            else:
+                writer.add_image(text_key(caption), picture(number), caption=caption)
+
+
+def test_what_is_written_is_read(tmp_path):
+    write(tmp_path, "captions", ["a", "b"])
+    write(tmp_path, "images", ["x y", "犬"])
+    found = read_positives(tmp_path)
+    assert set(found) == {"file-a", "file-b", text_key("x y"), text_key("犬")}
+    image = found[text_key("犬")]
+    assert (image.kind, image.caption, image.model, image.revision) == ("images", "犬", "model", "abc")
+    assert image.seed == item_seed(7, image.source)
+    assert image.settings == {"steps": 2}
+    np.testing.assert_array_equal(np.asarray(Image.open(image.file)), np.asarray(picture(1)))
+    assert found["file-a"].file is None
+    assert set(read_positives(tmp_path / "captions.jsonl")) == {"file-a", "file-b"}
+
+
+def test_seeds_depend_on_the_item_and_the_run_alone():
+    seeds = {item_seed(run, source) for run in (0, 1) for source in ("a", "b")}
+    assert len(seeds) == 4
+    assert item_seed(0, "a") == item_seed(0, "a")
+    assert all(0 <= seed < 2**63 for seed in seeds)
+
+
+def test_a_second_writer_is_refused_and_the_lock_is_released(tmp_path):
+    with PositiveWriter(tmp_path, "captions"):
+        with pytest.raises(ConfigError, match="another process"), PositiveWriter(tmp_path, "captions"):
+            pass
+        with PositiveWriter(tmp_path, "images"):
+            pass
+    write(tmp_path, "captions", ["a"])
+
+
+def test_going_on_appends_and_keeps_what_is_there(tmp_path):
+    write(tmp_path, "captions", ["a"])
+    before = (tmp_path / "captions.jsonl").read_bytes()
+    with PositiveWriter(tmp_path, "captions") as writer:
+        assert writer.done == {"file-a"}
+        writer.begin(RECIPE)
+        writer.add_caption("file-b", "b")
+        with pytest.raises(RuntimeError, match="already"):
+            writer.add_caption("file-b", "b")
+    after = (tmp_path / "captions.jsonl").read_bytes()
+    assert after.startswith(before)
+    assert len(after.splitlines()) == 2
+
+
+def test_an_interrupted_line_is_made_again(tmp_path):
+    write(tmp_path, "captions", ["a", "b"])
+    path = tmp_path / "captions.jsonl"
+    path.write_bytes(path.read_bytes()[:-9])
+    assert set(read_positives(tmp_path)) == {"file-a"}
+    with PositiveWriter(tmp_path, "captions") as writer:
+        assert writer.done == {"file-a"}
+        writer.begin(RECIPE)
+        writer.add_caption("file-b", "b")
+    assert set(read_positives(tmp_path)) == {"file-a", "file-b"}
+
+
+def test_a_saved_image_without_its_line_is_not_written_again(tmp_path):
+    write(tmp_path, "images", ["x"])
+    file = read_positives(tmp_path)[text_key("x")].file
+    (tmp_path / "images.jsonl").unlink()
+    stamp = file.stat().st_mtime_ns
+    write(tmp_path, "images", ["x"])
+    assert file.stat().st_mtime_ns == stamp
+    assert len(read_positives(tmp_path)) == 1
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "name"),
+    [
+        (Recipe("other", "abc", 7, {"steps": 2}), "model"),
+        (Recipe("model", "abd", 7, {"steps": 2}), "revision"),
+        (Recipe("model", "abc", 0, {"steps": 2}), "run_seed"),
+        (Recipe("model", "abc", 7, {"steps": 3}), "steps"),
+        (Recipe("model", "abc", 7, {}), "settings"),
+    ],
+)
+def test_one_manifest_has_one_recipe(tmp_path, recipe, name):
+    write(tmp_path, "captions", ["a"])
+    with pytest.raises(ConfigError, match=f"was made with {name}"):
+        write(tmp_path, "captions", ["b"], recipe)
+
+
+def test_missing_and_altered_images_are_named(tmp_path):
+    write(tmp_path, "images", ["x", "y"])
+    first, second = (read_positives(tmp_path)[text_key(text)].file for text in "xy")
+    picture(9).save(first)
+    with pytest.raises(DataError, match=r"line 1: .* is not the image that was generated"):
+        read_positives(tmp_path)
+    assert len(read_positives(tmp_path, verify=False)) == 2
+    second.unlink()
+    with pytest.raises(DataError, match=r"1 generated images are missing: .*line 2"):
+        read_positives(tmp_path, verify=False)
+
+
+def test_duplicates_and_broken_lines_are_named(tmp_path):
+    write(tmp_path, "captions", ["a"])
+    path = tmp_path / "captions.jsonl"
+    line = path.read_text()
+    path.write_text(line * 2)
+    with pytest.raises(DataError, match="line 2: source file-a occurs twice"):
+        read_positives(tmp_path)
+    with pytest.raises(DataError, match="occurs twice"), PositiveWriter(tmp_path, "captions"):
+        pass
+    for broken, message in (
+        ("{\n", "not JSON"),
+        ("[]\n", "no 'kind'"),
+        ('{"kind": "captions"}\n', "no 'source'"),
+    ):
+        path.write_text(line + broken)
+        with pytest.raises(DataError, match=f"line 2: .*{message}"):
+            read_positives(tmp_path)
+    with pytest.raises(DataError, match="no manifest of positives"):
+        read_positives(tmp_path / "absent")
+
+
+def test_a_file_outside_the_folder_is_refused(tmp_path):
+    write(tmp_path, "images", ["x"])
+    path = tmp_path / "images.jsonl"
+    record = json.loads(path.read_text())
+    for name in ("/etc/hosts", "../x.png"):
+        path.write_text(json.dumps({**record, "file": name}) + "\n")
+        with pytest.raises(DataError, match="outside the manifest's folder"):
+            read_positives(tmp_path)
+
+
+def test_joined_pairs_are_training_data(tmp_path):
+    picture(5).save(tmp_path / "a.png")
+    with PositiveWriter(tmp_path / "p", "captions") as writer:
+        writer.begin(RECIPE)
+        writer.add_caption(content_key(tmp_path / "a.png"), "generated")
+    write(tmp_path / "p", "images", ["one", "three"])
+    joined = join_positives(
+        [ImageCaptions(tmp_path / "a.png", ("one", "two"))], read_positives(tmp_path / "p")
+    )
+    write_pairs(tmp_path / "train.jsonl", joined)
+    (found,) = load_pairs(str(tmp_path / "train.jsonl"))
+    assert (found.captions, found.generated_captions) == (("one", "two"), ("generated",))
+    assert len(found.generated_images) == 1
+    assert found.image == tmp_path / "a.png"
+
+
+def test_sources_come_from_every_kind_of_data(tmp_path):
+    picture().save(tmp_path / "a.png")
+    image = tmp_path / "a.png"
+    rows = {
+        "own": '{"id": 3, "image": "a.png", "caption": "one"}\n{"caption": "two"}\n',
+        "pairs": '{"image": "a.png", "captions": ["one", "two"]}\n',
+        "rated": '{"candidate": "x", "references": ["one"], "image": "a.png"}\n{"candidate": "y"}\n',
+    }
+    for name, text in rows.items():
+        (tmp_path / f"{name}.jsonl").write_text(text)
+    assert read_sources(str(tmp_path / "own.jsonl")) == [
+        Source(image, ("one",), "3"),
+        Source(None, ("two",), "2"),
+    ]
+    assert read_sources(str(tmp_path / "pairs.jsonl")) == [Source(image, ("one", "two"))]
+    assert [source.captions for source in read_sources(str(tmp_path / "rated.jsonl"))] == [("one",), ("y",)]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"caption": "a"}\n{"caption": 3}\n', "line 2: image and caption must be text"),
+        ('{"caption": "a", "id": 1}\n{"caption": "b", "id": 1}\n', "line 2: id '1' is used"),
+        ('{"caption": "a"}\n{"caption": " "}\n', "line 2: neither"),
+        ('{"caption": "a", "captoin": 1}\n', "line 1: unknown field 'captoin'"),
+        ("[]\n", "line 1: expected an object"),
+        ("", "no rows"),
+    ],
+)
+def test_bad_rows_are_named(tmp_path, text, message):
+    (tmp_path / "data.jsonl").write_text(text)
+    with pytest.raises(DataError, match=message):
+        read_sources(str(tmp_path / "data.jsonl"))

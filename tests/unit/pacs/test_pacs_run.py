@@ -1,0 +1,385 @@
+import csv
+import json
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from suisei.data.sample import CaptionSample
+from suisei.encoders.dual_folder import new_dual_encoder, save_dual_encoder
+from suisei.errors import ConfigError
+from suisei.metrics.registry import get_metric
+from suisei.pacs.dual_module import PacTraining, random_contrast, random_crops, recall_at
+from suisei.pacs.dual_run import run, task_of
+from suisei.pacs.pair_datamodule import PairDataModule
+from suisei.pacs.towers import image_slot, image_states, project, text_slot, text_states
+from suisei.resources import resource_path
+from suisei.training.contrastive import symmetric_info_nce
+
+TEXT = {"context_length": 20, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 1}
+VIT = {"image_size": 32, "layers": 1, "width": 32, "patch_size": 16, "head_width": 16}
+RESNET = {"layers": [1, 1, 1, 1], "width": 4, "image_size": 32, "head_width": 16}
+COLOURS = {"red": (250, 10, 10), "green": (10, 250, 10), "blue": (10, 10, 250), "white": (250, 250, 250)}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with eight images of four colours, with positives, and a tiny CLIP to start from."""
+    folder = tmp_path_factory.mktemp("pairs")
+    rows = []
+    for number, name in enumerate([*COLOURS, *COLOURS]):
+        for prefix in ("", "made-"):
+            Image.new("RGB", (40, 40 + number), COLOURS[name]).save(folder / f"{prefix}{number}.png")
+        rows.append(
+            {
+                "image": f"{number}.png",
+                "captions": [f"a {name} wall {number}", f"something {name} {number}"],
+                "generated_images": [f"made-{number}.png"],
+                "generated_captions": [f"{name} {number}"],
+            }
+        )
+    (folder / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    start = new_dual_encoder({"embed_dim": 16, "vision_cfg": VIT, "text_cfg": TEXT}, seed=0)
+    save_dual_encoder(start, folder / "clip")
+    return folder
+
+
+def arguments(folder, output, *more):
+    return [
+        f"--data.train={folder / 'train.jsonl'}",
+        f"--data.validation={folder / 'train.jsonl'}",
+        "--data.batch_size=4",
+        f"--output={output}",
+        "--trainer.max_steps=6",
+        "--trainer.val_check_interval=2",
+        "--trainer.accelerator=cpu",
+        "--trainer.enable_progress_bar=false",
+        *more,
+    ]
+
+
+@pytest.mark.parametrize("trainable", ["projections", "lora", "image", "all"])
+def test_a_run_writes_a_model_that_scores(folder, tmp_path, trainable):
+    output = tmp_path / "run"
+    model = [
+        f"--model.model={folder / 'clip'}",
+        f"--model.trainable={trainable}",
+        "--model.learning_rate=0.01",
+    ]
+    assert run(arguments(folder, output, *model)) == 0
+    report = json.loads((output / "report.json").read_text())
+    assert report["steps"] == 6
+    assert "val_recall10" in (output / "logs" / "version_0" / "metrics.csv").read_text()
+    assert 0 <= report["val_recall10_all_captions"] <= 1
+    before = get_metric(f"pac-s:{folder / 'clip'}", device="cpu").encoder.model.state_dict()
+    after = get_metric(f"pac-s:{output / 'model'}", device="cpu")
+    changed = {k for k, v in after.encoder.model.state_dict().items() if not torch.equal(v, before[k])}
+    if trainable == "projections":
+        assert changed == {"visual.proj", "text_projection"}
+        assert report["trainable_parameters"] == 2 * 32 * 16
+    elif trainable == "image":
+        assert not any(key.startswith(("transformer", "token", "ln_final")) for key in changed)
+        assert "visual.conv1.weight" in changed
+    elif trainable == "lora":
+        assert "visual.conv1.weight" in changed
+        assert not changed & {"visual.proj", "text_projection", "logit_scale", "token_embedding.weight"}
+    else:
+        assert "token_embedding.weight" in changed
+    sample = CaptionSample("a red wall", ("red",), folder / "0.png")
+    assert np.isfinite(after.score([sample])).all()
+    with pytest.raises(ConfigError, match="holds a run already"):
+        run(arguments(folder, output, *model))
+
+
+@pytest.mark.slow
+def test_two_processes_train_as_one(folder, tmp_path):
+    single = folder / "single.jsonl"  # one caption each: what is drawn differs between processes
+    rows = [json.loads(line) for line in (folder / "train.jsonl").read_text().splitlines()]
+    single.write_text("".join(json.dumps({**row, "captions": row["captions"][:1]}) + "\n" for row in rows))
+
+    def losses(name, processes):
+        command = [
+            sys.executable,
+            "-m",
+            "suisei.pacs.dual_run",
+            *arguments(folder, tmp_path / name, f"--model.model={folder / 'clip'}", "--model.trainable=lora"),
+            "--trainer.max_steps=3",
+            "--trainer.val_check_interval=1",
+            "--trainer.log_every_n_steps=1",
+            "--model.learning_rate=0.01",
+            f"--data.train={single}",
+            f"--data.validation={single}",
+            f"--trainer.devices={processes}",
+            f"--trainer.strategy={'ddp' if processes > 1 else 'auto'}",
+            f"--data.batch_size={8 // processes}",
+        ]
+        # what this process has loaded must not decide what its children are told
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(("PL_", "LIGHTNING_"))}
+        subprocess.run(command, check=True, capture_output=True, timeout=300, env=environment)
+        with (tmp_path / name / "logs" / "version_0" / "metrics.csv").open() as file:
+            return [float(row["val_loss"]) for row in csv.DictReader(file) if row["val_loss"]]
+
+    one, two = losses("one", 1), losses("two", 2)
+    assert len(one) == 3
+    assert one[0] > one[-1]
+    np.testing.assert_allclose(one, two, rtol=1e-5)
+
+
+def test_training_learns_which_caption_goes_with_which_image(folder, tmp_path):
+    architecture = {"embed_dim": 16, "vision_cfg": VIT, "text_cfg": TEXT}
+    more = [
+        "--trainer.max_steps=60",
+        "--trainer.val_check_interval=20",
+        "--data.batch_size=8",
+        "--model.trainable=all",
+        "--model.learning_rate=0.003",
+        f"--model.architecture={json.dumps(architecture)}",
+    ]
+    run(arguments(folder, tmp_path / "run", *more))
+    metric = get_metric(f"pac-s:{tmp_path / 'run' / 'model'}", device="cpu")
+    samples = [
+        CaptionSample(f"a {name} wall {number}", (), folder / f"{number + shift}.png")
+        for shift in (0, 1)
+        for number, name in enumerate(list(COLOURS)[:3])
+    ]
+    right, wrong = metric.score(samples).reshape(2, 3)
+    assert (right > wrong).all()
+
+
+def test_one_entry_of_the_architecture_is_overridden_on_the_command_line(folder, tmp_path):
+    config = tmp_path / "small.yaml"
+    described = {"embed_dim": 16, "vision_cfg": VIT, "text_cfg": TEXT}
+    config.write_text(json.dumps({"task": "pacs", "model": {"architecture": described}}))
+    more = [
+        "--model.architecture.vision_cfg.image_size=64",
+        "--model.trainable=image",
+        "--trainer.max_steps=2",
+    ]
+    run(["--config", str(config), *arguments(folder, tmp_path / "run", *more)])
+    saved = json.loads((tmp_path / "run" / "model" / "open_clip_config.json").read_text())
+    assert saved["model_cfg"]["vision_cfg"]["image_size"] == 64
+    assert saved["model_cfg"]["vision_cfg"]["patch_size"] == 16
+
+
+@pytest.mark.parametrize("architecture", [VIT, RESNET])
+def test_split_towers_equal_the_whole(architecture):
+    encoder = new_dual_encoder({"embed_dim": 16, "vision_cfg": architecture, "text_cfg": TEXT}, seed=1)
+    model = encoder.model
+    pixels, tokens = torch.randn(3, 3, 32, 32), encoder.tokenizer(["a dog", "two cats"])
+    with torch.no_grad():
+        torch.testing.assert_close(
+            project(image_slot(model), image_states(model, pixels)), model.encode_image(pixels)
+        )
+        torch.testing.assert_close(
+            project(text_slot(model), text_states(model, tokens)), model.encode_text(tokens)
+        )
+    assert text_slot(model) is not None
+    assert (image_slot(model) is None) == (architecture is RESNET)
+
+
+def test_states_computed_once_give_the_same_loss(folder):
+    data = PairDataModule(str(folder / "train.jsonl"), str(folder / "train.jsonl"), batch_size=8)
+    data.load()
+    model = PacTraining(str(folder / "clip"), trainable="projections").eval()
+    from suisei.models.table import PixelStore
+
+    pixels = PixelStore(data.images, model.encoder.transform)
+    model.prepare(data.captions, pixels, len(data.images))
+    data.attach(None, generated_texts=True, generated_images=True)
+    batch = next(iter(data.val_dataloader()))
+    assert batch.pixels is None
+    pairs = [data.pairs[position] for position in data.validation_part]
+    images = model.encoder.encode_images([pair.image for pair in pairs])
+    texts = model.encoder.encode_texts([pair.captions[0] for pair in pairs], prompt="A photo depicts ")
+    more = model.encoder.encode_texts(
+        [pair.generated_captions[0] for pair in pairs], prompt="A photo depicts "
+    )
+    made = model.encoder.encode_images([pair.generated_images[0] for pair in pairs])
+    scale = float(model.towers.logit_scale.exp())
+    images, texts, more, made = map(torch.from_numpy, (images, texts, more, made))
+    expected = (
+        symmetric_info_nce(images, texts, scale)
+        + 0.05 * symmetric_info_nce(made, texts, scale)
+        + 0.1 * symmetric_info_nce(images, more, scale)
+    )
+    with torch.no_grad():
+        assert float(model.loss(model.features(batch))) == pytest.approx(float(expected), rel=1e-5)
+
+
+def test_batches_hold_each_image_once_and_any_of_its_captions(folder):
+    data = PairDataModule(str(folder / "train.jsonl"), str(folder / "train.jsonl"), batch_size=4, hold_out=1)
+    data.load()
+    data.attach(None, generated_texts=True, generated_images=False)
+    seen = set()
+    loader = data.train_dataloader()
+    for epoch in range(20):
+        loader.sampler.set_epoch(epoch)
+        for batch in loader:
+            assert len(set(batch.images.tolist())) == 4
+            assert batch.generated_images is None
+            seen |= {data.captions[row] for row in batch.texts.tolist()}
+    assert seen == {pair.captions[0] for pair in data.pairs}  # the second was held out
+
+
+def test_positives_must_be_there_for_every_image(folder, tmp_path):
+    rows = [json.loads(line) for line in (folder / "train.jsonl").read_text().splitlines()]
+    del rows[3]["generated_captions"]
+    path = folder / "partial.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(ConfigError, match=r"2 of 16 images have no generated_captions.*lambda_t"):
+        run(
+            arguments(
+                folder,
+                tmp_path / "run",
+                f"--data.train={path}",
+                f"--data.validation={path}",
+                f"--model.model={folder / 'clip'}",
+            )
+        )
+
+
+def test_refusals(folder):
+    with pytest.raises(ConfigError, match="projections, lora, image, all"):
+        PacTraining(str(folder / "clip"), trainable="some")
+    with pytest.raises(ConfigError, match="at least 2"):
+        PairDataModule(batch_size=1)
+    with pytest.raises(ConfigError, match="captions_per_image must be at least 1"):
+        PairDataModule(captions_per_image=0)
+    with pytest.raises(ConfigError, match="smallest_crop must be above 0"):
+        PacTraining(str(folder / "clip"), smallest_crop=0.0)
+    data = PairDataModule(str(folder / "train.jsonl"), str(folder / "train.jsonl"), batch_size=9)
+    with pytest.raises(ConfigError, match="8 training images do not fill a batch of 9"):
+        data.load()
+
+
+def test_a_config_says_what_is_trained(tmp_path):
+    mine, other = tmp_path / "mine.yaml", tmp_path / "other.yaml"
+    mine.write_text("task: pacs\nmodel: {rank: 2}\n")
+    other.write_text("model: {}\n")
+    assert task_of(["--config", str(mine)]) == "pacs"
+    assert task_of([f"--config={mine}", "--output", "x"]) == "pacs"
+    assert task_of(["--config", str(other)]) is None
+    assert task_of(["--config", str(tmp_path / "absent.yaml")]) is None
+    assert task_of(["--output", "x"]) is None
+
+
+def test_recall():
+    images = torch.eye(3)
+    texts = torch.tensor([[1.0, 0.1, 0], [0.2, 0.1, 0], [0, 0, 1.0]])
+    owners = torch.tensor([0, 1, 2])
+    assert float(recall_at(1, images, texts, owners)) == pytest.approx(2 / 3)
+    assert float(recall_at(2, images, texts, owners)) == 1
+    assert float(recall_at(10, images, texts, owners)) == 1
+
+
+def test_several_captions_of_an_image_are_drawn_without_repetition_while_there_are_some(folder):
+    rows = [json.loads(line) for line in (folder / "train.jsonl").read_text().splitlines()]
+    del rows[0]["captions"][1]
+    path = folder / "uneven.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    data = PairDataModule(str(path), str(folder / "train.jsonl"), batch_size=8, captions_per_image=2)
+    data.load()
+    data.attach(None, generated_texts=False, generated_images=False)
+    loader = data.train_dataloader()
+    orders = set()
+    for epoch in range(12):
+        loader.sampler.set_epoch(epoch)
+        (batch,) = loader
+        for image, drawn in zip(batch.images.tolist(), batch.texts.view(8, 2).tolist(), strict=True):
+            captions = [data.captions[row] for row in drawn]
+            pair = next(pair for pair in data.pairs if pair.image == data.images[image])
+            assert set(captions) == set(pair.captions)
+            orders.add(captions[0])
+    assert len(orders) == 15  # every caption came first once
+
+
+def test_processes_share_the_batches_that_one_would_have(folder):
+    def drawn(rank, world):
+        data = PairDataModule(str(folder / "train.jsonl"), str(folder / "train.jsonl"), batch_size=4 // world)
+        data.load()
+        data.attach(None, generated_texts=True, generated_images=False)
+        data.trainer = SimpleNamespace(global_rank=rank, world_size=world)
+        loader = data.train_dataloader()
+        loader.sampler.set_epoch(3)
+        return [torch.stack([batch.texts, batch.generated_texts, batch.images]) for batch in loader]
+
+    one, first, second = drawn(0, 1), drawn(0, 2), drawn(1, 2)
+    assert len(one) == 2
+    for whole, *parts in zip(one, first, second, strict=True):
+        assert torch.equal(whole, torch.cat(parts, dim=1))
+
+
+@pytest.mark.parametrize("steps", [2, 4])
+def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(folder, tmp_path, steps):
+    more = [
+        f"--model.model={folder / 'clip'}",
+        "--model.trainable=image",
+        "--model.augment=true",
+        "--model.jitter=0.2",
+        "--model.learning_rate=0.01",
+        "--model.cosine_steps=6",
+        "--monitor=val_recall10",
+        "--data.batch_size=3",
+        "--data.captions_per_image=2",
+    ]
+    run(arguments(folder, tmp_path / "whole", *more))
+    run(arguments(folder, tmp_path / "halves", *more, f"--trainer.max_steps={steps}"))
+    with pytest.raises(ConfigError, match="--ckpt_path last"):
+        run(arguments(folder, tmp_path / "halves", *more))
+    run(arguments(folder, tmp_path / "halves", *more, "--ckpt_path=last"))
+    states = [
+        torch.load(tmp_path / name / "checkpoints" / "last.ckpt", weights_only=True)
+        for name in ("whole", "halves")
+    ]
+    assert states[0]["global_step"] == states[1]["global_step"] == 6
+    for name, value in states[0]["state_dict"].items():
+        torch.testing.assert_close(value, states[1]["state_dict"][name], rtol=0, atol=0, msg=name)
+    reports = [json.loads((tmp_path / name / "report.json").read_text()) for name in ("whole", "halves")]
+    assert reports[0]["val_recall10"] == reports[1]["val_recall10"]
+
+
+def test_only_a_run_can_be_gone_on_with(folder, tmp_path):
+    with pytest.raises(ConfigError, match="no checkpoint"):
+        run(arguments(folder, tmp_path / "new", f"--model.model={folder / 'clip'}", "--ckpt_path=last"))
+
+
+def test_contrast_and_brightness_change_each_image_on_its_own():
+    torch.manual_seed(0)
+    pixels = torch.randn(8, 3, 4, 4)
+    changed = random_contrast(pixels, 0.2)
+    ratio = changed.std(dim=(1, 2, 3)) / pixels.std(dim=(1, 2, 3))
+    shift = (changed - pixels).mean(dim=(1, 2, 3))
+    assert float(ratio.min()) >= 0.8 - 1e-6
+    assert float(ratio.max()) <= 1.2 + 1e-6
+    assert float(shift.abs().max()) <= 0.2 + 1e-6
+    assert len({round(float(value), 6) for value in [*ratio, *shift]}) == 16
+    assert random_contrast(pixels, 0.0) is pixels
+
+
+def test_random_crops_stay_inside_the_image():
+    torch.manual_seed(0)
+    pixels = torch.linspace(0, 1, 32).expand(16, 3, 32, 32)
+    crops = random_crops(pixels)
+    assert crops.shape == pixels.shape
+    assert float(crops.min()) >= -1e-6
+    assert float(crops.max()) <= 1 + 1e-6
+    mirrored = crops[:, 0, 0, 0] > crops[:, 0, 0, -1]
+    assert 0 < mirrored.sum() < 16
+
+
+@pytest.mark.parametrize("name", ["pacs.yaml", "pacs_flickr8k.yaml"])
+def test_shipped_configs_are_understood(name, tmp_path, monkeypatch):
+    def stop(*_given, **_options):
+        raise ConfigError("far enough")
+
+    monkeypatch.setattr("suisei.pacs.dual_module.load_dual_encoder", stop)
+    monkeypatch.setattr("suisei.pacs.dual_module.new_dual_encoder", stop)
+    config = str(resource_path(f"configs/{name}"))
+    assert task_of(["--config", config]) == "pacs"
+    with pytest.raises(ConfigError, match="far enough"):
+        run(["--config", config, f"--output={tmp_path / 'run'}"])

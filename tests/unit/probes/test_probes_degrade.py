@@ -1,0 +1,167 @@
+"""Degradations: what each does to a caption, in both languages, seeded and independent of neighbours."""
+
+import pytest
+
+from suisei.data.sample import CaptionSample
+from suisei.errors import ConfigError
+from suisei.probes import segments
+from suisei.probes.degrade import DEGRADATIONS, degrade, degrade_samples
+from suisei.probes.segments import segment, swappable
+
+ENGLISH = "A red ball lies on the small table."
+JAPANESE = "赤いボールと青い犬が公園の椅子に座っています。"
+RULES = [name for name in DEGRADATIONS if name != "other-image"]
+
+
+@pytest.fixture
+def without_mecab(monkeypatch):
+    monkeypatch.setattr(segments, "mecab_missing", lambda: "fugashi")
+    segments.segment.cache_clear()
+    yield
+    segments.segment.cache_clear()
+
+
+@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("caption", [ENGLISH, JAPANESE])
+def test_every_degradation_changes_the_caption_and_repeats_itself(name, caption):
+    worse = degrade(caption, name, seed=3)
+    assert worse
+    assert worse != caption
+    assert worse == degrade(caption, name, seed=3)
+
+
+def test_another_seed_makes_other_choices():
+    for name in ("swap", "shuffle", "repeat"):
+        assert len({degrade(JAPANESE, name, seed=seed) for seed in range(8)}) > 1
+
+
+def test_swap_exchanges_two_nouns_and_nothing_else():
+    assert degrade(ENGLISH, "swap") == "A red table lies on the small ball."
+    pytest.importorskip("fugashi")
+    assert degrade("机の上に猫がいる", "swap") == "猫の上に机がいる"
+
+
+@pytest.mark.parametrize("caption", ["a man and a woman", "携帯電話とペンが置かれている", "a dog"])
+def test_swap_leaves_alone_what_is_as_true_the_other_way_round(caption):
+    if segment(caption, "en").language == "ja":
+        pytest.importorskip("fugashi")
+    nouns = [word.text for word in segment(caption, "ja" if "と" in caption else "en").words if word.noun]
+    assert degrade(caption, "swap") is None, nouns
+
+
+def test_compounds_stay_together():
+    pytest.importorskip("fugashi")
+    words = [word.text for word in segment("机の上にノートパソコンがある", "ja").words if word.noun]
+    assert words == ["机", "ノートパソコン"]
+
+
+def test_english_nouns_are_told_from_verbs_and_adjectives():
+    caption = segment("Two young boys in brown shirts are standing near a wooden building .", "en")
+    assert [word.text for word in caption.words if word.noun] == ["boys", "shirts", "building"]
+    assert all(caption.words[a].noun and caption.words[b].noun for a, b in swappable(caption))
+
+
+@pytest.mark.parametrize(
+    ("caption", "expected"),
+    [
+        ("A dog is running.", "A dog is not running."),
+        ("A dog is not running.", "A dog is running."),
+        ("A dog runs on grass .", "A dog does not run on grass ."),
+        ("two dogs play", "two dogs do not play"),
+        ("There are two dogs", "There are no dogs"),
+        ("A girl jumping over a rail", "A girl not jumping over a rail"),
+        ("man with a hat", "man without a hat"),
+        ("A red ball", "No red ball"),
+        ("red", "no red"),
+        ("A man , who is here", "A man , who is not here"),
+    ],
+)
+def test_english_negation(caption, expected):
+    assert degrade(caption, "negate", language="en") == expected
+
+
+@pytest.mark.parametrize(
+    ("caption", "expected"),
+    [
+        ("犬が走っている", "犬が走っていない"),
+        ("犬が走っていない。", "犬が走っている。"),
+        ("犬がいます。", "犬がいません。"),
+        ("犬がいません。", "犬がいます。"),
+        ("机の上に本がある", "机の上に本がない"),
+        ("犬が公園で遊ぶ", "犬が公園で遊ばない"),
+        ("海が見える", "海が見えない"),
+        ("犬が走る", "犬が走らない"),
+        ("料理をする", "料理をしない"),
+        ("花が美しい", "花が美しくない"),
+        ("空は青いです", "空は青くないです"),
+        ("赤いボールの絵です", "赤いボールの絵ではありません"),
+        ("赤いボール", "赤いボールではない"),
+        ("犬が走った", "犬が走ったわけではない"),
+    ],
+)
+def test_japanese_negation(caption, expected):
+    pytest.importorskip("fugashi")
+    assert degrade(caption, "negate") == expected
+
+
+def test_shuffle_keeps_the_words_and_the_full_stop():
+    worse = degrade(ENGLISH, "shuffle")
+    assert worse.endswith(".")
+    assert sorted(worse.lower().rstrip(".").split()) == sorted(ENGLISH.lower().rstrip(".").split())
+    assert worse[0].isupper()
+    assert sorted(degrade(JAPANESE, "shuffle")) == sorted(JAPANESE)
+
+
+def test_repeat_says_a_phrase_again_in_its_place():
+    worse = degrade("a b c d", "repeat", language="en", seed=1)
+    assert len(worse.split()) > 4
+    assert set(worse.split()) == set("abcd")
+
+
+def test_half_and_near_empty():
+    assert degrade("a dog runs fast.", "half") == "a dog."
+    assert (degrade(ENGLISH, "mark"), degrade(JAPANESE, "mark")) == (".", "。")
+    assert (degrade(ENGLISH, "letter"), degrade(JAPANESE, "letter")) == ("a", "あ")
+
+
+def test_what_has_no_room_is_none():
+    assert degrade("dog", "half") is None
+    assert degrade("。", "negate", language="ja") is None
+    assert degrade("a", "letter") is None
+    assert degrade("a dog", "other-image") is None
+
+
+def test_without_mecab_japanese_is_cut_where_the_script_changes(without_mecab):
+    assert degrade("椅子に座る人", "swap", seed=0) not in (None, "椅子に座る人")
+    assert degrade("ねこがいすのうえでねている", "negate") == "ねこがいすのうえでねていない"
+    assert degrade("赤いボール", "negate") == "赤いボールではない"
+    for name in RULES:
+        assert degrade("ねこがいすのうえでねている", name)
+
+
+def sample(candidate, group, **fields):
+    return CaptionSample(candidate, group=group, rating=0.9, **fields)
+
+
+def test_another_images_caption_is_of_another_image_and_the_same_language():
+    samples = [sample(f"a dog number {n}", f"g{n // 2}") for n in range(8)]
+    samples += [sample(f"犬が{n}匹いる", f"g{n}") for n in range(4)]
+    worse = degrade_samples(samples, "other-image")
+    group = {s.candidate: s.group for s in samples}
+    for original, changed in zip(samples, worse, strict=True):
+        assert group[changed.candidate] != original.group
+        assert ("犬" in changed.candidate) == ("犬" in original.candidate)
+        assert (changed.rating, changed.group) == (None, original.group)
+
+
+def test_a_samples_degradation_does_not_depend_on_its_place():
+    samples = [sample(f"a dog near a tree number {n} on grass", f"g{n}") for n in range(30)]
+    for name in DEGRADATIONS:
+        forward = degrade_samples(samples, name, seed=1)
+        backward = degrade_samples(samples[::-1], name, seed=1)[::-1]
+        assert [s and s.candidate for s in forward] == [s and s.candidate for s in backward]
+
+
+def test_unknown_degradation_lists_the_known():
+    with pytest.raises(ConfigError, match="no degradation 'flip'; there are: swap, negate"):
+        degrade(ENGLISH, "flip")

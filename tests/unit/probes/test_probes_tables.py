@@ -1,0 +1,200 @@
+"""Sanity tables and calibration, on metrics whose behaviour is known."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from suisei.data.sample import CaptionSample, Rating
+from suisei.errors import ConfigError, DataError
+from suisei.metaeval.calibration import (
+    calibrate,
+    calibrate_by_language,
+    calibration_table,
+    reliability_table,
+)
+from suisei.metaeval.plots import plot_dots, plot_reliability
+from suisei.probes.probe_tables import (
+    Scored,
+    degradation_table,
+    good_samples,
+    language_table,
+    reference_table,
+    some_of_each,
+    spread_table,
+)
+
+LENGTH = Scored("length", lambda samples: np.array([float(len(s.candidate)) for s in samples]))
+CONSTANT = Scored("constant", lambda samples: np.full(len(samples), 0.5))
+REFERENCES = Scored(
+    "references", lambda samples: np.array([len(s.references) or np.nan for s in samples], dtype=float)
+)
+
+
+def captions(count=20):
+    rows = []
+    for n in range(count):
+        quality = (n % 5) / 4
+        fields = {"rating": Rating((quality,)), "group": f"g{n // 2}"}
+        refs = tuple(f"reference {n} {k} of a dog" for k in range(3))
+        rows.append(CaptionSample(f"a brown dog runs on the grass {n}", refs, language="en", **fields))
+        rows.append(CaptionSample(f"茶色い犬が草の上を走る{n}", ("犬が走る", "草の上の犬"), **fields))
+    return rows
+
+
+def test_good_samples_are_the_rated_top_in_an_order_that_rows_do_not_decide():
+    rows = captions()
+    good = good_samples(rows, "rated", good=0.75)
+    assert {s.rating.mean for s in good} == {0.75, 1.0}
+    assert good == good_samples(rows[::-1], "rated", good=0.75)
+    assert len(good_samples(rows, "rated", limit=3)) == 6
+    assert some_of_each(rows, 2, seed=1) != some_of_each(rows, 2, seed=2)
+
+
+def test_held_out_references_are_scored_against_the_others():
+    good = good_samples(captions(), "references")
+    assert len(good) == 20  # ten images, two languages
+    for sample in good:
+        assert sample.candidate not in sample.references
+        assert sample.rating is None
+    english = [s for s in good if s.language == "en"]
+    assert {len(s.references) for s in english} == {5}  # of the two captions' six
+
+
+def test_no_good_sample_is_an_error_that_says_why():
+    with pytest.raises(DataError, match=r"none of 1 samples is rated 0\.75 or better"):
+        good_samples([CaptionSample("a dog", rating=0.2)], "rated")
+    with pytest.raises(ConfigError, match="expected one of rated, references"):
+        good_samples(captions(), "best")
+
+
+def test_shares_drops_and_ties():
+    good = good_samples(captions(), "rated")
+    table = degradation_table([LENGTH, CONSTANT], good, ["half", "repeat", "shuffle"], n_resamples=50)
+    assert [s.title for s in table.sections] == [
+        "length, Japanese", "length, English", "constant, Japanese", "constant, English",
+    ]  # fmt: skip
+    half = table.row("half", "length, English")
+    assert half.cells["lower"].value == 1
+    assert half.cells["drop"].value > 5
+    assert half.cells["n"].value == 8
+    assert table.row("repeat", "length, English").cells["lower"].value == 0
+    assert table.row("repeat", "length, English").cells["drop"].value < 0
+    assert table.row("half", "constant, English").cells["lower"].value == 0  # a tie is not lower
+    assert any("length, English" in note and "repeat 0.0%" in note for note in table.notes)
+    assert not any("length, English" in note and "half" in note for note in table.notes)
+
+
+def test_a_degradation_that_applies_to_nothing_says_so():
+    good = [CaptionSample("dog", rating=1.0, group=str(n)) for n in range(3)]
+    table = degradation_table([LENGTH], good, ["half"], n_resamples=0)
+    assert table.row("half").cells["lower"].reason == "no caption to which it applies"
+
+
+def test_more_references_row_by_row():
+    table = reference_table([REFERENCES, CONSTANT], captions(), n_resamples=20)
+    english = [row for s in table.sections if s.title == "references, English" for row in s.rows]
+    japanese = [row for s in table.sections if s.title == "references, Japanese" for row in s.rows]
+    assert [row.label for row in english] == ["0", "1", "2", "3"]
+    assert [row.label for row in japanese] == ["0", "1", "2"]
+    assert english[0].cells["pearson"].reason == "needs a reference"
+    assert [row.cells["mean"].value for row in english[1:]] == [1, 2, 3]
+    with pytest.raises(DataError, match="have no reference"):
+        reference_table([LENGTH], [CaptionSample("a dog", rating=0.5)] * 3)
+
+
+def test_more_references_can_help_and_the_change_is_shown():
+    rng = np.random.default_rng(0)
+    rows = []
+    for n in range(120):
+        quality = rng.random()
+        refs = tuple(f"{quality + rng.normal():.6f}" for _ in range(4))
+        rows.append(CaptionSample("a dog", refs, rating=quality, group=str(n)))
+    mean = Scored(
+        "mean", lambda s: np.array([np.mean([float(r) for r in x.references] or [np.nan]) for x in s])
+    )
+    table = reference_table([mean], rows, n_resamples=100)
+    values = [row.cells["pearson"].value for row in table.sections[0].rows[1:]]
+    assert values[3] > values[0] + 0.1
+    change = table.row("2").cells["change"]
+    assert change.value == pytest.approx(values[1] - values[0])
+    assert change.low < change.value < change.high
+
+
+def test_spread_has_metrics_and_people():
+    rows = captions()
+    table = spread_table([LENGTH], [LENGTH.score(rows)], rows)
+    assert [section.title for section in table.sections] == ["Japanese", "English"]
+    human = table.row("human", "English")
+    assert (human.cells["q0"].value, human.cells["q0.5"].value, human.cells["q1"].value) == (0, 0.5, 1)
+
+
+def test_japanese_against_english():
+    rows = captions()
+    shifted = Scored(
+        "shifted", lambda s: np.array([x.rating.mean + 0.1 * (x.language != "en") for x in s], dtype=float)
+    )
+    table = language_table([shifted], rows, n_resamples=50)
+    row = table.row("shifted")
+    assert row.cells["difference"].value == pytest.approx(0.1)
+    assert row.cells["pearson"].value == pytest.approx(1)
+    assert row.cells["n"].value == 10
+    assert table.row("human").cells["difference"].value == pytest.approx(0)
+    assert language_table([shifted], [row for row in rows if row.language == "en"]) is None
+
+
+def test_calibration_against_a_plain_loop():
+    rng = np.random.default_rng(1)
+    human = rng.random(300)
+    predicted = np.clip(0.2 + 0.5 * human + 0.1 * rng.normal(size=300), 0, 1)
+    groups = [f"g{n // 3}" for n in range(300)]
+    result = calibrate(predicted, human, groups, bins=5, n_resamples=200)
+    expected = 0.0
+    for n in range(5):
+        inside = (predicted >= n / 5) & ((predicted < (n + 1) / 5) | (n == 4))
+        if inside.any():
+            expected += inside.mean() * abs(predicted[inside].mean() - human[inside].mean())
+    assert result.error == pytest.approx(expected)
+    assert result.interval.low < result.error * 1.2
+    assert result.interval.high > result.error * 0.8
+    assert sum(each.n for each in result.bins) == 300
+    assert result.bias == pytest.approx((predicted - human).mean())
+    assert result.slope == pytest.approx(np.polyfit(predicted, human, 1)[0])
+    middle = max(result.bins, key=lambda each: each.n)
+    assert middle.low < middle.human < middle.high
+
+
+def test_perfect_scores_have_no_calibration_error():
+    human = np.linspace(0, 1, 50)
+    result = calibrate(human, human, [str(n) for n in range(50)], n_resamples=20)
+    assert (result.error, result.bias, result.slope) == pytest.approx((0, 0, 1))
+    assert calibrate(np.full(3, 0.5), human[:3], ["a"] * 3).slope is None
+
+
+def test_scores_off_the_human_scale_are_refused_and_explained():
+    with pytest.raises(DataError, match="from 0 to 40 are not on the human scale"):
+        calibrate(np.array([0.0, 40.0]), np.array([0.0, 1.0]), ["a", "b"])
+    table = calibration_table({"chrf": "not on the human scale"})
+    assert table.overall.rows[0].error == "not on the human scale"
+
+
+def test_calibration_by_language_leaves_out_what_has_no_score():
+    rows = captions()
+    scores = np.array([s.rating.mean for s in rows])
+    scores[0] = np.nan
+    named = calibrate_by_language(scores, rows, n_resamples=10)
+    assert {name: value.n for name, value in named.items()} == {"all": 39, "Japanese": 20, "English": 19}
+    table = calibration_table({"x": named, "y": "why"})
+    assert table.row("x", "English").cells["error"].value == pytest.approx(0)
+    assert reliability_table("x", named).row("0.9 to 1", "all").cells["n"].value == 8
+
+
+def test_plots(tmp_path):
+    rows = captions()
+    table = degradation_table([LENGTH], good_samples(rows, "rated"), ["half", "repeat"], n_resamples=20)
+    plot_dots(tmp_path / "dots.png", table, "lower", line=0.5, limits=(0, 1))
+    named = calibrate_by_language(np.array([s.rating.mean for s in rows]), rows, n_resamples=20)
+    plot_reliability(tmp_path / "reliability.png", named, title="x")
+    for name in ("dots.png", "reliability.png"):
+        assert np.asarray(Image.open(tmp_path / name).convert("L")).std() > 10
+    with pytest.raises(DataError, match="no row has a nothing"):
+        plot_dots(tmp_path / "none.png", table, "nothing")

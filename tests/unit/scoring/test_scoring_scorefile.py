@@ -1,0 +1,79 @@
+"""Score files: written, read back, joined by id or by row order."""
+
+import json
+
+import numpy as np
+import pytest
+
+from suisei.data.sample import CaptionSample
+from suisei.errors import ConfigError, DataError
+from suisei.scoring.scorefile import read_scores, write_scores
+
+SAMPLES = [CaptionSample("x", id=name) for name in ("a", "b", "c")]
+NAMELESS = [CaptionSample("x"), CaptionSample("y")]
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv"])
+def test_round_trip_is_exact(tmp_path, suffix):
+    path = tmp_path / f"s{suffix}"
+    scores = {"m": np.array([0.1 + 0.2, np.nan, 1e-300]), "n,o": np.array([1.0, 2.0, 3.0])}
+    write_scores(path, SAMPLES, scores)
+    read, how = read_scores(path, SAMPLES[::-1])
+    assert how == f"s{suffix}: joined by id, 3 of 3 samples found"
+    np.testing.assert_array_equal(read["m"], scores["m"][::-1])
+    np.testing.assert_array_equal(read["n,o"], [3, 2, 1])
+
+
+def test_rows_without_ids_are_joined_by_order(tmp_path):
+    path = tmp_path / "s.csv"
+    write_scores(path, NAMELESS, {"m": np.array([1.0, 2.0])})
+    read, how = read_scores(path, NAMELESS)
+    assert read["m"].tolist() == [1, 2]
+    assert "row order" in how
+    path.write_text("m\n1\n2\n3\n4\n")
+    assert read_scores(path, NAMELESS, loaded=4, kept=[1, 3])[0]["m"].tolist() == [2, 4]
+    with pytest.raises(DataError, match="4 rows without ids for 2 samples"):
+        read_scores(path, NAMELESS)
+
+
+def test_absent_ids_are_missing_and_sample_fields_are_no_scores(tmp_path):
+    path = tmp_path / "mine.jsonl"
+    rows = [{"id": "c", "score": 3, "candidate": "x"}, {"id": "z", "score": 9}, {"id": "a", "score": None}]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    read, how = read_scores(path, SAMPLES)
+    assert list(read) == ["mine"]
+    np.testing.assert_array_equal(read["mine"], [np.nan, np.nan, 3])
+    assert "2 of 3" in how
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("s.jsonl", '{"id": "a", "m": 1}\n{"id": "a", "m": 2}\n', "row 2: id 'a' occurs twice"),
+        ("s.jsonl", '{"id": "a", "m": "high"}\n', "row 1, column 'm': 'high' is not a finite number"),
+        ("s.jsonl", '{"id": "a", "m": NaN}\n', "row 1, column 'm'"),
+        ("s.jsonl", '{"id": "a", "m": 1}\n{"m": 2}\n', "row 2: no id"),
+        ("s.jsonl", '{"id": "q", "m": 1}\n', "none of its 1 ids"),
+        ("s.jsonl", "[1]\n", "row 1: expected an object"),
+        ("s.jsonl", "{\n", "row 1: not JSON"),
+        ("s.jsonl", '{"id": "a", "rating": 1}\n', "no score column"),
+        ("s.csv", "id,m\na,1,2\n", "row 1: its number of fields"),
+        ("s.csv", "id,m\n", "no rows"),
+        ("s.txt", "id,m\n", r"read from .jsonl or .csv"),
+    ],
+)
+def test_refuses(tmp_path, name, text, message):
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(DataError, match=message):
+        read_scores(path, SAMPLES)
+
+
+def test_unreadable_and_unknown_files(tmp_path):
+    with pytest.raises(DataError, match="cannot be read"):
+        read_scores(tmp_path / "absent.csv", SAMPLES)
+    (tmp_path / "s.csv").write_bytes("id,m\n犬,1\n".encode("cp932"))
+    with pytest.raises(DataError, match="not valid UTF-8"):
+        read_scores(tmp_path / "s.csv", SAMPLES)
+    with pytest.raises(ConfigError, match=r"\.jsonl or \.csv"):
+        write_scores(tmp_path / "s.xlsx", SAMPLES, {})

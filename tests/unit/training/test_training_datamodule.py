@@ -1,0 +1,156 @@
+"""The data module: splits by group, folds, several sources, and an order that the seed decides."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from suisei.errors import ConfigError, DataError
+from suisei.training.datamodule import CaptionDataModule
+
+
+def write(path, groups, *, per_group=3, prefix="g", rated=True):
+    lines = []
+    for group in range(groups):
+        for number in range(per_group):
+            row = {"id": f"{prefix}{group}-{number}", "candidate": f"caption {group} {number}"}
+            row |= {"references": [f"reference {group}"], "group": f"{prefix}{group}"}
+            lines.append(json.dumps(row | ({"rating": [number / per_group]} if rated else {})))
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture
+def data(tmp_path):
+    return write(tmp_path / "data.jsonl", 20)
+
+
+def groups(module, part):
+    return {sample.group for sample in module.part(part)}
+
+
+def load(*args, **options):
+    module = CaptionDataModule(*args, **options)
+    module.load()
+    return module
+
+
+def test_parts_share_no_group_and_lose_no_sample(data):
+    module = load(data, fractions=(0.6, 0.2, 0.2))
+    parts = [groups(module, part) for part in ("train", "validation", "test")]
+    assert [len(part) for part in parts] == [12, 4, 4]
+    assert len(set.union(*parts)) == 20
+    positions = [*module.split.train, *module.split.validation, *module.split.test]
+    assert sorted(positions) == list(range(60))
+
+
+def test_split_depends_on_its_seed_alone(data):
+    assert load(data, batch_size=4).split == load(data).split
+    assert load(data, split_seed=1).split != load(data).split
+
+
+def test_every_group_is_tested_in_exactly_one_fold(data):
+    tested = []
+    for fold in range(4):
+        module = load(data, folds=4, fold=fold)
+        parts = [groups(module, part) for part in ("train", "validation", "test")]
+        assert not parts[0] & parts[1]
+        assert not parts[2] & (parts[0] | parts[1])
+        tested += sorted(parts[2])
+    assert sorted(tested) == sorted(f"g{number}" for number in range(20))
+
+
+def test_several_sources_are_each_split_and_their_names_kept_apart(data, tmp_path):
+    other = write(tmp_path / "other.jsonl", 10)  # its groups have the same names
+    module = load([data, other], fractions=(0.6, 0.2, 0.2))
+    assert len(module.samples) == 90
+    for part, expected in (("train", (12, 6)), ("validation", (4, 2)), ("test", (4, 2))):
+        names = groups(module, part)
+        counts = tuple(sum(name.startswith(f"{source}/") for name in names) for source in (data, other))
+        assert counts == expected
+
+
+def test_given_validation_and_test_files_are_used_whole(data, tmp_path):
+    validation = write(tmp_path / "validation.jsonl", 2, prefix="v")
+    test = write(tmp_path / "test.jsonl", 3, prefix="t")
+    module = load(data, validation=validation, test=test)
+    assert groups(module, "train") == {f"g{number}" for number in range(20)}
+    assert groups(module, "validation") == {"v0", "v1"}
+    assert groups(module, "test") == {"t0", "t1", "t2"}
+    only_validation = load(data, validation=validation)
+    assert groups(only_validation, "validation") == {"v0", "v1"}
+    assert len(groups(only_validation, "test")) == 2
+    assert len(groups(only_validation, "train")) == 18
+
+
+@pytest.mark.parametrize("sources", [1, 2])
+def test_given_file_that_shares_groups_with_training_is_refused(data, tmp_path, sources):
+    training = data if sources == 1 else [data, write(tmp_path / "more.jsonl", 5, prefix="m")]
+    with pytest.raises(DataError, match=r"data\.jsonl: \d+ of its groups.*in the train split too"):
+        load(training, validation=data)
+
+
+def test_unrated_samples_are_refused(tmp_path):
+    path = write(tmp_path / "unrated.jsonl", 4, rated=False)
+    with pytest.raises(DataError, match=r"unrated\.jsonl: 12 of 12 samples have no rating"):
+        load(path)
+
+
+def test_bad_rows_are_raised_or_counted(data, tmp_path):
+    path = tmp_path / "bad.jsonl"
+    bad = '{"candidate": " ", "rating": 0.5}\n{"candidate": "x", "rating": 7}\n'
+    path.write_text((tmp_path / "data.jsonl").read_text() + bad)
+    with pytest.raises(DataError, match="61"):
+        load(str(path))
+    module = load(str(path), on_error="skip")
+    assert len(module.samples) == 60
+    assert [row.number for row in module.skipped] == [61, 62]
+
+
+def test_settings_that_cannot_work_are_refused(data):
+    for options in (
+        {"batch_size": 0},
+        {"eval_batch_size": 0},
+        {"folds": 3, "fold": 3},
+        {"folds": 3, "test": "x"},
+    ):
+        with pytest.raises(ConfigError):
+            CaptionDataModule(data, **options)
+    with pytest.raises(ConfigError, match=r"data\.fold is null"):
+        load(data, folds=3)
+    with pytest.raises(DataError, match="empty"):
+        load(data, fractions=(0.9, 0.1, 0.0))
+    with pytest.raises(ConfigError, match=r"unknown data 'scene'.*'scenes'"):
+        load("scene")
+
+
+def test_loaders_do_not_draw_from_the_global_random_numbers(data):
+    module = load(data)
+    module.attach(lambda positions: list(positions), seed=0)
+    before = torch.get_rng_state()
+    training = [position for batch in module.train_dataloader() for position in batch]
+    validation = [position for batch in module.val_dataloader() for position in batch]
+    assert torch.equal(before, torch.get_rng_state())
+    assert sorted(training) == sorted(module.split.train)
+    assert validation == list(module.split.validation)
+
+
+def test_samples_of_a_group_meet_in_a_batch(data):
+    module = load(data, batching="group", batch_size=6, fractions=(0.6, 0.2, 0.2))
+    module.attach(lambda positions: list(positions), seed=0)
+    batches = list(module.train_dataloader())
+    assert sorted(p for batch in batches for p in batch) == sorted(module.split.train)
+    assert [len(batch) for batch in batches] == [6] * 6
+    for batch in batches:
+        assert len({module.samples[position].group for position in batch}) == 2  # three samples each
+
+
+def test_samples_as_long_meet_in_a_batch_where_lengths_are_known(data):
+    module = load(data, batching="length", batch_size=4)
+    lengths = np.arange(len(module.samples)) % 7
+    module.attach(lambda positions: list(positions), 0, lengths)
+    spread = [np.ptp(lengths[batch]) for batch in module.train_dataloader()]
+    assert max(spread) <= 1
+    module.attach(lambda positions: list(positions), 0)
+    assert max(np.ptp(lengths[batch]) for batch in module.train_dataloader()) > 1

@@ -1,0 +1,168 @@
+"""Parameter groups: every trainable parameter once, at the rate the paper gives it."""
+
+from collections import Counter
+
+import pytest
+import torch
+
+from suisei.data.idf import IdfTable
+from suisei.encoders.image import ImageEncoder, ImageEncoderConfig
+from suisei.encoders.text import TextEncoder, TextEncoderConfig
+from suisei.encoders.tiny import TinyImageConfig, TinyTextConfig
+from suisei.errors import ConfigError
+from suisei.models.config import FusionConfig, HeadConfig, RegressorConfig
+from suisei.models.regressor import Regressor
+from suisei.training.optimizers import OptimizerConfig, build_optimizer, parameter_groups, schedule_factor
+
+
+def make(
+    captions, *, frozen_text=False, frozen_image=False, image=True, layers=12, extras=(), extra_hidden=0
+):
+    tiny = TinyTextConfig(vocabulary=150, width=8, layers=layers, heads=2)
+    tiny_image = TinyImageConfig(width=2, image_size=64, features=4)
+    config = RegressorConfig(
+        TextEncoderConfig(name="tiny", frozen=frozen_text, tiny=tiny),
+        ImageEncoderConfig(name="tiny", frozen=False, tiny=tiny_image) if image else None,
+        FusionConfig(references="concat", layer_dropout=0.0, extra_inputs=extras),
+        HeadConfig(hidden=(8, 4), extra_hidden=extra_hidden),
+    )
+    text = TextEncoder.create(config.text, captions)
+    tower = ImageEncoder.create(config.image) if config.image is not None else None
+    if config.image is not None:
+        config.image.frozen = frozen_image
+    return Regressor(config, text, tower, IdfTable.fit(text.tokenize(captions)))
+
+
+def rates_by_name(model, config):
+    """{parameter name: learning rate}, after checking that each is in exactly one group."""
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    groups = parameter_groups(model, config)
+    counted = Counter(names[parameter] for group in groups for parameter in group["params"])
+    trainable = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+    assert set(counted) == trainable
+    assert set(counted.values()) == {1}
+    grouped = sum(parameter.numel() for group in groups for parameter in group["params"])
+    assert grouped == sum(p.numel() for p in model.parameters() if p.requires_grad)
+    return {names[parameter]: group["lr"] for group in groups for parameter in group["params"]}
+
+
+def test_layerwise_rates_of_twelve_layers(captions):
+    rates = rates_by_name(make(captions), OptimizerConfig())
+    layers = set()
+    for name, rate in rates.items():
+        if ".encoder.layer." in name:
+            layer = int(name.split(".encoder.layer.")[1].split(".")[0])
+            layers.add(layer)
+            assert rate == pytest.approx(1e-5 * 0.95 ** (12 - layer), rel=1e-12), name
+        elif ".embeddings." in name:
+            assert rate == pytest.approx(1e-5 * 0.95**13, rel=1e-12), name
+        elif name.startswith("image."):
+            assert rate == 1e-4, name
+        else:
+            assert rate == 3e-5, name
+    assert layers == set(range(12))
+
+
+def test_projection_mix_and_learned_vectors_are_trained(captions):
+    rates = rates_by_name(make(captions, extras=("length",)), OptimizerConfig())
+    for name in (
+        "fusion.project.weight",
+        "fusion.project.bias",
+        "fusion.missing_reference",
+        "fusion.missing_image",
+        "mix.logits",
+        "mix.scale",
+        "missing_extra",
+        "members.0.fused.layers.0.weight",
+    ):
+        assert rates[name] == 3e-5, name
+
+
+def test_path_of_the_extra_inputs_has_its_own_rate(captions):
+    model = make(captions, layers=1, extras=("length",), extra_hidden=3)
+    own = {name for name, _ in model.named_parameters() if name.startswith("members.0.beside.")}
+    assert len(own) == 4
+    rates = rates_by_name(model, OptimizerConfig(extra_lr=0.2))
+    assert {name for name, rate in rates.items() if rate == 0.2} == own
+    assert {rates_by_name(model, OptimizerConfig())[name] for name in own} == {3e-5}
+
+
+def test_frozen_encoders_are_in_no_group(captions):
+    rates = rates_by_name(make(captions, layers=1, frozen_text=True, frozen_image=True), OptimizerConfig())
+    assert not [name for name in rates if name.startswith(("text.", "image."))]
+    assert "fusion.project.weight" in rates
+    rates = rates_by_name(make(captions, layers=1, image=False), OptimizerConfig())
+    assert any(name.startswith("text.") for name in rates)
+
+
+def test_every_trainable_parameter_gets_a_gradient_and_moves(captions):
+    from suisei.data.sample import CaptionSample
+    from suisei.models.table import Collator, SampleTable
+
+    torch.manual_seed(0)
+    model = make(captions, layers=2, image=False).train()
+    references = (captions[1:3], captions[:1], [])
+    samples = [CaptionSample(c, r) for c, r in zip(captions, references, strict=False)]
+    table = SampleTable(samples)
+    batch = Collator(table, model.text.tokenize(table.captions), model.text.pad)([0, 1, 2])
+    optimizer = build_optimizer(model, OptimizerConfig(head_lr=0.1, encoder_lr=0.1))
+    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    model(batch).sum().backward()
+    missing = [name for name, parameter in model.named_parameters() if parameter.grad is None]
+    assert missing == []
+    optimizer.step()
+    still = [name for name, parameter in model.named_parameters() if torch.equal(parameter, before[name])]
+    # a key's bias shifts all of a query's logits alike, so its true gradient is zero
+    assert [name for name in still if not name.endswith("key.bias")] == []
+
+
+def test_biases_and_norms_do_not_decay(captions):
+    groups = parameter_groups(make(captions, layers=1), OptimizerConfig(name="adamw", weight_decay=0.1))
+    for group in groups:
+        for parameter in group["params"]:
+            assert group["weight_decay"] == (0.1 if parameter.ndim > 1 else 0.0)
+
+
+def test_the_named_optimizer_is_built(captions):
+    model = make(captions, layers=1)
+    adam = build_optimizer(model, OptimizerConfig(betas=(0.8, 0.9)))
+    assert type(adam) is torch.optim.Adam
+    assert adam.defaults["betas"] == (0.8, 0.9)
+    assert type(build_optimizer(model, OptimizerConfig(name="adamw"))) is torch.optim.AdamW
+
+
+def test_constant_schedule_with_warmup():
+    factor = schedule_factor(OptimizerConfig(warmup_fraction=0.3), 10)
+    assert [factor(step) for step in range(5)] == pytest.approx([0.25, 0.5, 0.75, 1, 1])
+    assert schedule_factor(OptimizerConfig(), 10)(9999) == 1
+
+
+def test_linear_and_cosine_end_at_zero_and_never_below():
+    for name, middle in (("linear", 0.5), ("cosine", 0.5)):
+        factor = schedule_factor(OptimizerConfig(schedule=name), 10)
+        values = [factor(step) for step in range(15)]
+        assert values[0] == 1
+        assert values[5] == pytest.approx(middle)
+        assert values[10:] == pytest.approx([0] * 5, abs=1e-12)
+        assert values == sorted(values, reverse=True)
+        assert schedule_factor(OptimizerConfig(schedule=name), 0)(0) >= 0
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("name", "sgd", "adam, adamw"),
+        ("schedule", "step", "constant, linear, cosine"),
+        ("frozen_fraction", 1.5, "frozen_fraction"),
+        ("warmup_fraction", -0.1, "warmup_fraction"),
+        ("head_lr", 0.0, "head_lr"),
+        ("encoder_lr", float("nan"), "encoder_lr"),
+        ("image_lr", -1.0, "image_lr"),
+        ("extra_lr", 0.0, "extra_lr"),
+        ("layerwise_decay", 0.0, "layerwise_decay"),
+        ("weight_decay", -0.5, "weight_decay"),
+    ],
+)
+def test_impossible_settings_are_refused(field, value, message):
+    with pytest.raises(ConfigError, match=message):
+        OptimizerConfig(**{field: value})

@@ -1,0 +1,96 @@
+"""Captions beside the ratings."""
+
+import json
+
+import pytest
+
+from suisei.data.sample import CaptionSample
+from suisei.errors import ConfigError, DataError
+from suisei.training.datamodule import CaptionDataModule
+from suisei.training.support import CaptionCorpus, Support, read_support
+
+
+def write(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture
+def pairs(tmp_path, pictures):
+    rows = [{"image": str(p), "captions": [f"caption {n}", f"other {n}"]} for n, p in enumerate(pictures)]
+    return write(tmp_path / "pairs.jsonl", rows)
+
+
+@pytest.fixture
+def rated(tmp_path):
+    rows = [
+        {"candidate": "a dog", "references": ["a puppy"], "rating": 0.8},
+        {"candidate": "a cat", "references": ["ships at sea"], "rating": 0.1},
+    ]
+    return write(tmp_path / "rated.jsonl", rows)
+
+
+def test_pairs_and_rated_samples_are_told_apart(pairs, rated, pictures):
+    support = read_support(pairs)
+    assert support.groups[0] == ("caption 0", "other 0")
+    assert support.images[0] == (pictures[0], ("caption 0", "other 0"))
+    assert not support.rated
+    support = read_support(rated)
+    assert support.groups == [("a puppy", "a dog"), ("ships at sea",)]  # a poor candidate says something else
+    assert [sample.candidate for sample in support.rated] == ["a dog", "a cat"]
+    with pytest.raises(ConfigError, match="unknown data 'flickr9k'"):
+        read_support("flickr9k")
+
+
+def test_what_holds_a_held_out_reference_is_left_out(pairs, rated):
+    support = read_support(pairs)
+    support.add(read_support(rated))
+    kept = support.without([CaptionSample("x", ("other 1", "ships at sea"))])
+    assert ("caption 1", "other 1") not in kept.groups
+    assert len(kept.groups) == len(support.groups) - 2
+    assert [captions for _, captions in kept.images if "other 1" in captions] == []
+    assert len(kept.images) == len(support.images) - 1
+    assert [sample.candidate for sample in kept.rated] == ["a dog"]
+    by_candidate = support.without([CaptionSample("x", ("a dog",))])
+    assert [sample.candidate for sample in by_candidate.rated] == ["a cat"]
+
+
+def test_a_corpus_joins_the_references_of_an_image_and_holds_no_candidate(rated):
+    training = [
+        CaptionSample("wrong", ("one", "two"), rating=0.1, group="a", image="a.png"),
+        CaptionSample("right", ("two", "three"), rating=0.9, group="a", image="a.png"),
+    ]
+    corpus = CaptionCorpus.of(training, read_support(rated))
+    assert corpus.groups == [("one", "two", "three"), ("a puppy", "a dog"), ("ships at sea",)]
+    assert corpus.rated == [("a dog", "a puppy", 0.8), ("a cat", "ships at sea", 0.1)]
+    assert [str(path) for path, _ in corpus.images] == ["a.png"]
+    assert CaptionCorpus.of(training, Support()).rated == []
+
+
+def test_the_data_module_keeps_test_captions_out_of_the_support(tmp_path):
+    rows = [
+        {"candidate": f"c {n}", "references": [f"r {n}", f"s {n}"], "rating": n / 20, "group": str(n)}
+        for n in range(20)
+    ]
+    train = write(tmp_path / "train.jsonl", rows)
+    data = CaptionDataModule(train, support=[train])
+    data.load()
+    held_out = {r for part in ("validation", "test") for s in data.part(part) for r in s.references}
+    captions = set(data.support.captions())
+    assert held_out
+    assert captions.isdisjoint(held_out)
+    assert {r for s in data.part("train") for r in s.references} <= captions
+    with pytest.raises(DataError, match="absent"):
+        CaptionDataModule(train, support=str(tmp_path / "absent.jsonl")).load()
+
+
+def test_added_training_samples_are_in_the_training_part_alone(tmp_path):
+    rows = [{"candidate": f"c {n}", "references": ["r"], "rating": 0.5, "group": str(n)} for n in range(20)]
+    data = CaptionDataModule(write(tmp_path / "train.jsonl", rows))
+    data.load()
+    before = {part: data.part(part) for part in ("train", "validation", "test")}
+    made = [CaptionSample("made", ("r",), rating=0.0, group=before["train"][0].group)]
+    data.add_training(made)
+    assert data.part("train") == before["train"] + made
+    assert data.part("test") == before["test"]
+    assert data.part("validation") == before["validation"]

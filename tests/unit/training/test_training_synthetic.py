@@ -1,0 +1,76 @@
+"""Training samples rated by rule."""
+
+import pytest
+
+from suisei.data.sample import CaptionSample
+from suisei.data.splits import group_of
+from suisei.errors import ConfigError
+from suisei.training.synthetic import KEPT, REFERENCE_RATING, synthetic_samples
+
+ENGLISH = ["a brown dog runs over wet grass", "the dog races across a lawn", "a dog is running outside"]
+OTHERS = ["two men ride blue bicycles downhill", "cyclists on a steep road", "a pair of riders in helmets"]
+JAPANESE = ["赤い傘をさした女性が歩いている", "女性が雨の中を歩く", "傘を持った人が道にいる"]
+
+
+def sample(candidate, references, rating, group):
+    return CaptionSample(candidate, tuple(references[:2]), rating=rating, group=group, id=group, system="s")
+
+
+SAMPLES = [
+    sample("a dog on grass", ENGLISH, 0.9, "dog"),
+    sample("a cat", ENGLISH[1:], 0.1, "dog"),
+    sample("men on bikes", OTHERS, 0.8, "bike"),
+    sample("bikes", OTHERS[1:], 0.3, "bike"),
+    sample("傘の女性", JAPANESE, 0.9, "umbrella"),
+    sample("犬", JAPANESE[1:], 0.0, "umbrella"),
+]
+
+
+def test_made_samples_keep_their_image_and_are_rated_by_rule():
+    made = synthetic_samples(SAMPLES, 40.0, seed=1)
+    assert len(made) > 150
+    known = {
+        group: {r for s in SAMPLES if s.group == group for r in s.references} for group in ("dog", "bike")
+    }
+    allowed = {
+        round(base * kept, 9) for base in (REFERENCE_RATING, 0.8, 0.9) for kept in (1.0, *KEPT.values())
+    }
+    for made_sample in made:
+        assert round(made_sample.rating.mean, 9) in allowed
+        assert made_sample.candidate not in made_sample.references
+        assert made_sample.id is None
+        assert made_sample.system is None
+        group = group_of(made_sample)
+        assert group in {"dog", "bike", "umbrella"}
+        if group in known:
+            assert set(made_sample.references) <= known[group]
+
+
+def test_degraded_captions_are_rated_below_the_good_ones():
+    made = synthetic_samples(SAMPLES, 40.0, seed=1)
+    originals = {c for s in SAMPLES for c in (s.candidate, *s.references)}
+    own = {
+        s.group: {c for t in SAMPLES if t.group == s.group for c in (t.candidate, *t.references)}
+        for s in SAMPLES
+    }
+    good = [s.rating.mean for s in made if s.candidate in own[s.group]]
+    elsewhere = [s.rating.mean for s in made if s.candidate in originals - own[s.group]]
+    nearly_empty = [s.rating.mean for s in made if s.candidate in {".", "a", "。", "あ"}]
+    assert good
+    assert elsewhere
+    assert nearly_empty
+    assert min(good) >= 0.8
+    assert max(elsewhere) < 0.1
+    assert max(nearly_empty) == 0
+
+
+def test_same_seed_makes_the_same_and_another_does_not():
+    first = synthetic_samples(SAMPLES, 10.0, seed=0)
+    assert synthetic_samples(SAMPLES, 10.0, seed=0) == first
+    assert synthetic_samples(SAMPLES, 10.0, seed=2) != first
+    assert synthetic_samples(SAMPLES, 0.0) == []
+
+
+def test_a_negative_share_is_refused():
+    with pytest.raises(ConfigError, match=r"data.synthetic must be at least 0, got -0.1"):
+        synthetic_samples(SAMPLES, -0.1)
