@@ -11,18 +11,11 @@ from typing import Any
 from suisei.errors import ConfigError
 from suisei.metrics.registry import REGISTRY
 from suisei.metrics.ridge import Ridge
+from suisei.models.blocks import BLOCKS, applicable_blocks
 
 FULL = "full"
 TINY = "tiny"
 """The encoders that start from random weights."""
-_BLOCKS = (
-    "candidate",
-    "reference",
-    "reference-product",
-    "reference-difference",
-    "image-product",
-    "image-difference",
-)
 
 Settings = Mapping[str, Any]
 Changes = dict[str, str]
@@ -157,7 +150,7 @@ def _no_image(settings: Settings) -> Changes:
     changes = {"model.image": "null"}
     blocks, extras = model["fusion"]["blocks"], list(model["fusion"]["extra_inputs"])
     if blocks is not None:
-        kept = [block for block in blocks if not block.startswith("image")]
+        kept = [block for block in blocks if BLOCKS[block].reads != "image"]
         if blocks and not kept:
             raise NotApplicableError("the full model has no other fusion blocks than those of the image")
         if kept != list(blocks):
@@ -253,11 +246,11 @@ def _without_block(block: str) -> Callable[[Settings], Changes]:
         model = settings["model"]
         blocks = model["fusion"]["blocks"]
         if blocks is None:
-            blocks = [b for b in _BLOCKS if model["image"] is not None or not b.startswith("image")]
+            blocks = applicable_blocks(model["image"] is not None)
         if block not in blocks:
             why = (
                 "the full model reads no image"
-                if block.startswith("image")
+                if BLOCKS[block].reads == "image"
                 else "it is not in the full model"
             )
             raise NotApplicableError(why)
@@ -292,5 +285,5 @@ BUILT_IN: dict[str, Callable[[Settings], Changes]] = {
     "no-cross-fit": _no_cross_fit,
     "no-support": _no_support,
     "one-member": _one_member,
-    **{f"no-{block}": _without_block(block) for block in _BLOCKS},
+    **{f"no-{block}": _without_block(block) for block in BLOCKS},
 }

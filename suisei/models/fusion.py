@@ -11,15 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from suisei.errors import ConfigError
+from suisei.models.blocks import BLOCKS, Block, applicable_blocks
 
-BLOCKS = (
-    "candidate",
-    "reference",
-    "reference-product",
-    "reference-difference",
-    "image-product",
-    "image-difference",
-)
 AGGREGATIONS = ("mean", "max", "mean-max", "concat")
 CONCATENATED_REFERENCES = 2
 
@@ -126,66 +119,67 @@ class Fusion(nn.Module):
         back through all references.
         """
         weights = (mask / mask.sum(dim=1, keepdim=True).clamp(min=1)).to(r.dtype)[..., None, None]
-        outside, present = ~mask[..., None, None], mask.any(dim=1)[:, None, None]
+        mean, present = (r * weights).sum(dim=1), mask.any(dim=1)[:, None, None]
         learned = self.missing_reference.to(r.dtype)
         parts: list[Tensor] = []
-        if "candidate" in self.blocks:
-            parts.append(c)
-        mean = (r * weights).sum(dim=1)
-        if "reference" in self.blocks:
-            parts.append(torch.where(present, mean, learned))
-        if "reference-product" in self.blocks:
-            reduced = [] if self.aggregation == "max" else [c * mean]
-            if self.aggregation != "mean":
-                reduced.append((c[:, None] * r).masked_fill(outside, -torch.inf).amax(dim=1))
-            parts += [torch.where(present, block, c * learned) for block in reduced]
-        if "reference-difference" in self.blocks:
-            difference = (c[:, None] - r).abs()
-            reduced = [] if self.aggregation == "max" else [(difference * weights).sum(dim=1)]
-            if self.aggregation != "mean":
-                reduced.append(difference.masked_fill(outside, torch.inf).amin(dim=1))
-            parts += [torch.where(present, block, (c - learned).abs()) for block in reduced]
+        for block in self._chosen("candidate"):
+            parts.append(block.combine(c, c))
+        for block in self._chosen("reference"):
+            each = None if block.linear and not self._wants_nearest(block) else block.combine(c[:, None], r)
+            if self._wants_mean(block):
+                averaged = block.combine(c, mean) if each is None or block.linear else (each * weights).sum(1)
+                parts.append(torch.where(present, averaged, block.combine(c, learned)))
+            if each is not None and self._wants_nearest(block):
+                parts.append(torch.where(present, _nearest(each, mask, block), block.combine(c, learned)))
         return parts + self._image_blocks(c, image)
 
+    def _wants_mean(self, block: Block) -> bool:
+        return block.raw or self.aggregation != "max"
+
+    def _wants_nearest(self, block: Block) -> bool:
+        return not block.raw and self.aggregation != "mean"
+
     def _concatenated(self, c: Tensor, r: Tensor, mask: Tensor, image: Tensor | None) -> list[Tensor]:
+        """Return the blocks in the paper's order: s, c, r, then r's and s's blocks, each [B, P, d]."""
         learned = self.missing_reference.to(r.dtype)
-        first, second = (torch.where(mask[:, n, None, None], r[:, n], learned) for n in (0, 1))
-        named = [
-            ("reference", first),
-            ("candidate", c),
-            ("reference", second),
-            ("reference-product", c * second),
-            ("reference-difference", (c - second).abs()),
-            ("reference-product", c * first),
-            ("reference-difference", (c - first).abs()),
+        s, second = (torch.where(mask[:, n, None, None], r[:, n], learned) for n in (0, 1))
+        own = [block.combine(c, c) for block in self._chosen("candidate")]
+        raw = [block for block in self._chosen("reference") if block.raw]
+        met = [block for block in self._chosen("reference") if not block.raw]
+        return [
+            *(block.combine(c, s) for block in raw),
+            *own,
+            *(block.combine(c, second) for block in raw),
+            *(block.combine(c, reference) for reference in (second, s) for block in met),
+            *self._image_blocks(c, image),
         ]
-        return [part for name, part in named if name in self.blocks] + self._image_blocks(c, image)
 
     def _image_blocks(self, c: Tensor, image: Tensor | None) -> list[Tensor]:
-        if image is None:
-            return []
-        parts = []
-        if "image-product" in self.blocks:
-            parts.append(c * image)
-        if "image-difference" in self.blocks:
-            parts.append((c - image).abs())
-        return parts
+        return [] if image is None else [block.combine(c, image) for block in self._chosen("image")]
+
+    def _chosen(self, reads: str) -> list[Block]:
+        """Return the blocks of this model that read "candidate", "reference" or "image", in order."""
+        return [BLOCKS[name] for name in self.blocks if BLOCKS[name].reads == reads]
 
     def _count_blocks(self) -> int:
-        per_reference = {"concat": 2, "mean-max": 2}.get(self.aggregation, 1)
-        counts = {
-            "candidate": 1,
-            "reference": 2 if self.aggregation == "concat" else 1,
-            "reference-product": per_reference,
-            "reference-difference": per_reference,
-            "image-product": 1,
-            "image-difference": 1,
-        }
-        return sum(counts[block] for block in self.blocks)
+        references = self._chosen("reference")
+        if self.aggregation == "concat":
+            of_references = CONCATENATED_REFERENCES * len(references)
+        else:
+            of_references = sum(self._wants_mean(block) + self._wants_nearest(block) for block in references)
+        return len(self._chosen("candidate")) + of_references + len(self._chosen("image"))
+
+
+def _nearest(each: Tensor, mask: Tensor, block: Block) -> Tensor:
+    """Return, feature by feature, the value [B, P, d] of the nearest reference of ``each`` [B, R, P, d]."""
+    outside = ~mask[..., None, None]
+    if block.nearest == "max":
+        return each.masked_fill(outside, -torch.inf).amax(dim=1)
+    return each.masked_fill(outside, torch.inf).amin(dim=1)
 
 
 def _check_blocks(blocks: Sequence[str] | None, *, has_image: bool) -> tuple[str, ...]:
-    known = BLOCKS if has_image else tuple(block for block in BLOCKS if not block.startswith("image"))
+    known = applicable_blocks(has_image)
     chosen = known if blocks is None else tuple(blocks)
     unknown = [block for block in chosen if block not in known]
     if unknown:

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from suisei.ablation.variants import _BLOCKS, BUILT_IN, choose_variants, parse_variant
+from suisei.ablation.variants import BUILT_IN, choose_variants, parse_variant
 from suisei.errors import ConfigError
+from suisei.models.blocks import BLOCKS
 
 MODEL = {
     "image": {"name": "tiny", "frozen": False},
@@ -26,12 +27,6 @@ def settings(support="jsts", **changed):
 def changes(given, *names):
     chosen, skipped = choose_variants(names or None, [], given)
     return {variant.name: variant.changes for variant in chosen}, skipped
-
-
-def test_blocks_are_those_of_the_model():
-    from suisei.models.fusion import BLOCKS
-
-    assert BLOCKS == _BLOCKS
 
 
 def test_every_part_is_left_out_by_its_settings():
@@ -57,9 +52,9 @@ def test_every_part_is_left_out_by_its_settings():
         "model.fusion.blocks": "[]", "model.fusion.similarity": "false", "model.fusion.alignment": "false",
         "model.fusion.image_similarity": "false",
     }  # fmt: skip
-    for block in _BLOCKS:
+    for block in BLOCKS:
         kept = json.loads(found[f"no-{block}"]["model.fusion.blocks"])
-        assert sorted([*kept, block]) == sorted(_BLOCKS)
+        assert sorted([*kept, block]) == sorted(BLOCKS)
 
 
 def test_what_cannot_apply_is_left_out_with_its_reason():

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from suisei.errors import ConfigError
+from suisei.models.blocks import BLOCKS
 from suisei.models.feedforward import FeedForward
-from suisei.models.fusion import AGGREGATIONS, BLOCKS, Fusion
+from suisei.models.fusion import AGGREGATIONS, Fusion
 
 INVARIANT = ("mean", "max", "mean-max")
 WIDTH = 4
@@ -150,7 +151,7 @@ def test_unknown_names_are_refused_with_the_known_ones():
     with pytest.raises(ConfigError, match="without image"):
         make(blocks=["image-product"], image_width=None)
     assert make(blocks=[]).out_features == 0
-    assert make(blocks=list(reversed(BLOCKS))).blocks == BLOCKS
+    assert make(blocks=list(reversed(BLOCKS))).blocks == tuple(BLOCKS)
 
 
 def test_head_gives_one_number_per_sample_and_refuses_bad_settings():
