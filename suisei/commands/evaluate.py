@@ -237,7 +237,7 @@ def _by_references(
     """Return VATEX-EVAL's columns by number of references; nothing for other data."""
     if options.data != _VATEX:
         return {}
-    from suisei.metaeval.references import columns_by_references
+    from suisei.metaeval.video_protocols import columns_by_references
 
     def score(plan: MetricPlan, fewer: Sequence[CaptionSample], count: int) -> ScoreColumn:
         _say(messages, f"scoring {len(fewer):,} samples with {plan.spec}, references: {count}")
@@ -251,7 +251,7 @@ def _by_references(
 def _vatex_table(
     columns: dict[int | None, list[ScoreColumn]], samples: list[CaptionSample], options: argparse.Namespace
 ) -> Table:
-    from suisei.metaeval.video_tables import vatex_table
+    from suisei.metaeval.video_protocols import vatex_table
 
     settings = {"n_resamples": options.bootstrap, "seed": options.seed}
     return vatex_table(columns, samples, published=options.published, **settings)
@@ -271,7 +271,7 @@ def _measure(
     columns: list[ScoreColumn], samples: list[CaptionSample], options: argparse.Namespace, messages: Console
 ) -> tuple[Table, Comparison | None]:
     if options.data == _FOIL:
-        from suisei.metaeval.video_tables import foil_table
+        from suisei.metaeval.video_protocols import foil_table
 
         settings = {"n_resamples": options.bootstrap, "seed": options.seed}
         return foil_table(columns, samples, published=options.published, **settings), None

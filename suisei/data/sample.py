@@ -15,7 +15,8 @@ from suisei.errors import DataError
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-LANGUAGES = ("ja", "en")
+LANGUAGE_NAMES = {"ja": "Japanese", "en": "English"}
+LANGUAGES = tuple(LANGUAGE_NAMES)
 MAX_CAPTION_CHARACTERS = 10_000
 """Longest caption accepted, in characters. A longer one is a broken file, not a caption."""
 
@@ -123,6 +124,11 @@ def detect_language(text: str) -> str:
     no third language.
     """
     return "ja" if any(_is_japanese(character) for character in text) else "en"
+
+
+def language_of(sample: CaptionSample) -> str:
+    """Return the sample's language: as stated, else as the candidate's characters show it."""
+    return sample.language or detect_language(sample.candidate)
 
 
 def _is_japanese(character: str) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from suisei.data.sample import CaptionSample, detect_language
+from suisei.data.sample import CaptionSample, language_of
 from suisei.data.splits import group_of
 from suisei.errors import ConfigError
 from suisei.metaeval.correlation import CorrelationError, check_kind, correlate
@@ -107,7 +107,7 @@ class AgreementData:
             scores,
             tuple(() if s.rating is None else tuple(s.rating.scaled.tolist()) for s in samples),
             tuple(group_of(sample, position) for position, sample in enumerate(samples)),
-            tuple(s.language or detect_language(s.candidate) for s in samples),
+            tuple(language_of(s) for s in samples),
             tuple(s.system for s in samples),
         )
 

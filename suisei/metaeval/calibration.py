@@ -7,13 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from suisei.data.sample import CaptionSample
+from suisei.data.sample import LANGUAGE_NAMES, CaptionSample, language_of
 from suisei.data.splits import group_of
 from suisei.errors import DataError
-from suisei.metaeval.plots import LANGUAGE_NAMES
 from suisei.metaeval.significance import Interval, group_weights, percentile_interval
 from suisei.metaeval.tables import Cell, Row, Section, Table
-from suisei.probes.degrade import language_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,25 +79,3 @@ def pairwise_accuracy(
     return PairwiseAccuracy(
         float(right.mean()), int(counted.sum()), int((~counted).sum()), int(tied.sum()), signature
     )
-
-
-def same_group_pairs(groups: Sequence[str], ratings: Sequence[float] | np.ndarray) -> np.ndarray:
-    """Return all pairs of samples of one group that people rate differently.
-
-    Args:
-        groups: the group (image) of each sample, [N].
-        ratings: its mean rating, [N].
-
-    Returns:
-        int [P, 2]: positions, the better rated sample first.
-    """
-    values = np.asarray(ratings, dtype=np.float64)
-    members: dict[str, list[int]] = {}
-    for position, group in enumerate(groups):
-        members.setdefault(group, []).append(position)
-    pairs = []
-    for positions in members.values():
-        of_group = np.array(positions)
-        better, worse = np.nonzero(values[of_group][:, None] > values[of_group][None, :])
-        pairs.append(np.stack([of_group[better], of_group[worse]], axis=1))
-    return np.concatenate(pairs) if pairs else np.empty((0, 2), dtype=np.int64)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from suisei.data.sample import LANGUAGE_NAMES
 from suisei.errors import DataError
 from suisei.metaeval.correlation import CorrelationError, kendall_tau_c, pearson
 from suisei.metaeval.tables import HUMAN, Row, Table
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
     from suisei.metaeval.calibration import Calibration
 
-LANGUAGE_NAMES = {"ja": "Japanese", "en": "English"}
 _STYLE = {"font.size": 10.0, "axes.spines.top": False, "axes.spines.right": False, "figure.dpi": 100.0}
 _BLUE, _ORANGE, _GREY = "#2b6ca3", "#d9722b", "#8a8a8a"
 _FEW = 3000

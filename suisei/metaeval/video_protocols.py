@@ -1,20 +1,109 @@
-"""The protocols of the video benchmarks."""
+"""The protocols of the video benchmarks: their figures as tables, beside the published ones.
+
+VATEX-EVAL correlates with each annotator, with 0, 1 and 9 references; ActivityNet-FOIL compares paragraphs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
+from suisei.data.benchmarks.vatex import limit_references
 from suisei.data.sample import CaptionSample
 from suisei.errors import DataError
 from suisei.metaeval.agreement import AgreementData, Rows
-from suisei.metaeval.human import human_agreement
-from suisei.metaeval.pairwise import PairwiseAccuracy, pairwise_accuracy
+from suisei.metaeval.correlation import CorrelationError
+from suisei.metaeval.correlation_tables import measured_cell, versions
+from suisei.metaeval.human import human_agreement, human_bootstrap
+from suisei.metaeval.pairwise import pairwise_accuracy
+from suisei.metaeval.significance import group_weights, percentile_interval
+from suisei.metaeval.tables import LABELS, Cell, Row, Section, Table
+from suisei.metrics.registry import get_entry
+from suisei.scoring.columns import MetricPlan, ScoreColumn
 
 DECIMALS = 4
 """Scores are rounded to so many decimals before VATEX-EVAL's correlations, which makes some of them ties."""
+
+REFERENCE_COUNTS = (1, 9)
+"""With how many references the metrics that read any are measured; the others, and those that can do
+without, are measured with none."""
+
+Scoring = Callable[[MetricPlan, Sequence[CaptionSample], int], ScoreColumn]
+
+KINDS = ("tau-b", "spearman")
+
+VATEX_PUBLISHED: dict[int, dict[str, tuple[float, float]]] = {
+    0: {"em-score": (0.232, 0.303), "video-pac-s": (0.251, 0.326)},
+    1: {"ref-em-score": (0.286, 0.371), "ref-video-pac-s": (0.314, 0.405)},
+    9: {"ref-em-score": (0.368, 0.472), "ref-video-pac-s": (0.381, 0.488)},
+}
+"""{references: {metric: (tau-b, Spearman)}}: Shi et al. (CVPR 2022) and Sarto et al. (CVPR 2023)."""
+
+FOIL_PUBLISHED = {
+    "em-score": 0.895,
+    "ref-em-score": 0.924,
+    "video-pac-s": 0.901,
+    "ref-video-pac-s": 0.935,
+}
+"""{metric: accuracy}, from the same papers."""
+
+_SOURCE = (
+    "published: Shi et al. (CVPR 2022) for EMScore, Sarto et al. (CVPR 2023) for PAC-S, with ViT-B/32; "
+    "EMScore's program takes the best reference of every part separately, which "
+    "--metric-option ref-em-score.aggregate=separate does here too"
+)
+
+
+def columns_by_references(
+    plans: Sequence[MetricPlan],
+    columns: Sequence[ScoreColumn],
+    samples: Sequence[CaptionSample],
+    score: Scoring,
+) -> tuple[dict[int | None, list[ScoreColumn]], list[str]]:
+    """Return the score columns with 0, 1 and 9 references, scoring where they are not there yet.
+
+    Args:
+        plans: the metrics.
+        columns: their scores with all references that the samples have, in the same order.
+        samples: N samples.
+        score: scores a metric on samples with so many references each.
+
+    Returns:
+        {number of references: columns}, and what could not be had.
+    """
+    found: dict[int | None, list[ScoreColumn]] = {}
+    least = min((len(sample.references) for sample in samples), default=0)
+    limited = {count: limit_references(samples, count) for count in REFERENCE_COUNTS if count <= least}
+    notes = [
+        f"no figures with {count} references: a sample has only {least}"
+        for count in REFERENCE_COUNTS
+        if count > least
+    ]
+    for plan, column in zip(plans, columns, strict=True):
+        needs = set(get_entry(plan.spec.partition(":")[0]).needs)
+        if "references" not in needs:
+            alone = column if needs else _without_references(plan, samples, score)
+            found.setdefault(0, []).append(alone)
+            if needs or _same(alone, column):
+                continue
+        for count, fewer in limited.items():
+            there = column.scores is None or all(len(sample.references) == count for sample in samples)
+            found.setdefault(count, []).append(column if there else score(plan, fewer, count))
+    return found, notes
+
+
+def _without_references(plan: MetricPlan, samples: Sequence[CaptionSample], score: Scoring) -> ScoreColumn:
+    return score(plan, limit_references(samples, 0), 0)
+
+
+def _same(first: ScoreColumn, second: ScoreColumn) -> bool:
+    """Return whether a metric scores alike with and without references, so that it does not read them."""
+    if first.scores is None or second.scores is None:
+        return first.scores is second.scores
+    return np.array_equal(first.scores, second.scores, equal_nan=True)
 
 
 def annotator_rows(
@@ -43,21 +132,93 @@ def annotator_rows(
     return tuple(replace(own.rows(missing=missing), raters="each-annotator") for own in alone)
 
 
-def vatex_correlations(samples: Sequence[CaptionSample], scores: np.ndarray) -> dict[str, float]:
-    """Return agreement with each annotator, averaged over annotators, as published for VATEX-EVAL.
+def vatex_table(
+    columns: Mapping[int | None, Sequence[ScoreColumn]],
+    samples: Sequence[CaptionSample],
+    *,
+    n_resamples: int = 0,
+    seed: int = 0,
+    published: bool = True,
+) -> Table:
+    """Return tau-b and Spearman's rho with each annotator, averaged over annotators, as published.
 
     Args:
-        samples: N samples, all with the same number of ratings, in the same order of annotators.
-        scores: float [N].
+        columns: {number of references: score columns}; None where the number is not known.
+        samples: N samples, all rated by the same number of annotators.
+        n_resamples: bootstrap resamples over videos for intervals; 0 for none.
+        seed: of the bootstrap.
+        published: whether published figures stand beside these.
 
     Returns:
-        {"tau-b", "spearman"}, each in [-1, 1].
+        A table with a section per number of references; a row says how many captions it is over.
 
     Raises:
-        DataError: unrated samples or different numbers of ratings; a correlation that is undefined.
+        DataError: unrated samples or different numbers of ratings.
     """
-    rows = annotator_rows(samples, scores)
-    return {kind: human_agreement(rows, kind, "pooled").value for kind in ("tau-b", "spearman")}
+    settings = {"averaging": "pooled", "n_resamples": n_resamples, "seed": seed, "confidence": 0.95}
+    annotator_rows(samples, np.zeros(len(samples)))  # what is wrong with the ratings is no metric's fault
+    counts = sorted(
+        {*columns, *(VATEX_PUBLISHED if published else ())}, key=lambda count: (count is None, count)
+    )
+    sections = []
+    for count in counts:
+        known = VATEX_PUBLISHED.get(count, {}) if published and count is not None else {}
+        rows = [_vatex_row(column, samples, settings, known) for column in columns.get(count, ())]
+        told = {row.label.partition(":")[0] for row in rows}
+        rows += [Row(name, _vatex_published(known, name)) for name in known if name not in told]
+        if rows:
+            sections.append(Section(_references(count), tuple(rows)))
+    heads: dict[str, str] = {}
+    for kind in KINDS:
+        heads[kind] = LABELS[kind]
+        if published:
+            heads[f"{kind}-published"] = f"{LABELS[kind]} published"
+    notes = [
+        "correlated with each annotator's ratings, then averaged over the annotators; scores are rounded to "
+        "4 decimals first",
+        *([_SOURCE] if published else []),
+    ]
+    return Table(
+        "Protocol of VATEX-EVAL",
+        {**heads, "n": "captions", "videos": "videos"},
+        tuple(sections),
+        (*notes, *_interval_note(n_resamples, seed)),
+        {"settings": settings, "versions": versions()},
+    )
+
+
+def _vatex_row(
+    column: ScoreColumn,
+    samples: Sequence[CaptionSample],
+    settings: dict[str, Any],
+    known: Mapping[str, tuple[float, float]],
+) -> Row:
+    cells = _vatex_published(known, column.label.partition(":")[0])
+    if column.scores is None:
+        return Row(column.label, cells, error=column.error)
+    try:
+        rounds = annotator_rows(samples, column.oriented, missing="drop")
+    except CorrelationError as error:
+        return Row(
+            column.label,
+            {**{kind: Cell(None, reason=str(error)) for kind in KINDS}, **cells},
+            column.signature,
+        )
+    for kind in KINDS:
+        cells[kind] = measured_cell(rounds, kind, settings, human_agreement, human_bootstrap)
+    cells |= {"n": Cell(len(rounds[0].x)), "videos": Cell(len(rounds[0].group_names))}
+    return Row(column.label, cells, column.signature, info={"skipped": rounds[0].dropped})
+
+
+def _vatex_published(known: Mapping[str, tuple[float, float]], name: str) -> dict[str, Cell]:
+    values = zip(KINDS, known.get(name, ()), strict=False)
+    return {f"{kind}-published": Cell(value) for kind, value in values}
+
+
+def _references(count: int | None) -> str:
+    if count is None:
+        return "scores from a file"
+    return f"{count} reference{'' if count == 1 else 's'}"
 
 
 def paragraph_scores(
@@ -90,19 +251,86 @@ def paragraph_scores(
     return list(paragraphs), right, foil
 
 
-def foil_accuracy(samples: Sequence[CaptionSample], scores: np.ndarray) -> PairwiseAccuracy:
-    """Return how often the right paragraph scores above its foil twin; a tie counts as wrong.
+def foil_table(
+    columns: Sequence[ScoreColumn],
+    samples: Sequence[CaptionSample],
+    *,
+    n_resamples: int = 0,
+    seed: int = 0,
+    published: bool = True,
+) -> Table:
+    """Return how often each metric prefers the right paragraph to its foil twin.
+
+    A video of which any sentence has no score, or one paragraph no sentence, is left out of its metric's
+    row, and counted.
 
     Args:
+        columns: the metrics' scores of the sentences.
         samples: N sentences; ``group`` is the video and ``system`` "right" or "foil".
-        scores: float [N].
+        n_resamples: bootstrap resamples over videos for intervals; 0 for none.
+        seed: of the bootstrap.
+        published: whether published figures stand beside these.
 
     Raises:
-        DataError: a video with only one of the two, or a score that is NaN.
+        DataError: a ``system`` that is neither.
     """
-    videos, right, foil = paragraph_scores(samples, np.nan_to_num(scores))
-    single = [video for video, *pair in zip(videos, right, foil, strict=True) if np.isnan(pair).any()]
-    if single:
-        raise DataError(f"{len(single)} videos lack the right or the foil paragraph, such as {single[0]!r}")
-    _, right, foil = paragraph_scores(samples, scores)
-    return pairwise_accuracy(right, foil, np.ones(len(right)), ties="wrong")
+    rows = [_foil_row(column, samples, n_resamples, seed, published) for column in columns]
+    told = {row.label.partition(":")[0] for row in rows}
+    if published:
+        rows += [Row(name, _foil_published(name)) for name in FOIL_PUBLISHED if name not in told]
+    heads = {"accuracy": "accuracy", **({"published": "published"} if published else {})}
+    notes = [
+        "share of videos whose right paragraph scores above its foil twin; a paragraph's score is the mean "
+        "of its sentences', and a tie counts as wrong",
+        *([_SOURCE] if published else []),
+    ]
+    left_out = [row for row in rows if row.info.get("videos_skipped")]
+    notes += [f"{row.label}: {row.info['videos_skipped']} videos without score left out" for row in left_out]
+    return Table(
+        "Protocol of ActivityNet-FOIL",
+        {**heads, "ties": "ties", "n": "videos"},
+        (Section("overall", tuple(rows)),),
+        (*notes, *_interval_note(n_resamples, seed)),
+        {
+            "settings": {"n_resamples": n_resamples, "seed": seed, "confidence": 0.95},
+            "versions": versions(),
+            "samples": len(samples),
+        },
+    )
+
+
+def _foil_row(
+    column: ScoreColumn, samples: Sequence[CaptionSample], n_resamples: int, seed: int, published: bool
+) -> Row:
+    cells = _foil_published(column.label.partition(":")[0]) if published else {}
+    if column.scores is None:
+        return Row(column.label, cells, error=column.error)
+    _, right, foil = paragraph_scores(samples, column.oriented)
+    there = ~(np.isnan(right) | np.isnan(foil))
+    info = {"videos_skipped": int((~there).sum())}
+    right, foil = right[there], foil[there]
+    if not len(right):
+        reason = Cell(None, reason="no video has a score for every sentence")
+        return Row(column.label, {**cells, "accuracy": reason}, column.signature, info=info)
+    found = pairwise_accuracy(right, foil, np.ones(len(right)), ties="wrong")
+    low = high = None
+    if n_resamples and len(right) > 1:
+        weights = group_weights(len(right), n_resamples, seed)
+        interval = percentile_interval(weights @ (right > foil) / len(right))
+        low, high = interval.low, interval.high
+    cells |= {
+        "accuracy": Cell(found.value, low, high, signature=f"{found.signature}|n:{found.n}"),
+        "ties": Cell(found.metric_ties),
+        "n": Cell(found.n),
+    }
+    return Row(column.label, cells, column.signature, info=info)
+
+
+def _foil_published(name: str) -> dict[str, Cell]:
+    return {"published": Cell(FOIL_PUBLISHED[name])} if name in FOIL_PUBLISHED else {}
+
+
+def _interval_note(n_resamples: int, seed: int) -> tuple[str, ...]:
+    if not n_resamples:
+        return ()
+    return (f"95% intervals: bootstrap over videos, {n_resamples} resamples, seed {seed}",)

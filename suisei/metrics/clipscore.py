@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from suisei.data.sample import CaptionSample, detect_language
+from suisei.data.sample import CaptionSample, language_of
 from suisei.errors import ConfigError
 from suisei.metrics.base import Metric
 from suisei.metrics.long_captions import LengthWarning
@@ -134,7 +134,7 @@ class ContrastiveScore(Metric):
     def _warn_about_language(self, samples: Sequence[CaptionSample]) -> None:
         if self._warned or self.encoder.reads_japanese:
             return
-        if any((sample.language or detect_language(sample.candidate)) == "ja" for sample in samples):
+        if any(language_of(sample) == "ja" for sample in samples):
             self._warned = True
             warnings.warn(
                 f"{self.name}: {self.encoder.name} has an English tokenizer, so its scores of Japanese "

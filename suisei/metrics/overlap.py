@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from suisei.data.sample import CaptionSample, detect_language
+from suisei.data.sample import CaptionSample, language_of
 from suisei.metrics.base import Metric
 from suisei.metrics.ngrams import TokenMetric
 from suisei.metrics.tokenizers import Tokenizer, Tokens, get_tokenizer
@@ -113,12 +113,12 @@ class Japanese(Metric):
     name = "japanese"
 
     def _score(self, samples: Sequence[CaptionSample], *, batch_size: int, progress: bool) -> np.ndarray:
-        languages = [sample.language or detect_language(sample.candidate) for sample in samples]
+        languages = [language_of(sample) for sample in samples]
         return np.array([float(language == "ja") for language in languages])
 
 
 def _distinct(sample: CaptionSample) -> float:
-    tokens = _measure()(sample.candidate, sample.language or detect_language(sample.candidate))
+    tokens = _measure()(sample.candidate, language_of(sample))
     bigrams = list(pairwise(tokens))
     return len(set(bigrams)) / len(bigrams) if bigrams else 1.0
 
@@ -133,5 +133,5 @@ def _measure() -> Tokenizer:
 
 
 def _length(sample: CaptionSample, text: str) -> float:
-    language = sample.language or detect_language(sample.candidate)
+    language = language_of(sample)
     return len(_measure()(text, language)) / TYPICAL_LENGTH[language]

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from suisei.data.sample import CaptionSample, Rating, detect_language
+from suisei.data.sample import CaptionSample, Rating, language_of
 from suisei.data.splits import group_of
 from suisei.errors import ConfigError, DataError, ModelError
 from suisei.metrics.base import Metric
@@ -208,7 +208,7 @@ def widen(
     for sample in samples:
         pools.setdefault(group_of(sample), {}).update(dict.fromkeys(sample.references))
     images = {group: list(pool) for group, pool in pools.items()}
-    spoken = {group_of(sample): _language(sample) for sample in samples}
+    spoken = {group_of(sample): language_of(sample) for sample in samples}
     names: dict[str, list[str]] = {}
     for group in images:
         names.setdefault(spoken[group], []).append(group)
@@ -237,10 +237,6 @@ def _usable(samples: Sequence[CaptionSample]) -> list[CaptionSample]:
     return usable
 
 
-def _language(sample: CaptionSample) -> str:
-    return sample.language or detect_language(sample.candidate)
-
-
 def _offsets(samples: Sequence[CaptionSample], rated: int) -> np.ndarray:
     """Return how far each sample's rating would be off the mean for its language and source alone, [N].
 
@@ -252,7 +248,7 @@ def _offsets(samples: Sequence[CaptionSample], rated: int) -> np.ndarray:
         rated: how many of them, from the first on, were rated.
     """
     target = _targets(samples)
-    kinds = [(group_of(s).startswith(SUPPORT), _language(s)) for s in samples]
+    kinds = [(group_of(s).startswith(SUPPORT), language_of(s)) for s in samples]
     means: dict[tuple[bool, str], float] = {}
     for kind in dict.fromkeys(kinds):
         own = [row for row, other in enumerate(kinds) if other == kind and (kind[0] or row < rated)]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from suisei.data.sample import CaptionSample, detect_language
+from suisei.data.sample import CaptionSample, language_of
 from suisei.errors import DataError
 from suisei.metrics.base import Metric
 from suisei.metrics.tokenizers import get_tokenizer
@@ -115,7 +115,7 @@ class SacreBleu(_LibraryMetric):
         return BLEU(tokenize="none", force=True)
 
     def _prepare(self, sample: CaptionSample) -> tuple[str, list[str]]:
-        if (sample.language or detect_language(sample.candidate)) == "en":
+        if language_of(sample) == "en":
             return self._english(sample.candidate), [self._english(text) for text in sample.references]
         texts = (sample.candidate, *sample.references)
         cut = self.tokenizer.many([(text, "ja") for text in texts])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from suisei.data.sample import CaptionSample, detect_language
+from suisei.data.sample import CaptionSample, language_of
 from suisei.errors import UnavailableError
 from suisei.metrics import java
 from suisei.metrics.ngrams import TokenMetric
@@ -64,7 +64,7 @@ class Spice(TokenMetric):
         """Return {position: reason}; besides samples without references, the Japanese ones."""
         reasons = super().missing(samples)
         for position, sample in enumerate(samples):
-            if (sample.language or detect_language(sample.candidate)) != "en":
+            if language_of(sample) != "en":
                 reasons.setdefault(position, "SPICE parses English only")
         return reasons
 

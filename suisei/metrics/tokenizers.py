@@ -17,7 +17,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any
 
-from suisei.data.sample import CaptionSample, detect_language
+from suisei.data.sample import CaptionSample, detect_language, language_of
 from suisei.errors import ConfigError, UnavailableError
 from suisei.metrics import ptb
 
@@ -231,7 +231,7 @@ def tokenize_samples(samples: Sequence[CaptionSample], tokenizer: Tokenizer) -> 
 
     The references are read in the candidate's language, which is the sample's if it has one.
     """
-    languages = [sample.language or detect_language(sample.candidate) for sample in samples]
+    languages = [language_of(sample) for sample in samples]
     positions: dict[tuple[str, str | None], int] = {}
     for sample, language in zip(samples, languages, strict=True):
         for text in (sample.candidate, *sample.references):

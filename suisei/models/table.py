@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from suisei.data.images import content_key, load_image
-from suisei.data.sample import CaptionSample, detect_language
+from suisei.data.sample import CaptionSample, language_of
 from suisei.errors import DataError
 from suisei.models.batch import Batch, Span, length_spans
 
@@ -89,7 +89,7 @@ def is_seen(sample: CaptionSample, languages: Sequence[str] | None) -> bool:
     """Return whether there is an image, and the candidate's language is one of those; None for all."""
     if sample.image is None or languages is None:
         return sample.image is not None
-    return (sample.language or detect_language(sample.candidate)) in languages
+    return language_of(sample) in languages
 
 
 def _image_rows(

@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -49,16 +47,6 @@ class LowRank(nn.Module):
     def forward(self, weight: Tensor) -> Tensor:
         """Return the weight with its update, of the same shape."""
         return weight + self.scale * (self.factor_b @ self.factor_a).view_as(weight)
-
-
-@dataclass(frozen=True)
-class MergedAdapter:
-    """What it takes to undo the merge of one weight: where it is, its frozen value and its update."""
-
-    module: nn.Module
-    name: str
-    frozen: Tensor
-    update: LowRank
 
 
 def add_lora(model: nn.Module, *, rank: int = 4, alpha: float = 1.0, seed: int = 0) -> list[str]:
@@ -97,27 +85,11 @@ def add_lora(model: nn.Module, *, rank: int = 4, alpha: float = 1.0, seed: int =
     return names
 
 
-def merge_lora(model: nn.Module) -> list[MergedAdapter]:
-    """Write every update into its weight, so that the model is a plain one again.
-
-    Returns:
-        What :func:`unmerge_lora` needs to take the updates out again.
-    """
-    merged = []
+def merge_lora(model: nn.Module) -> None:
+    """Write every update into its weight, so that the model is a plain one again."""
     for module, name in list(_adapted(model)):
-        adapter: Any = module.parametrizations[name]  # type: ignore[index]
-        merged.append(MergedAdapter(module, name, adapter.original.detach().clone(), adapter[0]))
         parametrize.remove_parametrizations(module, name, leave_parametrized=True)
         getattr(module, name).requires_grad_(False)
-    return merged
-
-
-def unmerge_lora(merged: list[MergedAdapter]) -> None:
-    """Undo :func:`merge_lora` exactly: every frozen weight gets its own bits back."""
-    for adapter in merged:
-        with torch.no_grad():
-            getattr(adapter.module, adapter.name).copy_(adapter.frozen)
-        parametrize.register_parametrization(adapter.module, adapter.name, adapter.update)
 
 
 def _adapted(model: nn.Module) -> Iterator[tuple[nn.Module, str]]:

@@ -13,7 +13,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from suisei.data.sample import CaptionSample, detect_language
+from suisei.data.sample import CaptionSample, detect_language, language_of
 from suisei.data.splits import group_of
 from suisei.errors import ConfigError
 from suisei.probes.negation import negate
@@ -162,11 +162,6 @@ def degrade_samples(
         worse = degrade(sample.candidate, name, language=language, seed=seed, others=others)
         result.append(None if worse is None else replace(sample, candidate=worse, rating=None))
     return result
-
-
-def language_of(sample: CaptionSample) -> str:
-    """Return "ja" or "en", as the sample says or as its candidate shows."""
-    return sample.language or detect_language(sample.candidate)
 
 
 def check_names(names: Sequence[str]) -> None:

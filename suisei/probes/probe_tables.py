@@ -12,12 +12,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from suisei.data.sample import CaptionSample
+from suisei.data.sample import LANGUAGE_NAMES, CaptionSample
 from suisei.data.splits import group_of
 from suisei.errors import ConfigError, DataError
 from suisei.metaeval.agreement import AgreementData, agree
 from suisei.metaeval.correlation import CorrelationError, pearson
-from suisei.metaeval.plots import LANGUAGE_NAMES
 from suisei.metaeval.significance import (
     Interval,
     bootstrap_difference,

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from suisei.data.formats import write_samples
-from suisei.data.sample import CaptionSample, detect_language
+from suisei.data.sample import CaptionSample, language_of
 from suisei.data.splits import PARTS, Split, group_of
 from suisei.errors import ConfigError, SuiseiError
 from suisei.metaeval.correlation_tables import evaluation_table
@@ -253,7 +253,7 @@ def _write_outputs(
     markdown = f"# {folder.name}\n\n{_summary(content)}{table.to_markdown()}"
     markdown += "\n## Predicted against human\n\n![predicted against human](predicted.png)\n"
     human = np.array([sample.rating.mean if sample.rating else np.nan for sample in samples])
-    languages = [sample.language or detect_language(sample.candidate) for sample in samples]
+    languages = [language_of(sample) for sample in samples]
     plot_predicted(folder / "predicted.png", scores, human, languages)
     (folder / "report.md").write_text(markdown, encoding="utf-8")
     temporary = folder / "report.json.part"  # report.json marks a finished run, so it comes last and whole

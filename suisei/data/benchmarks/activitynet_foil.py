@@ -6,7 +6,7 @@ one that EMScore's program reads: ``final_right_video_sentences.json`` and its `
 sentence, and the second annotator's file the references and theirs.
 
 Every sentence becomes one sample, rated 1 in the right paragraph and 0 in the foil one;
-``suisei.metaeval.video_protocols.foil_accuracy`` averages each paragraph and compares the two.
+``suisei.metaeval.video_protocols.foil_table`` averages each paragraph and compares the two.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from suisei.cli import run_command
 from suisei.commands.evaluate import main
 from suisei.data.benchmarks import BENCHMARKS
 from suisei.data.load import load_data
-from suisei.metaeval.references import columns_by_references
+from suisei.metaeval.video_protocols import columns_by_references
 from suisei.metrics.video_pacs import VideoScore
 from suisei.scoring.columns import MetricPlan, ScoreColumn
 

@@ -16,7 +16,8 @@ from suisei.data.load import load_data
 from suisei.data.sample import Rating
 from suisei.data.video import VideoSample
 from suisei.errors import DataError
-from suisei.metaeval.video_protocols import foil_accuracy, vatex_correlations
+from suisei.metaeval.video_protocols import foil_table, vatex_table
+from suisei.scoring.columns import ScoreColumn
 
 VIDEOS = ["b_000_010", "b_000_010", "a_000_010", "a_000_010"]
 RATINGS = np.array([[1, 2, 5, 4], [2, 2, 5, 3], [1, 3, 4, 4]])
@@ -132,11 +133,12 @@ def test_vatex_protocol_averages_annotators():
     scores = generator.random(40)
     scores[1] = scores[0] + 1e-6
     rounded = np.around(scores, 4)
-    found = vatex_correlations(samples, scores)
+    cells = vatex_table({None: [ScoreColumn("mine", scores)]}, samples).row("mine").cells
+    found = {kind: cells[kind].value for kind in ("tau-b", "spearman")}
     assert found["tau-b"] == pytest.approx(np.mean([stats.kendalltau(rounded, c)[0] for c in ratings.T]))
     assert found["spearman"] == pytest.approx(np.mean([stats.spearmanr(rounded, c)[0] for c in ratings.T]))
     with pytest.raises(DataError, match="each annotator"):
-        vatex_correlations([VideoSample("a"), *samples[1:]], scores)
+        vatex_table({}, [VideoSample("a"), *samples[1:]])
 
 
 @pytest.fixture
@@ -179,10 +181,11 @@ def test_overlap_is_counted_in_whole_seconds():
 
 def test_foil_protocol_compares_paragraph_means(foil):
     samples = load_data("activitynet-foil", root=foil)
-    found = foil_accuracy(samples, np.array([0.9, 0.1, 0.3, 0.4, 0.5, 0.5]))
-    assert (found.value, found.n, found.metric_ties) == (0.5, 2, 1)
-    with pytest.raises(DataError, match="v_2"):
-        foil_accuracy(samples[:-1], np.zeros(5))
+    column = ScoreColumn("mine", np.array([0.9, 0.1, 0.3, 0.4, 0.5, 0.5]))
+    cells = foil_table([column], samples).row("mine").cells
+    assert [cells[key].value for key in ("accuracy", "n", "ties")] == [0.5, 2, 1]
+    single = foil_table([ScoreColumn("mine", np.arange(5.0))], samples[:-1]).row("mine")  # v_2 has no twin
+    assert (single.cells["n"].value, single.info["videos_skipped"]) == (1, 1)
 
 
 @pytest.mark.parametrize(

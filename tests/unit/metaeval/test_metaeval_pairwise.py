@@ -5,7 +5,7 @@ import pytest
 
 from suisei.errors import ConfigError
 from suisei.metaeval.correlation import CorrelationError
-from suisei.metaeval.pairwise import pairwise_accuracy, same_group_pairs
+from suisei.metaeval.pairwise import pairwise_accuracy
 
 
 def test_counts_agreement_and_names_ties():
@@ -37,9 +37,3 @@ def test_ties_may_be_wrong_or_a_seeded_coin():
 def test_refuses(first, second, preference, message):
     with pytest.raises(CorrelationError, match=message):
         pairwise_accuracy(first, second, preference)
-
-
-def test_pairs_stay_inside_a_group():
-    pairs = same_group_pairs(["a", "b", "a", "a", "b"], [1, 5, 3, 3, 5])
-    assert sorted(map(tuple, pairs.tolist())) == [(2, 0), (3, 0)]
-    assert same_group_pairs([], []).shape == (0, 2)
