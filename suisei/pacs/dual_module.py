@@ -22,15 +22,14 @@ from suisei.errors import ConfigError
 from suisei.pacs.lora import add_lora
 from suisei.pacs.pair_datamodule import PairBatch
 from suisei.pacs.towers import image_slot, image_states, project, projections, text_slot, text_states
-from suisei.training.contrastive import gather_features, positive_augmented_loss
+from suisei.training.augment import random_contrast, random_crops
+from suisei.training.contrastive import MAX_SCALE, gather_features, positive_augmented_loss
 from suisei.training.random_states import random_states, set_random_states
 
 PROMPT = "A photo depicts "
 """What the metric puts before every caption."""
 
 TRAINABLE = ("projections", "lora", "image", "all")
-MAX_SCALE = math.log(100)
-"""Largest logarithm of 1 / tau, as CLIP's training clips it."""
 
 
 @dataclass
@@ -351,39 +350,3 @@ def recall_at(k: int, images: Tensor, texts: Tensor, owners: Tensor) -> Tensor:
     similarities = F.normalize(texts, dim=-1) @ F.normalize(images, dim=-1).T
     nearest = similarities.topk(min(k, len(images)), dim=-1).indices
     return (nearest == owners[:, None]).any(dim=-1).float().mean()
-
-
-def random_crops(pixels: Tensor, smallest: float = 0.5) -> Tensor:
-    """Crop each image at random, keeping between ``smallest`` and all of its area, and mirror half of them.
-
-    Args:
-        pixels: float [N, 3, s, s].
-        smallest: least share of the area.
-
-    Returns:
-        float [N, 3, s, s].
-    """
-    count, device = len(pixels), pixels.device
-    side = (smallest + (1 - smallest) * torch.rand(count, 2, device=device)).sqrt()
-    shift = (torch.rand(count, 2, device=device) * 2 - 1) * (1 - side)
-    mirror = torch.where(torch.rand(count, device=device) < 0.5, -1.0, 1.0)
-    affine = torch.zeros(count, 2, 3, device=device, dtype=pixels.dtype)
-    affine[:, 0, 0], affine[:, 1, 1] = side[:, 0] * mirror, side[:, 1]
-    affine[:, :, 2] = shift
-    grid = F.affine_grid(affine, list(pixels.shape), align_corners=False)
-    return F.grid_sample(pixels, grid, padding_mode="reflection", align_corners=False)
-
-
-def random_contrast(pixels: Tensor, amount: float) -> Tensor:
-    """Change contrast and brightness of each image at random.
-
-    Args:
-        pixels: normalised, float [N, 3, s, s].
-        amount: contrast is multiplied by 1 - amount to 1 + amount, and as much is added to the pixels at
-            most; 0 changes nothing.
-    """
-    if not amount:
-        return pixels
-    contrast, brightness = amount * (2 * torch.rand(2, len(pixels), 1, 1, 1, device=pixels.device) - 1)
-    mean = pixels.mean(dim=(1, 2, 3), keepdim=True)
-    return (pixels - mean) * (1 + contrast) + mean + brightness

@@ -5,11 +5,16 @@ Shape letters: N pairs of a batch over all processes, n of one process, d width 
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from suisei.errors import ConfigError
+
+MAX_SCALE = math.log(100)
+"""Largest logarithm of 1 / tau, as CLIP's training clips it."""
 
 
 def symmetric_info_nce(

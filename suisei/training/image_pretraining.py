@@ -24,8 +24,8 @@ from suisei.errors import DataError
 from suisei.models.features import ModelFeatures
 from suisei.models.regressor import Regressor
 from suisei.models.table import PixelStore
-from suisei.pacs.dual_module import MAX_SCALE, random_crops
-from suisei.training.contrastive import symmetric_info_nce
+from suisei.training.augment import random_crops
+from suisei.training.contrastive import MAX_SCALE, symmetric_info_nce
 from suisei.training.pretraining import PretrainingConfig
 
 Progress = Callable[[str, int], Callable[[int], Any]]
