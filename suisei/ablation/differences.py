@@ -25,6 +25,7 @@ from suisei.metaeval.significance import (
 )
 from suisei.metaeval.tables import LABELS, Cell, Row, Section, Table
 
+_SHOWN = {kind: LABELS[kind] for kind in CORRELATIONS}
 MODEL = "suisei"
 """Name of the model's column in a run's scores."""
 
@@ -114,28 +115,33 @@ def ablation_tables(
             differences.append(_difference(name, rows[name], rows[full], values, full_values, correlation))
         if progress:
             progress(1)
-    shown = {**{kind: LABELS[kind] for kind in CORRELATIONS}}
-    main = Table(
-        "Ablation",
-        {**shown, "sd": f"sd of {LABELS[correlation]}", "seeds": "seeds"},
-        (Section("overall", tuple(figures)),),
-        ("means over seeds; sd: standard deviation over seeds", *notes),
-        {"versions": versions(), "settings": {"n_resamples": n_resamples, "seed": seed}},
-        row_heading="Model",
-    )
-    columns = {**shown, "p": f"p of {LABELS[correlation]}", "holm": "p (Holm)"}
+    settings = {"n_resamples": n_resamples, "seed": seed}
+    main = _main_table(figures, correlation, settings, notes)
     how = (
         f"variant minus {full}; 95% intervals and two-sided p: bootstrap over images (the same for both) and "
         f"over seeds, {n_resamples} resamples, seed {seed}; Holm over {len(differences)} variants"
     )
     second = Table(
         f"Differences to {full}",
-        columns,
+        {**_SHOWN, "p": f"p of {LABELS[correlation]}", "holm": "p (Holm)"},
         (Section("overall", tuple(_corrected(differences))),),
         (how, *_few_seeds(results)),
         row_heading="Model",
     )
     return main, second
+
+
+def _main_table(
+    figures: Sequence[Row], correlation: str, settings: dict[str, Any], notes: Sequence[str]
+) -> Table:
+    return Table(
+        "Ablation",
+        {**_SHOWN, "sd": f"sd of {LABELS[correlation]}", "seeds": "seeds"},
+        (Section("overall", tuple(figures)),),
+        ("means over seeds; sd: standard deviation over seeds", *notes),
+        {"versions": versions(), "settings": settings},
+        row_heading="Model",
+    )
 
 
 def _few_seeds(results: Mapping[str, Mapping[int, RunResult]]) -> list[str]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +18,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from suisei.data.sample import CaptionSample
-    from suisei.metaeval.compare import Comparison
+    from suisei.metaeval.protocols import Measured, Protocol
+    from suisei.metaeval.settings import EvaluationSettings
     from suisei.metaeval.tables import Table
     from suisei.scoring.columns import Corpus, MetricPlan, ScoreColumn
-
-_VATEX, _FOIL = "vatex-eval", "activitynet-foil"
 
 _EPILOG = """examples:
   suisei evaluate --model runs/scenes/model --data runs/scenes/test.jsonl --json out.json
@@ -46,30 +46,50 @@ def main(argv: Sequence[str] | None = None) -> int:
     from rich.console import Console
 
     from suisei.encoders.sharing import shared_encoders
+    from suisei.metaeval.protocols import Evaluation, protocol_of
     from suisei.scoring.columns import column_notes, protocol_corpus, refused_samples
     from suisei.scoring.scorefile import join_columns
 
+    protocol, settings = protocol_of(options.data), _settings(options)
+    protocol.check(options.data, settings, compare=options.compare)
     plans = metric_plans(options)
     messages = Console(stderr=True)
     samples, positions, loaded, notes = _load(options)
     with shared_encoders():
         corpus = protocol_corpus(options.data, options.root, plans)
         columns = _score(plans, samples, corpus, options, messages)
-        by_references = _by_references(plans, columns, samples, corpus, notes, options, messages)
+        further, problems = _further_columns(protocol, plans, columns, samples, corpus, options, messages)
     external, join_notes = join_columns(options.scores, samples, loaded, positions, columns)
     columns += external
-    notes += join_notes + column_notes(columns)
+    notes += problems + join_notes + column_notes(columns)
     if options.save_scores:
         _save_scores(options.save_scores, samples, columns)
-    table, comparison = _measure(columns, samples, options, messages)
+    measured = protocol.measure(
+        Evaluation(options.data, samples, columns, external, further),
+        settings,
+        partial(_progress, messages),
+        compare=options.compare,
+    )
+    table = measured.table
     meta = {**_meta(options, samples), **refused_samples(columns, samples), **table.meta}
-    table = replace(table, notes=(*table.notes, *notes), meta=meta)
-    others = _other_tables(columns, samples, comparison, options)
-    if options.data == _VATEX:
-        others["protocol"] = _vatex_table({**by_references, None: external}, samples, options)
-    _write(options, table, others, comparison)
-    _show([table, *others.values()])
+    measured = replace(measured, table=replace(table, notes=(*table.notes, *notes), meta=meta))
+    _write(options, measured, protocol.plotted(settings))
+    _show([measured.table, *measured.others.values()])
     return 1 if any(_has_failed(column, options) for column in columns) else 0
+
+
+def _settings(options: argparse.Namespace) -> EvaluationSettings:
+    from suisei.metaeval.settings import EvaluationSettings
+
+    return EvaluationSettings(
+        raters=options.raters,
+        averaging=options.averaging,
+        n_resamples=options.bootstrap,
+        seed=options.seed,
+        correlation=options.correlation,
+        unit=options.swap_unit,
+        published=options.published,
+    )
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -138,26 +158,12 @@ def _check(options: argparse.Namespace) -> None:
         raise ConfigError("nothing to evaluate; give --model DIR, --metrics NAMES or --scores FILE")
     if options.compare and not options.bootstrap:
         raise ConfigError("--compare needs resamples; leave out --bootstrap 0")
-    if options.data == _FOIL:
-        _check_foil(options)
     for name in ("json", "markdown", "latex", "plot", "save_idf", "save_scores"):
         path = getattr(options, name)
         if path and not Path(path).resolve().parent.is_dir():
             raise ConfigError(f"--{name.replace('_', '-')} {path}: its folder does not exist")
     if options.save_scores and Path(options.save_scores).suffix not in (".jsonl", ".csv"):
         raise ConfigError(f"--save-scores {options.save_scores}: must end in .jsonl or .csv")
-
-
-def _check_foil(options: argparse.Namespace) -> None:
-    """Refuse options that say how to correlate with ratings, of which there are none."""
-    given = {
-        "--compare": options.compare,
-        "--averaging": options.averaging != "pooled",
-        "--raters": options.raters != "rows",
-    }
-    wrong = [name for name, is_given in given.items() if is_given]
-    if wrong:
-        raise ConfigError(f"{_FOIL} has pairs and no ratings to correlate with; leave out {', '.join(wrong)}")
 
 
 def _load(options: argparse.Namespace) -> tuple[list[CaptionSample], list[int], int, list[str]]:
@@ -225,36 +231,20 @@ def _say(messages: Console, text: str, style: str | None = None) -> None:
     messages.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
-def _by_references(
+def _further_columns(
+    protocol: Protocol,
     plans: list[MetricPlan],
     columns: list[ScoreColumn],
     samples: list[CaptionSample],
     corpus: Corpus | None,
-    notes: list[str],
     options: argparse.Namespace,
     messages: Console,
-) -> dict[int | None, list[ScoreColumn]]:
-    """Return VATEX-EVAL's columns by number of references; nothing for other data."""
-    if options.data != _VATEX:
-        return {}
-    from suisei.metaeval.video_protocols import columns_by_references
-
+) -> tuple[Mapping[int | None, Sequence[ScoreColumn]], list[str]]:
     def score(plan: MetricPlan, fewer: Sequence[CaptionSample], count: int) -> ScoreColumn:
         _say(messages, f"scoring {len(fewer):,} samples with {plan.spec}, references: {count}")
         return _score_one(plan, fewer, corpus, None, options, messages)
 
-    found, problems = columns_by_references(plans, columns, samples, score)
-    notes += problems
-    return found
-
-
-def _vatex_table(
-    columns: dict[int | None, list[ScoreColumn]], samples: list[CaptionSample], options: argparse.Namespace
-) -> Table:
-    from suisei.metaeval.video_protocols import vatex_table
-
-    settings = {"n_resamples": options.bootstrap, "seed": options.seed}
-    return vatex_table(columns, samples, published=options.published, **settings)
+    return protocol.further_columns(plans, columns, samples, score)
 
 
 def _has_failed(column: ScoreColumn, options: argparse.Namespace) -> bool:
@@ -265,49 +255,6 @@ def _save_scores(path: str, samples: list[CaptionSample], columns: list[ScoreCol
     from suisei.scoring.scorefile import write_scores
 
     write_scores(path, samples, {c.label: c.scores for c in columns if c.scores is not None})
-
-
-def _measure(
-    columns: list[ScoreColumn], samples: list[CaptionSample], options: argparse.Namespace, messages: Console
-) -> tuple[Table, Comparison | None]:
-    if options.data == _FOIL:
-        from suisei.metaeval.video_protocols import foil_table
-
-        settings = {"n_resamples": options.bootstrap, "seed": options.seed}
-        return foil_table(columns, samples, published=options.published, **settings), None
-    from suisei.metaeval.compare import compare_metrics
-    from suisei.metaeval.correlation_tables import add_failed, add_ranks, evaluation_table
-
-    scored = {column.label: column.oriented for column in columns if column.scores is not None}
-    with _progress(messages, "correlations") as report:
-        table = evaluation_table(
-            scored,
-            samples,
-            raters=options.raters,
-            averaging=options.averaging,
-            n_resamples=options.bootstrap,
-            seed=options.seed,
-            signatures={column.label: column.signature or "" for column in columns},
-            title=f"Agreement with human ratings: {options.data}",
-            progress=report,
-        )
-    comparison = None
-    if options.compare:
-        with _progress(messages, "paired tests") as report:
-            comparison = compare_metrics(
-                scored,
-                samples,
-                correlation=options.correlation,
-                averaging=options.averaging,
-                raters=options.raters,
-                unit=options.swap_unit,
-                n_resamples=options.bootstrap,
-                seed=options.seed,
-                progress=report,
-            )
-        table = add_ranks(table, comparison.ranks, options.correlation)
-    errors = {column.label: column.error for column in columns if column.error}
-    return add_failed(table, errors, [column.label for column in columns]), comparison
 
 
 @contextmanager
@@ -324,34 +271,13 @@ def _meta(options: argparse.Namespace, samples: list[CaptionSample]) -> dict[str
     return {"command": {name: getattr(options, name) for name in names}, "rated_samples": len(samples)}
 
 
-def _other_tables(
-    columns: list[ScoreColumn],
-    samples: list[CaptionSample],
-    comparison: Comparison | None,
-    options: argparse.Namespace,
-) -> dict[str, Table]:
-    """Return the tables that follow the main one, by their name in the JSON."""
-    from suisei.metaeval.published import published_table
-
-    others = {}
-    if options.published:
-        scored = {column.label: column.oriented for column in columns if column.scores is not None}
-        published = published_table(options.data, scored, samples)
-        if published:
-            others["published"] = published
-    if comparison:
-        others["comparison"] = comparison.table
-    return others
-
-
-def _write(
-    options: argparse.Namespace, table: Table, others: dict[str, Table], comparison: Comparison | None
-) -> None:
+def _write(options: argparse.Namespace, measured: Measured, plotted: str) -> None:
     import json
 
     from suisei.data.writers import replacing
     from suisei.metaeval.plots import plot_table
 
+    table, others, comparison = measured.table, measured.others, measured.comparison
     tables = [table, *others.values()]
     content = {**table.as_dict(), **{name: other.as_dict() for name, other in others.items()}}
     if comparison:
@@ -366,7 +292,7 @@ def _write(
             with replacing(Path(path)) as temporary:
                 temporary.write_text(text, encoding="utf-8")
     if options.plot:
-        plot_table(options.plot, table, "accuracy" if options.data == _FOIL else options.correlation)
+        plot_table(options.plot, table, plotted)
 
 
 def _show(tables: list[Table]) -> None:

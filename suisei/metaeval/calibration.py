@@ -84,12 +84,7 @@ def calibrate(
     Raises:
         DataError: no sample, a NaN, or a score outside [0, 1].
     """
-    if not len(predicted) or np.isnan(predicted).any() or np.isnan(human).any():
-        raise DataError(f"calibration needs scores and ratings of all of its {len(predicted)} samples")
-    if predicted.min() < -1e-9 or predicted.max() > 1 + 1e-9:
-        raise DataError(
-            f"scores from {predicted.min():.3g} to {predicted.max():.3g} are not on the human scale, 0 to 1"
-        )
+    _check(predicted, human)
     place = np.clip((predicted * bins).astype(np.int64), 0, bins - 1)
     names, group = np.unique(np.asarray(groups, dtype=object), return_inverse=True)
     weights = np.ones((1, len(names)), dtype=np.int64)
@@ -104,12 +99,6 @@ def calibrate(
     errors = np.abs(scores - ratings).sum(axis=1) / counts.sum(axis=1)
     resampled = len(weights) > 1
     means = np.divide(ratings, counts, out=np.full(counts.shape, np.nan), where=counts > 0)
-    variance = float(predicted.var())
-    slope = (
-        float(((predicted - predicted.mean()) * (human - human.mean())).mean() / variance)
-        if variance > 1e-18
-        else None
-    )
     return Calibration(
         bins=tuple(
             _bin(n, bins, counts[0], scores[0], means[:, n], resampled)
@@ -119,9 +108,26 @@ def calibrate(
         interval=percentile_interval(errors[1:]) if resampled else Interval(None, None),
         bias=float((predicted - human).mean()),
         rmse=float(np.sqrt(((predicted - human) ** 2).mean())),
-        slope=slope,
+        slope=_slope(predicted, human),
         n=len(predicted),
     )
+
+
+def _check(predicted: np.ndarray, human: np.ndarray) -> None:
+    if not len(predicted) or np.isnan(predicted).any() or np.isnan(human).any():
+        raise DataError(f"calibration needs scores and ratings of all of its {len(predicted)} samples")
+    if predicted.min() < -1e-9 or predicted.max() > 1 + 1e-9:
+        raise DataError(
+            f"scores from {predicted.min():.3g} to {predicted.max():.3g} are not on the human scale, 0 to 1"
+        )
+
+
+def _slope(predicted: np.ndarray, human: np.ndarray) -> float | None:
+    """Return the slope of the least-squares line of ratings over scores; None for constant scores."""
+    variance = float(predicted.var())
+    if variance <= 1e-18:
+        return None
+    return float(((predicted - predicted.mean()) * (human - human.mean())).mean() / variance)
 
 
 def _bin(

@@ -9,8 +9,10 @@ from itertools import combinations
 import numpy as np
 
 from suisei.data.sample import CaptionSample
+from suisei.errors import ConfigError
 from suisei.metaeval.agreement import AgreementData, Rows, agree
 from suisei.metaeval.correlation import CorrelationError, pearson
+from suisei.metaeval.settings import EvaluationSettings
 from suisei.metaeval.significance import (
     TestResult,
     bootstrap_difference,
@@ -38,95 +40,117 @@ class Comparison:
 def compare_metrics(
     named_scores: Mapping[str, np.ndarray],
     samples: Sequence[CaptionSample],
+    settings: EvaluationSettings,
     *,
-    correlation: str = "tau-c",
-    averaging: str = "pooled",
-    raters: str = "rows",
-    unit: str = "item",
-    n_resamples: int = 1000,
-    seed: int = 0,
     alpha: float = 0.05,
     progress: Callable[[int, int], None] | None = None,
 ) -> Comparison:
     """Compare every pair of metrics on the samples that both score.
 
-    Each pair has the difference of the correlations with its 95 % bootstrap interval, the one-sided
+    Each pair has the difference of the correlations with its bootstrap interval, the one-sided
     PERM-BOTH p-value of the better one being better, the same after Holm's correction over all pairs,
     and for pooled Pearson also Williams' p-value. Clusters are built on the corrected p-values: a
-    metric starts a new cluster when any member of the current one is significantly better.
+    metric starts a new cluster when any member of the current one is significantly better. Metrics whose
+    correlation is undefined are left out, with a note.
 
     Args:
         named_scores: {name: float64 [N]}, higher is better, NaN where missing.
         samples: N rated samples.
-        correlation: the coefficient compared.
-        averaging: "pooled", "item" or "system".
-        raters: "rows" or "mean".
-        unit: what a permutation swaps, "item" or "group".
-        n_resamples: of the bootstrap, and permutations of the test.
-        seed: of both.
+        settings: the coefficient, averaging, raters, what a permutation swaps, resamples and seed.
         alpha: level of the clusters.
         progress: called with (pairs done, pairs in all).
 
-    Metrics whose correlation is undefined are left out, with a note.
+    Raises:
+        ConfigError: no resamples.
     """
+    if settings.n_resamples < 1:
+        raise ConfigError(f"a comparison needs resamples, got n_resamples {settings.n_resamples}")
     datas = {name: AgreementData.from_samples(scores, samples) for name, scores in named_scores.items()}
-    values, notes = _values(datas, correlation, averaging, raters)
+    values, notes = _values(datas, settings)
     names = sorted(values, key=lambda name: -values[name])
-    pairs = list(combinations(range(len(names)), 2))
+    pairs = list(combinations(names, 2))
     results: list[tuple[TestResult | None, Row]] = []
-    for done, (i, j) in enumerate(pairs, start=1):
-        label = f"{names[i]} > {names[j]}"
-        try:
-            a, b = _common_rows(datas[names[i]], datas[names[j]], raters)
-            settings = {"n_resamples": n_resamples, "seed": seed}
-            interval = bootstrap_difference(a, b, correlation, averaging, **settings)
-            test = permutation_test(
-                a, b, correlation, averaging, unit=unit, n_permutations=n_resamples, seed=seed
-            )
-        except CorrelationError as error:
-            results.append((None, Row(label, error=str(error))))
-        else:
-            cells = {"difference": Cell(test.difference, interval.low, interval.high, signature=test.test)}
-            cells["p"] = Cell(test.p_value, signature=test.test, is_p_value=True)
-            if correlation == "pearson" and averaging == "pooled":
-                cells["williams"] = _williams(a, b)
-            results.append((test, Row(label, cells, info={"n": len(a.x)})))
+    for done, (better, worse) in enumerate(pairs, start=1):
+        results.append(_compared(f"{better} > {worse}", datas[better], datas[worse], settings))
         if progress:
             progress(done, len(pairs))
-    p_values = _corrected([test for test, _ in results])
-    matrix = np.ones((len(names), len(names)))
-    for (i, j), (_, row), p_value in zip(pairs, results, p_values, strict=True):
-        matrix[i, j] = p_value
+    p_values = dict(zip(pairs, _corrected([test for test, _ in results]), strict=True))
+    for pair, (_, row) in zip(pairs, results, strict=True):
         if row.cells:
-            row.cells["holm"] = Cell(float(p_value), is_p_value=True)
+            row.cells["holm"] = Cell(float(p_values[pair]), is_p_value=True)
+    matrix = np.ones((len(names), len(names)))
+    for (i, better), (j, worse) in combinations(enumerate(names), 2):
+        matrix[i, j] = p_values[better, worse]
     ranks = dict(zip(names, rank_clusters(matrix, alpha), strict=True))
-    columns = {"difference": f"difference in {LABELS[correlation]}", "p": "p (PERM-BOTH)", "holm": "p (Holm)"}
-    if correlation == "pearson" and averaging == "pooled":
-        columns["williams"] = "p (Williams)"
-        notes.append("Williams' test takes rows as independent, which several ratings of a sample are not")
-    notes.insert(
-        0,
-        f"PERM-BOTH, one-sided, {n_resamples} permutations, unit {unit}, seed {seed}; Holm over "
-        f"{len(pairs)} pairs; a rank cluster ends where any member is better than the next metric "
-        f"(Holm p <= {alpha:g})",
-    )
-    if len(pairs) / (n_resamples + 1) > alpha:
-        notes.append(
-            f"{n_resamples} permutations are too few for {len(pairs)} pairs: after Holm's correction none "
-            f"can reach {alpha:g}; use at least {int(2 * len(pairs) / alpha)}"
-        )
     section = Section("pairs", tuple(row for _, row in results))
-    table = Table("Paired comparison", columns, (section,), tuple(notes), row_heading="Pair")
-    return Comparison(table, ranks)
+    shown = (*_notes(settings, len(pairs), alpha), *notes)
+    return Comparison(
+        Table("Paired comparison", _columns(settings), (section,), shown, row_heading="Pair"), ranks
+    )
+
+
+def _compared(
+    label: str, better: AgreementData, worse: AgreementData, settings: EvaluationSettings
+) -> tuple[TestResult | None, Row]:
+    """Return the test of one pair and its row; without a test the row says why."""
+    kind, averaging = settings.correlation, settings.averaging
+    count, seed = settings.n_resamples, settings.seed
+    try:
+        a, b = _common_rows(better, worse, settings.raters)
+        interval = bootstrap_difference(
+            a, b, kind, averaging, n_resamples=count, seed=seed, confidence=settings.confidence
+        )
+        test = permutation_test(a, b, kind, averaging, unit=settings.unit, n_permutations=count, seed=seed)
+    except CorrelationError as error:
+        return None, Row(label, error=str(error))
+    cells = {
+        "difference": Cell(test.difference, interval.low, interval.high, signature=test.test),
+        "p": Cell(test.p_value, signature=test.test, is_p_value=True),
+    }
+    if _has_williams(settings):
+        cells["williams"] = _williams(a, b)
+    return test, Row(label, cells, info={"n": len(a.x)})
+
+
+def _has_williams(settings: EvaluationSettings) -> bool:
+    return settings.correlation == "pearson" and settings.averaging == "pooled"
+
+
+def _columns(settings: EvaluationSettings) -> dict[str, str]:
+    columns = {
+        "difference": f"difference in {LABELS[settings.correlation]}",
+        "p": "p (PERM-BOTH)",
+        "holm": "p (Holm)",
+    }
+    return columns | ({"williams": "p (Williams)"} if _has_williams(settings) else {})
+
+
+def _notes(settings: EvaluationSettings, pairs: int, alpha: float) -> list[str]:
+    count = settings.n_resamples
+    notes = [
+        f"PERM-BOTH, one-sided, {count} permutations, unit {settings.unit}, seed {settings.seed}; Holm over "
+        f"{pairs} pairs; a rank cluster ends where any member is better than the next metric "
+        f"(Holm p <= {alpha:g})"
+    ]
+    if _has_williams(settings):
+        notes.append("Williams' test takes rows as independent, which several ratings of a sample are not")
+    if pairs / (count + 1) > alpha:
+        notes.append(
+            f"{count} permutations are too few for {pairs} pairs: after Holm's correction none "
+            f"can reach {alpha:g}; use at least {int(2 * pairs / alpha)}"
+        )
+    return notes
 
 
 def _values(
-    datas: Mapping[str, AgreementData], correlation: str, averaging: str, raters: str
+    datas: Mapping[str, AgreementData], settings: EvaluationSettings
 ) -> tuple[dict[str, float], list[str]]:
     values, notes = {}, []
     for name, data in datas.items():
         try:
-            values[name] = agree(data.rows(raters, "drop"), correlation, averaging).value
+            values[name] = agree(
+                data.rows(settings.raters, "drop"), settings.correlation, settings.averaging
+            ).value
         except CorrelationError as error:
             notes.append(f"{name} is not compared: {error}")
     return values, notes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,6 +13,7 @@ from suisei.data.sample import CaptionSample
 from suisei.metaeval.agreement import Agreement, AgreementData, Rows, agree
 from suisei.metaeval.correlation import CORRELATIONS, CorrelationError
 from suisei.metaeval.human import human_agreement, human_bootstrap, human_rounds
+from suisei.metaeval.settings import EvaluationSettings
 from suisei.metaeval.significance import Interval, bootstrap
 from suisei.metaeval.tables import HUMAN, LABELS, Cell, Row, Section, Table
 from suisei.version import __version__
@@ -36,13 +38,8 @@ _HUMAN_NOTE = (
 def evaluation_table(
     named_scores: Mapping[str, np.ndarray],
     samples: Sequence[CaptionSample],
+    settings: EvaluationSettings | None = None,
     *,
-    raters: str = "rows",
-    averaging: str = "pooled",
-    missing: str = "drop",
-    n_resamples: int = 0,
-    seed: int = 0,
-    confidence: float = 0.95,
     human: bool = True,
     by_scope: bool = True,
     signatures: Mapping[str, str] | None = None,
@@ -54,12 +51,7 @@ def evaluation_table(
     Args:
         named_scores: {name: float64 [N]}, higher is better; NaN where a sample has no score.
         samples: N samples, all rated.
-        raters: "rows" (each rating its own row) or "mean".
-        averaging: "pooled", "item" or "system".
-        missing: what NaN scores do: "drop" counts them, "raise" refuses them.
-        n_resamples: bootstrap resamples over groups for intervals; 0 for none.
-        seed: of the bootstrap; all metrics share their resamples.
-        confidence: of the intervals.
+        settings: raters, averaging, what missing scores do, and resamples for intervals.
         human: whether to add the human row, each rating against the mean of the others.
         by_scope: whether to add sections by language and by system where there is more than one.
         signatures: {name: metric signature}.
@@ -67,55 +59,56 @@ def evaluation_table(
         progress: called with (rows done, rows in all).
 
     Raises:
-        CorrelationError: lengths differ, a sample is unrated, or ``missing`` is "raise" and a score is
+        CorrelationError: lengths differ, a sample is unrated, or scores may not be missing and one is
             NaN. A correlation that is undefined is not an error: its cell is empty and says why.
         ConfigError: an unknown choice.
     """
+    settings = settings or EvaluationSettings()
     nothing = np.full(len(samples), np.nan)
     base = AgreementData.from_samples(nothing, samples)  # the ratings, even if every metric failed
     datas = {name: AgreementData.from_samples(scores, samples) for name, scores in named_scores.items()}
-    settings = {"averaging": averaging, "n_resamples": n_resamples, "seed": seed, "confidence": confidence}
+    scopes = list(_scopes(base, by_scope, settings.averaging))
+    done = itertools.count(1)
     sections = []
-    scopes = list(_scopes(base, by_scope, averaging))
-    done, steps = 0, len(scopes) * (len(datas) + human)
-
-    def step() -> None:
-        nonlocal done
-        done += 1
-        if progress:
-            progress(done, steps)
-
     for scope, keep in scopes:
         rows = []
-        for name, data in datas.items():
+        for name, data in [*datas.items(), *([(HUMAN, base)] if human else [])]:
             scoped = data if keep is None else data.subset(keep)
-            make_rows = _deferred(scoped, raters, missing)
-            row = _row(name, make_rows, settings)
-            row.info["skipped"] = int(np.isnan(scoped.scores).sum())
-            rows.append(_signed(row, (signatures or {}).get(name)))
-            step()
-        if human:
-            scoped = base if keep is None else base.subset(keep)
-            rows.append(_human_row(scoped, settings))
-            step()
+            is_human = data is base
+            row = _human_row(scoped, settings) if is_human else _metric_row(name, scoped, settings)
+            rows.append(row if is_human else _signed(row, (signatures or {}).get(name)))
+            if progress:
+                progress(next(done), len(scopes) * (len(datas) + human))
         sections.append(Section(scope, tuple(rows)))
-    notes = [f"{_AVERAGING_NOTE[averaging]}; {_RATERS_NOTE[raters]}"]
+    columns = {**{kind: LABELS[kind] for kind in CORRELATIONS}, "n": "n"}
+    meta: dict[str, Any] = {"settings": _described(settings), "versions": versions()}
+    meta |= {"samples": len(samples), "groups": len(set(base.groups))}
+    return Table(title, columns, tuple(sections), tuple(_notes(settings, human)), meta)
+
+
+def _described(settings: EvaluationSettings) -> dict[str, Any]:
+    names = ("averaging", "n_resamples", "seed", "confidence", "raters", "missing")
+    return {name: getattr(settings, name) for name in names}
+
+
+def _notes(settings: EvaluationSettings, human: bool) -> list[str]:
+    notes = [f"{_AVERAGING_NOTE[settings.averaging]}; {_RATERS_NOTE[settings.raters]}"]
     if human:
         notes.append(_HUMAN_NOTE)
-    if n_resamples:
+    if settings.n_resamples:
         notes.append(
-            f"{confidence:.0%} intervals: bootstrap over groups, {n_resamples} resamples, seed {seed}"
+            f"{settings.confidence:.0%} intervals: bootstrap over groups, {settings.n_resamples} resamples, "
+            f"seed {settings.seed}"
         )
-    meta = {"settings": {**settings, "raters": raters, "missing": missing}, "versions": versions()}
-    meta |= {"samples": len(samples), "groups": len(set(base.groups))}
-    columns = {**{kind: LABELS[kind] for kind in CORRELATIONS}, "n": "n"}
-    return Table(title, columns, tuple(sections), tuple(notes), meta)
+    return notes
 
 
-def _deferred(data: AgreementData, raters: str, missing: str) -> Callable[[], Rows]:
-    if missing == "raise":
-        data.rows(raters, missing)  # a missing score is the caller's error, not a cell's reason
-    return lambda: data.rows(raters, missing)
+def _metric_row(name: str, data: AgreementData, settings: EvaluationSettings) -> Row:
+    if settings.missing == "raise":
+        data.rows(settings.raters, "raise")  # a missing score is the caller's error, not a cell's reason
+    row = _row(name, lambda: data.rows(settings.raters, settings.missing), settings)
+    row.info["skipped"] = int(np.isnan(data.scores).sum())
+    return row
 
 
 def _signed(row: Row, signature: str | None) -> Row:
@@ -134,7 +127,7 @@ def _scopes(data: AgreementData, by_scope: bool, averaging: str) -> Iterator[tup
                 yield f"{title}: {name}", np.array([value == name for value in column])
 
 
-def _row(name: str, make_rows: Callable[[], Rows], settings: dict[str, Any]) -> Row:
+def _row(name: str, make_rows: Callable[[], Rows], settings: EvaluationSettings) -> Row:
     try:
         rows = make_rows()
     except CorrelationError as error:
@@ -159,9 +152,9 @@ def _constant(rows: Rows) -> str | None:
     return None
 
 
-def _human_row(data: AgreementData, settings: dict[str, Any]) -> Row:
+def _human_row(data: AgreementData, settings: EvaluationSettings) -> Row:
     try:
-        rounds = human_rounds(data, settings["seed"])
+        rounds = human_rounds(data, settings.seed)
     except CorrelationError as error:
         return Row(HUMAN, {kind: Cell(None, reason=str(error)) for kind in CORRELATIONS})
     cells = {
@@ -176,7 +169,7 @@ def _human_row(data: AgreementData, settings: dict[str, Any]) -> Row:
 def measured_cell(
     rows: Any,
     kind: str,
-    settings: dict[str, Any],
+    settings: EvaluationSettings,
     measure: Callable[..., Agreement] = agree,
     resample: Callable[..., Interval] = bootstrap,
 ) -> Cell:
@@ -185,12 +178,12 @@ def measured_cell(
     Args:
         rows: what ``measure`` takes.
         kind: the coefficient.
-        settings: averaging, n_resamples (0 for no interval), seed and confidence.
+        settings: averaging, resamples (0 for no interval), seed and confidence.
         measure: computes it.
         resample: computes its interval.
     """
     try:
-        result = measure(rows, kind, settings["averaging"])
+        result = measure(rows, kind, settings.averaging)
     except CorrelationError as error:
         return Cell(None, reason=str(error))
     reason = None
@@ -198,15 +191,15 @@ def measured_cell(
         named = ", ".join(result.undefined[:3]) + (", ..." if len(result.undefined) > 3 else "")
         reason = f"undefined in {len(result.undefined)} of {result.groups} groups, left out: {named}"
     interval = Interval(None, None)
-    if settings["n_resamples"]:
+    if settings.n_resamples:
         try:
             interval = resample(
                 rows,
                 kind,
-                settings["averaging"],
-                n_resamples=settings["n_resamples"],
-                seed=settings["seed"],
-                confidence=settings["confidence"],
+                settings.averaging,
+                n_resamples=settings.n_resamples,
+                seed=settings.seed,
+                confidence=settings.confidence,
             )
         except CorrelationError as error:
             reason = f"no interval: {error}"

@@ -12,6 +12,7 @@ import numpy as np
 
 from suisei.data.sample import CaptionSample
 from suisei.metaeval.correlation_tables import evaluation_table
+from suisei.metaeval.settings import EvaluationSettings
 from suisei.metaeval.tables import HUMAN, LABELS, Cell, Row, Section, Table
 
 
@@ -139,9 +140,8 @@ def published_table(
     known = PUBLISHED.get(data)
     if known is None:
         return None
-    ours = evaluation_table(
-        named_scores, samples, raters=known.raters, by_scope=False, human=HUMAN in known.figures
-    )
+    settings = EvaluationSettings(raters=known.raters)
+    ours = evaluation_table(named_scores, samples, settings, by_scope=False, human=HUMAN in known.figures)
     rows, told = [], set()
     for row in ours.overall.rows:
         name = row.label.partition(":")[0]

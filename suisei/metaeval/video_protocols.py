@@ -19,6 +19,7 @@ from suisei.metaeval.correlation import CorrelationError
 from suisei.metaeval.correlation_tables import measured_cell, versions
 from suisei.metaeval.human import human_agreement, human_bootstrap
 from suisei.metaeval.pairwise import pairwise_accuracy
+from suisei.metaeval.settings import EvaluationSettings
 from suisei.metaeval.significance import group_weights, percentile_interval
 from suisei.metaeval.tables import LABELS, Cell, Row, Section, Table
 from suisei.metrics.registry import get_entry
@@ -135,19 +136,14 @@ def annotator_rows(
 def vatex_table(
     columns: Mapping[int | None, Sequence[ScoreColumn]],
     samples: Sequence[CaptionSample],
-    *,
-    n_resamples: int = 0,
-    seed: int = 0,
-    published: bool = True,
+    settings: EvaluationSettings | None = None,
 ) -> Table:
     """Return tau-b and Spearman's rho with each annotator, averaged over annotators, as published.
 
     Args:
         columns: {number of references: score columns}; None where the number is not known.
         samples: N samples, all rated by the same number of annotators.
-        n_resamples: bootstrap resamples over videos for intervals; 0 for none.
-        seed: of the bootstrap.
-        published: whether published figures stand beside these.
+        settings: bootstrap resamples over videos, seed, and whether published figures stand beside these.
 
     Returns:
         A table with a section per number of references; a row says how many captions it is over.
@@ -155,7 +151,8 @@ def vatex_table(
     Raises:
         DataError: unrated samples or different numbers of ratings.
     """
-    settings = {"averaging": "pooled", "n_resamples": n_resamples, "seed": seed, "confidence": 0.95}
+    settings = replace(settings or EvaluationSettings(), averaging="pooled")
+    published = settings.published
     annotator_rows(samples, np.zeros(len(samples)))  # what is wrong with the ratings is no metric's fault
     counts = sorted(
         {*columns, *(VATEX_PUBLISHED if published else ())}, key=lambda count: (count is None, count)
@@ -182,15 +179,15 @@ def vatex_table(
         "Protocol of VATEX-EVAL",
         {**heads, "n": "captions", "videos": "videos"},
         tuple(sections),
-        (*notes, *_interval_note(n_resamples, seed)),
-        {"settings": settings, "versions": versions()},
+        (*notes, *_interval_note(settings)),
+        {"settings": {"averaging": settings.averaging, **_resampling(settings)}, "versions": versions()},
     )
 
 
 def _vatex_row(
     column: ScoreColumn,
     samples: Sequence[CaptionSample],
-    settings: dict[str, Any],
+    settings: EvaluationSettings,
     known: Mapping[str, tuple[float, float]],
 ) -> Row:
     cells = _vatex_published(known, column.label.partition(":")[0])
@@ -254,10 +251,7 @@ def paragraph_scores(
 def foil_table(
     columns: Sequence[ScoreColumn],
     samples: Sequence[CaptionSample],
-    *,
-    n_resamples: int = 0,
-    seed: int = 0,
-    published: bool = True,
+    settings: EvaluationSettings | None = None,
 ) -> Table:
     """Return how often each metric prefers the right paragraph to its foil twin.
 
@@ -267,14 +261,14 @@ def foil_table(
     Args:
         columns: the metrics' scores of the sentences.
         samples: N sentences; ``group`` is the video and ``system`` "right" or "foil".
-        n_resamples: bootstrap resamples over videos for intervals; 0 for none.
-        seed: of the bootstrap.
-        published: whether published figures stand beside these.
+        settings: bootstrap resamples over videos, seed, and whether published figures stand beside these.
 
     Raises:
         DataError: a ``system`` that is neither.
     """
-    rows = [_foil_row(column, samples, n_resamples, seed, published) for column in columns]
+    settings = settings or EvaluationSettings()
+    published = settings.published
+    rows = [_foil_row(column, samples, settings) for column in columns]
     told = {row.label.partition(":")[0] for row in rows}
     if published:
         rows += [Row(name, _foil_published(name)) for name in FOIL_PUBLISHED if name not in told]
@@ -290,19 +284,13 @@ def foil_table(
         "Protocol of ActivityNet-FOIL",
         {**heads, "ties": "ties", "n": "videos"},
         (Section("overall", tuple(rows)),),
-        (*notes, *_interval_note(n_resamples, seed)),
-        {
-            "settings": {"n_resamples": n_resamples, "seed": seed, "confidence": 0.95},
-            "versions": versions(),
-            "samples": len(samples),
-        },
+        (*notes, *_interval_note(settings)),
+        {"settings": _resampling(settings), "versions": versions(), "samples": len(samples)},
     )
 
 
-def _foil_row(
-    column: ScoreColumn, samples: Sequence[CaptionSample], n_resamples: int, seed: int, published: bool
-) -> Row:
-    cells = _foil_published(column.label.partition(":")[0]) if published else {}
+def _foil_row(column: ScoreColumn, samples: Sequence[CaptionSample], settings: EvaluationSettings) -> Row:
+    cells = _foil_published(column.label.partition(":")[0]) if settings.published else {}
     if column.scores is None:
         return Row(column.label, cells, error=column.error)
     _, right, foil = paragraph_scores(samples, column.oriented)
@@ -314,9 +302,9 @@ def _foil_row(
         return Row(column.label, {**cells, "accuracy": reason}, column.signature, info=info)
     found = pairwise_accuracy(right, foil, np.ones(len(right)), ties="wrong")
     low = high = None
-    if n_resamples and len(right) > 1:
-        weights = group_weights(len(right), n_resamples, seed)
-        interval = percentile_interval(weights @ (right > foil) / len(right))
+    if settings.n_resamples and len(right) > 1:
+        weights = group_weights(len(right), settings.n_resamples, settings.seed)
+        interval = percentile_interval(weights @ (right > foil) / len(right), settings.confidence)
         low, high = interval.low, interval.high
     cells |= {
         "accuracy": Cell(found.value, low, high, signature=f"{found.signature}|n:{found.n}"),
@@ -330,7 +318,14 @@ def _foil_published(name: str) -> dict[str, Cell]:
     return {"published": Cell(FOIL_PUBLISHED[name])} if name in FOIL_PUBLISHED else {}
 
 
-def _interval_note(n_resamples: int, seed: int) -> tuple[str, ...]:
-    if not n_resamples:
+def _resampling(settings: EvaluationSettings) -> dict[str, Any]:
+    return {name: getattr(settings, name) for name in ("n_resamples", "seed", "confidence")}
+
+
+def _interval_note(settings: EvaluationSettings) -> tuple[str, ...]:
+    if not settings.n_resamples:
         return ()
-    return (f"95% intervals: bootstrap over videos, {n_resamples} resamples, seed {seed}",)
+    return (
+        f"{settings.confidence:.0%} intervals: bootstrap over videos, {settings.n_resamples} resamples, "
+        f"seed {settings.seed}",
+    )

@@ -21,6 +21,7 @@ from suisei.data.splits import PARTS, Split, group_of
 from suisei.errors import ConfigError, SuiseiError
 from suisei.metaeval.correlation_tables import evaluation_table
 from suisei.metaeval.plots import plot_predicted
+from suisei.metaeval.settings import EvaluationSettings
 from suisei.metaeval.tables import Table
 from suisei.metrics.extras import ExtraInputs
 from suisei.metrics.registry import get_metric
@@ -230,14 +231,9 @@ def _table(
     signatures: Mapping[str, str],
     title: str,
 ) -> Table:
-    return evaluation_table(
-        scores,
-        samples,
-        raters="mean" if _unequal_raters(samples) else "rows",
-        n_resamples=RESAMPLES,
-        signatures=signatures,
-        title=title,
-    )
+    raters = "mean" if _unequal_raters(samples) else "rows"
+    settings = EvaluationSettings(raters=raters, n_resamples=RESAMPLES)
+    return evaluation_table(scores, samples, settings, signatures=signatures, title=title)
 
 
 def _unequal_raters(samples: Sequence[CaptionSample]) -> bool:

@@ -158,4 +158,5 @@ ACTIVITYNET_FOIL = Benchmark(
     ),
     has_images=True,
     idf_corpus=("activitynet-train", read_training_captions),
+    protocol="paragraph-pairs",
 )

@@ -29,6 +29,7 @@ class Benchmark:
         default_root: where it is when no root is given; None if it has to be given.
         idf_corpus: name and reader (root to captions) of the captions that its protocol learns idf
             weights of tokens from.
+        protocol: how metrics are measured on it, a name of :data:`suisei.metaeval.protocols.PROTOCOLS`.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Benchmark:
     has_images: bool = False
     default_root: Callable[[], Path] | None = None
     idf_corpus: tuple[str, Callable[[Path | str], list[str]]] | None = None
+    protocol: str = "ratings"
 
     def read(
         self,

@@ -8,9 +8,11 @@ import scipy.stats
 from rich.console import Console
 
 from suisei.data.sample import CaptionSample, Rating
+from suisei.errors import ConfigError
 from suisei.metaeval.compare import compare_metrics
 from suisei.metaeval.correlation import CORRELATIONS, CorrelationError
 from suisei.metaeval.correlation_tables import add_failed, evaluation_table
+from suisei.metaeval.settings import EvaluationSettings
 from suisei.metaeval.tables import HUMAN, Cell, Row, Section, Table
 
 
@@ -145,7 +147,9 @@ def test_table_has_the_right_figures_everywhere():
         expected = scipy.stats.pearsonr(ratings[mask].ravel(), ratings[mask][:, ::-1].ravel())[0]
         assert human.cells["pearson"].value == pytest.approx(expected, abs=0.02)
         assert human.cells["n"].value == mask.sum() * 2
-    mean = evaluation_table({"q": quality}, samples, raters="mean").row("q").cells["pearson"]
+    mean = (
+        evaluation_table({"q": quality}, samples, EvaluationSettings(raters="mean")).row("q").cells["pearson"]
+    )
     assert mean.value == pytest.approx(scipy.stats.pearsonr(quality, ratings.mean(axis=1))[0])
     assert "raters:mean" in mean.signature
 
@@ -176,14 +180,17 @@ def test_missing_scores_are_dropped_and_counted_or_refused():
     assert row.cells["n"].value == 76
     assert row.info["skipped"] == 2
     with pytest.raises(CorrelationError, match="2 of 40 scores are missing"):
-        evaluation_table({"q": quality}, samples, missing="raise")
+        evaluation_table({"q": quality}, samples, EvaluationSettings(missing="raise"))
 
 
 def test_intervals_and_progress():
     samples, quality = rated()
     seen = []
     result = evaluation_table(
-        {"q": quality}, samples, n_resamples=50, progress=lambda done, total: seen.append((done, total))
+        {"q": quality},
+        samples,
+        EvaluationSettings(n_resamples=50),
+        progress=lambda done, total: seen.append((done, total)),
     )
     cell = result.row("q").cells["tau-c"]
     assert cell.low < cell.value < cell.high
@@ -208,7 +215,7 @@ def test_comparison_ranks_and_corrects():
         "constant": np.zeros(120),
     }
     scores["alike"][:3] = np.nan
-    result = compare_metrics(scores, samples, correlation="pearson", n_resamples=199)
+    result = compare_metrics(scores, samples, EvaluationSettings(correlation="pearson", n_resamples=199))
     assert result.ranks["good"] == result.ranks["alike"] == 1
     assert result.ranks["bad"] == 2
     assert "constant" not in result.ranks
@@ -224,5 +231,13 @@ def test_comparison_ranks_and_corrects():
 
 def test_comparison_says_when_permutations_are_too_few():
     samples, quality = rated()
-    result = compare_metrics({"a": quality, "b": quality[::-1].copy()}, samples, n_resamples=9)
+    result = compare_metrics(
+        {"a": quality, "b": quality[::-1].copy()}, samples, EvaluationSettings(n_resamples=9)
+    )
     assert any("too few for 1 pairs" in note for note in result.table.notes)
+
+
+def test_a_comparison_without_resamples_is_refused():
+    samples, quality = rated()
+    with pytest.raises(ConfigError, match="n_resamples 0"):
+        compare_metrics({"a": quality, "b": -quality}, samples, EvaluationSettings())

@@ -1,0 +1,33 @@
+"""What decides a figure of agreement beside scores and ratings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationSettings:
+    """How metrics are correlated with people, and how sure that is made.
+
+    Attributes:
+        raters: "rows" (each rating its own row) or "mean".
+        averaging: "pooled", "item" or "system".
+        missing: what NaN scores do: "drop" counts them, "raise" refuses them.
+        n_resamples: bootstrap resamples over groups, and permutations of paired tests; 0 for neither
+            intervals nor tests.
+        seed: of both; all metrics share their resamples.
+        confidence: of the intervals.
+        correlation: the coefficient that metrics are compared by.
+        unit: what a permutation swaps, "item" or "group".
+        published: whether published figures stand beside those of the same protocol.
+    """
+
+    raters: str = "rows"
+    averaging: str = "pooled"
+    missing: str = "drop"
+    n_resamples: int = 0
+    seed: int = 0
+    confidence: float = 0.95
+    correlation: str = "tau-c"
+    unit: str = "item"
+    published: bool = True

@@ -1,0 +1,39 @@
+"""The house: what imports what, where files stand, and pages that name them."""
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from importlinter import cli
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PACKAGE = REPOSITORY / "suisei"
+FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.name != "__init__.py")
+
+
+@pytest.mark.slow
+def test_the_contracts_of_imports_hold(monkeypatch, capsys):
+    monkeypatch.chdir(REPOSITORY)
+    status = cli.lint_imports(config_filename="pyproject.toml", no_cache=True)
+    assert status == 0, capsys.readouterr().out
+
+
+def test_few_files_stand_at_the_top():
+    assert len(list(PACKAGE.glob("*.py"))) <= 9
+
+
+def test_file_names_occur_once():
+    entry_points = {"__main__.py", "train.py"}  # of a package each; python -m suisei.train calls the command
+    twice = {name for name, count in Counter(path.name for path in FILES).items() if count > 1}
+    assert twice <= entry_points
+
+
+@pytest.mark.parametrize("page", ["docs/architecture.md", "CONTRIBUTING.md", "README.md", "SECURITY.md"])
+def test_files_that_a_page_names_exist(page):
+    text = (REPOSITORY / page).read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:suisei|tests|configs|data|docs)/[\w./-]*\w\.\w+)`", text))
+    missing = sorted(name for name in named if "NAME" not in name and not (REPOSITORY / name).exists())
+    assert missing == []
+    if page == "docs/architecture.md":
+        assert len(named) >= 30
