@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from suisei.metaeval.protocols import Measured, Protocol
     from suisei.metaeval.settings import EvaluationSettings
     from suisei.metaeval.tables import Table
-    from suisei.scoring.columns import Corpus, MetricPlan, ScoreColumn
+    from suisei.scoring.columns import ScoreColumn
+    from suisei.scoring.fitting import Corpus
+    from suisei.scoring.plan import MetricPlan
 
 _EPILOG = """examples:
   suisei evaluate --model runs/scenes/model --data runs/scenes/test.jsonl --json out.json
@@ -47,7 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     from suisei.encoders.sharing import shared_encoders
     from suisei.metaeval.protocols import Evaluation, protocol_of
-    from suisei.scoring.columns import column_notes, protocol_corpus, refused_samples
+    from suisei.scoring.columns import column_notes, refused_samples
+    from suisei.scoring.fitting import protocol_corpus
     from suisei.scoring.scorefile import join_columns
 
     protocol, settings = protocol_of(options.data), _settings(options)

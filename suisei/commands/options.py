@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from suisei.scoring.columns import MetricPlan
+    from suisei.scoring.plan import MetricPlan
 
 
 def positive(text: str) -> int:
@@ -64,7 +64,7 @@ def metric_plans(options: argparse.Namespace) -> list[MetricPlan]:
     Raises:
         ConfigError: an unknown or repeated metric, or an option that its metric does not take.
     """
-    from suisei.scoring.columns import plan_metrics
+    from suisei.scoring.plan import plan_metrics
 
     specs = [f"suisei:{folder}" for folder in options.model]
     specs += [name.strip() for names in options.metrics for name in names.split(",") if name.strip()]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from suisei.metaeval.calibration import Calibration
     from suisei.metaeval.tables import Table
     from suisei.probes.probe_tables import Scored
-    from suisei.scoring.columns import MetricPlan
+    from suisei.scoring.plan import MetricPlan
 
 _EPILOG = """examples:
   suisei sanity --model runs/scenes/model --data runs/scenes/test.jsonl --plots plots
@@ -161,7 +161,7 @@ def _scored(plan: MetricPlan, samples: list[CaptionSample], batch_size: int, con
     """Make a metric and fit it, once, on what is not degraded."""
     from suisei.metrics.registry import get_metric
     from suisei.probes.probe_tables import Scored as NewScored
-    from suisei.scoring.columns import fit_unrated
+    from suisei.scoring.fitting import fit_unrated
 
     metric = get_metric(plan.spec, **plan.options)
     if metric.needs_fit:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from suisei.data.formats import Row
     from suisei.data.sample import CaptionSample
     from suisei.metrics.base import Metric
-    from suisei.scoring.columns import MetricPlan
     from suisei.scoring.output import FileOutput, StreamOutput
+    from suisei.scoring.plan import MetricPlan
     from suisei.scoring.stream import Job, Scorer
     from suisei.scoring.summary import RowCounts
 

@@ -19,7 +19,8 @@ from suisei.metaeval.published import published_table
 from suisei.metaeval.settings import EvaluationSettings
 from suisei.metaeval.tables import Table
 from suisei.metaeval.video_protocols import columns_by_references, foil_table, vatex_table
-from suisei.scoring.columns import MetricPlan, ScoreColumn
+from suisei.scoring.columns import ScoreColumn
+from suisei.scoring.plan import MetricPlan
 
 Score = Callable[[MetricPlan, Sequence[CaptionSample], int], ScoreColumn]
 """Scores a metric on samples that have so many references each."""

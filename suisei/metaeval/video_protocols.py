@@ -23,7 +23,8 @@ from suisei.metaeval.settings import EvaluationSettings
 from suisei.metaeval.significance import group_weights, percentile_interval
 from suisei.metaeval.tables import LABELS, Cell, Row, Section, Table
 from suisei.metrics.registry import get_entry
-from suisei.scoring.columns import MetricPlan, ScoreColumn
+from suisei.scoring.columns import ScoreColumn
+from suisei.scoring.plan import MetricPlan
 
 DECIMALS = 4
 """Scores are rounded to so many decimals before VATEX-EVAL's correlations, which makes some of them ties."""

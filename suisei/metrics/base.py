@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -16,6 +16,36 @@ from suisei.version import __version__
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+
+@runtime_checkable
+class StreamFit(Protocol):
+    """A metric whose corpus statistics are counted sample by sample, such as CIDEr's idf."""
+
+    def fit_stream(self, samples: Iterable[CaptionSample]) -> None:
+        """Fit corpus statistics on samples that need not fit into memory."""
+
+
+@runtime_checkable
+class LearnsFromCaptions(Protocol):
+    """A metric whose idf weights come from a corpus of captions, and can be saved."""
+
+    def fit_captions(self, captions: Iterable[str], *, corpus: str) -> None:
+        """Learn from captions of the corpus with that name."""
+
+    def save_idf(self, path: Path) -> None:
+        """Write what was learned."""
+
+
+@runtime_checkable
+class SummableCorpus(Protocol):
+    """A metric whose corpus score comes from counts that add up, such as BLEU."""
+
+    def corpus_statistics(self, samples: Sequence[CaptionSample]) -> np.ndarray:
+        """Return the summed counts of samples."""
+
+    def corpus_from_statistics(self, total: np.ndarray) -> float:
+        """Return the corpus score of summed counts."""
 
 
 class Metric(ABC):

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import inspect
-import json
 import logging
 import re
 import subprocess
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from importlib import import_module
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
 from suisei.data.sample import CaptionSample
-from suisei.errors import ConfigError, SuiseiError
-from suisei.metrics.base import Metric
-from suisei.metrics.registry import get_entry, get_metric
+from suisei.errors import SuiseiError
+from suisei.metrics.base import LearnsFromCaptions
+from suisei.metrics.registry import get_metric
+from suisei.scoring.fitting import Corpus, fit_metric
+from suisei.scoring.plan import MetricPlan
 
 _LOG = logging.getLogger(__name__)
 
@@ -42,14 +41,6 @@ FAILURES = (
     ValueError,
     subprocess.SubprocessError,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class MetricPlan:
-    """A metric to be made: ``NAME`` or ``NAME:ARGUMENT``, and its options."""
-
-    spec: str
-    options: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,82 +87,6 @@ def failure_text(error: BaseException) -> str:
     return text if isinstance(error, SuiseiError) else f"{type(error).__name__}: {text}"
 
 
-def plan_metrics(
-    specs: Sequence[str],
-    tokenizer: str | None = None,
-    options: Sequence[str] = (),
-    common: Mapping[str, Any] | None = None,
-) -> list[MetricPlan]:
-    """Check metric names and options before any work is done.
-
-    Args:
-        specs: ``NAME`` or ``NAME:ARGUMENT``, each once.
-        tokenizer: given to every metric that takes one.
-        options: ``NAME.KEY=VALUE``; the value is JSON where it parses as such, else text.
-        common: options such as "device", given to every metric that takes them.
-
-    Raises:
-        ConfigError: an unknown or repeated metric, an option that its metric does not take, an option
-            of a metric that is not asked for, or a tokenizer that no metric takes.
-    """
-    repeated = [spec for spec, count in Counter(specs).items() if count > 1]
-    if repeated:
-        raise ConfigError(f"metric {repeated[0]!r} is given twice")
-    given = _parse_options(options)
-    plans, tokenizer_taken = [], tokenizer is None
-    for spec in specs:
-        name = spec.partition(":")[0]
-        get_entry(name)
-        chosen = dict(given.get(name, {}))
-        taken, open_ended = _parameters(name) if (chosen or tokenizer or common) else (set(), True)
-        unknown = [key for key in chosen if key not in taken and not open_ended]
-        if unknown:
-            raise ConfigError(
-                f"metric {name!r} has no option {unknown[0]!r}; it takes {', '.join(sorted(taken)) or 'none'}"
-            )
-        if tokenizer is not None and "tokenizer" in taken:
-            chosen.setdefault("tokenizer", tokenizer)
-            tokenizer_taken = True
-        for key, value in (common or {}).items():
-            if key in taken or open_ended:
-                chosen.setdefault(key, value)
-        plans.append(MetricPlan(spec, chosen))
-    unused = sorted(set(given) - {plan.spec.partition(":")[0] for plan in plans})
-    if unused:
-        raise ConfigError(f"an option is given for metric {unused[0]!r}, which is not asked for")
-    if not tokenizer_taken:
-        raise ConfigError(f"none of the metrics takes a tokenizer, got tokenizer {tokenizer!r}")
-    return plans
-
-
-@dataclass(frozen=True, slots=True)
-class Corpus:
-    """Captions that metrics with idf weights learn from, other than those that are evaluated.
-
-    Attributes:
-        name: for signatures, such as "vatex-train".
-        captions: the captions; None where their file is absent.
-        problem: why there are none.
-        learned: {metric: what it learned from them}, so that it learns once.
-    """
-
-    name: str
-    captions: Sequence[str] | None
-    problem: str = ""
-    learned: dict[str, dict[str, Any]] = field(default_factory=dict)
-
-
-@runtime_checkable
-class LearnsFromCaptions(Protocol):
-    """A metric whose idf weights come from a corpus of captions, and can be saved."""
-
-    def fit_captions(self, captions: Iterable[str], *, corpus: str) -> None:
-        """Learn from captions of the corpus with that name."""
-
-    def save_idf(self, path: Path) -> None:
-        """Write what was learned."""
-
-
 def score_column(
     plan: MetricPlan,
     samples: Sequence[CaptionSample],
@@ -197,7 +112,7 @@ def score_column(
     """
     try:
         metric = get_metric(plan.spec, **plan.options)
-        fitted, notes = _fit(metric, plan.spec, samples, corpus) if metric.needs_fit else ("", ())
+        fitted, notes = fit_metric(metric, plan.spec, samples, corpus) if metric.needs_fit else ("", ())
         if idf_folder is not None and isinstance(metric, LearnsFromCaptions) and metric.state():
             idf_folder.mkdir(parents=True, exist_ok=True)
             metric.save_idf(idf_folder / f"{re.sub(r'[^0-9A-Za-z.+-]+', '_', plan.spec)}.json")
@@ -218,61 +133,6 @@ def score_column(
         notes=notes,
         higher_is_better=metric.higher_is_better,
     )
-
-
-def _fit(
-    metric: Metric, spec: str, samples: Sequence[CaptionSample], corpus: Corpus | None
-) -> tuple[str, tuple[str, ...]]:
-    """Fit a metric; returns what its signature says of that beyond its own settings, and notes."""
-    if corpus is not None and isinstance(metric, LearnsFromCaptions):
-        if corpus.captions is not None:
-            if spec not in corpus.learned:
-                metric.fit_captions(corpus.captions, corpus=corpus.name)
-                corpus.learned[spec] = metric.state()
-            metric.load_state(corpus.learned[spec])
-            return "", (f"{spec}: idf weights from {len(corpus.captions):,} captions of {corpus.name}",)
-        note = (
-            f"{spec}: idf weights from the references of the {len(samples):,} evaluated samples, not from "
-            f"{corpus.name} as published ({corpus.problem})"
-        )
-    else:
-        note = ""
-    fit_unrated(metric, samples)
-    return f"|fit:references-of-{len(samples)}-evaluated", (note,) if note else ()
-
-
-def fit_unrated(metric: Metric, samples: Sequence[CaptionSample]) -> None:
-    """Fit a metric's corpus statistics on what is being scored, with the ratings taken away.
-
-    A metric that learned from the ratings it is then compared with would look better than it is.
-    """
-    metric.fit([replace(sample, rating=None) for sample in samples])
-
-
-def protocol_corpus(data: str, root: Path | str | None, plans: Sequence[MetricPlan]) -> Corpus | None:
-    """Return the captions that a benchmark's protocol learns idf weights from, where a metric may need them.
-
-    Args:
-        data: the benchmark's name; there is no corpus for other data.
-        root: where its files are.
-        plans: the metrics.
-
-    Raises:
-        DataError: the file of captions is laid out otherwise; one that is absent is the corpus's problem.
-    """
-    from suisei.data.benchmarks import BENCHMARKS
-    from suisei.data.benchmarks.base import LayoutError
-
-    benchmark = BENCHMARKS.get(data)
-    if benchmark is None or benchmark.idf_corpus is None or root is None:
-        return None
-    if not any("video" in get_entry(plan.spec.partition(":")[0]).needs for plan in plans):
-        return None
-    name, read = benchmark.idf_corpus
-    try:
-        return Corpus(name, read(root))
-    except LayoutError as error:
-        return Corpus(name, None, str(error))
 
 
 def column_notes(columns: Sequence[ScoreColumn]) -> list[str]:
@@ -306,26 +166,3 @@ def refused_samples(columns: Sequence[ScoreColumn], samples: Sequence[CaptionSam
         if column.refused
     }
     return {"refused": refused} if refused else {}
-
-
-def _parse_options(options: Sequence[str]) -> Mapping[str, dict[str, Any]]:
-    parsed: dict[str, dict[str, Any]] = {}
-    for option in options:
-        target, equals, value = option.partition("=")
-        name, dot, key = target.rpartition(".")
-        if not (equals and dot and name and key):
-            raise ConfigError(f"metric option {option!r} must be NAME.KEY=VALUE, such as bertscore.idf=true")
-        try:
-            parsed.setdefault(name, {})[key] = json.loads(value)
-        except json.JSONDecodeError:
-            parsed.setdefault(name, {})[key] = value
-    return parsed
-
-
-def _parameters(name: str) -> tuple[set[str], bool]:
-    """Return the options that a metric's factory names, and whether it takes any others."""
-    entry = get_entry(name)
-    module, _, attribute = entry.target.partition(":")
-    parameters = inspect.signature(getattr(import_module(module), attribute)).parameters.values()
-    named = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
-    return named, any(p.kind is p.VAR_KEYWORD for p in parameters)

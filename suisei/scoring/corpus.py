@@ -4,23 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from suisei.data.sample import CaptionSample
-from suisei.metrics.base import Metric
-
-
-@runtime_checkable
-class SummableCorpus(Protocol):
-    """A metric whose corpus score comes from counts that add up, such as BLEU."""
-
-    def corpus_statistics(self, samples: Sequence[CaptionSample]) -> np.ndarray:
-        """Return the summed counts of samples."""
-
-    def corpus_from_statistics(self, total: np.ndarray) -> float:
-        """Return the corpus score of summed counts."""
+from suisei.metrics.base import Metric, SummableCorpus
 
 
 class CorpusScore:

@@ -1,22 +1,88 @@
-"""Fitting corpus statistics on what is about to be scored, without holding it in memory."""
+"""Fitting corpus statistics such as idf weights: on the captions of a protocol, or on what is scored."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
 from suisei.data.sample import CaptionSample
-from suisei.metrics.base import Metric
-from suisei.scoring.columns import fit_unrated
+from suisei.metrics.base import LearnsFromCaptions, Metric, StreamFit
+from suisei.metrics.registry import get_entry
+from suisei.scoring.plan import MetricPlan
 
 
-@runtime_checkable
-class StreamFit(Protocol):
-    """A metric whose corpus statistics are counted sample by sample, such as CIDEr's idf."""
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """Captions that metrics with idf weights learn from, other than those that are evaluated.
 
-    def fit_stream(self, samples: Iterable[CaptionSample]) -> None:
-        """Fit corpus statistics on samples that need not fit into memory."""
+    Attributes:
+        name: for signatures, such as "vatex-train".
+        captions: the captions; None where their file is absent.
+        problem: why there are none.
+        learned: {metric: what it learned from them}, so that it learns once.
+    """
+
+    name: str
+    captions: Sequence[str] | None
+    problem: str = ""
+    learned: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+def fit_metric(
+    metric: Metric, spec: str, samples: Sequence[CaptionSample], corpus: Corpus | None
+) -> tuple[str, tuple[str, ...]]:
+    """Fit a metric; returns what its signature says of that beyond its own settings, and notes."""
+    if corpus is not None and isinstance(metric, LearnsFromCaptions):
+        if corpus.captions is not None:
+            if spec not in corpus.learned:
+                metric.fit_captions(corpus.captions, corpus=corpus.name)
+                corpus.learned[spec] = metric.state()
+            metric.load_state(corpus.learned[spec])
+            return "", (f"{spec}: idf weights from {len(corpus.captions):,} captions of {corpus.name}",)
+        note = (
+            f"{spec}: idf weights from the references of the {len(samples):,} evaluated samples, not from "
+            f"{corpus.name} as published ({corpus.problem})"
+        )
+    else:
+        note = ""
+    fit_unrated(metric, samples)
+    return f"|fit:references-of-{len(samples)}-evaluated", (note,) if note else ()
+
+
+def fit_unrated(metric: Metric, samples: Sequence[CaptionSample]) -> None:
+    """Fit a metric's corpus statistics on what is being scored, with the ratings taken away.
+
+    A metric that learned from the ratings it is then compared with would look better than it is.
+    """
+    metric.fit([replace(sample, rating=None) for sample in samples])
+
+
+def protocol_corpus(data: str, root: Path | str | None, plans: Sequence[MetricPlan]) -> Corpus | None:
+    """Return the captions that a benchmark's protocol learns idf weights from, where a metric may need them.
+
+    Args:
+        data: the benchmark's name; there is no corpus for other data.
+        root: where its files are.
+        plans: the metrics.
+
+    Raises:
+        DataError: the file of captions is laid out otherwise; one that is absent is the corpus's problem.
+    """
+    from suisei.data.benchmarks import BENCHMARKS
+    from suisei.data.benchmarks.base import LayoutError
+
+    benchmark = BENCHMARKS.get(data)
+    if benchmark is None or benchmark.idf_corpus is None or root is None:
+        return None
+    if not any("video" in get_entry(plan.spec.partition(":")[0]).needs for plan in plans):
+        return None
+    name, read = benchmark.idf_corpus
+    try:
+        return Corpus(name, read(root))
+    except LayoutError as error:
+        return Corpus(name, None, str(error))
 
 
 def fit_metrics(metrics: Iterable[Metric], read: Callable[[], Iterable[CaptionSample]]) -> int:

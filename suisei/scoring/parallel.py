@@ -19,7 +19,7 @@ from typing import Any
 from suisei.data.formats import Row
 from suisei.errors import DataError, UnavailableError
 from suisei.metrics.base import Metric
-from suisei.scoring.columns import MetricPlan
+from suisei.scoring.plan import MetricPlan
 from suisei.scoring.stream import Job, ScoredRow, Scorer
 
 WINDOWS_PER_PROCESS = 2

@@ -12,7 +12,7 @@ from suisei.commands.evaluate import main
 from suisei.errors import ConfigError
 from suisei.metrics.base import Metric
 from suisei.metrics.registry import REGISTRY, Entry
-from suisei.scoring.columns import plan_metrics
+from suisei.scoring.plan import plan_metrics
 
 
 class Fake(Metric):

@@ -13,7 +13,8 @@ from suisei.data.benchmarks import BENCHMARKS
 from suisei.data.load import load_data
 from suisei.metaeval.video_protocols import columns_by_references
 from suisei.metrics.video_pacs import VideoScore
-from suisei.scoring.columns import MetricPlan, ScoreColumn
+from suisei.scoring.columns import ScoreColumn
+from suisei.scoring.plan import MetricPlan
 
 av = pytest.importorskip("av", reason="needs the extra video")
 TINY = {

@@ -7,9 +7,10 @@ import pytest
 
 from suisei.data.sample import CaptionSample
 from suisei.metrics import cider
+from suisei.metrics.base import StreamFit, SummableCorpus
 from suisei.metrics.registry import get_metric, unavailable_reason
-from suisei.scoring.corpus import CorpusScore, SummableCorpus
-from suisei.scoring.fitting import StreamFit, fit_metrics
+from suisei.scoring.corpus import CorpusScore
+from suisei.scoring.fitting import fit_metrics
 
 WORDS = ("a", "red", "dog", "runs", "on", "the", "grass", "two", "cats", "sleep", "under", "table")
 

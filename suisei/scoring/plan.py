@@ -1,0 +1,93 @@
+"""Which metrics are to be computed, and with which options: checked before any work is done."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+from suisei.errors import ConfigError
+from suisei.metrics.registry import get_entry
+
+
+@dataclass(frozen=True, slots=True)
+class MetricPlan:
+    """A metric to be made: ``NAME`` or ``NAME:ARGUMENT``, and its options."""
+
+    spec: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+def plan_metrics(
+    specs: Sequence[str],
+    tokenizer: str | None = None,
+    options: Sequence[str] = (),
+    common: Mapping[str, Any] | None = None,
+) -> list[MetricPlan]:
+    """Check metric names and options before any work is done.
+
+    Args:
+        specs: ``NAME`` or ``NAME:ARGUMENT``, each once.
+        tokenizer: given to every metric that takes one.
+        options: ``NAME.KEY=VALUE``; the value is JSON where it parses as such, else text.
+        common: options such as "device", given to every metric that takes them.
+
+    Raises:
+        ConfigError: an unknown or repeated metric, an option that its metric does not take, an option
+            of a metric that is not asked for, or a tokenizer that no metric takes.
+    """
+    repeated = [spec for spec, count in Counter(specs).items() if count > 1]
+    if repeated:
+        raise ConfigError(f"metric {repeated[0]!r} is given twice")
+    given = _parse_options(options)
+    plans, tokenizer_taken = [], tokenizer is None
+    for spec in specs:
+        name = spec.partition(":")[0]
+        get_entry(name)
+        chosen = dict(given.get(name, {}))
+        taken, open_ended = _parameters(name) if (chosen or tokenizer or common) else (set(), True)
+        unknown = [key for key in chosen if key not in taken and not open_ended]
+        if unknown:
+            raise ConfigError(
+                f"metric {name!r} has no option {unknown[0]!r}; it takes {', '.join(sorted(taken)) or 'none'}"
+            )
+        if tokenizer is not None and "tokenizer" in taken:
+            chosen.setdefault("tokenizer", tokenizer)
+            tokenizer_taken = True
+        for key, value in (common or {}).items():
+            if key in taken or open_ended:
+                chosen.setdefault(key, value)
+        plans.append(MetricPlan(spec, chosen))
+    unused = sorted(set(given) - {plan.spec.partition(":")[0] for plan in plans})
+    if unused:
+        raise ConfigError(f"an option is given for metric {unused[0]!r}, which is not asked for")
+    if not tokenizer_taken:
+        raise ConfigError(f"none of the metrics takes a tokenizer, got tokenizer {tokenizer!r}")
+    return plans
+
+
+def _parse_options(options: Sequence[str]) -> Mapping[str, dict[str, Any]]:
+    parsed: dict[str, dict[str, Any]] = {}
+    for option in options:
+        target, equals, value = option.partition("=")
+        name, dot, key = target.rpartition(".")
+        if not (equals and dot and name and key):
+            raise ConfigError(f"metric option {option!r} must be NAME.KEY=VALUE, such as bertscore.idf=true")
+        try:
+            parsed.setdefault(name, {})[key] = json.loads(value)
+        except json.JSONDecodeError:
+            parsed.setdefault(name, {})[key] = value
+    return parsed
+
+
+def _parameters(name: str) -> tuple[set[str], bool]:
+    """Return the options that a metric's factory names, and whether it takes any others."""
+    entry = get_entry(name)
+    module, _, attribute = entry.target.partition(":")
+    parameters = inspect.signature(getattr(import_module(module), attribute)).parameters.values()
+    named = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    return named, any(p.kind is p.VAR_KEYWORD for p in parameters)
