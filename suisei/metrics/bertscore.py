@@ -200,6 +200,8 @@ class BertScore(Metric):
         import torch
         from torch.nn.utils.rnn import pad_sequence
 
+        from suisei.models.greedy_matching import greedy_match, weighted_mean
+
         sides = []
         for side in (0, 1):
             texts = [pair[side] for pair in pairs]
@@ -211,12 +213,10 @@ class BertScore(Metric):
                 )
             )
         (candidate, candidate_weight, candidate_mask), (reference, reference_weight, reference_mask) = sides
-        cosines = candidate @ reference.transpose(1, 2)  # [P, C, R]
         # Unlike the package, padding is never the best match: a pair's score is its own alone.
-        for_candidate = cosines.masked_fill(~reference_mask[:, None, :], -math.inf).amax(dim=2)
-        for_reference = cosines.masked_fill(~candidate_mask[:, :, None], -math.inf).amax(dim=1)
-        precision = _weighted_mean(for_candidate, candidate_weight)
-        recall = _weighted_mean(for_reference, reference_weight)
+        for_candidate, for_reference = greedy_match(candidate, reference, candidate_mask, reference_mask)
+        precision = weighted_mean(for_candidate, candidate_weight)
+        recall = weighted_mean(for_reference, reference_weight)
         if self.output != "f1":
             return (precision if self.output == "precision" else recall).tolist()
         total = precision + recall
@@ -333,13 +333,6 @@ def _model_label(name: str) -> str:
     files = sorted(folder.glob("*.safetensors")) or sorted(folder.glob("*.bin"))
     digest = f"-sha256-{file_hash(files[0])}" if files else ""
     return f"{folder.resolve().name}{digest}"
-
-
-def _weighted_mean(values: Tensor, weights: Tensor) -> Tensor:
-    """Return the weighted mean of [P, L] along L; 0 where no token weighs anything."""
-    total = weights.sum(dim=1)
-    mean = (values.masked_fill(values.isinf(), 0) * weights).sum(dim=1) / total
-    return mean.masked_fill(total == 0, 0.0)
 
 
 def _longest(config: Any, tokenizer: Any) -> int:

@@ -63,17 +63,17 @@ def match_video(caption: Caption, frames: np.ndarray) -> Scores:
     """Match a caption with the unit features of frames, float64 [F, d] (2024, equations 7 and 9 to 12)."""
     mean = frames.mean(axis=0)
     length = np.linalg.norm(mean)
-    cosines = caption.tokens @ frames.T
-    precision = _weighted_mean(cosines.max(axis=1), caption.weights)
-    recall = float(cosines.max(axis=0).mean())
+    of_tokens, of_frames = _matched(caption.tokens, frames)
+    precision = _weighted_mean(of_tokens, caption.weights)
+    recall = float(of_frames.mean())
     return Scores(precision, recall, _f1(precision, recall), float(caption.whole @ mean / (length or 1.0)))
 
 
 def match_texts(candidate: Caption, reference: Caption) -> Scores:
     """Match a candidate with a reference; each side's maxima are weighted by its own idf."""
-    cosines = candidate.tokens @ reference.tokens.T
-    precision = _weighted_mean(cosines.max(axis=1), candidate.weights)
-    recall = _weighted_mean(cosines.max(axis=0), reference.weights)
+    of_candidate, of_reference = _matched(candidate.tokens, reference.tokens)
+    precision = _weighted_mean(of_candidate, candidate.weights)
+    recall = _weighted_mean(of_reference, reference.weights)
     return Scores(precision, recall, _f1(precision, recall), float(candidate.whole @ reference.whole))
 
 
@@ -82,6 +82,15 @@ def best_reference(matches: Sequence[Scores], *, separate: bool) -> Scores:
     if separate:
         return Scores(*(max(getattr(match, part) for match in matches) for part in _STORED))
     return max(matches, key=lambda match: match.full)
+
+
+def _matched(tokens: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    import torch
+
+    from suisei.models.greedy_matching import greedy_match
+
+    of_tokens, of_others = greedy_match(torch.from_numpy(tokens), torch.from_numpy(others))
+    return of_tokens.numpy(), of_others.numpy()
 
 
 def _weighted_mean(values: np.ndarray, weights: np.ndarray) -> float:

@@ -19,11 +19,11 @@ from torch.nn import functional as F
 
 from suisei.encoders.batch_sizes import tokens_per_batch
 from suisei.models.features import ignore_progress, token_batches
+from suisei.models.greedy_matching import NOWHERE, greedy_match, weighted_mean
 from suisei.models.regressor import ALIGNMENTS, Regressor
 from suisei.models.table import SampleTable
 
 SAMPLES_PER_BATCH = 64
-_NOWHERE = -2.0  # below every cosine
 
 
 def alignment_inputs(
@@ -83,37 +83,29 @@ def aligned(candidate: Tensor, weights: Tensor, references: Tensor, reference_we
     present = weights >= 0
     reference_present = reference_weights >= 0
     there = reference_present.any(dim=2)
-    cosines = torch.einsum("bld,brmd->brlm", candidate, references)
-    matched = cosines.masked_fill(~reference_present[:, :, None], _NOWHERE).amax(dim=3)  # [B, R, L]
-    found = cosines.masked_fill(~present[:, None, :, None], _NOWHERE).amax(dim=2)  # [B, R, M]
-    anywhere = matched.masked_fill(~there[..., None], _NOWHERE).amax(dim=1)  # [B, L]
+    matched, found = greedy_match(candidate[:, None], references, present[:, None], reference_present)
+    anywhere = matched.masked_fill(~there[..., None], NOWHERE).amax(dim=1)  # [B, L]
     shared = present[:, None].expand_as(matched)
     pairwise = [
-        _mean(matched, shared.float()),
-        _mean(matched, shared * weights[:, None]),
+        weighted_mean(matched, shared.float()),
+        weighted_mean(matched, shared * weights[:, None]),
         matched.masked_fill(~shared, 2.0).amin(dim=2),
-        _mean(found, reference_present.float()),
-        _mean(found, reference_present * reference_weights),
+        weighted_mean(found, reference_present.float()),
+        weighted_mean(found, reference_present * reference_weights),
         found.masked_fill(~reference_present, 2.0).amin(dim=2),
     ]
     numbers = []
     for values in pairwise:  # [B, R]
-        numbers.append(values.masked_fill(~there, _NOWHERE).amax(dim=1))
+        numbers.append(values.masked_fill(~there, NOWHERE).amax(dim=1))
         numbers.append((values * there).sum(dim=1) / there.sum(dim=1).clamp(min=1))
     numbers += [
-        _mean(anywhere, present.float()),
-        _mean(anywhere, present * weights),
+        weighted_mean(anywhere, present.float()),
+        weighted_mean(anywhere, present * weights),
         anywhere.masked_fill(~present, 2.0).amin(dim=1),
         _agreement(references, reference_weights.clamp(min=0), there),
     ]
     empty = ~present.any(dim=1) | ~there.any(dim=1)
     return torch.stack(numbers, dim=1).masked_fill(empty[:, None], torch.nan)
-
-
-def _mean(values: Tensor, weights: Tensor) -> Tensor:
-    """Weighted mean over the last dimension; 0 where nothing weighs anything."""
-    total = weights.sum(dim=-1)
-    return (values * weights).sum(dim=-1) / torch.where(total > 0, total, 1.0)
 
 
 def _agreement(references: Tensor, weights: Tensor, there: Tensor) -> Tensor:
