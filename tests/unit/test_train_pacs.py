@@ -259,7 +259,7 @@ def test_refusals(folder):
 
 def test_a_config_says_what_is_trained(tmp_path):
     mine, other = tmp_path / "mine.yaml", tmp_path / "other.yaml"
-    mine.write_text("task: pacs\nmodel: {rank: 2}\n")
+    mine.write_text("task: pacs\nmodel: {trainable: lora}\n")
     other.write_text("model: {}\n")
     assert task_of(["--config", str(mine)]) == "pacs"
     assert task_of([f"--config={mine}", "--output", "x"]) == "pacs"
