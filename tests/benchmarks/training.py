@@ -120,7 +120,7 @@ def _epoch(model: SuiSei, rows: list[CaptionSample], batching: str) -> Callable[
 
 
 def _data(rows: Any, collate: Collator, training: int, batch_size: int, batching: Any) -> CaptionDataModule:
-    data = CaptionDataModule(batch_size=batch_size, eval_batch_size=batch_size, batching=batching)
+    data = CaptionDataModule(batch_size=batch_size, batching=batching)
     data.samples = list(rows)
     data.split = Split(tuple(range(training)), tuple(range(max(training - 8, 0), training)), ())
     data.attach(collate, 0, collate.lengths)

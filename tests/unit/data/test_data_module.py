@@ -111,7 +111,6 @@ def test_bad_rows_are_raised_or_counted(data, tmp_path):
 def test_settings_that_cannot_work_are_refused(data):
     for options in (
         {"batch_size": 0},
-        {"eval_batch_size": 0},
         {"folds": 3, "fold": 3},
         {"folds": 3, "test": "x"},
     ):

@@ -10,6 +10,7 @@ from suisei.data.idf import IdfTable
 from suisei.encoders.text import TextEncoder, TextEncoderConfig
 from suisei.encoders.tiny import TinyTextConfig
 from suisei.errors import ConfigError, DataError
+from suisei.models import image_pretraining
 from suisei.models.image_pretraining import pretrain_images
 from suisei.models.pretraining import CaptionPretraining, PretrainingConfig, pretrain
 
@@ -82,8 +83,7 @@ def test_what_cannot_be_learned_from_is_refused(build_regressor):
         pretrain(text, weights, CaptionCorpus([("one",), ("two",)], [], []), PretrainingConfig())
     for settings, message in (
         ({"epochs": -1}, "epochs must be at least 0"), ({"batch_size": 0}, "batch_size"),
-        ({"temperature": 0.0}, "temperature"), ({"word_dropout": 1.0}, "word_dropout"),
-        ({"smallest_crop": 0.0}, "smallest_crop"), ({"weight_decay": -1.0}, "weight_decay"),
+        ({"learning_rate": 0.0}, "learning_rate"), ({"word_dropout": 1.0}, "word_dropout"),
     ):  # fmt: skip
         with pytest.raises(ConfigError, match=message):
             PretrainingConfig(**settings)
@@ -91,11 +91,11 @@ def test_what_cannot_be_learned_from_is_refused(build_regressor):
         pretrain_images(build_regressor(), [], PretrainingConfig(), seed=0, progress=lambda *_: print)
 
 
-def test_images_learn_what_their_captions_say(build_regressor, pictures, captions):
+def test_images_learn_what_their_captions_say(build_regressor, pictures, captions, monkeypatch):
+    for name, value in {"LEARNING_RATE": 0.01, "SMALLEST_CROP": 1.0, "TEMPERATURE": 0.2}.items():
+        monkeypatch.setattr(image_pretraining, name, value)
     pairs = [(Path(path), tuple(captions[2 * n : 2 * n + 2])) for n, path in enumerate(pictures)]
-    settings = PretrainingConfig(
-        image_epochs=40, batch_size=4, image_learning_rate=0.01, smallest_crop=1.0, temperature=0.2
-    )
+    settings = PretrainingConfig(image_epochs=40, batch_size=4)
 
     def trained(seed):
         model = build_regressor(frozen_image=True)
