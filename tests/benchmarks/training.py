@@ -169,7 +169,7 @@ def _frozen_rates(
     rows: list[CaptionSample], count: int, width: int, layers: str, fusion: dict, hidden: tuple[int, ...]
 ) -> tuple[list[float], float]:
     depth = 12 if layers == "mix" and width == 768 else 2
-    tiny = TinyTextConfig(vocabulary=60, width=width, layers=depth, heads=2)
+    tiny = TinyTextConfig(vocabulary=60, width=width, layers=depth)
     text = TextEncoder.create(
         TextEncoderConfig(name="tiny", layers=layers, frozen=True, tiny=tiny), ["a caption", "image 0"]
     )

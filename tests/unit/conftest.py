@@ -40,9 +40,7 @@ def build_regressor() -> Callable[..., Any]:
 
         torch.manual_seed(seed)
         config = RegressorConfig(
-            text=TextEncoderConfig(
-                name="tiny", tiny=TinyTextConfig(vocabulary=200, width=16, layers=2, heads=2)
-            ),
+            text=TextEncoderConfig(name="tiny", tiny=TinyTextConfig(vocabulary=200, width=16, layers=2)),
             image=ImageEncoderConfig(
                 name="tiny", frozen=False, tiny=TinyImageConfig(width=4, image_size=64, features=8)
             )

@@ -24,7 +24,7 @@ NUMBERS = {name: place for place, name in enumerate(ALIGNMENTS)}
 @pytest.fixture(scope="module")
 def model(captions):
     torch.manual_seed(3)
-    tiny = TinyTextConfig(vocabulary=200, width=16, layers=1, heads=2)
+    tiny = TinyTextConfig(vocabulary=200, width=16, layers=1)
     picture = TinyImageConfig(width=4, image_size=64, features=8)
     config = RegressorConfig(
         text=TextEncoderConfig(name="tiny", layers="last", frozen=True, tiny=tiny),

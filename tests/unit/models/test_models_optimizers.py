@@ -18,12 +18,12 @@ from suisei.models.regressor import Regressor
 def make(
     captions, *, frozen_text=False, frozen_image=False, image=True, layers=12, extras=(), extra_hidden=0
 ):
-    tiny = TinyTextConfig(vocabulary=150, width=8, layers=layers, heads=2)
+    tiny = TinyTextConfig(vocabulary=150, width=8, layers=layers)
     tiny_image = TinyImageConfig(width=2, image_size=64, features=4)
     config = RegressorConfig(
         TextEncoderConfig(name="tiny", frozen=frozen_text, tiny=tiny),
         ImageEncoderConfig(name="tiny", frozen=False, tiny=tiny_image) if image else None,
-        FusionConfig(references="concat", layer_dropout=0.0, extra_inputs=extras),
+        FusionConfig(references="concat", extra_inputs=extras),
         HeadConfig(hidden=(8, 4), extra_hidden=extra_hidden),
     )
     text = TextEncoder.create(config.text, captions)

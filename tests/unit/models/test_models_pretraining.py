@@ -28,7 +28,7 @@ SETTINGS = {"epochs": 30, "batch_size": 5, "learning_rate": 0.01, "word_dropout"
 def make(seed=0):
     torch.manual_seed(seed)
     captions = [caption for group in GROUPS for caption in group]
-    config = TextEncoderConfig(name="tiny", layers="last", tiny=TinyTextConfig(200, 32, 0, 2, 0.0))
+    config = TextEncoderConfig(name="tiny", layers="last", tiny=TinyTextConfig(200, 32, 0))
     text = TextEncoder.create(config, captions)
     weights = IdfTable.fit(text.tokenize(captions)).weights(text.vocabulary_size, text.special_ids)
     return text, torch.from_numpy(weights)

@@ -13,7 +13,7 @@ from suisei.errors import ConfigError
 from suisei.models import optimizers
 from suisei.models.optimizers import OptimizerConfig, build_optimizer
 
-TINY = TinyTextConfig(vocabulary=150, width=16, layers=3, heads=2)
+TINY = TinyTextConfig(vocabulary=150, width=16, layers=3)
 
 
 def batch_of(model, captions, overhead=None):
@@ -47,7 +47,7 @@ def test_captions_encoded_in_parts_have_the_same_scores_and_gradients(build_regr
 def test_only_large_encoders_are_worth_parts():
     small = TextEncoder.create(TextEncoderConfig(name="tiny", tiny=TINY), ["a red ball"] * 4)
     assert small.call_overhead() is None
-    wide = TinyTextConfig(vocabulary=150, width=512, layers=2, heads=2)
+    wide = TinyTextConfig(vocabulary=150, width=512, layers=2)
     large = TextEncoder.create(TextEncoderConfig(name="tiny", tiny=wide), ["a red ball"] * 4)
     counted = [p.numel() for name, p in large.backbone.named_parameters() if "embed" not in name]
     assert sum(counted) > SMALL_ENCODER
