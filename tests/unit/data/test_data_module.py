@@ -1,6 +1,7 @@
 """The data module: splits by group, folds, several sources, and an order that the seed decides."""
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -95,6 +96,39 @@ def test_unrated_samples_are_refused(tmp_path):
     path = write(tmp_path / "unrated.jsonl", 4, rated=False)
     with pytest.raises(DataError, match=r"unrated\.jsonl: 12 of 12 samples have no rating"):
         load(path)
+
+
+def test_a_benchmark_is_read_from_its_own_folder(tmp_path):
+    from PIL import Image
+
+    for name, groups in (("one", 5), ("two", 8)):
+        folder = tmp_path / name
+        (folder / "images").mkdir(parents=True)
+        Image.new("RGB", (8, 8)).save(folder / "images" / "a.png")
+        rows = [
+            {
+                "id": str(n),
+                "candidate": "a",
+                "references": ["b"],
+                "image": "images/a.png",
+                "rating": [1 + n % 5],
+            }
+            | {"rating_scale": [1, 5], "language": "en", "system": "s", "group": f"g{n}"}
+            for n in range(groups)
+        ]
+        (folder / "captions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    split = {"fractions": (0.4, 0.3, 0.3)}
+    assert len(load("scenes", root=str(tmp_path / "one"), **split).samples) == 5
+    assert len(load("scenes", root={"scenes": str(tmp_path / "two")}, **split).samples) == 8
+
+
+def test_batches_are_made_by_as_many_processes(data):
+    for workers in (0, 2):
+        module = load(data, num_workers=workers, batch_size=8)
+        module.attach(lambda positions: os.getpid(), seed=0)
+        makers = {*module.train_dataloader(), *module.val_dataloader()}
+        assert (os.getpid() in makers) == (workers == 0)
+        assert len(set(module.train_dataloader())) == max(1, workers)
 
 
 def test_bad_rows_are_raised_or_counted(data, tmp_path):
