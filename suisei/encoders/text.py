@@ -22,6 +22,8 @@ from suisei.encoders.tokenizer import FolderTokenizer
 from suisei.errors import ConfigError, ModelError
 
 LAYERS = ("mix", "last")
+MAX_TOKENS = 128
+"""Captions are cut to this many tokens, special tokens included, or to what the encoder's positions allow."""
 SMALL_ENCODER = 5_000_000
 """Below as many weights, embeddings left out, padding costs too little to encode a batch in parts."""
 CALL_OVERHEAD = 64
@@ -37,7 +39,6 @@ class TextEncoderConfig:
         name: a Hugging Face encoder name or a local folder; "tiny" is a small one built from ``tiny``.
         layers: "mix" for a learned mixture of all layers, "last" for the last layer alone.
         frozen: whether the encoder keeps its weights; its features are then computed once.
-        max_tokens: captions are cut to this many tokens, special tokens included.
         frozen_embeddings: whether the embeddings keep their weights while the layers are trained, as in
             COMET: two thirds of XLM-R base's weights, which the optimizer then passes over.
         checkpointing: whether training keeps the input of each layer alone and computes the rest once
@@ -48,7 +49,6 @@ class TextEncoderConfig:
     name: str = "FacebookAI/xlm-roberta-base"
     layers: str = "mix"
     frozen: bool = False
-    max_tokens: int = 128
     frozen_embeddings: bool = False
     checkpointing: bool = False
     tiny: TinyTextConfig = field(default_factory=TinyTextConfig)
@@ -56,8 +56,6 @@ class TextEncoderConfig:
     def __post_init__(self) -> None:
         if self.layers not in LAYERS:
             raise ConfigError(f"text.layers is {self.layers!r}; there are: {', '.join(LAYERS)}")
-        if self.max_tokens < 4:
-            raise ConfigError(f"text.max_tokens is {self.max_tokens}; it must be at least 4")
 
 
 class TextEncoder(nn.Module):
@@ -69,7 +67,9 @@ class TextEncoder(nn.Module):
         max_tokens: captions are cut to this many tokens, special tokens included.
     """
 
-    def __init__(self, backbone: Any, tokenizer: Any, *, layers: str = "mix", max_tokens: int = 128) -> None:
+    def __init__(
+        self, backbone: Any, tokenizer: Any, *, layers: str = "mix", max_tokens: int = MAX_TOKENS
+    ) -> None:
         super().__init__()
         config = backbone.config
         if getattr(config, "is_encoder_decoder", False) or not hasattr(config, "num_hidden_layers"):
@@ -107,7 +107,7 @@ class TextEncoder(nn.Module):
                 raise ConfigError(f"text.checkpointing: {config.name} does not support it; set it to false")
             enable = getattr(backbone, "activation_checkpointing_enable", None)  # its name from 5.2x on
             (enable or backbone.gradient_checkpointing_enable)()
-        return cls(backbone, tokenizer, layers=config.layers, max_tokens=config.max_tokens)
+        return cls(backbone, tokenizer, layers=config.layers)
 
     @classmethod
     def from_architecture(cls, architecture: dict[str, Any], tokenizer_folder: Path) -> TextEncoder:

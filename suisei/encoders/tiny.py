@@ -17,6 +17,14 @@ from suisei.errors import ConfigError, DataError
 SPECIAL_PIECES = ("<s>", "<pad>", "</s>", "<unk>")
 """In the order of their ids, which is XLM-RoBERTa's."""
 MASK = "<mask>"
+HEADS = 4
+"""Attention heads of the tiny text encoder; its width is a multiple."""
+DROPOUT = 0.1
+"""Dropout of the tiny text encoder in training."""
+POSITIONS = 128
+"""Longest caption of the tiny text encoder, in tokens."""
+BLOCKS = (1, 1, 1, 1)
+"""Residual blocks per stage of the tiny image encoder."""
 
 
 @dataclass
@@ -27,17 +35,11 @@ class TinyTextConfig:
         vocabulary: number of sentencepiece pieces at most; small data yields fewer.
         width: width d of the hidden states.
         layers: number of transformer layers; 0 leaves the embeddings alone.
-        heads: attention heads; must divide the width.
-        dropout: dropout in training.
-        max_positions: longest caption in tokens.
     """
 
     vocabulary: int = 4000
     width: int = 192
     layers: int = 2
-    heads: int = 4
-    dropout: float = 0.1
-    max_positions: int = 128
 
 
 @dataclass
@@ -46,13 +48,11 @@ class TinyImageConfig:
 
     Attributes:
         width: channels of the first stage; the last has eight times four as many.
-        layers: residual blocks per stage.
         image_size: side of the square input in pixels; a multiple of 32, at least 64.
         features: width of the output.
     """
 
     width: int = 16
-    layers: tuple[int, int, int, int] = (1, 1, 1, 1)
     image_size: int = 64
     features: int = 192
 
@@ -110,22 +110,31 @@ def train_tokenizer(captions: Iterable[str], vocabulary: int) -> Any:
     )
 
 
-def build_text_backbone(config: TinyTextConfig, vocabulary: int) -> Any:
-    """Return an XLM-RoBERTa encoder of the given size with random weights."""
+def build_text_backbone(config: TinyTextConfig, vocabulary: int, positions: int = POSITIONS) -> Any:
+    """Return an XLM-RoBERTa encoder of the given size with random weights.
+
+    Args:
+        config: width and number of layers.
+        vocabulary: number of token ids.
+        positions: longest caption in tokens.
+
+    Raises:
+        ConfigError: the width is not a multiple of HEADS.
+    """
     from transformers import XLMRobertaConfig, XLMRobertaModel
 
-    if config.width % config.heads:
-        raise ConfigError(f"tiny text width {config.width} is not a multiple of heads {config.heads}")
+    if config.width % HEADS:
+        raise ConfigError(f"tiny text width {config.width} is not a multiple of its {HEADS} attention heads")
     return XLMRobertaModel(
         XLMRobertaConfig(
             vocab_size=vocabulary,
             hidden_size=config.width,
             num_hidden_layers=config.layers,
-            num_attention_heads=config.heads,
+            num_attention_heads=HEADS,
             intermediate_size=4 * config.width,
-            hidden_dropout_prob=config.dropout,
-            attention_probs_dropout_prob=config.dropout,
-            max_position_embeddings=config.max_positions + 2,
+            hidden_dropout_prob=DROPOUT,
+            attention_probs_dropout_prob=DROPOUT,
+            max_position_embeddings=positions + 2,
             type_vocab_size=1,
             bos_token_id=0,
             pad_token_id=1,
@@ -146,7 +155,7 @@ def image_architecture(config: TinyImageConfig) -> dict[str, Any]:
         "embed_dim": config.features,
         "quick_gelu": False,
         "vision_cfg": {
-            "layers": list(config.layers),
+            "layers": list(BLOCKS),
             "width": config.width,
             "image_size": config.image_size,
             "head_width": 64,

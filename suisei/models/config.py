@@ -8,7 +8,17 @@ from typing import Any
 
 from suisei.encoders.image import ImageEncoderConfig
 from suisei.encoders.text import TextEncoderConfig
+from suisei.encoders.tiny import TinyImageConfig, TinyTextConfig
 from suisei.errors import ConfigError, ModelError
+
+RETIRED = {
+    "text": ("max_tokens",),
+    "text.tiny": ("heads", "dropout", "max_positions"),
+    "image.tiny": ("layers",),
+    "fusion": ("layer_dropout",),
+    "head": ("input_norm",),
+}
+"""Settings in folders of earlier versions that say nothing which the architectures beside them do not."""
 
 
 @dataclass
@@ -22,7 +32,6 @@ class FusionConfig:
         blocks: which fusion blocks to use; all by default. An empty list leaves the scores to the extra
             inputs, alignment and similarity: what suits data too small to learn from vectors.
         layer_norm: whether each token's vector is normalised before pooling.
-        layer_dropout: probability that the layer mix leaves a layer out in training.
         similarity: whether the largest, mean and smallest cosine between candidate and references, per
             pooling, enter as further inputs: products of vectors hold them only as a sum to be learned.
         image_similarity: whether the cosine between candidate and projected image, per pooling, enters as a
@@ -39,7 +48,6 @@ class FusionConfig:
     references: str = "mean"
     blocks: Sequence[str] | None = None
     layer_norm: bool = True
-    layer_dropout: float = 0.1
     similarity: bool = False
     image_similarity: bool = False
     image_languages: Sequence[str] | None = None
@@ -56,7 +64,6 @@ class HeadConfig:
         activation: "tanh", "relu" or "gelu".
         dropout: probability of dropping a hidden unit in training.
         input_dropout: probability of dropping an input feature in training.
-        input_norm: whether each sample's input is normalised to zero mean and unit variance.
         extra_hidden: width of a hidden layer of the extra inputs' own, whose output is added before
             the sigmoid; 0 appends the extra inputs to the fused features instead. Beside thousands of
             features a few scalars are learned slowly; on a path of their own they are not.
@@ -71,7 +78,6 @@ class HeadConfig:
     activation: str = "tanh"
     dropout: float = 0.1
     input_dropout: float = 0.0
-    input_norm: bool = False
     extra_hidden: int = 0
     extra_dropout: float = 0.0
     members: int = 1
@@ -105,19 +111,22 @@ class RegressorConfig:
             ModelError: a part is missing or has a field that this version does not know.
         """
         try:
-            text, image = dict(values["text"]), values["image"]
-            text["tiny"] = _tiny(TextEncoderConfig, text["tiny"])
+            text, image, head = values["text"], values["image"], values["head"]
+            if head.get("input_norm"):
+                raise ModelError("the model has head.input_norm, which suisei 0.1.0 was the last to know")
+            text = TextEncoderConfig(**{**_kept("text", text), "tiny": _tiny("text", text["tiny"])})
             if image is not None:
-                image = ImageEncoderConfig(**{**image, "tiny": _tiny(ImageEncoderConfig, image["tiny"])})
-            return cls(
-                TextEncoderConfig(**text),
-                image,
-                FusionConfig(**values["fusion"]),
-                HeadConfig(**values["head"]),
-            )
+                image = ImageEncoderConfig(**{**image, "tiny": _tiny("image", image["tiny"])})
+            fusion = FusionConfig(**_kept("fusion", values["fusion"]))
+            return cls(text, image, fusion, HeadConfig(**_kept("head", head)))
         except (KeyError, TypeError) as error:
             raise ModelError(f"the model's settings do not fit this version of suisei: {error}") from None
 
 
-def _tiny(owner: type[TextEncoderConfig] | type[ImageEncoderConfig], values: dict[str, Any]) -> Any:
-    return type(owner().tiny)(**values)
+def _tiny(part: str, values: dict[str, Any]) -> TinyTextConfig | TinyImageConfig:
+    kind = TinyTextConfig if part == "text" else TinyImageConfig
+    return kind(**_kept(f"{part}.tiny", values))
+
+
+def _kept(part: str, values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name not in RETIRED.get(part, ())}

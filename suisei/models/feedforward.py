@@ -20,7 +20,6 @@ class FeedForward(nn.Module):
         activation: "tanh" (the paper's), "relu" or "gelu".
         dropout: probability of dropping a hidden unit in training.
         input_dropout: probability of dropping an input feature in training.
-        input_norm: whether to normalise the input to zero mean and unit variance per sample first.
     """
 
     def __init__(
@@ -30,14 +29,13 @@ class FeedForward(nn.Module):
         activation: str = "tanh",
         dropout: float = 0.1,
         input_dropout: float = 0.0,
-        input_norm: bool = False,
     ) -> None:
         super().__init__()
         if activation not in ACTIVATIONS:
             raise ConfigError(f"no activation {activation!r}; there are: {', '.join(ACTIVATIONS)}")
         if any(width < 1 for width in hidden):
             raise ConfigError(f"hidden layer widths must be positive, got {list(hidden)}")
-        layers: list[nn.Module] = [nn.LayerNorm(in_features)] if input_norm else []
+        layers: list[nn.Module] = []
         if input_dropout:
             layers.append(nn.Dropout(input_dropout))
         width = in_features

@@ -87,7 +87,6 @@ class Head(nn.Module):
                 config.activation,
                 config.dropout,
                 config.input_dropout,
-                config.input_norm,
             )
             if width
             else None
@@ -130,7 +129,7 @@ class Regressor(nn.Module):
         weights = idf.weights(text.vocabulary_size, text.special_ids)
         self.register_buffer("idf_weights", torch.from_numpy(weights), persistent=False)
         fusion = config.fusion
-        self.mix = LayerMix(text.states, fusion.layer_dropout) if text.states > 1 else None
+        self.mix = LayerMix(text.states) if text.states > 1 else None
         self.fusion = Fusion(
             text.width,
             len(fusion.poolings),

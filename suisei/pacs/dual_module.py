@@ -62,7 +62,7 @@ class PacTraining(LightningModule):
 
     The papers state neither the temperature nor a prompt in training. Here the temperature is the
     loaded model's and stays, unless the image tower is trained; captions carry the prompt that scoring
-    gives them.
+    gives them. New weights and low-rank adapters start from torch's seed, which ``seed_everything`` sets.
 
     Args:
         model: an open_clip model or a folder, see :func:`suisei.encoders.dual.load_dual_encoder`.
@@ -70,18 +70,14 @@ class PacTraining(LightningModule):
         checkpoint: its weights, where they are a local file.
         architecture: instead of a model, open_clip's description of a new one with random weights.
         text_encoder: for a new model, a Hugging Face encoder or folder as its text tower.
-        seed: of new weights and of low-rank adapters.
         trainable: "projections" (PAC-S), "lora" (PAC-S++), "image" (image tower and projections, the
             text tower frozen) or "all".
-        rank: rank of the low-rank updates.
-        alpha: their scale is alpha / rank.
         lambda_v: weight of the generated images; 0 leaves them out.
         lambda_t: weight of the generated captions; 0 leaves them out.
         learning_rate: of AdamW.
         weight_decay: of AdamW.
         warmup_steps: steps over which the rate grows from zero.
         cosine_steps: steps after which the rate has fallen to zero on a cosine; null keeps it.
-        prompt: put before every caption.
         augment: whether training images are cropped and mirrored at random.
         smallest_crop: least share of an image's area that a crop keeps.
         jitter: largest change of a training image's contrast, as a share of it, and of its brightness, in
@@ -95,17 +91,13 @@ class PacTraining(LightningModule):
         checkpoint: str | None = None,
         architecture: Architecture | None = None,
         text_encoder: str | None = None,
-        seed: int = 0,
         trainable: str = "projections",
-        rank: int = 4,
-        alpha: float = 1.0,
         lambda_v: float = 0.05,
         lambda_t: float = 0.1,
         learning_rate: float = 1e-4,
         weight_decay: float = 0.01,
         warmup_steps: int = 0,
         cosine_steps: int | None = None,
-        prompt: str = PROMPT,
         augment: bool = False,
         smallest_crop: float = 0.5,
         jitter: float = 0.0,
@@ -118,6 +110,7 @@ class PacTraining(LightningModule):
                 "model.smallest_crop must be above 0 and at most 1, and model.jitter from 0 to below 1, got "
                 f"{smallest_crop} and {jitter}"
             )
+        seed = torch.initial_seed()
         if architecture is None:
             self.encoder: DualEncoder = load_dual_encoder(
                 model, pretrained, checkpoint=checkpoint, precision="fp32", device="cpu"
@@ -130,9 +123,8 @@ class PacTraining(LightningModule):
         self.lambda_v, self.lambda_t = lambda_v, lambda_t
         self.learning_rate, self.weight_decay = learning_rate, weight_decay
         self.warmup_steps, self.cosine_steps = warmup_steps, cosine_steps
-        self.prompt = prompt
         self.augment, self.smallest_crop, self.jitter = augment, smallest_crop, jitter
-        self._freeze(rank, alpha, seed)
+        self._freeze(seed)
         self._tokens: Tensor | None = None
         self._text_states: Tensor | None = None
         self._image_states: Tensor | None = None
@@ -140,10 +132,10 @@ class PacTraining(LightningModule):
         self._kinds: list[bool] = []
         self._random_states: dict[str, Any] = {}
 
-    def _freeze(self, rank: int, alpha: float, seed: int) -> None:
+    def _freeze(self, seed: int) -> None:
         towers = self.towers
         if self.trainable == "lora":
-            add_lora(towers, rank=rank, alpha=alpha, seed=seed)
+            add_lora(towers, seed=seed)
             return
         if self.trainable == "all":
             return
@@ -179,7 +171,7 @@ class PacTraining(LightningModule):
             images: number of images.
             advance: called with the number of items that are done.
         """
-        self._tokens = self.encoder.tokenizer([self.prompt + caption for caption in captions]).int()
+        self._tokens = self.encoder.tokenizer([PROMPT + caption for caption in captions]).int()
         if self.texts_are_frozen:
             padded = self._tokens == self._tokens[:, -1:]  # all but the longest end in padding
             by_length = padded.sum(dim=-1).argsort(stable=True)

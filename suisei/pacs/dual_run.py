@@ -68,7 +68,6 @@ class PacTrainingCLI(LightningCLI):
             default=None,
             help="go on with an interrupted run: a checkpoint file, or 'last' for the run's newest",
         )
-        parser.link_arguments("seed_everything", "data.seed")
 
     def before_instantiate_classes(self) -> None:
         """Make the callbacks, which depend on the folder and on how often validation runs."""
@@ -144,7 +143,7 @@ def run(arguments: Sequence[str]) -> int:
     folder, model, data, trainer = Path(cli.config.output), cli.model, cli.datamodule, cli.trainer
     checkpoint = find_checkpoint(folder, cli.config.ckpt_path)
     data.load()
-    _prepare(model, data)
+    _prepare(model, data, cli.config.seed_everything)
     if trainer.is_global_zero:
         folder.mkdir(parents=True, exist_ok=True)
         save_config(cli, folder)
@@ -192,7 +191,7 @@ def final_recall(model: PacTraining, data: PairDataModule) -> float:
     return float(recall_at(10, image_features, text_features, owners))
 
 
-def _prepare(model: PacTraining, data: PairDataModule) -> None:
+def _prepare(model: PacTraining, data: PairDataModule, seed: int) -> None:
     """Decode images, and compute once what frozen towers say."""
     with progress_bar("reading images", len(data.images)) as advance:
         pixels = PixelStore(data.images, model.encoder.transform, progress=advance)
@@ -203,4 +202,4 @@ def _prepare(model: PacTraining, data: PairDataModule) -> None:
         "generated_texts": model.lambda_t > 0 and any(pair.generated_captions for pair in data.pairs),
         "generated_images": model.lambda_v > 0 and any(pair.generated_images for pair in data.pairs),
     }
-    data.attach(None if model.images_are_frozen else pixels, **positives)
+    data.attach(None if model.images_are_frozen else pixels, **positives, seed=seed)

@@ -66,8 +66,6 @@ class PairDataModule(LightningDataModule):
         captions_per_image: how many captions of each image are its positives in a batch; an image with
             fewer gives some of them twice.
         hold_out: how many captions of each image stand in for generated ones.
-        limit: at most so many images of each part, for trying things out.
-        seed: decides the order of the images and which captions are drawn.
     """
 
     def __init__(
@@ -78,8 +76,6 @@ class PairDataModule(LightningDataModule):
         batch_size: int = 256,
         captions_per_image: int = 1,
         hold_out: int = 0,
-        limit: int | None = None,
-        seed: int = 0,
     ) -> None:
         super().__init__()
         if batch_size < 2:
@@ -93,8 +89,7 @@ class PairDataModule(LightningDataModule):
         self.batch_size = batch_size
         self.captions_per_image = captions_per_image
         self.hold_out = hold_out
-        self.limit = limit
-        self.seed = seed
+        self.seed = 0
         self.pairs: list[ImageCaptions] = []
         self.pixels: PixelStore | None = None
         self.uses_generated = (False, False)
@@ -111,7 +106,7 @@ class PairDataModule(LightningDataModule):
         """
         parts = {}
         for part, source in self.sources.items():
-            pairs = hold_out_captions(load_pairs(source, root=self.root)[: self.limit], self.hold_out)
+            pairs = hold_out_captions(load_pairs(source, root=self.root), self.hold_out)
             parts[part] = range(len(self.pairs), len(self.pairs) + len(pairs))
             self.pairs += pairs
         self.train_part, self.validation_part = parts["train"], parts["validation"]
@@ -127,13 +122,16 @@ class PairDataModule(LightningDataModule):
         self._text_rows = {text: row for row, text in enumerate(self.captions)}
         self._image_rows = {file: row for row, file in enumerate(self.images)}
 
-    def attach(self, pixels: PixelStore | None, *, generated_texts: bool, generated_images: bool) -> None:
+    def attach(
+        self, pixels: PixelStore | None, *, generated_texts: bool, generated_images: bool, seed: int = 0
+    ) -> None:
         """Say what batches hold beside rows of captions and images.
 
         Args:
             pixels: the preprocessed images, or None where image states are looked up.
             generated_texts: whether a generated caption is drawn for every pair.
             generated_images: whether a generated image is drawn for every pair.
+            seed: decides the order of the images and which captions are drawn.
 
         Raises:
             ConfigError: some images lack what is to be drawn.
@@ -148,7 +146,7 @@ class PairDataModule(LightningDataModule):
                     f"{lacking} of {len(self.pairs)} images have no {field}: add them, set model.{weight} to "
                     "0, or let held-out captions stand in (data.hold_out)"
                 )
-        self.pixels, self.uses_generated = pixels, (generated_texts, generated_images)
+        self.pixels, self.uses_generated, self.seed = pixels, (generated_texts, generated_images), seed
 
     def caption_rows(self, part: Sequence[int]) -> list[list[int]]:
         """Return the rows of all real captions of each image of a part."""

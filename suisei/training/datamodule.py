@@ -32,6 +32,9 @@ from suisei.training.support import Support, read_support
 
 Collate = Callable[[Sequence[int]], Batch]
 
+EVAL_BATCHES = 4
+"""A validation batch is as many training batches: without gradients it takes less memory all the same."""
+
 
 class CaptionDataModule(LightningDataModule):
     """Rated captions, split by group into train, validation and test.
@@ -63,7 +66,6 @@ class CaptionDataModule(LightningDataModule):
             by both is tested, and what is of it by neither is trained on; it needs ``folds``. References,
             which carry no rating, do not count.
         batch_size: samples per training batch.
-        eval_batch_size: samples per validation batch.
         batching: how samples meet in training batches: "shuffled" for at random; "length" for samples
             whose longest captions are about as long, which saves padding; "group" for samples of the
             same images, whose references are then encoded once for all of them.
@@ -87,14 +89,13 @@ class CaptionDataModule(LightningDataModule):
         split_seed: int = 0,
         disjoint: Disjoint = "group",
         batch_size: int = 32,
-        eval_batch_size: int = 256,
         batching: Batching = "shuffled",
         num_workers: int = 0,
         on_error: OnError = "raise",
     ) -> None:
         super().__init__()
-        if batch_size < 1 or eval_batch_size < 1:
-            raise ConfigError(f"batch sizes must be positive, got {batch_size} and {eval_batch_size}")
+        if batch_size < 1:
+            raise ConfigError(f"data.batch_size must be at least 1, got {batch_size}")
         if folds and (validation or test):
             raise ConfigError("folds split the training data; leave data.validation and data.test out")
         if disjoint == "crossed" and not folds:
@@ -109,7 +110,7 @@ class CaptionDataModule(LightningDataModule):
         self.root, self.images_folder, self.rating_scale = root, images, rating_scale
         self.fractions, self.folds, self.fold, self.split_seed = fractions, folds, fold, split_seed
         self.disjoint = disjoint
-        self.batch_size, self.eval_batch_size = batch_size, eval_batch_size
+        self.batch_size = batch_size
         self.batching, self.num_workers, self.on_error = batching, num_workers, on_error
         self.samples: list[CaptionSample] = []
         self.split = Split((), (), ())
@@ -253,7 +254,7 @@ class CaptionDataModule(LightningDataModule):
 
     def val_dataloader(self) -> DataLoader:
         """Return validation batches in order."""
-        positions, size = self.split.validation, self.eval_batch_size
+        positions, size = self.split.validation, EVAL_BATCHES * self.batch_size
         batches = [positions[start : start + size] for start in range(0, len(positions), size)]
         return batch_loader(batches, self._collate, self.num_workers)
 

@@ -26,9 +26,16 @@ from suisei.models.regressor import Regressor
 from suisei.models.table import PixelStore
 from suisei.training.augment import random_crops
 from suisei.training.contrastive import MAX_SCALE, symmetric_info_nce
-from suisei.training.pretraining import PretrainingConfig
+from suisei.training.pretraining import TEMPERATURE, PretrainingConfig
 
 Progress = Callable[[str, int], Callable[[int], Any]]
+
+LEARNING_RATE = 2e-3
+"""Highest rate of the one-cycle schedule, for a small tower from random weights."""
+WEIGHT_DECAY = 0.05
+"""Decoupled weight decay of the tower and its projection."""
+SMALLEST_CROP = 0.4
+"""Least share of an image's area that a random crop keeps."""
 
 
 def pretrain_images(
@@ -64,17 +71,15 @@ def pretrain_images(
     texts, rows = _caption_vectors(model, [captions for _, captions in pairs], progress)
     advance = progress("reading images", len(pairs))
     pixels = PixelStore([image for image, _ in pairs], model.image.preprocess, progress=advance)
-    scale = nn.Parameter(torch.tensor(-math.log(config.temperature)))
+    scale = nn.Parameter(torch.tensor(-math.log(TEMPERATURE)))
     trained = [*model.image.parameters(), *model.fusion.project.parameters()]
     flags = [parameter.requires_grad for parameter in trained]
     for parameter in trained:
         parameter.requires_grad_(True)
     batches = max(1, len(pairs) // config.batch_size)
-    optimizer = torch.optim.AdamW(
-        [*trained, scale], lr=config.image_learning_rate, weight_decay=config.image_weight_decay
-    )
+    optimizer = torch.optim.AdamW([*trained, scale], lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, config.image_learning_rate, total_steps=batches * config.image_epochs + 1, pct_start=0.15
+        optimizer, LEARNING_RATE, total_steps=batches * config.image_epochs + 1, pct_start=0.15
     )
     advance = progress("pre-training on images", config.image_epochs)
     drawn = np.random.default_rng(seed)
@@ -87,7 +92,7 @@ def pretrain_images(
             for batch in np.array_split(drawn.permutation(len(pairs)), batches):
                 captions = np.concatenate([rows[image] for image in batch])
                 owners = np.repeat(np.arange(len(batch)), [len(rows[image]) for image in batch])
-                features = model.image(random_crops(pixels[torch.from_numpy(batch)], config.smallest_crop))
+                features = model.image(random_crops(pixels[torch.from_numpy(batch)], SMALLEST_CROP))
                 loss = symmetric_info_nce(
                     model.fusion.project(features),
                     texts[torch.from_numpy(captions)],

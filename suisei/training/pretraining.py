@@ -27,6 +27,14 @@ from suisei.training.support import CaptionCorpus
 
 LENGTH_PARTS = 6
 """A batch is encoded in so many parts of like length, which saves most of the padding."""
+WEIGHT_DECAY = 0.02
+"""Decoupled weight decay of the text encoder."""
+TEMPERATURE = 0.07
+"""Where the learned temperatures start, CLIP's."""
+SIMILARITY_WEIGHT = 20.0
+"""Weight of the squared error on rated similarities, beside a contrastive loss of about 2 ln(batch)."""
+SIMILARITY_BATCH = 128
+"""Rated pairs per step."""
 
 
 @dataclass
@@ -37,34 +45,20 @@ class PretrainingConfig:
         epochs: passes over the captions of all images; 0 leaves the text encoder as it is.
         batch_size: images per step; one pair of captions is drawn from each.
         learning_rate: highest rate of a one-cycle schedule with AdamW.
-        weight_decay: decoupled weight decay.
         word_dropout: probability that a token is replaced by the mask token.
-        temperature: where the learned temperature starts.
-        similarity_weight: weight of the squared error on rated similarities.
-        similarity_batch: rated pairs per step.
         image_epochs: passes over the images by which an image encoder from random weights is pre-trained
             after the text encoder (:mod:`suisei.training.image_pretraining`); 0 for none.
-        image_learning_rate: highest rate of its one-cycle schedule.
-        image_weight_decay: its weight decay.
         cross_fit: parts of the training images. What the head learns from samples without an image is then
             said by an encoder that was pre-trained without their part
             (:mod:`suisei.training.cross_fitting`); 0 for one encoder alone.
-        smallest_crop: least share of an image's area that a random crop keeps.
     """
 
     epochs: int = 20
     batch_size: int = 256
     learning_rate: float = 1e-3
-    weight_decay: float = 0.02
     word_dropout: float = 0.1
-    temperature: float = 0.07
-    similarity_weight: float = 20.0
-    similarity_batch: int = 128
     image_epochs: int = 0
-    image_learning_rate: float = 2e-3
-    image_weight_decay: float = 0.05
     cross_fit: int = 0
-    smallest_crop: float = 0.4
 
     def __post_init__(self) -> None:
         for name in ("epochs", "image_epochs"):
@@ -72,17 +66,10 @@ class PretrainingConfig:
                 raise ConfigError(f"pretraining.{name} must be at least 0, got {getattr(self, name)}")
         if self.cross_fit < 0 or self.cross_fit == 1:
             raise ConfigError(f"pretraining.cross_fit must be 0, or at least 2, got {self.cross_fit}")
-        for name in ("batch_size", "similarity_batch"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"pretraining.{name} must be at least 1, got {getattr(self, name)}")
-        if not 0 < self.smallest_crop <= 1:
-            raise ConfigError(f"pretraining.smallest_crop must be in (0, 1], got {self.smallest_crop}")
-        for name in ("learning_rate", "temperature", "image_learning_rate"):
-            if not getattr(self, name) > 0:
-                raise ConfigError(f"pretraining.{name} must be above 0, got {getattr(self, name)}")
-        for name in ("weight_decay", "similarity_weight", "image_weight_decay"):
-            if not getattr(self, name) >= 0:
-                raise ConfigError(f"pretraining.{name} must be at least 0, got {getattr(self, name)}")
+        if self.batch_size < 1:
+            raise ConfigError(f"pretraining.batch_size must be at least 1, got {self.batch_size}")
+        if not self.learning_rate > 0:
+            raise ConfigError(f"pretraining.learning_rate must be above 0, got {self.learning_rate}")
         if not 0 <= self.word_dropout < 1:
             raise ConfigError(f"pretraining.word_dropout must be in [0, 1), got {self.word_dropout}")
 
@@ -103,7 +90,7 @@ class CaptionPretraining(nn.Module):
         self.encoder = encoder
         self.config = config
         self.register_buffer("idf_weights", idf_weights)
-        self.log_scale = nn.Parameter(torch.tensor(-math.log(config.temperature)))
+        self.log_scale = nn.Parameter(torch.tensor(-math.log(TEMPERATURE)))
         self.similarity_slope = nn.Parameter(torch.tensor(4.0))
         self.similarity_offset = nn.Parameter(torch.tensor(-2.0))
 
@@ -179,11 +166,11 @@ def pretrain(
     drawn = np.random.default_rng(seed)
     batches = max(1, len(groups) // config.batch_size)
     trained = [p for p in objective.parameters() if p.requires_grad]
-    optimizer = torch.optim.AdamW(trained, lr=config.learning_rate, weight_decay=config.weight_decay)
+    optimizer = torch.optim.AdamW(trained, lr=config.learning_rate, weight_decay=WEIGHT_DECAY)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
         optimizer, config.learning_rate, total_steps=batches * config.epochs + 1, pct_start=0.1
     )
-    rated = _rated_batches(encoder, corpus, config, drawn)
+    rated = _rated_batches(encoder, corpus, drawn)
     losses = []
     objective.train()
     with torch.random.fork_rng(devices=[]):
@@ -197,7 +184,7 @@ def pretrain(
                 second = [groups[row][pair[1]] for row, pair in zip(rows, pairs, strict=True)]
                 loss = objective.contrast(first, second)
                 if rated is not None:
-                    loss = loss + config.similarity_weight * objective.similarity(*next(rated))
+                    loss = loss + SIMILARITY_WEIGHT * objective.similarity(*next(rated))
                 optimizer.zero_grad(set_to_none=True)
                 loss.backward()
                 nn.utils.clip_grad_norm_(trained, 1.0)
@@ -213,10 +200,10 @@ RatedBatch = tuple[list[list[int]], list[list[int]], Tensor]
 
 
 def _rated_batches(
-    encoder: TextEncoder, corpus: CaptionCorpus, config: PretrainingConfig, drawn: np.random.Generator
+    encoder: TextEncoder, corpus: CaptionCorpus, drawn: np.random.Generator
 ) -> Iterator[RatedBatch] | None:
     """Yield rated pairs without end, drawn at random; None where there are none."""
-    if not corpus.rated or not config.similarity_weight:
+    if not corpus.rated:
         return None
     first = encoder.tokenize([pair[0] for pair in corpus.rated])
     second = encoder.tokenize([pair[1] for pair in corpus.rated])
@@ -224,7 +211,7 @@ def _rated_batches(
 
     def batches() -> Iterator[RatedBatch]:
         while True:
-            rows = drawn.choice(len(first), min(config.similarity_batch, len(first)), replace=False)
+            rows = drawn.choice(len(first), min(SIMILARITY_BATCH, len(first)), replace=False)
             yield (
                 [first[row] for row in rows],
                 [second[row] for row in rows],

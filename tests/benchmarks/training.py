@@ -120,7 +120,7 @@ def _epoch(model: SuiSei, rows: list[CaptionSample], batching: str) -> Callable[
 
 
 def _data(rows: Any, collate: Collator, training: int, batch_size: int, batching: Any) -> CaptionDataModule:
-    data = CaptionDataModule(batch_size=batch_size, eval_batch_size=batch_size, batching=batching)
+    data = CaptionDataModule(batch_size=batch_size, batching=batching)
     data.samples = list(rows)
     data.split = Split(tuple(range(training)), tuple(range(max(training - 8, 0), training)), ())
     data.attach(collate, 0, collate.lengths)
@@ -169,7 +169,7 @@ def _frozen_rates(
     rows: list[CaptionSample], count: int, width: int, layers: str, fusion: dict, hidden: tuple[int, ...]
 ) -> tuple[list[float], float]:
     depth = 12 if layers == "mix" and width == 768 else 2
-    tiny = TinyTextConfig(vocabulary=60, width=width, layers=depth, heads=2)
+    tiny = TinyTextConfig(vocabulary=60, width=width, layers=depth)
     text = TextEncoder.create(
         TextEncoderConfig(name="tiny", layers=layers, frozen=True, tiny=tiny), ["a caption", "image 0"]
     )

@@ -18,7 +18,7 @@ data:
   train: {data}
   batch_size: 8
 model:
-  text: {{name: tiny, tiny: {{vocabulary: 300, width: 16, layers: 1, heads: 2}}}}
+  text: {{name: tiny, tiny: {{vocabulary: 300, width: 16, layers: 1}}}}
   image: {{name: tiny, frozen: false, tiny: {{width: 4, image_size: 64, features: 8}}}}
   head: {{hidden: [16]}}
   optimizer: {{head_lr: 0.005, encoder_lr: 0.003, image_lr: 0.003}}

@@ -13,6 +13,7 @@ import suisei
 from suisei.commands import train as train_module
 from suisei.data.formats import read_samples
 from suisei.errors import ConfigError, DataError
+from suisei.training import optimizers
 from suisei.training.module import SuiSei
 
 FILES = (
@@ -334,13 +335,13 @@ def test_references_and_images_are_dropped_in_training_only(train, monkeypatch):
     assert step is SuiSei.training_step
 
 
-def test_a_fused_optimizer_in_half_precision_clips_gradients_and_follows_the_schedule(train):
+def test_a_fused_optimizer_in_half_precision_clips_gradients_and_follows_the_schedule(train, monkeypatch):
+    monkeypatch.setattr(optimizers, "FUSED_WEIGHTS", 0)
     run = train(
         "--baselines=[]",
         "--trainer.precision=bf16-mixed",
         "--trainer.max_epochs=1",
         "--trainer.accumulate_grad_batches=3",
-        "--model.optimizer.fused=true",
         "--model.optimizer.schedule=linear",
         "--checkpoint_steps=2",
     )

@@ -1,5 +1,6 @@
 """A small trained-looking model, built without training, for the unit tests."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,12 @@ CAPTIONS = [
     "猫",
 ]
 
+TINY_CLIP = {
+    "embed_dim": 16,
+    "vision_cfg": {"image_size": 32, "layers": 2, "width": 32, "patch_size": 16, "head_width": 16},
+    "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 2},
+}
+
 
 @pytest.fixture(scope="session")
 def captions() -> list[str]:
@@ -26,9 +33,22 @@ def captions() -> list[str]:
 
 @pytest.fixture(scope="session")
 def build_regressor() -> Callable[..., Any]:
-    """Make a tiny regressor with random weights from a seed; keywords go into the fusion settings."""
+    """Make a tiny regressor with random weights from a seed.
 
-    def build(seed: int = 0, *, image: bool = True, frozen_image: bool = False, **fusion: Any) -> Any:
+    ``text`` and ``head`` are settings of these parts, ``layers`` those of the text encoder; further keywords
+    go into the fusion settings.
+    """
+
+    def build(
+        seed: int = 0,
+        *,
+        text: dict[str, Any] | None = None,
+        layers: int = 2,
+        image: bool = True,
+        frozen_image: bool = False,
+        head: dict[str, Any] | None = None,
+        **fusion: Any,
+    ) -> Any:
         import torch
 
         from suisei.data.idf import IdfTable
@@ -41,7 +61,7 @@ def build_regressor() -> Callable[..., Any]:
         torch.manual_seed(seed)
         config = RegressorConfig(
             text=TextEncoderConfig(
-                name="tiny", tiny=TinyTextConfig(vocabulary=200, width=16, layers=2, heads=2)
+                name="tiny", tiny=TinyTextConfig(vocabulary=200, width=16, layers=layers), **text or {}
             ),
             image=ImageEncoderConfig(
                 name="tiny", frozen=False, tiny=TinyImageConfig(width=4, image_size=64, features=8)
@@ -49,13 +69,13 @@ def build_regressor() -> Callable[..., Any]:
             if image
             else None,
             fusion=FusionConfig(**fusion),
-            head=HeadConfig(hidden=(12,)),
+            head=HeadConfig(**{"hidden": (12,), **(head or {})}),
         )
-        text = TextEncoder.create(config.text, CAPTIONS)
+        encoder = TextEncoder.create(config.text, CAPTIONS)
         tower = ImageEncoder.create(config.image) if config.image is not None else None
         if config.image is not None:
             config.image.frozen = frozen_image
-        model = Regressor(config, text, tower, IdfTable.fit(text.tokenize(CAPTIONS[:5])))
+        model = Regressor(config, encoder, tower, IdfTable.fit(encoder.tokenize(CAPTIONS[:5])))
         with torch.no_grad():
             for parameter in model.parameters():  # new weights hardly differ between tokens
                 parameter.add_(torch.randn_like(parameter), alpha=0.1)
@@ -77,6 +97,15 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         paths.append(folder / f"{number}.png")
         image.save(paths[-1])
     return paths
+
+
+@pytest.fixture(scope="session")
+def tiny_clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that describes a tiny CLIP and holds no weights: load it with a seed. Not to be changed."""
+    folder = tmp_path_factory.mktemp("clip") / "tiny"
+    folder.mkdir()
+    (folder / "open_clip_config.json").write_text(json.dumps({"model_cfg": TINY_CLIP, "preprocess_cfg": {}}))
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -25,14 +25,6 @@ from suisei.metrics.video_pacs import VideoScore
 from suisei.pacs.manifest import PositiveWriter, Recipe, text_key
 
 av = pytest.importorskip("av", reason="needs the extra video")
-TINY = {
-    "model_cfg": {
-        "embed_dim": 16,
-        "vision_cfg": {"image_size": 32, "layers": 1, "width": 32, "patch_size": 16, "head_width": 16},
-        "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 1},
-    },
-    "preprocess_cfg": {},
-}
 
 
 def write_video(path, frames, rate=5, size=16):
@@ -45,14 +37,6 @@ def write_video(path, frames, rate=5, size=16):
             frame = av.VideoFrame.from_ndarray(np.roll(picture, number, axis=0), format="rgb24")
             container.mux(stream.encode(frame))
         container.mux(stream.encode())
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("model") / "tiny"
-    folder.mkdir()
-    (folder / "open_clip_config.json").write_text(json.dumps(TINY))
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +82,7 @@ def em_score(model):
     return ["--metric-option", "em-score.seed=3"], f"em-score:{model}"
 
 
-def test_videos_in_a_file_are_scored_around_the_broken_one(tmp_path, rows, model, monkeypatch):
+def test_videos_in_a_file_are_scored_around_the_broken_one(tmp_path, rows, tiny_clip, monkeypatch):
     from suisei.metrics import video_pacs
 
     held, real = [], video_pacs.iter_frames
@@ -109,7 +93,7 @@ def test_videos_in_a_file_are_scored_around_the_broken_one(tmp_path, rows, model
             yield picture
 
     monkeypatch.setattr(video_pacs, "iter_frames", counted)
-    options, metric = em_score(model)
+    options, metric = em_score(tiny_clip)
     code, found = score_rows(tmp_path, rows, metric, "--on-error", "skip", *options)
     assert code == 0
     assert [row["id"] for row in found] == ["0", "1", "2", "3", "4"]
@@ -117,7 +101,7 @@ def test_videos_in_a_file_are_scored_around_the_broken_one(tmp_path, rows, model
     assert found[1]["em-score"] is None
     assert held.count("hour.mp4") == 10  # not its 3,600
     given = [VideoSample(row["candidate"], row["references"], video=tmp_path / row["video"]) for row in rows]
-    direct = VideoScore(model=str(model), variant="em-score", seed=3, device="cpu", precision="fp32")
+    direct = VideoScore(model=str(tiny_clip), variant="em-score", seed=3, device="cpu", precision="fp32")
     direct.fit(given)
     scores, refused = direct.score_each(given)
     assert list(refused) == [1]
@@ -128,8 +112,8 @@ def test_videos_in_a_file_are_scored_around_the_broken_one(tmp_path, rows, model
         direct.score(given)
 
 
-def test_a_strict_run_stops_at_the_broken_video_and_keeps_what_it_has(tmp_path, rows, model, capsys):
-    options, metric = em_score(model)
+def test_a_strict_run_stops_at_the_broken_video_and_keeps_what_it_has(tmp_path, rows, tiny_clip, capsys):
+    options, metric = em_score(tiny_clip)
     code, found = score_rows(tmp_path, rows, metric, *options)
     assert code == 2
     assert [row["id"] for row in found] == ["0"]
@@ -150,8 +134,8 @@ def test_a_strict_run_stops_at_the_broken_video_and_keeps_what_it_has(tmp_path, 
         ({"vidoe": "one.mp4"}, "row 3: unknown column 'vidoe'; did you mean 'video'"),
     ],
 )
-def test_bad_fields_are_named_with_their_row(tmp_path, rows, model, change, message):
-    options, metric = em_score(model)
+def test_bad_fields_are_named_with_their_row(tmp_path, rows, tiny_clip, change, message):
+    options, metric = em_score(tiny_clip)
     rows[2] |= change
     code, found = score_rows(tmp_path, rows, metric, "--on-error", "skip", *options)
     assert code == 0
@@ -174,8 +158,8 @@ def test_samples_with_videos_come_back_as_they_were(tmp_path, films, name):
     assert found[0].references == ("x",)
 
 
-def test_an_overlong_caption_is_cut_with_one_warning(tmp_path, rows, model):
-    options, metric = em_score(model)
+def test_an_overlong_caption_is_cut_with_one_warning(tmp_path, rows, tiny_clip):
+    options, metric = em_score(tiny_clip)
     rows = [{**row, "candidate": f"{'word ' * 90}{n}"} for n, row in enumerate(rows[:1] * 6)]
     for number, row in enumerate(rows):
         row["id"] = f"r{number}"
@@ -225,14 +209,14 @@ def evaluate_rows(tmp_path, rows, metrics, *arguments):
     return code, json.loads(out.read_text()), [json.loads(line) for line in scores.read_text().splitlines()]
 
 
-def test_unreadable_images_cost_their_own_rows(tmp_path, pictures, model, capsys):
+def test_unreadable_images_cost_their_own_rows(tmp_path, pictures, tiny_clip, capsys):
     options = ["--metric-option", "clip-s.seed=1"]
-    _, _, whole = evaluate_rows(tmp_path, pictures, f"clip-s:{model},length", *options)
+    _, _, whole = evaluate_rows(tmp_path, pictures, f"clip-s:{tiny_clip},length", *options)
     (tmp_path / "1.png").write_bytes((tmp_path / "1.png").read_bytes()[:60])
     (tmp_path / "4.png").write_bytes(b"")
-    code, report, some = evaluate_rows(tmp_path, pictures, f"clip-s:{model},length", *options)
+    code, report, some = evaluate_rows(tmp_path, pictures, f"clip-s:{tiny_clip},length", *options)
     assert code == 1
-    column = f"clip-s:{model}"
+    column = f"clip-s:{tiny_clip}"
     assert [row[column] is None for row in some] == [False, True, False, False, True, False]
     kept = [n for n in range(6) if n not in (1, 4)]
     assert [some[n] for n in kept] == [whole[n] for n in kept]
@@ -244,15 +228,15 @@ def test_unreadable_images_cost_their_own_rows(tmp_path, pictures, model, capsys
     assert "1.png" in note
     assert "4.png: the image file is empty (0 bytes)" in note
     assert "4.png" in capsys.readouterr().err
-    assert evaluate_rows(tmp_path, pictures, f"clip-s:{model}", "--on-error", "skip", *options)[0] == 0
+    assert evaluate_rows(tmp_path, pictures, f"clip-s:{tiny_clip}", "--on-error", "skip", *options)[0] == 0
 
 
-def test_pac_s_says_once_that_it_cuts_captions(tmp_path, pictures, model):
+def test_pac_s_says_once_that_it_cuts_captions(tmp_path, pictures, tiny_clip):
     for row in pictures[:3]:
         row["candidate"] += " and a cat" * 60
     with pytest.warns(UserWarning, match="3 captions have more tokens") as caught:
         code, _, scores = evaluate_rows(
-            tmp_path, pictures, "pac-s", "--metric-option", f"pac-s.model={json.dumps(str(model))}",
+            tmp_path, pictures, "pac-s", "--metric-option", f"pac-s.model={json.dumps(str(tiny_clip))}",
             "--metric-option", "pac-s.seed=1",
         )  # fmt: skip
     assert code == 0
@@ -266,15 +250,15 @@ class Code:
 
 
 @pytest.mark.parametrize("kind", ["torch", "pickle"])
-def test_a_checkpoint_with_code_is_refused_and_not_run(tmp_path, pictures, model, capsys, kind):
+def test_a_checkpoint_with_code_is_refused_and_not_run(tmp_path, pictures, tiny_clip, capsys, kind):
     Code.target = str(tmp_path / "made")
     path = tmp_path / "evil.pth"
     if kind == "torch":
-        state = load_dual_encoder(str(model), seed=1, device="cpu").model.state_dict()
+        state = load_dual_encoder(str(tiny_clip), seed=1, device="cpu").model.state_dict()
         torch.save({**state, "extra": Code()}, path)
     else:
         path.write_bytes(pickle.dumps(Code(), protocol=2))
-    model_option = ["--metric-option", f"pac-s.model={json.dumps(str(model))}"]
+    model_option = ["--metric-option", f"pac-s.model={json.dumps(str(tiny_clip))}"]
     code, report, scores = evaluate_rows(tmp_path, pictures, f"pac-s:{path},length", *model_option)
     assert code == 1
     errors = {row["label"]: row.get("error") for row in report["sections"][0]["rows"]}

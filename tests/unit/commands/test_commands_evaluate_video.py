@@ -17,14 +17,6 @@ from suisei.scoring.columns import ScoreColumn
 from suisei.scoring.plan import MetricPlan
 
 av = pytest.importorskip("av", reason="needs the extra video")
-TINY = {
-    "model_cfg": {
-        "embed_dim": 16,
-        "vision_cfg": {"image_size": 32, "layers": 2, "width": 32, "patch_size": 16, "head_width": 16},
-        "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 2},
-    },
-    "preprocess_cfg": {},
-}
 WORDS = [
     "dog",
     "cat",
@@ -53,14 +45,6 @@ def write_video(path, seed):
             pixels = np.kron(generator.integers(0, 255, (2, 2, 3)), np.ones((16, 16, 1))).astype(np.uint8)
             container.mux(stream.encode(av.VideoFrame.from_ndarray(pixels, format="rgb24")))
         container.mux(stream.encode())
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("model") / "tiny"
-    folder.mkdir()
-    (folder / "open_clip_config.json").write_text(json.dumps(TINY))
-    return folder
 
 
 @pytest.fixture
@@ -132,16 +116,16 @@ def rows_of(table, title):
     return {row["label"].partition(":")[0]: row for row in section["rows"]}
 
 
-def test_vatex_figures_equal_a_plain_computation(vatex, model, capsys):
-    code, report = evaluate("vatex-eval", vatex, model)
+def test_vatex_figures_equal_a_plain_computation(vatex, tiny_clip, capsys):
+    code, report = evaluate("vatex-eval", vatex, tiny_clip)
     assert code == 0
     samples = load_data("vatex-eval", root=vatex, images=vatex / "videos")
     ratings = np.array([sample.rating.values for sample in samples]).T
     one = [type(s)(s.candidate, s.references[:1], video=s.video) for s in samples]
     expected = {
-        ("0 references", "em-score"): plain_scores(samples, model, False),
-        ("1 reference", "ref-em-score"): plain_scores(one, model, True),
-        ("9 references", "ref-em-score"): plain_scores(samples, model, True),
+        ("0 references", "em-score"): plain_scores(samples, tiny_clip, False),
+        ("1 reference", "ref-em-score"): plain_scores(one, tiny_clip, True),
+        ("9 references", "ref-em-score"): plain_scores(samples, tiny_clip, True),
     }
     protocol = report["protocol"]
     assert [section["title"] for section in protocol["sections"]] == [title for title, _ in expected]
@@ -162,10 +146,10 @@ def test_vatex_figures_equal_a_plain_computation(vatex, model, capsys):
     assert "Protocol of VATEX-EVAL" in capsys.readouterr().out
 
 
-def test_every_output_is_written_and_idf_weights_can_be_read_again(vatex, model):
+def test_every_output_is_written_and_idf_weights_can_be_read_again(vatex, tiny_clip):
     outputs = ["--markdown", vatex / "o.md", "--latex", vatex / "o.tex", "--plot", vatex / "o.png"]
     code, first = evaluate(
-        "vatex-eval", vatex, model, *outputs, "--save-idf", vatex / "idf", "--no-published"
+        "vatex-eval", vatex, tiny_clip, *outputs, "--save-idf", vatex / "idf", "--no-published"
     )
     assert code == 0
     assert "## Protocol of VATEX-EVAL" in (vatex / "o.md").read_text()
@@ -175,15 +159,14 @@ def test_every_output_is_written_and_idf_weights_can_be_read_again(vatex, model)
     saved = {path.name.partition("_")[0]: path for path in (vatex / "idf").iterdir()}
     assert set(saved) == {"em-score", "ref-em-score"}
     (vatex / "vatex_train_en_annotations.json").unlink()
-    again = [f"{name}.idf={path}" for name, path in saved.items()]
-    _, second = evaluate("vatex-eval", vatex, model, "--metric-option", again[0], "--metric-option", again[1],
-                         "--no-published")  # fmt: skip
+    again = [word for name, path in saved.items() for word in ("--metric-option", f"{name}.idf={path}")]
+    _, second = evaluate("vatex-eval", vatex, tiny_clip, *again, "--no-published")
     assert second["protocol"]["sections"] == first["protocol"]["sections"]
 
 
-def test_without_the_training_captions_it_says_where_idf_weights_come_from(vatex, model, capsys):
+def test_without_the_training_captions_it_says_where_idf_weights_come_from(vatex, tiny_clip, capsys):
     (vatex / "vatex_train_en_annotations.json").unlink()
-    code, report = evaluate("vatex-eval", vatex, model, metrics="em-score")
+    code, report = evaluate("vatex-eval", vatex, tiny_clip, metrics="em-score")
     assert code == 0
     (note,) = [note for note in report["notes"] if "idf weights" in note]
     assert "references of the 15 evaluated samples, not from vatex-train as published" in note
@@ -192,10 +175,10 @@ def test_without_the_training_captions_it_says_where_idf_weights_come_from(vatex
     assert row["signature"].endswith("|fit:references-of-15-evaluated")
 
 
-def test_a_broken_video_costs_its_own_rows(vatex, model, capsys):
-    evaluate("vatex-eval", vatex, model, "--save-scores", vatex / "whole.jsonl")
+def test_a_broken_video_costs_its_own_rows(vatex, tiny_clip, capsys):
+    evaluate("vatex-eval", vatex, tiny_clip, "--save-scores", vatex / "whole.jsonl")
     (vatex / "videos" / "v_2.mp4").write_bytes(b"no video at all")
-    code, report = evaluate("vatex-eval", vatex, model, "--save-scores", vatex / "some.jsonl")
+    code, report = evaluate("vatex-eval", vatex, tiny_clip, "--save-scores", vatex / "some.jsonl")
     assert code == 1
     for table in (report, report["protocol"]):
         cells = [
@@ -218,25 +201,25 @@ def test_a_broken_video_costs_its_own_rows(vatex, model, capsys):
         else:
             assert second == first
     assert "v_2.mp4" in capsys.readouterr().err
-    assert evaluate("vatex-eval", vatex, model, "--on-error", "skip", metrics="em-score")[0] == 0
+    assert evaluate("vatex-eval", vatex, tiny_clip, "--on-error", "skip", metrics="em-score")[0] == 0
 
 
-def test_videos_are_decoded_once_for_all_metrics(vatex, model, monkeypatch):
+def test_videos_are_decoded_once_for_all_metrics(vatex, tiny_clip, monkeypatch):
     from suisei.metrics import video_pacs
 
     decoded, real = [], video_pacs.iter_frames
     monkeypatch.setattr(
         video_pacs, "iter_frames", lambda path, **options: decoded.append(path) or real(path, **options)
     )
-    evaluate("vatex-eval", vatex, model)
+    evaluate("vatex-eval", vatex, tiny_clip)
     assert len(decoded) == len(VIDEOS)
 
 
-def test_text_metrics_have_their_figures_too(vatex, model):
+def test_text_metrics_have_their_figures_too(vatex, tiny_clip):
     scores = vatex / "mine.jsonl"
     ids = [f"{video}/{number}" for video in VIDEOS for number in (1, 2, 3)]
     scores.write_text("".join(json.dumps({"id": i, "mine": n % 4}) + "\n" for n, i in enumerate(ids)))
-    code, report = evaluate("vatex-eval", vatex, model, "--scores", scores, metrics="rouge-l,length")
+    code, report = evaluate("vatex-eval", vatex, tiny_clip, "--scores", scores, metrics="rouge-l,length")
     assert code == 0
     protocol = report["protocol"]
     assert "rouge-l" not in rows_of(protocol, "0 references")
@@ -262,12 +245,12 @@ def test_fewer_references_than_the_protocol_has_are_said(vatex):
     assert notes == ["no figures with 9 references: a sample has only 2"]
 
 
-def test_foil_accuracy_equals_a_plain_computation(foil, model, capsys):
-    code, report = evaluate("activitynet-foil", foil, model, "--plot", foil / "o.png")
+def test_foil_accuracy_equals_a_plain_computation(foil, tiny_clip, capsys):
+    code, report = evaluate("activitynet-foil", foil, tiny_clip, "--plot", foil / "o.png")
     assert code == 0
     samples = load_data("activitynet-foil", root=foil, images=foil / "videos")
     for name, references in (("em-score", False), ("ref-em-score", True)):
-        scores = plain_scores(samples, model, references)
+        scores = plain_scores(samples, tiny_clip, references)
         right = 0
         for video in VIDEOS:
             mean = {side: np.mean([v for v, s in zip(scores, samples, strict=True) if (s.group, s.system) ==
@@ -282,10 +265,10 @@ def test_foil_accuracy_equals_a_plain_computation(foil, model, capsys):
     assert "Protocol of ActivityNet-FOIL" in capsys.readouterr().out
 
 
-def test_foil_leaves_out_a_broken_video_and_says_so(foil, model):
-    _, whole = evaluate("activitynet-foil", foil, model, metrics="em-score")
+def test_foil_leaves_out_a_broken_video_and_says_so(foil, tiny_clip):
+    _, whole = evaluate("activitynet-foil", foil, tiny_clip, metrics="em-score")
     (foil / "videos" / "v_4.mp4").write_bytes(b"")
-    code, report = evaluate("activitynet-foil", foil, model, metrics="em-score,length-ratio")
+    code, report = evaluate("activitynet-foil", foil, tiny_clip, metrics="em-score,length-ratio")
     assert code == 1
     rows = rows_of(report, "overall")
     assert rows["em-score"]["cells"]["n"]["value"] == 4
@@ -296,19 +279,19 @@ def test_foil_leaves_out_a_broken_video_and_says_so(foil, model):
     for video in VIDEOS[:4]:
         (foil / "videos" / f"{video}.mp4").unlink()
         (foil / "videos" / f"{video}.mp4").touch()
-    _, report = evaluate("activitynet-foil", foil, model, metrics="em-score")
+    _, report = evaluate("activitynet-foil", foil, tiny_clip, metrics="em-score")
     cell = rows_of(report, "overall")["em-score"]["cells"]["accuracy"]
     assert cell == {"value": None, "reason": "no video has a score for every sentence"}
     assert rows_of(whole, "overall")["em-score"]["cells"]["n"]["value"] == 5
 
 
-def test_a_paragraph_whose_rows_were_skipped_costs_its_video_alone(foil, model):
+def test_a_paragraph_whose_rows_were_skipped_costs_its_video_alone(foil, tiny_clip):
     path = foil / "final_foil_video_sentences.json"
     content = json.loads(path.read_text())
     for entry in content["results"]["v_1"]:
         entry["sentence"] = " "
     path.write_text(json.dumps(content))
-    code, report = evaluate("activitynet-foil", foil, model, "--on-error", "skip", metrics="length-ratio")
+    code, report = evaluate("activitynet-foil", foil, tiny_clip, "--on-error", "skip", metrics="length-ratio")
     assert code == 0
     assert rows_of(report, "overall")["length-ratio"]["cells"]["n"]["value"] == 4
     assert any("1 videos without score left out" in note for note in report["notes"])
@@ -316,8 +299,8 @@ def test_a_paragraph_whose_rows_were_skipped_costs_its_video_alone(foil, model):
 
 
 @pytest.mark.parametrize("option", [["--compare"], ["--averaging", "item"], ["--raters", "mean"]])
-def test_foil_refuses_options_for_ratings(foil, model, capsys, option):
-    code, report = evaluate("activitynet-foil", foil, model, *option)
+def test_foil_refuses_options_for_ratings(foil, tiny_clip, capsys, option):
+    code, report = evaluate("activitynet-foil", foil, tiny_clip, *option)
     assert (code, report) == (2, None)
     assert f"leave out {option[0]}" in capsys.readouterr().err
 

@@ -1,6 +1,6 @@
 import copy
-import json
 import pickle
+import shutil
 
 import numpy as np
 import pytest
@@ -10,26 +10,10 @@ from PIL import Image
 from suisei.encoders.dual import DualEncoder, load_dual_encoder, normalised
 from suisei.errors import ConfigError, DataError, ModelError, UnavailableError
 
-TINY = {
-    "model_cfg": {
-        "embed_dim": 16,
-        "vision_cfg": {"image_size": 32, "layers": 2, "width": 32, "patch_size": 16, "head_width": 16},
-        "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 2},
-    },
-    "preprocess_cfg": {},
-}
-
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tiny-clip")
-    (folder / "open_clip_config.json").write_text(json.dumps(TINY))
-    return folder
-
-
-@pytest.fixture(scope="module")
-def encoder(folder):
-    return load_dual_encoder(str(folder), seed=3, device="cpu")
+def encoder(tiny_clip):
+    return load_dual_encoder(str(tiny_clip), seed=3, device="cpu")
 
 
 def picture(seed: int, size=(40, 50)) -> Image.Image:
@@ -99,8 +83,8 @@ def test_an_unreadable_image_is_named(encoder, tmp_path):
         encoder.encode_images([picture(0), broken])
 
 
-def test_lower_precision_is_near_and_in_the_settings(encoder, folder):
-    low = load_dual_encoder(str(folder), seed=3, precision="bf16", device="cpu")
+def test_lower_precision_is_near_and_in_the_settings(encoder, tiny_clip):
+    low = load_dual_encoder(str(tiny_clip), seed=3, precision="bf16", device="cpu")
     exact, near = (normalised(each.encode_texts(["a dog runs"])) for each in (encoder, low))
     assert 0 < np.abs(exact - near).max() < 0.05
     assert (encoder.settings()["precision"], low.settings()["precision"]) == ("fp32", "bf16")
@@ -113,10 +97,10 @@ def test_normalised_leaves_zero_alone():
     assert rows.dtype == np.float32
 
 
-def test_a_seed_decides_the_weights_and_leaves_the_generator(folder):
+def test_a_seed_decides_the_weights_and_leaves_the_generator(tiny_clip):
     state = torch.get_rng_state()
     texts = ["a dog"]
-    zero, again, one = (load_dual_encoder(str(folder), seed=seed, device="cpu") for seed in (0, 0, 1))
+    zero, again, one = (load_dual_encoder(str(tiny_clip), seed=seed, device="cpu") for seed in (0, 0, 1))
     assert torch.equal(state, torch.get_rng_state())
     np.testing.assert_array_equal(zero.encode_texts(texts), again.encode_texts(texts))
     assert not np.allclose(zero.encode_texts(texts), one.encode_texts(texts))
@@ -146,7 +130,7 @@ def test_english_and_multilingual_tokenizers_are_told_apart(encoder):
 
 
 @pytest.mark.parametrize("file", ["weights.safetensors", "weights.pt", "wrapped.pth", "parallel.bin"])
-def test_checkpoints_of_every_form_load(encoder, folder, tmp_path, file):
+def test_checkpoints_of_every_form_load(encoder, tiny_clip, tmp_path, file):
     from safetensors.torch import save_file
 
     state = encoder.model.state_dict()
@@ -159,17 +143,16 @@ def test_checkpoints_of_every_form_load(encoder, folder, tmp_path, file):
         torch.save({f"module.{key}": value for key, value in state.items()}, path)
     else:
         torch.save(state, path)
-    loaded = load_dual_encoder(str(folder), checkpoint=path, device="cpu")
+    loaded = load_dual_encoder(str(tiny_clip), checkpoint=path, device="cpu")
     np.testing.assert_array_equal(loaded.encode_texts(["a dog"]), encoder.encode_texts(["a dog"]))
     assert loaded.settings()["weights"].startswith("sha256-")
 
 
-def test_a_folder_holds_its_own_weights(encoder, folder, tmp_path):
+def test_a_folder_holds_its_own_weights(encoder, tiny_clip, tmp_path):
     from safetensors.torch import save_file
 
     own = tmp_path / "own"
-    own.mkdir()
-    (own / "open_clip_config.json").write_text(json.dumps(TINY))
+    shutil.copytree(tiny_clip, own)
     with pytest.raises(ConfigError, match="has no weights"):
         load_dual_encoder(str(own), device="cpu")
     state = {key: value.contiguous() for key, value in encoder.model.state_dict().items()}
@@ -183,17 +166,17 @@ class _Code:
         return (open, ("/tmp/suisei-must-not-exist", "w"))
 
 
-def test_a_pickle_with_code_is_refused(folder, tmp_path):
+def test_a_pickle_with_code_is_refused(tiny_clip, tmp_path):
     path = tmp_path / "evil.pt"
     torch.save({"state_dict": _Code()}, path)
     with pytest.raises(ModelError, match=r"evil\.pt: refused.*could run code"):
-        load_dual_encoder(str(folder), checkpoint=path, device="cpu")
+        load_dual_encoder(str(tiny_clip), checkpoint=path, device="cpu")
     path.write_bytes(pickle.dumps(_Code(), protocol=2))
     with pytest.raises(ModelError, match=r"evil\.pt"):
-        load_dual_encoder(str(folder), checkpoint=path, device="cpu")
+        load_dual_encoder(str(tiny_clip), checkpoint=path, device="cpu")
 
 
-def test_keys_that_do_not_fit_are_listed(encoder, folder, tmp_path):
+def test_keys_that_do_not_fit_are_listed(encoder, tiny_clip, tmp_path):
     state = copy.copy(encoder.model.state_dict())
     del state["visual.proj"]
     state["extra.weight"] = torch.zeros(2)
@@ -201,7 +184,7 @@ def test_keys_that_do_not_fit_are_listed(encoder, folder, tmp_path):
     path = tmp_path / "other.pt"
     torch.save(state, path)
     with pytest.raises(ModelError) as caught:
-        load_dual_encoder(str(folder), checkpoint=path, device="cpu")
+        load_dual_encoder(str(tiny_clip), checkpoint=path, device="cpu")
     message = str(caught.value)
     for part in ("1 missing: visual.proj", "1 unknown: extra.weight", "text_projection [3, 3] instead of"):
         assert part in message
@@ -209,7 +192,7 @@ def test_keys_that_do_not_fit_are_listed(encoder, folder, tmp_path):
         if content:
             (tmp_path / bad).write_bytes(content)
         with pytest.raises(ModelError, match=bad):
-            load_dual_encoder(str(folder), checkpoint=tmp_path / bad, device="cpu")
+            load_dual_encoder(str(tiny_clip), checkpoint=tmp_path / bad, device="cpu")
 
 
 def test_unknown_names_list_the_valid_ones():

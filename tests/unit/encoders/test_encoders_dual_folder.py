@@ -20,8 +20,8 @@ def text_encoder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("text")
     tokenizer = train_tokenizer([*CAPTIONS, "a cat and a dog on the mat"] * 3, 60)
     tokenizer.save_pretrained(folder)
-    size = TinyTextConfig(width=32, layers=1, heads=2, max_positions=40)
-    build_text_backbone(size, len(tokenizer)).save_pretrained(folder)
+    size = TinyTextConfig(width=32, layers=1)
+    build_text_backbone(size, len(tokenizer), positions=40).save_pretrained(folder)
     return folder
 
 

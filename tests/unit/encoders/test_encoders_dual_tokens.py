@@ -18,9 +18,9 @@ def encoder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("text")
     tokenizer = train_tokenizer([*CAPTIONS, "a cat and a dog on the mat"] * 3, 60)
     tokenizer.save_pretrained(folder)
-    build_text_backbone(
-        TinyTextConfig(width=32, layers=1, heads=2, max_positions=40), len(tokenizer)
-    ).save_pretrained(folder)
+    build_text_backbone(TinyTextConfig(width=32, layers=1), len(tokenizer), positions=40).save_pretrained(
+        folder
+    )
     described = {"embed_dim": 16, "vision_cfg": RESNET, "text_cfg": {"context_length": 30}}
     return new_dual_encoder(described, text_encoder=str(folder), seed=0)
 

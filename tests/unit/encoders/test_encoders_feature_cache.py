@@ -295,7 +295,7 @@ def test_training_with_frozen_encoders_encodes_once_for_all_runs_and_folds(
         for n, text in enumerate(captions)
     ]
     model = SuiSei(
-        text=TextEncoderConfig(name="tiny", tiny=TinyTextConfig(vocabulary=200, width=16, layers=1, heads=2)),
+        text=TextEncoderConfig(name="tiny", tiny=TinyTextConfig(vocabulary=200, width=16, layers=1)),
         image=ImageEncoderConfig(name="tiny", frozen=False, tiny=TinyImageConfig(width=4, features=8)),
         fusion=FusionConfig(poolings=("mean",)),
     )

@@ -1,7 +1,5 @@
 """One dual encoder for all metrics that ask for the same, its features computed once and kept."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -12,22 +10,6 @@ from suisei.encoders.decoding import decoded_batches
 from suisei.encoders.sharing import scoring_encoder, shared_encoders
 from suisei.errors import DataError
 from suisei.metrics.registry import get_metric
-
-TINY = {
-    "model_cfg": {
-        "embed_dim": 16,
-        "vision_cfg": {"image_size": 32, "layers": 1, "width": 32, "patch_size": 16, "head_width": 16},
-        "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 1},
-    },
-    "preprocess_cfg": {},
-}
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tiny-clip")
-    (folder / "open_clip_config.json").write_text(json.dumps(TINY))
-    return folder
 
 
 @pytest.fixture
@@ -60,57 +42,59 @@ def samples(pictures, captions):
     ]
 
 
-def score(folder, samples, **options):
+def score(tiny_clip, samples, **options):
     return [
-        get_metric(name, seed=1, device="cpu", model=str(folder), **options).score(samples)
+        get_metric(name, seed=1, device="cpu", model=str(tiny_clip), **options).score(samples)
         for name in ("clip-s", "ref-clip-s")
     ]
 
 
-def test_metrics_of_a_command_share_encoder_and_features(folder, rows, samples):
+def test_metrics_of_a_command_share_encoder_and_features(tiny_clip, rows, samples):
     with shared_encoders():
-        shared = score(folder, samples)
-        pac = get_metric("pac-s", seed=1, device="cpu", model=str(folder), prompt="A photo depicts ", w=2.5)
+        shared = score(tiny_clip, samples)
+        pac = get_metric(
+            "pac-s", seed=1, device="cpu", model=str(tiny_clip), prompt="A photo depicts ", w=2.5
+        )
         shared.append(pac.score(samples))
     assert rows == {"loaded": 1, "images": 4, "texts": 6}
-    alone = score(folder, samples)
+    alone = score(tiny_clip, samples)
     assert rows["loaded"] == 3
     np.testing.assert_allclose(shared[:2], alone, atol=1e-6)
     np.testing.assert_array_equal(shared[2], shared[0])
 
 
-def test_other_settings_are_another_encoder(folder, rows):
+def test_other_settings_are_another_encoder(tiny_clip, rows):
     with shared_encoders():
-        first = scoring_encoder(name=str(folder), seed=1, device="cpu")
-        assert scoring_encoder(name=str(folder), seed=1, device="cpu") is first
-        assert scoring_encoder(name=str(folder), seed=2, device="cpu") is not first
-        assert scoring_encoder(name=str(folder), seed=1, device="cpu", precision="bf16") is not first
+        first = scoring_encoder(name=str(tiny_clip), seed=1, device="cpu")
+        assert scoring_encoder(name=str(tiny_clip), seed=1, device="cpu") is first
+        assert scoring_encoder(name=str(tiny_clip), seed=2, device="cpu") is not first
+        assert scoring_encoder(name=str(tiny_clip), seed=1, device="cpu", precision="bf16") is not first
         with shared_encoders():
-            assert scoring_encoder(name=str(folder), seed=1, device="cpu") is not first
-    assert scoring_encoder(name=str(folder), seed=1, device="cpu") is not first
+            assert scoring_encoder(name=str(tiny_clip), seed=1, device="cpu") is not first
+    assert scoring_encoder(name=str(tiny_clip), seed=1, device="cpu") is not first
 
 
-def test_windows_of_a_stream_encode_what_is_new(folder, rows, samples, captions):
-    metric = get_metric("ref-clip-s", seed=1, device="cpu", model=str(folder))
+def test_windows_of_a_stream_encode_what_is_new(tiny_clip, rows, samples, captions):
+    metric = get_metric("ref-clip-s", seed=1, device="cpu", model=str(tiny_clip))
     for start in range(0, 12, 4):
         metric.score(samples[start : start + 4])
     assert rows == {"loaded": 1, "images": 4, "texts": 6}
 
 
-def test_the_next_run_reads_features_from_disk(folder, rows, samples, tmp_path):
-    first = score(folder, samples, cache=tmp_path)
+def test_the_next_run_reads_features_from_disk(tiny_clip, rows, samples, tmp_path):
+    first = score(tiny_clip, samples, cache=tmp_path)
     assert (rows["images"], rows["texts"]) == (4, 6)
-    second = score(folder, samples, cache=tmp_path)
+    second = score(tiny_clip, samples, cache=tmp_path)
     assert (rows["images"], rows["texts"]) == (4, 6)
     np.testing.assert_array_equal(first, second)
-    get_metric("clip-s", seed=2, device="cpu", model=str(folder), cache=tmp_path).score(samples)
+    get_metric("clip-s", seed=2, device="cpu", model=str(tiny_clip), cache=tmp_path).score(samples)
     assert (rows["images"], rows["texts"]) == (8, 12)
     changed = [CaptionSample(samples[0].candidate + ".", image=samples[0].image)]
-    get_metric("clip-s", seed=1, device="cpu", model=str(folder), cache=tmp_path).score(changed)
+    get_metric("clip-s", seed=1, device="cpu", model=str(tiny_clip), cache=tmp_path).score(changed)
     assert (rows["images"], rows["texts"]) == (8, 13)
-    get_metric("clip-s", seed=1, device="cpu", model=str(folder), cache=tmp_path, prompt="").score(changed)
+    get_metric("clip-s", seed=1, device="cpu", model=str(tiny_clip), cache=tmp_path, prompt="").score(changed)
     assert (rows["images"], rows["texts"]) == (8, 14)
-    lower = get_metric("clip-s", seed=1, device="cpu", model=str(folder), cache=tmp_path, precision="bf16")
+    lower = get_metric("clip-s", seed=1, device="cpu", model=str(tiny_clip), cache=tmp_path, precision="bf16")
     lower.score(changed)
     assert (rows["images"], rows["texts"]) == (9, 15)
 

@@ -65,8 +65,8 @@ def xlm_roberta(tmp_path_factory):
     tokenizer = train_tokenizer(captions(2, 300), 200)
     tokenizer.model_max_length = 64
     torch.manual_seed(6)
-    size = TinyTextConfig(width=32, layers=2, heads=4, max_positions=64)
-    build_text_backbone(size, len(tokenizer)).save_pretrained(folder)
+    size = TinyTextConfig(width=32, layers=2)
+    build_text_backbone(size, len(tokenizer), positions=64).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return str(folder)
 

@@ -1,4 +1,3 @@
-import json
 import warnings
 
 import numpy as np
@@ -13,27 +12,12 @@ from suisei.errors import ConfigError
 from suisei.metrics.clipscore import ClipScore, harmonic_mean
 from suisei.metrics.registry import get_metric
 
-TINY = {
-    "model_cfg": {
-        "embed_dim": 16,
-        "vision_cfg": {"image_size": 32, "layers": 2, "width": 32, "patch_size": 16, "head_width": 16},
-        "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 2},
-    },
-    "preprocess_cfg": {},
-}
 PROMPT = "A photo depicts "
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tiny-clip")
-    (folder / "open_clip_config.json").write_text(json.dumps(TINY))
-    return folder
-
-
-@pytest.fixture(scope="module")
-def encoder(folder):
-    encoder = load_dual_encoder(str(folder), seed=1, device="cpu")
+def encoder(tiny_clip):
+    encoder = load_dual_encoder(str(tiny_clip), seed=1, device="cpu")
     with torch.no_grad():  # random CLIP weights put all captions in one spot; spread them out
         encoder.model.token_embedding.weight.mul_(50)
         encoder.model.visual.proj.neg_()  # so that not all cosines are below 0
@@ -159,11 +143,11 @@ def test_japanese_with_an_english_model_is_warned_of_once(encoder):
         ClipScore(encoder=encoder).score([CaptionSample("a cat", (), picture(0))])
 
 
-def test_registry_makes_both(folder):
-    metric = get_metric(f"ref-clip-s:{folder}", seed=1, device="cpu")
+def test_registry_makes_both(tiny_clip):
+    metric = get_metric(f"ref-clip-s:{tiny_clip}", seed=1, device="cpu")
     assert metric.name == "ref-clip-s"
     assert metric.needs == {"image", "references"}
-    assert metric.signature.startswith(f"ref-clip-s|model:{folder.name}|weights:seed-1|")
+    assert metric.signature.startswith(f"ref-clip-s|model:{tiny_clip.name}|weights:seed-1|")
     tagged = get_metric("clip-s:ViT-L-14@laion2b_s32b_b82k")
     assert tagged._loading["name"] == "ViT-L-14"
     assert tagged._loading["pretrained"] == "laion2b_s32b_b82k"

@@ -1,4 +1,4 @@
-import json
+import shutil
 
 import numpy as np
 import open_clip
@@ -12,22 +12,13 @@ from suisei.errors import ConfigError, UnavailableError
 from suisei.metrics.pacs import PacScore
 from suisei.metrics.registry import get_metric
 
-TINY = {
-    "model_cfg": {
-        "embed_dim": 16,
-        "vision_cfg": {"image_size": 32, "layers": 1, "width": 32, "patch_size": 16, "head_width": 16},
-        "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 1},
-    },
-    "preprocess_cfg": {},
-}
-
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(tiny_clip, tmp_path_factory):
     from safetensors.torch import save_file
 
-    folder = tmp_path_factory.mktemp("tiny-pacs")
-    (folder / "open_clip_config.json").write_text(json.dumps(TINY))
+    folder = tmp_path_factory.mktemp("tiny-pacs") / "tiny"
+    shutil.copytree(tiny_clip, folder)
     model = load_dual_encoder(str(folder), seed=2, device="cpu").model
     with torch.no_grad():
         model.token_embedding.weight.mul_(50)

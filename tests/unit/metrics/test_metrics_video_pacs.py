@@ -17,24 +17,14 @@ from suisei.metrics.registry import get_metric
 from suisei.metrics.video_pacs import VideoScore
 
 av = pytest.importorskip("av", reason="needs the extra video")
-TINY = {
-    "model_cfg": {
-        "embed_dim": 16,
-        "vision_cfg": {"image_size": 32, "layers": 2, "width": 32, "patch_size": 16, "head_width": 16},
-        "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 2},
-    },
-    "preprocess_cfg": {},
-}
 CORPUS = ["a man cooks eggs", "a dog runs", "a dog sleeps on a mat!", "the eggs are green"]
 CANDIDATES = ["a man is frying a pan of eggs", "a green dog runs!", "two"]
 REFERENCES = [("eggs are cooked in a pan", "a man cooks"), ("a dog is running", "the dog", "a cat"), ("x",)]
 
 
 @pytest.fixture(scope="module")
-def encoder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tiny-clip")
-    (folder / "open_clip_config.json").write_text(json.dumps(TINY))
-    return load_dual_encoder(str(folder), seed=3, device="cpu")
+def encoder(tiny_clip):
+    return load_dual_encoder(str(tiny_clip), seed=3, device="cpu")
 
 
 @pytest.fixture(scope="module")

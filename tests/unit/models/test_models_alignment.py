@@ -5,42 +5,31 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from suisei.data.idf import IdfTable
 from suisei.data.sample import CaptionSample
-from suisei.encoders.image import ImageEncoder, ImageEncoderConfig
-from suisei.encoders.text import TextEncoder, TextEncoderConfig
-from suisei.encoders.tiny import TinyImageConfig, TinyTextConfig
 from suisei.errors import ConfigError
 from suisei.metrics.suisei import load
 from suisei.models.alignment import alignment_inputs
-from suisei.models.config import FusionConfig, HeadConfig, RegressorConfig
+from suisei.models.config import HeadConfig
 from suisei.models.folder import save_model
-from suisei.models.regressor import ALIGNMENTS, EXTRA_LIMIT, Regressor
+from suisei.models.regressor import ALIGNMENTS, EXTRA_LIMIT
 from suisei.models.table import Collator, SampleTable
 
 NUMBERS = {name: place for place, name in enumerate(ALIGNMENTS)}
 
 
 @pytest.fixture(scope="module")
-def model(captions):
-    torch.manual_seed(3)
-    tiny = TinyTextConfig(vocabulary=200, width=16, layers=1, heads=2)
-    picture = TinyImageConfig(width=4, image_size=64, features=8)
-    config = RegressorConfig(
-        text=TextEncoderConfig(name="tiny", layers="last", frozen=True, tiny=tiny),
-        image=ImageEncoderConfig(name="tiny", frozen=False, tiny=picture),
-        fusion=FusionConfig(
-            poolings=("idf-normalised",), blocks=(), similarity=True, image_similarity=True, alignment=True
-        ),
-        head=HeadConfig(extra_hidden=8, members=3),
+def model(build_regressor):
+    return build_regressor(
+        3,
+        layers=1,
+        text={"layers": "last", "frozen": True},
+        head={"extra_hidden": 8, "members": 3},
+        poolings=("idf-normalised",),
+        blocks=(),
+        similarity=True,
+        image_similarity=True,
+        alignment=True,
     )
-    text = TextEncoder.create(config.text, captions)
-    image = ImageEncoder.create(config.image)
-    made = Regressor(config, text, image, IdfTable.fit(text.tokenize(captions[:5])))
-    with torch.no_grad():
-        for parameter in made.parameters():
-            parameter.add_(torch.randn_like(parameter), alpha=0.1)
-    return made.eval()
 
 
 @pytest.fixture(scope="module")

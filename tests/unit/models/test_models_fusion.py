@@ -5,8 +5,10 @@ import torch
 
 from suisei.errors import ConfigError
 from suisei.models.blocks import BLOCKS
+from suisei.models.config import HeadConfig
 from suisei.models.feedforward import FeedForward
 from suisei.models.fusion import AGGREGATIONS, Fusion
+from suisei.models.regressor import Head
 
 INVARIANT = ("mean", "max", "mean-max")
 WIDTH = 4
@@ -154,13 +156,35 @@ def test_unknown_names_are_refused_with_the_known_ones():
     assert make(blocks=list(reversed(BLOCKS))).blocks == tuple(BLOCKS)
 
 
+@pytest.mark.parametrize(
+    ("option", "path", "layer"),
+    [("dropout", "fused", -1), ("input_dropout", "fused", 0), ("extra_dropout", "beside", -1)],
+)
+def test_each_dropout_drops_its_own_part_in_training_alone(option, path, layer):
+    torch.manual_seed(0)
+    off = {"dropout": 0.0, "input_dropout": 0.0, "extra_dropout": 0.0}
+    head = Head(40, 30, HeadConfig(hidden=(50,), extra_hidden=60, **{**off, option: 0.25}))
+    features, extras = torch.rand(200, 40) + 1, torch.rand(200, 30) + 1
+    zeros = {}
+    for name in ("fused", "beside"):
+        linear = [module for module in getattr(head, name).modules() if isinstance(module, torch.nn.Linear)]
+        for place, one in enumerate(linear):
+            key = (name, place - len(linear) if place else 0)
+            one.register_forward_hook(
+                lambda _, given, __, key=key: zeros.__setitem__(key, float((given[0] == 0).float().mean()))
+            )
+    head.train()(features, extras)
+    assert zeros.pop((path, layer)) == pytest.approx(0.25, abs=0.03)
+    assert set(zeros.values()) == {0.0}
+    torch.testing.assert_close(head.eval()(features, extras), head(features, extras), rtol=0, atol=0)
+
+
 def test_head_gives_one_number_per_sample_and_refuses_bad_settings():
-    head = FeedForward(6, (5, 3), "gelu", 0.1, 0.2, input_norm=True).eval()
+    head = FeedForward(6, (5, 3), "gelu", 0.1, 0.2).eval()
     features = torch.randn(7, 6) * 100
     numbers = head(features)
     assert numbers.shape == (7,)
     assert numbers.dtype == torch.float32
-    torch.testing.assert_close(numbers, head(features * 3 + 1), atol=1e-4, rtol=1e-4)  # normalised per sample
     with pytest.raises(ConfigError, match="tanh, relu, gelu"):
         FeedForward(6, (5,), "swish")
     with pytest.raises(ConfigError, match="positive"):

@@ -132,6 +132,17 @@ def test_dropped_layers_share_their_weight_among_the_others():
     assert len(seen) == 15  # every choice but none at all
 
 
+def test_a_model_in_training_leaves_out_every_tenth_layer(build_regressor):
+    mix = build_regressor(image=False, layers=9).mix.train()
+    with torch.no_grad():
+        mix.logits.zero_()
+    torch.manual_seed(0)
+    one_hot = torch.eye(10)[None, :, None, :]
+    dropped = torch.stack([mix(one_hot)[0, 0] == 0 for _ in range(400)]).float().mean(dim=0)
+    torch.testing.assert_close(dropped, torch.full((10,), 0.1), atol=0.05, rtol=0)
+    assert bool((mix.eval()(one_hot) != 0).all())
+
+
 def test_pooling_before_mixing_equals_mixing_before_pooling():
     hidden, mask, idf = example(states=3)
     mix = LayerMix(3).eval()

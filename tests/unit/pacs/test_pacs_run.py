@@ -14,7 +14,7 @@ from suisei.data.sample import CaptionSample
 from suisei.encoders.dual_folder import new_dual_encoder, save_dual_encoder
 from suisei.errors import ConfigError
 from suisei.metrics.registry import get_metric
-from suisei.pacs.dual_module import PacTraining, recall_at
+from suisei.pacs.dual_module import Architecture, PacTraining, recall_at
 from suisei.pacs.dual_run import run, task_of
 from suisei.pacs.pair_datamodule import PairDataModule
 from suisei.pacs.towers import image_slot, image_states, project, text_slot, text_states
@@ -259,7 +259,7 @@ def test_refusals(folder):
 
 def test_a_config_says_what_is_trained(tmp_path):
     mine, other = tmp_path / "mine.yaml", tmp_path / "other.yaml"
-    mine.write_text("task: pacs\nmodel: {rank: 2}\n")
+    mine.write_text("task: pacs\nmodel: {trainable: lora}\n")
     other.write_text("model: {}\n")
     assert task_of(["--config", str(mine)]) == "pacs"
     assert task_of([f"--config={mine}", "--output", "x"]) == "pacs"
@@ -346,6 +346,159 @@ def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(folder, tmp
 def test_only_a_run_can_be_gone_on_with(folder, tmp_path):
     with pytest.raises(ConfigError, match="no checkpoint"):
         run(arguments(folder, tmp_path / "new", f"--model.model={folder / 'clip'}", "--ckpt_path=last"))
+
+
+def features_of(folder, pixels, *, training=True, **options):
+    """Features of images as a step of training sees them, or validation."""
+    model = PacTraining(str(folder / "clip"), trainable="image", **options)
+    torch.manual_seed(0)
+    model.train(training)
+    with torch.no_grad():
+        return model.encode_images(torch.arange(len(pixels)), pixels)
+
+
+def test_jitter_changes_training_images_alone(folder):
+    """Images of one colour look the same cropped and mirrored: what differs between them is the jitter."""
+    plain = torch.full((6, 3, 32, 32), 0.5)
+    for options, varies in (
+        ({"augment": True, "jitter": 0.5}, True),
+        ({"augment": True}, False),
+        ({"augment": False, "jitter": 0.5}, False),
+        ({"augment": True, "jitter": 0.5, "training": False}, False),
+    ):
+        found = features_of(folder, plain, **options)
+        assert (float((found - found[0]).abs().max()) > 1e-3) == varies, options
+
+
+def test_augmentation_crops_as_much_as_it_may(folder):
+    """A bright rim is gone from an image where enough of it is cropped."""
+    rim = torch.zeros(64, 3, 32, 32)
+    rim[..., :, -1] = 100.0
+    whole = features_of(folder, rim, augment=False)[0]
+    mirrored = features_of(folder, rim.flip(-1), augment=False)[0]
+
+    def as_they_were(**options):
+        found = features_of(folder, rim, augment=True, **options)
+        near = [float((row - other).abs().max()) < 1e-3 for row in found for other in (whole, mirrored)]
+        return sum(near) / len(found)
+
+    assert as_they_were(smallest_crop=1.0) == 1.0
+    assert as_they_were(smallest_crop=0.3) < 0.2
+
+
+def rates_of(folder, output, monkeypatch, *options):
+    """The learning rate of every step of a run, and the weight decays of its two groups."""
+    rates, decays = [], set()
+    step = PacTraining.training_step
+
+    def watched(self, batch, batch_idx):
+        groups = self.optimizers().param_groups
+        rates.append(groups[0]["lr"])
+        decays.update(group["weight_decay"] for group in groups)
+        return step(self, batch, batch_idx)
+
+    monkeypatch.setattr(PacTraining, "training_step", watched)
+    run(arguments(folder, output, f"--model.model={folder / 'clip'}", "--model.trainable=all", *options))
+    return rates, decays
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ([], [1] * 6),
+        (["warmup_steps=4"], [0.25, 0.5, 0.75, 1, 1, 1]),
+        (["cosine_steps=4"], [1, 0.853553, 0.5, 0.146447, 0, 0]),
+        (["warmup_steps=2", "cosine_steps=4"], [0.5, 0.853553, 0.5, 0.146447, 0, 0]),
+    ],
+)
+def test_rates_of_a_run_follow_warm_up_and_cosine(folder, tmp_path, monkeypatch, options, expected):
+    given = ["learning_rate=0.002", "weight_decay=0.3", *options]
+    rates, decays = rates_of(folder, tmp_path / "run", monkeypatch, *(f"--model.{one}" for one in given))
+    assert [rate / 0.002 for rate in rates] == pytest.approx(expected, abs=1e-5)
+    assert decays == {0.3, 0.0}
+
+
+@pytest.mark.parametrize(("name", "lambdas"), [("both", (0.5, 0.25)), ("none", (0.0, 0.0))])
+def test_generated_positives_weigh_as_much_as_asked(folder, monkeypatch, name, lambdas):
+    data = PairDataModule(str(folder / "train.jsonl"), str(folder / "train.jsonl"), batch_size=8)
+    data.load()
+    model = PacTraining(str(folder / "clip"), lambda_v=lambdas[0], lambda_t=lambdas[1]).eval()
+    from suisei.models.table import PixelStore
+
+    model.prepare(data.captions, PixelStore(data.images, model.encoder.transform), len(data.images))
+    data.attach(None, generated_texts=True, generated_images=True)
+    images, texts, made, more = model.features(next(iter(data.val_dataloader())))
+    assert (made is None, more is None) == ((name == "none"),) * 2
+    scale = model.towers.logit_scale.exp()
+    expected = symmetric_info_nce(images, texts, scale)
+    if name == "both":
+        expected = expected + 0.5 * symmetric_info_nce(made, texts, scale)
+        expected = expected + 0.25 * symmetric_info_nce(images, more, scale)
+    assert float(model.loss((images, texts, made, more))) == pytest.approx(float(expected), rel=1e-5)
+
+
+def test_weights_to_start_from(folder, tmp_path):
+    """A checkpoint replaces a model's weights; a seed decides new ones; an encoder becomes the text tower."""
+    state = new_dual_encoder(
+        {"embed_dim": 16, "vision_cfg": VIT, "text_cfg": TEXT}, seed=5
+    ).model.state_dict()
+    torch.save(state, tmp_path / "other.pt")
+    started = PacTraining(str(folder / "clip"), checkpoint=str(tmp_path / "other.pt"))
+    assert torch.equal(started.towers.visual.proj, state["visual.proj"])
+    described = Architecture(16, VIT, TEXT)
+    new = []
+    for seed in (5, 6):
+        torch.manual_seed(seed)
+        new.append(PacTraining(architecture=described, trainable="all").towers.visual.proj)
+    assert torch.equal(new[0], state["visual.proj"])
+    assert not torch.equal(new[0], new[1])
+
+
+def test_a_run_s_seed_decides_new_weights_and_what_is_drawn(folder, tmp_path):
+    architecture = {"embed_dim": 16, "vision_cfg": VIT, "text_cfg": TEXT}
+    more = [
+        f"--model.architecture={json.dumps(architecture)}",
+        "--model.trainable=image",
+        "--trainer.max_steps=2",
+    ]
+    weights = []
+    for name, seed in (("one", 1), ("again", 1), ("other", 2)):
+        run(arguments(folder, tmp_path / name, *more, f"--seed_everything={seed}"))
+        saved = torch.load(tmp_path / name / "checkpoints" / "last.ckpt", weights_only=True)
+        weights.append(saved["state_dict"]["towers.visual.conv1.weight"])
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2])
+
+
+def test_a_text_encoder_becomes_the_text_tower(folder, tmp_path):
+    from suisei.encoders.tiny import TinyTextConfig, build_text_backbone, train_tokenizer
+
+    tokenizer = train_tokenizer(["a dog runs", "two cats on a mat", "a red ball"] * 3, 60)
+    tokenizer.save_pretrained(tmp_path / "text")
+    backbone = build_text_backbone(TinyTextConfig(width=32, layers=1), len(tokenizer), positions=40)
+    backbone.save_pretrained(tmp_path / "text")
+    described = Architecture(16, VIT, {"context_length": 20})
+    model = PacTraining(architecture=described, text_encoder=str(tmp_path / "text"), trainable="image")
+    embeddings = model.towers.text.transformer.embeddings.word_embeddings.weight
+    assert torch.equal(embeddings, backbone.get_input_embeddings().weight)
+
+
+@pytest.mark.parametrize(("patience", "steps"), [(2, 4), (4, 6)])
+def test_training_stops_when_nothing_gets_better(folder, tmp_path, monkeypatch, patience, steps):
+    monkeypatch.setattr("suisei.pacs.dual_module.recall_at", lambda *_: torch.tensor(0.5))
+    more = [f"--model.model={folder / 'clip'}", "--monitor=val_recall10", f"--patience_steps={patience}"]
+    run(arguments(folder, tmp_path / "run", *more))
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert report["steps"] == steps
+    assert report["val_recall10"] == 0.5
+
+
+def test_images_of_a_file_may_lie_elsewhere(folder, tmp_path):
+    path = tmp_path / "moved.jsonl"
+    path.write_text((folder / "train.jsonl").read_text())
+    data = PairDataModule(str(path), str(folder / "train.jsonl"), root=str(folder), batch_size=4)
+    data.load()
+    assert data.pairs[0].image == folder / "0.png"
 
 
 @pytest.mark.parametrize("name", ["pacs.yaml", "pacs_flickr8k.yaml"])

@@ -135,7 +135,7 @@ def test_the_head_learns_from_encoders_that_have_not_seen_the_image(training):
     candidate, references = used(0)
     torch.testing.assert_close(candidate, vector(new.candidate))
     torch.testing.assert_close(references[0], vector(new.references[0]))
-    np.testing.assert_allclose(table.extras[0], own_alignment[0], rtol=1e-6)
+    np.testing.assert_allclose(table.extras[0], own_alignment[0], atol=1e-6)
     for part in parts:
         with reading_with(regressor, part.encoder):
             alignment = alignment_inputs(regressor, plain)

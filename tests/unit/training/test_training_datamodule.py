@@ -1,6 +1,7 @@
 """The data module: splits by group, folds, several sources, and an order that the seed decides."""
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -97,6 +98,39 @@ def test_unrated_samples_are_refused(tmp_path):
         load(path)
 
 
+def test_a_benchmark_is_read_from_its_own_folder(tmp_path):
+    from PIL import Image
+
+    for name, groups in (("one", 5), ("two", 8)):
+        folder = tmp_path / name
+        (folder / "images").mkdir(parents=True)
+        Image.new("RGB", (8, 8)).save(folder / "images" / "a.png")
+        rows = [
+            {
+                "id": str(n),
+                "candidate": "a",
+                "references": ["b"],
+                "image": "images/a.png",
+                "rating": [1 + n % 5],
+            }
+            | {"rating_scale": [1, 5], "language": "en", "system": "s", "group": f"g{n}"}
+            for n in range(groups)
+        ]
+        (folder / "captions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    split = {"fractions": (0.4, 0.3, 0.3)}
+    assert len(load("scenes", root=str(tmp_path / "one"), **split).samples) == 5
+    assert len(load("scenes", root={"scenes": str(tmp_path / "two")}, **split).samples) == 8
+
+
+def test_batches_are_made_by_as_many_processes(data):
+    for workers in (0, 2):
+        module = load(data, num_workers=workers, batch_size=8)
+        module.attach(lambda positions: os.getpid(), seed=0)
+        makers = {*module.train_dataloader(), *module.val_dataloader()}
+        assert (os.getpid() in makers) == (workers == 0)
+        assert len(set(module.train_dataloader())) == max(1, workers)
+
+
 def test_bad_rows_are_raised_or_counted(data, tmp_path):
     path = tmp_path / "bad.jsonl"
     bad = '{"candidate": " ", "rating": 0.5}\n{"candidate": "x", "rating": 7}\n'
@@ -111,7 +145,6 @@ def test_bad_rows_are_raised_or_counted(data, tmp_path):
 def test_settings_that_cannot_work_are_refused(data):
     for options in (
         {"batch_size": 0},
-        {"eval_batch_size": 0},
         {"folds": 3, "fold": 3},
         {"folds": 3, "test": "x"},
     ):

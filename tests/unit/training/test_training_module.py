@@ -17,7 +17,7 @@ from suisei.models.features import encode_captions, encode_images, token_batches
 from suisei.models.table import Collator, SampleTable
 from suisei.training.module import SuiSei
 
-TINY = TinyTextConfig(vocabulary=150, width=8, layers=1, heads=2)
+TINY = TinyTextConfig(vocabulary=150, width=8, layers=1)
 TINY_IMAGE = TinyImageConfig(width=2, image_size=64, features=4)
 
 
@@ -254,6 +254,19 @@ def test_settings_survive_their_trip_through_json():
     assert json.dumps(again.to_dict()) == json.dumps(config.to_dict())
     blind = RegressorConfig(image=None)
     assert RegressorConfig.from_dict(blind.to_dict()) == blind
+
+
+def test_settings_of_earlier_versions_are_read():
+    values = RegressorConfig().to_dict()
+    values["text"].update(max_tokens=64)
+    values["text"]["tiny"].update(heads=2, dropout=0.0, max_positions=40)
+    values["image"]["tiny"].update(layers=[1, 1, 1, 1])
+    values["fusion"].update(layer_dropout=0.2)
+    values["head"].update(input_norm=False)
+    assert RegressorConfig.from_dict(values) == RegressorConfig()
+    values["head"].update(input_norm=True)  # this one decides scores
+    with pytest.raises(ModelError, match=r"head\.input_norm"):
+        RegressorConfig.from_dict(values)
 
 
 def test_settings_of_another_version_are_refused():

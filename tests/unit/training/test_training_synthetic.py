@@ -64,6 +64,23 @@ def test_degraded_captions_are_rated_below_the_good_ones():
     assert max(nearly_empty) == 0
 
 
+def test_what_is_left_of_a_caption_decides_its_rating():
+    """The more of a caption still stands, the more of its rating it keeps."""
+    ratings = {name: set() for name in ("half", "shuffle", "swap")}
+    for made in synthetic_samples(SAMPLES, 200.0, seed=1):
+        words = made.candidate.split()
+        for reference in OTHERS:
+            own = reference.split()
+            if words == own[: len(own) // 2]:
+                ratings["half"].add(round(made.rating.mean, 9))
+            elif words != own and sorted(words) == sorted(own):
+                moved = sum(word != other for word, other in zip(words, own, strict=True))
+                ratings["swap" if moved == 2 else "shuffle"].add(round(made.rating.mean, 9))
+    assert ratings["half"] == {round(0.7 * REFERENCE_RATING, 9)}
+    assert min(ratings["shuffle"]) == 0.5 * REFERENCE_RATING
+    assert max(ratings["swap"]) == 0.75 * REFERENCE_RATING
+
+
 def test_same_seed_makes_the_same_and_another_does_not():
     first = synthetic_samples(SAMPLES, 10.0, seed=0)
     assert synthetic_samples(SAMPLES, 10.0, seed=0) == first

@@ -1,0 +1,311 @@
+"""What an option of `suisei train` does, from the command line to the model, its data and its optimizer."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from suisei.commands import train as train_module
+from suisei.models.regressor import SIMILARITIES
+from suisei.training import run as run_module
+from suisei.training.module import SuiSei
+
+
+@pytest.fixture
+def built(settings, tmp_path):
+    """Make model, data and batches as a run does before its first step."""
+
+    def build(*options):
+        os.environ.pop("PL_GLOBAL_SEED", None)
+        cli = train_module.make_cli(["--config", str(settings), f"--output={tmp_path / 'run'}", *options])
+        cli.datamodule.load()
+        run_module._build(cli.config.seed_everything, cli.datamodule, cli.model, torch.device("cpu"))
+        return cli
+
+    return build
+
+
+def linear_layers(module):
+    return [layer for layer in module.modules() if isinstance(layer, torch.nn.Linear)]
+
+
+def test_sizes_of_the_encoders(built):
+    sizes = {"vocabulary": 250, "width": 24, "layers": 3}
+    picture = {"width": 2, "image_size": 96, "features": 12}
+    cli = built(
+        *(f"--model.text.tiny.{name}={value}" for name, value in sizes.items()),
+        *(f"--model.image.tiny.{name}={value}" for name, value in picture.items()),
+    )
+    text, image = cli.model.regressor.text, cli.model.regressor.image
+    assert 200 < text.vocabulary_size <= 251  # the mask token comes on top
+    assert (text.width, text.states) == (24, 4)
+    assert image.width == 12
+    assert image.tower.conv1.weight.shape == (1, 3, 3, 3)  # half of the width
+    batch = next(iter(cli.datamodule.train_dataloader()))
+    assert batch.pixels.shape[1:] == (3, 96, 96)
+
+
+@pytest.mark.parametrize(("layers", "states"), [("mix", 2), ("last", 1)])
+def test_layers_of_the_text_encoder(built, layers, states):
+    regressor = built(f"--model.text.layers={layers}").model.regressor
+    assert regressor.text.states == states
+    assert (regressor.mix is not None) == (layers == "mix")
+
+
+def test_frozen_embeddings_keep_their_weights_while_layers_learn(train, monkeypatch):
+    before = {}
+
+    def remember(self):
+        before.update({name: value.clone() for name, value in self.regressor.state_dict().items()})
+
+    monkeypatch.setattr(SuiSei, "on_train_start", remember)
+    run = train(
+        "--baselines=[]",
+        "--trainer.max_epochs=1",
+        "--model.text.frozen_embeddings=true",
+        "--model.optimizer.frozen_fraction=0",
+    )
+    from safetensors.torch import load_file
+
+    after = load_file(run / "model" / "model.safetensors")
+    moved = {name for name in after if not torch.equal(after[name], before[name])}
+    assert any(name.startswith("text.") and ".layer.0." in name for name in moved)
+    assert not [name for name in moved if name.startswith("text.") and ".embeddings." in name]
+
+
+@pytest.mark.parametrize("fraction", [0.0, 1.0])
+def test_part_of_the_first_epoch_with_a_frozen_text_encoder(train, monkeypatch, fraction):
+    seen = []
+    step = SuiSei.training_step
+
+    def watched(self, batch, batch_idx):
+        seen.append(any(p.requires_grad for p in self.regressor.text.parameters()))
+        return step(self, batch, batch_idx)
+
+    monkeypatch.setattr(SuiSei, "training_step", watched)
+    few = ("--baselines=[]", "--trainer.limit_train_batches=3")
+    train(*few, f"--model.optimizer.frozen_fraction={fraction}")
+    assert seen == [fraction == 0.0] * 3 + [True] * 3
+
+
+def test_pooled_vectors_and_their_tokens(built):
+    """One vector per pooling, of tokens that are normalised or left as they are."""
+    from suisei.models.pooling import pool_layers
+
+    for normalise in (True, False):
+        regressor = built(
+            "--model.fusion.poolings=[mean,idf-normalised,idf]",
+            f"--model.fusion.layer_norm={str(normalise).lower()}",
+        ).model.regressor.eval()
+        ids, mask = regressor.text.pad(regressor.text.tokenize(["a red ball", "犬"]))
+        names = ("mean", "idf-normalised", "idf")
+        with torch.no_grad():
+            hidden = regressor.text(ids, mask)
+            expected = pool_layers(hidden, mask, regressor.idf_weights[ids], names, normalise=normalise)
+            torch.testing.assert_close(regressor.encode_text(ids, mask), expected)
+        assert expected.shape[2] == 3
+
+
+@pytest.mark.parametrize(
+    ("option", "blocks"),
+    [
+        ("references=concat", 9), ("references=mean-max", 8), ("references=mean", 6), ("references=max", 6),
+        ("blocks=[candidate]", 1), ("blocks=[candidate,image-product]", 2),
+    ],
+)  # fmt: skip
+def test_width_of_the_fused_features(built, option, blocks):
+    regressor = built(f"--model.fusion.{option}").model.regressor
+    assert linear_layers(regressor.members[0].fused)[0].in_features == blocks * 2 * 16  # two poolings
+
+
+def test_further_inputs_and_how_many_there_are(built):
+    """Cosines with references and image, alignment and other metrics enter beside the fused features."""
+    from suisei.models.regressor import ALIGNMENTS
+
+    frozen = "--model.text.frozen=true"
+    counts = {
+        (): 0,
+        ("--model.fusion.similarity=true",): 2 * SIMILARITIES,
+        ("--model.fusion.image_similarity=true",): 2,
+        ("--model.fusion.alignment=true", frozen): len(ALIGNMENTS),
+        ("--model.fusion.extra_inputs=[length,unigram-f1]",): 2,
+    }
+    for options, count in counts.items():
+        cli = built(*options)
+        assert len(cli.model.regressor.extra_mean) == count, options
+        batch = next(iter(cli.datamodule.train_dataloader()))
+        measured = 0 if "similarity" in str(options) else count
+        assert batch.extras.shape[1] == measured, options
+
+
+def test_images_of_other_languages_are_not_seen_in_training(built):
+    def languages_with_image(*options):
+        cli = built("--model.image_dropout=0", *options)
+        table = cli.datamodule._collate.table
+        return {cli.datamodule.samples[row].language for row in (table.image >= 0).nonzero()[0]}
+
+    assert languages_with_image() == {"ja", "en"}
+    assert languages_with_image("--model.fusion.image_languages=[en]") == {"en"}
+    assert languages_with_image("--model.fusion.image_languages=[ja]") == {"ja"}
+
+
+def test_head_of_the_model(built):
+    model = built(
+        "--model.fusion.extra_inputs=[length]",
+        "--model.head.hidden=[7,5]",
+        "--model.head.activation=relu",
+        "--model.head.extra_hidden=3",
+        "--model.head.members=2",
+        "--model.head.rank_share=0.5",
+        "--model.head.dropout=0.2",
+        "--model.head.input_dropout=0.3",
+        "--model.head.extra_dropout=0.4",
+    ).model.regressor
+    assert len(model.members) == 2
+    fused, beside = model.members[0].fused, model.members[0].beside
+    assert [layer.out_features for layer in linear_layers(fused)] == [7, 5, 1]
+    assert [layer.out_features for layer in linear_layers(beside)] == [3, 1]
+    assert any(isinstance(layer, torch.nn.ReLU) for layer in fused.modules())
+    rates = [[m.p for m in part.modules() if isinstance(m, torch.nn.Dropout)] for part in (fused, beside)]
+    assert rates == [[0.3, 0.2, 0.2], [0.4]]
+    assert model.scale.rank_share == 0.5
+
+
+def test_rates_decay_and_optimizer(train):
+    """The optimizer of a run has what the options say, at the end of a linear schedule with a warm-up."""
+    options = {
+        "name": "adamw", "head_lr": 0.4, "encoder_lr": 0.2, "image_lr": 0.1, "extra_lr": 0.05,
+        "layerwise_decay": 0.5, "weight_decay": 0.03, "frozen_fraction": 0, "warmup_fraction": 0.5,
+        "schedule": "linear",
+    }  # fmt: skip
+    run = train(
+        "--baselines=[]", "--model.fusion.extra_inputs=[length]", "--model.head.extra_hidden=2",
+        "--trainer.max_epochs=1", "--checkpoint_steps=2",
+        *(f"--model.optimizer.{name}={value}" for name, value in options.items()),
+    )  # fmt: skip
+    groups = torch.load(run / "checkpoints" / "steps.ckpt", weights_only=True)["optimizer_states"][0]
+    initial = {round(group["initial_lr"], 6) for group in groups["param_groups"]}
+    assert initial == {0.4, 0.2 * 0.5, 0.2 * 0.25, 0.1, 0.05}
+    assert {group["weight_decay"] for group in groups["param_groups"]} == {0.0, 0.03}
+    assert all(group["decoupled_weight_decay"] for group in groups["param_groups"])
+
+
+def learning_rates(monkeypatch, train, *options):
+    """The rate of every step of a run, as a share of the highest."""
+    rates = []
+
+    def before(self, optimizer):
+        rates.append(optimizer.param_groups[0]["lr"] / optimizer.param_groups[0]["initial_lr"])
+
+    monkeypatch.setattr(SuiSei, "on_before_optimizer_step", before)
+    train("--baselines=[]", "--trainer.max_epochs=1", "--trainer.limit_train_batches=8", *options)
+    return rates
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ([], [1.0] * 8),
+        (["warmup_fraction=0.5"], [0.2, 0.4, 0.6, 0.8, 1, 1, 1, 1]),
+        (["schedule=linear"], [1 - step / 8 for step in range(8)]),
+        (["schedule=cosine"], [1, 0.96194, 0.853553, 0.691342, 0.5, 0.308658, 0.146447, 0.03806]),
+    ],
+)
+def test_rates_of_a_run_follow_the_schedule(train, monkeypatch, options, expected):
+    given = [f"--model.optimizer.{option}" for option in options]
+    assert learning_rates(monkeypatch, train, *given) == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize(("given", "limit"), [([], 1.0), (["--trainer.gradient_clip_val=0.01"], 0.01)])
+def test_gradients_are_clipped(train, monkeypatch, given, limit):
+    norms = []
+    step, optimize = SuiSei.training_step, torch.optim.Adam.step
+
+    def steep(self, batch, batch_idx):
+        return 1e4 * step(self, batch, batch_idx)
+
+    def watched(self, closure=None):
+        def evaluate():
+            loss = closure()
+            grads = [p.grad for group in self.param_groups for p in group["params"] if p.grad is not None]
+            norms.append(float(torch.stack([grad.norm() for grad in grads]).norm()))
+            return loss
+
+        return optimize(self, evaluate)
+
+    monkeypatch.setattr(SuiSei, "training_step", steep)
+    monkeypatch.setattr(torch.optim.Adam, "step", watched)
+    train("--baselines=[]", "--trainer.max_epochs=1", "--trainer.limit_train_batches=3", *given)
+    assert norms == pytest.approx([limit] * 3, rel=1e-3)
+
+
+def test_made_samples_are_trained_on_and_counted(train):
+    report = json.loads((train("--baselines=[]", "--data.synthetic=1") / "report.json").read_text())
+    facts, samples = report["training"], report["data"]["samples"]
+    assert 0.5 * samples["train"] < facts["synthetic_samples"] <= samples["train"]
+    assert facts["steps"] == 2 * -(-(samples["train"] + facts["synthetic_samples"]) // 8)
+
+
+def test_pretraining_is_asked_for(built, monkeypatch):
+    from suisei.training import module
+
+    asked = []
+    monkeypatch.setattr(module, "pretrain", lambda *_, **options: asked.append(options["seed"]))
+    built("--model.pretraining=null")
+    assert asked == []
+    built("--model.pretraining.epochs=2")
+    assert asked == [3]
+
+
+def test_early_stopping_and_the_kept_checkpoint(train, monkeypatch):
+    """Training stops after `patience` epochs that are no better; the figure is one of the three logged."""
+    figures = iter([0.3, 0.5, 0.4, 0.4, 0.4, 0.4])
+
+    def end(self):
+        self._validation.clear()
+        value = next(figures)
+        for name, figure in (("val_loss", 1.0), ("val_pearson", 0.1), ("val_kendall", value)):
+            self.log(name, figure)
+
+    monkeypatch.setattr(SuiSei, "on_validation_epoch_end", end)
+    run = train(
+        "--baselines=[]",
+        "--trainer.max_epochs=6",
+        "--trainer.limit_train_batches=1",
+        "--early_stopping.monitor=val_kendall",
+        "--early_stopping.patience=2",
+        "--checkpoint.monitor=val_kendall",
+    )
+    facts = json.loads((run / "report.json").read_text())["training"]
+    assert facts["epochs"] == 4
+    assert facts["best_validation"] == {"val_kendall": 0.5}
+
+
+def test_baselines_are_columns_of_the_report(train):
+    run = train("--baselines=[length,distinct-2]", "--trainer.limit_train_batches=1")
+    row = json.loads((run / "test_scores.jsonl").read_text().splitlines()[0])
+    assert set(row) == {"id", "suisei", "length", "distinct-2"}
+
+
+def test_data_of_a_run(built, rated_file, tmp_path):
+    """The file, the images' folder, the scale, the split and the batches."""
+    rows = [json.loads(line) for line in rated_file.read_text("utf-8").splitlines()]
+    folder = Path(rows[0]["image"]).parent
+    for row in rows:
+        row["image"] = Path(row["image"]).name
+        row["rating"] = 5 - 4 * row.pop("rating")[0] / row.pop("rating_scale")[1]
+    path = tmp_path / "own.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)) + "\n", encoding="utf-8")
+    cli = built(
+        f"--data.train={path}", f"--data.images={folder}", "--data.rating_scale=[1,5]",
+        "--data.fractions=[0.5,0.3,0.2]", "--data.batch_size=5",
+    )  # fmt: skip
+    data = cli.datamodule
+    first = data.samples[0]
+    assert Path(first.image) == folder / rows[0]["image"]
+    assert first.rating.mean == pytest.approx((rows[0]["rating"] - 1) / 4)
+    groups = [len({sample.group for sample in data.part(part)}) for part in ("train", "validation", "test")]
+    assert [count / sum(groups) for count in groups] == pytest.approx([0.5, 0.3, 0.2], abs=0.1)
+    assert len(next(iter(data.train_dataloader())).target) == 5
