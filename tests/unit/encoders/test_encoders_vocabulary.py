@@ -1,0 +1,56 @@
+"""A vocabulary cut to what some languages need."""
+
+import json
+
+import pytest
+
+from suisei.encoders.tiny import train_tokenizer
+from suisei.encoders.vocabulary import cut_vocabulary, is_character, needed_pieces
+from suisei.errors import ConfigError
+
+ENGLISH = ["a dog runs on the grass", "two dogs running over grass", "the man is riding a horse"] * 4
+JAPANESE = ["犬が草の上を走っている", "男が馬に乗っている", "二匹の犬が走る"] * 4
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return train_tokenizer(ENGLISH + JAPANESE, 300).backend_tokenizer
+
+
+def rebuilt(description):
+    from tokenizers import Tokenizer
+
+    return Tokenizer.from_str(json.dumps(description))
+
+
+def test_captions_of_kept_pieces_are_cut_alike(tokenizer):
+    description = json.loads(tokenizer.to_str())
+    keep = needed_pieces(tokenizer, ENGLISH, batch=5)
+    cut, old = cut_vocabulary(description, keep)
+    smaller = rebuilt(cut)
+    assert smaller.get_vocab_size() == len(old) < tokenizer.get_vocab_size()
+    for text in ENGLISH[:3]:
+        before, after = tokenizer.encode(text), smaller.encode(text)
+        assert after.tokens == before.tokens
+        assert [old[id_] for id_ in after.ids] == before.ids
+
+
+def test_nothing_becomes_unknown(tokenizer):
+    cut, old = cut_vocabulary(json.loads(tokenizer.to_str()), set())
+    smaller = rebuilt(cut)
+    unknown = smaller.token_to_id("<unk>")
+    for text in ENGLISH + JAPANESE:
+        encoded = smaller.encode(text)
+        assert unknown not in encoded.ids
+        spelt = "".join(encoded.tokens[1:-1]).replace("▁", " ").strip()
+        assert spelt == text
+    kept = {token for token, id_ in tokenizer.get_vocab().items() if id_ in set(old)}
+    assert all(is_character(token) or token.startswith("<") for token in kept)
+
+
+def test_other_tokenizers_and_ids_are_refused(tokenizer):
+    description = json.loads(tokenizer.to_str())
+    with pytest.raises(ConfigError, match="no piece 100000"):
+        cut_vocabulary(description, {100_000})
+    with pytest.raises(ConfigError, match="'BPE'"):
+        cut_vocabulary({"model": {"type": "BPE"}}, set())
