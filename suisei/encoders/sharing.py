@@ -92,7 +92,10 @@ class FeatureMemory:
 
 @contextmanager
 def shared_encoders() -> Iterator[None]:
-    """Let metrics that are made inside this block and ask for the same dual encoder have the same one."""
+    """Let metrics that load the same dual encoder inside this block have the same one; blocks may nest."""
+    if _open.get() is not None:
+        yield
+        return
     token = _open.set({})
     try:
         yield

@@ -3,12 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from typing import Any, cast, get_args, get_type_hints
 
 from suisei.encoders.image import ImageEncoderConfig
+from suisei.encoders.rules import (
+    FINITE,
+    LARGEST_VOCABULARY,
+    WIDEST,
+    YES_NO,
+    Rule,
+    check_settings,
+    number,
+    one_of,
+    or_none,
+    several,
+    text,
+    whole,
+)
 from suisei.encoders.text import TextEncoderConfig
 from suisei.errors import ConfigError, ModelError
+from suisei.models.feedforward import ACTIVATIONS
+from suisei.models.fusion import AGGREGATIONS, BLOCKS
+from suisei.models.pooling import POOLINGS
+
+MOST_MEMBERS = 256
+"""Most networks whose scores are averaged."""
 
 
 @dataclass
@@ -98,26 +118,73 @@ class RegressorConfig:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> RegressorConfig:
-        """Rebuild the settings that :meth:`to_dict` returned.
+    def from_dict(cls, values: Any) -> RegressorConfig:
+        """Rebuild the settings that :meth:`to_dict` returned, and that somebody may have altered since.
 
         Raises:
-            ModelError: a part is missing or has a field that this version does not know.
+            ModelError: a part is missing, has a field that this version does not know, or a field has a value
+                that cannot be.
         """
+        parts = dict.fromkeys(("text", "image", "fusion", "head"), _SETTINGS)
+        found = check_settings(values, parts, "settings", required=tuple(parts))
+        image = found["image"]
         try:
-            text, image = dict(values["text"]), values["image"]
-            text["tiny"] = _tiny(TextEncoderConfig, text["tiny"])
-            if image is not None:
-                image = ImageEncoderConfig(**{**image, "tiny": _tiny(ImageEncoderConfig, image["tiny"])})
             return cls(
-                TextEncoderConfig(**text),
-                image,
-                FusionConfig(**values["fusion"]),
-                HeadConfig(**values["head"]),
+                _checked(TextEncoderConfig, found["text"], "settings.text"),
+                None if image is None else _checked(ImageEncoderConfig, image, "settings.image"),
+                _checked(FusionConfig, found["fusion"], "settings.fusion"),
+                _checked(HeadConfig, found["head"], "settings.head"),
             )
-        except (KeyError, TypeError) as error:
+        except (ConfigError, TypeError) as error:
             raise ModelError(f"the model's settings do not fit this version of suisei: {error}") from None
 
 
-def _tiny(owner: type[TextEncoderConfig] | type[ImageEncoderConfig], values: dict[str, Any]) -> Any:
-    return type(owner().tiny)(**values)
+_SETTINGS = Rule("settings by name", lambda value: value is None or isinstance(value, dict))
+_SHARE = number(0, 1)
+_BY_FIELD: dict[str, Rule] = {
+    "text.max_tokens": whole(4, LARGEST_VOCABULARY),
+    "fusion.poolings": several(one_of(*POOLINGS), 1, len(POOLINGS)),
+    "fusion.references": one_of(*AGGREGATIONS),
+    "fusion.blocks": or_none(several(one_of(*BLOCKS), 0, len(BLOCKS))),
+    "fusion.layer_dropout": _SHARE,
+    "fusion.image_languages": or_none(several(one_of("ja", "en"), 0, 2)),
+    "head.hidden": several(whole(1, WIDEST), 0, 32),
+    "head.activation": one_of(*ACTIVATIONS),
+    "head.dropout": _SHARE,
+    "head.input_dropout": _SHARE,
+    "head.extra_hidden": whole(0, WIDEST),
+    "head.extra_dropout": _SHARE,
+    "head.members": whole(1, MOST_MEMBERS),
+    "head.rank_share": _SHARE,
+}
+"""What fields may be beyond what their type says."""
+
+
+def _checked(kind: type, values: Any, place: str) -> Any:
+    """Return the settings of a dataclass, after their types were checked as the class declares them."""
+    hints = get_type_hints(kind)
+    rules = {
+        own.name: _BY_FIELD.get(f"{place.removeprefix('settings.')}.{own.name}") or _rule(hints[own.name])
+        for own in fields(kind)
+    }
+    found = check_settings(values, rules, place)
+    for name, hint in hints.items():
+        if is_dataclass(hint):
+            if name not in found:
+                raise ModelError(f"{place} lacks {name}")
+            found[name] = _checked(cast(type, hint), found[name], f"{place}.{name}")
+    return kind(**found)
+
+
+def _rule(hint: Any) -> Rule:
+    """Return the rule of a field's type, within the sizes that any model stays in."""
+    plain = {bool: YES_NO, int: whole(0, 2**31), float: FINITE, str: text(1000)}
+    if hint in plain:
+        return plain[hint]
+    if is_dataclass(hint):
+        return _SETTINGS
+    arguments = [own for own in get_args(hint) if own is not type(None)]
+    if type(None) in get_args(hint):
+        return or_none(_rule(arguments[0]))
+    own = [argument for argument in arguments if argument is not Ellipsis]
+    return several(_rule(own[0]), 0, 1024)
