@@ -60,7 +60,7 @@ VISION: dict[str, Rule] = {
     "layers": either(whole(1, MOST_LAYERS), several(whole(1, MOST_LAYERS), 4, 4)),
     "width": _WIDTH,
     "head_width": _WIDTH,
-    "patch_size": either(whole(4, LARGEST_IMAGE), several(whole(4, LARGEST_IMAGE), 2, 2)),
+    "patch_size": or_none(either(whole(4, LARGEST_IMAGE), several(whole(4, LARGEST_IMAGE), 2, 2))),
     "image_size": _SIDES,
     "patch_dropout": _SHARE,
     "attentional_pool": one_of(False, True, "parallel", "cascade"),

@@ -91,9 +91,13 @@ class FeatureMemory:
 
 
 @contextmanager
-def shared_encoders() -> Iterator[None]:
-    """Let metrics that load the same dual encoder inside this block have the same one; blocks may nest."""
-    if _open.get() is not None:
+def shared_encoders(*, within: bool = False) -> Iterator[None]:
+    """Let metrics that load the same dual encoder inside this block have the same one.
+
+    Args:
+        within: whether a block that is open already goes on, instead of a new one.
+    """
+    if within and _open.get() is not None:
         yield
         return
     token = _open.set({})

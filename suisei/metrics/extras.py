@@ -81,7 +81,7 @@ class ExtraInputs:
         from suisei.encoders.sharing import shared_encoders
 
         self.metrics: dict[str, Metric] = {}
-        with shared_encoders():
+        with shared_encoders(within=True):
             for name in names:
                 if name in self.metrics:
                     raise ConfigError(f"fusion.extra_inputs names {name!r} twice")
@@ -107,7 +107,7 @@ class ExtraInputs:
         """Return raw scores, float32 [N, E]; NaN where a sample lacks what a metric needs."""
         from suisei.encoders.sharing import shared_encoders
 
-        with shared_encoders():
+        with shared_encoders(within=True):
             columns = [metric.score(samples, progress=progress) for metric in self.metrics.values()]
         if not columns:
             return np.zeros((len(samples), 0), dtype=np.float32)

@@ -113,7 +113,7 @@ def test_a_model_trained_with_mecab_does_not_score_without_it(
     save_model(tmp_path / "model", model, extras=extras.state())
     load(tmp_path / "model", device="cpu")
     no_mecab()
-    with pytest.raises(ModelError, match="fugashi.*pip install fugashi unidic-lite") as error:
+    with pytest.raises(ModelError, match=r"fugashi.*pip install fugashi unidic-lite") as error:
         load(tmp_path / "model", device="cpu")
     assert "\n" not in str(error.value)
 

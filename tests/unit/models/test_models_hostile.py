@@ -62,8 +62,9 @@ def refused(folder, match):
 
 
 OUTSIDE = [
-    "comet:tokenizer/python", "jaspice:http://127.0.0.1:9", "jaspice", "suisei", "suisei:elsewhere", "bertscore",
-    "bertscore:elsewhere", "clip-s", "clip-s:hf-hub:x/y", "pac-s:elsewhere", "pac-s:/tmp/elsewhere",
+    "comet:tokenizer/python", "jaspice:http://127.0.0.1:9", "jaspice", "suisei", "suisei:elsewhere",
+    "bertscore", "bertscore:elsewhere", "clip-s", "clip-s:hf-hub:x/y", "pac-s:elsewhere",
+    "pac-s:/tmp/elsewhere",
     "pac-s:extras/../../elsewhere", "em-score", "length:1", "nothing", "", 7, None, ["length"],
 ]  # fmt: skip
 
@@ -278,6 +279,14 @@ def scores(folder):
     return load(folder, device="cpu", cache="off").score(CANDIDATES, REFERENCES).tolist()
 
 
+def outcome(folder):
+    """Return scores, or None and what was said; any other error is a defect."""
+    try:
+        return scores(folder), ""
+    except ModelError as error:
+        return None, str(error)
+
+
 def unequal(first, second):
     return type(first) is not type(second) or first != second
 
@@ -297,14 +306,9 @@ def test_a_value_of_another_kind_is_refused_or_changes_nothing(full_folder, tmp_
                 continue
             (folder / "config.json").write_text(json.dumps(config))
             resign(folder, at(*path)(wrong))
-            try:
-                found = scores(folder)
-            except ModelError as error:
-                assert "\n" not in str(error), (path, wrong)
-            except Exception as error:
-                raise AssertionError(f"{path} = {wrong!r}: {type(error).__name__}: {error}") from error
-            else:
-                assert found == before, (path, wrong)
+            found, said = outcome(folder)
+            assert found in (None, before), (path, wrong)
+            assert "\n" not in said, (path, wrong)
             tried += 1
     assert tried >= 8
 
@@ -321,10 +325,9 @@ def test_so_are_values_in_other_files(full_folder, tmp_path, resign, name):
             at(*path)(wrong)(altered)
             (folder / name).write_text(json.dumps(altered))
             resign(folder)
-            try:
-                assert all(0 <= score <= 1 for score in scores(folder)), (path, wrong)
-            except ModelError as error:
-                assert "\n" not in str(error), (path, wrong)
+            found, said = outcome(folder)
+            assert all(0 <= score <= 1 for score in found or []), (path, wrong)
+            assert "\n" not in said, (path, wrong)
     (folder / name).write_text(json.dumps(content))
     resign(folder)
     assert scores(folder) == before
