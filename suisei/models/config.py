@@ -52,7 +52,8 @@ class FusionConfig:
             Japanese one, and scores that one as if it had no image.
         alignment: whether the token-by-token match of candidate and references enters as further inputs
             (:mod:`suisei.models.alignment`); the text encoder must be frozen.
-        extra_inputs: metrics whose scores enter as further inputs, by registry name.
+        extra_inputs: metrics whose scores enter as further inputs, by registry name: "ridge", those that this
+            package computes by itself, and CLIP-S and PAC-S, whose encoder goes into the model folder.
     """
 
     poolings: Sequence[str] = ("idf", "mean")

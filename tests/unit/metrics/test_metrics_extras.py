@@ -6,12 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 from suisei.data.sample import CaptionSample, Rating
 from suisei.encoders.dual_folder import new_dual_encoder, save_dual_encoder
 from suisei.errors import ConfigError, ModelError
 from suisei.metrics import tokenizers
 from suisei.metrics.extras import ExtraInputs
+from suisei.metrics.registry import REGISTRY
 from suisei.metrics.suisei import load
 from suisei.models.hub import save_model
 
@@ -264,3 +266,22 @@ def test_an_input_that_is_not_saved_with_the_model_is_refused(build_regressor, t
     with pytest.raises(ConfigError, match="not saved with it: length"):
         save_model(tmp_path / "model", build_regressor(extra_inputs=["length"]))
     assert not (tmp_path / "model").exists()
+
+
+def test_the_shipped_configs_name_what_a_folder_may_hold():
+    from suisei.metrics.extras import check_names
+    from suisei.resources import resource_path
+
+    found = []
+    for path in sorted(resource_path("configs").glob("*.yaml")):
+        fusion = (yaml.safe_load(path.read_text(encoding="utf-8")).get("model") or {}).get("fusion") or {}
+        found += fusion.get("extra_inputs") or []
+    assert len(set(found)) > 5
+    check_names(found)
+
+
+def test_no_metric_that_runs_or_asks_may_be_an_extra_input():
+    kinds = {name: entry.extra_input for name, entry in REGISTRY.items()}
+    outside = ["suisei", "bertscore", "jaspice", "comet", "em-score", "video-pac-s"]
+    assert all(kinds[name] == "" for name in outside)
+    assert all(REGISTRY[name].argument is None for name, kind in kinds.items() if kind == "alone")
