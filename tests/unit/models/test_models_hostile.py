@@ -319,8 +319,8 @@ def test_so_are_values_in_other_files(full_folder, tmp_path, resign, name):
     content = json.loads((folder / name).read_text())
     before = scores(folder)
     found_places = list(places(content))
-    for path in found_places[:: 1 + len(found_places) // 40]:
-        for wrong in (None, "x", [], {"a": 1}, -1, float("nan"), 10**400):
+    for path in found_places[:: 1 + len(found_places) // 20]:
+        for wrong in (None, "x", [], -1, float("nan"), 10**400):
             altered = copy.deepcopy(content)
             at(*path)(wrong)(altered)
             (folder / name).write_text(json.dumps(altered))
