@@ -1,7 +1,6 @@
 """Fixtures that every test may use."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,16 +12,6 @@ os.environ.setdefault("SUISEI_CACHE", "off")  # tests of the cache give a folder
 os.environ.setdefault("SUISEI_PRECISION", "fp32")  # on every machine; tests of precision name others
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _full_precision() -> Iterator[None]:
-    """Have encoders compute in fp32 on every machine: what a test compares is exact only there."""
-    import torch
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(torch.cpu, "get_capabilities", dict, raising=False)
-        yield
 
 
 @pytest.fixture(scope="session")

@@ -77,7 +77,7 @@ class IdfTable:
             content = json.loads(path.read_text(encoding="utf-8"))
             frequencies = {int(token): int(count) for token, count in content["frequencies"].items()}
             table = cls(int(content["documents"]), frequencies)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise ModelError(f"{path}: not an idf table ({error}); restore the file or retrain") from None
         if any(token < 0 for token in frequencies):
             raise ModelError(f"{path}: a token id is negative; restore the file or retrain")

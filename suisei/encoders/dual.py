@@ -19,9 +19,9 @@ from suisei.data.images import content_key
 from suisei.encoders.batch_sizes import images_per_batch
 from suisei.encoders.decoding import decoded_batches
 from suisei.encoders.dual_weights import load_weights
-from suisei.encoders.hub_errors import hub_guard
+from suisei.encoders.hub_errors import hub_guard, no_hub
 from suisei.encoders.precision import PRECISIONS, choose_device, choose_precision, matrix_products
-from suisei.errors import ConfigError, ModelError
+from suisei.errors import ConfigError
 from suisei.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -263,21 +263,46 @@ def load_dual_encoder(
     device = choose_device(device)
     fast = "fp16" if device.startswith("cuda") else choose_precision("auto", device)
     precision = fast if precision == "auto" else precision
-    folder = Path(name) if Path(name).is_dir() else None
-    architecture = f"local-dir:{name}" if folder else name.replace("/", "-")
-    tag = None if folder else _tag_settings(architecture, pretrained)
-    if not (folder or tag or checkpoint is not None or seed is not None):
+    if Path(name).is_dir():
+        return _load_folder(Path(name), checkpoint, seed, precision=precision, device=device)
+    architecture = name.replace("/", "-")
+    tag = _tag_settings(architecture, pretrained)
+    if not (tag or checkpoint is not None or seed is not None):
         raise ConfigError("no weights: give `pretrained`, `checkpoint`, or a `seed` for random ones")
     with hub_guard(name):
-        described = _describe(architecture, folder, tag)
+        described = _describe(architecture, tag)
         model = _build(architecture, described, tag, seed)
         tokenizer = _tokenizer(architecture)
-    weights = load_weights(model, folder, tag, pretrained, checkpoint, seed)
+    weights = load_weights(model, None, tag, pretrained, checkpoint, seed)
     return DualEncoder(
         model,
         tokenizer,
         image_transform(model),
-        name=folder.resolve().name if folder else architecture,
+        name=architecture,
+        weights=weights,
+        precision=precision,
+        device=device,
+        architecture=described,
+    )
+
+
+def _load_folder(
+    folder: Path, checkpoint: str | Path | None, seed: int | None, *, precision: str, device: str
+) -> DualEncoder:
+    """Load a dual encoder from its folder, and from nowhere else."""
+    from suisei.encoders.dual_folder import check_dual_folder, model_of_folder, tokenizer_of_folder
+
+    described, preprocess = check_dual_folder(folder, weighed=checkpoint is None and seed is None)
+    with torch.random.fork_rng(devices=[]), no_hub():
+        torch.manual_seed(0 if seed is None else seed)
+        model = model_of_folder(folder, described, preprocess)
+        tokenizer = tokenizer_of_folder(folder, described["text_cfg"])
+    weights = load_weights(model, folder, None, None, checkpoint, seed)
+    return DualEncoder(
+        model,
+        tokenizer,
+        image_transform(model),
+        name=folder.resolve().name,
         weights=weights,
         precision=precision,
         device=device,
@@ -304,34 +329,24 @@ def _tag_settings(architecture: str, pretrained: str | None) -> dict[str, Any]:
     return dict(open_clip.get_pretrained_cfg(architecture, pretrained))
 
 
-def _describe(architecture: str, folder: Path | None, tag: dict[str, Any] | None) -> dict[str, Any]:
+def _describe(architecture: str, tag: dict[str, Any]) -> dict[str, Any]:
     """Return open_clip's description of a model, with the activation that its weights expect."""
     import open_clip
 
-    try:
-        described = dict(open_clip.get_model_config(architecture))
-        text = dict(described["text_cfg"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ModelError(
-            f"{architecture}: not a folder with a valid open_clip_config.json: {error}"
-        ) from error
-    if folder is not None and text.get("hf_model_name") == ".":  # its config is beside ours
-        text["hf_model_name"] = str(folder)
+    described = dict(open_clip.get_model_config(architecture))
+    text = dict(described["text_cfg"])
     if "hf_model_name" in text:
         text["hf_model_pretrained"] = False
     described["text_cfg"] = text
-    if (tag or {}).get("quick_gelu"):
+    if tag.get("quick_gelu"):
         described["quick_gelu"] = True
     return described
 
 
-def _build(
-    architecture: str, described: dict[str, Any], tag: dict[str, Any] | None, seed: int | None
-) -> nn.Module:
+def _build(architecture: str, described: dict[str, Any], tag: dict[str, Any], seed: int | None) -> nn.Module:
     """Build the model with random weights, with the activation and preprocessing its weights expect."""
     import open_clip
 
-    settings = tag or {}
     keys = ("mean", "std", "interpolation", "resize_mode")
     with torch.random.fork_rng(devices=[]), _quiet_logging():
         torch.manual_seed(0 if seed is None else seed)
@@ -340,7 +355,7 @@ def _build(
             pretrained=None,
             load_weights=False,
             pretrained_text=False,
-            force_preprocess_cfg={key: settings[key] for key in keys if settings.get(key)},
+            force_preprocess_cfg={key: tag[key] for key in keys if tag.get(key)},
             **{key: value for key, value in described.items() if key != "custom_text"},
         )
 
@@ -361,7 +376,9 @@ def _quiet_logging() -> Iterator[None]:
 def _tokenizer(architecture: str) -> Callable[[list[str]], Tensor]:
     import open_clip
 
-    return open_clip.get_tokenizer(architecture)
+    config = open_clip.get_model_config(architecture) or {}
+    remote = "hf_tokenizer_name" in config.get("text_cfg", {})  # one of transformers, which would ask
+    return open_clip.get_tokenizer(architecture, **({"trust_remote_code": False} if remote else {}))
 
 
 def image_transform(model: Any) -> Callable[[Any], Tensor]:

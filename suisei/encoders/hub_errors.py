@@ -14,6 +14,9 @@ from suisei.errors import UnavailableError
 PROBE_SECONDS = 5.0
 """How long the hub may take to answer before only local files are looked at."""
 
+OWN_CODE = "custom code"
+"""Words of transformers about a model that wants to run code from its repository."""
+
 _PROXIES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "HTTP_PROXY", "http_proxy")
 
 
@@ -36,6 +39,11 @@ def explain_hub_error(name: str, error: BaseException) -> UnavailableError:
         why = "is on the hub, but lacks a file that is needed"
     elif is_hub_error(error):
         why = "is not in the local cache, and the Hugging Face hub cannot be reached"
+    elif OWN_CODE in str(error):
+        return UnavailableError(
+            f"model {name!r} needs Python code of its own, which suisei never runs; use a model whose kind "
+            "transformers has itself"
+        )
     else:
         why = f"cannot be loaded ({_first_line(error)})"
     return UnavailableError(
@@ -72,10 +80,23 @@ def hub_guard(name: str) -> Iterator[None]:
         constants.HF_HUB_OFFLINE = True
     try:
         yield
-    except (OSError, RuntimeError) as error:
-        if not is_hub_error(error):
+    except (OSError, RuntimeError, ValueError) as error:
+        if not is_hub_error(error) and OWN_CODE not in str(error):
             raise
         raise explain_hub_error(name, error) from error
+    finally:
+        constants.HF_HUB_OFFLINE = before
+
+
+@contextmanager
+def no_hub() -> Iterator[None]:
+    """Keep whatever is built inside from asking the hub."""
+    from huggingface_hub import constants
+
+    before = constants.HF_HUB_OFFLINE
+    constants.HF_HUB_OFFLINE = True
+    try:
+        yield
     finally:
         constants.HF_HUB_OFFLINE = before
 

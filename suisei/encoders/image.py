@@ -14,9 +14,11 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from suisei.encoders.hub_errors import explain_hub_error, hub_guard
+from suisei.encoders.descriptions import check_image_encoder
+from suisei.encoders.hub_errors import explain_hub_error, hub_guard, no_hub
 from suisei.encoders.pixels import MEAN, STD, preprocess_pixels
 from suisei.encoders.resnet import ClipResNet, is_resnet
+from suisei.encoders.rules import BUILD_ERRORS, one_line
 from suisei.encoders.tiny import TinyImageConfig, image_architecture
 from suisei.errors import ConfigError, ModelError
 
@@ -86,17 +88,24 @@ class ImageEncoder(nn.Module):
             "preprocess": dict(model.visual.preprocess_cfg),
             "normalise": config.normalise,
         }
+        _check_storable(config.name, architecture)
         return cls(model.visual, architecture)
 
     @classmethod
-    def from_architecture(cls, settings: dict[str, Any]) -> ImageEncoder:
-        """Build an encoder, without its weights, from :meth:`architecture`; a ResNet without open_clip."""
+    def from_architecture(cls, settings: Any) -> ImageEncoder:
+        """Build an encoder, without its weights, from :meth:`architecture`; a ResNet without open_clip.
+
+        Raises:
+            ModelError: a setting that cannot be, or is not for a model folder to decide.
+        """
+        found = check_image_encoder(settings, "image_architecture")
         try:
-            if is_resnet(settings["vision_cfg"]):
-                return cls(ClipResNet(settings["vision_cfg"], settings["embed_dim"]), settings)
-            return cls(_open_clip_tower(settings), settings)
-        except (TypeError, ValueError, KeyError) as error:
-            raise ModelError(f"cannot rebuild the image encoder: {error}") from None
+            if is_resnet(found["vision_cfg"]):
+                return cls(ClipResNet(found["vision_cfg"], found["embed_dim"]), found)
+            with no_hub():
+                return cls(_open_clip_tower(found), found)
+        except BUILD_ERRORS as error:
+            raise ModelError(f"cannot rebuild the image encoder: {one_line(error)}") from None
 
     def architecture(self) -> dict[str, Any]:
         """Return what :meth:`from_architecture` needs, as values that JSON can hold."""
@@ -115,6 +124,14 @@ class ImageEncoder(nn.Module):
         if self.settings.get("normalise"):
             features = nn.functional.normalize(features, dim=-1)
         return features
+
+
+def _check_storable(name: str, architecture: dict[str, Any]) -> None:
+    """Refuse, before anything is trained, an encoder that a model folder could not hold."""
+    try:
+        check_image_encoder(architecture, "vision")
+    except ModelError as error:
+        raise ConfigError(f"image.name: a model with {name} could not be loaded again: {error}") from None
 
 
 def _open_clip_tower(settings: dict[str, Any]) -> nn.Module:

@@ -37,6 +37,8 @@ class ClipResNet(nn.Module):
         super().__init__()
         width, side = settings["width"], settings.get("image_size", 224)
         heads = width * _STRIDE // settings.get("head_width", 64)
+        if not heads or width * _STRIDE % heads or side < _STRIDE or width < 2:
+            raise ValueError(f"width {width}, head_width and image_size {side} do not go together")
         self.conv1, self.bn1 = _convolution(3, width // 2, 3, stride=2), nn.BatchNorm2d(width // 2)
         self.conv2, self.bn2 = _convolution(width // 2, width // 2, 3), nn.BatchNorm2d(width // 2)
         self.conv3, self.bn3 = _convolution(width // 2, width, 3), nn.BatchNorm2d(width)

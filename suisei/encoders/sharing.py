@@ -91,8 +91,15 @@ class FeatureMemory:
 
 
 @contextmanager
-def shared_encoders() -> Iterator[None]:
-    """Let metrics that are made inside this block and ask for the same dual encoder have the same one."""
+def shared_encoders(*, within: bool = False) -> Iterator[None]:
+    """Let metrics that load the same dual encoder inside this block have the same one.
+
+    Args:
+        within: whether a block that is open already goes on, instead of a new one.
+    """
+    if within and _open.get() is not None:
+        yield
+        return
     token = _open.set({})
     try:
         yield

@@ -5,6 +5,7 @@ Shape letters: T captions, L tokens (padded), S encoder states, d encoder width.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -16,7 +17,17 @@ import torch
 from torch import Tensor, nn
 
 from suisei.encoders.bert import BertEncoder, is_bert
-from suisei.encoders.hub_errors import explain_hub_error, hub_guard
+from suisei.encoders.hub_errors import explain_hub_error, hub_guard, no_hub
+from suisei.encoders.pretrained import check_bert, check_config_file, check_tokenizer_file, text_config
+from suisei.encoders.rules import (
+    BUILD_ERRORS,
+    LARGEST_VOCABULARY,
+    Rule,
+    check_settings,
+    one_line,
+    one_of,
+    whole,
+)
 from suisei.encoders.tiny import TinyTextConfig, build_text_backbone, train_tokenizer
 from suisei.encoders.tokenizer import FolderTokenizer
 from suisei.errors import ConfigError, ModelError
@@ -24,6 +35,11 @@ from suisei.errors import ConfigError, ModelError
 LAYERS = ("mix", "last")
 MAX_TOKENS = 128
 """Captions are cut to this many tokens, special tokens included, or to what the encoder's positions allow."""
+_ARCHITECTURE: dict[str, Rule] = {
+    "backbone": Rule("settings by name", lambda value: isinstance(value, dict)),
+    "layers": one_of(*LAYERS),
+    "max_tokens": whole(3, LARGEST_VOCABULARY),
+}
 SMALL_ENCODER = 5_000_000
 """Below as many weights, embeddings left out, padding costs too little to encode a batch in parts."""
 CALL_OVERHEAD = 64
@@ -107,20 +123,34 @@ class TextEncoder(nn.Module):
                 raise ConfigError(f"text.checkpointing: {config.name} does not support it; set it to false")
             enable = getattr(backbone, "activation_checkpointing_enable", None)  # its name from 5.2x on
             (enable or backbone.gradient_checkpointing_enable)()
-        return cls(backbone, tokenizer, layers=config.layers)
+        encoder = cls(backbone, tokenizer, layers=config.layers)
+        if config.name != "tiny":
+            _check_storable(config.name, backbone.config.to_diff_dict())
+        return encoder
 
     @classmethod
-    def from_architecture(cls, architecture: dict[str, Any], tokenizer_folder: Path) -> TextEncoder:
-        """Rebuild an encoder (without its weights) from :meth:`architecture` and a saved tokenizer.
+    def from_architecture(cls, architecture: Any, tokenizer: Any) -> TextEncoder:
+        """Rebuild an encoder (without its weights) from :meth:`architecture` and its tokenizer.
 
         Encoders of BERT's kind are built without transformers and are for inference alone.
+
+        Args:
+            architecture: what was saved; nothing of it is trusted.
+            tokenizer: from :func:`read_tokenizer`, or the folder that it reads.
+
+        Raises:
+            ModelError: a setting that cannot be, or is not for a model folder to decide.
         """
+        if isinstance(tokenizer, Path):
+            tokenizer = read_tokenizer(tokenizer)
+        found = check_settings(
+            architecture, _ARCHITECTURE, "text_architecture", required=tuple(_ARCHITECTURE)
+        )
         try:
-            tokenizer = _tokenizer_of(tokenizer_folder)
-            backbone = _backbone_of(dict(architecture["backbone"]))
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ModelError(f"{tokenizer_folder.parent}: cannot rebuild the text encoder: {error}") from None
-        return cls(backbone, tokenizer, layers=architecture["layers"], max_tokens=architecture["max_tokens"])
+            backbone = _backbone_of(found["backbone"])
+            return cls(backbone, tokenizer, layers=found["layers"], max_tokens=found["max_tokens"])
+        except BUILD_ERRORS as error:
+            raise ModelError(f"cannot rebuild the text encoder: {one_line(error)}") from None
 
     def architecture(self) -> dict[str, Any]:
         """Return what :meth:`from_architecture` needs, as values that JSON can hold."""
@@ -201,6 +231,14 @@ class TextEncoder(nn.Module):
         return {name: _depth(name, count) for name, _ in self.named_parameters()}
 
 
+def _check_storable(name: str, settings: dict[str, Any]) -> None:
+    """Refuse, before anything is trained, an encoder that a model folder could not hold."""
+    try:
+        text_config(json.loads(json.dumps(settings)), "config")
+    except ModelError as error:
+        raise ConfigError(f"text.name: a model with {name} could not be loaded again: {error}") from None
+
+
 def _depth(parameter: str, layers: int) -> int:
     """Depth from the top of an encoder parameter, told by the layer number in its name."""
     parts = parameter.split(".")
@@ -211,33 +249,52 @@ def _depth(parameter: str, layers: int) -> int:
 
 
 def _from_hub(name: str) -> tuple[Any, Any]:
+    from huggingface_hub.errors import StrictDataclassError
     from transformers import AutoModel, AutoTokenizer
 
     local = Path(name).is_dir()
+    if local:
+        check_config_file(Path(name))
     try:
         with nullcontext() if local else hub_guard(name):  # a local folder asks no hub
             # Weights kept in half precision are widened: small updates vanish in half precision.
-            backbone = AutoModel.from_pretrained(name, dtype=torch.float32, local_files_only=local)
-            return backbone, AutoTokenizer.from_pretrained(name, local_files_only=local)
-    except (OSError, ValueError) as error:
+            kept = {"local_files_only": local, "trust_remote_code": False}
+            backbone = AutoModel.from_pretrained(name, dtype=torch.float32, **kept)
+            return backbone, AutoTokenizer.from_pretrained(name, **kept)
+    except (OSError, ValueError, StrictDataclassError) as error:
         raise explain_hub_error(name, error) from error
 
 
-def _tokenizer_of(folder: Path) -> Any:
+def read_tokenizer(folder: Path) -> Any:
+    """Read a saved tokenizer, from its own folder alone.
+
+    Raises:
+        ModelError: it is absent, damaged, or refers to something outside.
+    """
     if FolderTokenizer.is_in(folder):
         return FolderTokenizer(folder)
+    if not folder.is_dir():
+        raise ModelError(f"no tokenizer at {folder}")
     from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    check_tokenizer_file(folder)
+    try:
+        with no_hub():
+            return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except BUILD_ERRORS as error:
+        raise ModelError(f"{folder}: cannot read the tokenizer: {one_line(error)}") from None
 
 
 def _backbone_of(settings: dict[str, Any]) -> Any:
+    place = "text_architecture.backbone"
     if is_bert(settings):
+        check_bert(settings, place)
         return BertEncoder(settings)
-    from transformers import AutoConfig, AutoModel
+    from transformers import AutoModel
 
-    config = AutoConfig.for_model(settings.pop("model_type"), **settings)
-    return AutoModel.from_config(config, dtype=torch.float32)
+    config = text_config(settings, place)
+    with no_hub():
+        return AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=False)
 
 
 def _position_limit(config: Any, tokenizer: Any) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from suisei.encoders.rules import one_line
 from suisei.errors import ModelError
 
 _SPECIAL = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
@@ -32,20 +33,22 @@ class FolderTokenizer:
     def __init__(self, folder: Path) -> None:
         from tokenizers import Tokenizer
 
-        self._texts = {name: (folder / name).read_text(encoding="utf-8") for name in _FILES}
         try:
+            self._texts = {name: (folder / name).read_text(encoding="utf-8") for name in _FILES}
             settings = json.loads(self._texts["tokenizer_config.json"])
             self._backend = Tokenizer.from_str(self._texts["tokenizer.json"])
+            self._backend.no_padding()
+            ids = {name: self._id(settings.get(name)) for name in _SPECIAL}
+            further = [self._id(token) for token in _listed(settings)]
+            self.model_max_length = int(settings.get("model_max_length") or 10**30)
         except Exception as error:  # noqa: BLE001 - the library raises Exception itself
-            raise ModelError(f"{folder}: not a tokenizer that can be read ({error})") from None
-        self._backend.no_padding()
+            raise ModelError(f"{folder}: not a tokenizer that can be read ({one_line(error)})") from None
+        if self.model_max_length < 1:
+            raise ModelError(f"{folder}: model_max_length is {self.model_max_length}; it must be at least 1")
         self._max_tokens = 0
-        ids = {name: self._id(settings.get(name)) for name in _SPECIAL}
-        further = [self._id(token) for token in _listed(settings)]
         self.pad_token_id, self.unk_token_id = ids["pad_token"], ids["unk_token"]
         found = (*ids.values(), *further)
         self.all_special_ids = sorted({id_ for id_ in found if id_ is not None})
-        self.model_max_length = int(settings.get("model_max_length") or 10**30)
 
     @staticmethod
     def is_in(folder: Path) -> bool:

@@ -13,6 +13,8 @@ from torch import Tensor, nn
 
 from suisei.errors import ModelError
 
+SMALL_MODEL = 10_000_000
+"""Numbers that a model may have beyond what its file could hold: they cost little memory."""
 SHOWN_KEYS = 5
 """How many keys an error message lists."""
 
@@ -59,13 +61,28 @@ def fit_weights(model: nn.Module, tensors: Mapping[str, Tensor], source: str) ->
     Raises:
         ModelError: a key is missing or unknown, or a shape differs; a few of each are listed.
     """
-    own = model.state_dict()
-    missing = [key for key in own if key not in tensors]
-    unknown = [key for key in tensors if key not in own]
+    check_fit(model, {key: tuple(tensor.shape) for key, tensor in tensors.items()}, source)
+    model.load_state_dict(dict(tensors))
+
+
+def check_fit(model: nn.Module, given: Mapping[str, tuple[int, ...]], source: str) -> None:
+    """Compare the shapes of a file's tensors with those of a model, which may be on the device "meta".
+
+    Args:
+        model: what they are for.
+        given: {name: shape}.
+        source: where they are from, for the message.
+
+    Raises:
+        ModelError: as :func:`fit_weights`.
+    """
+    own = {key: tuple(tensor.shape) for key, tensor in model.state_dict().items()}
+    missing = [key for key in own if key not in given]
+    unknown = [key for key in given if key not in own]
     shapes = [
-        f"{key} {list(tensors[key].shape)} instead of {list(own[key].shape)}"
+        f"{key} {list(given[key])} instead of {list(own[key])}"
         for key in own
-        if key in tensors and tensors[key].shape != own[key].shape
+        if key in given and given[key] != own[key]
     ]
     problems = [
         f"{len(keys)} {what}: {_some(keys)}"
@@ -74,7 +91,45 @@ def fit_weights(model: nn.Module, tensors: Mapping[str, Tensor], source: str) ->
     ]
     if problems:
         raise ModelError(f"{source} does not fit the model: {'; '.join(problems)}")
-    model.load_state_dict(dict(tensors))
+
+
+def weight_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """Return {name: shape} of a safetensors file's tensors, from its first bytes alone.
+
+    Raises:
+        ModelError: not such a file, or cut off.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {key: tuple(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise ModelError(f"{path}: not a readable safetensors file: {error}") from None
+
+
+def check_size(model: nn.Module, path: Path) -> None:
+    """Refuse a model on the device "meta" that is far larger than the weights meant for it.
+
+    Raises:
+        ModelError: it describes more numbers than the file could hold.
+    """
+    described = sum(tensor.numel() for tensor in model.state_dict().values())
+    held = path.stat().st_size  # a number takes a byte at least
+    if described > 2 * held + SMALL_MODEL:
+        raise ModelError(
+            f"{path} cannot hold the {described:,} numbers of the model that its folder describes"
+        )
+
+
+def save_weights(tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Write a safetensors file that may be read by whoever may read its folder's other files."""
+    from safetensors.torch import save_file
+
+    path.touch()
+    mode = path.stat().st_mode & 0o777
+    save_file({key: value.detach().cpu().contiguous() for key, value in tensors.items()}, path)
+    path.chmod(mode)  # the library leaves it to the owner alone
 
 
 def file_hash(path: str | Path) -> str:

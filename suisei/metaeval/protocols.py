@@ -1,6 +1,6 @@
 """How metrics are measured on a data set: by correlation with ratings, or as its authors do.
 
-A benchmark names its protocol (:attr:`suisei.data.benchmarks.base.Benchmark.protocol`); files of ratings
+A benchmark names its protocol (:attr:`suisei.data.benchmarks.benchmark.Benchmark.protocol`); files of ratings
 have the first. A new one is a subclass of :class:`Protocol` and an entry of PROTOCOLS.
 """
 

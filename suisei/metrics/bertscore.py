@@ -284,10 +284,12 @@ class BertScore(Metric):
 
         from suisei.encoders.hub_errors import hub_guard
         from suisei.encoders.precision import choose_device, to_precision
+        from suisei.encoders.pretrained import check_config_file
 
+        check_config_file(Path(self.model_name))
         with hub_guard(self.model_name):
-            tokenizer = AutoTokenizer.from_pretrained(self.model_name)
-            model = AutoModel.from_pretrained(self.model_name, dtype=torch.float32)
+            tokenizer = AutoTokenizer.from_pretrained(self.model_name, trust_remote_code=False)
+            model = AutoModel.from_pretrained(self.model_name, dtype=torch.float32, trust_remote_code=False)
         if hasattr(model, "decoder") and hasattr(model, "encoder"):
             model = model.encoder
         depth = int(model.config.num_hidden_layers)

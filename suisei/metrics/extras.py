@@ -2,35 +2,90 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from suisei.data.sample import CaptionSample
+from suisei.encoders.rules import BUILD_ERRORS, YES_NO, Rule, check_settings, number, one_line, shown, text
+from suisei.errors import ConfigError, ModelError, SuiseiError
 from suisei.metrics.base import Metric
-from suisei.metrics.registry import get_metric
+from suisei.metrics.registry import REGISTRY, get_entry, get_metric
 from suisei.metrics.ridge import Ridge
+from suisei.metrics.tokenizers import tokenizer_of
+
+if TYPE_CHECKING:
+    from suisei.encoders.dual import DualEncoder
+
+ENCODER_FOLDER = "extras"
+"""Folder inside a model folder that holds the dual encoders of extra inputs."""
+_IN_FOLDER = re.compile(rf"{ENCODER_FOLDER}/[a-z0-9+-]+")
+_OPTIONS: dict[str, Rule] = {
+    "tokenizer": Rule(
+        "a tokenizer of suisei",
+        lambda value: value in ("whitespace", "ptb", "ptb-java", "mecab", "character") or _is_pair(value),
+    ),
+    "w": number(1e-6, 1e6),
+    "prompt": text(),
+    "clip_reference": YES_NO,
+}
+"""How a metric was made, as a model folder says it."""
+
+
+def _is_pair(value: Any) -> bool:
+    return value in ("ptb+mecab", "ptb+character", "ptb-java+mecab", "ptb-java+character")
+
+
+@dataclass(frozen=True)
+class SavedInput:
+    """What a model holds of one extra input.
+
+    Attributes:
+        state: its corpus statistics.
+        options: keyword arguments that it was made with.
+        settings: what decided its scores in training; None in folders that do not say so.
+        encoder: its dual encoder, while the model is in memory only.
+        folder: its dual encoder's folder, inside the model's.
+        version: the suisei that wrote it, "" where that is this one.
+    """
+
+    state: Mapping[str, Any]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, str] | None = None
+    encoder: DualEncoder | None = None
+    folder: Path | None = None
+    version: str = ""
 
 
 class ExtraInputs:
     """Metrics whose scores the regressor reads beside the encoders' features.
 
-    Any registered metric, and "ridge", which is trained on the ratings. Corpus statistics and the
-    ridge are fitted on the training samples and saved with the model, so that a score never depends
-    on what else is being scored.
+    Metrics that this package computes by itself, CLIP-S and PAC-S, whose dual encoder is then kept with the
+    model, and "ridge", which is trained on the ratings. Corpus statistics and the ridge are fitted on the
+    training samples and saved with the model, so that a score never depends on what else is being scored.
 
     Args:
         names: names of the metrics, in the order of the regressor's inputs.
-        states: what :meth:`state` returned, for a trained model.
+        saved: what :meth:`state` returned, or a model folder holds, for a trained model.
+
+    Raises:
+        ConfigError: for a new model, a metric that cannot be an extra input.
+        ModelError: for a trained one, a metric that may not be, or that scores otherwise than in training.
     """
 
-    def __init__(self, names: Sequence[str], states: dict[str, dict[str, Any]] | None = None) -> None:
-        self.metrics: dict[str, Metric] = {
-            name: Ridge() if name == Ridge.name else get_metric(name) for name in names
-        }
-        for name, state in (states or {}).items():
-            self.metrics[name].load_state(state)
+    def __init__(self, names: Sequence[str], saved: Mapping[str, SavedInput] | None = None) -> None:
+        from suisei.encoders.sharing import shared_encoders
+
+        self.metrics: dict[str, Metric] = {}
+        with shared_encoders(within=True):
+            for name in names:
+                if name in self.metrics:
+                    raise ConfigError(f"fusion.extra_inputs names {name!r} twice")
+                self.metrics[name] = _new(name) if saved is None else _restored(name, saved)
 
     def needing(self, what: str) -> list[int]:
         """Return the columns of the metrics that need "references" or "image"."""
@@ -50,7 +105,10 @@ class ExtraInputs:
 
     def compute(self, samples: Sequence[CaptionSample], *, progress: bool = False) -> np.ndarray:
         """Return raw scores, float32 [N, E]; NaN where a sample lacks what a metric needs."""
-        columns = [metric.score(samples, progress=progress) for metric in self.metrics.values()]
+        from suisei.encoders.sharing import shared_encoders
+
+        with shared_encoders(within=True):
+            columns = [metric.score(samples, progress=progress) for metric in self.metrics.values()]
         if not columns:
             return np.zeros((len(samples), 0), dtype=np.float32)
         return np.stack(columns, axis=1).astype(np.float32)
@@ -79,6 +137,139 @@ class ExtraInputs:
                 inputs[list(training), column] = metric.out_of_fold(rated)
         return inputs
 
-    def state(self) -> dict[str, dict[str, Any]]:
-        """Return the corpus statistics of every metric, as values that JSON can hold."""
-        return {name: metric.state() for name, metric in self.metrics.items()}
+    def state(self) -> dict[str, SavedInput]:
+        """Return, by name, what a model must hold to compute the same scores again."""
+        return {name: _saved(metric) for name, metric in self.metrics.items()}
+
+
+def _new(name: str) -> Metric:
+    """Make an extra input of a model to be trained, if a model folder can hold it."""
+    if name == Ridge.name:
+        return Ridge()
+    kind = get_entry(name.partition(":")[0]).extra_input
+    if not kind:
+        raise ConfigError(
+            f"fusion.extra_inputs: {name!r} cannot go into a model folder, where nothing runs a program or "
+            f"asks a server; there are: {', '.join(_possible())}"
+        )
+    if kind == "folder" and name.rpartition(":")[2].startswith(f"{ENCODER_FOLDER}/"):
+        raise ConfigError(
+            f"fusion.extra_inputs: {name!r} is a place in a model folder; give the path of yours"
+        )
+    metric = get_metric(name)
+    if kind == "folder":
+        from suisei.encoders.dual_folder import check_savable
+
+        try:
+            check_savable(metric.encoder)  # type: ignore[attr-defined]
+        except ConfigError as error:
+            raise ConfigError(
+                f"fusion.extra_inputs: {name!r} cannot go into a model folder: {error}"
+            ) from None
+    return metric
+
+
+def _possible() -> list[str]:
+    return [Ridge.name, *(name for name, entry in REGISTRY.items() if entry.extra_input)]
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Refuse extra inputs that a model folder may not name.
+
+    Raises:
+        ModelError: a metric that runs or asks something, or an argument that leads out of the folder.
+    """
+    for name in names:
+        if not _is_allowed(name):
+            raise ModelError(
+                f"extra input {shown(name)} is none that a model folder may name; there are: "
+                f"{', '.join(_possible())}, those with an encoder as NAME:{ENCODER_FOLDER}/FOLDER"
+            )
+
+
+def _is_allowed(name: str) -> bool:
+    kind, _, argument = name.partition(":")
+    known = "alone" if kind == Ridge.name else REGISTRY[kind].extra_input if kind in REGISTRY else ""
+    return (known == "alone" and name == kind) or (known == "folder" and bool(_IN_FOLDER.fullmatch(argument)))
+
+
+def _restored(name: str, saved: Mapping[str, SavedInput]) -> Metric:
+    """Make an extra input of a trained model, with the scores of its training or not at all."""
+    if name not in saved:
+        raise ModelError(f"the model has nothing saved of its extra input {name!r}; train it again")
+    given = saved[name]
+    if given.encoder is None:
+        check_names([name])
+    try:
+        metric = _made(name.partition(":")[0], given)
+        metric.load_state(dict(given.state))
+        if given.settings is not None and given.folder is None and given.encoder is None:
+            _compare(name, metric.settings(), given)
+    except SuiseiError as error:
+        raise ModelError(f"extra input {name!r} of the model: {error}") from None
+    except BUILD_ERRORS as error:
+        raise ModelError(f"the saved state of extra input {name!r} is damaged ({one_line(error)})") from None
+    return metric
+
+
+def _made(kind: str, given: SavedInput) -> Metric:
+    if kind == Ridge.name:
+        return Ridge()
+    options = check_settings(given.options, _OPTIONS, "options")
+    if given.encoder is not None:
+        return get_metric(kind, encoder=given.encoder, **options)
+    if given.folder is None:
+        return _with_tokenizer(kind, options, given)
+    from suisei.encoders.dual_folder import check_dual_folder
+
+    check_dual_folder(given.folder)
+    return get_metric(kind, model=str(given.folder), **options)
+
+
+def _with_tokenizer(kind: str, options: dict[str, Any], given: SavedInput) -> Metric:
+    wanted = options.get("tokenizer")
+    if wanted is None or not hasattr(metric := get_metric(kind), "tokenizer"):
+        return get_metric(kind)
+    return metric if metric.tokenizer.name == wanted else get_metric(kind, **options)
+
+
+def _decisive(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return what of a metric's settings decides its scores: not the version of a library that keeps them."""
+    return {key: re.sub(r",?version=[^,]*", "", str(value)) for key, value in settings.items()}
+
+
+def _compare(name: str, here: Mapping[str, str], given: SavedInput) -> None:
+    """Refuse to compute an extra input otherwise than in training: the regressor would be misled unseen."""
+    ours, theirs = _decisive(here), _decisive(given.settings or {})
+    differing = [key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)]
+    if not differing:
+        return
+    told = "; ".join(f"{key} {theirs.get(key)}, here {ours.get(key)}" for key in differing)
+    dictionary = re.search(r"mecab-unidic-lite-([0-9.]+[0-9])", " ".join(theirs.values()))
+    packages = f"suisei=={given.version}" if given.version else "suisei"
+    if dictionary and dictionary[0] not in " ".join(ours.values()):
+        packages = f"fugashi unidic-lite=={dictionary[1]}"
+    raise ModelError(f"it was computed with {told}, which gives other scores; pip install {packages}")
+
+
+def _saved(metric: Metric) -> SavedInput:
+    from suisei.metrics.clipscore import ContrastiveScore
+
+    if isinstance(metric, ContrastiveScore):
+        options = {"w": metric.w, "prompt": metric.prompt, "clip_reference": metric.clip_reference}
+        return SavedInput(metric.state(), options, metric.settings(), metric.encoder)
+    tokenizer = getattr(metric, "tokenizer", None)
+    options = {} if tokenizer is None else {"tokenizer": tokenizer.name}
+    return SavedInput(metric.state(), options, metric.settings())
+
+
+def older_inputs(states: Mapping[str, Mapping[str, Any]]) -> dict[str, SavedInput]:
+    """Return extra inputs of a folder that holds no more of them than their states.
+
+    CIDEr's state tells the tokenizer, which is then that of all of them.
+    """
+    cider = states.get("cider", {})
+    signature = cider.get("tokenizer") if isinstance(cider, Mapping) else None
+    tokenizer = tokenizer_of(signature) if isinstance(signature, str) else None
+    options = {} if tokenizer is None else {"tokenizer": tokenizer}
+    return {name: SavedInput(state, options) for name, state in states.items()}

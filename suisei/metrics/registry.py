@@ -6,7 +6,7 @@ import difflib
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, Literal
 
 from suisei.errors import ConfigError, UnavailableError
 from suisei.metrics.base import Metric
@@ -26,6 +26,11 @@ class Entry:
         argument: the keyword that ``name:ARGUMENT`` fills, such as "path" for ``suisei:DIR``.
         check: "module:function" that returns why the metric cannot run here, or None.
         requires: what must be given or be reachable when it runs, which no check here can foresee.
+        default_check: the same as ``check`` where no argument is given.
+        extra_input: whether a model may read its scores beside its own features: "alone" where this package
+            computes them by itself, "folder" where it needs a dual encoder, which is then kept in the model's
+            folder, "" for never. A model folder names such metrics, so nothing that runs or asks something
+            of the folder's choice may be among them.
     """
 
     target: str
@@ -37,6 +42,8 @@ class Entry:
     argument: str | None = None
     check: str | None = None
     requires: str | None = None
+    default_check: str | None = None
+    extra_input: Literal["alone", "folder", ""] = ""
 
 
 _OPENAI_WEIGHTS = "its weights in the cache of the Hugging Face hub, or a connection to fetch them once"
@@ -47,6 +54,7 @@ REGISTRY: dict[str, Entry] = {
         (),
         "the learned metric: suisei-mini, or a model folder that suisei train has written (suisei:DIR)",
         argument="path",
+        default_check="suisei.metrics.tokenizers:mecab_reason",
     ),
     **{
         f"bleu-{n}": Entry(
@@ -54,18 +62,33 @@ REGISTRY: dict[str, Entry] = {
             ("references",),
             f"BLEU-{n} as in the COCO evaluation",
             defaults={"n": n},
+            extra_input="alone",
         )
         for n in (1, 2, 3, 4)
     },
-    "rouge-l": Entry("suisei.metrics.rouge:RougeL", ("references",), "ROUGE-L as in the COCO evaluation"),
+    "rouge-l": Entry(
+        "suisei.metrics.rouge:RougeL",
+        ("references",),
+        "ROUGE-L as in the COCO evaluation",
+        extra_input="alone",
+    ),
     "cider": Entry(
-        "suisei.metrics.cider:Cider", ("references",), "CIDEr-D as in the COCO evaluation; fits its idf first"
+        "suisei.metrics.cider:Cider",
+        ("references",),
+        "CIDEr-D as in the COCO evaluation; fits its idf first",
+        extra_input="alone",
     ),
     "sacrebleu": Entry(
-        "suisei.metrics.sacrebleu:SacreBleu", ("references",), "smoothed BLEU by sacrebleu, 0 to 100"
+        "suisei.metrics.sacrebleu:SacreBleu",
+        ("references",),
+        "smoothed BLEU by sacrebleu, 0 to 100",
+        extra_input="alone",
     ),
     "chrf": Entry(
-        "suisei.metrics.sacrebleu:ChrF", ("references",), "character F-score by sacrebleu, 0 to 100"
+        "suisei.metrics.sacrebleu:ChrF",
+        ("references",),
+        "character F-score by sacrebleu, 0 to 100",
+        extra_input="alone",
     ),
     "meteor": Entry(
         "suisei.metrics.java:Meteor",
@@ -74,6 +97,7 @@ REGISTRY: dict[str, Entry] = {
         modules=("pycocoevalcap",),
         extra="java",
         check="suisei.metrics.java:pycocoevalcap_reason",
+        extra_input="alone",
     ),
     "spice": Entry(
         "suisei.metrics.spice:Spice",
@@ -82,22 +106,25 @@ REGISTRY: dict[str, Entry] = {
         modules=("pycocoevalcap",),
         extra="java",
         check="suisei.metrics.spice:spice_reason",
+        extra_input="alone",
     ),
-    "unigram-f1": Entry("suisei.metrics.overlap:UnigramF1", ("references",), "F1 of shared words"),
-    "length": Entry("suisei.metrics.overlap:Length", (), "length of the candidate"),
-    "length-ratio": Entry(
-        "suisei.metrics.overlap:LengthRatio", ("references",), "closeness of the candidate's length"
-    ),
-    "japanese": Entry("suisei.metrics.overlap:Japanese", (), "1 for a Japanese caption: for models of two"),
-    "distinct-2": Entry(
-        "suisei.metrics.overlap:Distinct2", (), "share of distinct bigrams: low for repetition"
-    ),
+    **{
+        name: Entry(f"suisei.metrics.overlap:{kind}", needs, summary, extra_input="alone")
+        for name, kind, needs, summary in (
+            ("unigram-f1", "UnigramF1", ("references",), "F1 of shared words"),
+            ("length", "Length", (), "length of the candidate"),
+            ("length-ratio", "LengthRatio", ("references",), "closeness of the candidate's length"),
+            ("japanese", "Japanese", (), "1 for a Japanese caption: for models of two"),
+            ("distinct-2", "Distinct2", (), "share of distinct bigrams: low for repetition"),
+        )
+    },
     "clip-s": Entry(
         "suisei.metrics.clipscore:ClipScore",
         ("image",),
         "CLIP-S (Hessel et al., 2021); another open_clip model as clip-s:MODEL@TAG",
         argument="model",
         requires=_OPENAI_WEIGHTS,
+        extra_input="folder",
     ),
     "ref-clip-s": Entry(
         "suisei.metrics.clipscore:ClipScore",
@@ -106,6 +133,7 @@ REGISTRY: dict[str, Entry] = {
         {"references": True},
         argument="model",
         requires=_OPENAI_WEIGHTS,
+        extra_input="folder",
     ),
     **{
         f"{ref}{variant}": Entry(
@@ -115,6 +143,7 @@ REGISTRY: dict[str, Entry] = {
             {"variant": variant, "references": bool(ref)},
             argument="checkpoint",
             requires=f"its trained weights: {ref}{variant}:CHECKPOINT",
+            extra_input="folder",
         )
         for variant, year in (("pac-s", 2023), ("pac-s++", 2024))
         for ref in ("", "ref-")
@@ -168,14 +197,20 @@ def list_metrics() -> list[str]:
     return list(REGISTRY)
 
 
-def unavailable_reason(name: str) -> str | None:
-    """Return why a registered metric cannot run on this machine, or None if it can."""
+def unavailable_reason(name: str, *, argument: bool = False) -> str | None:
+    """Return why a registered metric cannot run on this machine, or None if it can.
+
+    Args:
+        name: its name.
+        argument: whether it will be given its argument.
+    """
     entry = get_entry(name)
     absent = [module for module in entry.modules if find_spec(module) is None]
     if absent:
         how = f"pip install 'suisei[{entry.extra}]'" if entry.extra else f"pip install {' '.join(absent)}"
         return f"needs {', '.join(absent)}: {how}"
-    return _resolve(entry.check)() if entry.check else None
+    check = entry.check if argument else entry.check or entry.default_check
+    return _resolve(check)() if check else None
 
 
 def get_metric(spec: str, **options: Any) -> Metric:
@@ -195,7 +230,7 @@ def get_metric(spec: str, **options: Any) -> Metric:
         if entry.argument is None:
             raise ConfigError(f"metric {name!r} takes no argument, got {spec!r}")
         options.setdefault(entry.argument, argument)
-    reason = unavailable_reason(name)
+    reason = unavailable_reason(name, argument=options.get(str(entry.argument)) is not None)
     if reason:
         raise UnavailableError(f"metric {name!r} {reason}")
     factory = _resolve(entry.target)

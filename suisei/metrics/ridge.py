@@ -6,6 +6,7 @@ is being evaluated. It is an extra input of the regressor, or a supervised basel
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -141,8 +142,12 @@ class Ridge(Metric):
             raise ModelError(
                 f"the saved state of the ridge is damaged ({error}); retrain the model"
             ) from None
-        if not len(terms) == len(idf) == len(weights) / 3:
+        if not isinstance(terms, list) or not all(isinstance(term, str) for term in terms):
+            raise ModelError("the saved state of the ridge is damaged (n-grams that are not text); retrain")
+        if not len(terms) == len(idf) == len(weights) / 3 or not idf.ndim == weights.ndim == 1:
             raise ModelError("the saved state of the ridge is damaged (lengths differ); retrain")
+        if not (np.isfinite(idf).all() and np.isfinite(weights).all() and math.isfinite(intercept)):
+            raise ModelError("the saved state of the ridge is damaged (numbers that are not finite); retrain")
         self._vectorizer = CharTfidf(terms, idf, self.longest)
         self._weights, self._intercept = weights, intercept
 

@@ -44,6 +44,8 @@ class Tokenizer(ABC):
         """Return the tokens of each (text, language), in order."""
 
 
+MECAB_PACKAGES = "fugashi unidic-lite"
+"""What pip installs for MeCab; a plain install of suisei brings them."""
 KNOWN_CAPTIONS = 1 << 13
 LONGEST_KNOWN = 1000
 """How many captions' tokens are remembered, and up to how many characters: references come again."""
@@ -142,7 +144,7 @@ def is_punctuation(token: str) -> bool:
 def _mecab() -> Tokenizer:
     missing = mecab_missing()
     if missing:
-        raise UnavailableError(f"tokenizer 'mecab' needs {missing}: pip install 'suisei[ja]'")
+        raise UnavailableError(f"tokenizer 'mecab' needs {missing}: pip install {MECAB_PACKAGES}")
     tagger = _tagger()
     lock = threading.Lock()  # a MeCab tagger keeps state between calls
 
@@ -167,6 +169,12 @@ def _tagger() -> Any:
 def mecab_missing() -> str:
     """Return which modules MeCab lacks here, comma-separated; empty if it can run."""
     return ", ".join(module for module in ("fugashi", "unidic_lite") if find_spec(module) is None)
+
+
+def mecab_reason() -> str | None:
+    """Return why MeCab, which the model in the package was trained with, cannot run here; None if it can."""
+    missing = mecab_missing()
+    return f"needs {missing}: pip install {MECAB_PACKAGES}" if missing else None
 
 
 _SINGLE: dict[str, Callable[[], Tokenizer]] = {
@@ -206,6 +214,22 @@ def get_tokenizer(name: str = "auto") -> Tokenizer:
     return made[0] if len(made) == 1 else ByLanguage(made[0], made[1])
 
 
+_SIGNED = {"ptb-regex": "ptb", "ptb-java": "ptb-java", "mecab": "mecab", "char": "character"}
+
+
+def tokenizer_of(signature: str) -> str | None:
+    """Return the name of the tokenizer that has a signature, of whatever version; None if there is none.
+
+    >>> tokenizer_of("ptb-regex.1+char-nfkc-nopunct")
+    'ptb+character'
+    """
+    parts = [
+        next((name for start, name in _SIGNED.items() if part.startswith(start)), None)
+        for part in signature.split("+")
+    ]
+    return None if None in parts or len(parts) > 2 else "+".join(filter(None, parts))
+
+
 def _automatic() -> Tokenizer:
     missing = mecab_missing()
     if not missing:
@@ -214,7 +238,7 @@ def _automatic() -> Tokenizer:
         _SINGLE["ptb"](),
         _characters(),
         f"Japanese captions are compared by characters, because {missing} is not installed; "
-        "for words: pip install 'suisei[ja]'",
+        f"for words: pip install {MECAB_PACKAGES}",
     )
 
 

@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from typing import Any, cast, get_args, get_type_hints
 
 from suisei.encoders.image import ImageEncoderConfig
+from suisei.encoders.rules import (
+    FINITE,
+    WIDEST,
+    YES_NO,
+    Rule,
+    check_settings,
+    number,
+    one_of,
+    or_none,
+    several,
+    text,
+    whole,
+)
 from suisei.encoders.text import TextEncoderConfig
-from suisei.encoders.tiny import TinyImageConfig, TinyTextConfig
 from suisei.errors import ConfigError, ModelError
+from suisei.models.feedforward import ACTIVATIONS
+from suisei.models.fusion import AGGREGATIONS, BLOCKS
+from suisei.models.pooling import POOLINGS
+
+MOST_MEMBERS = 256
+"""Most networks whose scores are averaged."""
 
 RETIRED = {
     "text": ("max_tokens",),
@@ -41,7 +59,8 @@ class FusionConfig:
             Japanese one, and scores that one as if it had no image.
         alignment: whether the token-by-token match of candidate and references enters as further inputs
             (:mod:`suisei.models.alignment`); the text encoder must be frozen.
-        extra_inputs: metrics whose scores enter as further inputs, by registry name.
+        extra_inputs: metrics whose scores enter as further inputs, by registry name: "ridge", those that this
+            package computes by itself, and CLIP-S and PAC-S, whose encoder goes into the model folder.
     """
 
     poolings: Sequence[str] = ("idf", "mean")
@@ -104,29 +123,80 @@ class RegressorConfig:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> RegressorConfig:
-        """Rebuild the settings that :meth:`to_dict` returned.
+    def from_dict(cls, values: Any) -> RegressorConfig:
+        """Rebuild the settings that :meth:`to_dict` returned, and that somebody may have altered since.
 
         Raises:
-            ModelError: a part is missing or has a field that this version does not know.
+            ModelError: a part is missing, has a field that this version does not know, or a field has a value
+                that cannot be.
         """
+        parts = dict.fromkeys(("text", "image", "fusion", "head"), _SETTINGS)
+        found = check_settings(values, parts, "settings", required=tuple(parts))
+        image = found["image"]
         try:
-            text, image, head = values["text"], values["image"], values["head"]
-            if head.get("input_norm"):
-                raise ModelError("the model has head.input_norm, which suisei 0.1.0 was the last to know")
-            text = TextEncoderConfig(**{**_kept("text", text), "tiny": _tiny("text", text["tiny"])})
-            if image is not None:
-                image = ImageEncoderConfig(**{**image, "tiny": _tiny("image", image["tiny"])})
-            fusion = FusionConfig(**_kept("fusion", values["fusion"]))
-            return cls(text, image, fusion, HeadConfig(**_kept("head", head)))
-        except (KeyError, TypeError) as error:
+            return cls(
+                _checked(TextEncoderConfig, found["text"], "settings.text"),
+                None if image is None else _checked(ImageEncoderConfig, image, "settings.image"),
+                _checked(FusionConfig, found["fusion"], "settings.fusion"),
+                _checked(HeadConfig, found["head"], "settings.head"),
+            )
+        except (ConfigError, TypeError) as error:
             raise ModelError(f"the model's settings do not fit this version of suisei: {error}") from None
 
 
-def _tiny(part: str, values: dict[str, Any]) -> TinyTextConfig | TinyImageConfig:
-    kind = TinyTextConfig if part == "text" else TinyImageConfig
-    return kind(**_kept(f"{part}.tiny", values))
+_SETTINGS = Rule("settings by name", lambda value: value is None or isinstance(value, dict))
+_SHARE = number(0, 1)
+_BY_FIELD: dict[str, Rule] = {
+    "fusion.poolings": several(one_of(*POOLINGS), 1, len(POOLINGS)),
+    "fusion.references": one_of(*AGGREGATIONS),
+    "fusion.blocks": or_none(several(one_of(*BLOCKS), 0, len(BLOCKS))),
+    "fusion.image_languages": or_none(several(one_of("ja", "en"), 0, 2)),
+    "head.hidden": several(whole(1, WIDEST), 0, 32),
+    "head.activation": one_of(*ACTIVATIONS),
+    "head.dropout": _SHARE,
+    "head.input_dropout": _SHARE,
+    "head.extra_hidden": whole(0, WIDEST),
+    "head.extra_dropout": _SHARE,
+    "head.members": whole(1, MOST_MEMBERS),
+    "head.rank_share": _SHARE,
+}
+"""What fields may be beyond what their type says."""
 
 
-def _kept(part: str, values: dict[str, Any]) -> dict[str, Any]:
+def _checked(kind: type, values: Any, place: str) -> Any:
+    """Return the settings of a dataclass, after their types were checked as the class declares them."""
+    hints = get_type_hints(kind)
+    rules = {
+        own.name: _BY_FIELD.get(f"{place.removeprefix('settings.')}.{own.name}") or _rule(hints[own.name])
+        for own in fields(kind)
+    }
+    found = check_settings(_kept(place.removeprefix("settings."), values), rules, place)
+    for name, hint in hints.items():
+        if is_dataclass(hint):
+            if name not in found:
+                raise ModelError(f"{place} lacks {name}")
+            found[name] = _checked(cast(type, hint), found[name], f"{place}.{name}")
+    return kind(**found)
+
+
+def _kept(part: str, values: Any) -> Any:
+    """Leave out what earlier versions wrote and this one does not need."""
+    if not isinstance(values, dict):
+        return values
+    if part == "head" and values.get("input_norm"):
+        raise ModelError("the model has head.input_norm, which suisei 0.1.0 was the last to know")
     return {name: value for name, value in values.items() if name not in RETIRED.get(part, ())}
+
+
+def _rule(hint: Any) -> Rule:
+    """Return the rule of a field's type, within the sizes that any model stays in."""
+    plain = {bool: YES_NO, int: whole(0, 2**31), float: FINITE, str: text(1000)}
+    if hint in plain:
+        return plain[hint]
+    if is_dataclass(hint):
+        return _SETTINGS
+    arguments = [own for own in get_args(hint) if own is not type(None)]
+    if type(None) in get_args(hint):
+        return or_none(_rule(arguments[0]))
+    own = [argument for argument in arguments if argument is not Ellipsis]
+    return several(_rule(own[0]), 0, 1024)

@@ -4,7 +4,12 @@ config.json         format, settings, architectures, extra inputs, checksums of 
 model.safetensors   weights
 idf.json            document frequencies of the training references
 tokenizer/          the tokenizer's files
+extras.json ...     what the extra inputs were fitted to, see :mod:`suisei.metrics.extras_folder`
 README.md           the model card
+
+A folder may come from somebody else. Its settings are a closed list of names, types and ranges; nothing in
+it is executed or unpickled, nothing outside it is read for it, and no memory is taken that its weights do not
+fill.
 """
 
 from __future__ import annotations
@@ -12,25 +17,35 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+import torch
+from safetensors.torch import load_file
 
 from suisei.data.idf import IdfTable
 from suisei.encoders.image import ImageEncoder
-from suisei.encoders.text import TextEncoder
-from suisei.errors import ModelError
+from suisei.encoders.rules import BUILD_ERRORS, one_line, shown
+from suisei.encoders.text import TextEncoder, read_tokenizer
+from suisei.encoders.weights import check_fit, save_weights, weight_shapes
+from suisei.errors import ConfigError, ModelError, SuiseiError
 from suisei.models.config import RegressorConfig
 from suisei.models.regressor import Regressor
 from suisei.version import __version__
 
-FORMAT = 1
-"""Version of the folder's layout; a reader refuses any other."""
+if TYPE_CHECKING:
+    from suisei.metrics.extras import SavedInput
+
+FORMAT = 2
+"""Version of the folder's layout. In the first, states of extra inputs stood in config.json."""
+READABLE = (1, 2)
 CHECKED = ("model.safetensors", "idf.json")
 RESTORE = "restore the file, or train or export the model again"
+LARGEST_CONFIG, LARGEST_FILE = 2**28, 2**36
+"""Bytes of config.json and of any other file: more than any model needs that suisei can make."""
+_PARTS = ("format", "settings", "text_architecture", "image_architecture", "extras", "sha256")
 
 
 @dataclass(frozen=True)
@@ -39,51 +54,68 @@ class LoadedModel:
 
     Attributes:
         regressor: the model in evaluation mode, on the CPU, float32.
-        extras: state of every extra input's metric, {name: state}.
-        checksum: hash of the weights, for the signature.
+        extras: what the model holds of every extra input, by name.
+        checksum: hash of the settings and of all other files, for the signature.
         path: the folder.
     """
 
     regressor: Regressor
-    extras: dict[str, dict[str, Any]]
+    extras: Mapping[str, SavedInput]
     checksum: str
     path: Path
 
 
 def save_model(
-    folder: Path, regressor: Regressor, *, extras: dict[str, dict[str, Any]] | None = None, card: str = ""
+    folder: Path, regressor: Regressor, *, extras: Mapping[str, SavedInput] | None = None, card: str = ""
 ) -> None:
     """Write a model folder; an existing one is replaced once the new one is complete.
 
     Args:
         folder: where to write.
         regressor: the model.
-        extras: state of every extra input's metric, {name: state}.
+        extras: what :meth:`suisei.metrics.extras.ExtraInputs.state` returned. Dual encoders are written into
+            the folder, so that it needs no other.
         card: text of the model card.
+
+    Raises:
+        ConfigError: an extra input of the model is not among ``extras``, or cannot go into a folder.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as name:
         new = Path(name) / folder.name
         new.mkdir()
-        weights = {key: value.detach().cpu().contiguous() for key, value in regressor.state_dict().items()}
-        save_file(weights, new / "model.safetensors")
-        regressor.idf.save(new / "idf.json")
-        regressor.text.tokenizer.save_pretrained(new / "tokenizer")
+        config = _write_parts(new, regressor, extras or {})
         (new / "README.md").write_text(card, encoding="utf-8")
-        config: dict[str, Any] = {
-            "format": FORMAT,
-            "suisei": __version__,
-            "settings": regressor.config.to_dict(),
-            "text_architecture": regressor.text.architecture(),
-            "image_architecture": None if regressor.image is None else regressor.image.architecture(),
-            "extras": extras or {},
-            "sha256": _checksums(new),
-        }
+        config["sha256"] = _checksums(new)
         config["sha256"]["config.json"] = _own_checksum(config)
         (new / "config.json").write_text(
             json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
         )
         _put_in_place(new, folder, aside=Path(name) / "old")
+
+
+def _write_parts(new: Path, regressor: Regressor, extras: Mapping[str, SavedInput]) -> dict[str, Any]:
+    """Write all but config.json and the card; returns what config.json says, save for the checksums."""
+    from suisei.metrics.extras_folder import write_extras
+
+    names = list(regressor.config.fusion.extra_inputs)
+    absent = [name for name in names if name not in extras]
+    if absent:
+        raise ConfigError(f"the model reads extra inputs that are not saved with it: {', '.join(absent)}")
+    save_weights(regressor.state_dict(), new / "model.safetensors")
+    regressor.idf.save(new / "idf.json")
+    regressor.text.tokenizer.save_pretrained(new / "tokenizer")
+    own, record = write_extras(new, names, extras)
+    settings = regressor.config.to_dict()
+    settings["fusion"]["extra_inputs"] = own
+    return {
+        "format": FORMAT,
+        "suisei": __version__,
+        "settings": settings,
+        "text_architecture": regressor.text.architecture(),
+        "image_architecture": None if regressor.image is None else regressor.image.architecture(),
+        "extras": record,
+    }
 
 
 def _put_in_place(new: Path, folder: Path, *, aside: Path) -> None:
@@ -108,20 +140,48 @@ def load_model(path: str | Path) -> LoadedModel:
     folder = Path(path)
     config = _read_config(folder)
     _verify(folder, config)
-    settings = RegressorConfig.from_dict(config["settings"])
-    text = TextEncoder.from_architecture(config["text_architecture"], folder / "tokenizer")
-    architecture = config["image_architecture"]
-    image = None if architecture is None else ImageEncoder.from_architecture(architecture)
-    regressor = Regressor(settings, text, image, IdfTable.load(folder / "idf.json"))
     try:
-        weights = load_file(folder / "model.safetensors")
-        regressor.load_state_dict(weights)
-    except (SafetensorError, RuntimeError) as error:
-        reason = " ".join(str(error).split())[:300]
-        raise ModelError(f"{folder}/model.safetensors does not fit config.json: {reason}") from None
+        settings = RegressorConfig.from_dict(config["settings"])
+        extras = _read_extras(folder, config, settings.fusion.extra_inputs)
+        regressor = _build(folder, config, settings)
+    except SuiseiError as error:
+        told = str(error) if str(folder) in str(error) else f"{folder}: {error}"
+        raise ModelError(told) from None
+    except BUILD_ERRORS as error:
+        raise ModelError(f"{folder}: its parts do not go together: {one_line(error)}") from None
+    return LoadedModel(regressor, extras, config["sha256"]["config.json"], folder)
+
+
+def _build(folder: Path, config: Mapping[str, Any], settings: RegressorConfig) -> Regressor:
+    """Build the model, first without memory, to compare its size with that of its weights."""
+    tokenizer, idf = read_tokenizer(folder / "tokenizer"), IdfTable.load(folder / "idf.json")
+    path = folder / "model.safetensors"
+
+    def made() -> Regressor:
+        text = TextEncoder.from_architecture(config["text_architecture"], tokenizer)
+        architecture = config["image_architecture"]
+        image = None if architecture is None else ImageEncoder.from_architecture(architecture)
+        return Regressor(settings, text, image, idf)
+
+    with torch.device("meta"):
+        check_fit(made(), weight_shapes(path), str(path))
+    regressor = made()
+    regressor.load_state_dict(load_file(path))
     regressor.eval()
     regressor.requires_grad_(False)
-    return LoadedModel(regressor, config["extras"], config["sha256"]["model.safetensors"], folder)
+    with torch.inference_mode():  # settings that fit the weights and still cannot compute show here
+        regressor.text(*regressor.text.pad(regressor.text.tokenize(["a 犬"])))
+    return regressor
+
+
+def _read_extras(folder: Path, config: Mapping[str, Any], names: Sequence[str]) -> dict[str, SavedInput]:
+    from suisei.metrics.extras import check_names, older_inputs
+    from suisei.metrics.extras_folder import read_extras
+
+    check_names(names)
+    if config["format"] == 1:
+        return older_inputs(config["extras"])
+    return read_extras(folder, names, config["extras"], str(config.get("suisei", ""))[:20])
 
 
 def _read_config(folder: Path) -> dict[str, Any]:
@@ -130,33 +190,66 @@ def _read_config(folder: Path) -> dict[str, Any]:
     path = folder / "config.json"
     if not path.is_file():
         raise ModelError(f"{folder} is not a model folder: config.json is missing")
+    if not _inside(folder, "config.json") or path.stat().st_size > LARGEST_CONFIG:
+        raise ModelError(f"{path}: a link that leaves the folder, or larger than any config; {RESTORE}")
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ModelError(
-            f"{path}: not valid JSON ({error}); restore the file or export the model again"
+            f"{path}: not valid JSON ({one_line(error)}); restore the file or export the model again"
         ) from None
-    required = ("format", "settings", "text_architecture", "image_architecture", "extras", "sha256")
-    absent = [key for key in required if not isinstance(config, dict) or key not in config]
+    absent = [key for key in _PARTS if not isinstance(config, dict) or key not in config]
     if absent:
         raise ModelError(f"{path}: lacks {', '.join(absent)}; {RESTORE}")
-    if config["format"] != FORMAT:
+    if type(config["format"]) is not int or config["format"] not in READABLE:
         raise ModelError(
-            f"{path}: format {config['format']!r}, this suisei reads {FORMAT}; install a matching version"
+            f"{path}: format {shown(config['format'])}, this suisei reads "
+            f"{' and '.join(map(str, READABLE))}; install a matching version"
         )
+    for key in ("extras", "sha256"):
+        if not isinstance(config[key], dict):
+            raise ModelError(f"{path}: {key} is {shown(config[key])}; it must be values by name; {RESTORE}")
     return config
 
 
 def _verify(folder: Path, config: dict[str, Any]) -> None:
     expected = config["sha256"]
-    problems = [f"config.json lacks the checksum of {name}" for name in CHECKED if name not in expected]
+    problems = [
+        f"config.json lacks the checksum of {name}"
+        for name in (*CHECKED, "config.json")
+        if name not in expected
+    ]
     for name, checksum in expected.items():
-        if not (folder / name).is_file():
+        path = folder / name
+        if not _inside(folder, name):
+            problems.append(f"{shown(name)} leads out of the folder")
+        elif not path.is_file():
             problems.append(f"{name} is missing")
-        elif checksum != (_own_checksum(config) if name == "config.json" else _sha256(folder / name)):
+        elif path.stat().st_size > LARGEST_FILE:
+            problems.append(f"{name} is larger than any model's")
+        elif checksum != (_own_checksum(config) if name == "config.json" else _sha256(path)):
             problems.append(f"{name} was altered (it differs from its checksum in config.json)")
+    problems += [f"{name} is not among the checksums in config.json" for name in _unlisted(folder, expected)]
     if problems:
         raise ModelError(f"{folder}: {'; '.join(problems)}; {RESTORE}")
+
+
+def _inside(folder: Path, name: str) -> bool:
+    """Whether a name is one of a file in the folder, and no link leads out of it from there."""
+    pure = PurePosixPath(name)
+    if not name or "\\" in name or "\0" in name or ":" in name or pure.is_absolute() or ".." in pure.parts:
+        return False
+    try:
+        return (folder / name).resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError):  # a link to itself
+        return False
+
+
+def _unlisted(folder: Path, expected: Mapping[str, Any]) -> list[str]:
+    """Return the files that would be read without being checked; people may keep others beside them."""
+    found = [*(folder / "tokenizer").rglob("*"), *(folder / "extras").rglob("*"), *folder.glob("extras.*")]
+    names = [path.relative_to(folder).as_posix() for path in found if path.is_symlink() or path.is_file()]
+    return sorted(name for name in names if name not in expected and not Path(name).name.startswith("."))
 
 
 def _checksums(folder: Path) -> dict[str, str]:

@@ -57,9 +57,11 @@ class Captioner:
         self._sampled = top_p is not None
         try:
             with hub_guard(model):
-                self._processor: Any = AutoProcessor.from_pretrained(model, revision=revision)
+                self._processor: Any = AutoProcessor.from_pretrained(
+                    model, revision=revision, trust_remote_code=False
+                )
                 self._model: Any = AutoModelForImageTextToText.from_pretrained(
-                    model, revision=revision, dtype=self.dtype
+                    model, revision=revision, dtype=self.dtype, trust_remote_code=False
                 )
         except UnavailableError:
             raise

@@ -71,7 +71,7 @@ def protocol_corpus(data: str, root: Path | str | None, plans: Sequence[MetricPl
         DataError: the file of captions is laid out otherwise; one that is absent is the corpus's problem.
     """
     from suisei.data.benchmarks import BENCHMARKS
-    from suisei.data.benchmarks.base import LayoutError
+    from suisei.data.benchmarks.benchmark import LayoutError
 
     benchmark = BENCHMARKS.get(data)
     if benchmark is None or benchmark.idf_corpus is None or root is None:

@@ -113,13 +113,13 @@ def _announce(split: Split) -> None:
 def _build(seed: int, data: Any, model: SuiSei, device: torch.device) -> ExtraInputs:
     """Build the model from the training split and hand the data module what makes batches."""
     training = data.part("train")
+    extras = ExtraInputs(model.config.fusion.extra_inputs)  # first: it refuses what no model folder can hold
     with ExitStack() as stack:
 
         def progress(description: str, total: int) -> Callable[[int], Any]:
             return stack.enter_context(progress_bar(description, total))
 
         model.build(training, data.support, seed=seed, progress=progress)
-        extras = ExtraInputs(model.config.fusion.extra_inputs)
         table = SampleTable(
             data.samples,
             extras.fit_compute(data.samples, data.split.train, data.support.rated),

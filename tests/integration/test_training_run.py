@@ -352,3 +352,26 @@ def test_a_fused_optimizer_in_half_precision_clips_gradients_and_follows_the_sch
     groups = state["optimizer_states"][0]["param_groups"]
     assert all(group["fused"] for group in groups)
     assert all(group["lr"] == pytest.approx(0.0, abs=1e-12) for group in groups)  # at the end of four steps
+
+
+def test_an_input_with_an_encoder_travels_in_the_model_folder(train, tmp_path):
+    from suisei.encoders.dual_folder import new_dual_encoder, save_dual_encoder
+
+    vision = {"layers": [1, 1, 1, 1], "width": 8, "image_size": 32, "head_width": 16}
+    text = {"context_length": 20, "vocab_size": 49408, "width": 16, "heads": 2, "layers": 1}
+    made = new_dual_encoder({"embed_dim": 16, "vision_cfg": vision, "text_cfg": text})
+    save_dual_encoder(made, tmp_path / "clip")
+    options = ("--trainer.max_epochs=1", "--baselines=[]")
+    run = train(f"--model.fusion.extra_inputs=[pac-s:{tmp_path}/clip,length]", *options)
+    (tmp_path / "clip").rename(tmp_path / "gone")
+    metric = suisei.load(run / "model")
+    assert list(metric.extras.metrics) == ["pac-s:extras/pac-s", "length"]
+    reported = [row["suisei"] for row in rows_of(run / "test_scores.jsonl")]
+    np.testing.assert_allclose(metric.score(read_samples(run / "test.jsonl")), reported, atol=1e-5)
+
+
+def test_an_input_that_no_folder_can_hold_is_refused_before_training(settings, tmp_path, monkeypatch):
+    monkeypatch.setattr(SuiSei, "build", lambda *_, **__: pytest.fail("it trained"))
+    inputs = "--model.fusion.extra_inputs=[length,comet:/usr/bin/python3]"
+    with pytest.raises(ConfigError, match="'comet:/usr/bin/python3' cannot go into a model folder"):
+        train_module.main(["--config", str(settings), f"--output={tmp_path / 'run'}", inputs])

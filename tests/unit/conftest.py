@@ -116,3 +116,22 @@ def model_folder(build_regressor: Callable[..., Any], tmp_path_factory: pytest.T
     folder = tmp_path_factory.mktemp("models") / "model"
     save_model(folder, build_regressor(references="mean-max"), card="# A model\n")
     return folder
+
+
+@pytest.fixture(scope="session")
+def resign() -> Callable[..., None]:
+    """Change the config of a model folder as somebody would who knows how it is checked."""
+
+    def change(folder: Path, edit: Callable[[Any], Any] = lambda config: None) -> None:
+        from suisei.models import folder as hub
+
+        path = folder / "config.json"
+        config = json.loads(path.read_text(encoding="utf-8"))
+        edit(config)
+        for name in config["sha256"]:
+            if name != "config.json" and (folder / name).is_file():
+                config["sha256"][name] = hub._sha256(folder / name)
+        config["sha256"]["config.json"] = hub._own_checksum(config)
+        path.write_text(json.dumps(config), encoding="utf-8")
+
+    return change

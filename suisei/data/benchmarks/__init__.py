@@ -1,7 +1,7 @@
 """The benchmarks that can be named instead of a file, one module per official layout."""
 
 from suisei.data.benchmarks.activitynet_foil import ACTIVITYNET_FOIL
-from suisei.data.benchmarks.base import Benchmark
+from suisei.data.benchmarks.benchmark import Benchmark
 from suisei.data.benchmarks.flickr8k import FLICKR8K_CF, FLICKR8K_EXPERT
 from suisei.data.benchmarks.jsts import JSTS
 from suisei.data.benchmarks.scenes import SCENES

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from suisei.data.benchmarks.base import Benchmark, find_file, make_row
+from suisei.data.benchmarks.benchmark import Benchmark, find_file, make_row
 from suisei.data.benchmarks.jsonfile import read_object
 from suisei.data.benchmarks.vatex import find_video
 from suisei.data.formats import Row

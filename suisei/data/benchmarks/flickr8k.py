@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from suisei.data.benchmarks.base import Benchmark, count, find_file, is_count, make_row, text_rows
+from suisei.data.benchmarks.benchmark import Benchmark, count, find_file, is_count, make_row, text_rows
 from suisei.data.formats import Row
 from suisei.data.sample import CaptionSample, Rating
 from suisei.errors import ConfigError, DataError

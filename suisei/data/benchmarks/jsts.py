@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from suisei.data.benchmarks.base import Benchmark, find_file, make_row, text_rows
+from suisei.data.benchmarks.benchmark import Benchmark, find_file, make_row, text_rows
 from suisei.data.formats import Row
 from suisei.data.sample import CaptionSample, Rating
 from suisei.errors import DataError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from suisei.data.benchmarks.base import Benchmark, find_file
+from suisei.data.benchmarks.benchmark import Benchmark, find_file
 from suisei.data.formats import Row, iter_rows
 from suisei.resources import resource_path
 

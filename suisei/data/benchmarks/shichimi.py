@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from suisei.data.benchmarks.base import Benchmark, LayoutError, text_rows, with_language
+from suisei.data.benchmarks.benchmark import Benchmark, LayoutError, text_rows, with_language
 from suisei.data.formats import Row, iter_rows
 
 USUAL_NAME = "shichimi_dev.csv"

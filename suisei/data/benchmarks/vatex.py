@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from suisei.data.benchmarks.base import Benchmark, find_file, make_row
+from suisei.data.benchmarks.benchmark import Benchmark, find_file, make_row
 from suisei.data.benchmarks.jsonfile import read_object
 from suisei.data.benchmarks.pickled import read_pickled_array
 from suisei.data.formats import Row

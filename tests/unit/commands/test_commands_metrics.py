@@ -5,7 +5,7 @@ import json
 import pytest
 
 from suisei.commands.metrics import list_rows, main
-from suisei.errors import SuiseiError
+from suisei.errors import SuiseiError, UnavailableError
 from suisei.metrics.registry import REGISTRY, Entry, get_metric
 
 
@@ -77,3 +77,16 @@ def test_table_shows_names_needs_and_the_cure(capsys):
 def test_json_is_a_list_of_all(capsys):
     assert main(["--json"]) == 0
     assert [row["name"] for row in json.loads(capsys.readouterr().out)] == list(REGISTRY)
+
+
+def test_the_model_in_the_package_is_unavailable_without_mecab(monkeypatch, model_folder):
+    from suisei.metrics import tokenizers
+
+    find = tokenizers.find_spec
+    monkeypatch.setattr(tokenizers, "find_spec", lambda name: None if name == "fugashi" else find(name))
+    row = next(row for row in list_rows() if row["name"] == "suisei")
+    assert row["available"] is False
+    assert row["reason"] == "needs fugashi: pip install fugashi unidic-lite"
+    with pytest.raises(UnavailableError, match="pip install fugashi unidic-lite"):
+        get_metric("suisei")
+    assert get_metric(f"suisei:{model_folder}").name == "suisei"  # a model that needs no MeCab

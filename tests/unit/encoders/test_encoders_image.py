@@ -148,7 +148,7 @@ def test_a_single_image_can_be_trained_on(picture):
 
 
 def test_broken_architecture_is_refused():
-    with pytest.raises(ModelError, match="cannot rebuild the image encoder"):
+    with pytest.raises(ModelError, match="image_architecture lacks vision_cfg"):
         ImageEncoder.from_architecture({"embed_dim": 3, "quick_gelu": False})
 
 

@@ -115,8 +115,8 @@ def test_every_problem_is_told_at_once(folder):
 
 
 def test_newer_format_is_refused(folder):
-    edit_config(folder, format=2)
-    with pytest.raises(ModelError, match="format 2, this suisei reads 1"):
+    edit_config(folder, format=3)
+    with pytest.raises(ModelError, match="format 3, this suisei reads 1 and 2"):
         load_model(folder)
 
 
@@ -167,7 +167,7 @@ def contents(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("step", ["save_file", "_checksums", "_own_checksum"])
+@pytest.mark.parametrize("step", ["save_weights", "_checksums", "_own_checksum"])
 def test_interrupted_save_leaves_the_old_folder_whole(folder, build_regressor, monkeypatch, step):
     before = contents(folder)
 

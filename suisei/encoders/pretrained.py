@@ -1,0 +1,206 @@
+"""Handing Hugging Face settings to transformers: settings that decide numbers, and nothing that runs code.
+
+``trust_remote_code=False`` is said at every call, because without it transformers asks on standard input
+whether the Python files beside a model shall be run. What this module adds is for files that others wrote.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from suisei.encoders.rules import (
+    LARGEST_VOCABULARY,
+    MOST_LAYERS,
+    WIDEST,
+    Rule,
+    check_settings,
+    number,
+    one_line,
+    one_of,
+    shown,
+    whole,
+)
+from suisei.errors import ModelError
+
+ENCODERS = (
+    *(
+        "albert",
+        "bert",
+        "big_bird",
+        "camembert",
+        "convbert",
+        "deberta",
+        "deberta-v2",
+        "distilbert",
+        "electra",
+    ),
+    *("ernie", "eurobert", "flaubert", "funnel", "ibert", "jina_embeddings_v3", "longformer", "luke"),
+    *("megatron-bert", "mobilebert", "modernbert", "mpnet", "mra", "nomic_bert", "nystromformer", "rembert"),
+    *("roberta", "roberta-prelayernorm", "roc_bert", "roformer", "squeezebert", "xlm", "xlm-roberta"),
+    *("xlm-roberta-xl", "xlnet", "xmod", "yoso", "gpt2", "gpt_neox", "llama", "mistral", "qwen2", "qwen3"),
+    *("gemma", "gemma2", "gemma3_text", "phi", "phi3", "bloom", "opt"),
+)
+"""Kinds of text encoder that a model folder may hold: parts of transformers that download and run nothing."""
+
+_OLDER_NAMES = {
+    "rope_theta",
+    "rope_scaling",
+    "partial_rotary_factor",
+    "global_rope_theta",
+    "local_rope_theta",
+    "global_attn_every_n_layers",
+}
+"""Settings that decide numbers and go by another name in current transformers."""
+_COUNTED = ("layer", "head", "group", "block")
+"""Words in names of settings that say how many modules are built."""
+
+BERT: dict[str, Rule] = {
+    "vocab_size": whole(1, LARGEST_VOCABULARY),
+    "hidden_size": whole(1, WIDEST),
+    "num_hidden_layers": whole(0, MOST_LAYERS),
+    "num_attention_heads": whole(1, 1024),
+    "intermediate_size": whole(1, WIDEST),
+    "max_position_embeddings": whole(1, LARGEST_VOCABULARY),
+    "type_vocab_size": whole(1, 1024),
+    "layer_norm_eps": number(0, 1),
+    "pad_token_id": whole(0, LARGEST_VOCABULARY),
+}
+"""The settings of BERT's kind of encoder that :mod:`suisei.encoders.bert` reads."""
+
+
+def check_bert(settings: Mapping[str, Any], place: str) -> None:
+    """Refuse sizes that an encoder of BERT's kind cannot have.
+
+    Raises:
+        ModelError: a size is of another type, out of range, or does not go with another.
+    """
+    check_settings({name: settings[name] for name in BERT}, BERT, place)
+    width, heads = settings["hidden_size"], settings["num_attention_heads"]
+    if width % heads:
+        raise ModelError(f"{place}.hidden_size is {width}, which is no multiple of its {heads} heads")
+    if settings["pad_token_id"] >= min(settings["vocab_size"], settings["max_position_embeddings"]):
+        raise ModelError(
+            f"{place}.pad_token_id is {settings['pad_token_id']}, beyond vocabulary or positions"
+        )
+
+
+def text_config(settings: Any, place: str) -> Any:
+    """Return transformers' config of a text encoder, made of what its kind names as its own settings.
+
+    Anything else that stands there, such as ``auto_map`` or an implementation of attention to be downloaded,
+    is left out.
+
+    Raises:
+        ModelError: another kind of model, or a value that no such setting has.
+    """
+    from huggingface_hub.errors import StrictDataclassError
+    from transformers import PreTrainedConfig
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    kind = settings.get("model_type") if isinstance(settings, Mapping) else None
+    if kind not in ENCODERS or kind not in CONFIG_MAPPING:
+        raise ModelError(f"{place}.model_type is {shown(kind)}; it must be one of {', '.join(ENCODERS)}")
+    config = CONFIG_MAPPING[kind]
+    general = set(inspect.signature(PreTrainedConfig.__init__).parameters)
+    own = set(inspect.signature(config.__init__).parameters) - general
+    known = own | set(getattr(config, "attribute_map", {})) | _OLDER_NAMES
+    chosen = {name: value for name, value in settings.items() if name in known}
+    for name, value in chosen.items():
+        if not _plain(value, depth=2) or (isinstance(value, int) and value > _largest(name)):
+            raise ModelError(f"{place}.{name} is {shown(value)}, which is none of its values or too large")
+    try:
+        return config(**chosen)
+    except (TypeError, ValueError, KeyError, AttributeError, StrictDataclassError) as error:
+        raise ModelError(f"{place}: {one_line(error)}") from None
+
+
+def _largest(name: str) -> int:
+    return 1024 if any(word in name for word in _COUNTED) else 2**24
+
+
+def _plain(value: Any, depth: int) -> bool:
+    """Whether a value is a number, a name, or a short list or table of those."""
+    if isinstance(value, str):
+        return len(value) <= 100 and "/" not in value
+    if value is None or isinstance(value, bool | int):
+        return True
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if not depth or not isinstance(value, list | Mapping) or len(value) > MOST_LAYERS:
+        return False
+    return all(_plain(own, depth - 1) for own in (value.values() if isinstance(value, Mapping) else value))
+
+
+_KERNELS = (
+    "attn_implementation",
+    "_attn_implementation",
+    "experts_implementation",
+    "_experts_implementation",
+)
+_MECAB: dict[str, Rule] = {
+    "do_lower_case": one_of(None, True, False),
+    "never_split": one_of(None),
+    "normalize_text": one_of(True, False),
+    "mecab_dic": one_of(None, "ipadic", "unidic_lite", "unidic"),
+    "mecab_option": one_of(None, ""),
+}
+
+
+def check_config_file(folder: Path) -> None:
+    """Refuse a Hugging Face model whose config names code to be downloaded.
+
+    Raises:
+        ModelError: such a setting, or a config that is not JSON.
+    """
+    config = read_settings(folder / "config.json")
+    for name in _KERNELS:
+        if "/" in str(config.get(name)):
+            raise ModelError(
+                f"{folder}/config.json: {name} is {shown(config[name])}, which would be downloaded and run"
+            )
+
+
+def check_tokenizer_file(folder: Path) -> None:
+    """Refuse a Hugging Face tokenizer whose config names files outside its folder.
+
+    Raises:
+        ModelError: such a setting, or a config that is not JSON.
+    """
+    path = folder / "tokenizer_config.json"
+    config = read_settings(path)
+    check_settings(config.get("mecab_kwargs") or {}, _MECAB, f"{path}: mecab_kwargs")
+    tables = [config, *(value for value in config.values() if isinstance(value, dict))]
+    for name, value in [entry for table in tables for entry in table.items()]:
+        if not name.endswith(("_file", "_path", "_dir")) or name in (
+            "special_tokens_map_file",
+            "name_or_path",
+        ):
+            continue  # transformers does not open these two
+        if value is not None and not _beside(value, folder):
+            raise ModelError(f"{path}: {name} is {shown(value)}, which is not in the folder")
+
+
+def _beside(value: Any, folder: Path) -> bool:
+    return isinstance(value, str) and Path(value).name == value and (folder / value).is_file()
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """Return the settings in a JSON file; none where it is absent.
+
+    Raises:
+        ModelError: not such a file.
+    """
+    if not path.is_file():
+        return {}
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ModelError(f"{path}: not valid JSON ({error})") from None
+    if not isinstance(content, dict):
+        raise ModelError(f"{path}: not settings by name, but {shown(content)}")
+    return content

@@ -1,0 +1,169 @@
+"""Extra inputs in a model folder.
+
+config.json           of each input the options and settings that it was computed with
+extras.json           its state, save for long lists of numbers
+extras.safetensors    those
+extras/NAME/          its dual encoder, where it has one
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from suisei.encoders.rules import BUILD_ERRORS, Rule, check_settings, one_line
+from suisei.errors import ModelError
+from suisei.metrics.extras import ENCODER_FOLDER, SavedInput
+
+STATES, NUMBERS = "extras.json", "extras.safetensors"
+MANY = 64
+"""From as many numbers on a list is kept as a tensor."""
+_TENSOR, _KEYS = "$tensor", "$keys"
+
+
+def write_extras(
+    folder: Path, names: Sequence[str], saved: Mapping[str, SavedInput]
+) -> tuple[list[str], dict[str, Any]]:
+    """Write the extra inputs of a model into its folder.
+
+    Args:
+        folder: the new model folder.
+        names: the inputs, in the order of the regressor.
+        saved: what :meth:`suisei.metrics.extras.ExtraInputs.state` returned.
+
+    Returns:
+        The names that the folder knows them by, and what belongs into its config.json.
+    """
+    own = _own_names(folder, names, saved)
+    content: dict[str, Any] = {}
+    tensors: dict[str, np.ndarray] = {}
+    for name, new in zip(names, own, strict=True):
+        content[new] = {key: _packed(f"{new}/{key}", v, tensors) for key, v in saved[name].state.items()}
+    if names:
+        (folder / STATES).write_text(json.dumps(content, ensure_ascii=False) + "\n", encoding="utf-8")
+    if tensors:
+        import torch
+
+        from suisei.encoders.weights import save_weights
+
+        save_weights({name: torch.from_numpy(values) for name, values in tensors.items()}, folder / NUMBERS)
+    record = {
+        new: {"options": dict(saved[name].options), "settings": dict(saved[name].settings or {})}
+        for name, new in zip(names, own, strict=True)
+    }
+    return own, record
+
+
+def _own_names(folder: Path, names: Sequence[str], saved: Mapping[str, SavedInput]) -> list[str]:
+    """Write each different dual encoder once, and return names that point to it inside the folder."""
+    places: dict[tuple[str, str], str] = {}
+    own = []
+    for name in names:
+        kind, encoder = name.partition(":")[0], saved[name].encoder
+        if encoder is None:
+            own.append(kind)
+            continue
+        key = (encoder.name, encoder.weights)
+        if key not in places:
+            from suisei.encoders.dual_folder import save_dual_encoder
+
+            taken = set(places.values())
+            tries = (f"{ENCODER_FOLDER}/{kind}{f'-{n}' if n > 1 else ''}" for n in range(1, len(names) + 2))
+            places[key] = next(place for place in tries if place not in taken)
+            save_dual_encoder(encoder, folder / places[key])
+        own.append(f"{kind}:{places[key]}")
+    return own
+
+
+def _packed(place: str, value: Any, tensors: dict[str, np.ndarray]) -> Any:
+    """Return a value as JSON can hold it, with long lists of numbers moved to ``tensors``."""
+    if isinstance(value, np.ndarray):
+        tensors[place] = np.ascontiguousarray(value)
+        return {_TENSOR: place}
+    if isinstance(value, Mapping) and len(value) >= MANY and _whole(value.values()):
+        tensors[place] = np.array(list(value.values()), dtype=np.int64)
+        return {_TENSOR: place, _KEYS: list(value)}
+    if isinstance(value, list) and len(value) >= MANY and all(isinstance(own, float) for own in value):
+        tensors[place] = np.array(value, dtype=np.float64)
+        return {_TENSOR: place}
+    return value
+
+
+def _whole(values: Any) -> bool:
+    return all(isinstance(value, int) and not isinstance(value, bool) for value in values)
+
+
+_RECORD: dict[str, Rule] = {
+    "options": Rule("options by name", lambda value: isinstance(value, dict)),
+    "settings": Rule(
+        "texts by name",
+        lambda value: isinstance(value, dict) and all(isinstance(own, str) for own in value.values()),
+    ),
+}
+
+
+def read_extras(
+    folder: Path, names: Sequence[str], record: Mapping[str, Any], version: str
+) -> dict[str, SavedInput]:
+    """Return the extra inputs that a model folder holds.
+
+    Args:
+        folder: the folder, whose files have been checked.
+        names: the inputs, as its settings name them.
+        record: what its config.json says of them.
+        version: the suisei that wrote it.
+
+    Raises:
+        ModelError: a part is missing or damaged, or a name leads out of the folder.
+    """
+    if not names:
+        return {}
+    try:
+        content = json.loads((folder / STATES).read_text(encoding="utf-8"))
+        tensors = _tensors(folder / NUMBERS)
+        states = {
+            name: {key: _unpacked(value, tensors) for key, value in content[name].items()} for name in names
+        }
+    except BUILD_ERRORS as error:
+        raise ModelError(
+            f"{folder}/{STATES}: damaged ({one_line(error)}); train or export it again"
+        ) from None
+    saved = {}
+    for name in names:
+        if name not in record:
+            raise ModelError(f"{folder}/config.json: extras lacks {name}")
+        own = check_settings(record[name], _RECORD, f"extras.{name}", required=tuple(_RECORD))
+        place = name.partition(":")[2]
+        saved[name] = SavedInput(
+            states[name],
+            own["options"],
+            own["settings"],
+            folder=folder / place if place else None,
+            version=version,
+        )
+    return saved
+
+
+def _tensors(path: Path) -> dict[str, np.ndarray]:
+    if not path.is_file():
+        return {}
+    from safetensors.numpy import load_file
+
+    return load_file(path)
+
+
+def _unpacked(value: Any, tensors: Mapping[str, np.ndarray]) -> Any:
+    if not isinstance(value, dict) or _TENSOR not in value:
+        return value
+    numbers = tensors[value[_TENSOR]]
+    if numbers.ndim != 1 or not np.isfinite(numbers).all():
+        raise ValueError(f"{value[_TENSOR]} is not a list of finite numbers")
+    if _KEYS not in value:
+        return numbers
+    if not all(isinstance(key, str) for key in value[_KEYS]):
+        raise ValueError(f"{value[_TENSOR]} has names that are not text")
+    return dict(zip(value[_KEYS], numbers.tolist(), strict=True))
