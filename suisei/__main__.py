@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from suisei import __version__
-from suisei.cli import run_command
+from suisei.cli import run_command, write_output
+from suisei.errors import ConfigError
 
 COMMANDS = {
     "train": ("suisei.train", "train a model on human ratings and report correlations"),
@@ -22,19 +23,23 @@ COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Dispatch ``suisei COMMAND ...``; returns the exit status."""
+    """Run ``suisei COMMAND ...``; returns the exit status."""
+    return run_command(_dispatch, argv)
+
+
+def _dispatch(argv: Sequence[str] | None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     if not arguments or arguments[0] in ("-h", "--help"):
-        sys.stdout.write(_usage())
+        write_output(_usage())
         return 0
     name, *rest = arguments
     if name in ("-V", "--version"):
-        sys.stdout.write(f"suisei {__version__}\n")
+        write_output(f"suisei {__version__}\n")
         return 0
     if name not in COMMANDS:
-        sys.stderr.write(f"suisei: no command {name!r}; there are: {', '.join(COMMANDS)}\n")
-        return 2
-    return run_command(import_module(COMMANDS[name][0]).main, rest)
+        raise ConfigError(f"no command {name!r}; there are: {', '.join(COMMANDS)}")
+    status: int = import_module(COMMANDS[name][0]).main(rest)
+    return status
 
 
 def _usage() -> str:

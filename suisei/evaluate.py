@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 from suisei.cli import run_command, table_console
 from suisei.errors import ConfigError, DataError
-from suisei.options import add_data_options, add_metric_options, count, metric_plans, positive
+from suisei.options import (
+    CommandParser,
+    add_data_options,
+    add_metric_options,
+    filled,
+    metric_plans,
+    positive,
+    resamples,
+    seed,
+)
+from suisei.outputs import check_media, check_outputs, given, raise_first, write_texts
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,6 +32,7 @@ if TYPE_CHECKING:
     from suisei.metaeval.report import Table
     from suisei.metaeval.scoring import Corpus, MetricPlan, ScoreColumn
 
+_FILES = ("json", "markdown", "latex", "save_scores")
 _VATEX, _FOIL = "vatex-eval", "activitynet-foil"
 
 _EPILOG = """examples:
@@ -53,6 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     plans = metric_plans(options)
     messages = Console(stderr=True)
     samples, positions, loaded, notes = _load(options)
+    check_media(given(vars(options), *_FILES, "plot"), samples)
     with shared_encoders():
         corpus = protocol_corpus(options.data, options.root, plans)
         columns = _score(plans, samples, corpus, options, messages)
@@ -60,21 +72,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     external, join_notes = join_columns(options.scores, samples, loaded, positions, columns)
     columns += external
     notes += join_notes + column_notes(columns)
-    if options.save_scores:
-        _save_scores(options.save_scores, samples, columns)
+    problems = _save_scores(options.save_scores, samples, columns) if options.save_scores else []
     table, comparison = _measure(columns, samples, options, messages)
     meta = {**_meta(options, samples), **refused_samples(columns, samples), **table.meta}
     table = replace(table, notes=(*table.notes, *notes), meta=meta)
     others = _other_tables(columns, samples, comparison, options)
     if options.data == _VATEX:
         others["protocol"] = _vatex_table({**by_references, None: external}, samples, options)
-    _write(options, table, others, comparison)
+    problems += _write(options, table, others, comparison)
     _show([table, *others.values()])
+    raise_first(problems)
     return 1 if any(_has_failed(column, options) for column in columns) else 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> CommandParser:
+    parser = CommandParser(
         prog="suisei evaluate",
         description="Measure how well metrics agree with human ratings.",
         epilog=_EPILOG,
@@ -83,7 +95,7 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument_group("metrics").add_argument
     add_metric_options(add)
     add(
-        "--scores", metavar="FILE", action="append", default=[],
+        "--scores", metavar="FILE", type=filled, action="append", default=[],
         help="JSONL or CSV of scores, a row per sample, joined by id; each column becomes a row "
         "(higher must be better)",
     )  # fmt: skip
@@ -92,6 +104,7 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--data",
         metavar="NAME_OR_FILE",
+        type=filled,
         required=True,
         help="a benchmark's name (below), or a file of ratings",
     )
@@ -111,7 +124,7 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     add(
         "--bootstrap",
-        type=count,
+        type=resamples,
         default=1000,
         metavar="N",
         help="resamples; 0: no intervals (default 1000)",
@@ -122,14 +135,20 @@ def _parser() -> argparse.ArgumentParser:
         help="show what papers report for a known benchmark beside the same figures here (default: yes)",
     )  # fmt: skip
     add("--swap-unit", choices=("item", "group"), default="item", help="what the test swaps (default item)")
-    add("--seed", type=int, default=0, help="of all resampling (default 0)")
+    add("--seed", type=seed, default=0, help="of all resampling (default 0)")
     add = parser.add_argument_group("output").add_argument
-    add("--json", metavar="FILE", help="everything, at full precision")
-    add("--markdown", metavar="FILE", help="the tables as Markdown")
-    add("--latex", metavar="FILE", help="the tables as LaTeX (booktabs)")
-    add("--plot", metavar="FILE", help="PNG of the metrics with their intervals")
-    add("--save-idf", metavar="DIR", help="the idf weights that metrics learn from captions, a file each")
-    add("--save-scores", metavar="FILE", help="JSONL or CSV of every metric's score of every sample")
+    add("--json", metavar="FILE", type=filled, help="everything, at full precision")
+    add("--markdown", metavar="FILE", type=filled, help="the tables as Markdown")
+    add("--latex", metavar="FILE", type=filled, help="the tables as LaTeX (booktabs)")
+    add("--plot", metavar="FILE", type=filled, help="PNG of the metrics with their intervals")
+    add(
+        "--save-idf", metavar="DIR", type=filled,
+        help="the idf weights that metrics learn from captions, a file each",
+    )  # fmt: skip
+    add(
+        "--save-scores", metavar="FILE", type=filled,
+        help="JSONL or CSV of every metric's score of every sample",
+    )  # fmt: skip
     return parser
 
 
@@ -141,10 +160,14 @@ def _check(options: argparse.Namespace) -> None:
         raise ConfigError("--compare needs resamples; leave out --bootstrap 0")
     if options.data == _FOIL:
         _check_foil(options)
-    for name in ("json", "markdown", "latex", "plot", "save_idf", "save_scores"):
-        path = getattr(options, name)
-        if path and not Path(path).resolve().parent.is_dir():
-            raise ConfigError(f"--{name.replace('_', '-')} {path}: its folder does not exist")
+    named = vars(options)
+    check_outputs(
+        given(named, *_FILES),
+        given(named, "data", "scores"),
+        pictures=given(named, "plot"),
+        folders=given(named, "save_idf"),
+        sealed=given(named, "model", "root"),
+    )
     if options.save_scores and Path(options.save_scores).suffix not in (".jsonl", ".csv"):
         raise ConfigError(f"--save-scores {options.save_scores}: must end in .jsonl or .csv")
 
@@ -262,10 +285,14 @@ def _has_failed(column: ScoreColumn, options: argparse.Namespace) -> bool:
     return bool(column.error or (column.refused and options.on_error == "raise"))
 
 
-def _save_scores(path: str, samples: list[CaptionSample], columns: list[ScoreColumn]) -> None:
+def _save_scores(path: str, samples: list[CaptionSample], columns: list[ScoreColumn]) -> list[DataError]:
     from suisei.metaeval.scorefile import write_scores
 
-    write_scores(path, samples, {c.label: c.scores for c in columns if c.scores is not None})
+    try:
+        write_scores(path, samples, {c.label: c.scores for c in columns if c.scores is not None})
+    except DataError as error:  # what follows from the scores is not to be lost as well
+        return [error]
+    return []
 
 
 def _measure(
@@ -347,27 +374,28 @@ def _other_tables(
 
 def _write(
     options: argparse.Namespace, table: Table, others: dict[str, Table], comparison: Comparison | None
-) -> None:
+) -> list[DataError]:
+    """Write the files that were asked for; returns what went wrong."""
     import json
 
-    from suisei.data.writers import replacing
     from suisei.metaeval.plots import plot_table
 
     tables = [table, *others.values()]
     content = {**table.as_dict(), **{name: other.as_dict() for name, other in others.items()}}
     if comparison:
         content["comparison"]["ranks"] = comparison.ranks
-    texts = {
-        options.json: json.dumps(content, ensure_ascii=False, indent=2, allow_nan=False) + "\n",
-        options.markdown: "\n".join(each.to_markdown() for each in tables),
-        options.latex: "\n".join(each.to_latex() for each in tables),
-    }
-    for path, text in texts.items():
-        if path:
-            with replacing(Path(path)) as temporary:
-                temporary.write_text(text, encoding="utf-8")
+    texts = [
+        (options.json, json.dumps(content, ensure_ascii=False, indent=2, allow_nan=False) + "\n"),
+        (options.markdown, "\n".join(each.to_markdown() for each in tables)),
+        (options.latex, "\n".join(each.to_latex() for each in tables)),
+    ]
+    problems = write_texts(texts)
     if options.plot:
-        plot_table(options.plot, table, "accuracy" if options.data == _FOIL else options.correlation)
+        try:
+            plot_table(options.plot, table, "accuracy" if options.data == _FOIL else options.correlation)
+        except DataError as error:
+            problems.append(error)
+    return problems
 
 
 def _show(tables: list[Table]) -> None:
