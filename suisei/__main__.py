@@ -6,7 +6,8 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from suisei.cli import run_command
+from suisei.cli import run_command, write_output
+from suisei.errors import ConfigError
 from suisei.version import __version__
 
 COMMANDS = {
@@ -23,19 +24,23 @@ COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Dispatch ``suisei COMMAND ...``; returns the exit status."""
+    """Run ``suisei COMMAND ...``; returns the exit status."""
+    return run_command(_dispatch, argv)
+
+
+def _dispatch(argv: Sequence[str] | None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     if not arguments or arguments[0] in ("-h", "--help"):
-        sys.stdout.write(_usage())
+        write_output(_usage())
         return 0
     name, *rest = arguments
     if name in ("-V", "--version"):
-        sys.stdout.write(f"suisei {__version__}\n")
+        write_output(f"suisei {__version__}\n")
         return 0
     if name not in COMMANDS:
-        sys.stderr.write(f"suisei: no command {name!r}; there are: {', '.join(COMMANDS)}\n")
-        return 2
-    return run_command(import_module(f"suisei.commands.{name}").main, rest)
+        raise ConfigError(f"no command {name!r}; there are: {', '.join(COMMANDS)}")
+    status: int = import_module(f"suisei.commands.{name}").main(rest)
+    return status
 
 
 def _usage() -> str:

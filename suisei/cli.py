@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from unicodedata import category
 
-from suisei.errors import SuiseiError
+from suisei.errors import DataError, SuiseiError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,25 +24,111 @@ Command = Callable[[Sequence[str] | None], int]
 def run_command(command: Command, argv: Sequence[str] | None = None) -> int:
     """Run a command's ``main`` and turn an expected error into one line and exit status 2.
 
-    A warning of this package is one line too, without the place in the source.
+    A warning of this package is one line too, without the place in the source. A reader of standard output
+    that goes away, such as ``| head``, ends the command with status 0.
     """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # silences a warning after a fork
+    _open_standard_streams()
     usual = warnings.formatwarning
     warnings.formatwarning = _one_line(usual)
     try:
-        return command(argv)
+        try:
+            return command(argv)
+        finally:  # what cannot be written shows here, and not when the interpreter ends
+            write_output("")
     except SuiseiError as error:
-        sys.stderr.write(f"suisei: {error}\n")
+        _say(str(error))
         return 2
-    except BrokenPipeError:  # the reader of our output went away, such as `| head`
-        # What is left in the buffer must go somewhere when the interpreter flushes it at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:
         return 0
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename is not None else ""
+        _say(f"{where}{error.strerror or error}")
+        return 2
     except KeyboardInterrupt:
-        sys.stderr.write("suisei: interrupted\n")
+        _say("interrupted")
         return 130
     finally:
         warnings.formatwarning = usual
+
+
+def write_output(text: str) -> None:
+    """Write text to standard output, at once.
+
+    Raises:
+        BrokenPipeError: its reader went away.
+        DataError: it cannot be written, as on a full disk.
+    """
+    with _checked_output():
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+
+@contextmanager
+def _checked_output() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        _discard_output()
+        raise
+    except OSError as error:
+        _discard_output()
+        raise DataError(f"standard output cannot be written: {error.strerror or error}") from None
+
+
+class _NoOutput(io.TextIOBase):
+    """Stands for a standard output that was closed when the program started."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lost = False
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        self._lost = True
+        self.flush()
+        return len(text)
+
+    def flush(self) -> None:
+        if self._lost:
+            raise OSError(errno.EBADF, "it is closed")
+
+
+def _open_standard_streams() -> None:
+    """Put something in the place of standard streams that are closed.
+
+    Otherwise the next file to be opened would get their number, and what a library prints.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+    if sys.stdout is None:
+        sys.stdout = _NoOutput()
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a name of a file may hold what is no text
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _discard_output() -> None:
+    """Let what is left in the buffer go somewhere when the interpreter flushes it at its end."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError:
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+
+
+def _say(message: str) -> None:
+    """Write a line to standard error; line ends and control characters, of a file's name, are escaped."""
+    line = " ".join(part.strip() for part in message.splitlines())
+    line = "".join(char if category(char) not in ("Cc", "Cs") else repr(char)[1:-1] for char in line)
+    with suppress(OSError):
+        sys.stderr.write(f"suisei: {line}\n")
+        sys.stderr.flush()
 
 
 def _one_line(usual: Callable[..., str]) -> Callable[..., str]:
@@ -54,11 +144,19 @@ def _one_line(usual: Callable[..., str]) -> Callable[..., str]:
     return format_warning
 
 
-def table_console() -> Console:
-    """Return the console for tables on standard output."""
+def table_console(width: int = 200) -> Console:
+    """Return the console for tables on standard output; without a terminal it has ``width`` columns."""
     from rich.console import Console
 
-    console = Console()
+    class TableConsole(Console):
+        def print(self, *objects: Any, **settings: Any) -> None:
+            with _checked_output():
+                super().print(*objects, **settings)
+
+        def on_broken_pipe(self) -> None:
+            raise  # run_command knows what to do
+
+    console = TableConsole()
     if not console.is_terminal:  # a pipe has no width: let lines be as long as they are
-        console = Console(width=200)
+        console = TableConsole(width=width)
     return console

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from suisei.ablation.variants import BUILT_IN, FULL, Variant, choose_variants, parse_variant
 from suisei.cli import table_console
-from suisei.commands.options import count, positive
+from suisei.commands.options import CommandParser, filled, processes, resamples
+from suisei.data.outputs import check_outputs, given, raise_first, write_texts
 from suisei.errors import ConfigError, DataError
 from suisei.progress import progress_bar
 
@@ -35,6 +36,7 @@ Any setting of suisei train can follow, for all runs. Runs that are done are kep
 on: start the same command again. Exit status: 0, or 1 if a run failed (the tables are of the others), or
 2 for a wrong option."""
 
+_MAX_SEED = 2**32 - 1
 _RESERVED = ("--seed_everything", "--ckpt_path")
 
 
@@ -63,7 +65,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     from suisei.ablation.runs import locked, prepare_runs
 
     console = Console(stderr=True)
+    check_outputs([], folders=given(vars(options), "output"))
     plan = make_plan(options, settings)
+    _check_reports(plan, options)
     _announce(plan, console)
     if options.dry_run:
         return 0
@@ -71,13 +75,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         waiting = prepare_runs(plan.runs, redo=options.redo)
         failures = _train(waiting, len(plan.runs), options.jobs, lock, console)
     tables = _tables(plan, failures, options)
-    _write(plan, tables, options)
+    problems = _write(plan, tables, options)
     _show(tables, plan.folder)
+    raise_first(problems)
     return 1 if failures else 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> CommandParser:
+    parser = CommandParser(
         prog="suisei ablate",
         description="Train a model without one part at a time, over several seeds, and report what each "
         "part is worth.",
@@ -86,16 +91,16 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("--config", metavar="FILE", required=True, help="of the full model, as for suisei train")
+    add("--config", metavar="FILE", type=filled, required=True, help="of the full model, as for suisei train")
     add("--seeds", type=_seeds, default=[12, 13, 14], metavar="A,B", help="default 12,13,14")
-    add("--variants", metavar="A,B", help="which of those below (default: all that apply)")
+    add("--variants", metavar="A,B", type=filled, help="which of those below (default: all that apply)")
     add(
-        "--variant", metavar="NAME:KEY=VALUE,...", action="append", default=[],
+        "--variant", metavar="NAME:KEY=VALUE,...", type=filled, action="append", default=[],
         help="one of your own, by settings of suisei train; as often as wanted",
     )  # fmt: skip
-    add("--output", metavar="DIR", help="the ablation's folder (default runs/CONFIG-ablation)")
+    add("--output", metavar="DIR", type=filled, help="the ablation's folder (default runs/CONFIG-ablation)")
     add(
-        "--jobs", type=positive, default=1, metavar="N",
+        "--jobs", type=processes, default=1, metavar="N",
         help="trainings at once; with more than one, each has one thread (default 1)",
     )  # fmt: skip
     add("--redo", action="store_true", help="train runs anew that were made with other settings")
@@ -104,14 +109,19 @@ def _parser() -> argparse.ArgumentParser:
         "--correlation", choices=("pearson", "spearman", "tau-b", "tau-c"), default="pearson",
         help="for p-values and the plot (default pearson); the tables have all four",
     )  # fmt: skip
-    add("--bootstrap", type=count, default=1000, metavar="N", help="resamples; 0: none (default 1000)")
+    add("--bootstrap", type=resamples, default=1000, metavar="N", help="resamples; 0: none (default 1000)")
     return parser
 
 
 def _seeds(text: str) -> list[int]:
-    seeds = [int(part) for part in text.split(",")]
-    if len(set(seeds)) < len(seeds) or min(seeds) < 0:
-        raise argparse.ArgumentTypeError(f"must be different numbers of 0 or more, got {text}")
+    try:
+        seeds = [int(part) for part in text.split(",")]
+    except ValueError:
+        seeds = []
+    if not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0 or max(seeds) > _MAX_SEED:
+        raise argparse.ArgumentTypeError(
+            f"must be different whole numbers from 0 to {_MAX_SEED}, such as 12,13,14, got {text[:40]!r}"
+        )
     return seeds
 
 
@@ -136,6 +146,7 @@ def make_plan(options: argparse.Namespace, settings: Sequence[str]) -> Plan:
             )
     quiet_libraries()
     arguments = with_config(["--config", options.config, *settings])
+    _check_config(Path(arguments[1]))
     if task_of(arguments) is not None:
         raise ConfigError(f"{options.config} trains an encoder alone; an ablation is of the metric itself")
     own = [parse_variant(text) for text in options.variant]
@@ -152,6 +163,18 @@ def make_plan(options: argparse.Namespace, settings: Sequence[str]) -> Plan:
         for variant in variants
     ]  # fmt: skip
     return Plan(folder, variants, skipped, runs)
+
+
+def _check_config(path: Path) -> None:
+    import yaml
+
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ConfigError(f"--config {path}: cannot be read as YAML: {reason}") from None
+    if not isinstance(content, dict):
+        raise ConfigError(f"--config {path}: holds no settings; expected YAML such as configs/scenes.yaml")
 
 
 def resolve(arguments: Sequence[str]) -> dict[str, Any]:
@@ -171,6 +194,13 @@ def resolve(arguments: Sequence[str]) -> dict[str, Any]:
     text = cli.parser.dump(cli.config.clone(), skip_validation=True, skip_unset=False)
     settings: dict[str, Any] = yaml.safe_load(text)
     return settings
+
+
+def _check_reports(plan: Plan, options: argparse.Namespace) -> None:
+    if plan.folder.is_dir():
+        reports = [("--output:", plan.folder / name) for name in ("report.json", "report.md", "report.tex")]
+        plot = ("--output:", plan.folder / "differences.png")
+        check_outputs(reports, given(vars(options), "config"), pictures=[plot])
 
 
 def _announce(plan: Plan, console: Console) -> None:
@@ -231,10 +261,10 @@ def _tables(plan: Plan, failures: dict[str, str], options: argparse.Namespace) -
     return {"ablation": main_table, "differences": differences}
 
 
-def _write(plan: Plan, tables: dict[str, Table], options: argparse.Namespace) -> None:
+def _write(plan: Plan, tables: dict[str, Table], options: argparse.Namespace) -> list[DataError]:
+    """Write the reports; returns what went wrong."""
     import json
 
-    from suisei.data.writers import replacing
     from suisei.metaeval.plots import plot_dots
     from suisei.metaeval.tables import LABELS
 
@@ -245,13 +275,15 @@ def _write(plan: Plan, tables: dict[str, Table], options: argparse.Namespace) ->
         "report.md": f"# {plan.folder.name}\n\n" + "\n".join(t.to_markdown() for t in tables.values()),
         "report.tex": "\n".join(table.to_latex() for table in tables.values()),
     }
-    for name, text in texts.items():
-        with replacing(plan.folder / name) as temporary:
-            temporary.write_text(text, encoding="utf-8")
+    problems = write_texts((plan.folder / name, text) for name, text in texts.items())
     if any(options.correlation in row.cells for row in tables["differences"].overall.rows):
         heading = f"difference in {LABELS[options.correlation]}, with interval"
         path = plan.folder / "differences.png"
-        plot_dots(path, tables["differences"], options.correlation, heading=heading)
+        try:
+            plot_dots(path, tables["differences"], options.correlation, heading=heading)
+        except DataError as error:
+            problems.append(error)
+    return problems
 
 
 def _show(tables: dict[str, Table], folder: Path) -> None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
+import os
 from collections.abc import Sequence
+
+from suisei.cli import write_output
+from suisei.commands.options import CommandParser, filled
+from suisei.errors import DataError
 
 _EPILOG = """The cache holds what encoders said of captions and images, for other runs to use:
 numbers under a hash of all that decides them, never captions or images themselves. It is used by 'suisei
@@ -14,24 +18,31 @@ or is "off"; SUISEI_CACHE_GB is its largest size in GB (default 5), at which the
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="suisei cache",
         description="Show, or remove, the features that are kept between runs.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--clear", action="store_true", help="remove them all")
-    parser.add_argument("--cache", metavar="DIR", help="the folder (default: SUISEI_CACHE, or the user's)")
+    parser.add_argument(
+        "--cache", metavar="DIR", type=filled, help="the folder (default: SUISEI_CACHE, or the user's)"
+    )
     options = parser.parse_args(argv)
     from suisei.encoders.feature_cache import disk_cache
 
+    if options.cache not in (None, "off") and not os.path.isdir(os.path.expanduser(options.cache)):  # noqa: PTH111, PTH112
+        raise DataError(f"{options.cache}: no such folder")
     cache = disk_cache(options.cache)
     if cache is None:
-        sys.stdout.write("no feature cache is in use: SUISEI_CACHE is off, or there is no folder for it\n")
+        write_output("no feature cache is in use: SUISEI_CACHE is off, or there is no folder for it\n")
         return 0
-    items, size = cache.size()
+    try:
+        items, size = cache.size()
+        if options.clear:
+            cache.clear()
+    except OSError as error:
+        raise DataError(f"{cache.path}: cannot be removed: {error.strerror or error}") from None
     what = f"{items:,} captions and images, {size / 1e6:,.1f} MB of at most {cache.max_bytes / 1e6:,.0f} MB"
-    if options.clear:
-        cache.clear()
-    sys.stdout.write(f"{cache.path}: {'removed ' if options.clear else ''}{what}\n")
+    write_output(f"{cache.path}: {'removed ' if options.clear else ''}{what}\n")
     return 0

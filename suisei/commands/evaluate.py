@@ -11,7 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suisei.cli import table_console
-from suisei.commands.options import add_data_options, add_metric_options, count, metric_plans, positive
+from suisei.commands.options import (
+    CommandParser,
+    add_data_options,
+    add_metric_options,
+    filled,
+    metric_plans,
+    positive,
+    resamples,
+    seed,
+)
+from suisei.data.outputs import check_media, check_outputs, given, raise_first, write_texts
 from suisei.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -24,6 +34,8 @@ if TYPE_CHECKING:
     from suisei.scoring.columns import ScoreColumn
     from suisei.scoring.fitting import Corpus
     from suisei.scoring.plan import MetricPlan
+
+_FILES = ("json", "markdown", "latex", "save_scores")
 
 _EPILOG = """examples:
   suisei evaluate --model runs/scenes/model --data runs/scenes/test.jsonl --json out.json
@@ -58,6 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     plans = metric_plans(options)
     messages = Console(stderr=True)
     samples, positions, loaded, notes = _load(options)
+    check_media(given(vars(options), *_FILES, "plot"), samples)
     with shared_encoders():
         corpus = protocol_corpus(options.data, options.root, plans)
         columns = _score(plans, samples, corpus, options, messages)
@@ -65,8 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     external, join_notes = join_columns(options.scores, samples, loaded, positions, columns)
     columns += external
     notes += problems + join_notes + column_notes(columns)
-    if options.save_scores:
-        _save_scores(options.save_scores, samples, columns)
+    unwritten = _save_scores(options.save_scores, samples, columns) if options.save_scores else []
     measured = protocol.measure(
         Evaluation(options.data, samples, columns, external, further),
         settings,
@@ -76,8 +88,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     table = measured.table
     meta = {**_meta(options, samples), **refused_samples(columns, samples), **table.meta}
     measured = replace(measured, table=replace(table, notes=(*table.notes, *notes), meta=meta))
-    _write(options, measured, protocol.plotted(settings))
+    unwritten += _write(options, measured, protocol.plotted(settings))
     _show([measured.table, *measured.others.values()])
+    raise_first(unwritten)
     return 1 if any(_has_failed(column, options) for column in columns) else 0
 
 
@@ -95,8 +108,8 @@ def _settings(options: argparse.Namespace) -> EvaluationSettings:
     )
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> CommandParser:
+    parser = CommandParser(
         prog="suisei evaluate",
         description="Measure how well metrics agree with human ratings.",
         epilog=_EPILOG,
@@ -105,7 +118,7 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument_group("metrics").add_argument
     add_metric_options(add)
     add(
-        "--scores", metavar="FILE", action="append", default=[],
+        "--scores", metavar="FILE", type=filled, action="append", default=[],
         help="JSONL or CSV of scores, a row per sample, joined by id; each column becomes a row "
         "(higher must be better)",
     )  # fmt: skip
@@ -114,6 +127,7 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--data",
         metavar="NAME_OR_FILE",
+        type=filled,
         required=True,
         help="a benchmark's name (below), or a file of ratings",
     )
@@ -133,7 +147,7 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     add(
         "--bootstrap",
-        type=count,
+        type=resamples,
         default=1000,
         metavar="N",
         help="resamples; 0: no intervals (default 1000)",
@@ -144,14 +158,20 @@ def _parser() -> argparse.ArgumentParser:
         help="show what papers report for a known benchmark beside the same figures here (default: yes)",
     )  # fmt: skip
     add("--swap-unit", choices=("item", "group"), default="item", help="what the test swaps (default item)")
-    add("--seed", type=int, default=0, help="of all resampling (default 0)")
+    add("--seed", type=seed, default=0, help="of all resampling (default 0)")
     add = parser.add_argument_group("output").add_argument
-    add("--json", metavar="FILE", help="everything, at full precision")
-    add("--markdown", metavar="FILE", help="the tables as Markdown")
-    add("--latex", metavar="FILE", help="the tables as LaTeX (booktabs)")
-    add("--plot", metavar="FILE", help="PNG of the metrics with their intervals")
-    add("--save-idf", metavar="DIR", help="the idf weights that metrics learn from captions, a file each")
-    add("--save-scores", metavar="FILE", help="JSONL or CSV of every metric's score of every sample")
+    add("--json", metavar="FILE", type=filled, help="everything, at full precision")
+    add("--markdown", metavar="FILE", type=filled, help="the tables as Markdown")
+    add("--latex", metavar="FILE", type=filled, help="the tables as LaTeX (booktabs)")
+    add("--plot", metavar="FILE", type=filled, help="PNG of the metrics with their intervals")
+    add(
+        "--save-idf", metavar="DIR", type=filled,
+        help="the idf weights that metrics learn from captions, a file each",
+    )  # fmt: skip
+    add(
+        "--save-scores", metavar="FILE", type=filled,
+        help="JSONL or CSV of every metric's score of every sample",
+    )  # fmt: skip
     return parser
 
 
@@ -161,10 +181,14 @@ def _check(options: argparse.Namespace) -> None:
         raise ConfigError("nothing to evaluate; give --model DIR, --metrics NAMES or --scores FILE")
     if options.compare and not options.bootstrap:
         raise ConfigError("--compare needs resamples; leave out --bootstrap 0")
-    for name in ("json", "markdown", "latex", "plot", "save_idf", "save_scores"):
-        path = getattr(options, name)
-        if path and not Path(path).resolve().parent.is_dir():
-            raise ConfigError(f"--{name.replace('_', '-')} {path}: its folder does not exist")
+    named = vars(options)
+    check_outputs(
+        given(named, *_FILES),
+        given(named, "data", "scores"),
+        pictures=given(named, "plot"),
+        folders=given(named, "save_idf"),
+        sealed=given(named, "model", "root"),
+    )
     if options.save_scores and Path(options.save_scores).suffix not in (".jsonl", ".csv"):
         raise ConfigError(f"--save-scores {options.save_scores}: must end in .jsonl or .csv")
 
@@ -254,10 +278,14 @@ def _has_failed(column: ScoreColumn, options: argparse.Namespace) -> bool:
     return bool(column.error or (column.refused and options.on_error == "raise"))
 
 
-def _save_scores(path: str, samples: list[CaptionSample], columns: list[ScoreColumn]) -> None:
+def _save_scores(path: str, samples: list[CaptionSample], columns: list[ScoreColumn]) -> list[DataError]:
     from suisei.scoring.scorefile import write_scores
 
-    write_scores(path, samples, {c.label: c.scores for c in columns if c.scores is not None})
+    try:
+        write_scores(path, samples, {c.label: c.scores for c in columns if c.scores is not None})
+    except DataError as error:  # what follows from the scores is not to be lost as well
+        return [error]
+    return []
 
 
 @contextmanager
@@ -274,10 +302,10 @@ def _meta(options: argparse.Namespace, samples: list[CaptionSample]) -> dict[str
     return {"command": {name: getattr(options, name) for name in names}, "rated_samples": len(samples)}
 
 
-def _write(options: argparse.Namespace, measured: Measured, plotted: str) -> None:
+def _write(options: argparse.Namespace, measured: Measured, plotted: str) -> list[DataError]:
+    """Write the files that were asked for; returns what went wrong."""
     import json
 
-    from suisei.data.writers import replacing
     from suisei.metaeval.plots import plot_table
 
     table, others, comparison = measured.table, measured.others, measured.comparison
@@ -285,17 +313,18 @@ def _write(options: argparse.Namespace, measured: Measured, plotted: str) -> Non
     content = {**table.as_dict(), **{name: other.as_dict() for name, other in others.items()}}
     if comparison:
         content["comparison"]["ranks"] = comparison.ranks
-    texts = {
-        options.json: json.dumps(content, ensure_ascii=False, indent=2, allow_nan=False) + "\n",
-        options.markdown: "\n".join(each.to_markdown() for each in tables),
-        options.latex: "\n".join(each.to_latex() for each in tables),
-    }
-    for path, text in texts.items():
-        if path:
-            with replacing(Path(path)) as temporary:
-                temporary.write_text(text, encoding="utf-8")
+    texts = [
+        (options.json, json.dumps(content, ensure_ascii=False, indent=2, allow_nan=False) + "\n"),
+        (options.markdown, "\n".join(each.to_markdown() for each in tables)),
+        (options.latex, "\n".join(each.to_latex() for each in tables)),
+    ]
+    problems = write_texts(texts)
     if options.plot:
-        plot_table(options.plot, table, plotted)
+        try:
+            plot_table(options.plot, table, plotted)
+        except DataError as error:
+            problems.append(error)
+    return problems
 
 
 def _show(tables: list[Table]) -> None:

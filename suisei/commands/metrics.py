@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
 from collections.abc import Sequence
 from typing import Any
+
+from suisei.cli import table_console, write_output
+from suisei.commands.options import CommandParser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="suisei metrics",
         description="List the metrics, what each needs of a sample, and why one is unavailable here.",
     )
@@ -19,7 +20,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     rows = list_rows()
     if options.json:
-        sys.stdout.write(json.dumps(rows, ensure_ascii=False, indent=2) + "\n")
+        write_output(json.dumps(rows, ensure_ascii=False, indent=2) + "\n")
     else:
         _show(rows)
     return 0
@@ -51,7 +52,6 @@ def list_rows() -> list[dict[str, Any]]:
 
 
 def _show(rows: list[dict[str, Any]]) -> None:
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
@@ -67,5 +67,4 @@ def _show(rows: list[dict[str, Any]]) -> None:
         style = "dim" if row["reason"] else ""
         needs = ", ".join(row["needs"]) or "candidate only"
         table.add_row(*map(escape, (name, needs, row["summary"], state)), style=style)
-    console = Console()
-    (console if console.is_terminal else Console(width=160)).print(table)
+    table_console(160).print(table)

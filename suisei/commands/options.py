@@ -1,50 +1,128 @@
-"""Command-line options that several commands have."""
+"""Command-line options that several commands have, and the kinds of values that options take."""
 
 from __future__ import annotations
 
 import argparse
+import math
+import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from suisei.errors import ConfigError
 
 if TYPE_CHECKING:
     from suisei.scoring.plan import MetricPlan
 
+MAX_RESAMPLES = 100_000
+MAX_SEED = 2**63 - 1
+MAX_PROCESSES = 256
+PRECISIONS = ("auto", "fp32", "tf32", "bf16", "fp16")
 
-def positive(text: str) -> int:
-    """Read a number of at least 1."""
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, got {number}")
-    return number
+_DEVICE = re.compile(r"auto|(cpu|mps)|(cuda|xpu)(:\d{1,3})?")
 
 
-def count(text: str) -> int:
-    """Read a number of at least 0."""
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"must be 0 or more, got {number}")
-    return number
+class CommandParser(argparse.ArgumentParser):
+    """A parser that says in one line what is wrong with an option, like every other error."""
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Any = None, namespace: Any = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Parse; ``--option=--``, of which argparse makes an empty list, is refused."""
+        found, rest = super().parse_known_args(args, namespace)
+        for action in self._actions:
+            value = getattr(found, action.dest, None)
+            empty = value == [] != action.default or (isinstance(value, list) and [] in value)
+            if action.nargs is None and empty:
+                self.error(f"argument {'/'.join(action.option_strings) or action.metavar}: '--' is no value")
+        return found, rest
+
+    def error(self, message: str) -> NoReturn:
+        """Raise a ConfigError in place of printing all options."""
+        raise ConfigError(f"{message} (see {self.prog} --help)")
+
+
+def whole(least: int, most: int | None = None) -> Callable[[str], int]:
+    """Return what reads a whole number within limits."""
+    limits = f"at least {least:,}" if most is None else f"from {least:,} to {most:,}"
+
+    def read(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"must be a whole number {limits}, got {text[:40]!r}") from None
+        if number < least or (most is not None and number > most):
+            raise argparse.ArgumentTypeError(f"must be {limits}, got {text[:40]}")
+        return number
+
+    return read
+
+
+def real(least: float, most: float) -> Callable[[str], float]:
+    """Return what reads a number within limits; NaN is none."""
+
+    def read(text: str) -> float:
+        try:
+            number = float(text)
+        except ValueError:
+            number = math.nan
+        if not least <= number <= most:
+            raise argparse.ArgumentTypeError(
+                f"must be a number from {least:g} to {most:g}, got {text[:40]!r}"
+            )
+        return number
+
+    return read
+
+
+positive = whole(1)
+"""Reads a number of at least 1."""
+
+seed = whole(0, MAX_SEED)
+"""Reads a seed."""
+
+resamples = whole(0, MAX_RESAMPLES)
+"""Reads how often to resample; more would take memory and hours and change no digit that is shown."""
+
+processes = whole(1, MAX_PROCESSES)
+"""Reads a number of processes."""
+
+
+def filled(text: str) -> str:
+    """Read a name, which an unset variable of a shell script would leave empty."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("is empty; give a name or leave the option out")
+    return text
+
+
+def device(text: str) -> str:
+    """Read the name of a device; whether it is there is seen by what uses it."""
+    if not _DEVICE.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"must be auto, cpu, cuda, cuda:1, ..., got {text[:40]!r}")
+    return text
 
 
 def add_metric_options(add: Callable[..., Any]) -> None:
     """Add the options that choose metrics, by a parser's or group's ``add_argument``."""
     add("--model", metavar="DIR", action="append", default=[], help="a SuiSei model, short for suisei:DIR")
     add("--metrics", metavar="A,B", action="append", default=[], help="names, see 'suisei metrics'")
-    add("--tokenizer", metavar="NAME", help="for every metric that takes one")
+    add("--tokenizer", metavar="NAME", type=filled, help="for every metric that takes one")
     add(
         "--metric-option", metavar="NAME.KEY=VALUE", action="append", default=[],
         help="an option of one metric, such as bertscore.idf=true",
     )  # fmt: skip
-    add("--comet-python", metavar="PATH", help="interpreter of the environment that has unbabel-comet")
-    add("--device", help="for every metric that takes one: auto, cpu, cuda, cuda:1, ...")
     add(
-        "--precision",
+        "--comet-python", metavar="PATH", type=filled,
+        help="interpreter of the environment that has unbabel-comet",
+    )  # fmt: skip
+    add("--device", type=device, help="for every metric that takes one: auto, cpu, cuda, cuda:1, ...")
+    add(
+        "--precision", choices=PRECISIONS,
         help="of encoders: auto (default: bf16 where the machine multiplies it in hardware), fp32, tf32, "
         "bf16, fp16",
-    )
+    )  # fmt: skip
     add("--compile", action="store_true", help="compile the text encoder: slow at first, then faster")
     add(
-        "--cache", metavar="DIR|off",
+        "--cache", metavar="DIR|off", type=filled,
         help="where features are kept for the next run (default: SUISEI_CACHE, else the user's cache folder, "
         "for large encoders alone; 'suisei cache' shows it)",
     )  # fmt: skip
@@ -52,8 +130,8 @@ def add_metric_options(add: Callable[..., Any]) -> None:
 
 def add_data_options(add: Callable[..., Any]) -> None:
     """Add how the data of ``--data`` are read, by a parser's or group's ``add_argument``."""
-    add("--root", metavar="DIR", help="where the benchmark's files are")
-    add("--images", metavar="DIR", help="where the images, or the videos, are")
+    add("--root", metavar="DIR", type=filled, help="where the benchmark's files are")
+    add("--images", metavar="DIR", type=filled, help="where the images, or the videos, are")
     add("--rating-scale", type=float, nargs=2, metavar=("LOW", "HIGH"), help="of a file of ratings")
     add("--on-error", choices=("raise", "skip"), default="raise", help="what a bad row does (default raise)")
 
@@ -62,12 +140,21 @@ def metric_plans(options: argparse.Namespace) -> list[MetricPlan]:
     """Return the metrics that the options of :func:`add_metric_options` ask for, checked.
 
     Raises:
-        ConfigError: an unknown or repeated metric, or an option that its metric does not take.
+        ConfigError: no name, an unknown or repeated metric, or an option that its metric does not take.
     """
     from suisei.scoring.plan import plan_metrics
 
     specs = [f"suisei:{folder}" for folder in options.model]
-    specs += [name.strip() for names in options.metrics for name in names.split(",") if name.strip()]
+    for names in options.metrics:
+        found = [name.strip() for name in names.split(",") if name.strip()]
+        if not found:
+            raise ConfigError(f"--metrics {names!r} names no metric; 'suisei metrics' lists them")
+        specs += found
+    for spec in specs:
+        name, colon, argument = spec.partition(":")
+        if colon and not argument.strip():
+            option = "--model" if name == "suisei" else "--metrics"
+            raise ConfigError(f"{option}: {spec!r} has nothing after the colon; give the folder or file")
     extra = [f"comet.python={options.comet_python}"] if options.comet_python else []
     names = ("device", "precision", "compile", "cache")
     common = {key: getattr(options, key) for key in names if getattr(options, key)}

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from suisei.commands.options import count, positive
+from suisei.commands.options import CommandParser, device, filled, positive, real, seed, whole
+from suisei.data.outputs import check_outputs, given
 from suisei.errors import ConfigError, DataError, UnavailableError
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class _Item:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status."""
     options = _parser().parse_args(argv)
+    _check(options)
     if options.kind == "join":
         return _join(options)
     from suisei.pacs.manifest import PositiveWriter
@@ -60,8 +62,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 1 if problems else 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> CommandParser:
+    parser = CommandParser(
         prog="suisei positives",
         description="Generate captions from images, or images from captions, as additional positives.",
         epilog=_EPILOG,
@@ -72,29 +74,51 @@ def _parser() -> argparse.ArgumentParser:
     images = commands.add_parser("images", help="images from captions, by a diffusion model")
     join = commands.add_parser("join", help="write data with its positives as a training file")
     for command in (captions, images, join):
-        command.add_argument("data", metavar="DATA", help="images and captions, see below")
-        command.add_argument("--root", metavar="DIR", help="where a named data set is")
-        command.add_argument("--images", metavar="DIR", help="folder where relative image paths start")
+        command.add_argument("data", metavar="DATA", type=filled, help="images and captions, see below")
+        command.add_argument("--root", metavar="DIR", type=filled, help="where a named data set is")
+        command.add_argument(
+            "--images", metavar="DIR", type=filled, help="folder where relative image paths start"
+        )
     for command, default in ((captions, "BLIP large"), (images, "Stable Diffusion 1.5")):
         add = command.add_argument
-        add("--output", metavar="DIR", required=True, help="folder of the manifest")
-        add("--model", metavar="NAME", help=f"a model on the hub or a folder; default {default}")
-        add("--revision", metavar="REV", help="of the hub's model")
-        add("--seed", type=count, default=0, help="default 0")
+        add("--output", metavar="DIR", type=filled, required=True, help="folder of the manifest")
+        add("--model", metavar="NAME", type=filled, help=f"a model on the hub or a folder; default {default}")
+        add("--revision", metavar="REV", type=filled, help="of the hub's model")
+        add("--seed", type=seed, default=0, help="default 0")
         add("--limit", type=positive, metavar="N", help="only the first N images of the data")
         add("--batch-size", type=positive, default=8, metavar="N", help="default 8")
-        add("--device", default="auto", help="auto, cpu, cuda, cuda:1, ...")
+        add("--device", type=device, default="auto", help="auto, cpu, cuda, cuda:1, ...")
     add = captions.add_argument
-    add("--beams", type=positive, default=3, metavar="N", help="beams of the search; default 3")
-    add("--top-p", type=float, metavar="P", help="sample instead of searching")
-    add("--max-tokens", type=positive, default=30, metavar="N", help="longest caption; default 30")
+    add("--beams", type=whole(1, 100), default=3, metavar="N", help="beams of the search; default 3")
+    add("--top-p", type=real(1e-6, 1), metavar="P", help="sample instead of searching")
+    add("--max-tokens", type=whole(1, 1000), default=30, metavar="N", help="longest caption; default 30")
     add = images.add_argument
-    add("--steps", type=positive, default=50, metavar="N", help="denoising steps; default 50")
-    add("--guidance", type=float, default=7.5, metavar="X", help="guidance scale; default 7.5")
-    add("--size", type=positive, metavar="PIXELS", help="width and height; default the model's own")
-    join.add_argument("--positives", metavar="DIR", required=True, help="folder or file of a manifest")
-    join.add_argument("--output", metavar="FILE", required=True, help="JSON lines to write")
+    add("--steps", type=whole(1, 10_000), default=50, metavar="N", help="denoising steps; default 50")
+    add("--guidance", type=real(0, 1000), default=7.5, metavar="X", help="guidance scale; default 7.5")
+    add("--size", type=whole(8, 8192), metavar="PIXELS", help="width and height; default the model's own")
+    join.add_argument(
+        "--positives", metavar="DIR", type=filled, required=True, help="folder or file of a manifest"
+    )
+    join.add_argument("--output", metavar="FILE", type=filled, required=True, help="JSON lines to write")
     return parser
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Refuse an output that is what is read."""
+    read = [("DATA", options.data), *given(vars(options), "positives")]
+    if options.kind != "join":
+        manifest = Path(options.output) / f"{options.kind}.jsonl"
+        check_outputs(
+            [("the manifest", manifest)] if manifest.parent.is_dir() else [],
+            read,
+            folders=given(vars(options), "output"),
+        )
+        return
+    if Path(options.positives).is_dir():
+        from suisei.pacs.manifest import KINDS
+
+        read += [("--positives", Path(options.positives) / f"{kind}.jsonl") for kind in KINDS]
+    check_outputs(given(vars(options), "output"), read, sealed=given(vars(options), "root"))
 
 
 def _items(sources: Sequence[Source], kind: str, problems: list[str]) -> Iterator[_Item]:

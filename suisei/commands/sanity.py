@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suisei.cli import table_console
-from suisei.commands.options import add_data_options, add_metric_options, count, metric_plans, positive
+from suisei.commands.options import (
+    CommandParser,
+    add_data_options,
+    add_metric_options,
+    filled,
+    metric_plans,
+    positive,
+    real,
+    resamples,
+    seed,
+    whole,
+)
+from suisei.data.outputs import check_media, check_outputs, given, raise_first, write_texts
 from suisei.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -21,6 +34,8 @@ if TYPE_CHECKING:
     from suisei.metaeval.tables import Table
     from suisei.probes.probe_tables import Scored
     from suisei.scoring.plan import MetricPlan
+
+_FILES = ("json", "markdown", "latex")
 
 _EPILOG = """examples:
   suisei sanity --model runs/scenes/model --data runs/scenes/test.jsonl --plots plots
@@ -39,19 +54,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     from rich.console import Console
 
     console = Console(stderr=True)
+    plans = _plans(options)
     samples, notes = _load(options)
-    metrics, scores, failed = _metrics(options, samples, console)
+    check_media(given(vars(options), *_FILES), samples)
+    metrics, scores, failed = _metrics(plans, samples, options.batch_size, console)
     tables = _tables(options, metrics, scores, samples, console)
     calibrations = _calibrations(options, metrics, scores, samples)
     tables |= _calibration_tables(calibrations)
-    _write(options, tables, {"notes": notes, "failed": failed, "metrics": _signatures(metrics)})
-    _plot(options, metrics, tables, calibrations)
+    facts = {"notes": notes, "failed": failed, "metrics": _signatures(metrics)}
+    problems = _write(options, tables, facts)
+    problems += _plot(options, metrics, tables, calibrations)
     _show(tables, notes)
+    raise_first(problems)
     return 1 if failed else 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> CommandParser:
+    parser = CommandParser(
         prog="suisei sanity",
         description="Test that degraded captions score lower, that more references do not hurt, and that "
         "scores spread over and are calibrated to the human scale.",
@@ -63,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--batch-size", type=positive, default=64, metavar="N", help="samples at once (default 64)")
     add = parser.add_argument_group("data").add_argument
     add(
-        "--data", metavar="NAME_OR_FILE", default="scenes",
+        "--data", metavar="NAME_OR_FILE", type=filled, default="scenes",
         help="a benchmark's name, or a file of samples (default scenes)",
     )  # fmt: skip
     add_data_options(add)
@@ -74,26 +93,31 @@ def _parser() -> argparse.ArgumentParser:
         "against its others (default: rated where there are ratings)",
     )  # fmt: skip
     add(
-        "--good", type=float, default=0.75, metavar="SHARE",
+        "--good", type=real(0, 1), default=0.75, metavar="SHARE",
         help="mean rating, on 0 to 1, from which a candidate is good (default 0.75)",
     )  # fmt: skip
-    add("--degradations", metavar="A,B", help="which (default all): swap, negate, shuffle, repeat, ...")
+    add(
+        "--degradations",
+        metavar="A,B",
+        type=filled,
+        help="which (default all): swap, negate, shuffle, repeat, ...",
+    )
     add(
         "--limit", type=positive, default=1000, metavar="N",
         help="captions per language to degrade, and to vary the references of (default 1000)",
     )  # fmt: skip
-    add("--max-references", type=positive, default=5, metavar="N", help="at most (default 5)")
-    add("--bins", type=positive, default=10, metavar="N", help="of the reliability table (default 10)")
+    add("--max-references", type=whole(1, 1000), default=5, metavar="N", help="at most (default 5)")
+    add("--bins", type=whole(1, 1000), default=10, metavar="N", help="of the reliability table (default 10)")
     add(
-        "--bootstrap", type=count, default=1000, metavar="N",
+        "--bootstrap", type=resamples, default=1000, metavar="N",
         help="resamples; 0: no intervals (default 1000)",
     )  # fmt: skip
-    add("--seed", type=int, default=0, help="of degradations and resampling (default 0)")
+    add("--seed", type=seed, default=0, help="of degradations and resampling (default 0)")
     add = parser.add_argument_group("output").add_argument
-    add("--json", metavar="FILE", help="everything, at full precision")
-    add("--markdown", metavar="FILE", help="the tables as Markdown")
-    add("--latex", metavar="FILE", help="the tables as LaTeX (booktabs)")
-    add("--plots", metavar="DIR", help="PNGs: degradations and reliability of each metric")
+    add("--json", metavar="FILE", type=filled, help="everything, at full precision")
+    add("--markdown", metavar="FILE", type=filled, help="the tables as Markdown")
+    add("--latex", metavar="FILE", type=filled, help="the tables as LaTeX (booktabs)")
+    add("--plots", metavar="DIR", type=filled, help="PNGs: degradations and reliability of each metric")
     return parser
 
 
@@ -104,12 +128,13 @@ def _check(options: argparse.Namespace) -> None:
     names = options.degradations
     options.degradations = [name.strip() for name in names.split(",")] if names else list(DEGRADATIONS)
     check_names(options.degradations)
-    if not 0 <= options.good <= 1:
-        raise ConfigError(f"--good {options.good:g}: must be from 0 to 1")
-    for name in ("json", "markdown", "latex"):
-        path = getattr(options, name)
-        if path and not Path(path).resolve().parent.is_dir():
-            raise ConfigError(f"--{name} {path}: its folder does not exist")
+    named = vars(options)
+    check_outputs(
+        given(named, *_FILES),
+        given(named, "data"),
+        folders=given(named, "plots"),
+        sealed=given(named, "model", "root"),
+    )
 
 
 def _load(options: argparse.Namespace) -> tuple[list[CaptionSample], list[str]]:
@@ -130,16 +155,16 @@ def _load(options: argparse.Namespace) -> tuple[list[CaptionSample], list[str]]:
 
 
 def _metrics(
-    options: argparse.Namespace, samples: list[CaptionSample], console: Console
+    plans: Sequence[MetricPlan], samples: list[CaptionSample], batch_size: int, console: Console
 ) -> tuple[list[Scored], list[np.ndarray], dict[str, str]]:
     """Return the metrics that can score, their scores of all samples, and why the others cannot."""
     from suisei.scoring.columns import FAILURES, failure_text
 
     metrics, scores, failed = [], [], {}
-    for plan in _plans(options):
+    for plan in plans:
         console.print(f"scoring with {plan.spec}", markup=False, highlight=False, soft_wrap=True)
         try:
-            metric = _scored(plan, samples, options.batch_size, console)
+            metric = _scored(plan, samples, batch_size, console)
             scores.append(metric.score(samples))
             metrics.append(metric)
         except FAILURES as error:
@@ -246,25 +271,21 @@ def _signatures(metrics: list[Scored]) -> dict[str, str]:
     return {metric.label: metric.signature for metric in metrics}
 
 
-def _write(options: argparse.Namespace, tables: dict[str, Table], facts: dict[str, Any]) -> None:
+def _write(options: argparse.Namespace, tables: dict[str, Table], facts: dict[str, Any]) -> list[DataError]:
+    """Write the files that were asked for; returns what went wrong."""
     import json
-
-    from suisei.data.writers import replacing
 
     settings = {name: value for name, value in vars(options).items() if value not in (None, [])}
     content = {**facts, "command": settings, **{name: table.as_dict() for name, table in tables.items()}}
     lines = [f"- {note}" for note in facts["notes"]]
     lines += [f"- signature: `{signature}`" for signature in facts["metrics"].values()]
     markdown = [table.to_markdown() for table in tables.values()]
-    texts = {
-        options.json: json.dumps(content, ensure_ascii=False, indent=2, allow_nan=False) + "\n",
-        options.markdown: "# Sanity\n\n" + "\n".join([*lines, "", *markdown]),
-        options.latex: "\n".join(table.to_latex() for table in tables.values()),
-    }
-    for path, text in texts.items():
-        if path:
-            with replacing(Path(path)) as temporary:
-                temporary.write_text(text, encoding="utf-8")
+    texts = [
+        (options.json, json.dumps(content, ensure_ascii=False, indent=2, allow_nan=False) + "\n"),
+        (options.markdown, "# Sanity\n\n" + "\n".join([*lines, "", *markdown])),
+        (options.latex, "\n".join(table.to_latex() for table in tables.values())),
+    ]
+    return write_texts(texts)
 
 
 def _plot(
@@ -272,27 +293,42 @@ def _plot(
     metrics: list[Scored],
     tables: dict[str, Table],
     calibrations: dict[str, dict[str, Calibration] | str],
-) -> None:
+) -> list[DataError]:
+    """Write the plots of each metric, if they were asked for; returns what went wrong."""
     if not options.plots:
-        return
+        return []
     from dataclasses import replace
 
     from suisei.metaeval.plots import plot_dots, plot_reliability
 
-    folder = Path(options.plots)
-    folder.mkdir(parents=True, exist_ok=True)
     table = tables["degradations"]
     width = len(table.sections) // len(metrics)  # sections are by metric, then by language
-    for number, metric in enumerate(metrics):
-        name = metric.label.strip("/").replace("/", "-").replace(":", "-")
-        title = f"{table.title}: {metric.label}"
-        own = replace(table, title=title, sections=table.sections[number * width : (number + 1) * width])
-        path, heading = folder / f"{name}-degradations.png", "share that scores lower"
-        plot_dots(path, own, "lower", line=0.5, limits=(-0.03, 1.03), heading=heading)
-        value = calibrations.get(metric.label)
-        if value is not None and not isinstance(value, str):
-            title = f"Reliability of {metric.label}"
-            plot_reliability(folder / f"{name}-reliability.png", value, title=title)
+    try:
+        folder = Path(options.plots)
+        folder.mkdir(parents=True, exist_ok=True)
+        for number, (metric, name) in enumerate(zip(metrics, _file_names(metrics), strict=True)):
+            title = f"{table.title}: {metric.label}"
+            own = replace(table, title=title, sections=table.sections[number * width : (number + 1) * width])
+            path, heading = folder / f"{name}-degradations.png", "share that scores lower"
+            plot_dots(path, own, "lower", line=0.5, limits=(-0.03, 1.03), heading=heading)
+            value = calibrations.get(metric.label)
+            if value is not None and not isinstance(value, str):
+                title = f"Reliability of {metric.label}"
+                plot_reliability(folder / f"{name}-reliability.png", value, title=title)
+    except OSError as error:
+        return [DataError(f"{options.plots}: cannot be written to: {error.strerror or error}")]
+    except DataError as error:
+        return [error]
+    return []
+
+
+def _file_names(metrics: Sequence[Scored]) -> list[str]:
+    """Return what the metrics' files are called, no two alike and none too long."""
+    names: list[str] = []
+    for metric in metrics:
+        name = re.sub(r"[/:\\\s]+", "-", metric.label.strip("/"))[-60:]
+        names.append(name if name not in names else f"{name}-{len(names) + 1}")
+    return names
 
 
 def _show(tables: dict[str, Table], notes: list[str]) -> None:

@@ -9,10 +9,17 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
-from suisei.commands.options import add_metric_options, metric_plans, positive
-from suisei.errors import ConfigError, DataError
+from suisei.commands.options import (
+    CommandParser,
+    add_metric_options,
+    filled,
+    metric_plans,
+    positive,
+    processes,
+)
+from suisei.errors import ConfigError, DataError, SuiseiError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +39,7 @@ WINDOW = 4096
 PARALLEL_WINDOW = 1024
 """The same with several processes, which are to have work from shorter inputs too."""
 
+_FIT = "|fit:references-of-"
 _PLAIN: dict[str, Any] = {"markup": False, "highlight": False, "soft_wrap": True}
 _EPILOG = """examples:
   suisei score --model runs/scenes/model --input captions.jsonl --images DIR --output scores.jsonl
@@ -42,7 +50,8 @@ _EPILOG = """examples:
 
 The output has a row per input row, in the same order: the row's id (its number where it has none), a
 column per metric, and the error of a row or metric that has no score. It is called NAME.part until it
-is complete; --resume goes on with the part file of a run that was cut off. CIDEr and other metrics that
+is complete; --resume goes on with the part file of a run that was cut off, if no finished row and no
+metric has changed since. Input and output may be pipes. CIDEr and other metrics that
 learn from a corpus are fitted on the references of the whole input first, in a pass of their own. With
 --processes or --devices every process holds models of its own; scores and order are the same.
 
@@ -60,7 +69,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     console = Console(stderr=True)
     if options.resume and _is_complete(options.output):
-        console.print(f"{options.output} is complete; nothing to resume", **_PLAIN)
+        console.print(
+            f"{options.output} is complete; nothing to resume (without --resume it is scored anew)", **_PLAIN
+        )
         return 0
     if options.window is None:
         options.window = WINDOW if len(devices) == 1 else PARALLEL_WINDOW
@@ -69,11 +80,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     with _each_warning_once(console), shared_encoders():
         metrics, labelled, signatures = _make_metrics(plans, options, console)
         scorer = _scorer(metrics, labelled, devices, options)
-        return _run(scorer, signatures, options, console)
+        output = _output(signatures, _basis(metrics, labelled, signatures), options)
+        return _run(scorer, output, signatures, options, console)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> CommandParser:
+    parser = CommandParser(
         prog="suisei score",
         description="Score captions with a model or with any set of metrics.",
         epilog=_EPILOG,
@@ -83,11 +95,15 @@ def _parser() -> argparse.ArgumentParser:
     add_metric_options(add)
     add("--batch-size", type=positive, default=64, metavar="N", help="samples at once (default 64)")
     add = parser.add_argument_group("data").add_argument
-    add("--input", metavar="FILE", required=True, help=".jsonl, .csv, .tsv or .parquet; - is standard input")
+    add(
+        "--input", metavar="FILE", type=filled, required=True,
+        help=".jsonl, .csv, .tsv or .parquet; - is standard input",
+    )  # fmt: skip
     add("--format", choices=("jsonl", "csv", "tsv", "parquet"), help="of the input (default: by its name)")
     add(
         "--images",
         metavar="DIR",
+        type=filled,
         help="where relative image and video paths start (default: beside the input)",
     )
     add(
@@ -100,12 +116,18 @@ def _parser() -> argparse.ArgumentParser:
         help=f"rows in memory (default {WINDOW}, with several processes {PARALLEL_WINDOW} each)",
     )  # fmt: skip
     add = parser.add_argument_group("machine").add_argument
-    add("--processes", type=positive, metavar="N", help="CPU processes that score side by side (default 1)")
-    add("--devices", metavar="N|all", help="GPUs, each with a process of its own (default 1)")
+    add("--processes", type=processes, metavar="N", help="CPU processes that score side by side (default 1)")
+    add("--devices", metavar="N|all", type=filled, help="GPUs, each with a process of its own (default 1)")
     add = parser.add_argument_group("output").add_argument
-    add("--output", metavar="FILE", default="-", help=".jsonl, .csv or .tsv; - (default): JSONL to stdout")
+    add(
+        "--output",
+        metavar="FILE",
+        type=filled,
+        default="-",
+        help=".jsonl, .csv or .tsv; - (default): JSONL to stdout",
+    )
     add("--resume", action="store_true", help="go on with the part file of a run that was cut off")
-    add("--summary", metavar="FILE", help="JSON of counts, means, corpus scores and signatures")
+    add("--summary", metavar="FILE", type=filled, help="JSON of counts, means, corpus scores and signatures")
     return parser
 
 
@@ -117,21 +139,48 @@ def _check(options: argparse.Namespace) -> None:
         raise ConfigError(f"--images {options.images}: no such folder")
     if options.processes and options.devices:
         raise ConfigError("--processes is for the CPU and --devices for GPUs; give one of them")
-    if options.input == "-" and options.format == "parquet":
-        raise ConfigError("Parquet cannot be read from standard input; give a file")
-    for name in ("output", "summary"):
-        path = getattr(options, name)
-        if path and path != "-" and not Path(path).resolve().parent.is_dir():
-            raise ConfigError(f"--{name} {path}: its folder does not exist")
-    if options.output == "-":
+    _check_input(options)
+    _check_output(options)
+
+
+def _check_input(options: argparse.Namespace) -> None:
+    from suisei.data.formats import format_of
+    from suisei.data.paths import descriptor_of, is_stream
+
+    if descriptor_of(options.input) == 0:
+        options.input = "-"
+    path = Path(options.input)
+    options.once = options.input == "-" or is_stream(path)
+    if options.input != "-" and not os.path.exists(path):  # noqa: PTH110 - a name that is too long, too
+        raise DataError(f"{path}: no such file")
+    if options.once:
+        if options.format == "parquet" or (not options.format and path.suffix.lower() == ".parquet"):
+            raise ConfigError("Parquet cannot be read from standard input or a pipe; give a file")
+    elif path.is_dir():
+        raise DataError(f"{path}: is a folder; give a file")
+    elif not options.format:
+        format_of(path)
+
+
+def _check_output(options: argparse.Namespace) -> None:
+    from suisei.data.outputs import Named, check_outputs, given
+    from suisei.data.paths import descriptor_of, is_stream
+    from suisei.scoring.output import output_format, part_files
+
+    if descriptor_of(options.output) == 1:
+        options.output = "-"
+    path = Path(options.output)
+    options.streams = options.output == "-" or is_stream(path)
+    target = "/dev/stdout" if options.output == "-" else options.output
+    outputs: list[Named] = [("--output", target), ("--summary", options.summary)]
+    if options.streams:
         if options.resume:
             raise ConfigError("--resume needs an --output file")
-        return
-    from suisei.scoring.output import output_format
-
-    output_format(Path(options.output))
-    if options.input != "-" and Path(options.output).resolve() == Path(options.input).resolve():
-        raise ConfigError(f"--output {options.output} is the input; give another name")
+    elif not path.is_dir():
+        output_format(path)
+        outputs += [("--output's part file", part) for part in part_files(path)]
+    models = [("--model", folder) for folder in options.model]
+    check_outputs(outputs, given(vars(options), "input", "model"), sealed=models)
 
 
 def _devices(options: argparse.Namespace) -> list[str | None]:
@@ -177,7 +226,9 @@ def _scorer(
 
 
 def _is_complete(output: str) -> bool:
-    return Path(output).is_file() and not Path(f"{output}.part").exists()
+    from suisei.scoring.output import part_files
+
+    return Path(output).is_file() and not part_files(Path(output))[0].exists()
 
 
 def _make_metrics(
@@ -188,31 +239,43 @@ def _make_metrics(
     Returns:
         {label: metric}, {label: plan} and {label: signature}.
     """
-    from suisei.metrics.registry import get_metric
-
     names = [plan.spec.partition(":")[0] for plan in plans]
     labels = [name if names.count(name) == 1 else plan.spec for name, plan in zip(names, plans, strict=True)]
     labelled = dict(zip(labels, plans, strict=True))
-    metrics = {label: get_metric(plan.spec, **plan.options) for label, plan in labelled.items()}
+    metrics = {label: _make(plan) for label, plan in labelled.items()}
     unfitted = [label for label, metric in metrics.items() if metric.needs_fit]
     documents = _fit({label: metrics[label] for label in unfitted}, options, console) if unfitted else 0
     signatures = {}
     for label, metric in metrics.items():
-        fitted = f"|fit:references-of-{documents}-scored" if label in unfitted else ""
+        fitted = f"{_FIT}{documents}-scored" if label in unfitted else ""
         signatures[label] = metric.signature + fitted
     return metrics, labelled, signatures
+
+
+def _make(plan: MetricPlan) -> Metric:
+    from suisei.metrics.registry import get_metric
+    from suisei.scoring.columns import FAILURES, failure_text
+
+    try:
+        return get_metric(plan.spec, **plan.options)
+    except SuiseiError:
+        raise
+    except FAILURES as error:  # most often an option's value of a wrong type
+        chosen = ", ".join(f"{key}={value}" for key, value in plan.options.items()) or "no options"
+        raise ConfigError(f"{plan.spec} cannot be made with {chosen}: {failure_text(error)}") from error
 
 
 def _fit(metrics: dict[str, Metric], options: argparse.Namespace, console: Console) -> int:
     """Fit metrics on the whole input's references, in a pass of its own; returns how many samples."""
     names = ", ".join(metrics)
     start = 0
+    if options.once and not (options.input == "-" and _standard_input().seekable()):
+        what = "standard input" if options.input == "-" else options.input
+        raise ConfigError(
+            f"{names} must see all references before the first score, and {what} can be read "
+            "only once; save it to a file and pass that"
+        )
     if options.input == "-":
-        if not sys.stdin.seekable():
-            raise ConfigError(
-                f"{names} must see all references before the first score, and standard input can be read "
-                "only once; save it to a file and pass that"
-            )
         start = sys.stdin.buffer.tell()
     from suisei.scoring.fitting import fit_metrics
 
@@ -231,23 +294,59 @@ def _fit(metrics: dict[str, Metric], options: argparse.Namespace, console: Conso
 def _rows(options: argparse.Namespace) -> Iterator[Row]:
     from suisei.data.formats import iter_rows
 
-    source = sys.stdin if options.input == "-" else Path(options.input)
+    source = _standard_input() if options.input == "-" else Path(options.input)
     scale = tuple(options.rating_scale) if options.rating_scale else None
     return iter_rows(source, format=options.format, images=options.images, rating_scale=scale)
 
 
-def _run(scorer: Scorer, signatures: dict[str, str], options: argparse.Namespace, console: Console) -> int:
-    from suisei.progress import progress_bar
+def _standard_input() -> TextIO:
+    if sys.stdin is None:
+        raise DataError("standard input is closed; give a file, or something that writes rows")
+    return sys.stdin
+
+
+def _basis(
+    metrics: dict[str, Metric], plans: dict[str, MetricPlan], signatures: dict[str, str]
+) -> dict[str, Any]:
+    """Return what decides scores beside the signatures, for a later ``--resume`` to compare."""
+    from suisei.scoring.digest import value_digest
+
+    machine = ("device", "precision", "compile", "cache", "python")  # the signature has what matters of these
+    chosen = {
+        label: {key: value for key, value in plan.options.items() if key not in machine}
+        for label, plan in plans.items()
+    }
+    learned = {
+        label: value_digest(metrics[label].state()) for label, text in signatures.items() if _FIT in text
+    }
+    return {"options of the metrics": chosen, "references in the input, which decide weights": learned}
+
+
+def _output(
+    signatures: dict[str, str], basis: dict[str, Any], options: argparse.Namespace
+) -> FileOutput | StreamOutput:
     from suisei.scoring.output import FileOutput, StreamOutput
+
+    if options.output == "-":
+        return StreamOutput(list(signatures))
+    path = Path(options.output)
+    if options.streams:
+        return StreamOutput(list(signatures), path)
+    return FileOutput(path, signatures, resume=options.resume, basis=basis)
+
+
+def _run(
+    scorer: Scorer,
+    output: FileOutput | StreamOutput,
+    signatures: dict[str, str],
+    options: argparse.Namespace,
+    console: Console,
+) -> int:
+    from suisei.progress import progress_bar
     from suisei.scoring.summary import RowCounts
 
     counts = RowCounts()
     started = time.perf_counter()
-    output: FileOutput | StreamOutput
-    if options.output == "-":
-        output = StreamOutput(list(signatures))
-    else:
-        output = FileOutput(Path(options.output), signatures, resume=options.resume)
     try:
         shown = console.is_terminal
         total = _quick_count(options) if shown else None
@@ -289,8 +388,8 @@ def _score_windows(
     extra = sum(1 for _ in finished)
     if extra:
         raise DataError(
-            f"{options.output}.part has {extra:,} rows more than {options.input}; "
-            "it belongs to another input: delete it and start again"
+            f"{options.output}.part has {extra:,} rows more than {options.input}; it belongs to another "
+            "input: resume with that, or score this one to another --output"
         )
 
 
@@ -323,7 +422,7 @@ def _before_first(errors: Sequence[DataError | None]) -> tuple[int, DataError | 
 
 def _kept(rows: int, options: argparse.Namespace) -> str:
     skip = "--on-error skip leaves bad rows out"
-    if options.output == "-" or not rows:
+    if options.streams or not rows:
         return f" ({skip})"
     return f" ({rows:,} rows before it are in {options.output}.part; --resume goes on after them, {skip})"
 
@@ -352,20 +451,19 @@ def _summarise(
 ) -> int:
     import json
 
-    from suisei.data.writers import replacing
+    from suisei.data.outputs import raise_first, write_texts
     from suisei.scoring.summary import summary, summary_notes, summary_table
 
     content = summary(counts, scorer.corpora, signatures, scorer.failed)
     content = {"input": options.input, "output": options.output, "seconds": round(seconds, 3), **content}
-    if options.summary:
-        with replacing(Path(options.summary)) as temporary:
-            text = json.dumps(content, ensure_ascii=False, indent=2, allow_nan=False)
-            temporary.write_text(text + "\n", encoding="utf-8")
+    text = json.dumps(content, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
+    problems = write_texts([(options.summary, text)])
     if not console.is_terminal:  # a log has no width: let lines be as long as they are
         console.width = 200
     console.print(summary_table(content))
     for note in summary_notes(content):
         console.print(f"· {note}", style="dim", **_PLAIN)
+    raise_first(problems)
     nothing = not any(corpus.count for corpus in scorer.corpora.values())
     return 1 if scorer.failed or nothing else 0
 

@@ -18,6 +18,7 @@ from typing import Any, BinaryIO, Literal, TextIO
 from suisei.data.fields import DEFAULT_SCALE, Settings, make_sample, match_columns, record_id
 from suisei.data.idset import IdSet
 from suisei.data.lines import TOO_LONG, Line, delimited_records, is_broken, is_cut, numbered_lines, utf8_lines
+from suisei.data.paths import descriptor_of, is_stream
 from suisei.data.sample import CaptionSample
 from suisei.data.writers import write_samples
 from suisei.errors import ConfigError, DataError
@@ -82,7 +83,7 @@ def iter_rows(
 
     Args:
         source: a path, or an open text stream such as ``sys.stdin``.
-        format: "jsonl", "csv", "tsv" or "parquet"; by default from the suffix, JSONL for a stream.
+        format: "jsonl", "csv", "tsv" or "parquet"; by default from the suffix, JSONL for a stream or pipe.
         images: folder where relative image and video paths start; by default the file's own folder, for a
             stream the working directory.
         rating_scale: (low, high) of rows that state no ``rating_scale``; (0, 1) by default.
@@ -97,8 +98,9 @@ def iter_rows(
     scale = DEFAULT_SCALE if rating_scale is None else _checked_scale(rating_scale)
     if isinstance(source, Path | str):
         path, name = Path(source), str(source)
-        kind = _checked_format(format) if format else format_of(path)
-        folder = path.parent
+        piped = is_stream(path) and path.suffix.lower() not in FORMATS
+        kind = _checked_format(format or "jsonl") if format or piped else format_of(path)
+        folder = Path() if descriptor_of(path) is not None else path.parent
         raws = _rows_of_file(path, kind)
     else:
         name = str(getattr(source, "name", "<stream>"))
@@ -216,9 +218,11 @@ class _FileProblem(Exception):  # noqa: N818 - never leaves this module
 
 
 def _rows_of_file(path: Path, kind: str) -> Iterator[_Raw]:
-    if path.is_dir():
-        raise _FileProblem("is a folder; give a file")
     try:
+        if path.is_dir():
+            raise _FileProblem("is a folder; give a file")
+        if kind == "parquet" and is_stream(path):
+            raise _FileProblem("Parquet cannot be read from a pipe or device; give a file")
         if path.is_file() and path.stat().st_size == 0:
             return
         if kind == "parquet":
@@ -255,6 +259,8 @@ def _rows_of_bytes(stream: BinaryIO, kind: str) -> Iterator[_Raw]:
         yield from _READERS[kind](numbered_lines(text))
     except DataError as error:
         raise _FileProblem(str(error)) from None
+    except OSError as error:  # such as a folder as standard input
+        raise _FileProblem(f"cannot be read: {error.strerror or error}") from None
     finally:
         text.detach()  # otherwise the stream would be closed with it
 
@@ -277,7 +283,7 @@ def _json_row(line: str) -> _Raw:
     if is_broken(line):
         return _Raw(None, NOT_UTF8)
     try:
-        record = json.loads(line, object_pairs_hook=_unique_keys)
+        record = json.loads(line, object_pairs_hook=unique_keys)
     except json.JSONDecodeError as error:
         return _Raw(None, f"not valid JSON: {error.msg} at character {error.pos + 1}: {line.strip()[:60]!r}")
     except (ValueError, RecursionError) as error:
@@ -287,7 +293,8 @@ def _json_row(line: str) -> _Raw:
     return _Raw(record)
 
 
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make a JSON object, as a hook of the json module; a key that occurs twice is a ValueError."""
     record = dict(pairs)
     if len(record) < len(pairs):
         names = [name for name, _ in pairs]

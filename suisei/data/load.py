@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import os
 from pathlib import Path
 
 from suisei.data.benchmarks import BENCHMARKS
 from suisei.data.formats import FORMATS, OnError, Row, read_samples
+from suisei.data.paths import is_stream
 from suisei.data.sample import CaptionSample
-from suisei.errors import ConfigError
+from suisei.errors import ConfigError, DataError
 
 
 def load_data(
@@ -42,12 +44,14 @@ def load_data(
             raise ConfigError(f"{benchmark.name} has its own rating scale, {low:g} to {high:g}; leave it out")
         return benchmark.read(root, images=images, on_error=on_error, skipped=skipped)
     path = Path(name_or_file)
-    if path.suffix.lower() not in FORMATS:
+    if path.suffix.lower() not in FORMATS and not is_stream(path):
         raise ConfigError(_unknown(str(name_or_file)))
     if root is not None:
         raise ConfigError(
             f"{path} is a file and takes no root; to say where its images are, pass their folder (--images)"
         )
+    if images is not None and not os.path.isdir(images):  # noqa: PTH112 - whatever the name is
+        raise DataError(f"{images}: no such folder of images or videos; leave it out if there are none")
     return read_samples(path, images=images, rating_scale=rating_scale, on_error=on_error, skipped=skipped)
 
 

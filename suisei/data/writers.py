@@ -6,11 +6,15 @@ import csv
 import json
 import os
 import secrets
+import shutil
+import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
+from suisei.data.paths import descriptor_of, is_stream, real_path
 from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError, DataError
 
@@ -53,21 +57,55 @@ def write_samples(path: Path | str, samples: Sequence[CaptionSample]) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a temporary path beside ``path`` that takes its place when the block ends well.
+    """Give a temporary path; what is written there is at ``path`` when the block ends well.
+
+    A file is replaced whole or not at all, and a link to it stays. A pipe, a device or a descriptor such as
+    /dev/stdout is written to and never replaced.
 
     Raises:
-        DataError: the folder does not exist or cannot be written to.
+        DataError: the folder does not exist or cannot be written to, or the path is a folder.
     """
-    temporary = path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}{path.suffix}")
+    stream = is_stream(path)
+    target = path if stream else real_path(path)
+    if target.is_dir():
+        raise DataError(f"{path}: is a folder; give the name of a file")
+    folder = Path(tempfile.gettempdir()) if stream else target.parent
+    temporary = folder / f".{path.name[:40]}.{secrets.token_hex(6)}{path.suffix}"
     try:
         yield temporary
-        temporary.replace(path)
+        if stream:
+            _copy_to_stream(temporary, path)
+        else:
+            temporary.replace(target)
     except UnicodeEncodeError as error:
         raise DataError(f"{path}: a text holds half of a surrogate pair: {error.object[:40]!a}") from None
     except OSError as error:
         raise DataError(f"{path}: cannot be written: {error.strerror or error}") from None
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink()
+
+
+def _copy_to_stream(source: Path, path: Path) -> None:
+    with source.open("rb") as content, open_stream(path) as stream:
+        shutil.copyfileobj(content, stream)
+
+
+def open_stream(path: Path) -> BinaryIO:
+    """Open what :func:`~suisei.data.paths.is_stream` says is no file, for writing, and change nothing else.
+
+    Raises:
+        OSError: it cannot be written to.
+    """
+    number = descriptor_of(path)
+    if number is None:
+        return os.fdopen(os.open(path, os.O_WRONLY), "wb")
+    for own in (sys.stdout, sys.stderr):  # what was printed so far comes first
+        if own is not None:
+            own.flush()
+    return os.fdopen(
+        os.dup(number), "wb"
+    )  # opened anew, a redirected file would be overwritten from its start
 
 
 def _record(sample: CaptionSample, position: int, path: Path) -> dict[str, Any]:

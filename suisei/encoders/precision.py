@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
-from suisei.errors import ConfigError
+from suisei.errors import ConfigError, UnavailableError
 
 PRECISIONS = {
     "fp32": torch.float32,
@@ -21,10 +21,23 @@ PRECISIONS = {
 
 
 def choose_device(device: str) -> str:
-    """Return the device, "cuda" for "auto" where there is a GPU, else "cpu"."""
-    if device != "auto":
-        return device
-    return "cuda" if torch.cuda.is_available() else "cpu"
+    """Return the device, "cuda" for "auto" where there is a GPU, else "cpu".
+
+    Raises:
+        ConfigError: there is no such device.
+        UnavailableError: this machine has none, or not so many.
+    """
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        chosen = torch.device(device)
+    except (RuntimeError, TypeError):
+        raise ConfigError(f"device is {device!r}; expected auto, cpu, cuda, cuda:1, ...") from None
+    there = torch.cuda.device_count()
+    if chosen.type == "cuda" and (chosen.index or 0) >= there:
+        has = f"{there} GPUs, counted from cuda:0" if there else "no GPU that torch can use"
+        raise UnavailableError(f"device {device!r} is not there: this machine has {has}; use cpu or auto")
+    return device
 
 
 def choose_precision(precision: str, device: str) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from suisei.data.sample import LANGUAGE_NAMES
+from suisei.data.writers import replacing
 from suisei.errors import DataError
 from suisei.metaeval.correlation import CorrelationError, kendall_tau_c, pearson
 from suisei.metaeval.tables import HUMAN, Row, Table
@@ -319,7 +320,5 @@ def _new_figure(size: tuple[float, float]) -> Figure:
 
 
 def _save(figure: Any, path: str | Path) -> None:
-    try:
-        figure.savefig(path, dpi=150, format="png", metadata={"Software": None})
-    except OSError as error:
-        raise DataError(f"{path}: cannot write the figure: {error.strerror or error}") from None
+    with replacing(Path(path)) as temporary:
+        figure.savefig(temporary, dpi=150, format="png", metadata={"Software": None})

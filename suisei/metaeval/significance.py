@@ -13,6 +13,9 @@ from suisei.metaeval.agreement import Rows, agree, group_values
 from suisei.metaeval.correlation import CorrelationError, Prepared, prepare
 from suisei.metaeval.kendall import GroupSum, weight_chunks
 
+MAX_WEIGHTS = 1 << 29
+"""Most numbers that say how often a group is drawn, 4 GB: a thousand resamples of half a million groups."""
+
 
 @dataclass(frozen=True, slots=True)
 class Interval:
@@ -97,7 +100,17 @@ class RowStatistic:
 
 
 def group_weights(n_groups: int, n_resamples: int, seed: int) -> np.ndarray:
-    """Return how often each group is drawn in each bootstrap resample, int64 [resamples, groups]."""
+    """Return how often each group is drawn in each bootstrap resample, int64 [resamples, groups].
+
+    Raises:
+        ConfigError: they would take more than MAX_WEIGHTS numbers.
+    """
+    if n_groups * n_resamples > MAX_WEIGHTS:
+        size, most = 8 * n_groups * n_resamples / 1e9, MAX_WEIGHTS // n_groups
+        raise ConfigError(
+            f"{n_resamples:,} resamples of {n_groups:,} groups take {size:,.0f} GB of memory; use at most "
+            f"{most:,} resamples (--bootstrap)"
+        )
     generator = np.random.default_rng(seed)
     return generator.multinomial(n_groups, np.full(n_groups, 1 / n_groups), size=n_resamples)
 

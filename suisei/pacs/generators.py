@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from suisei.encoders.hub_errors import hub_guard
+from suisei.encoders.precision import choose_device
 from suisei.encoders.weights import file_hash
 from suisei.errors import ConfigError, ModelError, UnavailableError
 
@@ -167,9 +168,7 @@ class Illustrator:
 
 
 def _device(device: str) -> tuple[torch.device, torch.dtype]:
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    chosen = torch.device(device)
+    chosen = torch.device(choose_device(device))
     return chosen, torch.float16 if chosen.type == "cuda" else torch.float32
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from suisei.data.images import content_key
 from suisei.data.pairs import ImageCaptions
+from suisei.data.paths import try_lock
 from suisei.data.writers import replacing
 from suisei.errors import ConfigError, DataError
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 KINDS = ("captions", "images")
 _REQUIRED = ("kind", "source", "model", "revision", "seed", "run_seed", "settings")
+_ITEM_BEGINS = b'{"kind": "'
 _RECIPE = ("model", "revision", "run_seed", "settings")
 
 
@@ -194,10 +196,9 @@ class PositiveWriter:
             self._lock = (self.folder / f".{self.kind}.lock").open("a")
         except OSError as error:
             raise DataError(f"{self.folder}: cannot be written to: {error.strerror or error}") from None
-        if not _try_lock(self._lock):
+        if not try_lock(self._lock):
             self._lock.close()
             raise ConfigError(f"another process is writing {self.path}; wait for it, or use another folder")
-        _drop_unfinished_line(self.path)
         self._first: dict[str, Any] | None = None
         try:
             for place, record in _records(self.path) if self.path.is_file() else ():
@@ -205,10 +206,14 @@ class PositiveWriter:
                     raise DataError(f"{place}: source {record['source']} occurs twice; remove one line")
                 self.done.add(record["source"])
                 self._first = self._first or record
+            _drop_unfinished_line(self.path)
+            self._stream = self.path.open("a", encoding="utf-8", newline="\n")
         except DataError:
             self._lock.close()
             raise
-        self._stream = self.path.open("a", encoding="utf-8", newline="\n")
+        except OSError as error:
+            self._lock.close()
+            raise DataError(f"{self.path}: cannot be written: {error.strerror or error}") from None
         return self
 
     def __exit__(
@@ -269,10 +274,10 @@ class PositiveWriter:
         name = f"{source.removeprefix('text-')}.png"
         file = self.folder / "images" / name[:2] / name
         if not file.is_file():
-            file.parent.mkdir(parents=True, exist_ok=True)
             stream = io.BytesIO()
             image.save(stream, format="PNG")
             with replacing(file) as temporary:
+                file.parent.mkdir(parents=True, exist_ok=True)
                 temporary.write_bytes(stream.getvalue())
         relative = file.relative_to(self.folder).as_posix()
         self._append(source, {"file": relative, "sha256": _sha256(file), **origin})
@@ -357,7 +362,11 @@ def _sha256(file: Path) -> str:
 
 
 def _drop_unfinished_line(path: Path) -> None:
-    """Cut off what an interrupted run left of its last line; the item is then made again."""
+    """Cut off what an interrupted run left of its last line; the item is then made again.
+
+    Raises:
+        DataError: what would be cut off does not begin as an item does: it is somebody else's file.
+    """
     if not path.is_file():
         return
     with path.open("r+b") as stream:
@@ -367,23 +376,11 @@ def _drop_unfinished_line(path: Path) -> None:
             stream.seek(begin)
             end = stream.read(size - begin).rfind(b"\n")
             if end >= 0:
-                stream.truncate(begin + end + 1)
-                return
+                size = begin + end + 1
+                break
             size = begin
-        stream.truncate(0)
-
-
-def _try_lock(stream: io.TextIOWrapper) -> bool:
-    """Lock a file for this process until it is closed; the system releases it if the process dies."""
-    try:
-        if os.name == "nt":
-            import msvcrt
-
-            msvcrt.locking(stream.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-        else:
-            import fcntl
-
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
+        stream.seek(size)
+        rest = stream.read(len(_ITEM_BEGINS))
+        if not _ITEM_BEGINS.startswith(rest):
+            raise DataError(f"{path}: its last line is not an item of a manifest; remove it, or the file")
+        stream.truncate(size)

@@ -1,7 +1,8 @@
 """Where scores go: a file that is whole or marked as unfinished, or standard output.
 
-While a run lasts, ``scores.jsonl`` is called ``scores.jsonl.part``, beside it ``scores.jsonl.part.json``
-says what is being written; every finished window is in it. The end of the run takes the marks away, so
+While a run lasts, ``scores.jsonl`` is called ``scores.jsonl.part``, and every finished window is in it.
+Beside it ``scores.jsonl.part.json`` says what is being written: in its first line with which metrics, then a
+line per row with a digest of what the row was scored from. The end of the run takes the marks away, so
 a file under its own name is complete. A run that was cut off leaves the part file, with which
 ``--resume`` goes on.
 """
@@ -12,15 +13,24 @@ import csv
 import io
 import json
 import math
+import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO
 
+from suisei.cli import write_output
+from suisei.data.paths import real_path, try_lock
+from suisei.data.writers import open_stream
 from suisei.errors import ConfigError, DataError
+from suisei.scoring.digest import BAD_ROW, DIGEST_CHARACTERS
 from suisei.scoring.stream import ScoredRow
 
 FORMATS = {".jsonl": "jsonl", ".csv": "csv", ".tsv": "tsv"}
+_LAYOUT = 2
+_NOTE_CHARACTERS = DIGEST_CHARACTERS + 1
+_UNKNOWN = "nothing says what the part file was scored from; delete both and start again"
 
 
 class RowFormat:
@@ -52,8 +62,8 @@ class RowFormat:
             ]
         )
 
-    def parse(self, stream: TextIO) -> Iterator[dict[str, Any]]:
-        """Yield the records of a file of this format, scores as floats (NaN where there is none).
+    def parse(self, stream: Iterable[str]) -> Iterator[dict[str, Any]]:
+        """Yield the records of lines of this format, scores as floats (NaN where there is none).
 
         Raises:
             DataError: a line that this class did not write.
@@ -81,120 +91,245 @@ class RowFormat:
 
 
 class StreamOutput:
-    """Scores as JSONL on standard output."""
+    """Scores on standard output, or in a pipe or device, which are written to as they are.
 
-    done = 0
+    Args:
+        labels: the score columns.
+        path: of a pipe or device; standard output by default.
+    """
 
-    def __init__(self, labels: Sequence[str], stream: TextIO | None = None) -> None:
-        self._format = RowFormat("jsonl", labels)
-        self._stream = sys.stdout if stream is None else stream
+    def __init__(self, labels: Sequence[str], path: Path | None = None) -> None:
+        suffix = "" if path is None else path.suffix.lower()
+        self._name = str(path)
+        self._format = RowFormat(FORMATS.get(suffix, "jsonl"), labels)
+        self._stream: TextIO
+        try:
+            self._stream = sys.stdout if path is None else _text(open_stream(path))
+        except OSError as error:
+            raise DataError(f"{path}: cannot be written: {error.strerror or error}") from None
+        self._own = path is not None
+        if not self._own and isinstance(self._stream, io.TextIOWrapper):
+            self._stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # data, whatever the locale
+        self._begun = False
 
     def finished(self) -> Iterator[dict[str, Any]]:
         """Yield nothing: what went out is gone."""
         return iter(())
 
     def write(self, rows: Sequence[ScoredRow]) -> None:
-        """Write rows, at once."""
-        self._stream.write(self._format.lines(rows))
-        self._stream.flush()
+        """Write rows, at once.
+
+        Raises:
+            BrokenPipeError: the reader went away.
+            DataError: they cannot be written.
+        """
+        text = ("" if self._begun else self._format.header()) + self._format.lines(rows)
+        self._begun = True
+        if self._stream is sys.stdout:
+            write_output(text)
+            return
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise DataError(f"{self._name}: cannot be written: {error.strerror or error}") from None
 
     def complete(self) -> None:
         """Do nothing: an output stream has no end mark."""
 
     def close(self) -> None:
-        """Do nothing: standard output stays open."""
+        """Close a pipe or device; standard output stays open."""
+        if self._own:
+            with suppress(OSError):  # what could not be written was said when it was written
+                self._stream.close()
 
 
 class FileOutput:
     """Scores in a file, called ``.part`` until it is complete.
 
+    A part file that was there before is never removed, and nothing of it is changed before the first new row.
+
     Args:
-        path: a .jsonl, .csv or .tsv file.
+        path: a .jsonl, .csv or .tsv file; of a link, the file that it names is written.
         signatures: {label: signature} of the score columns.
         resume: whether to go on after the rows of a part file.
+        basis: what else decides the scores, as {what it is: a value that JSON can hold}.
 
     Raises:
-        ConfigError: an unknown suffix, a part file without ``resume``, or one of other metrics.
+        ConfigError: an unknown suffix, a part file without ``resume`` or in use, or one of other metrics.
         DataError: the file cannot be written.
     """
 
-    def __init__(self, path: Path, signatures: Mapping[str, str], *, resume: bool = False) -> None:
-        self.path = path
-        self.part = path.with_name(path.name + ".part")
-        self.note = path.with_name(path.name + ".part.json")
+    def __init__(
+        self,
+        path: Path,
+        signatures: Mapping[str, str],
+        *,
+        resume: bool = False,
+        basis: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.path = real_path(path)
+        self.part, self.note = part_files(path)
         self._format = RowFormat(output_format(path), list(signatures))
-        self._signatures = dict(signatures)
-        self._found = resume and self.part.is_file()
+        self._settings: dict[str, Any] = {
+            "part": _LAYOUT,
+            "signatures": dict(signatures),
+            "basis": dict(basis or {}),
+        }
+        self._rows = self._end = 0
+        self._cut = False
         try:
+            self._found = self._is_found(resume)
             if self._found:
                 self._check_note()
-                _cut_incomplete_row(self.part, quoted=self._format.kind != "jsonl")
-            elif self.part.exists() and self.part.stat().st_size:
-                raise ConfigError(
-                    f"{self.part} is left from a run that was cut off; go on with --resume, or delete it"
-                )
-            else:
-                self.note.write_text(json.dumps(self._signatures, ensure_ascii=False), encoding="utf-8")
-            self._stream = self.part.open("a", encoding="utf-8", newline="")
-            self._rows = 0
-            if not self._stream.tell():
-                self._stream.write(self._format.header())
+            self._handle = _locked(self.part)
+            if not self._found:
+                self._begin_note()
         except OSError as error:
             raise DataError(f"{path}: cannot be written: {error.strerror or error}") from None
 
     def finished(self) -> Iterator[dict[str, Any]]:
-        """Yield the rows that are there already: id, error and scores by label.
+        """Yield the rows that are there already: id, error, scores by label and digest.
 
         Raises:
             DataError: a row of the part file is damaged.
         """
         if not self._found:
             return
-        with self.part.open(encoding="utf-8", newline="") as stream:
-            try:
-                for record in self._format.parse(stream):
-                    self._rows += 1
-                    yield record
-            except DataError as error:
-                raise DataError(f"{self.part}: {error}; delete the file and start again") from None
+        stop = _complete_end(self.part, quoted=self._format.kind != "jsonl")
+        try:
+            with self.part.open("rb") as rows, self.note.open("rb") as notes:
+                notes.readline()
+                for record, end in self._records(rows, stop):
+                    digest = notes.readline(_NOTE_CHARACTERS)
+                    if len(digest) < _NOTE_CHARACTERS and self._rows:
+                        break  # the machine went down before it was on the disk: these are scored again
+                    if len(digest) < _NOTE_CHARACTERS:
+                        raise ConfigError(f"{self.note} is missing or damaged, so {_UNKNOWN}")
+                    self._rows, self._end = self._rows + 1, end
+                    yield {**record, "digest": digest[:-1].decode("ascii", "replace")}
+        except DataError as error:
+            raise DataError(f"{self.part}: {error}; delete the file and start again") from None
 
     def write(self, rows: Sequence[ScoredRow]) -> None:
         """Append rows; they are in the file when this returns."""
+        if not rows:
+            return
         try:
-            self._stream.write(self._format.lines(rows))
-            self._stream.flush()
+            self._cut_rest()
+            with self._open_note("ab") as note:
+                _write(note, "".join(f"{row.digest or BAD_ROW}\n" for row in rows))
+            _write(self._handle, self._format.lines(rows))
         except OSError as error:
             raise DataError(f"{self.part}: cannot be written: {error.strerror or error}") from None
         self._rows += len(rows)
 
     def complete(self) -> None:
         """Give the file its own name."""
+        try:
+            self._cut_rest()
+            os.fsync(self._handle.fileno())
+            if os.name == "nt":  # where no open file can be renamed
+                self._handle.close()
+            self.part.replace(self.path)
+        except OSError as error:
+            raise DataError(
+                f"{self.path}: cannot be written: {error.strerror or error}; its rows are in {self.part}"
+            ) from None
+        self._found = True  # nothing to tidy up any more
         self.close()
-        self.part.replace(self.path)
-        self.note.unlink(missing_ok=True)
+        with suppress(OSError):
+            self.note.unlink()
 
     def close(self) -> None:
-        """Close the part file; one without any row is removed."""
-        if self._stream.closed:
+        """Close the part file; one that this run began and wrote no row to is removed."""
+        if not (self._found or self._rows or self._handle.closed):
+            with suppress(OSError):
+                self.part.unlink()
+                self.note.unlink()
+        self._handle.close()
+
+    def _records(self, rows: BinaryIO, stop: int) -> Iterator[tuple[dict[str, Any], int]]:
+        """Yield the records before the position ``stop``, each with the position after it."""
+        position = 0
+
+        def lines() -> Iterator[str]:
+            nonlocal position
+            for line in rows:
+                if position >= stop:
+                    return
+                position += len(line)
+                yield line.decode("utf-8")
+
+        for record in self._format.parse(lines()):
+            yield record, position
+
+    def _cut_rest(self) -> None:
+        """Before the first new row: cut off what a killed run left after the last complete row."""
+        if self._cut:
             return
-        self._stream.close()
-        if not self._rows:
-            self.part.unlink(missing_ok=True)
-            self.note.unlink(missing_ok=True)
+        self._handle.truncate(self._end)
+        if not self._end:
+            _write(self._handle, self._format.header())
+        if self._found:
+            with self._open_note("r+b") as note:
+                note.truncate(len(note.readline()) + self._rows * _NOTE_CHARACTERS)
+        self._cut = True
+
+    def _begin_note(self) -> None:
+        try:
+            with self._open_note("wb") as note:
+                _write(note, json.dumps(self._settings) + "\n")
+        except OSError:
+            self.close()
+            raise
+
+    def _open_note(self, mode: str) -> io.FileIO:
+        return io.FileIO(self.note, mode)
+
+    def _is_found(self, resume: bool) -> bool:
+        """Say whether there is a part file to go on with."""
+        if not self.part.is_symlink() and not self.part.exists():
+            return False
+        if self.part.is_symlink() or not self.part.is_file():
+            raise ConfigError(f"{self.part} is not a file that an earlier run left; move it away")
+        if not self.part.stat().st_size:
+            return False
+        if not resume:
+            raise ConfigError(
+                f"{self.part} is left from a run that was cut off; go on with --resume, or delete it"
+            )
+        return True
 
     def _check_note(self) -> None:
         try:
-            noted = json.loads(self.note.read_text(encoding="utf-8"))
+            with self.note.open(encoding="utf-8") as stream:
+                noted = json.loads(stream.readline())
         except (OSError, ValueError):
+            raise ConfigError(f"{self.note} is missing or damaged, so {_UNKNOWN}") from None
+        parts = (noted.get(key) for key in ("signatures", "basis")) if isinstance(noted, dict) else [None]
+        if not all(isinstance(part, dict) for part in parts) or noted.get("part") != _LAYOUT:
+            raise ConfigError(f"{self.note} is of another version of suisei, so {_UNKNOWN}")
+        signatures: dict[str, str] = noted["signatures"]
+        now: dict[str, str] = self._settings["signatures"]
+        if list(signatures.items()) != list(now.items()):
             raise ConfigError(
-                f"{self.note} is missing or damaged, so nothing says what {self.part.name} was scored with; "
-                "delete both and start again"
-            ) from None
-        if noted != self._signatures or list(noted) != list(self._signatures):
-            raise ConfigError(
-                f"{self.part} was scored with {', '.join(noted.values())}; this run has "
-                f"{', '.join(self._signatures.values())}; use the same metrics and data, or delete the file"
+                f"{self.part} was scored with {', '.join(signatures.values())}; this run has "
+                f"{', '.join(now.values())}; use the same metrics and data, or another --output"
             )
+        for what, value in self._settings["basis"].items():
+            if noted["basis"].get(what) != value:
+                raise ConfigError(
+                    f"{self.part} was scored with other {what}; resume with the same, or use another --output"
+                )
+
+
+def part_files(path: Path) -> tuple[Path, Path]:
+    """Return what a file of scores is called while it is written, and the note beside that."""
+    target = real_path(path)
+    return target.with_name(f"{target.name}.part"), target.with_name(f"{target.name}.part.json")
 
 
 def output_format(path: Path) -> str:
@@ -211,18 +346,44 @@ def output_format(path: Path) -> str:
     return FORMATS[suffix]
 
 
-def _cut_incomplete_row(path: Path, *, quoted: bool) -> None:
-    """Cut off what a killed run left after the last complete row.
-
-    A line end inside quotation marks is no row's end.
-    """
+def _complete_end(path: Path, *, quoted: bool) -> int:
+    """Return where the last complete row ends; a line end inside quotation marks is no row's end."""
     end = position = 0
     open_quote = False
-    with path.open("r+b") as stream:
+    with path.open("rb") as stream:
         for line in stream:
             position += len(line)
             if quoted and line.count(b'"') % 2:
                 open_quote = not open_quote
             if line.endswith(b"\n") and not open_quote:
                 end = position
-        stream.truncate(end)
+    return end
+
+
+def _locked(part: Path) -> io.FileIO:
+    """Open a part file to append to, for this run alone.
+
+    Raises:
+        ConfigError: another run is writing it, or has just finished it.
+    """
+    handle = io.FileIO(part, "ab")
+    try:
+        free = os.name == "nt" or try_lock(handle)  # on Windows nobody could read what is locked
+        there = free and os.path.samestat(os.fstat(handle.fileno()), part.stat())
+    except FileNotFoundError:  # it was finished in between
+        there = False
+    if not there:
+        handle.close()
+        raise ConfigError(f"another run is writing {part}; wait for it, or use another --output")
+    return handle
+
+
+def _write(stream: io.FileIO, text: str) -> None:
+    """Write all of a text to an unbuffered file, so that a full disk shows here and nowhere later."""
+    content = memoryview(text.encode("utf-8", "backslashreplace"))
+    while content:
+        content = content[stream.write(content) or 0 :]
+
+
+def _text(stream: BinaryIO) -> TextIO:
+    return io.TextIOWrapper(stream, encoding="utf-8", errors="backslashreplace", newline="")

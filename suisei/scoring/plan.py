@@ -79,7 +79,7 @@ def _parse_options(options: Sequence[str]) -> Mapping[str, dict[str, Any]]:
             raise ConfigError(f"metric option {option!r} must be NAME.KEY=VALUE, such as bertscore.idf=true")
         try:
             parsed.setdefault(name, {})[key] = json.loads(value)
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):
             parsed.setdefault(name, {})[key] = value
     return parsed
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from suisei.data.formats import Row
 from suisei.errors import DataError
+from suisei.scoring.digest import row_digest
 from suisei.scoring.stream import ScoredRow
 
 
@@ -23,7 +24,8 @@ def match_finished(
         labels: the score columns.
 
     Raises:
-        DataError: a record belongs to another input row than the one it stands for.
+        DataError: a record belongs to another input row than the one it stands for, or the row's captions,
+            image or video are not those that were scored.
     """
     matched = []
     for row in window:
@@ -33,14 +35,21 @@ def match_finished(
         if str(record["id"]) != str(row.id or row.number):
             raise DataError(
                 f"row {row.number} of the input is {row.id or row.number!r}, of the part file "
-                f"{record['id']!r}; the input has changed: delete the part file and start again"
+                f"{record['id']!r}: the input has changed; resume with the input as it was, or score the new "
+                "one to another --output"
+            )
+        if record["digest"] != row_digest(row):
+            raise DataError(
+                f"row {row.number} of the input ({row.id or row.number!r}) is not what was scored: its "
+                "candidate, references, language, image or video has changed; resume with the input as it "
+                "was, or score the new one to another --output"
             )
         matched.append(_scored(row, record, labels))
     return matched
 
 
 def _scored(row: Row, record: dict[str, Any], labels: Sequence[str]) -> ScoredRow:
-    result = ScoredRow(row.number, row.id or row.number, record["scores"])
+    result = ScoredRow(row.number, row.id or row.number, record["scores"], digest=record["digest"])
     error = record["error"] or ""
     lacking = [label for label in labels if math.isnan(record["scores"][label])]
     if row.sample is None:

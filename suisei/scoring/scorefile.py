@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from suisei.data.formats import unique_keys
 from suisei.data.sample import CaptionSample
 from suisei.data.writers import COLUMNS, VIDEO_COLUMNS, replacing
 from suisei.errors import ConfigError, DataError
@@ -127,33 +128,49 @@ def join_columns(
 
 
 def _read_rows(path: Path) -> list[dict[str, Any]]:
+    if path.suffix not in (".jsonl", ".csv"):
+        raise DataError(f"{path}: scores are read from .jsonl or .csv, got {path.suffix or 'no suffix'!r}")
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:
         raise DataError(f"{path}: not valid UTF-8; save the file as UTF-8") from None
+    if "\0" in text:
+        raise DataError(f"{path}: the file is UTF-16 or not text; save it as UTF-8")
     if path.suffix == ".csv":
-        rows: list[dict[str, Any]] = list(csv.DictReader(io.StringIO(text, newline="")))
-        for number, row in enumerate(rows, start=1):
-            if None in row or None in row.values():
-                raise DataError(f"{path}, row {number}: its number of fields is not that of the header")
-    elif path.suffix == ".jsonl":
+        rows = _csv_rows(path, text)
+    else:
         rows = [
             _json_row(path, number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()
         ]
-    else:
-        raise DataError(f"{path}: scores are read from .jsonl or .csv, got {path.suffix or 'no suffix'!r}")
     if not rows:
         raise DataError(f"{path}: the file has no rows")
     return rows
 
 
+def _csv_rows(path: Path, text: str) -> list[dict[str, Any]]:
+    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    try:
+        names = list(reader.fieldnames or [])
+        rows: list[dict[str, Any]] = list(reader)
+    except csv.Error as error:
+        raise DataError(f"{path}, line {reader.line_num}: not CSV ({error})") from None
+    if len(set(names)) < len(names) or "" in names:
+        raise DataError(
+            f"{path}, header: a column has no name, or two have the same: {', '.join(names)[:200]}"
+        )
+    for number, row in enumerate(rows, start=1):
+        if None in row or None in row.values():
+            raise DataError(f"{path}, row {number}: its number of fields is not that of the header")
+    return rows
+
+
 def _json_row(path: Path, number: int, line: str) -> dict[str, Any]:
     try:
-        row = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise DataError(f"{path}, row {number}: not JSON ({error.msg})") from None
+        row = json.loads(line, object_pairs_hook=unique_keys)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}, row {number}: not JSON ({getattr(error, 'msg', error)})") from None
     if not isinstance(row, dict):
         raise DataError(f'{path}, row {number}: expected an object such as {{"id": ..., "score": ...}}')
     return row
@@ -194,8 +211,8 @@ def _number(path: Path, number: int, name: str, value: Any) -> float:
         return math.nan
     try:
         score = math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         score = math.nan
     if not math.isfinite(score):
-        raise DataError(f"{path}, row {number}, column {name!r}: {value!r} is not a finite number")
+        raise DataError(f"{path}, row {number}, column {name!r}: {value!r:.60} is not a finite number")
     return score

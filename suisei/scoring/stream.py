@@ -15,6 +15,7 @@ from suisei.errors import DataError
 from suisei.metrics.base import Metric
 from suisei.scoring.columns import FAILURES, failure_text
 from suisei.scoring.corpus import CorpusScore
+from suisei.scoring.digest import row_digest
 
 _LOG = logging.getLogger(__name__)
 
@@ -30,6 +31,7 @@ class ScoredRow:
         errors: {label: why that metric gave no score}.
         bad: what is wrong with the whole row.
         stop: the error with which a run that accepts no bad row ends here.
+        digest: of what the row was scored from.
     """
 
     number: int
@@ -38,6 +40,7 @@ class ScoredRow:
     errors: dict[str, str] = field(default_factory=dict)
     bad: str | None = None
     stop: DataError | None = None
+    digest: str = ""
 
     @property
     def error(self) -> str | None:
@@ -136,7 +139,8 @@ class Scorer:
             corpus.add([sample for sample, _ in pairs], np.array([score for _, score in pairs]))
 
     def _blank(self, row: Row) -> ScoredRow:
-        result = ScoredRow(row.number, row.id or row.number, dict.fromkeys(self.metrics, math.nan))
+        nothing = dict.fromkeys(self.metrics, math.nan)
+        result = ScoredRow(row.number, row.id or row.number, nothing, digest=row_digest(row))
         if row.error is not None:
             result.bad, result.stop = " ".join(str(row.error).split()), row.error
         return result

@@ -300,9 +300,7 @@ def test_usage_errors_come_before_any_work(ratings, capsys, arguments, message):
     "arguments", [["--bootstrap", "-1"], ["--batch-size", "0"], ["--averaging", "x"], []]
 )
 def test_argparse_errors_have_status_2(arguments):
-    with pytest.raises(SystemExit) as caught:
-        main(arguments)
-    assert caught.value.code == 2
+    assert run_command(main, arguments) == 2
 
 
 def test_options_and_tokenizer_reach_the_metric(ratings, tmp_path):

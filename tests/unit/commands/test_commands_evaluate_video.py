@@ -97,10 +97,10 @@ def evaluate(data, root, model, *arguments, metrics="em-score,ref-em-score"):
     specs = ",".join(f"{name}:{model}" if "em-score" in name else name for name in metrics.split(","))
     seeds = [("--metric-option", f"{name}.seed=3") for name in metrics.split(",") if "em-score" in name]
     given = ["--data", data, "--root", root, "--images", root / "videos", "--metrics", specs]
-    given += ["--bootstrap", 20, "--device", "cpu", "--precision", "fp32", "--json", root / "out.json"]
+    out = root.parent / f"{root.name}-out.json"  # what is in the data's folder already is not written over
+    given += ["--bootstrap", 20, "--device", "cpu", "--precision", "fp32", "--json", out]
     given += [word for pair in seeds for word in pair]
     code = run_command(main, [str(word) for word in (*given, *arguments)])
-    out = root / "out.json"
     return code, json.loads(out.read_text()) if out.exists() else None
 
 

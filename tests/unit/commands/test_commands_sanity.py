@@ -98,7 +98,7 @@ def test_a_metric_that_fails_leaves_the_others(rated, tmp_path, capsys):
     ("arguments", "message"),
     [
         (("--metrics", "chrf", "--degradations", "flip"), "no degradation 'flip'"),
-        (("--metrics", "chrf", "--good", "3"), "--good 3: must be from 0 to 1"),
+        (("--metrics", "chrf", "--good", "3"), "--good: must be a number from 0 to 1, got '3'"),
         (("--metrics", "chrf", "--json", "/absent/a.json"), "its folder does not exist"),
         (("--metrics", "nothing"), "no metric 'nothing'"),
     ],

@@ -53,7 +53,7 @@ def test_refuses(tmp_path, predicted, human, message):
 
 
 def test_unwritable_path_is_one_clear_error(tmp_path):
-    with pytest.raises(DataError, match="cannot write the figure"):
+    with pytest.raises(DataError, match="cannot be written"):
         plot_predicted(tmp_path / "absent" / "a.png", np.array([0.1, 0.2]), np.array([0.0, 1.0]))
 
 

@@ -77,3 +77,30 @@ def test_unreadable_and_unknown_files(tmp_path):
         read_scores(tmp_path / "s.csv", SAMPLES)
     with pytest.raises(ConfigError, match=r"\.jsonl or \.csv"):
         write_scores(tmp_path / "s.xlsx", SAMPLES, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("s.jsonl", b'{"id": "a", "m": 1, "m": 2}\n', "row 1: not JSON .*'m' is given twice"),
+        ("s.jsonl", b'{"id": "a", "m": ' + b"9" * 5000 + b"}\n", "row 1: not JSON"),
+        (
+            "s.jsonl",
+            b'{"id": "a", "m": 1' + b"0" * 400 + b"}\n",
+            "row 1, column 'm': 10+ is not a finite number",
+        ),
+        ("s.jsonl", b"[" * 100_000, "row 1: not JSON"),
+        ("s.csv", b"id,m,m\na,1,2\n", "header: a column has no name, or two have the same: id, m, m"),
+        ("s.csv", b"id,\na,1\n", "header: a column has no name"),
+        ("s.csv", b"id,m\na," + b"1" * 200_000 + b"\n", "not CSV"),
+        ("s.csv", b'id,m\na,"1\n', "line 1: not CSV"),
+        ("s.csv", "id,m\na,1\n".encode("utf-16-le"), "UTF-16 or not text"),
+        ("s.txt", b"m\n1\n", "read from .jsonl or .csv"),
+    ],
+)
+def test_hostile_files_are_one_line(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=message) as caught:
+        read_scores(tmp_path / name, SAMPLES)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 400 + len(str(tmp_path))

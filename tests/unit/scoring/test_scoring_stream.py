@@ -12,6 +12,7 @@ from suisei.errors import DataError
 from suisei.metrics.base import Metric
 from suisei.metrics.registry import get_metric
 from suisei.scoring.corpus import CorpusScore
+from suisei.scoring.digest import row_digest
 from suisei.scoring.resume import match_finished
 from suisei.scoring.stream import ScoredRow, Scorer, windows
 from suisei.scoring.summary import RowCounts, general_reason, summary
@@ -200,9 +201,11 @@ def test_the_number_of_different_reasons_is_bounded():
 
 def test_finished_records_must_belong_to_the_input():
     window = rows(1, 2, 3)
+    digests = [row_digest(row) for row in window]
     records = [
-        {"id": "r1", "error": None, "scores": {"a": 1.0, "b": 2.0}},
-        {"id": "r2", "error": "a: no; b: x: y; b2, a: z", "scores": {"a": math.nan, "b": math.nan}},
+        {"id": "r1", "error": None, "scores": {"a": 1.0, "b": 2.0}, "digest": digests[0]},
+        {"id": "r2", "error": "a: no; b: x: y; b2, a: z", "scores": {"a": math.nan, "b": math.nan}}
+        | {"digest": digests[1]},
     ]
     left = iter(records)
     matched = match_finished(window, left, ["a", "b"])
@@ -210,3 +213,5 @@ def test_finished_records_must_belong_to_the_input():
     assert matched[1].errors == {"a": "no", "b": "x: y; b2, a: z"}
     with pytest.raises(DataError, match="row 1 of the input is 'r1', of the part file 'other'"):
         match_finished(window, iter([{**records[0], "id": "other"}]), ["a", "b"])
+    with pytest.raises(DataError, match=r"row 1 of the input \('r1'\) is not what was scored"):
+        match_finished(window, iter([{**records[0], "digest": digests[1]}]), ["a", "b"])

@@ -1,0 +1,72 @@
+"""What a path stands for: the file behind links, or something that is no file, such as a pipe."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import stat
+from pathlib import Path
+from typing import IO, Any
+
+_NAMED = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
+_NUMBERED = re.compile(r"(?:/dev/fd|/proc/self/fd)/(\d{1,9})")
+_MAX_LINKS = 40
+
+
+def descriptor_of(path: Path | str) -> int | None:
+    """Return the open file that a path such as /dev/stdout or /dev/fd/3 stands for, None for other paths."""
+    name = os.path.abspath(path)  # noqa: PTH100 - resolve() would follow the links to their end
+    for _ in range(_MAX_LINKS):
+        if name in _NAMED:
+            return _NAMED[name]
+        found = _NUMBERED.fullmatch(name)
+        if found:
+            return int(found[1])
+        try:
+            link = os.readlink(name)  # noqa: PTH115
+        except OSError:
+            return None
+        name = os.path.normpath(os.path.join(os.path.dirname(name), link))  # noqa: PTH118, PTH120
+    return None
+
+
+def is_stream(path: Path | str) -> bool:
+    """Say whether a path is a pipe, a device or an open descriptor: read once, written to, never replaced."""
+    if descriptor_of(path) is not None:
+        return True
+    try:
+        mode = os.stat(path).st_mode  # noqa: PTH116
+    except (OSError, ValueError):
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+def real_path(path: Path | str) -> Path:
+    """Return the path behind all links, whether it is there or not; a circle of links is left as it is."""
+    return Path(os.path.realpath(path))
+
+
+def try_lock(stream: IO[Any] | io.FileIO) -> bool:
+    """Lock a file for this process until it is closed; the system releases it if the process dies.
+
+    Returns:
+        False where another process has it; True also on a file system that has no locks.
+    """
+    if os.name == "nt":
+        import msvcrt
+
+        try:
+            msvcrt.locking(stream.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+        except OSError:
+            return False
+        return True
+    import fcntl
+
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True

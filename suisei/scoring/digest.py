@@ -1,0 +1,49 @@
+"""Digests of what decides a score, by which a resumed run tells whether anything has changed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from suisei.data.formats import Row
+from suisei.data.video import VideoSample
+
+DIGEST_CHARACTERS = 16
+
+BAD_ROW = "0" * DIGEST_CHARACTERS
+"""Of a row without sample: there is nothing that could have been scored."""
+
+
+def row_digest(row: Row) -> str:
+    """Return a digest of the row's captions, image and video; the rating is no part of it.
+
+    A file counts with its path, size and time of change: to read every image would take longer than many a
+    metric does.
+    """
+    sample = row.sample
+    if sample is None:
+        return BAD_ROW
+    content: list[Any] = [sample.candidate, sample.references, sample.language, _file(sample.image)]
+    if isinstance(sample, VideoSample):
+        content += [_file(sample.video), sample.segment]
+    return value_digest(content)
+
+
+def value_digest(value: Any) -> str:
+    """Return a digest of a value that JSON can hold."""
+    text = json.dumps(value, ensure_ascii=True, sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=DIGEST_CHARACTERS // 2).hexdigest()
+
+
+def _file(path: Any) -> Any:
+    if not isinstance(path, str | Path):
+        return None
+    full = os.path.abspath(path)  # noqa: PTH100 - as it is named, links and all
+    try:
+        status = Path(full).stat()
+    except OSError:
+        return [full]
+    return [full, status.st_size, status.st_mtime_ns]

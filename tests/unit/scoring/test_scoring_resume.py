@@ -1,0 +1,362 @@
+"""Resuming: never old scores beside new ones, and never without the part file that was found."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from suisei.cli import run_command
+from suisei.commands.score import main
+from suisei.data.formats import iter_rows
+from suisei.errors import ConfigError
+from suisei.metrics.base import Metric
+from suisei.metrics.registry import REGISTRY, Entry
+from suisei.scoring.digest import BAD_ROW, row_digest
+from suisei.scoring.output import FileOutput
+from suisei.scoring.stream import ScoredRow
+
+
+class Halting(Metric):
+    """Scores by length times a factor, and stops the process like Ctrl-C at one caption."""
+
+    name = "halting"
+    stop_at: str | None = None
+
+    def __init__(self, factor: float = 1.0) -> None:
+        self.factor = factor
+
+    def _score(self, samples, *, batch_size, progress):
+        if any(sample.candidate == Halting.stop_at for sample in samples):
+            raise KeyboardInterrupt
+        return np.array([self.factor * len(sample.candidate) for sample in samples])
+
+
+@pytest.fixture(autouse=True)
+def halting(monkeypatch):
+    monkeypatch.setitem(REGISTRY, "halting", Entry(f"{__name__}:Halting", (), "a fake"))
+    monkeypatch.setattr(Halting, "stop_at", None)
+    return Halting
+
+
+@pytest.fixture
+def rows(tmp_path):
+    for number in range(4):
+        Image.new("RGB", (4, 4 + number)).save(tmp_path / f"{number}.png")
+    return [
+        {
+            "id": f"r{n}",
+            "candidate": f"a dog {n}",
+            "references": [f"dog {n}", "the dog"],
+            "image": f"{n % 4}.png",
+        }
+        for n in range(12)
+    ]
+
+
+def write(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def run(*arguments):
+    return run_command(main, [str(argument) for argument in arguments])
+
+
+def start(tmp_path, rows, halting, *more, metrics="halting,rouge-l", suffix="jsonl"):
+    """Score the first eight of twelve rows, then stop; returns the command that goes on."""
+    source, output = write(tmp_path / "in.jsonl", rows), tmp_path / f"o.{suffix}"
+    command = ["--metrics", metrics, "--output", output, "--window", 4, *more]
+    halting.stop_at = "a dog 9"
+    assert run(*command, "--input", source) == 130
+    halting.stop_at = None
+    return [*command, "--input", source, "--resume"]
+
+
+def part_files(folder):
+    return {path.name: path.read_bytes() for path in sorted(folder.glob("o.*"))}
+
+
+CHANGES = {
+    "candidate": lambda row: row.update(candidate="another dog"),
+    "reference": lambda row: row.update(references=["dog 2", "a dog"]),
+    "fewer references": lambda row: row.update(references=["dog 2"]),
+    "order of references": lambda row: row.update(references=row["references"][::-1]),
+    "language": lambda row: row.update(language="ja"),
+    "no image": lambda row: row.pop("image"),
+    "another image": lambda row: row.update(image="3.png"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("suffix", ["jsonl", "csv"])
+def test_a_finished_row_that_changed_is_refused_by_name(tmp_path, rows, halting, capsys, change, suffix):
+    again = start(tmp_path, rows, halting, suffix=suffix)
+    before = part_files(tmp_path)
+    CHANGES[change](rows[2])
+    write(tmp_path / "in.jsonl", rows)
+    assert run(*again) == 2
+    error = capsys.readouterr().err
+    assert "row 3 of the input ('r2') is not what was scored" in error
+    assert "another --output" in error
+    assert part_files(tmp_path) == before
+    assert len(before) == 2
+
+
+def test_an_image_that_was_replaced_is_noticed(tmp_path, rows, halting, capsys):
+    again = start(tmp_path, rows, halting)
+    Image.new("RGB", (9, 9), "red").save(tmp_path / "1.png")
+    assert run(*again) == 2
+    assert "row 2 of the input ('r1')" in capsys.readouterr().err
+
+
+def test_rows_that_are_not_scored_yet_and_ratings_may_change(tmp_path, rows, halting):
+    again = start(tmp_path, rows, halting)
+    for row in rows:
+        row["rating"] = 0.5
+    rows[10]["candidate"] = "quite another caption"
+    write(tmp_path / "in.jsonl", rows)
+    assert run(*again) == 0
+    found = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
+    assert [row["halting"] for row in found] == [len(row["candidate"]) for row in rows]
+    assert sorted(part_files(tmp_path)) == ["o.jsonl"]
+
+
+def test_a_bad_row_that_was_mended_is_noticed(tmp_path, rows, halting, capsys):
+    good = rows[1]["candidate"]
+    rows[1]["candidate"] = " "
+    again = start(tmp_path, rows, halting, "--on-error", "skip")
+    rows[1]["candidate"] = good
+    write(tmp_path / "in.jsonl", rows)
+    assert run(*again) == 2
+    assert "row 2 of the input ('r1') is not what was scored" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (["--metrics", "rouge-l"], "was scored with halting"),
+        (["--metrics", "rouge-l,halting"], "was scored with halting"),
+        (["--metric-option", "halting.factor=2"], "other options of the metrics"),
+        (["--tokenizer", "character"], "was scored with halting"),
+    ],
+)
+def test_other_metrics_or_options_are_refused(tmp_path, rows, halting, capsys, changed, message):
+    again = start(tmp_path, rows, halting)
+    before = part_files(tmp_path)
+    if changed[0] == "--metrics":
+        again = again[2:]
+    assert run(*again, *changed) == 2
+    assert message in capsys.readouterr().err
+    assert part_files(tmp_path) == before
+
+
+def test_weights_from_changed_references_are_refused(tmp_path, rows, halting, capsys):
+    again = start(tmp_path, rows, halting, metrics="halting,cider")
+    rows[11]["references"] = ["quite another thing", "the dog"]  # of a row that is not scored yet
+    write(tmp_path / "in.jsonl", rows)
+    assert run(*again) == 2
+    assert "other references in the input, which decide weights" in capsys.readouterr().err
+
+
+WRONG_INPUTS = {
+    "mistyped": lambda folder: folder / "inn.jsonl",
+    "a folder": lambda folder: folder,
+    "empty": lambda folder: write(folder / "empty.jsonl", []),
+    "a header alone": lambda folder: raw(folder / "head.csv", b"id,candidate\n"),
+    "a bad header": lambda folder: raw(folder / "head.csv", b"id,text\n1,a\n"),
+    "other encoding": lambda folder: raw(folder / "x.csv", "id,candidate\nr0,赤い\n".encode("utf-16")),
+    "bytes": lambda folder: raw(folder / "x.jsonl", b"\xff\x00\x81" * 50),
+    "Parquet that is cut": lambda folder: raw(folder / "x.parquet", b"PAR1\x00\x00"),
+    "no format": lambda folder: raw(folder / "x.txt", b"a"),
+    "other rows": lambda folder: write(folder / "x.jsonl", [{"id": "z", "candidate": "a"}]),
+    "fewer rows": lambda folder: write(folder / "x.jsonl", rows_of(folder)[:5]),
+}
+
+
+def raw(path, content):
+    path.write_bytes(content)
+    return path
+
+
+def rows_of(folder):
+    return [json.loads(line) for line in (folder / "in.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("wrong", WRONG_INPUTS)
+@pytest.mark.parametrize("metrics", ["halting", "halting,cider"])
+def test_a_part_file_survives_every_wrong_input(tmp_path, rows, halting, wrong, metrics):
+    again = start(tmp_path, rows, halting, metrics=metrics)
+    with (tmp_path / "o.jsonl.part").open("ab") as stream:
+        stream.write(b'{"id": "r8", "hal')  # what a kill may leave
+    before = part_files(tmp_path)
+    place = again.index("--input") + 1
+    assert run(*again[:place], WRONG_INPUTS[wrong](tmp_path), *again[place + 1 :]) == 2
+    assert part_files(tmp_path) == before
+    assert run(*again) == 0
+    whole = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
+    assert [row["id"] for row in whole] == [row["id"] for row in rows]
+
+
+def test_ctrl_c_before_the_first_new_window_keeps_the_part_file(tmp_path, rows, halting):
+    again = start(tmp_path, rows, halting)
+    before = part_files(tmp_path)
+    halting.stop_at = "a dog 8"
+    assert run(*again) == 130
+    assert part_files(tmp_path) == before
+
+
+def test_a_run_that_begins_and_stops_before_its_first_row_leaves_nothing(tmp_path, rows, halting):
+    halting.stop_at = "a dog 0"
+    source = write(tmp_path / "in.jsonl", rows)
+    assert run("--metrics", "halting", "--input", source, "--output", tmp_path / "o.csv") == 130
+    assert part_files(tmp_path) == {}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL, signal.SIGTERM])
+def test_a_run_ended_by_a_signal_is_resumed_to_the_same_file(tmp_path, rows, number):
+    source = write(tmp_path / "in.jsonl", rows)
+    command = [sys.executable, "-m", "suisei", "score", "--metrics", "length", "--window", "2"]
+    command += ["--output", str(tmp_path / "o.jsonl"), "--images", str(tmp_path)]
+    with subprocess.Popen(
+        [*command, "--input", "-"], stdin=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        process.stdin.write(b"".join(source.read_bytes().splitlines(keepends=True)[:6]))
+        process.stdin.flush()  # and no end: the run waits for more
+        part = tmp_path / "o.jsonl.part"
+        for _ in range(600):
+            if part.is_file() and part.read_text().count("\n") >= 4:
+                break
+            time.sleep(0.1)
+        process.send_signal(number)
+        process.wait(60)
+        assert b"Traceback" not in process.stderr.read()
+    assert part.read_text().count("\n") >= 4
+    assert not (tmp_path / "o.jsonl").exists()
+    assert run(*command[4:], "--input", source, "--resume") == 0
+    assert run("--metrics", "length", "--input", source, "--output", tmp_path / "whole.jsonl") == 0
+    assert (tmp_path / "o.jsonl").read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+
+
+SIGNATURES = {"m": "m|1"}
+
+
+def scored(*numbers):
+    return [ScoredRow(n, n, {"m": n / 8}, digest=f"{n:016x}") for n in numbers]
+
+
+def begun(path, *numbers):
+    output = FileOutput(path, SIGNATURES)
+    output.write(scored(*numbers))
+    output.close()
+
+
+def test_two_runs_do_not_write_one_part_file(tmp_path):
+    path = tmp_path / "o.jsonl"
+    first = FileOutput(path, SIGNATURES)
+    with pytest.raises(ConfigError, match="another run is writing"):
+        FileOutput(path, SIGNATURES)
+    first.write(scored(1))
+    with pytest.raises(ConfigError, match="another run is writing"):
+        FileOutput(path, SIGNATURES, resume=True)
+    first.complete()
+    assert [item.name for item in tmp_path.iterdir()] == ["o.jsonl"]
+    assert path.read_text() == '{"id": 1, "m": 0.125}\n'
+
+
+def test_rows_whose_digests_are_lost_are_scored_again(tmp_path):
+    path, note = tmp_path / "o.csv", tmp_path / "o.csv.part.json"
+    begun(path, 1, 2, 3)
+    whole = (tmp_path / "o.csv.part").read_bytes()
+    note.write_bytes(note.read_bytes()[:-20])  # the last digest, and a piece of the one before
+    again = FileOutput(path, SIGNATURES, resume=True)
+    assert [record["id"] for record in again.finished()] == ["1"]
+    again.write(scored(2, 3))
+    again.close()
+    assert (tmp_path / "o.csv.part").read_bytes() == whole
+    assert note.read_text().splitlines()[1:] == [f"{n:016x}" for n in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(
+    "note", [None, "", "{", "[]", '{"m": "m|1"}', '{"part": 2, "signatures": {"m": "m|1"}}']
+)
+def test_a_part_file_without_a_whole_note_is_refused_and_kept(tmp_path, note):
+    path = tmp_path / "o.jsonl"
+    begun(path, 1, 2)
+    before = (tmp_path / "o.jsonl.part").read_bytes()
+    (tmp_path / "o.jsonl.part.json").unlink()
+    if note is not None:
+        (tmp_path / "o.jsonl.part.json").write_text(note)
+    with pytest.raises(ConfigError, match="nothing says what the part file was scored from"):
+        list(FileOutput(path, SIGNATURES, resume=True).finished())
+    assert (tmp_path / "o.jsonl.part").read_bytes() == before
+
+
+def test_a_full_disk_keeps_whole_rows(tmp_path, monkeypatch):
+    path = tmp_path / "o.jsonl"
+    output = FileOutput(path, SIGNATURES)
+    output.write(scored(1))
+    real = output._handle.write
+    room = [10]
+
+    class Full:
+        closed = False
+
+        def __getattr__(self, name):
+            return getattr(output_handle, name)
+
+        def write(self, content):
+            if not room:
+                raise OSError(28, "No space left on device")
+            return real(bytes(content)[: room.pop()])
+
+    output_handle = output._handle
+    output._handle = Full()
+    with pytest.raises(Exception, match=r"o\.jsonl\.part: cannot be written: No space left"):
+        output.write(scored(2))
+    output.close()
+    output_handle.close()
+    again = FileOutput(path, SIGNATURES, resume=True)
+    assert [record["id"] for record in again.finished()] == [1]
+    again.write(scored(2))
+    again.complete()
+    assert [json.loads(line)["m"] for line in path.read_text().splitlines()] == [0.125, 0.25]
+
+
+def test_a_link_stays_and_its_target_is_written(tmp_path):
+    (tmp_path / "far").mkdir()
+    link = tmp_path / "o.jsonl"
+    link.symlink_to(tmp_path / "far" / "scores.jsonl")
+    output = FileOutput(link, SIGNATURES)
+    output.write(scored(1))
+    assert (tmp_path / "far" / "scores.jsonl.part").is_file()
+    output.complete()
+    assert link.is_symlink()
+    assert [path.name for path in (tmp_path / "far").iterdir()] == ["scores.jsonl"]
+
+
+def test_a_part_that_is_no_file_of_ours_is_left_alone(tmp_path):
+    path = tmp_path / "o.jsonl"
+    victim = raw(tmp_path / "victim.jsonl", b"precious\n")
+    (tmp_path / "o.jsonl.part").symlink_to(victim)
+    for resume in (False, True):
+        with pytest.raises(ConfigError, match="not a file that an earlier run left"):
+            FileOutput(path, SIGNATURES, resume=resume)
+    assert victim.read_bytes() == b"precious\n"
+
+
+def test_digests_differ_by_what_is_scored_and_by_nothing_else(tmp_path):
+    def digest(text):
+        path = raw(Path(tmp_path / "x.jsonl"), text.encode())
+        return [row_digest(row) for row in iter_rows(path)]
+
+    plain = digest('{"candidate": "a", "references": ["b", "c"]}\n')
+    assert digest('{"references": ["b", "c"], "candidate": "a", "rating": 1, "id": "7"}\n') == plain
+    assert digest('{"candidate": "a", "references": ["bc"]}\n') != plain
+    assert digest('{"candidate": ""}\n') == [BAD_ROW]
+    assert len(plain[0]) == len(BAD_ROW)
