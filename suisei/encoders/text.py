@@ -20,6 +20,7 @@ from suisei.encoders.hub_errors import explain_hub_error, hub_guard
 from suisei.encoders.tiny import TinyTextConfig, build_text_backbone, train_tokenizer
 from suisei.encoders.tokenizer import FolderTokenizer
 from suisei.errors import ConfigError, ModelError
+from suisei.ranges import NAME, SWITCH, Rule, Word, at_least, check_settings
 
 LAYERS = ("mix", "last")
 SMALL_ENCODER = 5_000_000
@@ -27,6 +28,15 @@ SMALL_ENCODER = 5_000_000
 CALL_OVERHEAD = 64
 CALL_OVERHEAD_CUDA = 2048
 """What one more call of an encoder costs, in tokens: short matrices, and launching its operations."""
+
+RULES: dict[str, Rule] = {
+    "name": NAME,
+    "layers": Word(LAYERS),
+    "frozen": SWITCH,
+    "max_tokens": at_least(4, 100_000),
+    "frozen_embeddings": SWITCH,
+    "checkpointing": SWITCH,
+}
 
 
 @dataclass
@@ -54,10 +64,7 @@ class TextEncoderConfig:
     tiny: TinyTextConfig = field(default_factory=TinyTextConfig)
 
     def __post_init__(self) -> None:
-        if self.layers not in LAYERS:
-            raise ConfigError(f"text.layers is {self.layers!r}; there are: {', '.join(LAYERS)}")
-        if self.max_tokens < 4:
-            raise ConfigError(f"text.max_tokens is {self.max_tokens}; it must be at least 4")
+        check_settings("model.text", self, RULES)
 
 
 class TextEncoder(nn.Module):

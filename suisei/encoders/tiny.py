@@ -13,10 +13,25 @@ from dataclasses import dataclass
 from typing import Any
 
 from suisei.errors import ConfigError, DataError
+from suisei.ranges import DROPOUT, Rule, Several, at_least, check_settings
 
 SPECIAL_PIECES = ("<s>", "<pad>", "</s>", "<unk>")
 """In the order of their ids, which is XLM-RoBERTa's."""
 MASK = "<mask>"
+TEXT: dict[str, Rule] = {
+    "vocabulary": at_least(8),
+    "width": at_least(1, 16_384),
+    "layers": at_least(0, 200),
+    "heads": at_least(1, 1024),
+    "dropout": DROPOUT,
+    "max_positions": at_least(4, 100_000),
+}
+IMAGE: dict[str, Rule] = {
+    "width": at_least(1, 4096),
+    "layers": Several(at_least(1, 200), 4, 4),
+    "image_size": at_least(0, 4096),
+    "features": at_least(1, 16_384),
+}
 
 
 @dataclass
@@ -39,6 +54,13 @@ class TinyTextConfig:
     dropout: float = 0.1
     max_positions: int = 128
 
+    def __post_init__(self) -> None:
+        check_settings("model.text.tiny", self, TEXT)
+        if self.width % self.heads:
+            raise ConfigError(
+                f"model.text.tiny.width is {self.width}; it must be a multiple of heads, {self.heads}"
+            )
+
 
 @dataclass
 class TinyImageConfig:
@@ -55,6 +77,15 @@ class TinyImageConfig:
     layers: tuple[int, int, int, int] = (1, 1, 1, 1)
     image_size: int = 64
     features: int = 192
+
+    def __post_init__(self) -> None:
+        check_settings("model.image.tiny", self, IMAGE)
+        # 32 would leave one pixel, and batch normalisation cannot train on a batch with one image of it.
+        if self.image_size % 32 or self.image_size < 64:
+            raise ConfigError(
+                f"model.image.tiny.image_size is {self.image_size}; it must be a multiple of 32 and "
+                "at least 64"
+            )
 
 
 def train_tokenizer(captions: Iterable[str], vocabulary: int) -> Any:
@@ -114,8 +145,6 @@ def build_text_backbone(config: TinyTextConfig, vocabulary: int) -> Any:
     """Return an XLM-RoBERTa encoder of the given size with random weights."""
     from transformers import XLMRobertaConfig, XLMRobertaModel
 
-    if config.width % config.heads:
-        raise ConfigError(f"tiny text width {config.width} is not a multiple of heads {config.heads}")
     return XLMRobertaModel(
         XLMRobertaConfig(
             vocab_size=vocabulary,
@@ -137,11 +166,6 @@ def build_text_backbone(config: TinyTextConfig, vocabulary: int) -> Any:
 
 def image_architecture(config: TinyImageConfig) -> dict[str, Any]:
     """Return the open_clip configuration of the tiny image tower."""
-    # 32 would leave one pixel, and batch normalisation cannot train on a batch with one image of it.
-    if config.image_size % 32 or config.image_size < 64:
-        raise ConfigError(
-            f"tiny image_size is {config.image_size}; it must be a multiple of 32 and at least 64"
-        )
     return {
         "embed_dim": config.features,
         "quick_gelu": False,

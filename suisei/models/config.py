@@ -8,7 +8,37 @@ from typing import Any
 
 from suisei.encoders.image import ImageEncoderConfig
 from suisei.encoders.text import TextEncoderConfig
-from suisei.errors import ConfigError, ModelError
+from suisei.errors import ModelError
+from suisei.models.feedforward import ACTIVATIONS
+from suisei.models.fusion import AGGREGATIONS, BLOCKS
+from suisei.models.pooling import POOLINGS
+from suisei.ranges import DROPOUT, NAME, SHARE, SWITCH, Rule, Several, Word, at_least, check_settings
+
+WIDTH = 16_384
+"""Widest hidden layer."""
+FUSION: dict[str, Rule] = {
+    "poolings": Several(Word(POOLINGS), 1, len(POOLINGS)),
+    "references": Word(AGGREGATIONS),
+    "blocks": Several(Word(BLOCKS), 0, len(BLOCKS), null=True),
+    "layer_norm": SWITCH,
+    "layer_dropout": DROPOUT,
+    "similarity": SWITCH,
+    "image_similarity": SWITCH,
+    "image_languages": Several(Word(("ja", "en")), 0, 2, null=True),
+    "alignment": SWITCH,
+    "extra_inputs": Several(NAME, 0, 100),
+}
+HEAD: dict[str, Rule] = {
+    "hidden": Several(at_least(1, WIDTH), 0, 16),
+    "activation": Word(tuple(ACTIVATIONS)),
+    "dropout": DROPOUT,
+    "input_dropout": DROPOUT,
+    "input_norm": SWITCH,
+    "extra_hidden": at_least(0, WIDTH),
+    "extra_dropout": DROPOUT,
+    "members": at_least(1, 100),
+    "rank_share": SHARE,
+}
 
 
 @dataclass
@@ -46,6 +76,9 @@ class FusionConfig:
     alignment: bool = False
     extra_inputs: Sequence[str] = ()
 
+    def __post_init__(self) -> None:
+        check_settings("model.fusion", self, FUSION)
+
 
 @dataclass
 class HeadConfig:
@@ -78,10 +111,7 @@ class HeadConfig:
     rank_share: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.members < 1:
-            raise ConfigError(f"head.members must be at least 1, got {self.members}")
-        if not 0 <= self.rank_share <= 1:
-            raise ConfigError(f"head.rank_share must be from 0 to 1, got {self.rank_share:g}")
+        check_settings("model.head", self, HEAD)
 
 
 @dataclass

@@ -207,9 +207,9 @@ def test_encoder_decoder_is_refused(encoder, tmp_path):
 
 
 def test_bad_settings_are_refused():
-    with pytest.raises(ConfigError, match="there are: mix, last"):
+    with pytest.raises(ConfigError, match="one of mix, last"):
         TextEncoderConfig(layers="first")
-    with pytest.raises(ConfigError, match="at least 4"):
+    with pytest.raises(ConfigError, match="max_tokens is 3; it must be an integer from 4"):
         TextEncoderConfig(max_tokens=3)
     with pytest.raises(ConfigError, match="multiple of heads"):
         build_text_backbone(TinyTextConfig(width=10, heads=4), 50)
