@@ -27,6 +27,7 @@ from suisei.models.features import ModelFeatures
 from suisei.models.pacs import MAX_SCALE, random_crops
 from suisei.models.pretraining import PretrainingConfig
 from suisei.models.regressor import Regressor
+from suisei.training.losses import require_finite
 
 Progress = Callable[[str, int], Callable[[int], Any]]
 
@@ -78,13 +79,13 @@ def pretrain_images(
     )
     advance = progress("pre-training on images", config.image_epochs)
     drawn = np.random.default_rng(seed)
-    losses = []
+    losses: list[float] = []
     model.image.train()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         for _ in range(config.image_epochs):
             total = 0.0
-            for batch in np.array_split(drawn.permutation(len(pairs)), batches):
+            for step, batch in enumerate(np.array_split(drawn.permutation(len(pairs)), batches), start=1):
                 captions = np.concatenate([rows[image] for image in batch])
                 owners = np.repeat(np.arange(len(batch)), [len(rows[image]) for image in batch])
                 features = model.image(random_crops(pixels[torch.from_numpy(batch)], config.smallest_crop))
@@ -95,6 +96,8 @@ def pretrain_images(
                     torch.from_numpy(owners),
                 )
                 loss = loss / 2
+                place = f"pre-training on images, epoch {len(losses) + 1}, step {step}"
+                require_finite(loss, model.image, place, "model.pretraining.image_learning_rate")
                 optimizer.zero_grad(set_to_none=True)
                 loss.backward()
                 nn.utils.clip_grad_norm_(trained, 1.0)

@@ -24,6 +24,23 @@ from suisei.models.contrastive import gather_features, positive_augmented_loss
 from suisei.models.lora import add_lora
 from suisei.models.random_states import random_states, set_random_states
 from suisei.models.towers import image_slot, image_states, project, projections, text_slot, text_states
+from suisei.ranges import (
+    DROPOUT,
+    LEARNING_RATE,
+    NAME,
+    SEED,
+    SWITCH,
+    WEIGHT_DECAY,
+    Of,
+    Range,
+    Rule,
+    Word,
+    at_least,
+    check,
+    check_settings,
+)
+from suisei.training.checkpoints import FrozenWeights, restore_frozen
+from suisei.training.losses import require_finite
 
 PROMPT = "A photo depicts "
 """What the metric puts before every caption."""
@@ -31,6 +48,26 @@ PROMPT = "A photo depicts "
 TRAINABLE = ("projections", "lora", "image", "all")
 MAX_SCALE = math.log(100)
 """Largest logarithm of 1 / tau, as CLIP's training clips it."""
+WEIGHT = Range(0, 1000)
+RULES: dict[str, Rule] = {
+    "model": NAME,
+    "pretrained": Of(str, null=True),
+    "checkpoint": Of(str, null=True),
+    "text_encoder": Of(str, null=True),
+    "seed": SEED,
+    "trainable": Word(TRAINABLE),
+    "rank": at_least(1, 4096),
+    "alpha": Range(0, 10_000, above=True),
+    "lambda_v": WEIGHT,
+    "lambda_t": WEIGHT,
+    "learning_rate": LEARNING_RATE,
+    "weight_decay": WEIGHT_DECAY,
+    "warmup_steps": at_least(0, 10**9),
+    "cosine_steps": at_least(1, 10**9, null=True),
+    "augment": SWITCH,
+    "smallest_crop": Range(0, 1, above=True),
+    "jitter": DROPOUT,
+}
 
 
 @dataclass
@@ -46,6 +83,9 @@ class Architecture:
     embed_dim: int
     vision_cfg: dict[str, Any]
     text_cfg: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check("model.architecture.embed_dim", self.embed_dim, at_least(1, 16_384))
 
     def described(self) -> dict[str, Any]:
         """Return it as open_clip takes it; what an override on the command line left as text is read."""
@@ -111,14 +151,8 @@ class PacTraining(LightningModule):
         smallest_crop: float = 0.5,
         jitter: float = 0.0,
     ) -> None:
+        check_settings("model", locals(), RULES)
         super().__init__()
-        if trainable not in TRAINABLE:
-            raise ConfigError(f"model.trainable is {trainable!r}; expected one of {', '.join(TRAINABLE)}")
-        if not 0 < smallest_crop <= 1 or not 0 <= jitter < 1:
-            raise ConfigError(
-                "model.smallest_crop must be above 0 and at most 1, and model.jitter from 0 to below 1, got "
-                f"{smallest_crop} and {jitter}"
-            )
         if architecture is None:
             self.encoder: DualEncoder = load_dual_encoder(
                 model, pretrained, checkpoint=checkpoint, precision="fp32", device="cpu"
@@ -134,6 +168,7 @@ class PacTraining(LightningModule):
         self.prompt = prompt
         self.augment, self.smallest_crop, self.jitter = augment, smallest_crop, jitter
         self._freeze(rank, alpha, seed)
+        self._frozen = FrozenWeights(self)
         self._tokens: Tensor | None = None
         self._text_states: Tensor | None = None
         self._image_states: Tensor | None = None
@@ -270,6 +305,7 @@ class PacTraining(LightningModule):
         """Return the loss over the batches of all processes."""
         gathered = tuple(gather_features(f) if f is not None else None for f in self.features(batch))
         loss = self.loss(gathered)
+        require_finite(loss, self, f"step {self.global_step + 1}", "model.learning_rate")
         self.log("train_loss", loss, prog_bar=True, batch_size=len(batch.images))
         return loss
 
@@ -310,11 +346,13 @@ class PacTraining(LightningModule):
             self._random_states = {}
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Save the state of the random numbers."""
+        """Save the state of the random numbers; frozen weights stay out."""
         checkpoint["suisei_random_states"] = random_states(self.device)
+        self._frozen.drop_from(checkpoint)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Read the state of the random numbers."""
+        """Read the state of the random numbers, and complete the weights by those that are frozen."""
+        restore_frozen(checkpoint, self)
         self._random_states = checkpoint["suisei_random_states"]
 
     def configure_optimizers(self) -> Any:

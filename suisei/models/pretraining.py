@@ -21,12 +21,29 @@ from torch.nn import functional as F
 
 from suisei.data.captions import CaptionCorpus
 from suisei.encoders.text import TextEncoder
-from suisei.errors import ConfigError, DataError
+from suisei.errors import DataError
 from suisei.models.contrastive import symmetric_info_nce
 from suisei.models.pooling import pooling_weights
+from suisei.ranges import DROPOUT, LEARNING_RATE, WEIGHT_DECAY, Range, Rule, at_least, check_settings
+from suisei.training.losses import require_finite
 
 LENGTH_PARTS = 6
 """A batch is encoded in so many parts of like length, which saves most of the padding."""
+RULES: dict[str, Rule] = {
+    "epochs": at_least(0, 10_000),
+    "batch_size": at_least(1),
+    "learning_rate": LEARNING_RATE,
+    "weight_decay": WEIGHT_DECAY,
+    "word_dropout": DROPOUT,
+    "temperature": Range(0, 10, above=True),
+    "similarity_weight": Range(0, 10_000),
+    "similarity_batch": at_least(1),
+    "image_epochs": at_least(0, 10_000),
+    "image_learning_rate": LEARNING_RATE,
+    "image_weight_decay": WEIGHT_DECAY,
+    "cross_fit": at_least(2, 100, also=(0,)),
+    "smallest_crop": Range(0, 1, above=True),
+}
 
 
 @dataclass
@@ -67,24 +84,7 @@ class PretrainingConfig:
     smallest_crop: float = 0.4
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "image_epochs"):
-            if getattr(self, name) < 0:
-                raise ConfigError(f"pretraining.{name} must be at least 0, got {getattr(self, name)}")
-        if self.cross_fit < 0 or self.cross_fit == 1:
-            raise ConfigError(f"pretraining.cross_fit must be 0, or at least 2, got {self.cross_fit}")
-        for name in ("batch_size", "similarity_batch"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"pretraining.{name} must be at least 1, got {getattr(self, name)}")
-        if not 0 < self.smallest_crop <= 1:
-            raise ConfigError(f"pretraining.smallest_crop must be in (0, 1], got {self.smallest_crop}")
-        for name in ("learning_rate", "temperature", "image_learning_rate"):
-            if not getattr(self, name) > 0:
-                raise ConfigError(f"pretraining.{name} must be above 0, got {getattr(self, name)}")
-        for name in ("weight_decay", "similarity_weight", "image_weight_decay"):
-            if not getattr(self, name) >= 0:
-                raise ConfigError(f"pretraining.{name} must be at least 0, got {getattr(self, name)}")
-        if not 0 <= self.word_dropout < 1:
-            raise ConfigError(f"pretraining.word_dropout must be in [0, 1), got {self.word_dropout}")
+        check_settings("model.pretraining", self, RULES)
 
 
 class CaptionPretraining(nn.Module):
@@ -184,20 +184,22 @@ def pretrain(
         optimizer, config.learning_rate, total_steps=batches * config.epochs + 1, pct_start=0.1
     )
     rated = _rated_batches(encoder, corpus, config, drawn)
-    losses = []
+    losses: list[float] = []
     objective.train()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         for _ in range(config.epochs):
             order = drawn.permutation(len(groups))
             total = 0.0
-            for rows in np.array_split(order, batches):
+            for step, rows in enumerate(np.array_split(order, batches), start=1):
                 pairs = [drawn.choice(len(groups[row]), 2, replace=False) for row in rows]
                 first = [groups[row][pair[0]] for row, pair in zip(rows, pairs, strict=True)]
                 second = [groups[row][pair[1]] for row, pair in zip(rows, pairs, strict=True)]
                 loss = objective.contrast(first, second)
                 if rated is not None:
                     loss = loss + config.similarity_weight * objective.similarity(*next(rated))
+                place = f"pre-training, epoch {len(losses) + 1}, step {step}"
+                require_finite(loss, objective, place, "model.pretraining.learning_rate")
                 optimizer.zero_grad(set_to_none=True)
                 loss.backward()
                 nn.utils.clip_grad_norm_(trained, 1.0)

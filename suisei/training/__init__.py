@@ -1,0 +1,1 @@
+"""Training: what a run needs beside the model that it trains."""
