@@ -23,7 +23,7 @@ from suisei.data.formats import write_samples
 from suisei.data.sample import CaptionSample, detect_language
 from suisei.data.splits import PARTS, Split, group_of
 from suisei.data.table import SampleTable
-from suisei.errors import ConfigError, DataError, SuiseiError, UnavailableError
+from suisei.errors import ConfigError, DataError, ModelError, SuiseiError, UnavailableError
 from suisei.metaeval.plots import plot_predicted
 from suisei.metaeval.report import Table
 from suisei.metaeval.synthetic import synthetic_samples
@@ -35,7 +35,13 @@ from suisei.models.card import describe_data, describe_left_out, describe_traini
 from suisei.models.hub import save_model
 from suisei.models.suisei import SuiSei
 from suisei.progress import progress_bar
-from suisei.training.checkpoints import newest_whole, read_checkpoint, restore_frozen, resumed_settings
+from suisei.training.checkpoints import (
+    newest_whole,
+    read_checkpoint,
+    restore_frozen,
+    resumed_settings,
+    verify_checkpoint,
+)
 from suisei.training.command_line import settings_of
 from suisei.training.losses import require_finite_weights
 from suisei.training.settings import check_resumed
@@ -171,6 +177,8 @@ def staged(folder: Path) -> Iterator[Path]:
         DataError: they cannot be written, such as on a full disk.
     """
     try:
+        for left in folder.glob(".results-*"):  # by a run that was killed while it wrote them
+            shutil.rmtree(left, ignore_errors=True)
         with tempfile.TemporaryDirectory(dir=folder, prefix=".results-") as name:
             stage = Path(name)
             yield stage
@@ -261,6 +269,7 @@ def find_checkpoint(folder: Path, wanted: str | None, settings: Mapping[str, Any
         if not found:
             raise ConfigError(f"{folder} has no checkpoint to go on with; train without --ckpt_path")
         checkpoint = newest_whole(found, logger.warning)
+        _warn_of_broken_best(folder / "checkpoints" / "best.ckpt")
     elif not Path(wanted).is_file():
         raise ConfigError(f"no checkpoint at {wanted}; 'last' takes the run's newest")
     assert checkpoint is not None
@@ -281,6 +290,16 @@ def _restore_best(model: SuiSei, trainer: Any) -> dict[str, float | None]:
     figures = _load_best(model, trainer)
     require_finite_weights(model, "model.optimizer.head_lr and its like")
     return figures
+
+
+def _warn_of_broken_best(best: Path) -> None:
+    """Say early that the weights which validation chose are lost, not at the end of the training."""
+    try:
+        if best.is_file():
+            verify_checkpoint(best)
+    except ModelError as error:
+        problem = str(error).rpartition(";")[0]
+        logger.warning("%s; unless a later epoch is better, the run will end without a model", problem)
 
 
 def _load_best(model: SuiSei, trainer: Any) -> dict[str, float | None]:

@@ -110,6 +110,7 @@ class TrainingCLI(RunCLI):
         check("checkpoint_steps", config.checkpoint_steps, at_least(1, 10**9))
         check("baselines", config.baselines, Several(NAME, 0, 100))
         check("ckpt_path", config.ckpt_path, Of(str, null=True))
+        _use_one_device(config.trainer)
         check_settings("early_stopping", vars(config.early_stopping), EARLY_STOPPING)
         check_settings("checkpoint", vars(config.checkpoint), CHECKPOINT)
 
@@ -143,6 +144,17 @@ class TrainingCLI(RunCLI):
             dirpath=folder / "checkpoints", filename="last", every_n_epochs=1, enable_version_counter=False
         )
         self.trainer_defaults["callbacks"] = [steps, last]
+
+
+def _use_one_device(trainer: Any) -> None:
+    devices = trainer.devices
+    if devices == "auto":
+        trainer.devices = 1
+    elif devices not in (1, "1") and not (isinstance(devices, list) and len(devices) == 1):
+        raise ConfigError(
+            f"trainer.devices is {devices!r}; training on ratings takes one: set it to 1, or to a GPU's number "
+            "such as [1]"
+        )
 
 
 def config_name(config: Any) -> str:

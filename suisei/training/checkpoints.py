@@ -12,7 +12,6 @@ import io
 import json
 import os
 import pickle
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -79,7 +78,7 @@ def write_checkpoint(checkpoint: Mapping[str, Any], path: Path) -> None:
     Raises:
         DataError: it cannot be written, such as on a full disk; the older one is kept.
     """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+    temporary = path.with_name(f".{path.name}.part")  # one name, so that killed runs leave one at most
     hashed: _HashedFile | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

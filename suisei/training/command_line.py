@@ -132,6 +132,7 @@ class RunCLI(LightningCLI):
         set_parsing_settings(
             import_path_denylist=["*"],
             import_path_allowlist=["suisei"],
+            instantiate_subclass_spec_in_any=False,
             config_read_mode_fsspec_enabled=False,
             config_read_mode_urls_enabled=False,
         )

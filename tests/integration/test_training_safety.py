@@ -85,6 +85,24 @@ def test_a_broken_checkpoint_is_named_and_the_newest_whole_one_gone_on_with(
     assert_same_weights(whole, killed)
 
 
+def test_lost_weights_of_the_best_epoch_are_said_before_the_training(killed, train, caplog):
+    best = killed / "checkpoints" / "best.ckpt"
+    last = torch.load(killed / "checkpoints" / "last.ckpt", weights_only=True)
+    assert last["global_step"] == 10
+    flip(best)
+    with pytest.MonkeyPatch.context() as patch:
+
+        def no_better(self):
+            self._validation.clear()
+            self.log("val_pearson", -1.0)
+
+        patch.setattr(SuiSei, "on_validation_epoch_end", no_better)
+        with pytest.raises(ModelError, match=r"best\.ckpt: was altered"):
+            train(*OPTIONS, "--ckpt_path=last", output=killed)
+    assert "unless a later epoch is better, the run will end without a model" in caplog.text
+    assert not (killed / "model").exists()
+
+
 def test_a_run_without_a_whole_checkpoint_is_refused_in_a_line(killed, train):
     for path in (killed / "checkpoints").iterdir():
         flip(path, 0.2)
@@ -236,6 +254,7 @@ def test_a_config_that_names_a_function_is_refused(place, settings, tmp_path):
         ("trainer.max_epochs", "-5"), ("trainer.max_epochs", "0"), ("trainer.max_epochs", "-1"),
         ("trainer.max_steps", "0"), ("trainer.accumulate_grad_batches", "0"), ("trainer.precision", "foo"),
         ("trainer.accelerator", "foo"), ("trainer.devices", "99"), ("trainer.devices", "0"),
+        ("trainer.devices", "2"), ("trainer.devices", "[0, 1]"), ("trainer.devices", "-1"),
         ("trainer.devices", "foo"), ("trainer.strategy", "foo"), ("trainer.limit_val_batches", "0"),
         ("trainer.limit_train_batches", "5.5"), ("trainer.val_check_interval", "0"),
         ("trainer.gradient_clip_val", "-1"), ("trainer.gradient_clip_algorithm", "foo"),
@@ -379,6 +398,7 @@ def test_results_appear_together_or_not_at_all(whole, killed, train, monkeypatch
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     before = {path.name for path in killed.iterdir()}
+    (killed / ".results-left").mkdir()  # as by a run that was killed while it wrote them
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run_module, "model_card", fails)
         with pytest.raises(DataError, match="the results cannot be written: No space left on device"):
