@@ -152,8 +152,8 @@ def _use_one_device(trainer: Any) -> None:
         trainer.devices = 1
     elif devices not in (1, "1") and not (isinstance(devices, list) and len(devices) == 1):
         raise ConfigError(
-            f"trainer.devices is {devices!r}; training on ratings takes one: set it to 1, or to a GPU's number "
-            "such as [1]"
+            f"trainer.devices is {devices!r}; training on ratings takes one: set it to 1, or to a GPU "
+            "by number, such as [1]"
         )
 
 
