@@ -8,7 +8,7 @@ from typing import Any
 
 from suisei.encoders.image import ImageEncoderConfig
 from suisei.encoders.text import TextEncoderConfig
-from suisei.errors import ModelError
+from suisei.errors import ConfigError, ModelError
 from suisei.models.feedforward import ACTIVATIONS
 from suisei.models.fusion import AGGREGATIONS, BLOCKS
 from suisei.models.pooling import POOLINGS
@@ -132,7 +132,8 @@ class RegressorConfig:
         """Rebuild the settings that :meth:`to_dict` returned.
 
         Raises:
-            ModelError: a part is missing or has a field that this version does not know.
+            ModelError: a part is missing, has a field that this version does not know, or a value that it
+                cannot have.
         """
         try:
             text, image = dict(values["text"]), values["image"]
@@ -147,6 +148,8 @@ class RegressorConfig:
             )
         except (KeyError, TypeError) as error:
             raise ModelError(f"the model's settings do not fit this version of suisei: {error}") from None
+        except ConfigError as error:
+            raise ModelError(f"the model's settings: {error}") from None
 
 
 def _tiny(owner: type[TextEncoderConfig] | type[ImageEncoderConfig], values: dict[str, Any]) -> Any:

@@ -9,7 +9,7 @@ from lightning.pytorch import Trainer
 
 from suisei.data import datamodule, pair_datamodule
 from suisei.encoders import image, text, tiny
-from suisei.errors import ConfigError
+from suisei.errors import ConfigError, ModelError
 from suisei.models import config, optimizers, pacs, pretraining, suisei
 from suisei.ranges import Of, Range, Several, Word, at_least, check
 from suisei.training import command_line
@@ -147,3 +147,20 @@ def test_the_settings_are_plain_dataclasses():
     for owner in RULES:
         if dataclasses.is_dataclass(owner):
             assert owner() == owner()
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "value"),
+    [
+        ("head", "members", 10**6),
+        ("head", "hidden", [50_000]),
+        ("head", "dropout", "0.1"),
+        ("text", "name", 3),
+    ],
+)
+def test_a_model_s_settings_out_of_range_are_refused_as_the_model_s(part, name, value):
+    settings = config.RegressorConfig().to_dict()
+    assert config.RegressorConfig.from_dict(settings).to_dict() == settings
+    settings[part] = {**settings[part], name: value}
+    with pytest.raises(ModelError, match=rf"model\.{part}\.{name} is "):
+        config.RegressorConfig.from_dict(settings)
