@@ -19,6 +19,7 @@ import yaml
 
 from suisei.data.writers import replacing
 from suisei.errors import ConfigError
+from suisei.training.run_settings import differences
 
 _POLL_SECONDS = 0.2
 _GRACE_SECONDS = 30.0
@@ -95,24 +96,10 @@ def prepare_runs(runs: Sequence[Run], *, redo: bool = False) -> list[Run]:
 def _differences(run: Run) -> list[str]:
     """Return how a run's settings differ from those it was made with: ``key: old, now new``."""
     try:
-        old = _flat(yaml.safe_load(run.settings_file.read_text(encoding="utf-8")))
+        old = yaml.safe_load(run.settings_file.read_text(encoding="utf-8"))
     except (OSError, yaml.YAMLError) as error:
         raise ConfigError(f"{run.settings_file} cannot be read: {error}") from None
-    new, absent = _flat(run.settings), "not there"
-    keys = sorted({*old, *new})
-    return [
-        f"{key}: {old.get(key, absent)!r}, now {new.get(key, absent)!r}"
-        for key in keys
-        if old.get(key, absent) != new.get(key, absent)
-    ]
-
-
-def _flat(values: Any, prefix: str = "") -> dict[str, Any]:
-    if not isinstance(values, Mapping) or not values:
-        return {prefix.removesuffix("."): values}
-    return {
-        key: value for name, part in values.items() for key, value in _flat(part, f"{prefix}{name}.").items()
-    }
+    return list(differences(old, run.settings).values())
 
 
 @contextmanager

@@ -14,19 +14,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
-from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
-from lightning.pytorch.loggers import CSVLogger
+from lightning.pytorch.cli import LightningArgumentParser
 
 from suisei.errors import ConfigError
 from suisei.pacs.dual_run import TASK as PACS
 from suisei.pacs.dual_run import run as run_pacs
 from suisei.pacs.dual_run import task_of
+from suisei.ranges import NAME, SWITCH, Of, Range, Rule, Several, Word, at_least, check, check_settings
 from suisei.resources import resource_path
+from suisei.training.command_line import RunCLI
 from suisei.training.datamodule import CaptionDataModule
 from suisei.training.module import SuiSei
-from suisei.training.run import DEFAULT_BASELINES, pool_folds, run_training, save_config
+from suisei.training.run import DEFAULT_BASELINES, pool_folds, run_training, started_run
 from suisei.training.text_run import TASK as PRETRAIN
 from suisei.training.text_run import run_pretraining
 
@@ -41,7 +41,29 @@ TRAINER_DEFAULTS = {
 }
 
 
-class TrainingCLI(LightningCLI):
+MONITORS = ("val_pearson", "val_kendall", "val_loss")
+EARLY_STOPPING: dict[str, Rule] = {
+    "monitor": Word(MONITORS),
+    "mode": Word(("min", "max")),
+    "patience": at_least(0),
+    "min_delta": Range(0, 1_000_000),
+    "verbose": SWITCH,
+    "check_finite": SWITCH,
+    "strict": SWITCH,
+}
+CHECKPOINT: dict[str, Rule] = {
+    "monitor": Word(MONITORS),
+    "mode": Word(("min", "max")),
+    "filename": Word(("best",)),
+    "save_top_k": Word((1,)),
+    "save_weights_only": SWITCH,
+    "every_n_epochs": at_least(1, null=True),
+    "every_n_train_steps": at_least(1, null=True),
+}
+"""Of the kept checkpoint, whose weights the model gets."""
+
+
+class TrainingCLI(RunCLI):
     """The command line of training: model, data, trainer, and the few settings beside them."""
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
@@ -80,10 +102,31 @@ class TrainingCLI(LightningCLI):
             }
         )
 
+    def check_run(self) -> None:
+        """Check when to save, when to stop, and what is compared with."""
+        config = self.config
+        check("task", config.task, Word((PRETRAIN, PACS), null=True))
+        check("checkpoint_steps", config.checkpoint_steps, at_least(1, 10**9))
+        check("baselines", config.baselines, Several(NAME, 0, 100))
+        check("ckpt_path", config.ckpt_path, Of(str, null=True))
+        _use_one_device(config.trainer)
+        check_settings("early_stopping", vars(config.early_stopping), EARLY_STOPPING)
+        check_settings("checkpoint", vars(config.checkpoint), CHECKPOINT)
+
+    def inputs(self) -> dict[str, list[str]]:
+        """Return the files and folders that the settings name, those of the encoders too."""
+        text, image = self.config.model.text, self.config.model.image
+        encoders = {
+            "model.text.name": [text.name],
+            "model.image.pretrained": [image.pretrained] if image else [],
+        }
+        return {**super().inputs(), **encoders}
+
     def before_instantiate_classes(self) -> None:
         """Fix the run's folder and the precision before anything is made."""
         config = self.config
         folder = run_folder(config.output, config_name(config), resuming=config.ckpt_path is not None)
+        self.refuse_used_folder(folder)
         config.output = str(folder)
         config.checkpoint.dirpath = str(folder / "checkpoints")
         config.trainer.default_root_dir = str(folder)
@@ -101,11 +144,16 @@ class TrainingCLI(LightningCLI):
         )
         self.trainer_defaults["callbacks"] = [steps, last]
 
-    def instantiate_trainer(self, **kwargs: Any) -> Trainer:
-        """Make the trainer; its curves go to logs/ in the run's folder, a version per start."""
-        if self.config.trainer.logger is None:
-            kwargs.setdefault("logger", CSVLogger(self.config.output, name="logs"))
-        return super().instantiate_trainer(**kwargs)
+
+def _use_one_device(trainer: Any) -> None:
+    devices = trainer.devices
+    if devices == "auto":
+        trainer.devices = 1
+    elif devices not in (1, "1") and not (isinstance(devices, list) and len(devices) == 1):
+        raise ConfigError(
+            f"trainer.devices is {devices!r}; training on ratings takes one: set it to 1, or to a GPU "
+            "by number, such as [1]"
+        )
 
 
 def config_name(config: Any) -> str:
@@ -151,7 +199,11 @@ def best_precision() -> str:
 
 
 def with_config(arguments: Sequence[str]) -> list[str]:
-    """Add the default config where none is given, and find shipped configs by name from anywhere."""
+    """Add the default config where none is given, and find shipped configs by name from anywhere.
+
+    Raises:
+        ConfigError: there is no such config.
+    """
     arguments = list(arguments)
     named = False
     for position, argument in enumerate(arguments):
@@ -167,9 +219,13 @@ def with_config(arguments: Sequence[str]) -> list[str]:
 
 def _find_config(name: str) -> Path:
     path = Path(name)
-    if path.is_file():
-        return path
-    return resource_path(f"configs/{path.name if path.suffix else path.name + '.yaml'}")
+    if not path.is_file():
+        try:
+            path = resource_path(f"configs/{path.name if path.suffix else path.name + '.yaml'}")
+        except ConfigError as error:
+            if not path.exists():
+                raise ConfigError(f"--config {name}: no such file, and {error}") from None
+    return path
 
 
 def make_cli(arguments: Sequence[str], kind: type[TrainingCLI] = TrainingCLI) -> TrainingCLI:
@@ -204,9 +260,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     folder = Path(cli.config.output)
     resuming = cli.config.ckpt_path is not None
-    folder.mkdir(parents=True, exist_ok=True)
-    if not (resuming and (folder / "config.yaml").exists()):
-        save_config(cli, folder)
+    if resuming and (folder / "config.yaml").exists():
+        _train_folds(arguments, folder, folds, resuming=True)
+    else:
+        with started_run(cli, folder):
+            _train_folds(arguments, folder, folds, resuming=resuming)
+    pool_folds(folder, folds)
+    return 0
+
+
+def _train_folds(arguments: Sequence[str], folder: Path, folds: int, *, resuming: bool) -> None:
     for fold in range(folds):
         done = folder / f"fold-{fold}"
         if (done / "report.json").exists():
@@ -214,8 +277,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         started = (done / "config.yaml").exists()
         resume = ["--ckpt_path", "last" if resuming and started else "null"]
         run_training(make_cli([*arguments, f"--data.fold={fold}", f"--output={done}", *resume]))
-    pool_folds(folder, folds)
-    return 0
 
 
 def quiet_libraries() -> None:

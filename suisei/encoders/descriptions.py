@@ -18,8 +18,8 @@ from suisei.encoders.rules import (
     MOST_LAYERS,
     WIDEST,
     YES_NO,
-    Rule,
-    check_settings,
+    FolderRule,
+    check_folder,
     either,
     entries,
     number,
@@ -39,7 +39,7 @@ _TIMM_NAME = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)?")
 _HEADS = whole(1, 1024)
 _WIDTH = whole(1, WIDEST)
 _SHARE = number(0, 1)
-_ATTENTION: dict[str, Rule] = {
+_ATTENTION: dict[str, FolderRule] = {
     "mlp_ratio": number(0.01, 64),
     "ls_init_value": or_none(number(0, 100)),
     "final_ln_after_pool": YES_NO,
@@ -55,7 +55,7 @@ _ATTENTION: dict[str, Rule] = {
     "scale_fc": YES_NO,
 }
 _SIDES = either(whole(1, LARGEST_IMAGE), several(whole(1, LARGEST_IMAGE), 2, 2))
-VISION: dict[str, Rule] = {
+VISION: dict[str, FolderRule] = {
     **_ATTENTION,
     "layers": either(whole(1, MOST_LAYERS), several(whole(1, MOST_LAYERS), 4, 4)),
     "width": _WIDTH,
@@ -69,7 +69,7 @@ VISION: dict[str, Rule] = {
     "no_ln_pre": YES_NO,
     "pos_embed_type": one_of("learnable", "sin_cos_2d"),
     "pool_type": one_of("tok", "avg", "none"),
-    "timm_model_name": Rule(
+    "timm_model_name": FolderRule(
         "a name of one of timm's models, without hf-hub: or local-dir:",
         lambda value: value is None or (isinstance(value, str) and bool(_TIMM_NAME.fullmatch(value))),
     ),
@@ -80,8 +80,10 @@ VISION: dict[str, Rule] = {
     "timm_drop": _SHARE,
     "timm_drop_path": or_none(_SHARE),
 }
-_IN_FOLDER = Rule("'.': its files lie beside the description", lambda value: value in (OWN_FOLDER, None))
-TEXT: dict[str, Rule] = {
+_IN_FOLDER = FolderRule(
+    "'.': its files lie beside the description", lambda value: value in (OWN_FOLDER, None)
+)
+TEXT: dict[str, FolderRule] = {
     **_ATTENTION,
     "context_length": whole(1, WIDEST),
     "vocab_size": whole(1, LARGEST_VOCABULARY),
@@ -107,8 +109,8 @@ TEXT: dict[str, Rule] = {
         one_of("mean_pooler", "max_pooler", "cls_pooler", "cls_last_hidden_state_pooler")
     ),
 }
-_SETTINGS = Rule("settings by name", lambda value: isinstance(value, Mapping))
-_MODEL: dict[str, Rule] = {
+_SETTINGS = FolderRule("settings by name", lambda value: isinstance(value, Mapping))
+_MODEL: dict[str, FolderRule] = {
     "embed_dim": _WIDTH,
     "vision_cfg": _SETTINGS,
     "text_cfg": _SETTINGS,
@@ -118,7 +120,7 @@ _MODEL: dict[str, Rule] = {
     "init_logit_bias": or_none(number(-1000, 1000)),
     "nonscalar_logit_scale": YES_NO,
 }
-PREPROCESS: dict[str, Rule] = {
+PREPROCESS: dict[str, FolderRule] = {
     "size": _SIDES,
     "mode": one_of("RGB"),
     "mean": or_none(several(number(-10, 10), 3, 3)),
@@ -127,7 +129,7 @@ PREPROCESS: dict[str, Rule] = {
     "resize_mode": or_none(one_of("shortest", "longest", "squash")),
     "fill_color": either(whole(0, 255), several(whole(0, 255), 3, 3)),
 }
-_IMAGE: dict[str, Rule] = {
+_IMAGE: dict[str, FolderRule] = {
     "embed_dim": _WIDTH,
     "quick_gelu": YES_NO,
     "normalise": YES_NO,
@@ -142,23 +144,23 @@ def check_model(described: Any, place: str) -> dict[str, Any]:
     Raises:
         ModelError: it names what is not in its folder, or has an unknown or impossible setting.
     """
-    found = check_settings(described, _MODEL, place, required=("embed_dim", "vision_cfg", "text_cfg"))
+    found = check_folder(described, _MODEL, place, required=("embed_dim", "vision_cfg", "text_cfg"))
     found["vision_cfg"] = _vision(found["vision_cfg"], f"{place}.vision_cfg")
-    found["text_cfg"] = check_settings(found["text_cfg"], TEXT, f"{place}.text_cfg")
+    found["text_cfg"] = check_folder(found["text_cfg"], TEXT, f"{place}.text_cfg")
     return found
 
 
 def check_image_encoder(described: Any, place: str) -> dict[str, Any]:
     """Return a description of an image encoder in a model folder, checked in the same way."""
-    found = check_settings(described, _IMAGE, place, required=("embed_dim", "quick_gelu", "vision_cfg"))
+    found = check_folder(described, _IMAGE, place, required=("embed_dim", "quick_gelu", "vision_cfg"))
     found["vision_cfg"] = _vision(found["vision_cfg"], f"{place}.vision_cfg")
     if "preprocess" in found:
-        found["preprocess"] = check_settings(found["preprocess"], PREPROCESS, f"{place}.preprocess")
+        found["preprocess"] = check_folder(found["preprocess"], PREPROCESS, f"{place}.preprocess")
     return found
 
 
 def _vision(settings: Any, place: str) -> dict[str, Any]:
-    found = check_settings(settings, VISION, place)
+    found = check_folder(settings, VISION, place)
     if found.get("timm_model_name") is None:
         return found
     import timm
@@ -184,4 +186,4 @@ def read_description(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         raise ModelError(f"{path} lacks model_cfg; it holds {shown(content)}")
     described = check_model(content["model_cfg"], f"{path}: model_cfg")
     preprocess = content.get("preprocess_cfg") or {}
-    return described, check_settings(preprocess, PREPROCESS, f"{path}: preprocess_cfg")
+    return described, check_folder(preprocess, PREPROCESS, f"{path}: preprocess_cfg")

@@ -21,9 +21,12 @@ from suisei.encoders.resnet import ClipResNet, is_resnet
 from suisei.encoders.rules import BUILD_ERRORS, one_line
 from suisei.encoders.tiny import TinyImageConfig, image_architecture
 from suisei.errors import ConfigError, ModelError
+from suisei.ranges import NAME, SWITCH, Rule, check_settings
 
 MINIMAL_TEXT_TOWER = {"context_length": 4, "vocab_size": 8, "width": 8, "heads": 1, "layers": 1}
 """open_clip builds a pair; the text half is thrown away, so it is made as small as it can be."""
+
+RULES: dict[str, Rule] = {"name": NAME, "pretrained": NAME, "frozen": SWITCH, "normalise": SWITCH}
 
 
 @dataclass
@@ -43,6 +46,9 @@ class ImageEncoderConfig:
     frozen: bool = True
     normalise: bool = False
     tiny: TinyImageConfig = field(default_factory=TinyImageConfig)
+
+    def __post_init__(self) -> None:
+        check_settings("model.image", self, RULES)
 
 
 class ImageEncoder(nn.Module):

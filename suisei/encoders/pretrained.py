@@ -17,8 +17,8 @@ from suisei.encoders.rules import (
     LARGEST_VOCABULARY,
     MOST_LAYERS,
     WIDEST,
-    Rule,
-    check_settings,
+    FolderRule,
+    check_folder,
     number,
     one_line,
     one_of,
@@ -59,7 +59,7 @@ _OLDER_NAMES = {
 _COUNTED = ("layer", "head", "group", "block")
 """Words in names of settings that say how many modules are built."""
 
-BERT: dict[str, Rule] = {
+BERT: dict[str, FolderRule] = {
     "vocab_size": whole(1, LARGEST_VOCABULARY),
     "hidden_size": whole(1, WIDEST),
     "num_hidden_layers": whole(0, MOST_LAYERS),
@@ -79,7 +79,7 @@ def check_bert(settings: Mapping[str, Any], place: str) -> None:
     Raises:
         ModelError: a size is of another type, out of range, or does not go with another.
     """
-    check_settings({name: settings[name] for name in BERT}, BERT, place)
+    check_folder({name: settings[name] for name in BERT}, BERT, place)
     width, heads = settings["hidden_size"], settings["num_attention_heads"]
     if width % heads:
         raise ModelError(f"{place}.hidden_size is {width}, which is no multiple of its {heads} heads")
@@ -142,7 +142,7 @@ _KERNELS = (
     "experts_implementation",
     "_experts_implementation",
 )
-_MECAB: dict[str, Rule] = {
+_MECAB: dict[str, FolderRule] = {
     "do_lower_case": one_of(None, True, False),
     "never_split": one_of(None),
     "normalize_text": one_of(True, False),
@@ -173,7 +173,7 @@ def check_tokenizer_file(folder: Path) -> None:
     """
     path = folder / "tokenizer_config.json"
     config = read_settings(path)
-    check_settings(config.get("mecab_kwargs") or {}, _MECAB, f"{path}: mecab_kwargs")
+    check_folder(config.get("mecab_kwargs") or {}, _MECAB, f"{path}: mecab_kwargs")
     tables = [config, *(value for value in config.values() if isinstance(value, dict))]
     for name, value in [entry for table in tables for entry in table.items()]:
         if not name.endswith(("_file", "_path", "_dir")) or name in (

@@ -29,7 +29,7 @@ SHOWN = 60
 """Characters of a wrong value that a message shows."""
 
 
-class Rule(NamedTuple):
+class FolderRule(NamedTuple):
     """What one setting may be.
 
     Attributes:
@@ -41,52 +41,54 @@ class Rule(NamedTuple):
     allows: Callable[[Any], bool]
 
 
-def whole(low: int, high: int) -> Rule:
+def whole(low: int, high: int) -> FolderRule:
     """A whole number from ``low`` to ``high``."""
 
     def allows(value: Any) -> bool:
         return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
 
-    return Rule(f"a whole number from {low} to {high}", allows)
+    return FolderRule(f"a whole number from {low} to {high}", allows)
 
 
-def number(low: float, high: float) -> Rule:
+def number(low: float, high: float) -> FolderRule:
     """A number from ``low`` to ``high``; not NaN."""
 
     def allows(value: Any) -> bool:
         return isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
 
-    return Rule(f"a number from {low:g} to {high:g}", allows)
+    return FolderRule(f"a number from {low:g} to {high:g}", allows)
 
 
-def one_of(*values: Any) -> Rule:
+def one_of(*values: Any) -> FolderRule:
     """One of the values, of the same type."""
 
     def allows(value: Any) -> bool:
         return any(type(value) is type(known) and value == known for known in values)
 
-    return Rule(f"one of {', '.join(map(repr, values))}", allows)
+    return FolderRule(f"one of {', '.join(map(repr, values))}", allows)
 
 
-def text(longest: int = 200) -> Rule:
+def text(longest: int = 200) -> FolderRule:
     """A text of at most so many characters."""
-    return Rule(
+    return FolderRule(
         f"a text of up to {longest} characters",
         lambda value: isinstance(value, str) and len(value) <= longest,
     )
 
 
-def or_none(rule: Rule) -> Rule:
+def or_none(rule: FolderRule) -> FolderRule:
     """The rule, or null."""
-    return Rule(f"{rule.says}, or null", lambda value: value is None or rule.allows(value))
+    return FolderRule(f"{rule.says}, or null", lambda value: value is None or rule.allows(value))
 
 
-def either(first: Rule, second: Rule) -> Rule:
+def either(first: FolderRule, second: FolderRule) -> FolderRule:
     """One of two rules."""
-    return Rule(f"{first.says}, or {second.says}", lambda value: first.allows(value) or second.allows(value))
+    return FolderRule(
+        f"{first.says}, or {second.says}", lambda value: first.allows(value) or second.allows(value)
+    )
 
 
-def several(rule: Rule, least: int, most: int) -> Rule:
+def several(rule: FolderRule, least: int, most: int) -> FolderRule:
     """A list of so many values that each keep a rule."""
 
     def allows(value: Any) -> bool:
@@ -94,10 +96,10 @@ def several(rule: Rule, least: int, most: int) -> Rule:
             isinstance(value, list | tuple) and least <= len(value) <= most and all(map(rule.allows, value))
         )
 
-    return Rule(f"a list of {least} to {most} values, each {rule.says}", allows)
+    return FolderRule(f"a list of {least} to {most} values, each {rule.says}", allows)
 
 
-def entries(rules: Mapping[str, Rule]) -> Rule:
+def entries(rules: Mapping[str, FolderRule]) -> FolderRule:
     """Named values, each by its own rule."""
 
     def allows(value: Any) -> bool:
@@ -105,17 +107,17 @@ def entries(rules: Mapping[str, Rule]) -> Rule:
             name in rules and rules[name].allows(own) for name, own in value.items()
         )
 
-    return Rule(f"named values ({', '.join(f'{n}: {rule.says}' for n, rule in rules.items())})", allows)
+    return FolderRule(f"named values ({', '.join(f'{n}: {rule.says}' for n, rule in rules.items())})", allows)
 
 
-YES_NO = Rule("true or false", lambda value: isinstance(value, bool))
-FINITE = Rule(
+YES_NO = FolderRule("true or false", lambda value: isinstance(value, bool))
+FINITE = FolderRule(
     "a finite number", lambda value: number(-math.inf, math.inf).allows(value) and abs(value) < 1e30
 )
 
 
-def check_settings(
-    values: Any, rules: Mapping[str, Rule], place: str, *, required: tuple[str, ...] = ()
+def check_folder(
+    values: Any, rules: Mapping[str, FolderRule], place: str, *, required: tuple[str, ...] = ()
 ) -> dict[str, Any]:
     """Return settings that keep their rules.
 

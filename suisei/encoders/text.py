@@ -22,8 +22,8 @@ from suisei.encoders.pretrained import check_bert, check_config_file, check_toke
 from suisei.encoders.rules import (
     BUILD_ERRORS,
     LARGEST_VOCABULARY,
-    Rule,
-    check_settings,
+    FolderRule,
+    check_folder,
     one_line,
     one_of,
     whole,
@@ -31,12 +31,13 @@ from suisei.encoders.rules import (
 from suisei.encoders.tiny import TinyTextConfig, build_text_backbone, train_tokenizer
 from suisei.encoders.tokenizer import FolderTokenizer
 from suisei.errors import ConfigError, ModelError
+from suisei.ranges import NAME, SWITCH, Rule, Word, check_settings
 
 LAYERS = ("mix", "last")
 MAX_TOKENS = 128
 """Captions are cut to this many tokens, special tokens included, or to what the encoder's positions allow."""
-_ARCHITECTURE: dict[str, Rule] = {
-    "backbone": Rule("settings by name", lambda value: isinstance(value, dict)),
+_ARCHITECTURE: dict[str, FolderRule] = {
+    "backbone": FolderRule("settings by name", lambda value: isinstance(value, dict)),
     "layers": one_of(*LAYERS),
     "max_tokens": whole(3, LARGEST_VOCABULARY),
 }
@@ -45,6 +46,14 @@ SMALL_ENCODER = 5_000_000
 CALL_OVERHEAD = 64
 CALL_OVERHEAD_CUDA = 2048
 """What one more call of an encoder costs, in tokens: short matrices, and launching its operations."""
+
+RULES: dict[str, Rule] = {
+    "name": NAME,
+    "layers": Word(LAYERS),
+    "frozen": SWITCH,
+    "frozen_embeddings": SWITCH,
+    "checkpointing": SWITCH,
+}
 
 
 @dataclass
@@ -70,8 +79,7 @@ class TextEncoderConfig:
     tiny: TinyTextConfig = field(default_factory=TinyTextConfig)
 
     def __post_init__(self) -> None:
-        if self.layers not in LAYERS:
-            raise ConfigError(f"text.layers is {self.layers!r}; there are: {', '.join(LAYERS)}")
+        check_settings("model.text", self, RULES)
 
 
 class TextEncoder(nn.Module):
@@ -143,9 +151,7 @@ class TextEncoder(nn.Module):
         """
         if isinstance(tokenizer, Path):
             tokenizer = read_tokenizer(tokenizer)
-        found = check_settings(
-            architecture, _ARCHITECTURE, "text_architecture", required=tuple(_ARCHITECTURE)
-        )
+        found = check_folder(architecture, _ARCHITECTURE, "text_architecture", required=tuple(_ARCHITECTURE))
         try:
             backbone = _backbone_of(found["backbone"])
             return cls(backbone, tokenizer, layers=found["layers"], max_tokens=found["max_tokens"])

@@ -13,18 +13,29 @@ from dataclasses import dataclass
 from typing import Any
 
 from suisei.errors import ConfigError, DataError
+from suisei.ranges import Rule, at_least, check_settings
 
 SPECIAL_PIECES = ("<s>", "<pad>", "</s>", "<unk>")
 """In the order of their ids, which is XLM-RoBERTa's."""
 MASK = "<mask>"
 HEADS = 4
 """Attention heads of the tiny text encoder; its width is a multiple."""
-DROPOUT = 0.1
+TEXT_DROPOUT = 0.1
 """Dropout of the tiny text encoder in training."""
 POSITIONS = 128
 """Longest caption of the tiny text encoder, in tokens."""
 BLOCKS = (1, 1, 1, 1)
 """Residual blocks per stage of the tiny image encoder."""
+TEXT: dict[str, Rule] = {
+    "vocabulary": at_least(8),
+    "width": at_least(1, 16_384),
+    "layers": at_least(0, 200),
+}
+IMAGE: dict[str, Rule] = {
+    "width": at_least(1, 4096),
+    "image_size": at_least(0, 4096),
+    "features": at_least(1, 16_384),
+}
 
 
 @dataclass
@@ -41,6 +52,13 @@ class TinyTextConfig:
     width: int = 192
     layers: int = 2
 
+    def __post_init__(self) -> None:
+        check_settings("model.text.tiny", self, TEXT)
+        if self.width % HEADS:
+            raise ConfigError(
+                f"model.text.tiny.width is {self.width}; it must be a multiple of its {HEADS} attention heads"
+            )
+
 
 @dataclass
 class TinyImageConfig:
@@ -55,6 +73,15 @@ class TinyImageConfig:
     width: int = 16
     image_size: int = 64
     features: int = 192
+
+    def __post_init__(self) -> None:
+        check_settings("model.image.tiny", self, IMAGE)
+        # 32 would leave one pixel, and batch normalisation cannot train on a batch with one image of it.
+        if self.image_size % 32 or self.image_size < 64:
+            raise ConfigError(
+                f"model.image.tiny.image_size is {self.image_size}; it must be a multiple of 32 and "
+                "at least 64"
+            )
 
 
 def train_tokenizer(captions: Iterable[str], vocabulary: int) -> Any:
@@ -117,9 +144,6 @@ def build_text_backbone(config: TinyTextConfig, vocabulary: int, positions: int 
         config: width and number of layers.
         vocabulary: number of token ids.
         positions: longest caption in tokens.
-
-    Raises:
-        ConfigError: the width is not a multiple of HEADS.
     """
     from transformers import XLMRobertaConfig, XLMRobertaModel
 
@@ -132,8 +156,8 @@ def build_text_backbone(config: TinyTextConfig, vocabulary: int, positions: int 
             num_hidden_layers=config.layers,
             num_attention_heads=HEADS,
             intermediate_size=4 * config.width,
-            hidden_dropout_prob=DROPOUT,
-            attention_probs_dropout_prob=DROPOUT,
+            hidden_dropout_prob=TEXT_DROPOUT,
+            attention_probs_dropout_prob=TEXT_DROPOUT,
             max_position_embeddings=positions + 2,
             type_vocab_size=1,
             bos_token_id=0,
@@ -146,11 +170,6 @@ def build_text_backbone(config: TinyTextConfig, vocabulary: int, positions: int 
 
 def image_architecture(config: TinyImageConfig) -> dict[str, Any]:
     """Return the open_clip configuration of the tiny image tower."""
-    # 32 would leave one pixel, and batch normalisation cannot train on a batch with one image of it.
-    if config.image_size % 32 or config.image_size < 64:
-        raise ConfigError(
-            f"tiny image_size is {config.image_size}; it must be a multiple of 32 and at least 64"
-        )
     return {
         "embed_dim": config.features,
         "quick_gelu": False,

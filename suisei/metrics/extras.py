@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from suisei.data.sample import CaptionSample
-from suisei.encoders.rules import BUILD_ERRORS, YES_NO, Rule, check_settings, number, one_line, shown, text
+from suisei.encoders.rules import (
+    BUILD_ERRORS,
+    YES_NO,
+    FolderRule,
+    check_folder,
+    number,
+    one_line,
+    shown,
+    text,
+)
 from suisei.errors import ConfigError, ModelError, SuiseiError
 from suisei.metrics.base import Metric
 from suisei.metrics.registry import REGISTRY, get_entry, get_metric
@@ -24,8 +33,8 @@ if TYPE_CHECKING:
 ENCODER_FOLDER = "extras"
 """Folder inside a model folder that holds the dual encoders of extra inputs."""
 _IN_FOLDER = re.compile(rf"{ENCODER_FOLDER}/[a-z0-9+-]+")
-_OPTIONS: dict[str, Rule] = {
-    "tokenizer": Rule(
+_OPTIONS: dict[str, FolderRule] = {
+    "tokenizer": FolderRule(
         "a tokenizer of suisei",
         lambda value: value in ("whitespace", "ptb", "ptb-java", "mecab", "character") or _is_pair(value),
     ),
@@ -215,7 +224,7 @@ def _restored(name: str, saved: Mapping[str, SavedInput]) -> Metric:
 def _made(kind: str, given: SavedInput) -> Metric:
     if kind == Ridge.name:
         return Ridge()
-    options = check_settings(given.options, _OPTIONS, "options")
+    options = check_folder(given.options, _OPTIONS, "options")
     if given.encoder is not None:
         return get_metric(kind, encoder=given.encoder, **options)
     if given.folder is None:

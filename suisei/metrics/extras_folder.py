@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from suisei.encoders.rules import BUILD_ERRORS, Rule, check_settings, one_line
+from suisei.encoders.rules import BUILD_ERRORS, FolderRule, check_folder, one_line
 from suisei.errors import ModelError
 from suisei.metrics.extras import ENCODER_FOLDER, SavedInput
 
@@ -97,9 +97,9 @@ def _whole(values: Any) -> bool:
     return all(isinstance(value, int) and not isinstance(value, bool) for value in values)
 
 
-_RECORD: dict[str, Rule] = {
-    "options": Rule("options by name", lambda value: isinstance(value, dict)),
-    "settings": Rule(
+_RECORD: dict[str, FolderRule] = {
+    "options": FolderRule("options by name", lambda value: isinstance(value, dict)),
+    "settings": FolderRule(
         "texts by name",
         lambda value: isinstance(value, dict) and all(isinstance(own, str) for own in value.values()),
     ),
@@ -136,7 +136,7 @@ def read_extras(
     for name in names:
         if name not in record:
             raise ModelError(f"{folder}/config.json: extras lacks {name}")
-        own = check_settings(record[name], _RECORD, f"extras.{name}", required=tuple(_RECORD))
+        own = check_folder(record[name], _RECORD, f"extras.{name}", required=tuple(_RECORD))
         place = name.partition(":")[2]
         saved[name] = SavedInput(
             states[name],

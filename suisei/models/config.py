@@ -3,31 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
-from typing import Any, cast, get_args, get_type_hints
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
 
 from suisei.encoders.image import ImageEncoderConfig
-from suisei.encoders.rules import (
-    FINITE,
-    WIDEST,
-    YES_NO,
-    Rule,
-    check_settings,
-    number,
-    one_of,
-    or_none,
-    several,
-    text,
-    whole,
-)
 from suisei.encoders.text import TextEncoderConfig
 from suisei.errors import ConfigError, ModelError
+from suisei.models.blocks import BLOCKS
 from suisei.models.feedforward import ACTIVATIONS
-from suisei.models.fusion import AGGREGATIONS, BLOCKS
+from suisei.models.fusion import AGGREGATIONS
 from suisei.models.pooling import POOLINGS
-
-MOST_MEMBERS = 256
-"""Most networks whose scores are averaged."""
+from suisei.ranges import DROPOUT, NAME, SHARE, SWITCH, Rule, Several, Word, at_least, check_settings
 
 RETIRED = {
     "text": ("max_tokens",),
@@ -37,6 +23,30 @@ RETIRED = {
     "head": ("input_norm",),
 }
 """Settings in folders of earlier versions that say nothing which the architectures beside them do not."""
+
+WIDTH = 16_384
+"""Widest hidden layer."""
+FUSION: dict[str, Rule] = {
+    "poolings": Several(Word(POOLINGS), 1, len(POOLINGS)),
+    "references": Word(AGGREGATIONS),
+    "blocks": Several(Word(tuple(BLOCKS)), 0, len(BLOCKS), null=True),
+    "layer_norm": SWITCH,
+    "similarity": SWITCH,
+    "image_similarity": SWITCH,
+    "image_languages": Several(Word(("ja", "en")), 0, 2, null=True),
+    "alignment": SWITCH,
+    "extra_inputs": Several(NAME, 0, 100),
+}
+HEAD: dict[str, Rule] = {
+    "hidden": Several(at_least(1, WIDTH), 0, 16),
+    "activation": Word(tuple(ACTIVATIONS)),
+    "dropout": DROPOUT,
+    "input_dropout": DROPOUT,
+    "extra_hidden": at_least(0, WIDTH),
+    "extra_dropout": DROPOUT,
+    "members": at_least(1, 100),
+    "rank_share": SHARE,
+}
 
 
 @dataclass
@@ -73,6 +83,9 @@ class FusionConfig:
     alignment: bool = False
     extra_inputs: Sequence[str] = ()
 
+    def __post_init__(self) -> None:
+        check_settings("model.fusion", self, FUSION)
+
 
 @dataclass
 class HeadConfig:
@@ -103,10 +116,7 @@ class HeadConfig:
     rank_share: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.members < 1:
-            raise ConfigError(f"head.members must be at least 1, got {self.members}")
-        if not 0 <= self.rank_share <= 1:
-            raise ConfigError(f"head.rank_share must be from 0 to 1, got {self.rank_share:g}")
+        check_settings("model.head", self, HEAD)
 
 
 @dataclass
@@ -130,53 +140,43 @@ class RegressorConfig:
             ModelError: a part is missing, has a field that this version does not know, or a field has a value
                 that cannot be.
         """
-        parts = dict.fromkeys(("text", "image", "fusion", "head"), _SETTINGS)
-        found = check_settings(values, parts, "settings", required=tuple(parts))
-        image = found["image"]
+        parts = _named(values, "settings", cls)
+        absent = [own.name for own in fields(cls) if own.name not in parts]
+        if absent:
+            raise ModelError(f"settings lacks {', '.join(absent)}")
+        image = parts["image"]
         try:
             return cls(
-                _checked(TextEncoderConfig, found["text"], "settings.text"),
-                None if image is None else _checked(ImageEncoderConfig, image, "settings.image"),
-                _checked(FusionConfig, found["fusion"], "settings.fusion"),
-                _checked(HeadConfig, found["head"], "settings.head"),
+                _rebuilt(TextEncoderConfig, parts["text"], "text"),
+                None if image is None else _rebuilt(ImageEncoderConfig, image, "image"),
+                _rebuilt(FusionConfig, parts["fusion"], "fusion"),
+                _rebuilt(HeadConfig, parts["head"], "head"),
             )
-        except (ConfigError, TypeError) as error:
-            raise ModelError(f"the model's settings do not fit this version of suisei: {error}") from None
+        except ConfigError as error:
+            raise ModelError(f"the model's settings: {error}") from None
 
 
-_SETTINGS = Rule("settings by name", lambda value: value is None or isinstance(value, dict))
-_SHARE = number(0, 1)
-_BY_FIELD: dict[str, Rule] = {
-    "fusion.poolings": several(one_of(*POOLINGS), 1, len(POOLINGS)),
-    "fusion.references": one_of(*AGGREGATIONS),
-    "fusion.blocks": or_none(several(one_of(*BLOCKS), 0, len(BLOCKS))),
-    "fusion.image_languages": or_none(several(one_of("ja", "en"), 0, 2)),
-    "head.hidden": several(whole(1, WIDEST), 0, 32),
-    "head.activation": one_of(*ACTIVATIONS),
-    "head.dropout": _SHARE,
-    "head.input_dropout": _SHARE,
-    "head.extra_hidden": whole(0, WIDEST),
-    "head.extra_dropout": _SHARE,
-    "head.members": whole(1, MOST_MEMBERS),
-    "head.rank_share": _SHARE,
-}
-"""What fields may be beyond what their type says."""
-
-
-def _checked(kind: type, values: Any, place: str) -> Any:
-    """Return the settings of a dataclass, after their types were checked as the class declares them."""
-    hints = get_type_hints(kind)
-    rules = {
-        own.name: _BY_FIELD.get(f"{place.removeprefix('settings.')}.{own.name}") or _rule(hints[own.name])
-        for own in fields(kind)
-    }
-    found = check_settings(_kept(place.removeprefix("settings."), values), rules, place)
-    for name, hint in hints.items():
-        if is_dataclass(hint):
-            if name not in found:
-                raise ModelError(f"{place} lacks {name}")
-            found[name] = _checked(cast(type, hint), found[name], f"{place}.{name}")
+def _rebuilt(kind: Any, values: Any, part: str) -> Any:
+    """Return the settings of a dataclass, which holds them against their rules."""
+    found = _named(_kept(part, values), f"settings.{part}", kind)
+    if "tiny" in kind.__dataclass_fields__:
+        if "tiny" not in found:
+            raise ModelError(f"settings.{part} lacks tiny")
+        found["tiny"] = _rebuilt(type(kind().tiny), found["tiny"], f"{part}.tiny")
     return kind(**found)
+
+
+def _named(values: Any, place: str, kind: Any) -> dict[str, Any]:
+    """Return values by name, after no name was found that is no field."""
+    if not isinstance(values, dict):
+        raise ModelError(f"{place} must be settings by name, got {type(values).__name__}")
+    known = [own.name for own in fields(kind)]
+    unknown = sorted(str(name) for name in values if name not in known)
+    if unknown:
+        raise ModelError(
+            f"{place} has {unknown[0][:60]!r}, which is no setting; there are: {', '.join(known)}"
+        )
+    return dict(values)
 
 
 def _kept(part: str, values: Any) -> Any:
@@ -186,17 +186,3 @@ def _kept(part: str, values: Any) -> Any:
     if part == "head" and values.get("input_norm"):
         raise ModelError("the model has head.input_norm, which suisei 0.1.0 was the last to know")
     return {name: value for name, value in values.items() if name not in RETIRED.get(part, ())}
-
-
-def _rule(hint: Any) -> Rule:
-    """Return the rule of a field's type, within the sizes that any model stays in."""
-    plain = {bool: YES_NO, int: whole(0, 2**31), float: FINITE, str: text(1000)}
-    if hint in plain:
-        return plain[hint]
-    if is_dataclass(hint):
-        return _SETTINGS
-    arguments = [own for own in get_args(hint) if own is not type(None)]
-    if type(None) in get_args(hint):
-        return or_none(_rule(arguments[0]))
-    own = [argument for argument in arguments if argument is not Ellipsis]
-    return several(_rule(own[0]), 0, 1024)

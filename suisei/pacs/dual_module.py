@@ -22,14 +22,47 @@ from suisei.errors import ConfigError
 from suisei.pacs.lora import add_lora
 from suisei.pacs.pair_datamodule import PairBatch
 from suisei.pacs.towers import image_slot, image_states, project, projections, text_slot, text_states
+from suisei.ranges import (
+    DROPOUT,
+    LEARNING_RATE,
+    NAME,
+    SWITCH,
+    WEIGHT_DECAY,
+    Of,
+    Range,
+    Rule,
+    Word,
+    at_least,
+    check,
+    check_settings,
+)
 from suisei.training.augment import random_contrast, random_crops
+from suisei.training.checkpoints import FrozenWeights, restore_frozen
 from suisei.training.contrastive import MAX_SCALE, gather_features, positive_augmented_loss
+from suisei.training.losses import require_finite
 from suisei.training.random_states import random_states, set_random_states
 
 PROMPT = "A photo depicts "
 """What the metric puts before every caption."""
 
 TRAINABLE = ("projections", "lora", "image", "all")
+WEIGHT = Range(0, 1000)
+RULES: dict[str, Rule] = {
+    "model": NAME,
+    "pretrained": Of(str, null=True),
+    "checkpoint": Of(str, null=True),
+    "text_encoder": Of(str, null=True),
+    "trainable": Word(TRAINABLE),
+    "lambda_v": WEIGHT,
+    "lambda_t": WEIGHT,
+    "learning_rate": LEARNING_RATE,
+    "weight_decay": WEIGHT_DECAY,
+    "warmup_steps": at_least(0, 10**9),
+    "cosine_steps": at_least(1, 10**9, null=True),
+    "augment": SWITCH,
+    "smallest_crop": Range(0, 1, above=True),
+    "jitter": DROPOUT,
+}
 
 
 @dataclass
@@ -45,6 +78,9 @@ class Architecture:
     embed_dim: int
     vision_cfg: dict[str, Any]
     text_cfg: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check("model.architecture.embed_dim", self.embed_dim, at_least(1, 16_384))
 
     def described(self) -> dict[str, Any]:
         """Return it as open_clip takes it; what an override on the command line left as text is read."""
@@ -102,14 +138,8 @@ class PacTraining(LightningModule):
         smallest_crop: float = 0.5,
         jitter: float = 0.0,
     ) -> None:
+        check_settings("model", locals(), RULES)
         super().__init__()
-        if trainable not in TRAINABLE:
-            raise ConfigError(f"model.trainable is {trainable!r}; expected one of {', '.join(TRAINABLE)}")
-        if not 0 < smallest_crop <= 1 or not 0 <= jitter < 1:
-            raise ConfigError(
-                "model.smallest_crop must be above 0 and at most 1, and model.jitter from 0 to below 1, got "
-                f"{smallest_crop} and {jitter}"
-            )
         seed = torch.initial_seed()
         if architecture is None:
             self.encoder: DualEncoder = load_dual_encoder(
@@ -125,6 +155,7 @@ class PacTraining(LightningModule):
         self.warmup_steps, self.cosine_steps = warmup_steps, cosine_steps
         self.augment, self.smallest_crop, self.jitter = augment, smallest_crop, jitter
         self._freeze(seed)
+        self._frozen = FrozenWeights(self)
         self._tokens: Tensor | None = None
         self._text_states: Tensor | None = None
         self._image_states: Tensor | None = None
@@ -261,6 +292,7 @@ class PacTraining(LightningModule):
         """Return the loss over the batches of all processes."""
         gathered = tuple(gather_features(f) if f is not None else None for f in self.features(batch))
         loss = self.loss(gathered)
+        require_finite(loss, self, f"step {self.global_step + 1}", "model.learning_rate")
         self.log("train_loss", loss, prog_bar=True, batch_size=len(batch.images))
         return loss
 
@@ -301,11 +333,13 @@ class PacTraining(LightningModule):
             self._random_states = {}
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Save the state of the random numbers."""
+        """Save the state of the random numbers; frozen weights stay out."""
         checkpoint["suisei_random_states"] = random_states(self.device)
+        self._frozen.drop_from(checkpoint)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Read the state of the random numbers."""
+        """Read the state of the random numbers, and complete the weights by those that are frozen."""
+        restore_frozen(checkpoint, self)
         self._random_states = checkpoint["suisei_random_states"]
 
     def configure_optimizers(self) -> Any:

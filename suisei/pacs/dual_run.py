@@ -10,12 +10,13 @@ import json
 import os
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
-from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
+from lightning.pytorch.cli import LightningArgumentParser
 
 from suisei.encoders.dual_folder import save_dual_encoder
 from suisei.errors import ConfigError
@@ -24,7 +25,12 @@ from suisei.pacs.dual_module import PacTraining, recall_at
 from suisei.pacs.lora import merge_lora
 from suisei.pacs.pair_datamodule import PairDataModule
 from suisei.progress import progress_bar
-from suisei.training.run import find_checkpoint, save_config
+from suisei.ranges import Of, Word, at_least, check
+from suisei.training.checkpoints import read_checkpoint, restore_frozen
+from suisei.training.command_line import RunCLI, settings_of
+from suisei.training.losses import require_finite_weights
+from suisei.training.run import find_checkpoint, fit, staged, started_run
+from suisei.training.run_settings import named_configs, read_config
 
 TASK = "pacs"
 PATIENCE_STEPS = 1500
@@ -43,7 +49,7 @@ TRAINER_DEFAULTS = {
 }
 
 
-class PacTrainingCLI(LightningCLI):
+class PacTrainingCLI(RunCLI):
     """The command line: model, data, trainer, and the run's folder."""
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
@@ -69,6 +75,20 @@ class PacTrainingCLI(LightningCLI):
             help="go on with an interrupted run: a checkpoint file, or 'last' for the run's newest",
         )
 
+    def check_run(self) -> None:
+        """Check when to stop, and what is trained."""
+        config = self.config
+        check("task", config.task, Word((TASK,)))
+        check("patience_steps", config.patience_steps, at_least(1, 10**9))
+        check("ckpt_path", config.ckpt_path, Of(str, null=True))
+        check("trainer.val_check_interval", config.trainer.val_check_interval, at_least(1, 10**9))
+
+    def inputs(self) -> dict[str, list[str]]:
+        """Return the files and folders that the settings name, those of the model too."""
+        model = self.config.model
+        named = {name: model[name] for name in ("model", "pretrained", "checkpoint", "text_encoder")}
+        return {**super().inputs(), **{f"model.{name}": [path] for name, path in named.items() if path}}
+
     def before_instantiate_classes(self) -> None:
         """Make the callbacks, which depend on the folder and on how often validation runs."""
         config = self.config
@@ -78,9 +98,9 @@ class PacTrainingCLI(LightningCLI):
             raise ConfigError(
                 f"{folder} holds a run already; choose another --output, or go on with it: --ckpt_path last"
             )
+        if first:
+            self.refuse_used_folder(folder)
         interval = config.trainer.val_check_interval
-        if not isinstance(interval, int) or interval < 1:
-            raise ConfigError("trainer.val_check_interval must be a number of steps, at least 1")
         config.trainer.default_root_dir = str(folder)
         mode = "min" if config.monitor == "val_loss" else "max"
         best = ModelCheckpoint(
@@ -97,29 +117,12 @@ class PacTrainingCLI(LightningCLI):
         last = ModelCheckpoint(folder / "checkpoints", "last", every_n_epochs=1, enable_version_counter=False)
         self.trainer_defaults["callbacks"] = [best, stop, last]
 
-    def instantiate_trainer(self, **kwargs: Any) -> Any:
-        """Make the trainer, with figures as CSV, a version per start, where no logger is asked for."""
-        if self.config.trainer.logger is None:
-            from lightning.pytorch.loggers import CSVLogger
-
-            kwargs["logger"] = CSVLogger(self.config.output, name="logs")
-        return super().instantiate_trainer(**kwargs)
-
 
 def task_of(arguments: Sequence[str]) -> str | None:
     """Return the ``task`` of the config that a command line names; None where it has none."""
-    import yaml
-
-    named = [
-        argument.partition("=")[2] or following
-        for argument, following in zip(arguments, [*arguments[1:], ""], strict=True)
-        if argument in ("--config", "-c") or argument.startswith("--config=")
-    ]
-    try:
-        content = yaml.safe_load(Path(named[-1]).read_text(encoding="utf-8")) if named else None
-    except (OSError, yaml.YAMLError):
-        return None  # the command that reads it next says what is wrong with it
-    return content.get("task") if isinstance(content, dict) else None
+    named = named_configs(arguments)
+    task: str | None = read_config(named[-1]).get("task") if named else None
+    return task
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -141,21 +144,21 @@ def run(arguments: Sequence[str]) -> int:
         args=list(arguments),
     )
     folder, model, data, trainer = Path(cli.config.output), cli.model, cli.datamodule, cli.trainer
-    checkpoint = find_checkpoint(folder, cli.config.ckpt_path)
+    checkpoint = find_checkpoint(folder, cli.config.ckpt_path, settings_of(cli))
     data.load()
     _prepare(model, data, cli.config.seed_everything)
-    if trainer.is_global_zero:
-        folder.mkdir(parents=True, exist_ok=True)
-        save_config(cli, folder)
     started = time.perf_counter()
-    trainer.fit(model, datamodule=data, ckpt_path=checkpoint, weights_only=True)
+    with started_run(cli, folder) if trainer.is_global_zero else nullcontext():
+        fit(trainer, model, data, checkpoint)
     minutes = (time.perf_counter() - started) / 60
     best = trainer.checkpoint_callback
     if best.best_model_path:
-        state = torch.load(best.best_model_path, map_location="cpu", weights_only=True)["state_dict"]
-        model.load_state_dict(state)
+        kept = read_checkpoint(Path(best.best_model_path))
+        restore_frozen(kept, model)
+        model.load_state_dict(kept["state_dict"])
     if not trainer.is_global_zero:
         return 0
+    require_finite_weights(model, "model.learning_rate")
     report = {
         "sources": data.sources,
         "images": {"train": len(data.train_part), "validation": len(data.validation_part)},
@@ -168,8 +171,9 @@ def run(arguments: Sequence[str]) -> int:
     }
     if model.trainable == "lora":
         merge_lora(model.towers)
-    save_dual_encoder(model.encoder, folder / "model")
-    (folder / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    with staged(folder) as stage:
+        save_dual_encoder(model.encoder, stage / "model")
+        (stage / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     return 0
 
 

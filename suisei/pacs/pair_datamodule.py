@@ -19,7 +19,16 @@ from torch.utils.data import DataLoader
 from suisei.data.pairs import ImageCaptions, hold_out_captions, load_pairs
 from suisei.errors import ConfigError
 from suisei.models.table import PixelStore
+from suisei.ranges import NAME, Rule, at_least, check_settings
 from suisei.training.batching import EpochBatches, ResumableDataLoader, batch_loader
+
+RULES: dict[str, Rule] = {
+    "train": NAME,
+    "validation": NAME,
+    "batch_size": at_least(2, 100_000),
+    "captions_per_image": at_least(1, 1000),
+    "hold_out": at_least(0, 1000),
+}
 
 
 @dataclass
@@ -78,12 +87,7 @@ class PairDataModule(LightningDataModule):
         hold_out: int = 0,
     ) -> None:
         super().__init__()
-        if batch_size < 2:
-            raise ConfigError(
-                f"data.batch_size must be at least 2 for contrastive training, got {batch_size}"
-            )
-        if captions_per_image < 1:
-            raise ConfigError(f"data.captions_per_image must be at least 1, got {captions_per_image}")
+        check_settings("data", locals(), RULES)
         self.sources = {"train": train, "validation": validation}
         self.root = Path(root) if root is not None else None
         self.batch_size = batch_size

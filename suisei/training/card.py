@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from suisei.data.leaks import describe_shared
 from suisei.version import __version__
 
 SIMULATED = "scenes"
@@ -67,6 +68,8 @@ def describe_data(data: dict[str, Any]) -> str:
     text = f"{', '.join(data['sources'])}: {counts}. A group, usually an image, is in one part only. "
     if data.get("left_out"):
         text += describe_left_out(data["left_out"]) + " "
+    if data.get("shared"):
+        text += f"**{describe_shared(data['shared'])}** "
     text += "Validation chose the weights; the test split was read once, at the end."
     if SIMULATED in data["sources"]:
         text += (

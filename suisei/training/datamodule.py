@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from lightning.pytorch import LightningDataModule
 from torch.utils.data import DataLoader
 
 from suisei.data.formats import OnError, Row
+from suisei.data.leaks import describe_shared, shared_contents
 from suisei.data.load import load_data
 from suisei.data.sample import CaptionSample
 from suisei.data.splits import (
@@ -27,10 +29,25 @@ from suisei.data.splits import (
 )
 from suisei.errors import ConfigError, DataError
 from suisei.models.batch import Batch
+from suisei.ranges import NAME, SEED, SHARE, Range, Rule, Several, Word, at_least, check, check_settings
 from suisei.training.batching import Batching, EpochBatches, ResumableDataLoader, batch_loader
 from suisei.training.support import Support, read_support
 
+logger = logging.getLogger(__name__)
+
 Collate = Callable[[Sequence[int]], Batch]
+RULES: dict[str, Rule] = {
+    "synthetic": Range(0, 100),
+    "rating_scale": Several(Range(-1e9, 1e9), 2, 2, null=True),
+    "fractions": Several(SHARE, 3, 3),
+    "folds": at_least(2, 1000, also=(0,)),
+    "split_seed": SEED,
+    "disjoint": Word(get_args(Disjoint)),
+    "batch_size": at_least(1, 100_000),
+    "batching": Word(get_args(Batching)),
+    "num_workers": at_least(0, 1024),
+    "on_error": Word(get_args(OnError)),
+}
 
 EVAL_BATCHES = 4
 """A validation batch is as many training batches: without gradients it takes less memory all the same."""
@@ -94,16 +111,15 @@ class CaptionDataModule(LightningDataModule):
         on_error: OnError = "raise",
     ) -> None:
         super().__init__()
-        if batch_size < 1:
-            raise ConfigError(f"data.batch_size must be at least 1, got {batch_size}")
+        check_settings("data", locals(), RULES)
+        self._check_split(fractions, folds, fold)
         if folds and (validation or test):
             raise ConfigError("folds split the training data; leave data.validation and data.test out")
         if disjoint == "crossed" and not folds:
             raise ConfigError("data.disjoint: crossed puts candidates into folds; set data.folds, such as 5")
-        if folds and fold is not None and not 0 <= fold < folds:
-            raise ConfigError(f"data.fold is {fold}; it must be from 0 to {folds - 1}")
         self.sources = [train] if isinstance(train, str) else list(train)
         self.validation_source, self.test_source = validation, test
+        check("data.train", self.sources, Several(NAME, 1, 100))
         self.support_sources = [support] if isinstance(support, str) else list(support or [])
         self.support = Support()
         self.synthetic = synthetic
@@ -115,11 +131,26 @@ class CaptionDataModule(LightningDataModule):
         self.samples: list[CaptionSample] = []
         self.split = Split((), (), ())
         self.skipped: list[Row] = []
+        self.shared: dict[str, dict[str, int]] = {}
         self._collate: Collate | None = None
         self._seed = 0
         self._lengths: np.ndarray | None = None
         self._loader: ResumableDataLoader | None = None
         self._resume: dict[str, Any] = {}
+
+    @staticmethod
+    def _check_split(fractions: Sequence[float], folds: int, fold: int | None) -> None:
+        if abs(sum(fractions) - 1) > 1e-6 or fractions[0] == 0:
+            raise ConfigError(
+                f"data.fractions is {tuple(fractions)}, which sums to {sum(fractions):g}; it must be three "
+                "shares that sum to 1, the first above 0, such as [0.8, 0.1, 0.1]"
+            )
+        if fold is not None and not folds:
+            raise ConfigError(
+                f"data.fold is {fold} without data.folds; set data.folds, such as 5, or leave it out"
+            )
+        if fold is not None:
+            check("data.fold", fold, at_least(0, folds - 1))
 
     def load(self) -> None:
         """Read all data and split it. Test ratings are read here and used once, at the end.
@@ -150,6 +181,7 @@ class CaptionDataModule(LightningDataModule):
         self.split = Split(tuple(parts[0]), tuple(parts[1]), tuple(parts[2]))
         self._refuse_empty("change data.fractions")
         self._part_candidates()
+        self._warn_of_shared_contents()
         candidates = self.disjoint != "group"
         self.support = self._read_support().without(self._held_out(), candidates=candidates)
 
@@ -160,6 +192,13 @@ class CaptionDataModule(LightningDataModule):
             assert self.fold is not None
             self.split = cross_candidates(self.samples, self.split, self.fold, self.folds, self.split_seed)
         self._refuse_empty("its samples share candidates with other parts; set data.disjoint: group")
+
+    def _warn_of_shared_contents(self) -> None:
+        pairs = (("validation", "train"), ("test", "train"), ("test", "validation"))
+        counts = {f"{a} and {b}": shared_contents(self.part(a), self.part(b)) for a, b in pairs}
+        self.shared = {names: shared for names, shared in counts.items() if shared}
+        if self.shared:
+            logger.warning("%s", describe_shared(self.shared))
 
     def _held_out(self) -> list[CaptionSample]:
         return [*self.part("validation"), *self.part("test")]

@@ -26,6 +26,7 @@ from suisei.models.regressor import Regressor
 from suisei.models.table import PixelStore
 from suisei.training.augment import random_crops
 from suisei.training.contrastive import MAX_SCALE, symmetric_info_nce
+from suisei.training.losses import require_finite
 from suisei.training.pretraining import TEMPERATURE, PretrainingConfig
 
 Progress = Callable[[str, int], Callable[[int], Any]]
@@ -83,13 +84,13 @@ def pretrain_images(
     )
     advance = progress("pre-training on images", config.image_epochs)
     drawn = np.random.default_rng(seed)
-    losses = []
+    losses: list[float] = []
     model.image.train()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         for _ in range(config.image_epochs):
             total = 0.0
-            for batch in np.array_split(drawn.permutation(len(pairs)), batches):
+            for step, batch in enumerate(np.array_split(drawn.permutation(len(pairs)), batches), start=1):
                 captions = np.concatenate([rows[image] for image in batch])
                 owners = np.repeat(np.arange(len(batch)), [len(rows[image]) for image in batch])
                 features = model.image(random_crops(pixels[torch.from_numpy(batch)], SMALLEST_CROP))
@@ -100,6 +101,8 @@ def pretrain_images(
                     torch.from_numpy(owners),
                 )
                 loss = loss / 2
+                place = f"pre-training on images, epoch {len(losses) + 1}, step {step}"
+                require_finite(loss, model.image, place, "model.pretraining.image_learning_rate")
                 optimizer.zero_grad(set_to_none=True)
                 loss.backward()
                 nn.utils.clip_grad_norm_(trained, 1.0)

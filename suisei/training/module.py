@@ -25,6 +25,8 @@ from suisei.models.config import FusionConfig, HeadConfig, RegressorConfig
 from suisei.models.features import ModelFeatures
 from suisei.models.regressor import Regressor
 from suisei.models.table import Collator, PixelStore, SampleTable
+from suisei.ranges import DROPOUT, check
+from suisei.training.checkpoints import FrozenWeights, restore_frozen
 from suisei.training.cross_fitting import (
     PartEncoder,
     align_samples,
@@ -34,6 +36,7 @@ from suisei.training.cross_fitting import (
 )
 from suisei.training.feature_table import FeatureTable
 from suisei.training.image_pretraining import pretrain_images
+from suisei.training.losses import require_finite
 from suisei.training.optimizers import OptimizerConfig, build_optimizer, schedule_factor
 from suisei.training.pretraining import PretrainingConfig, pretrain
 from suisei.training.random_states import random_states, set_random_states
@@ -77,9 +80,8 @@ class SuiSei(LightningModule):
         pretraining: PretrainingConfig | None = None,
     ) -> None:
         super().__init__()
-        for name, value in (("reference_dropout", reference_dropout), ("image_dropout", image_dropout)):
-            if not 0 <= value < 1:
-                raise ConfigError(f"model.{name} must be in [0, 1), got {value}")
+        check("model.reference_dropout", reference_dropout, DROPOUT)
+        check("model.image_dropout", image_dropout, DROPOUT)
         fused = fusion.blocks is None or len(fusion.blocks) > 0
         if pretraining is not None and pretraining.cross_fit and (fused or not text.frozen):
             raise ConfigError(
@@ -99,6 +101,7 @@ class SuiSei(LightningModule):
         self._random_states: dict[str, Any] = {}
         self._validation: list[tuple[Tensor, Tensor]] = []
         self._losses: list[Tensor] = []
+        self._frozen = FrozenWeights()
 
     # -- building ---------------------------------------------------------------------------------
 
@@ -129,6 +132,7 @@ class SuiSei(LightningModule):
         idf = IdfTable.fit(text.tokenize(references))
         if self.pretraining is None:
             self.regressor = self._regressor(text, image, idf, training)
+            self._frozen = FrozenWeights(self)
             return
         corpus = CaptionCorpus.of(training, support)
         if self.pretraining.epochs:
@@ -142,6 +146,12 @@ class SuiSei(LightningModule):
         self.regressor = self._regressor(text, image, idf, training)
         if self.pretraining.image_epochs and image is not None:
             pretrain_images(self.regressor, corpus.images, self.pretraining, seed=seed, progress=progress)
+        # What is pre-trained here may differ in its last bits the next time: it stays in the checkpoints.
+        trained = {
+            "regressor.text.": self.pretraining.epochs,
+            "regressor.image.": self.pretraining.image_epochs,
+        }
+        self._frozen = FrozenWeights(self, but=tuple(name for name, epochs in trained.items() if epochs))
 
     def _regressor(
         self,
@@ -250,6 +260,8 @@ class SuiSei(LightningModule):
         """
         self._drop(batch)
         loss = (self.member_scores(batch) - batch.target).square().mean()
+        place = f"epoch {self.current_epoch + 1}, step {self.global_step + 1}"
+        require_finite(loss, self.regressor, place, "model.optimizer.head_lr and its like")
         self._losses.append(loss.detach())
         self.log("train_loss", torch.stack(self._losses).mean(), prog_bar=True, batch_size=len(batch))
         return loss
@@ -293,9 +305,10 @@ class SuiSei(LightningModule):
     # -- checkpoints, for resuming only -----------------------------------------------------------
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Save the state of the random numbers, and what the weights belong to."""
+        """Save the state of the random numbers and what the weights belong to; frozen weights stay out."""
         checkpoint["suisei_random_states"] = random_states(self.device)
         checkpoint["suisei_fingerprint"] = self._fingerprint()
+        self._frozen.drop_from(checkpoint)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Refuse a checkpoint of another vocabulary or idf table."""
@@ -304,6 +317,7 @@ class SuiSei(LightningModule):
                 "the checkpoint was trained with another vocabulary or other training data; "
                 "resume with the config and data of the run that wrote it"
             )
+        restore_frozen(checkpoint, self)
         self._random_states = checkpoint["suisei_random_states"]
 
     def _fingerprint(self) -> str:

@@ -4,20 +4,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import nn
 
-from suisei.errors import ConfigError
 from suisei.models.regressor import Regressor
+from suisei.ranges import LEARNING_RATE, SHARE, WEIGHT_DECAY, Range, Rule, Word, check_settings
 
 OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
 SCHEDULES = ("constant", "linear", "cosine")
 FUSED_WEIGHTS = 1_000_000
 """From as many trained weights on, a CPU takes a step in one pass over the weights: the same formula, other
 rounding, and measurably faster. A GPU always does."""
+RULES: dict[str, Rule] = {
+    "name": Word(tuple(OPTIMIZERS)),
+    "head_lr": LEARNING_RATE,
+    "encoder_lr": LEARNING_RATE,
+    "image_lr": LEARNING_RATE,
+    "extra_lr": replace(LEARNING_RATE, null=True),
+    "layerwise_decay": Range(0, 1, above=True),
+    "weight_decay": WEIGHT_DECAY,
+    "frozen_fraction": SHARE,
+    "schedule": Word(SCHEDULES),
+    "warmup_fraction": SHARE,
+}
 
 
 @dataclass
@@ -50,20 +62,7 @@ class OptimizerConfig:
     warmup_fraction: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.name not in OPTIMIZERS:
-            raise ConfigError(f"optimizer.name is {self.name!r}; there are: {', '.join(OPTIMIZERS)}")
-        if self.schedule not in SCHEDULES:
-            raise ConfigError(f"optimizer.schedule is {self.schedule!r}; there are: {', '.join(SCHEDULES)}")
-        for name in ("frozen_fraction", "warmup_fraction"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ConfigError(f"optimizer.{name} must be in [0, 1], got {getattr(self, name)}")
-        for name in ("head_lr", "encoder_lr", "image_lr", "layerwise_decay"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise ConfigError(f"optimizer.{name} must be above 0, got {getattr(self, name)}")
-        if self.extra_lr is not None and not 0 < self.extra_lr < math.inf:
-            raise ConfigError(f"optimizer.extra_lr must be above 0, or null for head_lr; got {self.extra_lr}")
-        if not 0 <= self.weight_decay < math.inf:
-            raise ConfigError(f"optimizer.weight_decay must be at least 0, got {self.weight_decay}")
+        check_settings("model.optimizer", self, RULES)
 
 
 def parameter_groups(model: Regressor, config: OptimizerConfig) -> list[dict[str, Any]]:

@@ -20,9 +20,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from suisei.encoders.text import TextEncoder
-from suisei.errors import ConfigError, DataError
+from suisei.errors import DataError
 from suisei.models.pooling import pooling_weights
+from suisei.ranges import DROPOUT, LEARNING_RATE, Rule, at_least, check_settings
 from suisei.training.contrastive import symmetric_info_nce
+from suisei.training.losses import require_finite
 from suisei.training.support import CaptionCorpus
 
 LENGTH_PARTS = 6
@@ -35,6 +37,14 @@ SIMILARITY_WEIGHT = 20.0
 """Weight of the squared error on rated similarities, beside a contrastive loss of about 2 ln(batch)."""
 SIMILARITY_BATCH = 128
 """Rated pairs per step."""
+RULES: dict[str, Rule] = {
+    "epochs": at_least(0, 10_000),
+    "batch_size": at_least(1),
+    "learning_rate": LEARNING_RATE,
+    "word_dropout": DROPOUT,
+    "image_epochs": at_least(0, 10_000),
+    "cross_fit": at_least(2, 100, also=(0,)),
+}
 
 
 @dataclass
@@ -61,17 +71,7 @@ class PretrainingConfig:
     cross_fit: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "image_epochs"):
-            if getattr(self, name) < 0:
-                raise ConfigError(f"pretraining.{name} must be at least 0, got {getattr(self, name)}")
-        if self.cross_fit < 0 or self.cross_fit == 1:
-            raise ConfigError(f"pretraining.cross_fit must be 0, or at least 2, got {self.cross_fit}")
-        if self.batch_size < 1:
-            raise ConfigError(f"pretraining.batch_size must be at least 1, got {self.batch_size}")
-        if not self.learning_rate > 0:
-            raise ConfigError(f"pretraining.learning_rate must be above 0, got {self.learning_rate}")
-        if not 0 <= self.word_dropout < 1:
-            raise ConfigError(f"pretraining.word_dropout must be in [0, 1), got {self.word_dropout}")
+        check_settings("model.pretraining", self, RULES)
 
 
 class CaptionPretraining(nn.Module):
@@ -171,20 +171,22 @@ def pretrain(
         optimizer, config.learning_rate, total_steps=batches * config.epochs + 1, pct_start=0.1
     )
     rated = _rated_batches(encoder, corpus, drawn)
-    losses = []
+    losses: list[float] = []
     objective.train()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         for _ in range(config.epochs):
             order = drawn.permutation(len(groups))
             total = 0.0
-            for rows in np.array_split(order, batches):
+            for step, rows in enumerate(np.array_split(order, batches), start=1):
                 pairs = [drawn.choice(len(groups[row]), 2, replace=False) for row in rows]
                 first = [groups[row][pair[0]] for row, pair in zip(rows, pairs, strict=True)]
                 second = [groups[row][pair[1]] for row, pair in zip(rows, pairs, strict=True)]
                 loss = objective.contrast(first, second)
                 if rated is not None:
                     loss = loss + SIMILARITY_WEIGHT * objective.similarity(*next(rated))
+                place = f"pre-training, epoch {len(losses) + 1}, step {step}"
+                require_finite(loss, objective, place, "model.pretraining.learning_rate")
                 optimizer.zero_grad(set_to_none=True)
                 loss.backward()
                 nn.utils.clip_grad_norm_(trained, 1.0)

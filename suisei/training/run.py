@@ -6,19 +6,23 @@ import json
 import logging
 import math
 import platform
+import shutil
+import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from lightning.fabric.utilities.exceptions import MisconfigurationException
+from rich.console import Console
 
 from suisei.data.formats import write_samples
 from suisei.data.sample import CaptionSample, language_of
 from suisei.data.splits import PARTS, Split, group_of
-from suisei.errors import ConfigError, SuiseiError
+from suisei.errors import ConfigError, DataError, ModelError, SuiseiError, UnavailableError
 from suisei.metaeval.correlation_tables import evaluation_table
 from suisei.metaeval.plots import plot_predicted
 from suisei.metaeval.settings import EvaluationSettings
@@ -30,7 +34,17 @@ from suisei.models.folder import save_model
 from suisei.models.table import SampleTable
 from suisei.progress import progress_bar
 from suisei.training.card import describe_data, describe_left_out, describe_training, model_card
+from suisei.training.checkpoints import (
+    newest_whole,
+    read_checkpoint,
+    restore_frozen,
+    resumed_settings,
+    verify_checkpoint,
+)
+from suisei.training.command_line import settings_of
+from suisei.training.losses import require_finite_weights
 from suisei.training.module import SuiSei
+from suisei.training.run_settings import check_resumed
 from suisei.training.synthetic import synthetic_samples
 
 logger = logging.getLogger(__name__)
@@ -38,6 +52,17 @@ logger = logging.getLogger(__name__)
 DEFAULT_BASELINES = ("unigram-f1", "length")
 RESAMPLES = 1000
 """Bootstrap resamples of the intervals in a run's report."""
+RECORDS = ("config.yaml", "splits.json")
+"""What marks a run as started."""
+LESS_MEMORY = (
+    "lower data.batch_size (and raise trainer.accumulate_grad_batches as much), then --ckpt_path last"
+)
+OUT_OF_REACH = {
+    "out of memory": LESS_MEMORY,
+    "can't allocate memory": LESS_MEMORY,
+    "DataLoader worker": "set data.num_workers to 0, then go on with --ckpt_path last",
+}
+"""Part of a runtime error's text, and what to do about it."""
 
 
 def run_training(cli: Any) -> None:
@@ -47,10 +72,8 @@ def run_training(cli: Any) -> None:
         cli: the training command line, with ``config``, ``model``, ``datamodule`` and ``trainer``.
     """
     folder, data, model, trainer = Path(cli.config.output), cli.datamodule, cli.model, cli.trainer
+    checkpoint = find_checkpoint(folder, cli.config.ckpt_path, settings_of(cli))
     data.load()
-    checkpoint = find_checkpoint(folder, cli.config.ckpt_path)
-    if checkpoint is None:
-        _record(cli, folder)
     split = data.split
     _announce(split)
     made = data.add_training(
@@ -58,18 +81,16 @@ def run_training(cli: Any) -> None:
     )
     extras = _build(cli.config.seed_everything, data, model, trainer.strategy.root_device)
     started = time.perf_counter()
-    try:
-        trainer.fit(model, datamodule=data, ckpt_path=checkpoint, weights_only=True)
-    except SystemExit:  # what Lightning makes of Ctrl-C
-        raise KeyboardInterrupt from None
+    if checkpoint is None:
+        with started_run(cli, folder, split):
+            fit(trainer, model, data, None)
+        data.split = split  # what is reported and recorded is the rated data
+    else:
+        fit(trainer, model, data, checkpoint)
+        data.split = split
+        _record(cli, folder, split)  # not before: a checkpoint of other data is refused, and the run stays
     minutes = (time.perf_counter() - started) / 60
-    data.split = split  # what is reported and recorded is the rated data
-    if (
-        checkpoint is not None
-    ):  # not before: a checkpoint of other data is refused, and the run stays as it is
-        _record(cli, folder)
     validation = _restore_best(model, trainer)
-    save_model(folder / "model", model.regressor, extras=extras.state())
     facts = {
         "seed": cli.config.seed_everything,
         "minutes": round(minutes, 2),
@@ -81,13 +102,107 @@ def run_training(cli: Any) -> None:
         "skipped_rows": len(data.skipped),
         "synthetic_samples": made,
     }
-    _report(folder, data, cli.config, facts)
+    with staged(folder) as stage:
+        save_model(stage / "model", model.regressor, extras=extras.state())
+        _report(folder, stage, data, cli.config, facts)
+    Console().print(f"run: {folder}   model: {folder / 'model'}", soft_wrap=True)
 
 
-def _record(cli: Any, folder: Path) -> None:
+def fit(trainer: Any, model: Any, data: Any, checkpoint: str | None) -> None:
+    """Let the trainer train; what goes wrong outside this program's hands becomes one line.
+
+    Raises:
+        ConfigError: settings that do not go together.
+        DataError: a file cannot be written.
+        UnavailableError: the memory does not suffice, or a process that prepares batches ended.
+    """
+    try:
+        trainer.fit(model, datamodule=data, ckpt_path=checkpoint, weights_only=True)
+    except SuiseiError:
+        raise
+    except SystemExit:  # what Lightning makes of Ctrl-C
+        raise KeyboardInterrupt from None
+    except MisconfigurationException as error:
+        raise ConfigError(f"trainer: {' '.join(str(error).split())}") from None
+    except OSError as error:
+        raise DataError(
+            f"training stopped: {error}; make room or mend access, then --ckpt_path last"
+        ) from None
+    except (MemoryError, RuntimeError) as error:
+        advice = next((advice for sign, advice in OUT_OF_REACH.items() if sign in str(error)), None)
+        if advice is None and not isinstance(error, MemoryError | torch.OutOfMemoryError):
+            raise
+        reason = " ".join(str(error).split())[:200] or "out of memory"
+        raise UnavailableError(f"training stopped: {reason}; {advice or LESS_MEMORY}") from None
+
+
+@contextmanager
+def started_run(cli: Any, folder: Path, split: Split | None = None) -> Iterator[None]:
+    """Mark a folder as that of a run while it runs, and after.
+
+    A run that fails for a reason it can name, before it has anything to go on from, leaves the folder as it
+    was, so that it can be started again.
+    """
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        _record(cli, folder, split)
+        yield
+    except (SuiseiError, OSError) as error:
+        if not any(folder.rglob("*.ckpt")) and not any(folder.rglob("report.json")):
+            for name in RECORDS:
+                (folder / name).unlink(missing_ok=True)
+            for name in ("logs", "checkpoints"):
+                if (folder / name).is_dir():
+                    shutil.rmtree(folder / name, ignore_errors=True)
+            _remove_empty(made)
+        if isinstance(error, OSError):
+            raise DataError(f"{folder}: cannot be written: {error.strerror or error}") from None
+        raise
+
+
+def _remove_empty(folders: Sequence[Path]) -> None:
+    for path in folders:  # the innermost first
+        try:
+            path.rmdir()
+        except OSError:
+            return
+
+
+@contextmanager
+def staged(folder: Path) -> Iterator[Path]:
+    """Give a folder for results, which appear in ``folder`` once all of them are written.
+
+    ``report.json``, which marks a finished run, comes last.
+
+    Raises:
+        DataError: they cannot be written, such as on a full disk.
+    """
+    try:
+        for left in folder.glob(".results-*"):  # by a run that was killed while it wrote them
+            shutil.rmtree(left, ignore_errors=True)
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".results-") as name:
+            stage = Path(name)
+            yield stage
+            old = stage / ".old"
+            old.mkdir()
+            results = [path for path in stage.iterdir() if path != old]
+            for path in sorted(results, key=lambda path: path.name == "report.json"):
+                place = folder / path.name
+                if place.is_dir():
+                    place.rename(old / path.name)
+                path.replace(place)
+    except OSError as error:
+        raise DataError(
+            f"{folder}: the results cannot be written: {error.strerror or error}; make room, then go on with "
+            "--ckpt_path last"
+        ) from None
+
+
+def _record(cli: Any, folder: Path, split: Split | None) -> None:
     folder.mkdir(parents=True, exist_ok=True)
+    if split is not None:
+        split.save(folder / "splits.json", cli.datamodule.samples)
     save_config(cli, folder)
-    cli.datamodule.split.save(folder / "splits.json", cli.datamodule.samples)
 
 
 def save_config(cli: Any, folder: Path) -> None:
@@ -104,8 +219,6 @@ def save_config(cli: Any, folder: Path) -> None:
 def _announce(split: Split) -> None:
     """Say what the split leaves out, before the time of a training is spent on it."""
     if split.disjoint != "group":
-        from rich.console import Console
-
         text = describe_left_out({part: len(rows) for part, rows in split.left_out.items()})
         Console(stderr=True).print(text, highlight=False, soft_wrap=True)
 
@@ -133,37 +246,64 @@ def _build(seed: int, data: Any, model: SuiSei, device: torch.device) -> ExtraIn
     return extras
 
 
-def find_checkpoint(folder: Path, wanted: str | None) -> str | None:
-    """Return the checkpoint to go on with; None to start from the beginning.
+def find_checkpoint(folder: Path, wanted: str | None, settings: Mapping[str, Any]) -> str | None:
+    """Return the checkpoint to go on with, verified; None to start from the beginning.
 
     Args:
         folder: the run's.
-        wanted: a checkpoint file, "last" for the run's newest, or None.
+        wanted: a checkpoint file, "last" for the run's newest that is whole, or None.
+        settings: those of this start; a checkpoint of a run with others is refused.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: there is none, or it is of a run with other settings.
+        ModelError: it is not whole.
     """
     if wanted is None:
         return None
-    if wanted != "last":
-        if not Path(wanted).is_file():
-            raise ConfigError(f"no checkpoint at {wanted}; 'last' takes the run's newest")
-        return wanted
-    found = [folder / "checkpoints" / name for name in ("last.ckpt", "steps.ckpt")]
-    found = [path for path in found if path.is_file()]
-    if not found and (folder / "config.yaml").is_file():
-        logger.warning("%s was interrupted before its first checkpoint; training starts over", folder)
-        return None
-    if not found:
-        raise ConfigError(f"{folder} has no checkpoint to go on with; train without --ckpt_path")
-    return str(max(found, key=lambda path: path.stat().st_mtime))
+    checkpoint: Path | None = Path(wanted)
+    if wanted == "last":
+        found = [folder / "checkpoints" / name for name in ("last.ckpt", "steps.ckpt", "best.ckpt")]
+        found = [path for path in found if path.is_file()]
+        if not found and (folder / "config.yaml").is_file():
+            logger.warning("%s was interrupted before its first checkpoint; training starts over", folder)
+            return None
+        if not found:
+            raise ConfigError(f"{folder} has no checkpoint to go on with; train without --ckpt_path")
+        checkpoint = newest_whole(found, logger.warning)
+        _warn_of_broken_best(folder / "checkpoints" / "best.ckpt")
+    elif not Path(wanted).is_file():
+        raise ConfigError(f"no checkpoint at {wanted}; 'last' takes the run's newest")
+    assert checkpoint is not None
+    note = check_resumed(resumed_settings(checkpoint), settings)
+    if note:
+        logger.warning("%s", note)
+    return str(checkpoint)
 
 
 def _restore_best(model: SuiSei, trainer: Any) -> dict[str, float | None]:
     """Load the weights that validation chose; returns the validation figures of that checkpoint.
 
     Where the figure was never defined, the weights stay those of the last epoch.
+
+    Raises:
+        ModelError: the weights are no numbers.
     """
+    figures = _load_best(model, trainer)
+    require_finite_weights(model, "model.optimizer.head_lr and its like")
+    return figures
+
+
+def _warn_of_broken_best(best: Path) -> None:
+    """Say early that the weights which validation chose are lost, not at the end of the training."""
+    try:
+        if best.is_file():
+            verify_checkpoint(best)
+    except ModelError as error:
+        problem = str(error).rpartition(";")[0]
+        logger.warning("%s; unless a later epoch is better, the run will end without a model", problem)
+
+
+def _load_best(model: SuiSei, trainer: Any) -> dict[str, float | None]:
     callback = next(c for c in trainer.checkpoint_callbacks if getattr(c, "monitor", None))
     if not callback.best_model_path:
         return {}
@@ -172,15 +312,16 @@ def _restore_best(model: SuiSei, trainer: Any) -> dict[str, float | None]:
             "%s was never defined (all scores or all ratings equal): the last epoch is kept", callback.monitor
         )
         return {str(callback.monitor): None}
-    checkpoint = torch.load(callback.best_model_path, map_location="cpu", weights_only=True)
+    checkpoint = read_checkpoint(Path(callback.best_model_path))
+    restore_frozen(checkpoint, model)
     model.load_state_dict(checkpoint["state_dict"])
     return {str(callback.monitor): float(callback.best_model_score)}
 
 
-def _report(folder: Path, data: Any, config: Any, facts: dict[str, Any]) -> None:
+def _report(folder: Path, stage: Path, data: Any, config: Any, facts: dict[str, Any]) -> None:
     """Score the test split with the exported model and the baselines; write tables, plot and card."""
     samples = data.part("test")
-    metric = load(folder / "model")
+    metric = load(stage / "model")
     scores = {"suisei": metric.score(samples, progress=True)}
     signatures = {"suisei": metric.signature}
     facts["unavailable_baselines"] = _add_baselines(scores, signatures, config.baselines, samples)
@@ -192,17 +333,18 @@ def _report(folder: Path, data: Any, config: Any, facts: dict[str, Any]) -> None
             "groups": {part: len({group_of(s) for s in data.part(part)}) for part in PARTS},
             "disjoint": data.split.disjoint,
             "left_out": {part: len(rows) for part, rows in data.split.left_out.items()},
+            "shared": data.shared,
         },
         "training": facts,
         "machine": {"cpu_threads": torch.get_num_threads(), "python": platform.python_version()},
         "results": table.as_dict(),
     }
-    write_samples(folder / "test.jsonl", samples)
-    _write_scores(folder / "test_scores.jsonl", samples, scores)
-    _write_outputs(folder, content, table, samples, scores["suisei"])
+    write_samples(stage / "test.jsonl", samples)
+    _write_scores(stage / "test_scores.jsonl", samples, scores)
+    _write_outputs(stage, folder.name, content, table, samples, scores["suisei"])
     settings = config.model.as_dict() if hasattr(config.model, "as_dict") else dict(config.model)
     card = model_card(content, table.to_markdown(by_system=False), settings)
-    (folder / "model" / "README.md").write_text(card, encoding="utf-8")
+    (stage / "model" / "README.md").write_text(card, encoding="utf-8")
 
 
 def _add_baselines(
@@ -241,23 +383,22 @@ def _unequal_raters(samples: Sequence[CaptionSample]) -> bool:
 
 
 def _write_outputs(
-    folder: Path, content: dict[str, Any], table: Table, samples: Sequence[CaptionSample], scores: np.ndarray
+    stage: Path,
+    title: str,
+    content: dict[str, Any],
+    table: Table,
+    samples: Sequence[CaptionSample],
+    scores: np.ndarray,
 ) -> None:
-    from rich.console import Console
-
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-    markdown = f"# {folder.name}\n\n{_summary(content)}{table.to_markdown()}"
+    markdown = f"# {title}\n\n{_summary(content)}{table.to_markdown()}"
     markdown += "\n## Predicted against human\n\n![predicted against human](predicted.png)\n"
     human = np.array([sample.rating.mean if sample.rating else np.nan for sample in samples])
     languages = [language_of(sample) for sample in samples]
-    plot_predicted(folder / "predicted.png", scores, human, languages)
-    (folder / "report.md").write_text(markdown, encoding="utf-8")
-    temporary = folder / "report.json.part"  # report.json marks a finished run, so it comes last and whole
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(folder / "report.json")
-    console = Console()
-    console.print(table.to_rich())
-    console.print(f"run: {folder}   model: {folder / 'model'}", soft_wrap=True)
+    plot_predicted(stage / "predicted.png", scores, human, languages)
+    (stage / "report.md").write_text(markdown, encoding="utf-8")
+    (stage / "report.json").write_text(text, encoding="utf-8")
+    Console().print(table.to_rich())
 
 
 def _summary(content: dict[str, Any]) -> str:
@@ -296,5 +437,7 @@ def pool_folds(folder: Path, folds: int) -> None:
     scores = {name: np.array(values) for name, values in columns.items()}
     table = _table(scores, samples, {}, f"Test samples of all {folds} folds")
     content = {"results": table.as_dict(), "folds": per_fold}
-    _write_scores(folder / "test_scores.jsonl", samples, scores)
-    _write_outputs(folder, content, table, samples, scores["suisei"])
+    with staged(folder) as stage:
+        _write_scores(stage / "test_scores.jsonl", samples, scores)
+        _write_outputs(stage, folder.name, content, table, samples, scores["suisei"])
+    Console().print(f"run: {folder}   models: {folder / 'fold-*' / 'model'}", soft_wrap=True)

@@ -22,7 +22,7 @@ from suisei.encoders.text import TextEncoder
 from suisei.errors import ConfigError
 from suisei.progress import progress_bar
 from suisei.training.pretraining import CaptionPretraining, PretrainingConfig, pretrain
-from suisei.training.run import save_config
+from suisei.training.run import staged, started_run
 from suisei.training.support import CaptionCorpus
 
 TASK = "pretrain"
@@ -39,15 +39,24 @@ def run_pretraining(cli: Any) -> None:
     """
     from rich.console import Console
 
-    folder, data, model = Path(cli.config.output), cli.datamodule, cli.model
-    settings = model.pretraining
+    folder, data, settings = Path(cli.config.output), cli.datamodule, cli.model.pretraining
     if settings is None or not settings.epochs:
         raise ConfigError("task: pretrain needs model.pretraining with at least one epoch")
     if settings.cross_fit:
         raise ConfigError("task: pretrain makes one encoder: model.pretraining.cross_fit must be 0")
     data.load()
-    folder.mkdir(parents=True, exist_ok=True)
-    save_config(cli, folder)
+    with started_run(cli, folder), staged(folder) as stage:
+        report = _pretrain(cli, stage)
+    console = Console()
+    for when, figures in report["retrieval"].items():
+        shown = ", ".join(f"{name} {value:.3f}" for name, value in figures.items())
+        console.print(f"{when}: {shown}", soft_wrap=True)
+    console.print(f"text encoder: {folder / 'text'}", soft_wrap=True)
+
+
+def _pretrain(cli: Any, stage: Path) -> dict[str, Any]:
+    """Pre-train, write encoder and report into a folder, and return the report."""
+    data, model, settings = cli.datamodule, cli.model, cli.model.pretraining
     training, seed = data.part("train"), cli.config.seed_everything
     references = [reference for sample in training for reference in sample.references]
     captions = [sample.candidate for sample in training] + references + data.support.captions()
@@ -61,20 +70,17 @@ def run_pretraining(cli: Any) -> None:
         losses = pretrain(text, weights, corpus, settings, seed=seed, advance=advance)
     report = {
         "images": len(corpus.groups),
+        "shared": data.shared,
         "rated_pairs": len(corpus.rated),
         "seed": seed,
         "minutes": round((time.perf_counter() - started) / 60, 2),
         "loss": losses,
         "retrieval": {"before": before, "after": retrieval(text, weights, data.part("validation"))},
     }
-    text.backbone.save_pretrained(folder / "text")
-    text.tokenizer.save_pretrained(folder / "text")
-    (folder / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    console = Console()
-    for when, figures in report["retrieval"].items():
-        shown = ", ".join(f"{name} {value:.3f}" for name, value in figures.items())
-        console.print(f"{when}: {shown}", soft_wrap=True)
-    console.print(f"text encoder: {folder / 'text'}", soft_wrap=True)
+    text.backbone.save_pretrained(stage / "text")
+    text.tokenizer.save_pretrained(stage / "text")
+    (stage / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    return report
 
 
 def retrieval(text: TextEncoder, idf_weights: torch.Tensor, samples: list[CaptionSample]) -> dict[str, float]:

@@ -209,10 +209,10 @@ def test_encoder_decoder_is_refused(encoder, tmp_path):
 
 
 def test_bad_settings_are_refused():
-    with pytest.raises(ConfigError, match="there are: mix, last"):
+    with pytest.raises(ConfigError, match="one of mix, last"):
         TextEncoderConfig(layers="first")
     with pytest.raises(ConfigError, match="multiple of its 4 attention heads"):
-        build_text_backbone(TinyTextConfig(width=10), 50)
+        TinyTextConfig(width=10)
 
 
 def test_depths_count_from_the_last_layer(encoder):

@@ -86,5 +86,5 @@ def test_a_model_scores_on_the_scale_of_the_ratings_and_keeps_it_in_its_folder(b
 
 
 def test_a_share_is_a_share():
-    with pytest.raises(ConfigError, match="rank_share must be from 0 to 1, got 2"):
+    with pytest.raises(ConfigError, match="rank_share is 2; it must be a number from 0 to 1"):
         HeadConfig(rank_share=2)

@@ -12,7 +12,7 @@ from PIL import Image
 
 from suisei.data.sample import CaptionSample
 from suisei.encoders.dual_folder import new_dual_encoder, save_dual_encoder
-from suisei.errors import ConfigError
+from suisei.errors import ConfigError, ModelError
 from suisei.metrics.registry import get_metric
 from suisei.pacs.dual_module import Architecture, PacTraining, recall_at
 from suisei.pacs.dual_run import run, task_of
@@ -246,11 +246,11 @@ def test_positives_must_be_there_for_every_image(folder, tmp_path):
 def test_refusals(folder):
     with pytest.raises(ConfigError, match="projections, lora, image, all"):
         PacTraining(str(folder / "clip"), trainable="some")
-    with pytest.raises(ConfigError, match="at least 2"):
+    with pytest.raises(ConfigError, match="batch_size is 1; it must be an integer from 2"):
         PairDataModule(batch_size=1)
-    with pytest.raises(ConfigError, match="captions_per_image must be at least 1"):
+    with pytest.raises(ConfigError, match="captions_per_image is 0; it must be an integer from 1"):
         PairDataModule(captions_per_image=0)
-    with pytest.raises(ConfigError, match="smallest_crop must be above 0"):
+    with pytest.raises(ConfigError, match=r"smallest_crop is 0\.0; it must be a number above 0"):
         PacTraining(str(folder / "clip"), smallest_crop=0.0)
     data = PairDataModule(str(folder / "train.jsonl"), str(folder / "train.jsonl"), batch_size=9)
     with pytest.raises(ConfigError, match="8 training images do not fill a batch of 9"):
@@ -264,7 +264,8 @@ def test_a_config_says_what_is_trained(tmp_path):
     assert task_of(["--config", str(mine)]) == "pacs"
     assert task_of([f"--config={mine}", "--output", "x"]) == "pacs"
     assert task_of(["--config", str(other)]) is None
-    assert task_of(["--config", str(tmp_path / "absent.yaml")]) is None
+    with pytest.raises(ConfigError, match=r"absent\.yaml: does not exist"):
+        task_of(["--config", str(tmp_path / "absent.yaml")])
     assert task_of(["--output", "x"]) is None
 
 
@@ -341,6 +342,50 @@ def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(folder, tmp
         torch.testing.assert_close(value, states[1]["state_dict"][name], rtol=0, atol=0, msg=name)
     reports = [json.loads((tmp_path / name / "report.json").read_text()) for name in ("whole", "halves")]
     assert reports[0]["val_recall10"] == reports[1]["val_recall10"]
+
+
+def test_checkpoints_hold_what_is_trained_alone_and_other_settings_are_refused(folder, tmp_path):
+    more = [f"--model.model={folder / 'clip'}", "--model.learning_rate=0.01"]
+    run(arguments(folder, tmp_path / "run", *more))
+    kept = tmp_path / "run" / "checkpoints"
+    for name in ("best.ckpt", "last.ckpt"):
+        state = torch.load(kept / name, weights_only=True)["state_dict"]
+        assert any("proj" in key for key in state)
+        assert not any("resblocks" in key for key in state)
+    given = (*more[:1], "--model.learning_rate=0.02", "--ckpt_path=last")
+    with pytest.raises(ConfigError, match=r"model\.learning_rate: 0\.01, now 0\.02"):
+        run(arguments(folder, tmp_path / "run", *given))
+    with pytest.raises(ModelError, match=r"best\.ckpt: holds weights without the state of their training"):
+        run(arguments(folder, tmp_path / "run", *more, f"--ckpt_path={kept / 'best.ckpt'}"))
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("patience_steps", "0"), ("monitor", "foo"), ("task", "foo"), ("trainer.val_check_interval", "0"),
+        ("trainer.val_check_interval", "0.5"), ("seed_everything", "-1"), ("model.rank", "0"),
+        ("model.learning_rate", "1e9"), ("model.lambda_v", "-1"), ("model.cosine_steps", "0"),
+        ("data.batch_size", "1"), ("data.hold_out", "-1"), ("data.limit", "0"), ("trainer.devices", "99"),
+        ("trainer.plugins", "os.system"), ("model.architecture", '{"class_path": "os.system"}'),
+    ],
+)  # fmt: skip
+def test_a_hostile_setting_is_one_line(folder, tmp_path, option, value):
+    with pytest.raises(ConfigError, match=option.rpartition(".")[2]) as error:
+        run(arguments(folder, tmp_path / "run", f"--model.model={folder / 'clip'}", f"--{option}={value}"))
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_loss_that_is_no_number_stops_and_leaves_no_half_made_run(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(PacTraining, "loss", lambda *_: torch.tensor(float("nan"), requires_grad=True))
+    with pytest.raises(ModelError, match=r"step 1: the loss is nan; .*model\.learning_rate"):
+        run(arguments(folder, tmp_path / "run", f"--model.model={folder / 'clip'}"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_is_not_written_over_its_model(folder, tmp_path):
+    with pytest.raises(ConfigError, match=r"is model\.model"):
+        run(arguments(folder, folder / "clip", f"--model.model={folder / 'clip'}"))
 
 
 def test_only_a_run_can_be_gone_on_with(folder, tmp_path):

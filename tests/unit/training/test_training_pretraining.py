@@ -223,7 +223,7 @@ def test_what_cannot_be_learned_from_is_refused(build_regressor):
     with pytest.raises(DataError, match="two captions or more"):
         pretrain(text, weights, CaptionCorpus([("one",), ("two",)], [], []), PretrainingConfig())
     for settings, message in (
-        ({"epochs": -1}, "epochs must be at least 0"), ({"batch_size": 0}, "batch_size"),
+        ({"epochs": -1}, "epochs is -1; it must be an integer from 0"), ({"batch_size": 0}, "batch_size"),
         ({"learning_rate": 0.0}, "learning_rate"), ({"word_dropout": 1.0}, "word_dropout"),
     ):  # fmt: skip
         with pytest.raises(ConfigError, match=message):

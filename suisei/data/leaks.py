@@ -1,0 +1,113 @@
+"""Rows and images that two parts of the data share under different group names."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from suisei.data.sample import CaptionSample
+
+
+@dataclass(frozen=True, slots=True)
+class _Contents:
+    """What a part holds: keys of rows and of sets of references, and image files by their real path."""
+
+    rows: list[tuple[str, frozenset[str], str | None]]
+    references: list[frozenset[str]]
+    images: list[str]
+
+
+def shared_contents(held_out: Sequence[CaptionSample], others: Sequence[CaptionSample]) -> dict[str, int]:
+    """Count what a part shares with another, whatever their groups are called.
+
+    Image files are the same where their content is: files of one size are compared by hash.
+
+    Args:
+        held_out: samples for validation or test.
+        others: samples of another part, usually the training samples.
+
+    Returns:
+        ``rows``: samples of ``held_out`` with candidate, references and image of one of ``others``;
+        ``images``: different images of ``held_out`` that are in ``others``; ``references``: different sets of
+        references of ``held_out`` that are in ``others``. Empty where nothing is shared.
+    """
+    places = [_image_places(held_out), _image_places(others)]
+    hashes = _same_files([set(part.values()) for part in places])
+    own, other = (
+        _contents(samples, {image: hashes.get(place, place) for image, place in part.items()})
+        for samples, part in zip((held_out, others), places, strict=True)
+    )
+    rows, references, images = set(other.rows), set(other.references), set(other.images)
+    counts = {
+        "rows": sum(row in rows for row in own.rows),
+        "images": len(images.intersection(own.images)),
+        "references": len(references.intersection(own.references)),
+    }
+    return counts if any(counts.values()) else {}
+
+
+def describe_shared(shared: Mapping[str, Mapping[str, int]]) -> str:
+    """Return a sentence on what parts share, {"test and train": counts of :func:`shared_contents`}."""
+    parts = [
+        f"{names}: {counts['rows']:,} rows, {counts['images']:,} images and {counts['references']:,} sets of "
+        "references"
+        for names, counts in shared.items()
+    ]
+    return (
+        f"Parts of the data share content under different group names ({'; '.join(parts)}): what was trained "
+        "on is measured again, and the figures are too good."
+    )
+
+
+def _contents(samples: Sequence[CaptionSample], images: Mapping[str | Path, str]) -> _Contents:
+    names = [_image_name(sample, images) for sample in samples]
+    references = [frozenset(sample.references) for sample in samples]
+    rows = [
+        (sample.candidate, own, name) for sample, own, name in zip(samples, references, names, strict=True)
+    ]
+    return _Contents(rows, [own for own in references if own], [name for name in names if name is not None])
+
+
+def _image_name(sample: CaptionSample, images: Mapping[str | Path, str]) -> str | None:
+    if sample.image is None:
+        return None
+    if isinstance(sample.image, str | Path):
+        return images[sample.image]
+    from suisei.data.images import content_key
+
+    return content_key(sample.image)
+
+
+def _image_places(samples: Iterable[CaptionSample]) -> dict[str | Path, str]:
+    """Return the real path of every image file, by the name that samples give it."""
+    paths = {sample.image for sample in samples if isinstance(sample.image, str | Path)}
+    return {path: os.path.realpath(path) for path in paths}
+
+
+def _same_files(parts: Sequence[set[str]]) -> dict[str, str]:
+    """Return {path: hash of the content} of files whose size occurs in both parts under other paths."""
+    sizes = [_by_size(part - other) for part, other in (parts, parts[::-1])]
+    candidates = [path for size in sizes[0].keys() & sizes[1].keys() for by in sizes for path in by[size]]
+    hashes = {}
+    for path in candidates:
+        try:
+            with Path(path).open("rb") as file:
+                hashes[path] = hashlib.file_digest(file, "blake2b").hexdigest()
+        except OSError:
+            continue  # whatever reads the image next says what is wrong with it
+    return hashes
+
+
+def _by_size(paths: Iterable[str]) -> dict[int, list[str]]:
+    sizes: dict[int, list[str]] = {}
+    for path in paths:
+        try:
+            status = os.stat(path)  # noqa: PTH116 - one call per image
+        except OSError:
+            continue
+        if os.path.isfile(path):  # noqa: PTH113
+            sizes.setdefault(status.st_size, []).append(path)
+    return sizes

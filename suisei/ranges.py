@@ -1,0 +1,195 @@
+"""What a setting may be: ranges and words, checked before any work starts, each by one line.
+
+A module that defines settings lists their rules beside them; :func:`check_settings` holds a whole object
+against such a list.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from suisei.errors import ConfigError
+
+LONGEST_VALUE = 60
+"""A value is shown up to so many characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A number between two bounds.
+
+    Attributes:
+        low: the least value.
+        high: the largest value.
+        whole: whether it must be an integer.
+        above: whether ``low`` itself is not allowed.
+        below: whether ``high`` itself is not allowed.
+        null: whether None is allowed.
+        also: further values that are allowed.
+    """
+
+    low: float
+    high: float
+    whole: bool = False
+    above: bool = False
+    below: bool = False
+    null: bool = False
+    also: tuple[Any, ...] = ()
+
+    def holds(self, value: Any) -> bool:
+        """Return whether a value follows the rule."""
+        if value is None:
+            return self.null
+        if any(type(value) is type(other) and value == other for other in self.also):
+            return True
+        kind = numbers.Integral if self.whole else numbers.Real
+        if isinstance(value, bool) or not isinstance(value, kind) or not math.isfinite(value):
+            return False
+        number = float(value)
+        enough = number > self.low if self.above else number >= self.low
+        return enough and (number < self.high if self.below else number <= self.high)
+
+    def __str__(self) -> str:
+        low = f"above {_plain(self.low)}" if self.above else f"from {_plain(self.low)}"
+        high = f"below {_plain(self.high)}" if self.below else f"{_plain(self.high)}"
+        joint = " and at most " if self.above and not self.below else " and " if self.above else " to "
+        kind = "an integer" if self.whole else "a number"
+        others = "".join(f", or {_shown(other)}" for other in self.also) + ", or null" * self.null
+        return f"{kind} {low}{joint}{high}{others}"
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One of some words.
+
+    Attributes:
+        words: the words.
+        null: whether None is allowed.
+    """
+
+    words: Sequence[Any]
+    null: bool = False
+
+    def holds(self, value: Any) -> bool:
+        """Return whether a value follows the rule."""
+        return self.null if value is None else any(type(value) is type(w) and value == w for w in self.words)
+
+    def __str__(self) -> str:
+        shown = dict.fromkeys(word if isinstance(word, str) else _shown(word) for word in self.words)
+        words = [*shown, *(["null"] if self.null else [])]
+        return f"one of {', '.join(words)}" if len(words) > 1 else words[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Of:
+    """A value of a type: a text that is not blank, or a truth value.
+
+    Attributes:
+        kind: str or bool.
+        null: whether None is allowed.
+    """
+
+    kind: type
+    null: bool = False
+
+    def holds(self, value: Any) -> bool:
+        """Return whether a value follows the rule."""
+        if value is None:
+            return self.null
+        return isinstance(value, self.kind) and (not isinstance(value, str) or bool(value.strip()))
+
+    def __str__(self) -> str:
+        return (
+            "true or false" if self.kind is bool else "a text that is not blank"
+        ) + ", or null" * self.null
+
+
+@dataclass(frozen=True, slots=True)
+class Several:
+    """A list of values that follow one rule.
+
+    Attributes:
+        each: the rule.
+        least: how many at least.
+        most: how many at most.
+        null: whether None is allowed.
+    """
+
+    each: Range | Word | Of
+    least: int
+    most: int
+    null: bool = False
+
+    def holds(self, value: Any) -> bool:
+        """Return whether a value follows the rule."""
+        if value is None:
+            return self.null
+        if isinstance(value, str) or not isinstance(value, Sequence):
+            return False
+        return self.least <= len(value) <= self.most and all(map(self.each.holds, value))
+
+    def __str__(self) -> str:
+        count = str(self.least) if self.least == self.most else f"{self.least} to {self.most}"
+        return f"a list of {count}, each {self.each}" + ", or null" * self.null
+
+
+Rule = Range | Word | Of | Several
+SHARE = Range(0, 1)
+DROPOUT = Range(0, 1, below=True)
+LEARNING_RATE = Range(0, 1, above=True)
+WEIGHT_DECAY = Range(0, 10)
+SEED = Range(0, 2**32 - 1, whole=True)
+SWITCH = Of(bool)
+NAME = Of(str)
+
+
+def at_least(low: int, high: int = 1_000_000, **options: Any) -> Range:
+    """Return the rule of a count."""
+    return Range(low, high, whole=True, **options)
+
+
+def check(name: str, value: Any, rule: Rule, advice: str = "") -> None:
+    """Refuse a value that breaks a rule.
+
+    Args:
+        name: the setting, as the command line and a config name it.
+        value: its value.
+        rule: what it may be.
+        advice: what to do, beyond following the rule.
+
+    Raises:
+        ConfigError: it breaks the rule.
+    """
+    if not rule.holds(value):
+        raise ConfigError(f"{name} is {_shown(value)}; it must be {rule}{advice and '; ' + advice}")
+
+
+def check_settings(prefix: str, settings: Any, rules: Mapping[str, Rule]) -> None:
+    """Hold settings against their rules.
+
+    Args:
+        prefix: what their names begin with, such as "model.head".
+        settings: an object with the settings as attributes, or a mapping.
+        rules: {name: what it may be}.
+
+    Raises:
+        ConfigError: one breaks its rule.
+    """
+    values = settings if isinstance(settings, Mapping) else vars(settings)
+    for name, rule in rules.items():
+        check(f"{prefix}.{name}" if prefix else name, values[name], rule)
+
+
+def _shown(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return str(value).lower() if value is not None else "null"
+    text = repr(value)
+    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}..."
+
+
+def _plain(bound: float) -> str:
+    return f"{bound:,}" if isinstance(bound, int) else f"{bound:g}"

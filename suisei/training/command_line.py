@@ -1,0 +1,287 @@
+"""What the command lines of training share: plain settings alone, checked before anything is made.
+
+A config is data. The parser takes no class, no callback and no plugin from it: what jsonargparse would import
+to read such a setting is closed off, and the settings of the trainer that take objects take words instead.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, NoReturn
+
+import yaml
+from jsonargparse import set_parsing_settings
+from lightning.fabric.utilities.exceptions import MisconfigurationException
+from lightning.pytorch import Trainer
+from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
+from lightning.pytorch.loggers import CSVLogger
+
+from suisei.errors import ConfigError, SuiseiError
+from suisei.ranges import NAME, SEED, SWITCH, Range, Rule, Several, Word, at_least, check, check_settings
+from suisei.training.checkpoints import CheckpointFiles
+from suisei.training.run_settings import named_configs, read_config, refuse_own_data
+
+WRITTEN = ("test.jsonl", "test_scores.jsonl", "report.json", "report.md", "splits.json", "model", "text")
+"""What a run writes, and would overwrite in a folder that is not its own."""
+LONGEST_ERROR = 400
+"""A message of the parser is cut to so many characters."""
+PRECISIONS = ("32-true", "16-mixed", "bf16-mixed", "32", 32, "16", 16, "bf16")
+PLAIN: dict[str, tuple[Any, Any, str]] = {
+    "accelerator": (str, "auto", "auto, cpu, gpu, cuda or mps"),
+    "strategy": (str, "auto", "auto, or ddp for several processes"),
+    "logger": (bool | None, None, "false for no curves; they are in logs/ of the run's folder"),
+    "profiler": (Literal["simple", "advanced"] | None, None, "simple or advanced"),
+    "callbacks": (str | None, None, "null: a run has its own"),
+    "plugins": (str | None, None, "null: a run has its own"),
+    "precision": (str | int | None, None, "such as bf16-mixed; null for the fastest of this machine"),
+}
+"""Type, default and help of the trainer's settings that would take objects."""
+LEAST_PROCESSES = 8
+"""So many processes on the CPU are allowed on the smallest machine too, for trying things out."""
+COUNT_OR_SHARE = Range(0, 1, above=True)
+BATCHES = (at_least(1), COUNT_OR_SHARE)
+NULL = Word((), null=True)
+TRAINER: dict[str, Rule] = {
+    "accelerator": Word(("auto", "cpu", "gpu", "cuda", "mps")),
+    "strategy": Word(("auto", "ddp", "ddp_find_unused_parameters_true")),
+    "num_nodes": at_least(1, 10_000),
+    "precision": Word(PRECISIONS, null=True),
+    "callbacks": NULL,
+    "plugins": NULL,
+    "model_registry": NULL,
+    "fast_dev_run": Word((False,)),
+    "barebones": Word((False,)),
+    "enable_checkpointing": Word((True,), null=True),
+    "max_epochs": at_least(1, 10**9, also=(-1,), null=True),
+    "min_epochs": at_least(0, 10**9, null=True),
+    "max_steps": at_least(1, 10**12, also=(-1,)),
+    "min_steps": at_least(0, 10**12, null=True),
+    "overfit_batches": Range(0, 1_000_000),
+    "check_val_every_n_epoch": at_least(1, null=True),
+    "num_sanity_val_steps": at_least(-1, null=True),
+    "log_every_n_steps": at_least(0, null=True),
+    "accumulate_grad_batches": at_least(1, 100_000),
+    "gradient_clip_val": Range(0, 1_000_000, null=True),
+    "gradient_clip_algorithm": Word(("norm", "value"), null=True),
+    "inference_mode": SWITCH,
+    "detect_anomaly": SWITCH,
+    "sync_batchnorm": SWITCH,
+    "use_distributed_sampler": SWITCH,
+    "deterministic": Word((True, False, "warn"), null=True),
+    "reload_dataloaders_every_n_epochs": at_least(0),
+}
+"""What the trainer's settings may be; the types of the others say enough."""
+
+
+class PlainParser(LightningArgumentParser):
+    """A parser whose values are plain, and whose errors are one line."""
+
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        """Raise a ConfigError of one line."""
+        if not self.exit_on_error:  # of a value that may be of another type
+            super().error(message, ex)
+        if isinstance(ex, SuiseiError):
+            raise ex
+        text = re.sub(r'Parser key "([^"]*)": ', r"\1: ", " ".join(message.split()))
+        text = re.sub(r"(<class '|typing\.)([^'>]*)('>)?", r"\2", text)[:LONGEST_ERROR]
+        raise ConfigError(f"{text}{self._near(text)} (suisei train --help lists all settings)") from None
+
+    def _near(self, text: str) -> str:
+        """Return the settings whose names are near to the one that a message calls unknown."""
+        unknown = re.search(
+            r"unrecognized arguments: --([\w.]+)|accept(?:ed)? option '([\w.]+)'|Option '(\w+)'", text
+        )
+        if unknown is None:
+            return ""
+        group = re.search(r"Group '(\w+)'", text)
+        name = ".".join(part for part in (group and group[1], *unknown.groups()) if part)
+        known = [option.removeprefix("--") for action in self._actions for option in action.option_strings]
+        near = difflib.get_close_matches(name, [option for option in known if not option.endswith("help")], 3)
+        return f"; near to it: {', '.join(near)}" if near else ""
+
+    def add_lightning_class_args(
+        self,
+        lightning_class: Any,
+        nested_key: str,
+        subclass_mode: bool = False,
+        required: bool = True,
+    ) -> list[str]:
+        """Add the settings of a class; of the trainer's, those that take objects as plain ones."""
+        if lightning_class is not Trainer:
+            return super().add_lightning_class_args(lightning_class, nested_key, subclass_mode, required)
+        added: list[str] = self.add_class_arguments(
+            Trainer, nested_key, fail_untyped=False, instantiate=False, sub_configs=True, skip=set(PLAIN)
+        )
+        for name, (kind, default, text) in PLAIN.items():
+            self.add_argument(f"--{nested_key}.{name}", type=kind, default=default, help=text)
+        return added
+
+
+class RunCLI(LightningCLI):
+    """A command line of training.
+
+    Args:
+        arguments: what :class:`LightningCLI` takes.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        set_parsing_settings(
+            import_path_denylist=["*"],
+            import_path_allowlist=["suisei"],
+            instantiate_subclass_spec_in_any=False,
+            config_read_mode_fsspec_enabled=False,
+            config_read_mode_urls_enabled=False,
+        )
+        super().__init__(*arguments, parser_class=PlainParser, **options)
+
+    def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
+        """Parse, then check what is of the run and of the trainer; model and data check their own."""
+        for path in named_configs(args):
+            read_config(path)
+        super().parse_arguments(parser, args)
+        config = self.config
+        check("seed_everything", config.seed_everything, SEED)
+        if config.output is not None:
+            check("output", config.output, NAME)
+        check_settings("trainer", vars(config.trainer), TRAINER)
+        for name in ("limit_train_batches", "limit_val_batches", "val_check_interval"):
+            _check_batches(f"trainer.{name}", config.trainer.get(name))
+        _check_time("trainer.max_time", config.trainer.max_time)
+        _check_length(config.trainer)
+        _check_devices(config.trainer)
+        self.check_run()
+
+    def check_run(self) -> None:
+        """Check the settings of this kind of run."""
+
+    def refuse_used_folder(self, folder: Path) -> None:
+        """Refuse a folder that a run must not write into.
+
+        Raises:
+            ConfigError: it is no folder, holds what the run reads, or files that it would overwrite.
+        """
+        if folder.exists() and not folder.is_dir():
+            raise ConfigError(f"--output {folder} is a file; choose a folder, or a name that is free")
+        resuming = self.config.ckpt_path is not None
+        inputs = self.inputs()
+        if not resuming:  # to go on with a run, its own config may be given
+            inputs["--config"] = [str(path) for path in self.config.get("config") or []]
+        refuse_own_data(folder, inputs)
+        written = (
+            "test.jsonl",
+            "report.json",
+            "report.md",
+            "splits.json",
+            "model",
+            "text",
+            "test_scores.jsonl",
+        )
+        found = [name for name in written if (folder / name).exists()]
+        if found and not resuming and not (folder / "config.yaml").exists():
+            raise ConfigError(
+                f"--output {folder} holds {found[0]}, which is no run's and would be overwritten; choose a "
+                "folder of its own"
+            )
+
+    def inputs(self) -> dict[str, list[str]]:
+        """Return the files and folders that the settings name, {setting: paths}."""
+        data = self.config.data
+        root = data.get("root")
+        named: dict[str, Any] = {
+            **{
+                f"data.{name}": data.get(name)
+                for name in ("train", "validation", "test", "support", "images")
+            },
+            "data.root": list(vars(root).values()) if hasattr(root, "__dict__") else root,
+        }
+        if isinstance(root, Mapping):
+            named["data.root"] = list(root.values())
+        return {
+            name: [value] if isinstance(value, str) else [str(part) for part in value or []]
+            for name, value in named.items()
+        }
+
+    def instantiate_trainer(self, **options: Any) -> Trainer:
+        """Make the trainer: its curves go to logs/ in the run's folder, a version per start.
+
+        Raises:
+            ConfigError: settings that do not go together, or a device that is not there.
+        """
+        if self.config.trainer.logger is None:
+            options.setdefault("logger", CSVLogger(self.config.output, name="logs"))
+        options["plugins"] = [CheckpointFiles(settings_of(self))]
+        try:
+            return super().instantiate_trainer(**options)
+        except (MisconfigurationException, ValueError, RuntimeError, TypeError) as error:
+            if isinstance(error, SuiseiError):
+                raise
+            raise ConfigError(f"trainer: {' '.join(str(error).split())}") from None
+
+
+def settings_of(cli: LightningCLI) -> dict[str, Any]:
+    """Return the resolved settings of a command line as plain values."""
+    text = cli.parser.dump(cli.config, format="yaml", skip_validation=True, skip_unset=False)
+    settings: dict[str, Any] = yaml.safe_load(text)
+    return settings
+
+
+def _check_batches(name: str, value: Any) -> None:
+    """Check a number of batches, or a share of them; val_check_interval may be a time as well."""
+    if value is None:
+        return
+    if isinstance(value, str) and name.endswith("interval"):
+        _check_time(name, value)
+        return
+    if not any(rule.holds(value) for rule in BATCHES):
+        raise ConfigError(
+            f"{name} is {value!r}; it must be an integer of at least 1 (batches), or a number above 0 and at "
+            "most 1 (a share of them)"
+        )
+
+
+def _check_time(name: str, value: Any) -> None:
+    if isinstance(value, str) and not re.fullmatch(r"\d+:\d{1,2}:\d{1,2}:\d{1,2}", value):
+        raise ConfigError(f"{name} is {value[:60]!r}; it must be a time as DD:HH:MM:SS, such as 00:08:00:00")
+
+
+def _check_length(trainer: Any) -> None:
+    if trainer.max_epochs == -1 and trainer.max_steps == -1 and trainer.max_time is None:
+        raise ConfigError(
+            "trainer.max_epochs is -1, for no limit, and there is no other: set trainer.max_steps or "
+            "trainer.max_time, or trainer.max_epochs to 1 or more"
+        )
+
+
+def _check_devices(trainer: Any) -> None:
+    """Refuse more devices than there are."""
+    import torch
+
+    devices = trainer.devices
+    numbers = at_least(1, 4096, also=(-1, "auto"))
+    listed = Several(at_least(0, 4096), 1, 4096)
+    if isinstance(devices, str) and devices != "auto":  # such as "2" or "0,1"
+        parts = devices.strip().rstrip(",").split(",")
+        whole = all(part.strip().lstrip("-").isdigit() for part in parts)
+        devices = [int(p) for p in parts] if whole and "," in devices else int(parts[0]) if whole else devices
+    if isinstance(devices, list):
+        check("trainer.devices", devices, listed)
+    else:
+        check("trainer.devices", devices, numbers)
+    cuda = trainer.accelerator in ("gpu", "cuda") or (
+        trainer.accelerator == "auto" and torch.cuda.is_available()
+    )
+    there = torch.cuda.device_count() if cuda else max(LEAST_PROCESSES, os.cpu_count() or 1)
+    if cuda and not there:
+        raise ConfigError(
+            f"trainer.accelerator is {trainer.accelerator!r}; torch sees no GPU here: cpu or auto"
+        )
+    if trainer.accelerator == "mps" and not torch.backends.mps.is_available():
+        raise ConfigError("trainer.accelerator is 'mps', which this machine does not have; set cpu or auto")
+    wanted = max(devices) + 1 if isinstance(devices, list) and cuda else devices
+    if isinstance(wanted, int) and wanted > there:
+        what = "GPUs that torch sees" if cuda else "processes that a machine like this has use for"
+        raise ConfigError(f"trainer.devices is {trainer.devices!r}; it must be at most {there}, the {what}")

@@ -1,0 +1,433 @@
+"""What goes wrong in a training is one line, loses nothing, and leaves nothing half written."""
+
+import errno
+import json
+import os
+import sys
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from suisei.__main__ import main
+from suisei.commands import train as train_module
+from suisei.errors import ConfigError, DataError, ModelError, SuiseiError, UnavailableError
+from suisei.training import checkpoints
+from suisei.training import run as run_module
+from suisei.training.module import SuiSei
+
+OPTIONS = ("--baselines=[]", "--checkpoint_steps=3")
+
+
+class KilledError(Exception):
+    """Stands for a power cut."""
+
+
+def kill_at(monkeypatch, step, error=KilledError):
+    original = SuiSei.training_step
+
+    def training_step(self, batch, batch_idx):
+        if self.trainer.global_step == step:
+            raise error
+        return original(self, batch, batch_idx)
+
+    monkeypatch.setattr(SuiSei, "training_step", training_step)
+
+
+@pytest.fixture(scope="module")
+def whole(train):
+    return train(*OPTIONS)
+
+
+@pytest.fixture
+def killed(train, tmp_path):
+    """A run killed after its first epoch of ten steps, with three checkpoints."""
+    with pytest.MonkeyPatch.context() as patch:
+        kill_at(patch, 16)
+        with pytest.raises(KilledError):
+            train(*OPTIONS, output=tmp_path / "run")
+    names = {path.name for path in (tmp_path / "run" / "checkpoints").iterdir()}
+    assert names == {"best.ckpt", "last.ckpt", "steps.ckpt"}
+    return tmp_path / "run"
+
+
+def weights(run):
+    return load_file(run / "model" / "model.safetensors")
+
+
+def assert_same_weights(one, other):
+    left, right = weights(one), weights(other)
+    assert [name for name in left if not torch.equal(left[name], right[name])] == []
+
+
+def flip(path, place=0.5):
+    content = bytearray(path.read_bytes())
+    start = int(place * len(content))
+    content[start : start + 64] = bytes(byte ^ 0xFF for byte in content[start : start + 64])
+    status = path.stat()
+    path.write_bytes(content)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+# -- checkpoints ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("broken", [["steps.ckpt"], ["steps.ckpt", "last.ckpt"]])
+def test_a_broken_checkpoint_is_named_and_the_newest_whole_one_gone_on_with(
+    whole, killed, train, caplog, broken
+):
+    for name in broken:
+        flip(killed / "checkpoints" / name)
+    train(*OPTIONS, "--ckpt_path=last", output=killed)
+    said = [record.getMessage() for record in caplog.records if "going on with" in record.getMessage()]
+    assert len(said) == 1
+    assert all(name in said[0] for name in broken)
+    assert_same_weights(whole, killed)
+
+
+def test_lost_weights_of_the_best_epoch_are_said_before_the_training(killed, train, caplog):
+    best = killed / "checkpoints" / "best.ckpt"
+    last = torch.load(killed / "checkpoints" / "last.ckpt", weights_only=True)
+    assert last["global_step"] == 10
+    flip(best)
+    with pytest.MonkeyPatch.context() as patch:
+
+        def no_better(self):
+            self._validation.clear()
+            self.log("val_pearson", -1.0)
+
+        patch.setattr(SuiSei, "on_validation_epoch_end", no_better)
+        with pytest.raises(ModelError, match=r"best\.ckpt: was altered"):
+            train(*OPTIONS, "--ckpt_path=last", output=killed)
+    assert "unless a later epoch is better, the run will end without a model" in caplog.text
+    assert not (killed / "model").exists()
+
+
+def test_a_run_without_a_whole_checkpoint_is_refused_in_a_line(killed, train):
+    for path in (killed / "checkpoints").iterdir():
+        flip(path, 0.2)
+    with pytest.raises(ModelError, match=r"no checkpoint can be gone on with: .*was altered") as error:
+        train(*OPTIONS, "--ckpt_path=last", output=killed)
+    assert "\n" not in str(error.value)
+    with pytest.raises(ModelError, match=r"best\.ckpt: was altered"):
+        train(*OPTIONS, f"--ckpt_path={killed / 'checkpoints' / 'best.ckpt'}", output=killed)
+
+
+def test_a_disk_that_fills_loses_no_older_checkpoint(whole, train, tmp_path, monkeypatch, capfd):
+    run, written = tmp_path / "run", checkpoints._HashedFile.write
+    with pytest.MonkeyPatch.context() as patch:
+        saved = []
+
+        def write(self, content):
+            path = self._file.name
+            if ".last.ckpt." in path and self._file.tell() > 2000:
+                saved.append(path)
+                self.problem = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                raise self.problem
+            return written(self, content)
+
+        patch.setattr(checkpoints._HashedFile, "write", write)
+        with pytest.raises(DataError, match=r"last\.ckpt: .*\(No space left on device\)"):
+            train(*OPTIONS, output=run)
+    assert saved
+    left = {path.name for path in (run / "checkpoints").iterdir()}
+    assert left == {"best.ckpt", "steps.ckpt"}
+    train(*OPTIONS, "--ckpt_path=last", output=run)
+    assert_same_weights(whole, run)
+
+
+def test_frozen_weights_are_in_no_checkpoint_and_the_run_resumes_exactly(train, tmp_path):
+    options = (*OPTIONS, "--model.text.frozen=true")
+    whole = train(*options)
+    with pytest.MonkeyPatch.context() as patch:
+        kill_at(patch, 16)
+        with pytest.raises(KilledError):
+            train(*options, output=tmp_path / "run")
+    for path in (tmp_path / "run" / "checkpoints").iterdir():
+        names = torch.load(path, weights_only=True)["state_dict"]
+        assert not any(name.startswith("regressor.text.") for name in names)
+        assert any(name.startswith("regressor.image.") for name in names)
+    train(*options, "--ckpt_path=last", output=tmp_path / "run")
+    assert any(name.startswith("text.") for name in weights(tmp_path / "run"))
+    assert_same_weights(whole, tmp_path / "run")
+
+
+# -- settings ---------------------------------------------------------------------------------------
+
+
+def test_another_learning_rate_is_not_resumed(killed, train):
+    before = (killed / "config.yaml").read_bytes()
+    with pytest.raises(ConfigError, match=r"model\.optimizer\.head_lr: 0\.005, now 0\.01") as error:
+        train(*OPTIONS, "--ckpt_path=last", "--model.optimizer.head_lr=0.01", output=killed)
+    assert "\n" not in str(error.value)
+    elsewhere = killed.parent / "elsewhere"
+    given = f"--ckpt_path={killed / 'checkpoints' / 'last.ckpt'}"
+    with pytest.raises(ConfigError, match=r"model\.head\.hidden: \[16\], now \[17\]"):
+        train(*OPTIONS, given, "--model.head.hidden=[17]", output=elsewhere)
+    assert (killed / "config.yaml").read_bytes() == before
+    assert not elsewhere.exists()
+
+
+def test_a_longer_run_is_said(killed, train, caplog):
+    train(*OPTIONS, "--ckpt_path=last", "--trainer.max_epochs=3", output=killed)
+    assert "going on with other settings: trainer.max_epochs: 2, now 3" in caplog.text
+
+
+CLASS = '{"class_path": "hostile_module.Hostile"}'
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        f"--trainer.callbacks=[{CLASS}]",
+        "--trainer.callbacks+=hostile_module.Hostile",
+        f"--trainer.logger={CLASS}",
+        "--trainer.logger=hostile_module.Hostile",
+        "--trainer.plugins=hostile_module.Hostile",
+        f"--trainer.plugins={CLASS}",
+        "--trainer.strategy=hostile_module.Hostile",
+        f"--trainer.strategy={CLASS}",
+        "--trainer.accelerator=hostile_module.Hostile",
+        "--trainer.profiler=hostile_module.Hostile",
+        f"--model.text={CLASS}",
+        "--model.text=hostile_module.Hostile",
+        f"--model.head={CLASS}",
+        f"--model.pretraining={CLASS}",
+        f"--model={CLASS}",
+        f"--data={CLASS}",
+        f"--early_stopping={CLASS}",
+        f"--checkpoint={CLASS}",
+        f"--model.head.hidden=[{CLASS}]",
+    ],
+)
+def test_nothing_that_a_setting_names_is_imported(option, settings, tmp_path, monkeypatch):
+    (tmp_path / "hostile_module.py").write_text(
+        "import pathlib\npathlib.Path(__file__).with_name('RAN').touch()\n"
+        "class Hostile:\n    def __init__(self, *_, **__): pass\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError) as error:
+        train_module.make_cli(["--config", str(settings), f"--output={tmp_path / 'run'}", option])
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "RAN").exists()
+    assert "hostile_module" not in sys.modules
+    assert not (tmp_path / "run").exists()
+
+
+def test_nothing_that_a_nested_config_names_is_imported(settings, tmp_path, monkeypatch):
+    (tmp_path / "hostile_module.py").write_text(
+        "import pathlib\npathlib.Path(__file__).with_name('RAN').touch()\nclass Hostile: pass\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    for content in (CLASS, "!!python/object/apply:os.mkdir ['RAN']", "!!python/name:hostile_module.Hostile"):
+        (tmp_path / "nested.yaml").write_text(content)
+        for part in ("model.text", "model.head", "trainer", "model", "early_stopping"):
+            with pytest.raises(ConfigError) as error:
+                train_module.make_cli(["--config", str(settings), f"--{part}={tmp_path / 'nested.yaml'}"])
+            assert "\n" not in str(error.value)
+    assert not (tmp_path / "RAN").exists()
+
+
+@pytest.mark.parametrize("place", ["callbacks", "logger", "plugins", "strategy", "profiler"])
+def test_a_config_that_names_a_function_is_refused(place, settings, tmp_path):
+    config = tmp_path / "config.yaml"
+    text = settings.read_text().replace(
+        "trainer: {", f"trainer: {{{place}: [{{class_path: os.system, init_args: {{command: touch RAN}}}}], "
+    )
+    config.write_text(text)
+    with pytest.raises(ConfigError, match=rf"trainer\.{place} has class_path"):
+        train_module.main(["--config", str(config), f"--output={tmp_path / 'run'}"])
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("model.optimizer.head_lr", "1e9"), ("model.optimizer.head_lr", "-1"),
+        ("model.optimizer.encoder_lr", "nan"), ("model.text.tiny.layers", "-1"), ("model.head.dropout", "2"),
+        ("model.text.tiny.width", "0"), ("model.head.members", "1000000"),
+        ("model.head.hidden", "[50000, 50000]"), ("model.head.activation", "foo"),
+        ("model.fusion.references", "median"), ("model.reference_dropout", "1"),
+        ("data.fractions", "[0.5, 0.1, 0.1]"), ("data.fractions", "[1.2, -0.1, -0.1]"),
+        ("data.folds", "-2"), ("data.folds", "1"), ("data.fold", "7"), ("data.batch_size", "0"),
+        ("data.num_workers", "-1"), ("data.disjoint", "foo"), ("data.synthetic", "-1"),
+        ("trainer.max_epochs", "-5"), ("trainer.max_epochs", "0"), ("trainer.max_epochs", "-1"),
+        ("trainer.max_steps", "0"), ("trainer.accumulate_grad_batches", "0"), ("trainer.precision", "foo"),
+        ("trainer.accelerator", "foo"), ("trainer.devices", "99"), ("trainer.devices", "0"),
+        ("trainer.devices", "2"), ("trainer.devices", "[0, 1]"), ("trainer.devices", "-1"),
+        ("trainer.devices", "foo"), ("trainer.strategy", "foo"), ("trainer.limit_val_batches", "0"),
+        ("trainer.limit_train_batches", "5.5"), ("trainer.val_check_interval", "0"),
+        ("trainer.gradient_clip_val", "-1"), ("trainer.gradient_clip_algorithm", "foo"),
+        ("trainer.num_nodes", "0"), ("trainer.profiler", "foo"), ("trainer.fast_dev_run", "true"),
+        ("trainer.barebones", "true"), ("trainer.enable_checkpointing", "false"),
+        ("trainer.log_every_n_steps", "-1"), ("trainer.deterministic", "foo"), ("trainer.max_time", "foo"),
+        ("seed_everything", "-1"), ("seed_everything", "true"), ("seed_everything", "4294967296"),
+        ("early_stopping.patience", "-1"), ("early_stopping.monitor", "foo"), ("early_stopping.mode", "foo"),
+        ("early_stopping.min_delta", "-1"), ("checkpoint.monitor", "foo"), ("checkpoint.filename", "../x"),
+        ("checkpoint.save_top_k", "3"), ("checkpoint_steps", "0"), ("task", "foo"), ("baselines", "[1]"),
+        ("output", ""),
+    ],
+)  # fmt: skip
+def test_a_hostile_setting_is_one_line_before_any_work(option, value, settings, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("load", "setup"):
+        monkeypatch.setattr("suisei.training.datamodule.CaptionDataModule." + name, None)
+    arguments = ["--config", str(settings), f"--output={tmp_path / 'run'}", f"--{option}={value}"]
+    with pytest.raises(ConfigError, match=option.rpartition(".")[2]) as error:
+        train_module.main(arguments)
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 600
+    assert list(tmp_path.iterdir()) == []
+
+
+# -- folders ----------------------------------------------------------------------------------------
+
+
+def test_a_run_is_not_written_over_its_data(train, rated_file, tmp_path):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    lines = rated_file.read_text("utf-8").splitlines()
+    groups = {json.loads(line)["group"] for line in lines}
+    held_out = set(sorted(groups)[:3])
+    for name, inside in (("test.jsonl", True), ("train.jsonl", False)):
+        kept = [line for line in lines if (json.loads(line)["group"] in held_out) is inside]
+        (folder / name).write_text("\n".join(kept) + "\n", encoding="utf-8")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    options = (f"--data.train={folder / 'train.jsonl'}", f"--data.test={folder / 'test.jsonl'}")
+    for output in (folder, folder / "..", tmp_path):
+        with pytest.raises(ConfigError, match=r"holds data\.train .*choose a folder of its own"):
+            train(*OPTIONS, *options, output=output)
+    with pytest.raises(ConfigError, match=r"holds test\.jsonl, which is no run's"):
+        train(*OPTIONS, output=folder)
+    with pytest.raises(ConfigError, match="is a file"):
+        train(*OPTIONS, output=folder / "test.jsonl")
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--data.train=absent.jsonl",),
+        ("--data.train=scenez",),
+        ("--model.text={name: no-such/encoder}",),
+        ("--model.fusion.extra_inputs=[no-such-metric]",),
+        ("--model.fusion.alignment=true",),
+    ],
+)
+def test_a_failed_start_leaves_nothing_in_the_way(train, tmp_path, options):
+    run = tmp_path / "runs" / "one"
+    with pytest.raises(SuiseiError):
+        train(*OPTIONS, *options, output=run)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failed_cross_validation_leaves_nothing_in_the_way(train, tmp_path):
+    with pytest.raises(SuiseiError):
+        train(*OPTIONS, "--data.folds=2", "--data.train=absent.jsonl", output=tmp_path / "runs" / "one")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failed_pretraining_leaves_nothing_in_the_way(train, tmp_path, monkeypatch):
+    def fails(*_, **__):
+        raise DataError("no captions")
+
+    monkeypatch.setattr("suisei.training.text_run.pretrain", fails)
+    config = tmp_path / "pretrain.yaml"
+    config.write_text("task: pretrain\nmodel: {text: {name: tiny}, image: null, pretraining: {epochs: 1}}\n")
+    with pytest.raises(DataError, match="no captions"):
+        train_module.main(["--config", str(config), f"--output={tmp_path / 'run'}"])
+    assert [path.name for path in tmp_path.iterdir()] == ["pretrain.yaml"]
+
+
+# -- while it trains --------------------------------------------------------------------------------
+
+
+def test_a_loss_that_is_no_number_stops_in_a_line(train, tmp_path, monkeypatch):
+    original = SuiSei.member_scores
+
+    def member_scores(self, batch):
+        scores = original(self, batch)
+        return scores * float("nan") if self.training and self.trainer.global_step == 12 else scores
+
+    monkeypatch.setattr(SuiSei, "member_scores", member_scores)
+    with pytest.raises(ModelError, match=r"epoch 2, step 13: the loss is nan; .*head_lr") as error:
+        train(*OPTIONS, output=tmp_path / "run")
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "run" / "model").exists()
+    assert not (tmp_path / "run" / "report.json").exists()
+
+
+def test_weights_that_ran_away_are_no_model(train, tmp_path, monkeypatch):
+    def on_train_end(self):
+        with torch.no_grad():
+            self.regressor.members[0].fused.layers[0].weight.fill_(float("nan"))
+
+    monkeypatch.setattr(SuiSei, "on_train_end", on_train_end)
+    monkeypatch.setattr(run_module, "_load_best", lambda *_: {})
+    with pytest.raises(ModelError, match=r"not finite, and no model is written"):
+        train(*OPTIONS, output=tmp_path / "run")
+    assert not (tmp_path / "run" / "model").exists()
+
+
+@pytest.mark.parametrize(
+    ("raised", "expected", "message"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), DataError, "No space left.*--ckpt_path last"),
+        (torch.OutOfMemoryError("CUDA out of memory."), UnavailableError, r"out of memory.*data\.batch_size"),
+        (MemoryError(), UnavailableError, r"out of memory.*data\.batch_size"),
+        (
+            RuntimeError("[enforce] DefaultCPUAllocator: can't allocate memory"),
+            UnavailableError, r"data\.batch_size",
+        ),
+        (RuntimeError("DataLoader worker (pid 1) is killed"), UnavailableError, "num_workers to 0"),
+    ],
+    ids=["disk", "gpu", "memory", "allocator", "worker"],
+)  # fmt: skip
+def test_what_the_machine_refuses_is_one_line(train, tmp_path, raised, expected, message):
+    with pytest.MonkeyPatch.context() as patch:
+        kill_at(patch, 4, raised)
+        with pytest.raises(expected, match=message) as error:
+            train(*OPTIONS, output=tmp_path / "run")
+    assert "\n" not in str(error.value)
+    assert {path.name for path in (tmp_path / "run").iterdir()} >= {"config.yaml", "checkpoints"}
+    assert not (tmp_path / "run" / "model").exists()
+
+
+def test_results_appear_together_or_not_at_all(whole, killed, train, monkeypatch):
+    def fails(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    before = {path.name for path in killed.iterdir()}
+    (killed / ".results-left").mkdir()  # as by a run that was killed while it wrote them
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run_module, "model_card", fails)
+        with pytest.raises(DataError, match="the results cannot be written: No space left on device"):
+            train(*OPTIONS, "--ckpt_path=last", output=killed)
+    assert {path.name for path in killed.iterdir()} == before
+    train(*OPTIONS, "--ckpt_path=last", output=killed)
+    assert_same_weights(whole, killed)
+    assert (killed / "model" / "README.md").stat().st_size > 100
+    assert not list(killed.glob(".results*"))
+
+
+def test_a_leak_is_said_in_the_log_and_in_the_report(train, rated_file, tmp_path, caplog):
+    rows = [json.loads(line) for line in rated_file.read_text("utf-8").splitlines()]
+    for row in rows[:20]:
+        row["group"] = f"other-{row['group']}"
+    leaked = tmp_path / "leaked.jsonl"
+    leaked.write_text("\n".join(map(json.dumps, rows[:20])) + "\n", encoding="utf-8")
+    run = train("--baselines=[]", f"--data.test={leaked}", "--trainer.max_epochs=1")
+    shared = json.loads((run / "report.json").read_text("utf-8"))["data"]["shared"]
+    assert shared["test and train"]["rows"] > 0
+    sentence = "share content under different group names"
+    said = [record.getMessage() for record in caplog.records if sentence in record.getMessage()]
+    assert len(said) == 1
+    for name in ("report.md", "model/README.md"):
+        assert f"{shared['test and train']['rows']} rows" in (run / name).read_text("utf-8")
+
+
+def test_the_command_says_one_line_and_ends_with_status_2(settings, tmp_path, capsys):
+    arguments = ["--config", str(settings), f"--output={tmp_path / 'run'}", "--model.head.members=1000000"]
+    assert main(["train", *arguments]) == 2
+    said = capsys.readouterr().err.strip().splitlines()
+    assert said == ["suisei: model.head.members is 1000000; it must be an integer from 1 to 100"]

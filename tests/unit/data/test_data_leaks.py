@@ -1,0 +1,118 @@
+"""Content that parts share under different group names is counted, and said once."""
+
+import json
+import logging
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from suisei.data.leaks import describe_shared, shared_contents
+from suisei.data.sample import CaptionSample
+from suisei.training.datamodule import CaptionDataModule
+
+
+def rows(count, *, prefix="g", images=None):
+    return [
+        {
+            "candidate": f"caption {number}",
+            "references": [f"reference {number}", "and another"],
+            "rating": [number / count],
+            "group": f"{prefix}{number}",
+            **({} if images is None else {"image": str(images[number % len(images)])}),
+        }
+        for number in range(count)
+    ]
+
+
+def write(path, content):
+    path.write_text("\n".join(json.dumps(row) for row in content) + "\n", encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    paths = []
+    for number in range(4):
+        paths.append(tmp_path / f"{number}.png")
+        pixels = np.random.default_rng(number).integers(0, 255, (8, 8, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(paths[-1])
+    return paths
+
+
+def test_training_rows_under_other_names_are_counted_by_row_and_references(tmp_path, caplog):
+    train = write(tmp_path / "train.jsonl", rows(20))
+    other = [{**row, "references": row["references"][::-1]} for row in rows(5, prefix="x")]
+    other += [{**row, "candidate": "new"} for row in rows(7, prefix="y")[5:]]
+    test = write(tmp_path / "test.jsonl", other)
+    module = CaptionDataModule(train, test=test, fractions=(0.9, 0.1, 0.0))
+    with caplog.at_level(logging.WARNING):
+        module.load()
+    held = {sample.group for sample in module.part("validation")}
+    in_train = sum(f"g{number}" not in held for number in range(7))
+    assert module.shared["test and train"]["references"] == in_train
+    assert module.shared["test and train"]["images"] == 0
+    assert module.shared["test and train"]["rows"] == sum(f"g{n}" not in held for n in range(5))
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 1
+    assert f"{module.shared['test and train']['rows']} rows" in said[0]
+    assert "\n" not in said[0]
+
+
+def test_validation_is_looked_at_too(tmp_path, caplog):
+    train = write(tmp_path / "train.jsonl", rows(20))
+    validation = write(tmp_path / "validation.jsonl", rows(20, prefix="x"))
+    module = CaptionDataModule(train, validation=validation)
+    module.load()
+    assert set(module.shared) == {"validation and train", "test and validation"}
+    assert module.shared["validation and train"]["rows"] == len(module.part("train"))
+
+
+def test_data_that_share_nothing_are_passed_without_a_word(tmp_path, caplog):
+    train = write(tmp_path / "train.jsonl", rows(20))
+    test = write(tmp_path / "test.jsonl", [{**row, "references": ["other"]} for row in rows(3, prefix="x")])
+    module = CaptionDataModule(train, test=test)
+    module.load()
+    assert module.shared == {}
+    assert caplog.records == []
+
+
+def sample(image, number=0):
+    return CaptionSample(f"caption {number}", (f"reference {number}",), image)
+
+
+def test_an_image_is_the_same_under_another_name_and_as_a_copy(pictures, tmp_path):
+    copy, link = tmp_path / "copy.png", tmp_path / "link.png"
+    copy.write_bytes(pictures[0].read_bytes())
+    link.symlink_to(pictures[1])
+    training = [sample(path, number) for number, path in enumerate(pictures[:3])]
+    held_out = [
+        sample(path, 10 + number) for number, path in enumerate((copy, link, pictures[2], pictures[3]))
+    ]
+    assert shared_contents(held_out, training) == {"rows": 0, "images": 3, "references": 0}
+    assert shared_contents(held_out[-1:], training) == {}
+    assert shared_contents([sample(copy, 0)], training)["rows"] == 1
+
+
+def test_files_of_one_size_are_compared_by_content(tmp_path):
+    one, other = tmp_path / "one.png", tmp_path / "other.png"
+    one.write_bytes(b"a" * 100)
+    other.write_bytes(b"b" * 100)
+    assert shared_contents([sample(one)], [sample(other, 1)]) == {}
+
+
+def test_images_in_memory_and_missing_files_are_no_trouble(tmp_path):
+    picture = Image.new("RGB", (4, 4), "red")
+    held_out = [sample(picture, 1), sample(tmp_path / "absent.png", 2), sample(None, 3)]
+    assert shared_contents(held_out, [sample(picture.copy(), 4)])["images"] == 1
+    assert shared_contents(held_out[1:], [sample(tmp_path / "other.png", 4)]) == {}
+
+
+def test_samples_without_references_or_image_are_the_same_by_candidate_alone():
+    assert shared_contents([CaptionSample("a dog")], [CaptionSample("a cat")]) == {}
+    assert shared_contents([CaptionSample("a dog")], [CaptionSample("a dog")])["rows"] == 1
+
+
+def test_the_sentence_has_the_counts():
+    text = describe_shared({"test and train": {"rows": 1200, "images": 3, "references": 4}})
+    assert "test and train: 1,200 rows, 3 images and 4 sets of references" in text
