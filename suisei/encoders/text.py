@@ -20,6 +20,7 @@ from suisei.encoders.hub_errors import explain_hub_error, hub_guard
 from suisei.encoders.tiny import TinyTextConfig, build_text_backbone, train_tokenizer
 from suisei.encoders.tokenizer import FolderTokenizer
 from suisei.errors import ConfigError, ModelError
+from suisei.locks import Lock
 
 LAYERS = ("mix", "last")
 SMALL_ENCODER = 5_000_000
@@ -81,6 +82,7 @@ class TextEncoder(nn.Module):
             backbone.pooler = None  # its weights would never get a gradient
         self.backbone = backbone
         self.tokenizer = tokenizer
+        self._lock = Lock()
         self.layers = layers
         self.width: int = config.hidden_size
         self.states = config.num_hidden_layers + 1 if layers == "mix" else 1
@@ -146,13 +148,14 @@ class TextEncoder(nn.Module):
             return []
         if isinstance(self.tokenizer, FolderTokenizer):
             return self.tokenizer.encode(captions, self.max_tokens)
-        encoded = self.tokenizer(
-            list(captions),
-            truncation=True,
-            max_length=self.max_tokens,
-            add_special_tokens=True,
-            return_attention_mask=False,
-        )
+        with self._lock:  # truncation and padding are the tokenizer's own state
+            encoded = self.tokenizer(
+                list(captions),
+                truncation=True,
+                max_length=self.max_tokens,
+                add_special_tokens=True,
+                return_attention_mask=False,
+            )
         return [list(ids) for ids in encoded["input_ids"]]
 
     def pad(self, token_ids: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from suisei.errors import ModelError
+from suisei.locks import Lock
 
 _SPECIAL = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 _FILES = ("tokenizer.json", "tokenizer_config.json")
@@ -40,6 +41,7 @@ class FolderTokenizer:
             raise ModelError(f"{folder}: not a tokenizer that can be read ({error})") from None
         self._backend.no_padding()
         self._max_tokens = 0
+        self._lock = Lock()
         ids = {name: self._id(settings.get(name)) for name in _SPECIAL}
         further = [self._id(token) for token in _listed(settings)]
         self.pad_token_id, self.unk_token_id = ids["pad_token"], ids["unk_token"]
@@ -54,10 +56,12 @@ class FolderTokenizer:
 
     def encode(self, texts: Sequence[str], max_tokens: int) -> list[list[int]]:
         """Return the ids of every text, special tokens included, cut to ``max_tokens``."""
-        if max_tokens != self._max_tokens:
-            self._backend.enable_truncation(max_tokens)
-            self._max_tokens = max_tokens
-        return [encoding.ids for encoding in self._backend.encode_batch_fast(list(texts))]
+        with self._lock:  # where texts are cut is the tokenizer's own state
+            if max_tokens != self._max_tokens:
+                self._backend.enable_truncation(max_tokens)
+                self._max_tokens = max_tokens
+            encoded = self._backend.encode_batch_fast(list(texts))
+        return [encoding.ids for encoding in encoded]
 
     def get_vocab(self) -> dict[str, int]:
         """Return {token: id}, added tokens included."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from suisei.data.sample import CaptionSample, detect_language
 from suisei.errors import ConfigError
+from suisei.locks import Lock
 from suisei.metrics.base import Metric
 from suisei.metrics.overlong import LengthWarning
 
@@ -83,15 +84,17 @@ class ContrastiveScore(Metric):
             "compile": compile,
             "cache": cache,
         }
+        self._lock = Lock()
         self._warned = False
         self._length_warning = LengthWarning(name)
 
     @property
     def encoder(self) -> DualEncoder:
         """The dual encoder, loaded on first use."""
-        if self._encoder is None:
-            self._encoder = self._load_encoder()
-        return self._encoder
+        with self._lock:
+            if self._encoder is None:
+                self._encoder = self._load_encoder()
+            return self._encoder
 
     def _load_encoder(self) -> DualEncoder:
         from suisei.encoders.sharing import scoring_encoder

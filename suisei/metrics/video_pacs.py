@@ -17,6 +17,7 @@ from suisei.data.idf import IdfTable
 from suisei.data.sample import CaptionSample
 from suisei.data.video import VideoSample, clip_key, iter_frames
 from suisei.errors import ConfigError, DataError, UnavailableError
+from suisei.locks import Lock
 from suisei.metrics.base import Metric
 from suisei.metrics.clipscore import _split_tag
 from suisei.metrics.matching import (
@@ -134,6 +135,7 @@ class VideoScore(Metric):
         self.frames, self.overlong = frames, overlong
         self.prompt = PROMPTS[variant] if prompt is None else prompt
         self._encoder = encoder
+        self._lock = Lock()
         model, tag = _split_tag(model)
         if checkpoint is not None and Path(checkpoint).is_dir():
             model, checkpoint = str(checkpoint), None
@@ -155,11 +157,12 @@ class VideoScore(Metric):
     @property
     def encoder(self) -> DualEncoder:
         """The dual encoder, loaded on first use."""
-        if self._encoder is None:
-            from suisei.encoders.sharing import scoring_encoder
+        from suisei.encoders.sharing import scoring_encoder
 
-            self._encoder = scoring_encoder(**self._loading)
-        return self._encoder
+        with self._lock:
+            if self._encoder is None:
+                self._encoder = scoring_encoder(**self._loading)
+            return self._encoder
 
     def missing(self, samples: Sequence[CaptionSample]) -> dict[int, str]:
         """Return {position: reason} of the samples without a video, or without references."""

@@ -87,3 +87,20 @@ def model_folder(build_regressor: Callable[..., Any], tmp_path_factory: pytest.T
     folder = tmp_path_factory.mktemp("models") / "model"
     save_model(folder, build_regressor(references="mean-max"), card="# A model\n")
     return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_clip(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A folder that describes a small CLIP; with seed 9 its weights find captions and images alike."""
+    import json
+
+    folder = tmp_path_factory.mktemp("clip") / "tiny"
+    folder.mkdir()
+    description = {
+        "embed_dim": 16,
+        "vision_cfg": {"image_size": 32, "layers": 1, "width": 32, "patch_size": 16, "head_width": 16},
+        "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 1},
+    }
+    config = {"model_cfg": description, "preprocess_cfg": {}}
+    (folder / "open_clip_config.json").write_text(json.dumps(config))
+    return str(folder)
