@@ -20,7 +20,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from suisei.data.sample import CaptionSample, Rating
+from suisei.data.sample import CaptionSample, Rating, checked_number, has_surrogate
 from suisei.errors import DataError
 
 SHARED_FIELDS = ("id", "language", "system", "rating_scale")
@@ -29,7 +29,6 @@ COMET_FIELDS = ("mt", "src", "ref", "score", "imgid", "img")
 DEFAULT_SCALE = (0.0, 1.0)
 
 _NUMBERED = re.compile(r"reference(_[1-9][0-9]*)?")
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +131,7 @@ def make_sample(record: Mapping[str, Any], columns: Columns, settings: Settings)
     candidate = record.get(columns.candidate)
     references = _references(record, columns, settings)
     for field, caption in [(columns.candidate, candidate), *(("references", text) for text in references)]:
-        if isinstance(caption, str) and _SURROGATE.search(caption):
+        if isinstance(caption, str) and has_surrogate(caption):
             raise DataError(f"{field} holds a broken character (half of a surrogate pair): {caption[:40]!a}")
     if candidate is None or (isinstance(candidate, str) and not candidate.strip()):
         raise DataError(f"{columns.candidate} is empty; every row needs a candidate caption")
@@ -164,7 +163,7 @@ def _text(record: Mapping[str, Any], field: str) -> str | None:
         return None
     if not isinstance(value, str):
         raise DataError(f"{field} must be text, got {type(value).__name__} {value!r:.60}")
-    if _SURROGATE.search(value):
+    if has_surrogate(value):
         raise DataError(f"{field} holds a broken character (half of a surrogate pair): {value[:40]!a}")
     return value
 
@@ -230,7 +229,7 @@ def _rating(record: Mapping[str, Any], field: str, settings: Settings) -> Rating
     if scale is not None:
         if not isinstance(scale, list) or len(scale) != 2:
             raise DataError(f"rating_scale must be [low, high], got {scale!r:.60}")
-        low, high = (_number("rating_scale", value) for value in scale)
+        low, high = (checked_number("rating_scale", value) for value in scale)
         if not (math.isfinite(low) and math.isfinite(high) and low < high):
             raise DataError(f"rating_scale must be [low, high] with low < high, got {scale!r:.60}")
     value = record.get(field)
@@ -241,7 +240,7 @@ def _rating(record: Mapping[str, Any], field: str, settings: Settings) -> Rating
     values = value if isinstance(value, list) else [value]
     if not values:
         raise DataError(f"{field} is an empty list; leave it out for an unrated row")
-    numbers = tuple(_number(field, one) for one in values)
+    numbers = tuple(checked_number(field, one) for one in values)
     for number in numbers:
         if math.isnan(number):
             raise DataError(f"{field} is NaN; leave it out for an unrated row")
@@ -262,12 +261,3 @@ def _rating_cell(field: str, text: str) -> Any:
         return float(text)
     except ValueError:
         raise DataError(f"{field} must be a number or a JSON list of numbers, got {text[:60]!r}") from None
-
-
-def _number(field: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise DataError(f"{field} must be a number, got {type(value).__name__} {value!r:.60}")
-    try:
-        return float(value)
-    except OverflowError:
-        raise DataError(f"{field} is too large a number: {str(value)[:20]}...") from None

@@ -1,20 +1,47 @@
-"""Reading images safely: right, or refused with the file's name; never silently black or rotated."""
+"""Reading images safely: right, or refused with the file's name; never silently black or rotated.
+
+A file is looked at before it is read: what it is, how long, its format, how many pixels. How many pixels
+are decoded at one time is bounded for all threads together.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import io
+import os
+import stat
 import struct
+import threading
 import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
-from PIL import Image, ImageFile, ImageOps
+from PIL import ExifTags, Image, ImageFile, ImageOps
 
-from suisei.errors import DataError
+from suisei.errors import ConfigError, DataError
 
 MAX_PIXELS = 100_000_000
-"""Largest image that is decoded, in pixels: 300 MB as RGB."""
+"""Largest image that is decoded, in pixels, unless PIXELS_VARIABLE says otherwise: 400 MB in memory."""
+PIXELS_VARIABLE = "SUISEI_MAX_IMAGE_PIXELS"
+
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
+"""What is read. Pillow's other formats, some of which start programs (EPS) or are rare, stay closed."""
+
+MAX_RATIO = 200
+"""Longest side, in shorter sides: encoders scale the shorter one to theirs, and the longer one with it."""
+BYTES_PER_PIXEL = 8
+"""A file with more bytes for each pixel that it may have is not read: 16 bits of four channels."""
+PIXELS_AT_ONCE = 50_000_000
+"""Pixels that are decoded at one time, by all threads; a larger image is decoded alone."""
+DRAFT_SIDE = 2048
+"""A JPEG that is shrunk anyway is decoded at 1/2, 1/4 or 1/8 where both sides keep so many pixels."""
+
+_STRIP = 4_000_000  # pixels of a part that is converted or hashed at a time
+
+Result = TypeVar("Result")
 
 # What Pillow's decoders raise on damaged files, by experience and by reading them.
 _DECODING_ERRORS = (
@@ -26,6 +53,7 @@ _DECODING_ERRORS = (
     IndexError,
     KeyError,
     AttributeError,
+    AssertionError,
     OverflowError,
     NotImplementedError,
     struct.error,
@@ -33,77 +61,225 @@ _DECODING_ERRORS = (
 )
 
 
-def load_image(
-    source: str | Path | Image.Image, *, max_pixels: int = MAX_PIXELS, target_size: int | None = None
-) -> Image.Image:
+def max_pixels() -> int:
+    """Return the size of the largest image that is decoded, in pixels: width x height.
+
+    Raises:
+        ConfigError: SUISEI_MAX_IMAGE_PIXELS is no whole number above 0.
+    """
+    given = os.environ.get(PIXELS_VARIABLE)
+    if not given:
+        return MAX_PIXELS
+    if not given.isascii() or not given.isdigit() or not int(given):
+        raise ConfigError(f"{PIXELS_VARIABLE} is {given!r}; it must be a whole number of pixels above 0")
+    limit = int(given)
+    if Image.MAX_IMAGE_PIXELS is not None and limit > Image.MAX_IMAGE_PIXELS:
+        Image.MAX_IMAGE_PIXELS = limit  # Pillow has a limit of its own, for the whole process
+    return limit
+
+
+def load_image(source: str | Path | Image.Image, *, target_size: int | None = None) -> Image.Image:
     """Return an image as 8-bit RGB, upright and fully decoded.
 
     The camera's rotation (EXIF) is applied, transparency is laid on white, 16-bit grey is scaled
-    down, and of an animation the first frame is taken. Pillow's settings are left as they are.
+    down, and of an animation the first frame is taken.
 
     Args:
-        source: path of a file, or a PIL image (which is not changed).
-        max_pixels: larger images (width x height) are refused before they are decoded.
+        source: path of a file, or a PIL image, which is not changed and comes back itself where there
+            is nothing to convert.
         target_size: side in pixels that the caller will shrink the image to; lets a large JPEG be
             decoded at a fraction of its size, still at least ``target_size`` on both sides.
 
     Raises:
-        DataError: no such file, not an image, truncated, too large, or a pixel format whose range
-            is not known (32-bit integers, floats).
+        DataError: no such file, no regular file, not an image of FORMATS, truncated, too large, or a
+            pixel format whose range is not known (32-bit integers, floats).
     """
+    return _with_image(source, lambda image: image, target_size)
+
+
+def read_image(source: str | Path | Image.Image, preprocess: Callable[[Image.Image], Result]) -> Result:
+    """Decode an image and return what ``preprocess`` makes of it, which is small.
+
+    Threads that do this at once wait for one another, so that no more than PIXELS_AT_ONCE are in memory;
+    one larger image is decoded alone. A JPEG is decoded at a fraction of its size where it keeps
+    DRAFT_SIDE pixels on both sides.
+
+    Raises:
+        DataError: see :func:`load_image`.
+    """
+    return _with_image(source, preprocess, DRAFT_SIDE)
+
+
+def _with_image(
+    source: str | Path | Image.Image, use: Callable[[Image.Image], Result], target_size: int | None
+) -> Result:
     if isinstance(source, Image.Image):
-        return _decoded(source, "the image in memory", max_pixels, None)
-    path = Path(source)
-    _check_file(path)
-    try:
-        file = _StrictFile(path.read_bytes()) if ImageFile.LOAD_TRUNCATED_IMAGES else None
-        image = Image.open(file or path)
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise DataError(_too_large(str(path), str(error), max_pixels)) from None
-    except _DECODING_ERRORS as error:
-        raise DataError(
-            f"{path}: not an image that can be read ({_short(error)}); replace the file"
-        ) from None
-    with image:
-        if file is not None:
-            file.armed = image.format != "JPEG2000"  # its decoder reads on to find the end
-        return _decoded(image, str(path), max_pixels, target_size)
+        name = "the image in memory"
+        _check_size(source, name)
+        with _room.taken(source.width * source.height):
+            return use(_decoded(source, name, own=False))
+    with _opened(Path(source)) as image:
+        if target_size is not None:
+            image.draft(None, (target_size, target_size))  # does nothing unless it is a JPEG file
+        with _room.taken(image.width * image.height):
+            result = use(_decoded(image, str(source), own=True))
+            if result is not image:
+                image.close()  # while the room is still taken
+            return result
+
+
+class _Room:
+    """A number of pixels that threads share."""
+
+    def __init__(self, pixels: int) -> None:
+        self._all = self._free = pixels
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def taken(self, pixels: int) -> Iterator[None]:
+        """Wait until so many pixels are free, or all where there are never so many, and take them."""
+        pixels = min(pixels, self._all)
+        with self._changed:
+            self._changed.wait_for(lambda: self._free >= pixels)
+            self._free -= pixels
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._free += pixels
+                self._changed.notify_all()
+
+
+_room = _Room(PIXELS_AT_ONCE)
 
 
 def content_key(source: str | Path | Image.Image) -> str:
     """Return a hash of what an image shows, to cache its features under.
 
-    A file is hashed by its bytes. An image in memory is hashed by its size and its pixels as
-    ``load_image`` gives them, because the raw pixels of two different palette images may agree.
+    A file is hashed by its bytes, once its header says that it is an image that would be decoded. An
+    image in memory is hashed by its size and its pixels as ``load_image`` gives them, because the raw
+    pixels of two different palette images may agree.
 
     Raises:
         DataError: the file or image cannot be read.
     """
-    digest = hashlib.blake2b(digest_size=20)
     if isinstance(source, Image.Image):
-        image = load_image(source)
-        digest.update(f"{image.mode} {image.width} {image.height} ".encode())
-        digest.update(image.tobytes())
-        return f"pixels-{digest.hexdigest()}"
+        return f"pixels-{_with_image(source, _pixel_digest, None)}"
     path = Path(source)
-    _check_file(path)
+    with _opened(path):
+        pass
     try:
         with path.open("rb") as stream:
-            while block := stream.read(1 << 20):
-                digest.update(block)
+            return f"file-{hashlib.file_digest(stream, _blake2b).hexdigest()}"
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
-    return f"file-{digest.hexdigest()}"
 
 
-def _check_file(path: Path) -> None:
+def check_unchanged(keys: Sequence[str], sources: Sequence[Any]) -> None:
+    """Make sure that files that were just decoded are still those that were hashed before.
+
+    Args:
+        keys: what ``content_key`` said of each image.
+        sources: paths, or images in memory, which are not looked at.
+
+    Raises:
+        DataError: a file has changed, so that its features would be kept as those of another image.
+    """
+    for key, source in zip(keys, sources, strict=True):
+        if not isinstance(source, Image.Image) and content_key(source) != key:
+            raise DataError(f"{source}: the image file changed while it was being read; score it again")
+
+
+def as_source(image: Any) -> str | Path | Image.Image:
+    """Return an image as a path or a PIL image; arrays and tensors become PIL images.
+
+    Raises:
+        DataError: it is something else, or an array that is no image.
+    """
+    if isinstance(image, str):
+        if not image.strip():
+            raise DataError("image is an empty path; leave it out where there is no image")
+        return image
+    if isinstance(image, Path | Image.Image):
+        return image
+    from suisei.data.arrays import SHAPES, image_of, is_tensor
+
+    if isinstance(image, np.ndarray) or is_tensor(image):
+        return image_of(image)
+    raise DataError(f"image must be a path or an image, got {type(image).__name__}; {SHAPES}")
+
+
+def _blake2b() -> Any:
+    return hashlib.blake2b(digest_size=20)
+
+
+def _pixel_digest(image: Image.Image) -> str:
+    digest = _blake2b()
+    digest.update(f"{image.mode} {image.width} {image.height} ".encode())
+    for strip in _strips(image):
+        digest.update(strip.tobytes())
+    return str(digest.hexdigest())
+
+
+def _strips(image: Image.Image) -> Iterator[Image.Image]:
+    """Yield an image in parts of full width, from the top."""
+    height = max(1, _STRIP // image.width)
+    for top in range(0, image.height, height):
+        yield image.crop((0, top, image.width, min(top + height, image.height)))
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[ImageFile.ImageFile]:
+    """Give a file's image, which is not decoded yet: its header is that of an image we decode."""
+    limit = max_pixels()
+    _check_file(path, limit)
     try:
-        if not path.is_file():
-            raise DataError(f"{path}: no such image file; fix the path or the image folder")
-        if path.stat().st_size == 0:
-            raise DataError(f"{path}: the image file is empty (0 bytes); copy it again")
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
+        file = _StrictFile(path.read_bytes()) if ImageFile.LOAD_TRUNCATED_IMAGES else None
+        image = Image.open(file or path, formats=FORMATS)
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise DataError(_too_large(str(path), str(error), limit)) from None
+    except _DECODING_ERRORS as error:
+        raise DataError(
+            f"{path}: not an image that can be read ({_short(error)}); replace the file, or convert it "
+            f"to one of {', '.join(FORMATS)}"
+        ) from None
+    with image:
+        if file is not None:
+            file.armed = True
+        _check_size(image, str(path))
+        yield image
+
+
+def _check_file(path: Path, limit: int) -> None:
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such image file; fix the path or the image folder") from None
+    except (OSError, ValueError) as error:  # a NUL or half a surrogate pair in the name is a ValueError
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"{str(path)!a:.300}: cannot be read: {reason}") from None
+    if not stat.S_ISREG(status.st_mode):
+        kind = "a folder" if stat.S_ISDIR(status.st_mode) else "a pipe, a device or a socket"
+        raise DataError(f"{path}: no such image file, it is {kind}; give a regular file")
+    if status.st_size == 0:
+        raise DataError(f"{path}: the image file is empty (0 bytes); copy it again")
+    if status.st_size > BYTES_PER_PIXEL * limit:
+        raise DataError(
+            f"{path}: the image file has {status.st_size:,} bytes, more than an image within the limit of "
+            f"{limit:,} pixels takes; shrink it, or raise {PIXELS_VARIABLE}"
+        )
+
+
+def _check_size(image: Image.Image, name: str) -> None:
+    if image.width * image.height > max_pixels():
+        raise DataError(_too_large(name, f"{image.width} x {image.height} pixels", max_pixels()))
+    if image.width == 0 or image.height == 0:
+        raise DataError(f"{name}: the image has no pixels ({image.width} x {image.height})")
+    if max(image.size) > MAX_RATIO * min(image.size):
+        raise DataError(
+            f"{name}: the image is too narrow ({image.width} x {image.height} pixels; one side may be "
+            f"{MAX_RATIO} times the other)"
+        )
 
 
 class _StrictFile(io.BytesIO):
@@ -122,19 +298,31 @@ class _StrictFile(io.BytesIO):
         return data
 
 
-def _decoded(image: Image.Image, name: str, max_pixels: int, target_size: int | None) -> Image.Image:
-    if image.width * image.height > max_pixels:
-        raise DataError(_too_large(name, f"{image.width} x {image.height} pixels", max_pixels))
-    if image.width == 0 or image.height == 0:
-        raise DataError(f"{name}: the image has no pixels ({image.width} x {image.height})")
+_in_memory = threading.Lock()
+"""An image in memory may be decoded on first use, which two threads must not do at once."""
+
+
+def _decoded(image: Image.Image, name: str, *, own: bool) -> Image.Image:
+    """Return an image upright and in RGB, without a copy where there is nothing to change.
+
+    Args:
+        image: the image.
+        name: for messages.
+        own: whether it may be changed.
+    """
     try:
-        if target_size is not None:
-            image.draft(None, (target_size, target_size))  # does nothing unless it is a JPEG file
-        return _as_rgb(ImageOps.exif_transpose(image), name)
+        with nullcontext() if own else _in_memory:
+            image.load()
+            turned = image.getexif().get(ExifTags.Base.Orientation, 1) != 1
+        if turned and own:
+            ImageOps.exif_transpose(image, in_place=True)
+        elif turned:
+            image = ImageOps.exif_transpose(image)
+        return _as_rgb(image, name)
     except DataError:
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning, MemoryError) as error:
-        raise DataError(_too_large(name, _short(error), max_pixels)) from None
+        raise DataError(_too_large(name, _short(error), max_pixels())) from None
     except _DECODING_ERRORS as error:
         raise DataError(
             f"{name}: the image cannot be decoded ({_short(error)}); the file is damaged, copy it again"
@@ -143,17 +331,30 @@ def _decoded(image: Image.Image, name: str, max_pixels: int, target_size: int | 
 
 def _as_rgb(image: Image.Image, name: str) -> Image.Image:
     if image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PNG"):
-        return _from_16_bits(image)
+        return _joined(image, _from_16_bits)
     if image.mode in ("I", "F"):
         raise DataError(
             f"{name}: pixels are {'32-bit integers' if image.mode == 'I' else 'floats'} of unknown range; "
             "save the image with 8 bits per channel"
         )
     if image.has_transparency_data:
-        layer = image.convert("RGBA")
-        white = Image.new("RGBA", layer.size, "white")
-        return Image.alpha_composite(white, layer).convert("RGB")
-    return image.convert("RGB")
+        return _joined(image, _on_white)
+    return image if image.mode == "RGB" else image.convert("RGB")
+
+
+def _joined(image: Image.Image, convert: Callable[[Image.Image], Image.Image]) -> Image.Image:
+    """Return an RGB image of converted strips: a large one needs little memory beside itself."""
+    result = Image.new("RGB", image.size)
+    top = 0
+    for strip in _strips(image):
+        result.paste(convert(strip), (0, top))
+        top += strip.height
+    return result
+
+
+def _on_white(image: Image.Image) -> Image.Image:
+    layer = image.convert("RGBA")
+    return Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer).convert("RGB")
 
 
 def _from_16_bits(image: Image.Image) -> Image.Image:
@@ -166,8 +367,11 @@ def _from_16_bits(image: Image.Image) -> Image.Image:
     return Image.fromarray(scaled).convert("RGB")
 
 
-def _too_large(name: str, size: str, max_pixels: int) -> str:
-    return f"{name}: the image is too large ({size}; the limit is {max_pixels:,} pixels); shrink the file"
+def _too_large(name: str, size: str, limit: int) -> str:
+    return (
+        f"{name}: the image is too large ({size}; the limit is {limit:,} pixels); "
+        f"shrink the file, or raise {PIXELS_VARIABLE}"
+    )
 
 
 def _short(error: BaseException) -> str:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+import unicodedata
+from collections.abc import Iterable
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from suisei.data.given_columns import listed, listed_references
 from suisei.errors import DataError
 
 if TYPE_CHECKING:
@@ -19,6 +23,11 @@ LANGUAGE_NAMES = {"ja": "Japanese", "en": "English"}
 LANGUAGES = tuple(LANGUAGE_NAMES)
 MAX_CAPTION_CHARACTERS = 10_000
 """Longest caption accepted, in characters. A longer one is a broken file, not a caption."""
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_INVISIBLE = frozenset(
+    "\u115f\u1160\u2800\u3164\uffa0"
+)  # fillers and the empty braille cell: letters, in name
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +48,19 @@ class Rating:
     high: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "values", tuple(float(value) for value in self.values))
+        if isinstance(self.values, str | bytes) or not isinstance(self.values, Iterable):
+            raise DataError(f"rating values must be a list of numbers, got {self.values!r:.60}")
+        object.__setattr__(self, "values", tuple(checked_number("rating", value) for value in self.values))
+        for bound in ("low", "high"):
+            object.__setattr__(self, bound, checked_number("rating scale", getattr(self, bound)))
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
             raise DataError(f"rating scale must be low < high and finite, got {self.low:g} to {self.high:g}")
         if not self.values:
             raise DataError("rating has no value; leave it out for an unrated sample")
         for value in self.values:
-            if not self.low <= value <= self.high:  # NaN fails this as well
+            if not math.isfinite(value):
+                raise DataError(f"rating is {value:g}; leave it out for an unrated sample")
+            if not self.low <= value <= self.high:
                 raise DataError(
                     f"rating {value:g} is outside the scale {self.low:g} to {self.high:g}; "
                     "fix the value or pass the right rating scale"
@@ -62,6 +77,20 @@ class Rating:
         return float(self.scaled.mean())
 
 
+def checked_number(field: str, value: Any) -> float:
+    """Return a number as float.
+
+    Raises:
+        DataError: it is text, a truth value or something else, or too large; ``field`` is named.
+    """
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
+        raise DataError(f"{field} must be a number, got {type(value).__name__} {value!r:.60}")
+    try:
+        return float(value)
+    except OverflowError:
+        raise DataError(f"{field} is too large a number: {str(value)[:20]}...") from None
+
+
 @dataclass(frozen=True, slots=True)
 class CaptionSample:
     """A candidate caption, what it is compared with, and what people said of it.
@@ -71,16 +100,18 @@ class CaptionSample:
     Attributes:
         candidate: the caption to be scored; not blank.
         references: captions written by people for the same image, in any order; may be empty.
-        image: path of the image file, or a PIL image, or None where there is no image.
-        rating: human ratings; a bare number is taken as a single rating in [0, 1].
+        image: path of the image file, or None where there is no image; or the image itself: a PIL image,
+            a NumPy array (uint8 [H, W, 3] or [H, W]) or a torch tensor (uint8, or floats in [0, 1],
+            [3, H, W]), of which the last two are kept as PIL images.
+        rating: human ratings; a bare number is taken as a single rating in [0, 1]. Text is refused.
         language: "ja", "en" or None (unknown: detected from the candidate where it matters).
         system: the captioning system that produced the candidate, for system-level figures.
         group: what must not be split between training and test, usually the image.
         id: the caller's name for the sample, carried through to every output.
 
     Raises:
-        DataError: a blank candidate or reference, a caption of over 10,000 characters, an
-            unknown language, or a rating out of its scale.
+        DataError: a candidate or reference that is no text, has no visible character or over 10,000
+            characters, an unknown language, a rating out of its scale, or a field of the wrong type.
     """
 
     candidate: str
@@ -93,28 +124,56 @@ class CaptionSample:
     id: str | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.references, str):
-            raise DataError("references must be a list of captions, got a single string; wrap it: [caption]")
-        object.__setattr__(self, "references", tuple(self.references))
-        _check_caption("candidate", self.candidate)
-        for number, reference in enumerate(self.references, start=1):
-            _check_caption(f"reference {number}", reference)
-        if self.language is not None and self.language not in LANGUAGES:
+        object.__setattr__(self, "candidate", checked_caption("candidate", self.candidate))
+        references = enumerate(listed_references(self.references), start=1)
+        checked = tuple(checked_caption(f"reference {number}", text) for number, text in references)
+        object.__setattr__(self, "references", checked)
+        if self.language is not None and not (isinstance(self.language, str) and self.language in LANGUAGES):
             raise DataError(f"language is {self.language!r}; expected one of {', '.join(LANGUAGES)}, or none")
-        if isinstance(self.rating, int | float):
+        if self.rating is not None and not isinstance(self.rating, Rating):
             object.__setattr__(self, "rating", Rating((self.rating,)))
+        for field in ("system", "group", "id"):
+            value = getattr(self, field)
+            if value is not None and not isinstance(value, str):
+                raise DataError(f"{field} must be text, got {type(value).__name__} {value!r:.60}")
+        if self.image is not None and not isinstance(self.image, Path):
+            from suisei.data.images import as_source  # imports Pillow
+
+            object.__setattr__(self, "image", as_source(self.image))
 
 
-def _check_caption(field: str, caption: Any) -> None:
+def checked_caption(field: str, caption: Any) -> str:
+    """Return a caption if it can be one.
+
+    Raises:
+        DataError: it is not text, has no visible character, a broken one, or too many; ``field`` is named.
+    """
     if not isinstance(caption, str):
-        raise DataError(f"{field} must be text, got {type(caption).__name__} {caption!r:.60}")
-    if not caption.strip():
-        raise DataError(f"{field} is empty; every caption needs at least one visible character")
+        advice = "; decode it: caption.decode()" if isinstance(caption, bytes) else ""
+        raise DataError(f"{field} must be text, got {type(caption).__name__} {caption!r:.60}{advice}")
+    if not any(map(_is_visible, caption)):
+        hidden = f", only invisible ones such as {caption[:10]!a}" if caption.strip() else ""
+        raise DataError(f"{field} is empty; every caption needs at least one visible character{hidden}")
+    if has_surrogate(caption):
+        raise DataError(f"{field} holds a broken character (half of a surrogate pair): {caption[:40]!a}")
     if len(caption) > MAX_CAPTION_CHARACTERS:
         raise DataError(
             f"{field} has {len(caption):,} characters, more than {MAX_CAPTION_CHARACTERS:,}; "
             f"it begins {caption[:40]!r} and is probably a broken row"
         )
+    return str(caption)
+
+
+def has_surrogate(text: str) -> bool:
+    """Return whether text holds half of a surrogate pair, which no file can hold."""
+    return not text.isascii() and _SURROGATE.search(text) is not None
+
+
+def _is_visible(character: str) -> bool:
+    if character.isalnum() and character not in _INVISIBLE:  # nearly always, and quick
+        return True
+    category = unicodedata.category(character)
+    return category[0] not in "ZM" and category not in ("Cc", "Cf") and character not in _INVISIBLE
 
 
 def detect_language(text: str) -> str:
@@ -142,34 +201,31 @@ def _is_japanese(character: str) -> bool:
     )
 
 
-def make_samples(
-    candidates: Sequence[str],
-    references: Sequence[Sequence[str]] | None = None,
-    images: Sequence[str | Path | Image | None] | None = None,
-) -> list[CaptionSample]:
-    """Zip parallel lists into samples.
+def make_samples(candidates: Any, references: Any = None, images: Any = None) -> list[CaptionSample]:
+    """Zip parallel columns into samples, by position: labels of a Series are not looked at.
 
     Args:
-        candidates: N captions.
+        candidates: N captions, as a list, tuple, array, Series or generator.
         references: N lists of captions, or None.
-        images: N images or paths (None where one is missing), or None.
+        images: N images as :class:`CaptionSample` takes them (None where one is missing), or None.
 
     Raises:
-        DataError: the lists differ in length, or a sample is invalid; the position is named.
+        DataError: a column has no order, they differ in length, or a sample is invalid; the position is
+            named.
     """
-    if isinstance(candidates, str):
-        raise DataError("candidates must be a list of captions, got a single string; wrap it: [caption]")
+    captions = listed("candidates", candidates)
+    columns: dict[str, list[Any]] = {}
     for name, column in (("references", references), ("images", images)):
-        if column is not None and len(column) != len(candidates):
+        columns[name] = [None] * len(captions) if column is None else listed(name, column)
+        if len(columns[name]) != len(captions):
             raise DataError(
-                f"{name} has {len(column)} entries, candidates has {len(candidates)}; they must match"
+                f"{name} has {len(columns[name])} entries, candidates has {len(captions)}; they must match"
             )
     samples = []
-    for position, candidate in enumerate(candidates):
-        refs = () if references is None else references[position]
-        image = None if images is None else images[position]
+    rows = zip(captions, columns["references"], columns["images"], strict=True)
+    for position, (caption, own, image) in enumerate(rows):
         try:
-            samples.append(CaptionSample(candidate, refs, image))  # type: ignore[arg-type]
+            samples.append(CaptionSample(caption, own, image))
         except DataError as error:
             raise DataError(f"sample {position}: {error}") from None
     return samples

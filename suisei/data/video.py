@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from suisei.data.images import MAX_PIXELS
+from suisei.data.images import max_pixels
 from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError, DataError, UnavailableError
 
@@ -49,6 +49,8 @@ class VideoSample(CaptionSample):
 
     def __post_init__(self) -> None:
         CaptionSample.__post_init__(self)  # super() does not work in a class with slots
+        if self.video is not None and not isinstance(self.video, str | Path):
+            raise DataError(f"video must be the path of a file, got {type(self.video).__name__}")
         if self.segment is not None:
             object.__setattr__(self, "segment", checked_segment(self.segment))
 
@@ -78,7 +80,7 @@ def clip_key(sample: VideoSample, count: int | None) -> tuple[Any, ...]:
     name = str(sample.video)
     try:
         stat = Path(name).stat()
-    except OSError:
+    except (OSError, ValueError):
         return (name, sample.segment, count)  # decoding it says what is wrong
     return (name, stat.st_size, stat.st_mtime_ns, sample.segment, count)
 
@@ -272,8 +274,8 @@ def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
         stream = streams[0]
         if stream.codec_context is None:
             raise DataError(f"{path}: the video's codec is not known to FFmpeg; convert it to H.264")
-        if stream.codec_context.width * stream.codec_context.height > MAX_PIXELS:
-            raise DataError(f"{path}: frames have over {MAX_PIXELS:,} pixels; shrink the video")
+        if stream.codec_context.width * stream.codec_context.height > max_pixels():
+            raise DataError(f"{path}: frames have over {max_pixels():,} pixels; shrink the video")
         stream.thread_type = "AUTO"
         yield container, stream
 

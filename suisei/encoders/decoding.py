@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from suisei.data.images import load_image
+from suisei.data.images import read_image
 
 DECODING_THREADS = min(4, os.cpu_count() or 1)
 BATCHES_AHEAD = 2
@@ -35,7 +35,7 @@ def decoded_batches(
     """
 
     def decode(source: Any) -> Tensor:
-        return preprocess(load_image(source))
+        return read_image(source, preprocess)
 
     pool = ThreadPoolExecutor(DECODING_THREADS)
     ahead: deque[list[Future[Tensor]]] = deque()

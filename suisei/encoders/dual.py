@@ -15,11 +15,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from suisei.data.images import content_key
+from suisei.data.images import check_unchanged, content_key
 from suisei.encoders.batch_sizes import images_per_batch
 from suisei.encoders.decoding import decoded_batches
 from suisei.encoders.dual_weights import load_weights
 from suisei.encoders.hub_errors import hub_guard, no_hub
+from suisei.encoders.locks import Lock
 from suisei.encoders.precision import PRECISIONS, choose_device, choose_precision, matrix_products
 from suisei.errors import ConfigError
 from suisei.progress import progress_bar
@@ -68,6 +69,7 @@ class DualEncoder:
         self.device = torch.device(device)
         self.model: Any = model.eval().to(self.device)
         self.tokenizer = tokenizer
+        self._lock = Lock()
         self.transform = transform
         self.name = name
         self.weights = weights
@@ -84,6 +86,16 @@ class DualEncoder:
             "preprocess": "-".join(steps).replace(" ", ""),
             "precision": self.precision + ("-compiled" if self.compiled else ""),
         }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if self.compiled:  # what was compiled is not pickled
+            self.compile()
+
+    def tokenize(self, texts: Sequence[str], **options: Any) -> Tensor:
+        """Return token ids int64 [N, L], padded; threads take turns, for a tokenizer may keep its options."""
+        with self._lock:
+            return self.tokenizer(list(texts), **options)
 
     def compile(self) -> None:
         """Compile both towers: slow at first, then faster."""
@@ -106,7 +118,8 @@ class DualEncoder:
         inner = getattr(self.tokenizer, "tokenizer", None)
         if inner is None:
             return True  # a tokenizer of the caller's own
-        pieces = inner.tokenize(_JAPANESE_PROBE)
+        with self._lock:
+            pieces = inner.tokenize(_JAPANESE_PROBE)
         return len(pieces) <= len(_JAPANESE_PROBE) and inner.unk_token not in pieces
 
     def encode_images(
@@ -130,17 +143,19 @@ class DualEncoder:
         for position, key in enumerate(keys):
             first.setdefault(key, position)
 
-        def encode(unique: list[Any]) -> Tensor:
+        def encode(some: list[tuple[str, Any]]) -> Tensor:
             size = min(batch_size, images_per_batch(self.model.visual, self.device.type))
-            pixels = decoded_batches(unique, self.transform, size)
-            with self._computing(), progress_bar("encoding images", len(unique), shown=progress) as advance:
+            own = [source for _, source in some]
+            pixels = decoded_batches(own, self.transform, size)
+            with self._computing(), progress_bar("encoding images", len(some), shown=progress) as advance:
                 batches = []
                 for batch in pixels:
                     batches.append(self._forward(self.model.encode_image, batch))
                     advance(len(batch))
-                return torch.cat(batches)
+            check_unchanged([key for key, _ in some], own)
+            return torch.cat(batches)
 
-        unique = [sources[position] for position in first.values()]
+        unique = [(key, sources[position]) for key, position in first.items()]
         rows = {key: row for row, key in enumerate(first)}
         return self._look_up("images", list(first), unique, encode)[[rows[key] for key in keys]]
 
@@ -164,7 +179,7 @@ class DualEncoder:
         unique = list(dict.fromkeys(texts))
 
         def encode(some: list[str]) -> Tensor:
-            tokens = self.tokenizer([prompt + text for text in some])
+            tokens = self.tokenize([prompt + text for text in some])
             order = torch.argsort(_lengths(tokens), descending=True, stable=True)
             batches = []
             with self._computing(), progress_bar("encoding captions", len(some), shown=progress) as advance:

@@ -62,7 +62,7 @@ def tokenize(encoder: DualEncoder, texts: Sequence[str], *, prompt: str = "") ->
 
     _check_tower(encoder)
     given = [prompt + text for text in texts]
-    ids = encoder.tokenizer(given)
+    ids = encoder.tokenize(given)
     lengths = _lengths(encoder, ids)
     cut = torch.zeros(len(ids), dtype=torch.bool)
     full = torch.nonzero(lengths == ids.shape[1]).flatten().tolist()
@@ -97,7 +97,7 @@ def _cut(encoder: DualEncoder, texts: list[str]) -> Tensor:
     from open_clip.tokenizer import SimpleTokenizer
 
     tokenizer: Any = encoder.tokenizer
-    ids = tokenizer(texts, context_length=tokenizer.context_length + 1)
+    ids = encoder.tokenize(texts, context_length=tokenizer.context_length + 1)
     if isinstance(tokenizer, SimpleTokenizer):
         return ids.argmax(dim=-1) + 1 > tokenizer.context_length  # the end of text has the highest id
     return (ids != (tokenizer.tokenizer.pad_token_id or 0)).sum(dim=-1) > tokenizer.context_length

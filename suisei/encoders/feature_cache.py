@@ -25,6 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from suisei.encoders.locks import Lock
 from suisei.errors import ConfigError
 
 FILE = "features.sqlite"
@@ -37,7 +38,7 @@ WORTHWHILE = 5_000_000
 ITEMS_PER_CHUNK = 16_384
 """Items that are encoded, and then written, at once: an interrupted run keeps what it has written."""
 
-_LAYOUT = "1"
+_LAYOUT = "2"
 _LIBRARIES = ("torch", "transformers", "tokenizers", "open_clip_torch", "torchvision", "pillow")
 _KEYS_PER_QUERY = 500
 _CHECKSUM_BYTES = 8
@@ -48,6 +49,9 @@ PAGE_BYTES = 32_768
 """Several features fit into a page: with smaller ones a third of the file would be empty."""
 _ENTRY_BYTES = 400  # what a key and its place in memory take beside the numbers
 
+_OF_THE_PARENT: list[sqlite3.Connection | None] = []
+"""What a fork inherited: SQLite asks that a child neither use nor close it."""
+
 Encode = Callable[[list[Any]], Tensor]
 """Turns items into features, float32 [items, ...]."""
 
@@ -57,7 +61,9 @@ logger = logging.getLogger(__name__)
 class FeatureCache:
     """Features by key, in memory, bounded; the least recently used are dropped.
 
-    All lie in one block of memory: a stream of single tensors would break it into pieces.
+    All lie in one block of memory: a stream of single tensors would break it into pieces. Threads may
+    share it: they encode side by side, and only looking up and keeping is done one at a time. A pickled
+    cache comes back empty.
 
     Args:
         max_bytes: size of what is kept between calls.
@@ -67,6 +73,10 @@ class FeatureCache:
         self.max_bytes = max_bytes
         self._row_of: OrderedDict[str, int] = OrderedDict()
         self._block = torch.empty(0)
+        self._lock = Lock()
+
+    def __reduce__(self) -> tuple[type[FeatureCache], tuple[int]]:
+        return FeatureCache, (self.max_bytes,)
 
     def look_up(self, keys: Sequence[str], items: Sequence[Any], encode: Encode) -> Tensor:
         """Return the features of every item, [len(items), ...], encoding only the unknown ones.
@@ -76,45 +86,49 @@ class FeatureCache:
             items: what ``encode`` takes.
             encode: turns a list of items into a tensor, [len, ...].
         """
-        rows = [self._row_of.get(key, -1) for key in keys]
+        with self._lock:  # what is known is copied now: its row may hold another's features a moment later
+            rows = [self._row_of.get(key, -1) for key in keys]
+            known = [position for position, row in enumerate(rows) if row >= 0]
+            found = self._block[[rows[position] for position in known]]
+            for position in known:
+                self._row_of.move_to_end(keys[position])
         unknown = [position for position, row in enumerate(rows) if row < 0]
         if not unknown:
-            result = self._block[rows]
-        else:
-            fresh = encode([items[position] for position in unknown])
-            result = fresh.new_empty(len(keys), *fresh.shape[1:])
-            result[unknown] = fresh
-            known = [position for position, row in enumerate(rows) if row >= 0]
-            if known:
-                result[known] = self._block[[rows[position] for position in known]]
-        for position, row in enumerate(rows):
-            if row >= 0:
-                self._row_of.move_to_end(keys[position])
-        self._keep([keys[position] for position in unknown], result, unknown)
+            return found
+        fresh = encode([items[position] for position in unknown])
+        result = fresh.new_empty(len(keys), *fresh.shape[1:])
+        result[unknown] = fresh
+        if known:
+            result[known] = found
+        with self._lock:
+            self._keep([keys[position] for position in unknown], fresh)
         return result
 
-    def _keep(self, keys: list[str], features: Tensor, positions: list[int]) -> None:
+    def _keep(self, keys: list[str], features: Tensor) -> None:
         if not keys:
             return
         if not len(self._block):
             room = max(1, self.max_bytes // (features[0].nbytes + _ENTRY_BYTES))
             # Memory that was never written to takes no room.
             self._block = torch.empty(room, *features.shape[1:], dtype=features.dtype)
-        keys, positions = keys[-len(self._block) :], positions[-len(self._block) :]
+        # Another thread may have kept some of them meanwhile.
+        new = [position for position, key in enumerate(keys) if key not in self._row_of]
+        new = new[-len(self._block) :]
         rows = []
-        for key in keys:
+        for position in new:
             free = len(self._row_of)
             row = free if free < len(self._block) else self._row_of.popitem(last=False)[1]
-            self._row_of[key] = row
+            self._row_of[keys[position]] = row
             rows.append(row)
-        self._block[rows] = features[positions]
+        self._block[rows] = features[new]
 
 
 class DiskCache:
     """The file of features, bounded in size; the oldest are dropped first.
 
     Nothing here ever fails a run: a damaged file is built anew, and one that cannot be used (a full
-    disk, a lock that is not released) is left alone from then on, with a warning.
+    disk, a lock that is not released) is left alone from then on, with a warning. Threads take turns, and
+    a copy in another process, forked or pickled, opens the file for itself.
 
     Args:
         folder: where the file is, made where it is absent.
@@ -131,7 +145,12 @@ class DiskCache:
         self.least_weights = least_weights
         self._connection: sqlite3.Connection | None = None
         self._broken = False
+        self._process = os.getpid()
+        self._lock = Lock()
         folder.mkdir(parents=True, exist_ok=True)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_connection": None}
 
     def features_of(self, encoder: nn.Module, *settings: object) -> DiskFeatures:
         """Return the part of the cache that belongs to an encoder; nothing is kept of one too small.
@@ -184,15 +203,17 @@ class DiskCache:
 
     def clear(self) -> None:
         """Remove the file. A run that is using it goes on without what it has lost."""
-        self.close()
-        for path in self._files():
-            path.unlink(missing_ok=True)
+        with self._lock:
+            self.close()
+            for path in self._files():
+                path.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Close the file; it is opened again when it is needed."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
 
     def _files(self) -> list[Path]:
         return [self.path.with_name(self.path.name + suffix) for suffix in ("", "-wal", "-shm")]
@@ -212,18 +233,22 @@ class DiskCache:
     @contextmanager
     def _guarded(self) -> Iterator[sqlite3.Connection | None]:
         """Give the open file, or None where it cannot be used; see the class for what errors do."""
-        connection = self._open()
-        try:
-            yield connection
-        except sqlite3.OperationalError as error:
-            self._give_up(error)
-        except sqlite3.DatabaseError as error:
-            self._rebuild(error)
-        finally:
-            if self._connection is not None and self._connection.in_transaction:
-                self._connection.rollback()
+        with self._lock:
+            connection = self._open()
+            try:
+                yield connection
+            except sqlite3.OperationalError as error:
+                self._give_up(error)
+            except sqlite3.DatabaseError as error:
+                self._rebuild(error)
+            finally:
+                if self._connection is not None and self._connection.in_transaction:
+                    self._connection.rollback()
 
     def _open(self) -> sqlite3.Connection | None:
+        if self._process != os.getpid():
+            _OF_THE_PARENT.append(self._connection)
+            self._connection, self._process = None, os.getpid()
         if self._connection is not None or self._broken:
             return self._connection
         for _ in range(2):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -86,13 +87,52 @@ def to_precision(module: nn.Module, precision: str) -> None:
             part.float()
 
 
+class _Products:
+    """PyTorch's setting for fp32 matrix products, which is one for the whole process.
+
+    Threads that want the same compute side by side; those that want another wait until these are done.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._own = threading.local()  # how deep a thread is inside its own blocks
+        self._threads = 0
+        self._tf32 = False
+        self._before = ""
+
+    def enter(self, tf32: bool) -> None:
+        depth = getattr(self._own, "depth", 0)
+        with self._changed:
+            if not depth:
+                self._changed.wait_for(lambda: not self._threads or self._tf32 == tf32)
+                if not self._threads and tf32:
+                    self._before = torch.get_float32_matmul_precision()
+                    torch.set_float32_matmul_precision("high")
+                self._tf32 = tf32
+                self._threads += 1
+            self._own.depth = depth + 1
+
+    def leave(self) -> None:
+        with self._changed:
+            self._own.depth -= 1
+            if not self._own.depth:
+                self._threads -= 1
+                if not self._threads and self._tf32:
+                    torch.set_float32_matmul_precision(self._before)
+                self._changed.notify_all()
+
+
+_products = _Products()
+
+
 @contextmanager
 def matrix_products(precision: str) -> Iterator[None]:
-    """Compute fp32 matrix products in TF32 inside this block, if that is the precision."""
-    before = torch.get_float32_matmul_precision()
-    if precision == "tf32":
-        torch.set_float32_matmul_precision("high")
+    """Compute fp32 matrix products in TF32 inside this block, if that is the precision.
+
+    Blocks inside a thread's outermost one keep its setting.
+    """
+    _products.enter(precision == "tf32")
     try:
         yield
     finally:
-        torch.set_float32_matmul_precision(before)
+        _products.leave()

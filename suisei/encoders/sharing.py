@@ -8,6 +8,8 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from suisei.encoders.locks import Lock
+
 if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
@@ -19,6 +21,9 @@ MEMORY_BYTES = 128 * 1024**2
 """Features of images, and of captions, are kept in memory up to this size each."""
 CLIP_BYTES = 256 * 1024**2
 """The same for the frames of videos; with 10 frames in 512 dimensions that is 13,000 clips."""
+
+_loading = Lock()
+"""Building a model draws from PyTorch's global random numbers, which one thread does at a time."""
 
 _open: ContextVar[dict[tuple[tuple[str, str], ...], DualEncoder] | None] = ContextVar("_open", default=None)
 
@@ -37,7 +42,8 @@ class FeatureMemory:
         self._kept = {"images": FeatureCache(MEMORY_BYTES), "texts": FeatureCache(MEMORY_BYTES)}
         self._clips: dict[Hashable, np.ndarray] = {}
         self._clip_bytes = 0
-        self._tokenizer = encoder.tokenizer
+        self._lock = Lock()
+        self._tokenize = encoder.tokenize
         self._disk = {"images": DiskFeatures(), "texts": DiskFeatures()}
         if disk is not None:
             model, computing = encoder.model, encoder.settings()["precision"]
@@ -45,6 +51,9 @@ class FeatureMemory:
             texts = getattr(model, "text", model)
             self._disk["images"] = disk.features_of(model.visual, "images", computing, preprocessing)
             self._disk["texts"] = disk.features_of(texts, "texts", computing)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_clips": {}, "_clip_bytes": 0}
 
     def look_up(self, kind: str, keys: Sequence[str], items: Sequence[Any], encode: Encode) -> Tensor:
         """Return float32 [len(items), d] of different items that are known by their keys.
@@ -80,14 +89,15 @@ class FeatureMemory:
         if known is not None:
             return known
         features = encode()
-        if self._clip_bytes + features.nbytes <= CLIP_BYTES:
-            self._clips[key] = features
-            self._clip_bytes += features.nbytes
+        with self._lock:
+            if key not in self._clips and self._clip_bytes + features.nbytes <= CLIP_BYTES:
+                self._clips[key] = features
+                self._clip_bytes += features.nbytes
         return features
 
     def _token_keys(self, texts: Sequence[str]) -> list[str]:
         """Return the token ids of texts: on disk these stand for a text, so no tokenizer can mislead."""
-        return [row.tobytes().hex() for row in self._tokenizer(list(texts)).numpy()]
+        return [row.tobytes().hex() for row in self._tokenize(texts).numpy()]
 
 
 @contextmanager
@@ -123,15 +133,16 @@ def scoring_encoder(
     from suisei.encoders.dual import load_dual_encoder
     from suisei.encoders.feature_cache import disk_cache
 
-    known = _open.get()
     settings = {"compile": compile, "cache": cache, **loading}
     key = tuple(sorted((name, repr(value)) for name, value in settings.items()))
-    if known is not None and key in known:
-        return known[key]
-    encoder = load_dual_encoder(**loading)
-    if compile:
-        encoder.compile()
-    encoder.memory = FeatureMemory(encoder, disk_cache(cache))
-    if known is not None:
-        known[key] = encoder
-    return encoder
+    with _loading:
+        known = _open.get()
+        if known is not None and key in known:
+            return known[key]
+        encoder = load_dual_encoder(**loading)
+        if compile:
+            encoder.compile()
+        encoder.memory = FeatureMemory(encoder, disk_cache(cache))
+        if known is not None:
+            known[key] = encoder
+        return encoder

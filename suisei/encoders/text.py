@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from suisei.encoders.bert import BertEncoder, is_bert
 from suisei.encoders.hub_errors import explain_hub_error, hub_guard, no_hub
+from suisei.encoders.locks import Lock
 from suisei.encoders.pretrained import check_bert, check_config_file, check_tokenizer_file, text_config
 from suisei.encoders.rules import (
     BUILD_ERRORS,
@@ -105,6 +106,7 @@ class TextEncoder(nn.Module):
             backbone.pooler = None  # its weights would never get a gradient
         self.backbone = backbone
         self.tokenizer = tokenizer
+        self._lock = Lock()
         self.layers = layers
         self.width: int = config.hidden_size
         self.states = config.num_hidden_layers + 1 if layers == "mix" else 1
@@ -182,13 +184,14 @@ class TextEncoder(nn.Module):
             return []
         if isinstance(self.tokenizer, FolderTokenizer):
             return self.tokenizer.encode(captions, self.max_tokens)
-        encoded = self.tokenizer(
-            list(captions),
-            truncation=True,
-            max_length=self.max_tokens,
-            add_special_tokens=True,
-            return_attention_mask=False,
-        )
+        with self._lock:  # truncation and padding are the tokenizer's own state
+            encoded = self.tokenizer(
+                list(captions),
+                truncation=True,
+                max_length=self.max_tokens,
+                add_special_tokens=True,
+                return_attention_mask=False,
+            )
         return [list(ids) for ids in encoded["input_ids"]]
 
     def pad(self, token_ids: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:

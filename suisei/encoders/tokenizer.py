@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from suisei.encoders.locks import Lock
 from suisei.encoders.rules import one_line
 from suisei.errors import ModelError
 
@@ -46,6 +47,7 @@ class FolderTokenizer:
         if self.model_max_length < 1:
             raise ModelError(f"{folder}: model_max_length is {self.model_max_length}; it must be at least 1")
         self._max_tokens = 0
+        self._lock = Lock()
         self.pad_token_id, self.unk_token_id = ids["pad_token"], ids["unk_token"]
         found = (*ids.values(), *further)
         self.all_special_ids = sorted({id_ for id_ in found if id_ is not None})
@@ -57,10 +59,12 @@ class FolderTokenizer:
 
     def encode(self, texts: Sequence[str], max_tokens: int) -> list[list[int]]:
         """Return the ids of every text, special tokens included, cut to ``max_tokens``."""
-        if max_tokens != self._max_tokens:
-            self._backend.enable_truncation(max_tokens)
-            self._max_tokens = max_tokens
-        return [encoding.ids for encoding in self._backend.encode_batch_fast(list(texts))]
+        with self._lock:  # where texts are cut is the tokenizer's own state
+            if max_tokens != self._max_tokens:
+                self._backend.enable_truncation(max_tokens)
+                self._max_tokens = max_tokens
+            encoded = self._backend.encode_batch_fast(list(texts))
+        return [encoding.ids for encoding in encoded]
 
     def get_vocab(self) -> dict[str, int]:
         """Return {token: id}, added tokens included."""

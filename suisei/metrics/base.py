@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
+from suisei.data.given_columns import is_frame, listed
 from suisei.data.sample import CaptionSample, make_samples
 from suisei.errors import ConfigError, DataError
 from suisei.version import __version__
@@ -55,6 +57,8 @@ class Metric(ABC):
     and missing inputs. A score depends on its own sample alone, never on its batch or neighbours.
     A metric with corpus statistics (idf) gets them from ``fit`` and refuses to score before.
 
+    Once fitted, a metric may be used by several threads at once, and pickled for other processes.
+
     Attributes:
         name: the registry name, lower case with dashes, such as "bleu-4".
         needs: what a sample must have to be scored: any of "references" and "image".
@@ -67,9 +71,9 @@ class Metric(ABC):
 
     def score(
         self,
-        samples: Sequence[CaptionSample] | Sequence[str],
-        references: Sequence[Sequence[str]] | None = None,
-        images: Sequence[str | Path | Image | None] | None = None,
+        samples: Iterable[CaptionSample] | Iterable[str] | Any,
+        references: Iterable[Iterable[str] | None] | Any = None,
+        images: Iterable[str | Path | Image | None] | Any = None,
         *,
         batch_size: int = 64,
         progress: bool = False,
@@ -77,9 +81,12 @@ class Metric(ABC):
         """Score samples, or candidates with parallel lists of references and images.
 
         Args:
-            samples: N samples, or N candidate captions.
+            samples: N samples, or N candidate captions: a list, tuple, generator, NumPy array or Series;
+                or a pandas or Polars DataFrame whose columns are named as the fields of a file are. Rows
+                are taken by position.
             references: N lists of references; only with candidates given as text.
-            images: N images or paths, None where missing; only with candidates given as text.
+            images: N images as CaptionSample takes them, None where missing; only with candidates given
+                as text.
             batch_size: how many items are processed at once; never changes a score.
             progress: whether to show a progress bar on standard error.
 
@@ -91,8 +98,9 @@ class Metric(ABC):
             DataError: invalid input.
             ConfigError: the metric needs ``fit`` first, or ``batch_size`` is not positive.
         """
-        if batch_size < 1:
-            raise ConfigError(f"batch_size must be at least 1, got {batch_size}")
+        if isinstance(batch_size, bool) or not isinstance(batch_size, Integral) or batch_size < 1:
+            raise ConfigError(f"batch_size must be a whole number of at least 1, got {batch_size!r}")
+        batch_size = int(batch_size)
         prepared = as_samples(samples, references, images)
         missing = self.missing(prepared)
         usable = [i for i in range(len(prepared)) if i not in missing]
@@ -126,9 +134,10 @@ class Metric(ABC):
         """
         from suisei.metrics.around import score_around
 
-        if not samples:
+        prepared = as_samples(samples)
+        if not prepared:
             return np.empty(0), {}
-        outcomes = score_around(self, samples, batch_size=batch_size, progress=progress)
+        outcomes = score_around(self, prepared, batch_size=batch_size, progress=progress)
         refused = {i: outcome for i, outcome in enumerate(outcomes) if isinstance(outcome, DataError)}
         scores = [math.nan if isinstance(outcome, DataError) else outcome for outcome in outcomes]
         return np.array(scores, dtype=np.float64), refused
@@ -189,14 +198,27 @@ class Metric(ABC):
         return "|".join([self.name, *(f"{key}:{value}" for key, value in fields.items())])
 
 
-def as_samples(
-    samples: Sequence[CaptionSample] | Sequence[str],
-    references: Sequence[Sequence[str]] | None = None,
-    images: Sequence[str | Path | Image | None] | None = None,
-) -> list[CaptionSample]:
-    """Return CaptionSamples from either form that :meth:`Metric.score` takes."""
-    if not isinstance(samples, str) and all(isinstance(item, CaptionSample) for item in samples):
-        if samples and (references is not None or images is not None):
-            raise DataError("references and images are inside the samples already; do not pass them again")
-        return list(samples)  # type: ignore[arg-type]
-    return make_samples(samples, references, images)  # type: ignore[arg-type]
+def as_samples(samples: Any, references: Any = None, images: Any = None) -> list[CaptionSample]:
+    """Return CaptionSamples from any form that :meth:`Metric.score` takes."""
+    if is_frame(samples):
+        _refuse_beside(references, images)
+        from suisei.data.frames import frame_samples
+
+        return frame_samples(samples)
+    rows = listed("candidates", samples)
+    wanted = next((row for row, item in enumerate(rows) if isinstance(item, CaptionSample)), None)
+    if wanted is None:
+        return make_samples(rows, references, images)
+    other = next((row for row, item in enumerate(rows) if not isinstance(item, CaptionSample)), None)
+    if other is not None:
+        raise DataError(
+            f"sample {other} is {type(rows[other]).__name__} while sample {wanted} is a CaptionSample; "
+            "give one or the other"
+        )
+    _refuse_beside(references, images)
+    return rows
+
+
+def _refuse_beside(references: Any, images: Any) -> None:
+    if references is not None or images is not None:
+        raise DataError("references and images are inside the samples already; do not pass them again")

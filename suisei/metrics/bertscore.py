@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from suisei.data.sample import CaptionSample
+from suisei.encoders.locks import Lock
 from suisei.errors import ConfigError, DataError
 from suisei.metrics.base import Metric
 from suisei.progress import progress_bar
@@ -101,9 +102,13 @@ class BertScore(Metric):
         self.device = device
         self._num_layers = num_layers
         self._baseline = baseline
+        self._lock = Lock()
         self._parts: tuple[Any, Any, int] | None = None
         self._documents = 0
         self._counts: dict[int, int] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_parts": None}  # an encoder in use cannot be pickled; it is loaded again
 
     @property
     def num_layers(self) -> int:
@@ -265,18 +270,20 @@ class BertScore(Metric):
         # Byte-level vocabularies tell a word at the start from the same word after a space.
         lead = " " if type(tokenizer).__name__ in _BYTE_LEVEL else ""
         listed = list(texts)
-        encoded = tokenizer(
-            [lead + text.strip() for text in listed],
-            truncation=True,
-            max_length=_longest(model.config, tokenizer),
-        )
+        with self._lock:  # truncation is the tokenizer's own state
+            encoded = tokenizer(
+                [lead + text.strip() for text in listed],
+                truncation=True,
+                max_length=_longest(model.config, tokenizer),
+            )
         return dict(zip(listed, encoded["input_ids"], strict=True))
 
     def _encoder(self) -> tuple[Any, Any, int]:
         """Return model, tokenizer and layer, loaded on first use."""
-        if self._parts is None:
-            self._parts = self._load()
-        return self._parts
+        with self._lock:
+            if self._parts is None:
+                self._parts = self._load()
+            return self._parts
 
     def _load(self) -> tuple[Any, Any, int]:
         import torch

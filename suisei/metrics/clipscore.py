@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from suisei.data.sample import CaptionSample, language_of
+from suisei.encoders.locks import Lock
 from suisei.errors import ConfigError
 from suisei.metrics.base import Metric
 from suisei.metrics.long_captions import LengthWarning
@@ -52,7 +53,7 @@ class ContrastiveScore(Metric):
         w: float,
         references: bool,
         encoder: DualEncoder | None = None,
-        model: str = "ViT-B-32",
+        model: str | Path = "ViT-B-32",
         pretrained: str | None = "openai",
         checkpoint: str | Path | None = None,
         seed: int | None = None,
@@ -83,15 +84,17 @@ class ContrastiveScore(Metric):
             "compile": compile,
             "cache": cache,
         }
+        self._lock = Lock()
         self._warned = False
         self._length_warning = LengthWarning(name)
 
     @property
     def encoder(self) -> DualEncoder:
         """The dual encoder, loaded on first use."""
-        if self._encoder is None:
-            self._encoder = self._load_encoder()
-        return self._encoder
+        with self._lock:
+            if self._encoder is None:
+                self._encoder = self._load_encoder()
+            return self._encoder
 
     def _load_encoder(self) -> DualEncoder:
         from suisei.encoders.sharing import scoring_encoder
@@ -144,7 +147,8 @@ class ContrastiveScore(Metric):
             )
 
 
-def _split_tag(model: str) -> tuple[str, str]:
+def _split_tag(model: str | Path) -> tuple[str, str]:
+    model = str(model)
     name, _, tag = model.rpartition("@")
     return (model, "") if not name or Path(model).is_dir() else (name, tag)
 

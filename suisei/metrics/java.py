@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
-from typing import IO, cast
+from typing import IO, Any, cast
 
 import numpy as np
 
@@ -120,6 +120,9 @@ class MeteorProcess:
         timeout: seconds to wait for one answer, the start included, before Java is stopped.
         memory: Java's heap limit.
         normalize: whether METEOR cuts the text again by its own rules.
+
+    Attributes:
+        owner: id of the Python process that started it; another one must not speak to it.
     """
 
     def __init__(self, timeout: float = 120.0, memory: str = "2G", normalize: bool = True) -> None:
@@ -130,6 +133,7 @@ class MeteorProcess:
         command += ["-norm"] if normalize else []
         self._timeout = timeout
         self._timed_out = False
+        self.owner = os.getpid()
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
         self._process = subprocess.Popen(
             command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors
@@ -224,7 +228,7 @@ class Meteor(TokenMetric):
 
     The corpus score aggregates METEOR's statistics and is not the mean of the captions' scores.
     Java is started by the first call and serves the later ones; calls from several threads at once have
-    a process each.
+    a process each, and so has a forked or unpickled copy.
 
     Args:
         tokenizer: see :func:`suisei.metrics.tokenizers.get_tokenizer`.
@@ -242,8 +246,18 @@ class Meteor(TokenMetric):
         super().__init__(tokenizer)
         self.timeout = timeout
         self.normalize = normalize
+        self._keep_idle()
+
+    def _keep_idle(self) -> None:
         self._idle: list[MeteorProcess] = []
         weakref.finalize(self, _close_all, self._idle)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_idle"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._keep_idle()
 
     def settings(self) -> dict[str, str]:
         """Return tokenizer, METEOR's version and how it reads Japanese."""
@@ -296,10 +310,7 @@ class Meteor(TokenMetric):
     @contextmanager
     def _process(self) -> Iterator[MeteorProcess]:
         """Give a running program that no other thread has; one that failed is not used again."""
-        try:
-            process = self._idle.pop()
-        except IndexError:
-            process = MeteorProcess(self.timeout, normalize=self.normalize)
+        process = self._own_idle() or MeteorProcess(self.timeout, normalize=self.normalize)
         try:
             yield process
         except BaseException:
@@ -307,10 +318,27 @@ class Meteor(TokenMetric):
             raise
         self._idle.append(process)
 
+    def _own_idle(self) -> MeteorProcess | None:
+        while self._idle:
+            try:
+                process = self._idle.pop()
+            except IndexError:  # another thread took it
+                return None
+            if process.owner == os.getpid():
+                return process
+            _OF_THE_PARENT.append(process)
+        return None
+
+
+_OF_THE_PARENT: list[MeteorProcess] = []
+"""What a fork inherited: kept so that its pipes stay as they are."""
+
 
 def _close_all(processes: list[MeteorProcess]) -> None:
     while processes:
-        processes.pop().close()
+        process = processes.pop()
+        if process.owner == os.getpid():
+            process.close()
 
 
 def _summed(lines: Sequence[str]) -> np.ndarray:

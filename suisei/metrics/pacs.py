@@ -49,7 +49,7 @@ class PacScore(ContrastiveScore):
         *,
         variant: str = "pac-s",
         references: bool = False,
-        model: str = "ViT-B-32",
+        model: str | Path = "ViT-B-32",
         w: float | None = None,
         code_w: bool = False,
         untrained: bool = False,
@@ -78,7 +78,7 @@ class PacScore(ContrastiveScore):
         )
 
 
-def _paper_w(variant: str, model: str) -> float:
+def _paper_w(variant: str, model: str | Path) -> float:
     table = PAPER_W[variant]
     backbone = Path(_split_tag(model)[0]).name if Path(model).is_dir() else _split_tag(model)[0]
     backbone = backbone.replace("/", "-").removesuffix("-quickgelu")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from suisei.metrics.extras import ExtraInputs
 from suisei.models.alignment import alignment_inputs
 from suisei.models.features import ModelFeatures
 from suisei.models.folder import LoadedModel, load_model
+from suisei.models.regressor import Regressor
 from suisei.models.table import Collator, SampleTable, is_seen
 from suisei.progress import progress_bar
 
@@ -28,6 +31,9 @@ CACHE_BYTES = 128 * 1024**2
 MINI = Path(__file__).resolve().parents[1] / "mini"
 """The model that comes with the package."""
 
+HOOKED = "_output_capturing_hooks_installed"
+"""How transformers marks an encoder in which it catches hidden states."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -35,7 +41,7 @@ class SuiSeiMetric(Metric):
     """Scores captions in [0, 1] with a trained regressor.
 
     References and image are each optional, sample by sample. A sample with neither is scored from
-    the candidate alone, which says little; such samples are counted in a warning.
+    the candidate alone, which says little; such samples are counted in a warning. Threads may share it.
 
     Args:
         model: the loaded model.
@@ -77,8 +83,23 @@ class SuiSeiMetric(Metric):
         )
         self._captions = FeatureCache(CACHE_BYTES)
         self._images = FeatureCache(CACHE_BYTES)
-        if compile:
+        self._compile()
+
+    def _compile(self) -> None:
+        if self.compiled:
             self.regressor.text.backbone.compile(dynamic=True)
+
+    def __getstate__(self) -> dict[str, Any]:
+        if not any(HOOKED in vars(module) for module in self.regressor.modules()):
+            return self.__dict__
+        regressor, features = _without_hooks(self.regressor), copy.copy(self._features)
+        features.model = regressor
+        model = replace(self.model, regressor=regressor)
+        return {**self.__dict__, "regressor": regressor, "model": model, "_features": features}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._compile()  # what was compiled is not pickled
 
     def settings(self) -> dict[str, str]:
         """Return model hash, encoders, reference aggregation and precision."""
@@ -151,6 +172,16 @@ class SuiSeiMetric(Metric):
             logger.warning(
                 "%d of %d samples are scored from the candidate alone: no %s", blind, len(samples), what
             )
+
+
+def _without_hooks(regressor: Regressor) -> Regressor:
+    """Return a copy without what transformers puts into an encoder in use, which cannot be pickled."""
+    copied = copy.deepcopy(regressor)
+    for module in copied.modules():
+        if vars(module).pop(HOOKED, False):
+            for part in module.modules():
+                part._forward_hooks.clear()
+    return copied
 
 
 def load(

@@ -60,6 +60,9 @@ class _Plain(Tokenizer):
         self._cut = cut
         self._remembered = lru_cache(maxsize=KNOWN_CAPTIONS)(self._tokens)
 
+    def __reduce__(self) -> tuple[Callable[[str], Tokenizer], tuple[str]]:
+        return get_tokenizer, (self.name,)
+
     def many(self, captions: Sequence[tuple[str, str | None]]) -> list[Tokens]:
         return [
             self._remembered(text) if len(text) <= LONGEST_KNOWN else self._tokens(text)

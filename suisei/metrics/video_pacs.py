@@ -16,6 +16,7 @@ import numpy as np
 from suisei.data.idf import IdfTable
 from suisei.data.sample import CaptionSample
 from suisei.data.video import VideoSample, clip_key, iter_frames
+from suisei.encoders.locks import Lock
 from suisei.errors import ConfigError, DataError, UnavailableError
 from suisei.metrics.base import Metric
 from suisei.metrics.clipscore import _split_tag
@@ -103,7 +104,7 @@ class VideoScore(Metric):
         prompt: str | None = None,
         overlong: str = "cut",
         encoder: DualEncoder | None = None,
-        model: str = "ViT-B-32",
+        model: str | Path = "ViT-B-32",
         pretrained: str | None = "openai",
         seed: int | None = None,
         precision: str = "auto",
@@ -134,6 +135,7 @@ class VideoScore(Metric):
         self.frames, self.overlong = frames, overlong
         self.prompt = PROMPTS[variant] if prompt is None else prompt
         self._encoder = encoder
+        self._lock = Lock()
         model, tag = _split_tag(model)
         if checkpoint is not None and Path(checkpoint).is_dir():
             model, checkpoint = str(checkpoint), None
@@ -155,11 +157,12 @@ class VideoScore(Metric):
     @property
     def encoder(self) -> DualEncoder:
         """The dual encoder, loaded on first use."""
-        if self._encoder is None:
-            from suisei.encoders.sharing import scoring_encoder
+        from suisei.encoders.sharing import scoring_encoder
 
-            self._encoder = scoring_encoder(**self._loading)
-        return self._encoder
+        with self._lock:
+            if self._encoder is None:
+                self._encoder = scoring_encoder(**self._loading)
+            return self._encoder
 
     def missing(self, samples: Sequence[CaptionSample]) -> dict[int, str]:
         """Return {position: reason} of the samples without a video, or without references."""

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from suisei.data.images import check_unchanged
 from suisei.encoders.batch_sizes import images_per_batch, tokens_per_batch
 from suisei.encoders.decoding import decoded_batches
 from suisei.encoders.feature_cache import DiskCache, DiskFeatures
@@ -168,7 +169,10 @@ class ModelFeatures:
     ) -> Tensor:
         """Return float32 [I, d_img] of images, each given as a hash of its content and its source."""
 
-        def encode(some: list[Any]) -> Tensor:
-            return encode_images(self.model, some, advance=advance)
+        def encode(some: list[tuple[str, Any]]) -> Tensor:
+            sources = [source for _, source in some]
+            features = encode_images(self.model, sources, advance=advance)
+            check_unchanged([key for key, _ in some], sources)
+            return features
 
-        return self._images.look_up([key for key, _ in images], [source for _, source in images], encode)
+        return self._images.look_up([key for key, _ in images], images, encode)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from suisei.data.images import content_key, load_image
+from suisei.data.images import content_key, read_image
 from suisei.data.sample import CaptionSample, language_of
 from suisei.errors import DataError
 from suisei.models.batch import Batch, Span, length_spans
@@ -171,7 +171,7 @@ class PixelStore:
             return error
 
     def _decode(self, row: int) -> Tensor:
-        return self.preprocess(load_image(self.images[row]))
+        return read_image(self.images[row], self.preprocess)
 
     def __getitem__(self, rows: Tensor) -> Tensor:
         """Return float32 [len(rows), 3, s, s]."""

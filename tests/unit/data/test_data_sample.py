@@ -19,6 +19,32 @@ from suisei.errors import DataError
         ({"candidate": "a", "language": "fr"}, "expected one of ja, en"),
         ({"candidate": "a", "rating": 3}, "3"),
         ({"candidate": "a", "rating": float("nan")}, "nan"),
+        ({"candidate": "a", "rating": float("inf")}, "rating is inf"),
+        ({"candidate": "a", "rating": "5"}, "rating must be a number, got str '5'"),
+        ({"candidate": "a", "rating": True}, "rating must be a number, got bool True"),
+        ({"candidate": "a", "rating": np.bool_(True)}, "rating must be a number, got bool"),
+        ({"candidate": "a", "rating": [0.5]}, "rating must be a number, got list"),
+        ({"candidate": "a", "rating": 10**400}, "too large a number"),
+        ({"candidate": "\u200b\u200d\ufeff"}, "candidate is empty.*only invisible ones such as"),
+        ({"candidate": "\x00\x07 \u00ad"}, "only invisible ones"),
+        ({"candidate": "\ufe0f\u0301"}, "only invisible ones"),
+        ({"candidate": "\u3164\u2800"}, "only invisible ones"),
+        ({"candidate": "a", "references": ["b", "\u2060"]}, "reference 2 is empty"),
+        ({"candidate": "a \ud83d"}, "candidate holds a broken character"),
+        ({"candidate": "a", "references": ["\udc00"]}, "reference 1 holds a broken character"),
+        ({"candidate": b"a"}, r"candidate must be text, got bytes b'a'; decode it"),
+        ({"candidate": ["a"]}, "candidate must be text, got list"),
+        ({"candidate": "a", "references": b"b"}, "references must be a list of captions, got bytes"),
+        ({"candidate": "a", "references": {"b"}}, "got set"),
+        ({"candidate": "a", "references": {"b": 1}}, "got dict"),
+        ({"candidate": "a", "references": 3}, "got int"),
+        ({"candidate": "a", "references": float("nan")}, "got float nan"),
+        ({"candidate": "a", "references": [["b"]]}, "reference 1 must be text, got list"),
+        ({"candidate": "a", "references": [None]}, "reference 1 must be text, got NoneType"),
+        ({"candidate": "a", "references": np.array([["b"]])}, "got ndarray"),
+        ({"candidate": "a", "language": ["en"]}, "expected one of ja, en"),
+        ({"candidate": "a", "group": 3}, "group must be text, got int 3"),
+        ({"candidate": "a", "id": b"x"}, "id must be text, got bytes"),
     ],
 )
 def test_a_bad_sample_is_refused(arguments, message):
@@ -26,7 +52,30 @@ def test_a_bad_sample_is_refused(arguments, message):
         CaptionSample(**arguments)
 
 
-@pytest.mark.parametrize(("values", "low", "high"), [((), 1, 5), ((6,), 1, 5), ((1,), 5, 5)])
+@pytest.mark.parametrize("caption", ["\u200b犬", "❤️", "!", "e\u0301", "👩‍👩‍👧", "한"])
+def test_a_visible_character_is_enough(caption):
+    assert CaptionSample(caption, (caption,)).candidate == caption
+
+
+@pytest.mark.parametrize("references", [["b", "c"], ("b", "c"), np.array(["b", "c"]), iter(["b", "c"])])
+def test_references_may_come_in_any_order_that_is_one(references):
+    sample = CaptionSample(np.str_("a"), references)
+    assert sample.references == ("b", "c")
+    assert {type(text) for text in (sample.candidate, *sample.references)} == {str}
+
+
+@pytest.mark.parametrize("rating", [1, 1.0, np.float32(1), np.int64(1)])
+def test_any_number_is_a_rating(rating):
+    assert CaptionSample("a", rating=rating).rating == Rating((1.0,))
+
+
+@pytest.mark.parametrize(
+    ("values", "low", "high"),
+    [
+        *[((), 1, 5), ((6,), 1, 5), ((1,), 5, 5), ((3,), 5, 1), (("3",), 1, 5), ("3", 1, 5), (3, 1, 5)],
+        *[((True,), 0, 1), ((3,), "1", 5), ((3,), 1, float("inf")), ((3,), float("nan"), 5), (None, 1, 5)],
+    ],
+)
 def test_a_bad_rating_is_refused(values, low, high):
     with pytest.raises(DataError):
         Rating(values, low, high)

@@ -19,7 +19,7 @@ captions = st.one_of(
     st.sampled_from(
         ["猫が、机の上にいる。", 'a "cat", asleep', "two\nlines", "a\r\nb\tc", "'\\'", "\ufeffx", " a "]
     ),
-    st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30).filter(str.strip),
+    st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30).map(lambda text: text + "x"),
 )
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=10).filter(str.strip)
 ratings = st.tuples(st.floats(-10, 10), st.floats(0.5, 20)).flatmap(

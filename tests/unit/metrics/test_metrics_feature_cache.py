@@ -1,8 +1,14 @@
 """The learned metric's memory of features: right, used, and bounded in bytes."""
 
+import shutil
+
+import numpy as np
+import pytest
 import torch
 
+from suisei.data.images import read_image
 from suisei.encoders.feature_cache import _ENTRY_BYTES, FeatureCache
+from suisei.errors import DataError
 
 
 def encoder(calls):
@@ -35,3 +41,23 @@ def test_more_items_than_fit_are_returned_and_the_oldest_forgotten():
     look_up(cache, [9, 8, 7], calls)
     look_up(cache, [6], calls)
     assert calls[1:] == [[0], [6]]
+
+
+@pytest.mark.parametrize("name", ["suisei", "clip-s"])
+def test_features_of_a_file_that_changes_meanwhile_are_not_kept(
+    make_metric, pictures, tmp_path, monkeypatch, name
+):
+    path, metric = tmp_path / "image.png", make_metric(name)
+    shutil.copy(pictures[0], path)
+    expected = make_metric(name).score(["a dog"], images=[path])
+
+    def read_another(source, preprocess):
+        shutil.copy(pictures[1], source)
+        return read_image(source, preprocess)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("suisei.encoders.decoding.read_image", read_another)
+        with pytest.raises(DataError, match=r"image\.png: the image file changed while it was being read"):
+            metric.score(["a dog"], images=[path])
+    shutil.copy(pictures[0], path)
+    np.testing.assert_allclose(metric.score(["a dog"], images=[path]), expected, atol=1e-7)

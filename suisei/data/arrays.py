@@ -1,0 +1,64 @@
+"""Images that a caller has as arrays or tensors, as PIL images."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from suisei.data.images import max_pixels
+from suisei.errors import DataError
+
+SHAPES = (
+    "give a PIL image, a NumPy array of uint8 [height, width, 3] or [height, width], or a torch tensor "
+    "[3, height, width] of uint8 or of floats in [0, 1]"
+)
+
+
+def is_tensor(value: Any) -> bool:
+    """Return whether a value is a torch tensor; torch is not imported for it."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def image_of(array: Any) -> Image.Image:
+    """Return a PIL image with a copy of the pixels of a NumPy array or a torch tensor.
+
+    Raises:
+        DataError: another shape or type, no pixels, too many, NaN, or floats outside [0, 1].
+    """
+    kind, shape = ("tensor" if is_tensor(array) else "array"), tuple(array.shape)
+    if is_tensor(array):
+        fits = len(shape) == 3 and shape[0] == 3
+        height, width = shape[1:] if fits else (0, 0)
+    else:
+        fits = len(shape) == 2 or (len(shape) == 3 and shape[2] == 3)
+        height, width = shape[:2] if fits else (0, 0)
+    if not fits:
+        raise DataError(f"the image is a {kind} of shape {shape}; {SHAPES}")
+    if not height or not width:
+        raise DataError(f"the image is a {kind} of shape {shape}, which has no pixels")
+    if height * width > max_pixels():
+        raise DataError(
+            f"the image is a {kind} of {width} x {height} pixels; the limit is {max_pixels():,} pixels"
+        )
+    pixels = _bytes_of_tensor(array) if is_tensor(array) else array
+    if pixels.dtype != np.uint8:
+        raise DataError(f"the image is an array of {pixels.dtype}; {SHAPES}")
+    return Image.fromarray(np.array(pixels, order="C"))
+
+
+def _bytes_of_tensor(tensor: Any) -> np.ndarray:
+    """Return uint8 [height, width, 3] of a tensor [3, height, width]."""
+    import torch
+
+    tensor = tensor.detach().cpu()
+    if tensor.is_floating_point():
+        if not bool(((tensor >= 0) & (tensor <= 1)).all()):  # NaN is neither
+            raise DataError("the image is a tensor with NaN or values outside [0, 1]; scale it to [0, 1]")
+        tensor = (tensor.float() * 255).round().to(torch.uint8)
+    if tensor.dtype != torch.uint8:
+        raise DataError(f"the image is a tensor of {tensor.dtype}; {SHAPES}")
+    return tensor.permute(1, 2, 0).numpy()

@@ -1,0 +1,59 @@
+"""DataFrames as samples: columns named as the fields of a file, rows taken by position."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from suisei.data.fields import Settings, make_sample, match_columns
+from suisei.data.given_columns import is_missing, is_series
+from suisei.data.sample import CaptionSample
+from suisei.errors import DataError
+
+
+def frame_samples(frame: Any) -> list[CaptionSample]:
+    """Return one sample per row of a pandas or Polars DataFrame.
+
+    The columns are those of a file (see :mod:`suisei.data.fields`), except that images may also be
+    objects: PIL images, arrays, tensors. A missing cell (None, NaN) is a field left out.
+
+    Raises:
+        DataError: an unknown column, or a row that cannot be a sample; its position is named.
+    """
+    names = tuple(frame.columns)
+    wrong = next((name for name in names if not isinstance(name, str)), None)
+    if wrong is not None:
+        raise DataError(f"the DataFrame's columns must be named by text, got {wrong!r:.60}")
+    if len(set(names)) < len(names):
+        raise DataError(f"a column of the DataFrame occurs twice: {', '.join(names)[:200]}")
+    columns = match_columns(names)
+    cells = [frame[name].to_list() for name in names]
+    samples = []
+    for position, row in enumerate(zip(*cells, strict=True)):
+        record = {name: _plain(value) for name, value in zip(names, row, strict=True)}
+        image = record.get(columns.image)
+        inside = None if isinstance(image, str) else record.pop(columns.image, None)
+        try:
+            sample = make_sample(record, columns, Settings(Path()))
+            samples.append(sample if inside is None else replace(sample, image=inside))
+        except DataError as error:
+            raise DataError(f"sample {position}: {error}") from None
+    return samples
+
+
+def _plain(value: Any) -> Any:
+    """Return a cell as a reader of files gives it: lists, numbers of Python, None where it is missing."""
+    if is_missing(value):
+        return None
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Path):
+        return str(value)
+    if is_series(value):
+        return value.to_list()
+    if isinstance(value, tuple) or (isinstance(value, np.ndarray) and value.ndim == 1):
+        return [item.item() if isinstance(item, np.generic) else item for item in value]
+    return value

@@ -1,0 +1,107 @@
+"""Every metric that can run here, made anew, for tests of threads and processes."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+LOCAL = (
+    *("suisei", "bleu-1", "bleu-4", "rouge-l", "cider", "sacrebleu", "chrf", "meteor", "unigram-f1"),
+    *("length", "length-ratio", "japanese", "distinct-2", "bertscore", "clip-s", "ref-clip-s", "pac-s"),
+    *("ref-pac-s", "pac-s++", "ref-pac-s++", "em-score", "ref-video-pac-s"),
+)
+"""One of every kind in the registry that needs neither a server nor another environment."""
+
+
+@pytest.fixture(scope="session")
+def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A folder with a BERT of random weights and its tokenizer."""
+    import torch
+    from transformers import BertConfig, BertModel, BertTokenizer
+
+    folder = tmp_path_factory.mktemp("bert")
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz犬猫が走る"]
+    words = ["dog", "cat", "runs", "on", "the", "red", "ball", "man", "walks", "in", "two", "boats"]
+    (folder / "vocab.txt").write_text("\n".join([*tokens, *words]) + "\n", encoding="utf-8")
+    tokenizer = BertTokenizer.from_pretrained(folder, model_max_length=64)
+    tokenizer.save_pretrained(folder)
+    torch.manual_seed(5)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+    config = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=64, initializer_range=0.3, **sizes)
+    BertModel(config).save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="session")
+def make_metric(tiny_bert: str, tiny_clip: str) -> Callable[[str], Any]:
+    """Make a metric of a registered name with small models; skip where it cannot run."""
+    from suisei.data.sample import CaptionSample
+    from suisei.metrics.registry import get_metric, unavailable_reason
+
+    encoder = {"seed": 9, "model": tiny_clip, "precision": "fp32", "device": "cpu", "cache": "off"}
+    options = {
+        "suisei": {"device": "cpu", "precision": "fp32", "cache": "off"},
+        "bertscore": {"model": tiny_bert, "device": "cpu", "precision": "fp32"},
+        "meteor": {"timeout": 600.0},
+    }
+
+    def make(name: str) -> Any:
+        reason = unavailable_reason(name)
+        if reason:
+            pytest.skip(f"{name} {reason}")
+        small = encoder if name.endswith(("clip-s", "pac-s", "pac-s++", "em-score")) else {}
+        if "pac-s++" in name:
+            small = {**small, "code_w": True}
+        metric = get_metric(name, **options.get(name, small))
+        if metric.needs_fit:
+            metric.fit([CaptionSample("x", own) for own in (["a dog"], ["the cat runs"], ["犬が走る"])])
+        return metric
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def films(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    """Two short videos."""
+    av = pytest.importorskip("av", reason="needs the extra video")
+    import numpy as np
+
+    folder = tmp_path_factory.mktemp("films")
+    generator = np.random.default_rng(0)
+    paths = [folder / f"{number}.mp4" for number in range(2)]
+    for path in paths:
+        with av.open(str(path), "w") as container:
+            stream = container.add_stream("mpeg4", rate=5)
+            stream.width, stream.height, stream.pix_fmt = 48, 32, "yuv420p"
+            for _ in range(6):
+                pixels = np.kron(generator.integers(0, 255, (2, 3, 3)), np.ones((16, 16, 1))).astype(np.uint8)
+                container.mux(stream.encode(av.VideoFrame.from_ndarray(pixels, format="rgb24")))
+            container.mux(stream.encode())
+    return paths
+
+
+@pytest.fixture(scope="session")
+def some_samples(pictures: list[Any], films: list[Any]) -> Callable[[int], list[Any]]:
+    """Return the samples of call number n: few, and not those of its neighbours."""
+    import random
+
+    from suisei.data.video import VideoSample
+
+    words = ["dog", "cat", "runs", "on", "the", "red", "ball", "man", "walks", "in", "two", "boats"]
+    generator = random.Random(0)
+    captions = [" ".join(generator.choices(words, k=generator.randint(1, 14))) for _ in range(150)]
+    captions += [f"犬{'が走る' * generator.randint(1, 4)}{number}" for number in range(50)]
+
+    def make(call: int) -> list[Any]:
+        draw = random.Random(call)
+        return [
+            VideoSample(
+                draw.choice(captions),
+                tuple(draw.sample(captions, draw.randint(1, 4))),
+                draw.choice(pictures),
+                video=draw.choice(films),
+            )
+            for _ in range(draw.randint(1, 5))
+        ]
+
+    return make

@@ -1,0 +1,295 @@
+"""What ``score`` is given from Python: right scores by position, or one line that says what is wrong."""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import suisei
+from suisei.data.sample import CaptionSample
+from suisei.errors import ConfigError, DataError
+
+CANDIDATES = ["a dog runs in the park", "the cat", "犬が公園を走っている", "two men ride horses"]
+REFERENCES = [["a dog is running"], ["a cat sits", "the cat"], ["犬が走る"], ["a boat"]]
+NAMES = ("length", "unigram-f1", "cider", "suisei", "clip-s")
+
+
+class Series:
+    """What pandas' and Polars' columns have in common; iterating goes by label, as nothing here may."""
+
+    dtype = object
+
+    def __init__(self, values):
+        self.values = list(values)
+
+    def to_list(self):
+        return list(self.values)
+
+    def __len__(self):
+        return len(self.values)
+
+    def __getitem__(self, label):
+        raise AssertionError("asked for a row by its label")
+
+
+class Frame:
+    """What pandas' and Polars' DataFrames have in common."""
+
+    def __init__(self, columns):
+        self._columns = columns
+        self.columns = list(columns)
+        self.shape = (len(next(iter(columns.values()))), len(columns))
+
+    def __getitem__(self, name):
+        return Series(self._columns[name])
+
+
+@pytest.fixture(scope="module")
+def pixels():
+    generator = np.random.default_rng(0)
+    return [generator.integers(0, 256, (40, 60, 3), dtype=np.uint8) for _ in CANDIDATES]
+
+
+@pytest.fixture(scope="module")
+def metrics(make_metric):
+    made = {name: make_metric(name) for name in NAMES}
+    made["cider"].fit([CaptionSample(*row) for row in zip(CANDIDATES, REFERENCES, strict=True)])
+    return made
+
+
+@pytest.fixture(params=NAMES)
+def metric(request, metrics):
+    return metrics[request.param]
+
+
+@pytest.fixture
+def expected(metric, pixels):
+    scores = metric.score(CANDIDATES, REFERENCES, [Image.fromarray(image) for image in pixels])
+    assert len(set(scores.round(6))) > 1
+    return scores
+
+
+def frames(kind):
+    if kind == "stand-in":
+        return Frame, Series
+    library = pytest.importorskip(kind)
+    return library.DataFrame, library.Series
+
+
+def as_objects(values):
+    return np.array(values, dtype=object)
+
+
+@pytest.mark.parametrize("form", [list, tuple, iter, np.array, as_objects, Series])
+def test_any_ordered_collection_of_captions(metric, expected, pixels, form):
+    np.testing.assert_array_equal(metric.score(form(CANDIDATES), REFERENCES, pixels), expected)
+    references = [form(own) for own in REFERENCES]
+    np.testing.assert_array_equal(metric.score(CANDIDATES, references, pixels), expected)
+    images = (image for image in pixels) if form is iter else tuple(pixels)
+    np.testing.assert_array_equal(metric.score(CANDIDATES, iter(REFERENCES), images), expected)
+
+
+def test_a_generator_of_samples(metric, expected, pixels):
+    samples = (CaptionSample(*row) for row in zip(CANDIDATES, REFERENCES, pixels, strict=True))
+    np.testing.assert_array_equal(metric.score(samples), expected)
+
+
+def test_images_as_arrays_and_tensors(metric, expected, pixels):
+    stacked = np.stack(pixels)
+    tensors = torch.from_numpy(stacked).permute(0, 3, 1, 2)
+    for images in (stacked, tensors, tensors.float() / 255, list(tensors)):
+        np.testing.assert_array_equal(metric.score(CANDIDATES, REFERENCES, images), expected)
+
+
+@pytest.mark.parametrize("kind", ["stand-in", "pandas", "polars"])
+def test_columns_of_a_data_frame_are_taken_by_position(metric, expected, pixels, kind):
+    _, series = frames(kind)
+    images = [Image.fromarray(image) for image in pixels]
+    given = series(CANDIDATES), series(REFERENCES)
+    np.testing.assert_array_equal(metric.score(*given, images), expected)
+    if kind == "pandas":
+        order = [2, 0, 3, 1]
+        import pandas
+
+        frame = pandas.DataFrame({"c": CANDIDATES, "r": REFERENCES, "i": images}).iloc[order]
+        scores = metric.score(frame["c"], frame["r"], frame["i"])
+        np.testing.assert_array_equal(scores, expected[order])
+
+
+@pytest.mark.parametrize("kind", ["stand-in", "pandas", "polars"])
+def test_a_data_frame_alone(metric, expected, pixels, kind, tmp_path):
+    frame, _ = frames(kind)
+    paths = [str(tmp_path / f"{number}.png") for number in range(4)]
+    for path, image in zip(paths, pixels, strict=True):
+        Image.fromarray(image).save(path)
+    columns = {"candidate": CANDIDATES, "references": REFERENCES, "image": paths, "rating": [0.5] * 4}
+    np.testing.assert_allclose(metric.score(frame(columns)), expected, atol=1e-6)
+    second = [own[1] if len(own) > 1 else None for own in REFERENCES]
+    columns = {"image": paths, "reference_2": second, "reference_1": [own[0] for own in REFERENCES]}
+    scores = metric.score(frame({**columns, "candidate": CANDIDATES}))
+    np.testing.assert_allclose(scores, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["stand-in", "pandas", "polars"])
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"caption": ["a", "b"]}, "unknown column 'caption'"),
+        ({"references": [["a"], ["b"]]}, "no column 'candidate'"),
+        ({"candidate": ["a", None]}, "sample 1: candidate is empty"),
+        ({"candidate": ["a", "\u200b"]}, "sample 1: candidate is empty"),
+        ({"candidate": ["a", "b"], "references": ["c", "d"]}, "sample 0: references must be a list"),
+        ({"candidate": ["a", "b"], "rating": [0.5, 2.0]}, "sample 1: rating 2 is outside"),
+        ({"candidate": ["a", "b"], "rating": ["1", "1"]}, "sample 0: rating must be a number, got str"),
+        (
+            {"candidate": ["a", "b"], "rating_scale": [[1, 5], [5, 1]], "rating": [1, 1]},
+            "sample 1: rating_scale",
+        ),
+        (
+            {"candidate": ["a", "b"], "image": ["absent.png", None]},
+            "sample 0: image 'absent.png' is not there",
+        ),
+        ({"candidate": ["a", "b"], "language": ["en", "fr"]}, "sample 1: language is 'fr'"),
+        ({"candidate": [1, 2]}, "sample 0: candidate must be text, got int"),
+    ],
+)
+def test_a_data_frame_that_cannot_be_read_is_refused_by_row(metrics, kind, columns, message):
+    frame, _ = frames(kind)
+    with pytest.raises(DataError, match=message):
+        metrics["length"].score(frame(columns))
+
+
+@pytest.mark.parametrize("kind", ["stand-in", "pandas", "polars"])
+def test_cells_without_a_value_are_fields_left_out(metrics, kind):
+    frame, series = frames(kind)
+    columns = {"candidate": ["a dog", "a cat"], "references": [None, ["a cat"]], "image": [None, None]}
+    np.testing.assert_array_equal(metrics["unigram-f1"].score(frame(columns)), [np.nan, 1])
+    scores = metrics["unigram-f1"].score(["a dog", "a cat"], series([None, ["a cat"]]))
+    np.testing.assert_array_equal(scores, [np.nan, 1])
+    with pytest.raises(DataError, match="sample 0: candidate must be text, got NoneType"):
+        metrics["length"].score(series([None, "a"]))
+
+
+def test_images_inside_a_data_frame(metrics, pixels):
+    pandas = pytest.importorskip("pandas")
+    metric = metrics["clip-s"]
+    expected = metric.score(CANDIDATES, images=pixels)
+    frame = pandas.DataFrame({"candidate": CANDIDATES, "image": pixels}, index=[3, 1, 0, 2])
+    np.testing.assert_array_equal(metric.score(frame), expected)
+    frame["image"] = [Image.fromarray(image) for image in pixels]
+    np.testing.assert_array_equal(metric.score(frame), expected)
+    frame["image"] = [pixels[0], 7, None, None]
+    with pytest.raises(DataError, match="sample 1: image must be a path or an image, got int"):
+        metric.score(frame)
+
+
+def test_data_frames_with_odd_column_names():
+    pandas = pytest.importorskip("pandas")
+    metric = suisei.get_metric("length")
+    with pytest.raises(DataError, match="columns must be named by text, got 0"):
+        metric.score(pandas.DataFrame([["a"]]))
+    with pytest.raises(DataError, match="occurs twice"):
+        metric.score(pandas.DataFrame([["a", "b"]], columns=["candidate", "candidate"]))
+    assert metric.score(pandas.DataFrame({"candidate": []})).shape == (0,)
+    with pytest.raises(DataError, match="inside the samples already"):
+        metric.score(pandas.DataFrame({"candidate": ["a"]}), [["b"]])
+
+
+SURROGATE, LONG = "a \ud83d", "a" * 10_001
+
+
+def shown(value):
+    """A name for a test case, the same in every process."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))[:40]
+
+
+BAD_CANDIDATES = [
+    *("a dog", b"a dog", None, 3, 0.5, {"a": 1}, {"a dog"}, object(), np.array("a"), True),
+    *(
+        [b"a"],
+        [None],
+        [3],
+        [float("nan")],
+        [["a"]],
+        [SURROGATE],
+        ["\u200b"],
+        [""],
+        [LONG],
+        [{"candidate": "a"}],
+    ),
+    *(np.array([b"a"]), np.array([1.5]), np.array([["a"], ["b"]]), [np.datetime64("2026-01-01")]),
+    *(["a", CaptionSample("b")], [CaptionSample("b"), None], Image.new("RGB", (4, 4)), torch.zeros(3)),
+]
+BAD_REFERENCES = [
+    *("b", b"b", 3, {"b": 1}, {"b"}, ["b"], [b"b"], [3], [float("nan")], [{"b": 1}], [{"b"}], object()),
+    *(
+        [["b"], ["c"]],
+        [],
+        [[b"b"]],
+        [[None]],
+        [[3]],
+        [[["b"]]],
+        [[SURROGATE]],
+        [["\u200b"]],
+        [[float("nan")]],
+    ),
+    *(np.array(["b"]), np.array([1.0]), np.zeros((1, 1, 1)), Frame({"references": [["b"]]}), [lambda: 1]),
+]
+BAD_IMAGES = [
+    *("a.png", b"a.png", 3, {"a.png": 1}, Image.new("RGB", (4, 4)), np.zeros((4, 4, 3), np.uint8), object()),
+    *([], ["x", "y"], [3], [b"a.png"], [float("nan")], [[1]], [""], ["absent.png"], ["a\0b"], [SURROGATE]),
+    *(
+        [np.zeros((4, 4, 3))],
+        [np.zeros((0, 4, 3), np.uint8)],
+        [torch.full((3, 4, 4), torch.nan)],
+        ["/dev/zero"],
+    ),
+    *(
+        [Image.new("F", (4, 4))],
+        [Image.new("RGB", (0, 4))],
+        [Image.new("L", (1, 9000))],
+        torch.zeros(3, 4, 4),
+    ),
+]
+
+
+def reads_images(name):
+    return name in ("suisei", "clip-s")
+
+
+@pytest.mark.parametrize("candidates", BAD_CANDIDATES, ids=shown)
+def test_bad_candidates_are_refused(metric, candidates):
+    with pytest.raises(DataError):
+        metric.score(candidates, images=[Image.new("RGB", (4, 4))])
+
+
+@pytest.mark.parametrize("references", BAD_REFERENCES, ids=shown)
+def test_bad_references_are_refused(metric, references):
+    with pytest.raises(DataError):
+        metric.score(["a"], references, [Image.new("RGB", (4, 4))])
+
+
+@pytest.mark.parametrize("images", BAD_IMAGES, ids=shown)
+def test_bad_images_are_refused_or_not_looked_at(metric, images):
+    try:
+        scores = metric.score(["a"], [["b"]], images)
+    except DataError:
+        return
+    assert not reads_images(metric.name)  # a path or a decoded image may be bad as long as nobody reads it
+    assert scores.shape == (1,)
+
+
+@pytest.mark.parametrize("batch_size", [0, -1, 1.5, "8", None, True, float("nan")])
+def test_a_batch_size_that_is_no_number_of_samples_is_refused(metric, batch_size):
+    with pytest.raises(ConfigError, match="batch_size must be a whole number"):
+        metric.score(["a"], [["b"]], batch_size=batch_size)
+
+
+def test_scoring_around_bad_samples_takes_a_generator(metrics, tmp_path):
+    rows = [("a", Image.new("RGB", (4, 4))), ("b", tmp_path / "absent.png")]
+    samples = (CaptionSample(text, image=image) for text, image in rows)
+    scores, refused = metrics["clip-s"].score_each(samples)
+    assert np.isfinite(scores[0])
+    assert list(refused) == [1]
