@@ -65,7 +65,14 @@ def test_frozen_embeddings_keep_their_weights_while_layers_learn(train, monkeypa
     def remember(self):
         before.update({name: value.clone() for name, value in self.regressor.state_dict().items()})
 
+    def watched(self, batch, batch_idx):
+        own = self.regressor.text.backbone.embeddings.parameters()
+        assert not any(parameter.requires_grad for parameter in own)
+        return step(self, batch, batch_idx)
+
+    step = SuiSei.training_step
     monkeypatch.setattr(SuiSei, "on_train_start", remember)
+    monkeypatch.setattr(SuiSei, "training_step", watched)
     run = train(
         "--baselines=[]",
         "--trainer.max_epochs=1",
