@@ -39,13 +39,20 @@ def test_the_papers_config_is_the_papers_model(tmp_path):
 def test_the_japanese_config_agrees_with_people(shared, tmp_path):
     """At least .57 Pearson on images that it was not trained on, with nothing pretrained elsewhere.
 
-    Measured: .615 on this split; the margin is for other machines' rounding.
+    A short training of it: measured .61 on this split, and .63 as shipped.
     """
     config = str(resource_path("configs/shichimi.yaml"))
     run = tmp_path / "run"
     folders = {name: str(shared / "data" / name) for name in ("shichimi", "jsts")}
     root = f"--data.root={json.dumps(folders)}"
-    options = ["--trainer.enable_progress_bar=false", f"--output={run}"]
+    options = [
+        "--model.pretraining.epochs=2",
+        "--model.pretraining.cross_fit=2",
+        "--model.head.members=2",
+        "--trainer.max_epochs=15",
+        "--trainer.enable_progress_bar=false",
+        f"--output={run}",
+    ]
     assert main(["--config", config, root, *options]) == 0
 
     report = json.loads((run / "report.json").read_text("utf-8"))

@@ -63,9 +63,11 @@ def test_system_level_correlates_means():
 
 
 def test_missing_scores_are_refused_or_counted():
-    data = make([0.1, np.nan, 0.3, 0.9], [(1,), (2,), (3,), (4,)])
-    with pytest.raises(CorrelationError, match=r"1 of 4 scores are missing.*position 1"):
+    data = make([0.1, np.nan, np.nan, 0.9], [(1,), (2,), (3,), (4,)])
+    with pytest.raises(CorrelationError, match=r"2 of 4 scores are missing.*position 1"):
         data.rows()
+    data = make([0.1, np.nan, 0.3, 0.9], [(1,), (2,), (3,), (4,)])
+    assert make([0.1, 0.2], [(1,), (2,)]).rows().dropped == 0
     rows = data.rows(missing="drop")
     assert rows.dropped == 1
     assert "dropped:1" in agree(rows, "tau-c").signature

@@ -7,6 +7,7 @@ import scipy.stats
 from suisei.metaeval.agreement import AVERAGING, AgreementData
 from suisei.metaeval.correlation import CorrelationError
 from suisei.metaeval.human import human_agreement, human_bootstrap, human_rounds
+from suisei.metaeval.significance import bootstrap_values, group_weights
 
 
 def make(ratings, groups=None, systems=()):
@@ -74,6 +75,22 @@ def test_interval_holds_the_estimate():
     value = human_agreement(rounds, "tau-b", "pooled").value
     interval = human_bootstrap(rounds, "tau-b", "pooled", n_resamples=200)
     assert interval.low < value < interval.high
+
+
+def test_interval_is_of_the_mean_over_rounds_of_each_resample():
+    rounds = human_rounds(simulate(count=80)[0])
+    weights = group_weights(20, 300, seed=5)
+    means = np.mean([bootstrap_values(rows, "pearson", "pooled", weights) for rows in rounds], axis=0)
+    interval = human_bootstrap(rounds, "pearson", "pooled", n_resamples=300, seed=5, confidence=0.8)
+    np.testing.assert_allclose([interval.low, interval.high], np.quantile(means, [0.1, 0.9]), atol=1e-9)
+
+
+def test_groups_that_are_undefined_in_any_round_are_named_once():
+    ratings = [(1, 2, 3), (3, 5, 9), (2, 7, 8), (4, 4, 4), (4, 4, 4), (4, 4, 4)]
+    data = make(ratings, ["a", "a", "a", "c", "c", "c"])
+    result = human_agreement(human_rounds(data), "pearson", "item")
+    assert result.undefined == ("c",)
+    assert result.n == 18
 
 
 def test_mean_of_others_does_not_depend_on_their_order():

@@ -30,7 +30,7 @@ def test_ties_may_be_wrong_or_a_seeded_coin():
     ("first", "second", "preference", "message"),
     [
         ([1], [1, 2], [1, 1], "differ in length"),
-        ([1, np.nan], [1, 2], [1, 1], "first is NaN at pair 1"),
+        ([1, np.nan, np.nan], [1, 2, 3], [1, 1, 1], "first is NaN at pair 1"),
         ([1], [2], [0], "no preference"),
     ],
 )

@@ -41,6 +41,7 @@ def samples(captions):
         CaptionSample("a cat"),
         CaptionSample("ж ф", (captions[2],)),
         CaptionSample(captions[4], (captions[4],)),
+        CaptionSample(captions[0], (captions[1], captions[3])),
     ]
 
 
@@ -73,6 +74,9 @@ def plain(model, sample):
     for name in per_reference[0]:
         values = [own[name] for own in per_reference]
         numbers[f"{name}-max"], numbers[f"{name}-mean"] = max(values), np.mean(values)
+    own = [sum(w * v for v, w in zip(*tokens(reference), strict=True)) for reference in sample.references]
+    pairs = [float(F.cosine_similarity(a, b, dim=0)) for a in own for b in own if a is not b]
+    numbers["reference-agreement"] = np.mean(pairs) if pairs else 1.0
     numbers["precision-anywhere"] = np.mean(best)
     numbers["idf-precision-anywhere"] = mean(best, idf)
     numbers["least-precision-anywhere"] = min(best)
@@ -86,7 +90,7 @@ def mean(values, weights):
 
 def test_numbers_equal_a_loop_over_tokens(model, samples):
     values = alignment_inputs(model, SampleTable(samples))
-    assert values.shape == (6, len(ALIGNMENTS))
+    assert values.shape == (7, len(ALIGNMENTS))
     assert np.isnan(values[3]).all()
     for row, sample in enumerate(samples):
         if sample.references:

@@ -47,7 +47,7 @@ def test_paper_layout_has_18_blocks_in_the_paper_s_order():
 def test_paper_sizes():
     fusion = Fusion(768, 2, "concat", image_width=512)
     assert fusion.out_features == 13_824
-    head = FeedForward(fusion.out_features, (2304, 1152))
+    head = FeedForward(fusion.out_features)
     assert sum(parameter.numel() for parameter in head.parameters()) == 34_509_313
 
 
@@ -154,6 +154,7 @@ def test_unknown_names_are_refused_with_the_known_ones():
         make(blocks=["image-product"], image_width=None)
     assert make(blocks=[]).out_features == 0
     assert make(blocks=list(reversed(BLOCKS))).blocks == tuple(BLOCKS)
+    assert make(blocks=[])(*inputs()).shape == (2, 0)
 
 
 @pytest.mark.parametrize(
@@ -189,3 +190,10 @@ def test_head_gives_one_number_per_sample_and_refuses_bad_settings():
         FeedForward(6, (5,), "swish")
     with pytest.raises(ConfigError, match="positive"):
         FeedForward(6, (5, 0))
+    assert FeedForward(6, (1,))(features).shape == (7,)
+
+
+def test_learned_vectors_start_near_zero():
+    fusion = Fusion(200, 2, "concat", image_width=3)
+    for learned in (fusion.missing_reference, fusion.missing_image):
+        assert 0.01 < float(learned.std()) < 0.03

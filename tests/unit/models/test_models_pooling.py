@@ -95,6 +95,11 @@ def test_normalised_idf_falls_back_to_the_mean_where_every_token_weighs_nothing(
     assert weights.tolist() == [[0.5, 0.5, 0.0]]
 
 
+def test_a_caption_without_tokens_weighs_nothing():
+    for name in POOLINGS:
+        assert not pooling_weights(name, torch.zeros(1, 3), torch.ones(1, 3)).any()
+
+
 def test_unknown_pooling_is_refused():
     with pytest.raises(ConfigError, match=r"no pooling 'max'; there are: idf, mean, idf-normalised"):
         pooling_weights("max", torch.ones(1, 1), torch.ones(1, 1))

@@ -28,6 +28,19 @@ def test_ranks_of_a_crowded_scale():
     np.testing.assert_allclose(mean, [expected[1] / 2, np.nan], rtol=1e-6)
 
 
+@pytest.mark.parametrize("count", [30, 62, 500])
+def test_ranks_of_many_different_ratings_are_near_enough(count):
+    """More levels than the map has knots are told apart by the knots among them."""
+    ratings = np.linspace(0.01, 0.99, count) ** 4
+    samples = [rated(float(value)) for value in ratings]
+    scale = RatingScale(1.0)
+    scale.fit(samples)
+    exact = count <= 62
+    expected = (np.arange(count) + 0.5) / count
+    np.testing.assert_allclose(scale.targets(samples), expected, atol=1e-6 if exact else 0.02)
+    assert len(set(scale.ratings.tolist())) >= min(count, 62)
+
+
 def test_half_of_the_rank_is_half_way_between():
     samples = [rated(0.0), rated(0.0), rated(0.0), rated(0.5), rated(1.0)]
     targets = []

@@ -103,10 +103,7 @@ def test_two_processes_train_as_one(folder, tmp_path):
     single.write_text("".join(json.dumps({**row, "captions": row["captions"][:1]}) + "\n" for row in rows))
 
     def losses(name, processes):
-        command = [
-            sys.executable,
-            "-m",
-            "suisei.pacs.dual_run",
+        given = [
             *arguments(folder, tmp_path / name, f"--model.model={folder / 'clip'}", "--model.trainable=lora"),
             "--trainer.max_steps=3",
             "--trainer.val_check_interval=1",
@@ -120,7 +117,11 @@ def test_two_processes_train_as_one(folder, tmp_path):
         ]
         # what this process has loaded must not decide what its children are told
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("PL_", "LIGHTNING_"))}
-        subprocess.run(command, check=True, capture_output=True, timeout=300, env=environment)
+        if processes > 1:
+            command = [sys.executable, "-m", "suisei.pacs.dual_run", *given]
+            subprocess.run(command, check=True, capture_output=True, timeout=300, env=environment)
+        else:
+            run(given)
         with (tmp_path / name / "logs" / "version_0" / "metrics.csv").open() as file:
             return [float(row["val_loss"]) for row in csv.DictReader(file) if row["val_loss"]]
 
@@ -526,6 +527,18 @@ def test_a_text_encoder_becomes_the_text_tower(folder, tmp_path):
     model = PacTraining(architecture=described, text_encoder=str(tmp_path / "text"), trainable="image")
     embeddings = model.towers.text.transformer.embeddings.word_embeddings.weight
     assert torch.equal(embeddings, backbone.get_input_embeddings().weight)
+    assert model.encoder.tokenizer(["a dog runs"]).shape == (1, 20)
+
+
+def test_published_weights_are_asked_for_by_their_tag(monkeypatch):
+    def stop(name, pretrained, **_):
+        raise ConfigError(f"{name} with {pretrained}")
+
+    monkeypatch.setattr("suisei.pacs.dual_module.load_dual_encoder", stop)
+    with pytest.raises(ConfigError, match="ViT-L-14 with laion2b_s32b_b82k"):
+        PacTraining("ViT-L-14", "laion2b_s32b_b82k")
+    with pytest.raises(ConfigError, match="ViT-B-32 with openai"):
+        PacTraining()
 
 
 @pytest.mark.parametrize(("patience", "steps"), [(2, 4), (4, 6)])

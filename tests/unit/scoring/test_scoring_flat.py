@@ -26,7 +26,9 @@ def samples():
     return [*rows, CaptionSample("the dog", ["the dog"]), CaptionSample("犬が走る", ["犬が走っている", "犬"])]
 
 
-@pytest.mark.parametrize("name", ["chrf", "sacrebleu", "bleu-2", "meteor"])
+@pytest.mark.parametrize(
+    "name", ["chrf", "sacrebleu", "bleu-2", pytest.param("meteor", marks=pytest.mark.slow)]
+)
 def test_corpus_scores_come_from_sums_over_windows(name, samples):
     if unavailable_reason(name):
         pytest.skip(unavailable_reason(name))
@@ -54,6 +56,7 @@ def test_the_library_s_own_corpus_scores_are_met(samples):
     assert metric.corpus_score(samples, metric.score(samples)) == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_meteor_s_sum_is_what_meteor_itself_makes_of_all_lines(samples):
     if unavailable_reason("meteor"):
         pytest.skip(unavailable_reason("meteor"))
@@ -68,6 +71,7 @@ def test_meteor_s_sum_is_what_meteor_itself_makes_of_all_lines(samples):
         assert process.evaluate([total])[1] == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_meteor_starts_java_once_for_many_windows(samples, monkeypatch):
     if unavailable_reason("meteor"):
         pytest.skip(unavailable_reason("meteor"))

@@ -64,6 +64,7 @@ def run(*arguments):
 def test_two_processes_give_the_rows_of_one(tmp_path, model_folder, rows):
     source = write(tmp_path / "rows.jsonl", rows)
     metrics = ["--model", model_folder, "--metrics", "cider,bleu-1,rouge-l", "--window", 7]
+    metrics += ["--precision", "fp32"]  # what is the default depends on the machine
     found = {}
     for processes in (1, 2):
         output, summary = tmp_path / f"{processes}.jsonl", tmp_path / f"{processes}.json"

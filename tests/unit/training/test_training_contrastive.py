@@ -124,6 +124,7 @@ def work(rank, port, queue):
     torch.distributed.destroy_process_group()
 
 
+@pytest.mark.slow
 def test_two_processes_equal_one():
     model = Loss()
     loss = model(*batch())

@@ -117,6 +117,7 @@ def test_the_head_learns_from_encoders_that_have_not_seen_the_image(training):
     model = module()
     model.build(training, seed=3)
     parts = copy.deepcopy(model._parts)
+    assert len(parts) == 3
     table = SampleTable([new, *training])
     positions = range(1, len(table))
     collate = model.prepare(table, positions, no_progress)

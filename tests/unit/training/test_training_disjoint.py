@@ -199,6 +199,17 @@ def test_folds_test_what_they_would_by_group(data):
     assert sorted(tested) == list(range(160))
 
 
+def test_crossed_folds_of_the_data_module_part_candidates_and_images(data):
+    for fold in range(2):
+        module = load(data, folds=2, fold=fold, disjoint="crossed", split_seed=3)
+        by_group = fold_by_group(module.samples, fold, 2, seed=3)
+        crossed = cross_candidates(module.samples, by_group, fold, 2, 3)
+        assert all(getattr(module.split, part) == getattr(crossed, part) for part in PARTS)
+        assert module.split.train != by_group.train
+        trained = keys(module.samples, (*module.split.train, *module.split.validation))
+        assert trained.isdisjoint(keys(module.samples, module.split.test))
+
+
 def test_captions_that_sources_and_given_files_share(data, tmp_path):
     other = write(tmp_path / "two.jsonl", 30, [text.upper() + "." for text in CAPTIONS], seed=1)
     module = load([data, other], disjoint="captions", fractions=(0.8, 0.1, 0.1))
