@@ -277,7 +277,7 @@ def _json_row(line: str) -> _Raw:
     if is_broken(line):
         return _Raw(None, NOT_UTF8)
     try:
-        record = json.loads(line, object_pairs_hook=_unique_keys)
+        record = json.loads(line, object_pairs_hook=unique_keys)
     except json.JSONDecodeError as error:
         return _Raw(None, f"not valid JSON: {error.msg} at character {error.pos + 1}: {line.strip()[:60]!r}")
     except (ValueError, RecursionError) as error:
@@ -287,7 +287,8 @@ def _json_row(line: str) -> _Raw:
     return _Raw(record)
 
 
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object's fields; a ValueError names one that is given twice."""
     record = dict(pairs)
     if len(record) < len(pairs):
         names = [name for name, _ in pairs]
