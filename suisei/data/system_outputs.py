@@ -225,6 +225,8 @@ def _join(
     shared = {key: _shared_references(key, files, keyed, given) for key in common}
     if given is not None and any(sample.references for file in files for sample in file.samples):
         notes.append("references in the systems' own rows are not used: --references is given")
+    if not any(shared.values()):
+        notes.append("no image has references; metrics that need them want --references FILE")
     pictures = _pictures(common, files, keyed, given, images, notes)
     joined = {
         file.name: tuple(

@@ -118,8 +118,8 @@ def _pair_notes(sections: Sequence[Section], settings: Resampling) -> list[str]:
         return []
     notes = [
         f"two-sided; {count:,} bootstrap resamples of images, {count:,} permutations that swap two systems' "
-        f"captions image by image, seed {settings.seed}; Holm over the {pairs} pairs of a metric; wins, ties "
-        "and losses count images",
+        f"captions image by image, seed {settings.seed}; Holm over the pairs of a metric ({pairs}); wins, "
+        "ties and losses count images",
         "rank: systems of one rank cannot be told apart; the next begins where a system is worse than any "
         f"of the rank (Holm p <= {settings.alpha:g})",
     ]

@@ -79,6 +79,7 @@ def test_one_file_names_its_systems(save):
     ]
     systems = load_systems([save("all.jsonl", rows)])
     assert captions(systems) == {"a": ["a 0", "a 1", "a 2"], "b": ["b 0", "b 1", "b 2"]}
+    assert any("no image has references" in note for note in systems.notes)
     assert "systems are joined by group" in systems.notes
     with pytest.raises(ConfigError, match=r"1 of its 6 rows name no system"):
         load_systems([save("gap.jsonl", [*rows[:-1], {"id": "z", "candidate": "z"}])])
