@@ -239,9 +239,9 @@ def _make_metrics(
     Returns:
         {label: metric}, {label: plan} and {label: signature}.
     """
-    names = [plan.spec.partition(":")[0] for plan in plans]
-    labels = [name if names.count(name) == 1 else plan.spec for name, plan in zip(names, plans, strict=True)]
-    labelled = dict(zip(labels, plans, strict=True))
+    from suisei.scoring.plan import short_labels
+
+    labelled = dict(zip(short_labels(plans), plans, strict=True))
     metrics = {label: _make(plan) for label, plan in labelled.items()}
     unfitted = [label for label, metric in metrics.items() if metric.needs_fit]
     documents = _fit({label: metrics[label] for label in unfitted}, options, console) if unfitted else 0

@@ -107,9 +107,10 @@ def plot_dots(
     table: Table,
     column: str,
     *,
-    line: float = 0.0,
+    line: float | None = 0.0,
     limits: tuple[float, float] | None = None,
     heading: str | None = None,
+    figures: bool = False,
 ) -> None:
     """Write a PNG of one column: a panel per section, a dot with its interval per row.
 
@@ -117,9 +118,10 @@ def plot_dots(
         path: of the file; its folder must exist.
         table: any table.
         column: key of the column.
-        line: where to draw a vertical line, such as "no difference".
+        line: where to draw a vertical line, such as "no difference"; None for none.
         limits: of the axis; those of the data where it is None.
         heading: below the axis; the column's own where it is None.
+        figures: whether each dot's number and interval are written above it.
 
     Raises:
         DataError: the column has no value.
@@ -137,6 +139,8 @@ def plot_dots(
         axes = figure.subplots(1, len(shown), squeeze=False, sharey=True)[0]
         for axis, section in zip(axes, shown, strict=True):
             _dots(axis, section.rows, labels, column, line)
+            if figures:
+                _figures(axis, section.rows, labels, column, table.digits)
             axis.set_xlabel(heading or table.columns[column])
             if limits:
                 axis.set_xlim(*limits)
@@ -148,8 +152,9 @@ def plot_dots(
         _save(figure, path)
 
 
-def _dots(axis: Axes, rows: Sequence[Row], labels: list[str], column: str, line: float) -> None:
-    axis.axvline(line, color=_GREY, linewidth=1, linestyle="--", zorder=1)
+def _dots(axis: Axes, rows: Sequence[Row], labels: list[str], column: str, line: float | None) -> None:
+    if line is not None:
+        axis.axvline(line, color=_GREY, linewidth=1, linestyle="--", zorder=1)
     for row in rows:
         value, place = _value(row, column), labels.index(row.label)
         if value is None:
@@ -160,6 +165,18 @@ def _dots(axis: Axes, rows: Sequence[Row], labels: list[str], column: str, line:
         axis.plot([value], [place], marker="o", markersize=6, color=_BLUE, zorder=3)
     axis.grid(axis="x", color="#e6e6e6", linewidth=0.6)
     axis.set_axisbelow(True)
+
+
+def _figures(axis: Axes, rows: Sequence[Row], labels: list[str], column: str, digits: int) -> None:
+    """Write each row's number and interval above its dot, which may hide a narrow interval."""
+    for row in rows:
+        value = _value(row, column)
+        if value is not None:
+            axis.annotate(
+                row.cells[column].text(digits), (value, labels.index(row.label)),
+                xytext=(0, 6), textcoords="offset points", ha="center", fontsize=8,
+            )  # fmt: skip
+    axis.margins(x=0.28)
 
 
 def plot_reliability(path: str | Path, calibrations: Mapping[str, Calibration], *, title: str) -> None:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from suisei.data.benchmarks import BENCHMARKS
 from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError
-from suisei.metaeval.compare import Comparison, compare_metrics
 from suisei.metaeval.correlation_tables import add_failed, add_ranks, evaluation_table
+from suisei.metaeval.metric_pairs import Comparison, compare_metrics
 from suisei.metaeval.published import published_table
 from suisei.metaeval.settings import EvaluationSettings
 from suisei.metaeval.tables import Table

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -111,8 +111,16 @@ def group_weights(n_groups: int, n_resamples: int, seed: int) -> np.ndarray:
             f"{n_resamples:,} resamples of {n_groups:,} groups take {size:,.0f} GB of memory; use at most "
             f"{most:,} resamples (--bootstrap)"
         )
+    none = np.empty((0, n_groups), dtype=np.int64)
+    return np.concatenate([none, *weight_parts(n_groups, n_resamples, seed)])
+
+
+def weight_parts(n_groups: int, n_resamples: int, seed: int) -> Iterator[np.ndarray]:
+    """Yield :func:`group_weights` some resamples at a time, so that memory stays bounded."""
     generator = np.random.default_rng(seed)
-    return generator.multinomial(n_groups, np.full(n_groups, 1 / n_groups), size=n_resamples)
+    chances = np.full(n_groups, 1 / n_groups)
+    for part in weight_chunks(n_resamples, n_groups):
+        yield generator.multinomial(n_groups, chances, size=part.stop - part.start)
 
 
 def bootstrap_values(rows: Rows, correlation: str, averaging: str, weights: np.ndarray) -> np.ndarray:
@@ -346,6 +354,16 @@ def rank_clusters(p_values: np.ndarray, alpha: float = 0.05) -> list[int]:
             start = j
         clusters.append((clusters[-1] + beaten) if clusters else 1)
     return clusters
+
+
+def too_few_permutations(pairs: int, count: int, alpha: float) -> list[str]:
+    """Return a note if no pair can be significant after Holm's correction, however clear its difference."""
+    if pairs / (count + 1) <= alpha:
+        return []
+    return [
+        f"{count} permutations are too few for {pairs} pairs: after Holm's correction none "
+        f"can reach {alpha:g}; use at least {int(2 * pairs / alpha)}"
+    ]
 
 
 def check_paired(a: Rows, b: Rows) -> None:

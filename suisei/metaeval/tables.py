@@ -43,6 +43,7 @@ class Cell:
         reason: why there is no value.
         signature: what the number is, in one line.
         is_p_value: show a tiny one as ``<0.001`` instead of as 0.
+        digits: decimals shown, where they are not those of the table.
     """
 
     value: float | int | None
@@ -51,9 +52,11 @@ class Cell:
     reason: str | None = None
     signature: str | None = None
     is_p_value: bool = False
+    digits: int | None = None
 
     def text(self, digits: int = 3, interval: bool = True) -> str:
         """Return the cell as shown: ``0.512 [0.498, 0.527]``, an integer, or an en dash for none."""
+        digits = digits if self.digits is None else self.digits
         if self.value is None:
             return "–"
         if isinstance(self.value, int):
@@ -67,6 +70,7 @@ class Cell:
         """Return the interval as shown: ``[0.498, 0.527]``, or nothing where there is none."""
         if self.low is None or self.high is None:
             return ""
+        digits = digits if self.digits is None else self.digits
         return f"[{self.low:.{digits}f}, {self.high:.{digits}f}]"
 
     def as_dict(self) -> dict[str, Any]:

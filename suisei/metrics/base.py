@@ -43,11 +43,11 @@ class LearnsFromCaptions(Protocol):
 class SummableCorpus(Protocol):
     """A metric whose corpus score comes from counts that add up, such as BLEU."""
 
-    def corpus_statistics(self, samples: Sequence[CaptionSample]) -> np.ndarray:
-        """Return the summed counts of samples."""
+    def sample_statistics(self, samples: Sequence[CaptionSample]) -> np.ndarray:
+        """Return the counts of each sample, [N, K]."""
 
-    def corpus_from_statistics(self, total: np.ndarray) -> float:
-        """Return the corpus score of summed counts."""
+    def corpus_from_statistics(self, totals: np.ndarray) -> np.ndarray:
+        """Return the corpus score of each row of summed counts: [B, K] to float64 [B]."""
 
 
 class Metric(ABC):

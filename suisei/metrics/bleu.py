@@ -45,7 +45,7 @@ class Bleu(TokenMetric):
         return {**super().settings(), "len": "closest", "smooth": "none"}
 
     def _score(self, samples: Sequence[CaptionSample], *, batch_size: int, progress: bool) -> np.ndarray:
-        return bleu_from_statistics(self._statistics(samples), self.n)
+        return bleu_from_statistics(self.sample_statistics(samples), self.n)
 
     def corpus_score(self, samples: Sequence[CaptionSample], scores: np.ndarray) -> float:
         """Return BLEU of the summed statistics of all scored samples, which is not their mean.
@@ -56,18 +56,14 @@ class Bleu(TokenMetric):
         usable = [sample for sample, score in zip(samples, scores, strict=True) if not np.isnan(score)]
         if not usable:
             raise DataError(f"{self.name} has no score for any of the {len(samples)} samples")
-        return self.corpus_from_statistics(self.corpus_statistics(usable))
+        return float(self.corpus_from_statistics(self.sample_statistics(usable).sum(axis=0)[None])[0])
 
-    def corpus_statistics(self, samples: Sequence[CaptionSample]) -> np.ndarray:
-        """Return the summed counts of samples, int64 [10]; sums of sums give a stream's corpus score."""
-        total: np.ndarray = self._statistics(samples).sum(axis=0)
-        return total
+    def corpus_from_statistics(self, totals: np.ndarray) -> np.ndarray:
+        """Return the corpus score of each row of summed counts."""
+        return bleu_from_statistics(totals, self.n)
 
-    def corpus_from_statistics(self, total: np.ndarray) -> float:
-        """Return the corpus score of summed counts."""
-        return float(bleu_from_statistics(total[None], self.n)[0])
-
-    def _statistics(self, samples: Sequence[CaptionSample]) -> np.ndarray:
+    def sample_statistics(self, samples: Sequence[CaptionSample]) -> np.ndarray:
+        """Return the counts of each sample, int64 [N, 10]; their sums give a corpus score."""
         return _last_statistics.get(self.corpus_key(samples), lambda: bleu_statistics(self.tokenize(samples)))
 
 

@@ -278,22 +278,23 @@ class Meteor(TokenMetric):
         usable = [sample for sample, score in zip(samples, scores, strict=True) if not math.isnan(score)]
         if not usable:
             return super().corpus_score(samples, scores)  # names the defect
-        return self.corpus_from_statistics(self.corpus_statistics(usable))
+        return float(self.corpus_from_statistics(self.sample_statistics(usable).sum(axis=0)[None])[0])
 
-    def corpus_statistics(self, samples: Sequence[CaptionSample]) -> np.ndarray:
-        """Return METEOR's summed statistics of samples, float64 [23]."""
+    def sample_statistics(self, samples: Sequence[CaptionSample]) -> np.ndarray:
+        """Return METEOR's statistics of each sample, as they are added up, float64 [N, 23]."""
         return self._evaluate(samples, progress=False)[1]
 
-    def corpus_from_statistics(self, total: np.ndarray) -> float:
-        """Return METEOR of summed statistics."""
+    def corpus_from_statistics(self, totals: np.ndarray) -> np.ndarray:
+        """Return METEOR of each row of summed statistics."""
+        lines = [" ".join(map(repr, total)) for total in np.asarray(totals, dtype=np.float64).tolist()]
         with self._process() as process:
-            return process.evaluate([" ".join(map(repr, total.tolist()))])[1]
+            return np.array(process.evaluate(lines)[0])
 
     def _evaluate(self, samples: Sequence[CaptionSample], progress: bool) -> tuple[np.ndarray, np.ndarray]:
         return _last_meteor.get(self.corpus_key(samples), lambda: self._run(self.tokenize(samples), progress))
 
     def _run(self, samples: Sequence[TokenizedSample], progress: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Return scores and summed statistics; each distinct sample is scored once."""
+        """Return scores and statistics; each distinct sample is scored once."""
         from rich.console import Console
         from rich.progress import track
 
@@ -305,7 +306,7 @@ class Meteor(TokenMetric):
                 references = [" ".join(reference) for reference in sample.references]
                 known[sample] = process.statistics(" ".join(sample.candidate), references)
             lines = [known[sample] for sample in samples]
-            return np.array(process.evaluate(lines)[0]), _summed(lines)
+            return np.array(process.evaluate(lines)[0]), _summable(lines)
 
     @contextmanager
     def _process(self) -> Iterator[MeteorProcess]:
@@ -341,9 +342,9 @@ def _close_all(processes: list[MeteorProcess]) -> None:
             process.close()
 
 
-def _summed(lines: Sequence[str]) -> np.ndarray:
-    """Add up lines of statistics as METEOR does: a candidate matched whole, in one chunk, counts none."""
+def _summable(lines: Sequence[str]) -> np.ndarray:
+    """Return statistics as METEOR adds them up: a candidate matched whole, in one chunk, counts none."""
     table = np.array([[float(value) for value in line.split()] for line in lines])
     whole = (table[:, 0] == table[:, 21]) & (table[:, 1] == table[:, 22]) & (table[:, 20] == 1)
     table[whole, 20] = 0
-    return table.sum(axis=0)
+    return table

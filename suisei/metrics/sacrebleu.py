@@ -36,10 +36,10 @@ class _LibraryMetric(Metric):
         usable = [sample for sample, score in zip(samples, scores, strict=True) if not np.isnan(score)]
         if not usable:
             raise DataError(f"{self.name} has no score for any of the {len(samples)} samples")
-        return self.corpus_from_statistics(self.corpus_statistics(usable))
+        return float(self.corpus_from_statistics(self.sample_statistics(usable).sum(axis=0)[None])[0])
 
-    def corpus_statistics(self, samples: Sequence[CaptionSample]) -> np.ndarray:
-        """Return the library's counts, summed over samples."""
+    def sample_statistics(self, samples: Sequence[CaptionSample]) -> np.ndarray:
+        """Return the library's counts of each sample, int64 [N, K]."""
         prepared = [self._prepare(sample) for sample in samples]
         most = max(len(references) for _, references in prepared)
         streams = [
@@ -47,11 +47,12 @@ class _LibraryMetric(Metric):
             for number in range(most)
         ]
         counts = self._corpus_scorer._extract_corpus_statistics([text for text, _ in prepared], streams)
-        return np.sum(counts, axis=0)
+        return np.array(counts)
 
-    def corpus_from_statistics(self, total: np.ndarray) -> float:
-        """Return the library's corpus score of summed counts."""
-        return float(self._corpus_scorer._compute_score_from_stats(total.tolist()).score)
+    def corpus_from_statistics(self, totals: np.ndarray) -> np.ndarray:
+        """Return the library's corpus score of each row of summed counts."""
+        compute = self._corpus_scorer._compute_score_from_stats
+        return np.array([compute(total).score for total in np.rint(totals).astype(np.int64).tolist()])
 
     def settings(self) -> dict[str, str]:
         """Return the library's own signature, its separators replaced by ours."""

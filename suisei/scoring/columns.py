@@ -17,6 +17,7 @@ from suisei.data.sample import CaptionSample
 from suisei.errors import SuiseiError
 from suisei.metrics.base import LearnsFromCaptions
 from suisei.metrics.registry import get_metric
+from suisei.scoring.corpus import Summands, summands
 from suisei.scoring.fitting import Corpus, fit_metric
 from suisei.scoring.plan import MetricPlan
 
@@ -57,6 +58,7 @@ class ScoreColumn:
         refused: {position: why the sample has no score}, such as a video that cannot be decoded.
         notes: what else must be known of the scores, such as where idf weights come from.
         higher_is_better: False for distances.
+        summands: what adds up to the corpus score, where that was asked for.
     """
 
     label: str
@@ -67,6 +69,7 @@ class ScoreColumn:
     refused: dict[int, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     higher_is_better: bool = True
+    summands: Summands | None = None
 
     @property
     def oriented(self) -> np.ndarray:
@@ -95,6 +98,7 @@ def score_column(
     progress: bool = False,
     corpus: Corpus | None = None,
     idf_folder: Path | None = None,
+    shared: Sequence[CaptionSample] | None = None,
 ) -> ScoreColumn:
     """Make a metric, fit it where it must be fitted, and score samples; a failure becomes the column's error.
 
@@ -109,18 +113,22 @@ def score_column(
         progress: handed to the metric.
         corpus: the captions that the benchmark's protocol takes idf weights from.
         idf_folder: where idf weights learned from captions are saved, a file per metric.
+        shared: with samples of several systems, one per image, which the metric is fitted on instead; the
+            column then has its summands too.
     """
     try:
         metric = get_metric(plan.spec, **plan.options)
-        fitted, notes = fit_metric(metric, plan.spec, samples, corpus) if metric.needs_fit else ("", ())
+        learned_from = samples if shared is None else shared
+        fitted, notes = fit_metric(metric, plan.spec, learned_from, corpus) if metric.needs_fit else ("", ())
         if idf_folder is not None and isinstance(metric, LearnsFromCaptions) and metric.state():
             idf_folder.mkdir(parents=True, exist_ok=True)
             metric.save_idf(idf_folder / f"{re.sub(r'[^0-9A-Za-z.+-]+', '_', plan.spec)}.json")
         scores, refused = metric.score_each(samples, batch_size=batch_size, progress=progress)
         signature = metric.signature + fitted
-        if not metric.higher_is_better:
+        if not metric.higher_is_better and shared is None:
             signature += "|negated-for-correlation"
         missing = Counter(metric.missing(samples).values())
+        parts = summands(metric, samples, scores) if shared is not None else None
     except FAILURES as error:
         _LOG.debug("metric %s failed", plan.spec, exc_info=True)
         return ScoreColumn(plan.spec, None, error=failure_text(error))
@@ -132,6 +140,7 @@ def score_column(
         refused={position: " ".join(str(error).split()) for position, error in refused.items()},
         notes=notes,
         higher_is_better=metric.higher_is_better,
+        summands=parts,
     )
 
 

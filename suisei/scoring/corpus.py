@@ -1,13 +1,15 @@
-"""Corpus scores of a stream, from what can be added up window by window."""
+"""Corpus scores from what adds up: of a stream window by window, and of resamples of a corpus."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from suisei.data.sample import CaptionSample
+from suisei.errors import ConfigError
 from suisei.metrics.base import Metric, SummableCorpus
 
 
@@ -40,7 +42,7 @@ class CorpusScore:
         if not self.own:
             return
         if isinstance(self.metric, SummableCorpus):
-            statistics = self.metric.corpus_statistics(samples)
+            statistics = self.metric.sample_statistics(samples).sum(axis=0)
             self._statistics = statistics if self._statistics is None else self._statistics + statistics
             return
         self._kept += [
@@ -58,5 +60,48 @@ class CorpusScore:
         if not self.count or not self.own:
             return self.mean
         if self._statistics is not None and isinstance(self.metric, SummableCorpus):
-            return self.metric.corpus_from_statistics(self._statistics)
+            return float(self.metric.corpus_from_statistics(self._statistics[None])[0])
         return self.metric.corpus_score(self._kept, np.concatenate(self._scores))
+
+
+@dataclass(frozen=True, slots=True)
+class Summands:
+    """What adds up to a metric's corpus score, sample by sample.
+
+    Attributes:
+        rows: float64 [N, K]; NaN where the sample has no score.
+        score: the corpus scores of sums of rows, [B, K] to float64 [B].
+    """
+
+    rows: np.ndarray
+    score: Callable[[np.ndarray], np.ndarray]
+
+
+def summands(metric: Metric, samples: Sequence[CaptionSample], scores: np.ndarray) -> Summands:
+    """Return what adds up to the corpus score: the metric's counts, or score and 1 where it is the mean.
+
+    Args:
+        metric: the metric, fitted where it must be.
+        samples: N samples.
+        scores: float64 [N], as the metric gave them, NaN where there is none.
+
+    Raises:
+        ConfigError: the metric has a corpus score of its own that does not come from sums.
+    """
+    if not isinstance(metric, SummableCorpus):
+        if type(metric).corpus_score is not Metric.corpus_score:
+            raise ConfigError(f"{metric.name}: its corpus score does not come from sums over samples")
+        return Summands(np.stack([scores, np.where(np.isnan(scores), np.nan, 1.0)], axis=1), _mean)
+    there = np.flatnonzero(~np.isnan(scores))
+    counts = (
+        metric.sample_statistics([samples[position] for position in there.tolist()]) if len(there) else None
+    )
+    rows = np.full((len(samples), 1 if counts is None else counts.shape[1]), np.nan)
+    if counts is not None:
+        rows[there] = counts
+    return Summands(rows, metric.corpus_from_statistics)
+
+
+def _mean(totals: np.ndarray) -> np.ndarray:
+    quotients: np.ndarray = totals[:, 0] / totals[:, 1]
+    return quotients

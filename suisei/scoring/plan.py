@@ -70,6 +70,12 @@ def plan_metrics(
     return plans
 
 
+def short_labels(plans: Sequence[MetricPlan]) -> list[str]:
+    """Return each metric's name without its argument, where no other has the same name."""
+    names = [plan.spec.partition(":")[0] for plan in plans]
+    return [name if names.count(name) == 1 else plan.spec for name, plan in zip(names, plans, strict=True)]
+
+
 def _parse_options(options: Sequence[str]) -> Mapping[str, dict[str, Any]]:
     parsed: dict[str, dict[str, Any]] = {}
     for option in options:

@@ -55,7 +55,7 @@ metric.score(["a caption"], references=[["what a person wrote"]]{', images=["ima
   image or another style of caption, measure the agreement first: `suisei evaluate`.
 - It {"reads an image where one is given" if sees_image else "does not look at the image"}.
 - References and image may be missing, at some loss of agreement; a candidate alone says little.
-- A difference between two systems needs a test, not two numbers: `suisei evaluate --compare`.
+- A difference between two systems needs a test, not two numbers: `suisei compare`.
 """
 
 

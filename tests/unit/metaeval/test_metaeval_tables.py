@@ -9,9 +9,9 @@ from rich.console import Console
 
 from suisei.data.sample import CaptionSample, Rating
 from suisei.errors import ConfigError
-from suisei.metaeval.compare import compare_metrics
 from suisei.metaeval.correlation import CORRELATIONS, CorrelationError
 from suisei.metaeval.correlation_tables import add_failed, evaluation_table
+from suisei.metaeval.metric_pairs import compare_metrics
 from suisei.metaeval.settings import EvaluationSettings
 from suisei.metaeval.tables import HUMAN, Cell, Row, Section, Table
 

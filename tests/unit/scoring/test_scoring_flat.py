@@ -60,15 +60,17 @@ def test_the_library_s_own_corpus_scores_are_met(samples):
 def test_meteor_s_sum_is_what_meteor_itself_makes_of_all_lines(samples):
     if unavailable_reason("meteor"):
         pytest.skip(unavailable_reason("meteor"))
-    from suisei.metrics.java import MeteorProcess, _summed
+    from suisei.metrics.java import MeteorProcess, _summable
 
     with MeteorProcess() as process:
         lines = [process.statistics(sample.candidate, sample.references) for sample in samples]
         whole = [line for line in lines if line.split()[0] == line.split()[21]]
         assert whole
         expected = process.evaluate(lines)[1]
-        total = " ".join(map(repr, _summed(lines).tolist()))
-        assert process.evaluate([total])[1] == pytest.approx(expected, rel=1e-12)
+        total = " ".join(map(repr, _summable(lines).sum(axis=0).tolist()))
+        scores, corpus = process.evaluate([total])
+        assert scores == [pytest.approx(expected, rel=1e-12)]
+        assert corpus == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ from suisei.metaeval.significance import (
     holm,
     permutation_test,
     rank_clusters,
+    too_few_permutations,
     williams_test,
 )
 from suisei.metaeval.tables import LABELS, Cell, Row, Section, Table
@@ -134,12 +135,7 @@ def _notes(settings: EvaluationSettings, pairs: int, alpha: float) -> list[str]:
     ]
     if _has_williams(settings):
         notes.append("Williams' test takes rows as independent, which several ratings of a sample are not")
-    if pairs / (count + 1) > alpha:
-        notes.append(
-            f"{count} permutations are too few for {pairs} pairs: after Holm's correction none "
-            f"can reach {alpha:g}; use at least {int(2 * pairs / alpha)}"
-        )
-    return notes
+    return notes + too_few_permutations(pairs, count, alpha)
 
 
 def _values(

@@ -1,0 +1,360 @@
+"""Captions by image: COCO's result and annotation files, and what else holds captions or references.
+
+A result file holds one caption per image, ``[{"image_id": 1, "caption": "..."}]``; an annotation file
+``{"images": [...], "annotations": [...]}`` any number. In use are also ``{id: caption}``,
+``{id: [caption, ...]}`` and a list of such objects with one key each, JSON Lines, and plain text with a
+caption a line. Each may be compressed by gzip. Which of them a file is, its content says.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from suisei.data.formats import unique_keys
+from suisei.data.sample import MAX_CAPTION_CHARACTERS
+from suisei.errors import DataError
+
+IMAGE_FIELDS = ("image_id", "id", "image", "file_name", "group")
+"""Fields of a JSON Lines row that may name its image, the first that is there."""
+CAPTION_FIELDS = ("references", "captions", "reference", "caption")
+"""Fields of a row that may hold its captions, the first that is there."""
+
+_JSON_LINES = (".jsonl", ".ndjson")
+_SHOWN = 80
+
+
+class Record(NamedTuple):
+    """Captions of one image as a file has them, unchecked, and where they stand in it."""
+
+    place: str
+    image: Any
+    captions: Any
+
+
+@dataclass(slots=True)
+class CaptionFile:
+    """What one or more files say of their images.
+
+    Attributes:
+        name: of the file, for messages.
+        form: what it was taken for, in words.
+        captions: {image: its captions}, in the file's order.
+        file_names: {file name: image}, where an annotation file lists its images.
+        by_line: the file names no images, so that they are its line numbers, from 1.
+        bad: what is wrong with the rows left out.
+        repeated: rows left out since they repeat an earlier one.
+    """
+
+    name: str
+    form: str
+    captions: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    file_names: dict[str, str] = field(default_factory=dict)
+    by_line: bool = False
+    bad: list[DataError] = field(default_factory=list)
+    repeated: int = 0
+
+    def describe(self) -> str:
+        """Return what the file was taken for and how much is in it, in one line."""
+        names = ", ".join(Path(name).name for name in self.name.split(", "))
+        text = f"{names}: taken for {self.form}, {len(self.captions):,} images"
+        return text + (f"; {self.repeated:,} rows repeat another" if self.repeated else "")
+
+
+def is_json(path: Path | str) -> bool:
+    """Say whether a file is one JSON document, by its name."""
+    return plain_suffix(path) == ".json"
+
+
+def is_json_lines(path: Path | str) -> bool:
+    """Say whether a file holds a JSON object a line, by its name."""
+    return plain_suffix(path) in _JSON_LINES
+
+
+def plain_suffix(path: Path | str) -> str:
+    """Return a file's suffix in lower case, looking through ``.gz``."""
+    path = Path(path)
+    return Path(path.stem).suffix.lower() if path.suffix.lower() == ".gz" else path.suffix.lower()
+
+
+def has_result_rows(path: Path | str) -> bool:
+    """Say whether a JSON Lines file holds rows of a result file, by its first row."""
+    first = next((line for line in read_text(path).splitlines() if line.strip()), "")
+    try:
+        row = json.loads(first)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(row, dict) and {"image_id", "caption"} <= set(row)
+
+
+def read_results(path: Path | str, *, on_error: str = "raise") -> CaptionFile:
+    """Read what one system says: a caption per image.
+
+    Args:
+        path: .json, .jsonl or text, or one of them compressed by gzip.
+        on_error: "raise" stops at the first bad row, "skip" leaves it out.
+
+    Raises:
+        DataError: an unreadable file or another layout, an image with several captions that differ, or,
+            under "raise", a caption that is no text or empty.
+    """
+    found = CaptionFile(str(path), "plain text, a caption a line", by_line=True)
+    records = _records(path, found)
+    if found.form == _ANNOTATIONS:
+        raise DataError(
+            f"{path}: an annotation file holds references, not a system's captions (--references)"
+        )
+    places: dict[str, str] = {}
+    for record in records:
+        try:
+            image, captions = _checked(record)
+            _add_one(found, image, captions, record.place, places)
+        except DataError as error:
+            problem = DataError(f"{path}, {record.place}: {error}")
+            if on_error == "raise":
+                raise problem from None
+            found.bad.append(problem)
+    return _not_empty(found)
+
+
+def read_references(paths: Sequence[Path | str]) -> CaptionFile:
+    """Read the references of images.
+
+    Args:
+        paths: one file, .json, .jsonl or text, or one text file per reference, line by line as sacreBLEU
+            takes them (a blank line is no reference); each may be compressed by gzip.
+
+    Raises:
+        DataError: an unreadable file or another layout, a reference that is no text or empty, or text
+            files of different lengths.
+    """
+    if len(paths) > 1:
+        return _text_references(paths)
+    found = CaptionFile(str(paths[0]), "plain text, a reference a line", by_line=True)
+    collected: dict[str, list[str]] = {}
+    for record in _records(paths[0], found):
+        try:
+            image, captions = _checked(record)
+        except DataError as error:
+            raise DataError(f"{paths[0]}, {record.place}: {error}") from None
+        collected.setdefault(image, []).extend(captions)
+    found.captions = {image: tuple(captions) for image, captions in collected.items()}
+    return _not_empty(found)
+
+
+def read_text(path: Path | str) -> str:
+    """Return the text of a UTF-8 file, decompressed where its name ends in ``.gz``.
+
+    Raises:
+        DataError: the file cannot be read, is damaged or is not UTF-8.
+    """
+    path = Path(path)
+    try:
+        content = path.read_bytes()
+        if path.suffix.lower() == ".gz":
+            content = gzip.decompress(content)
+        return content.decode("utf-8-sig")
+    except gzip.BadGzipFile:
+        raise DataError(f"{path}: not compressed by gzip; leave out .gz, or copy the file again") from None
+    except (EOFError, zlib.error):
+        raise DataError(f"{path}: the compressed file is cut off or damaged; copy it again") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not valid UTF-8 at byte {error.start:,}; save it as UTF-8") from None
+
+
+_ANNOTATIONS = "COCO annotations"
+
+
+def _records(path: Path | str, found: CaptionFile) -> Iterator[Record]:
+    """Return the records of a file; its form, and whether it names images, are put into ``found``."""
+    text = read_text(path)
+    if is_json(path):
+        found.by_line = False
+        return _document_records(path, _parsed(path, text), found)
+    if is_json_lines(path):
+        rows = list(_json_lines(path, text))
+        found.by_line = not any(name in row for _, row in rows for name in IMAGE_FIELDS)
+        found.form = "a JSON object a line" + (", in the order of the captions" if found.by_line else "")
+        return _row_records(rows, found.by_line)
+    return (Record(f"line {number}", number, line) for number, line in enumerate(text_lines(text), 1))
+
+
+def text_lines(text: str) -> list[str]:
+    """Return the lines of a text file; only a line feed ends one, and the last may lack it."""
+    lines = text.split("\n")
+    return [line.rstrip("\r") for line in (lines[:-1] if lines[-1] == "" else lines)]
+
+
+def _parsed(path: Path | str, text: str) -> Any:
+    try:
+        return json.loads(text, object_pairs_hook=unique_keys)
+    except json.JSONDecodeError as error:
+        lines = "; if each line is an object of its own, name the file .jsonl" if error.lineno == 2 else ""
+        place = f"line {error.lineno}, character {error.colno}"
+        raise DataError(f"{path}: not valid JSON: {error.msg} at {place}{lines}") from None
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: not usable JSON: {error}") from None
+
+
+def _document_records(path: Path | str, content: Any, found: CaptionFile) -> Iterator[Record]:
+    if isinstance(content, dict) and "annotations" in content:
+        found.form = _ANNOTATIONS
+        found.file_names = _file_names(path, content.get("images", []))
+        rows = _list_of(path, content, "annotations")
+        return _field_records(rows, "annotation")
+    if isinstance(content, dict):
+        found.form = "captions by image id"
+        return (Record(f"image {image!r:.60}", image, captions) for image, captions in content.items())
+    if isinstance(content, list) and content and isinstance(content[0], dict):
+        if {"image_id", "caption"} <= set(content[0]):
+            found.form = "a COCO result file"
+            return _field_records(content, "row")
+        if len(content[0]) == 1:
+            found.form = "a list of captions by image id"
+            return chain.from_iterable(_one_key_records(n, row) for n, row in enumerate(content, 1))
+    start = json.dumps(content, ensure_ascii=False)[:_SHOWN]
+    raise DataError(
+        f'{path}: expected [{{"image_id": 1, "caption": "..."}}], {{"1": "..."}}, {{"1": ["...", "..."]}} or '
+        f'COCO annotations {{"images": [...], "annotations": [...]}}; it begins {start}'
+    )
+
+
+def _list_of(path: Path | str, content: Mapping[str, Any], name: str) -> list[Any]:
+    if not isinstance(content[name], list):
+        raise DataError(f"{path}: {name!r} must be a list, got {type(content[name]).__name__}")
+    return content[name]
+
+
+def _file_names(path: Path | str, images: Any) -> dict[str, str]:
+    """Return {file name: image id} of an annotation file's images."""
+    names = {}
+    for number, image in enumerate(_list_of(path, {"images": images}, "images"), 1):
+        if not isinstance(image, dict) or "id" not in image:
+            raise DataError(f"{path}, image {number}: expected an object with an 'id', got {image!r:.60}")
+        if isinstance(image.get("file_name"), str):
+            names[image["file_name"]] = str(image["id"])
+    return names
+
+
+def _field_records(rows: Iterable[Any], noun: str) -> Iterator[Record]:
+    for number, row in enumerate(rows, 1):
+        place = f"{noun} {number}"
+        if not isinstance(row, dict):
+            yield Record(place, None, row)
+        else:
+            yield Record(place, row.get("image_id"), row.get("caption"))
+
+
+def _one_key_records(number: int, row: Any) -> Iterator[Record]:
+    place = f"row {number}"
+    if not isinstance(row, dict) or len(row) != 1:
+        yield Record(place, None, row)
+    else:
+        yield from (Record(place, image, captions) for image, captions in row.items())
+
+
+def _json_lines(path: Path | str, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in enumerate(text_lines(text), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line, object_pairs_hook=unique_keys)
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"{path}, row {number}: not valid JSON: {error}") from None
+        if not isinstance(row, dict):
+            raise DataError(f"{path}, row {number}: expected an object, got {line.strip()[:60]!r}")
+        yield number, row
+
+
+def _row_records(rows: Sequence[tuple[int, dict[str, Any]]], by_line: bool) -> Iterator[Record]:
+    for order, (number, row) in enumerate(rows, 1):
+        image = order if by_line else next((row[name] for name in IMAGE_FIELDS if name in row), None)
+        captions = next((row[name] for name in CAPTION_FIELDS if name in row), None)
+        yield Record(f"row {number}", image, captions)
+
+
+def _checked(record: Record) -> tuple[str, tuple[str, ...]]:
+    """Return the image and its captions.
+
+    Raises:
+        DataError: what is wrong with them, without the place.
+    """
+    image, captions = record.image, record.captions
+    if isinstance(image, bool) or not isinstance(image, int | str) or not str(image).strip():
+        raise DataError(f"the image's id must be a number or text, got {image!r:.60} beside {captions!r:.60}")
+    every = captions if isinstance(captions, list) else [captions]
+    if not every:
+        raise DataError(f"image {image!r:.60} has an empty list of captions; leave it out or fill it in")
+    for caption in every:
+        if not isinstance(caption, str):
+            kind = type(caption).__name__
+            raise DataError(f"a caption must be text, got {kind} {caption!r:.60} for image {image!r:.60}")
+        if not caption.strip():
+            raise DataError(
+                f"the caption of image {image!r:.60} is empty; every caption needs a visible letter"
+            )
+        if len(caption) > MAX_CAPTION_CHARACTERS:
+            raise DataError(
+                f"the caption of image {image!r:.60} has {len(caption):,} characters, more than "
+                f"{MAX_CAPTION_CHARACTERS:,}; it is probably a broken row"
+            )
+        if not caption.isascii() and any("\ud800" <= character <= "\udfff" for character in caption):
+            raise DataError(f"a caption holds a broken character (half a surrogate pair): {caption[:40]!a}")
+    return str(image).strip(), tuple(every)
+
+
+def _add_one(
+    found: CaptionFile, image: str, captions: tuple[str, ...], place: str, places: dict[str, str]
+) -> None:
+    if len(captions) > 1:
+        raise DataError(
+            f"{len(captions)} captions for image {image!r}, and a system says one of each; keep one, or pass "
+            "a file of references as --references"
+        )
+    before = found.captions.get(image)
+    if before is None:
+        found.captions[image], places[image] = captions, place
+    elif before == captions:
+        found.repeated += 1
+    else:
+        raise DataError(
+            f"image {image!r} has another caption in {places[image]} ({before[0][:60]!r}); a system says one "
+            "of each image: keep one, or give every system a file of its own"
+        )
+
+
+def _text_references(paths: Sequence[Path | str]) -> CaptionFile:
+    documents = [path for path in paths if is_json(path) or is_json_lines(path)]
+    if documents:
+        raise DataError(
+            f"{documents[0]}: several --references are plain text, one file per reference; "
+            "give a JSON file alone"
+        )
+    columns = [text_lines(read_text(path)) for path in paths]
+    if len({len(column) for column in columns}) > 1:
+        counts = ", ".join(f"{path} {len(column):,}" for path, column in zip(paths, columns, strict=True))
+        raise DataError(f"reference files must have a line per image each; they have {counts} lines")
+    form = f"{len(paths)} references a line in plain text"
+    found = CaptionFile(", ".join(map(str, paths)), form, by_line=True)
+    for number, lines in enumerate(zip(*columns, strict=True), 1):
+        there = [line for line in lines if line.strip()]
+        if not there:
+            raise DataError(f"{paths[0]}, line {number}: none of the reference files has a reference here")
+        found.captions[str(number)] = _checked(Record("", number, there))[1]
+    return _not_empty(found)
+
+
+def _not_empty(found: CaptionFile) -> CaptionFile:
+    if found.captions:
+        return found
+    if found.bad:
+        raise DataError(f"none of the {len(found.bad):,} rows is usable; the first problem: {found.bad[0]}")
+    raise DataError(f"{found.name}: the file has no captions")

@@ -1,0 +1,215 @@
+"""Captioning systems side by side: tables for people, values for JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from suisei.metaeval.significance import Interval, too_few_permutations
+from suisei.metaeval.systems import Example, MetricOutcome, Pair, Resampling
+from suisei.metaeval.tables import Cell, Row, Section, Table
+
+_PER_CENT = ("bleu-1", "bleu-2", "bleu-3", "bleu-4", "rouge-l", "cider", "meteor", "spice")
+"""Metrics that papers on captioning print times 100."""
+
+
+def scale_of(label: str) -> int:
+    """Return what a metric is printed times: 100 for those that papers print so, else 1."""
+    return 100 if label.partition(":")[0] in _PER_CENT else 1
+
+
+def heading_of(label: str) -> str:
+    """Return a metric's heading, with its scale."""
+    return f"{label} x100" if scale_of(label) == 100 else label
+
+
+def system_table(
+    outcomes: Sequence[MetricOutcome], names: Sequence[str], title: str, notes: Sequence[str]
+) -> Table:
+    """Return the table of systems by metrics: score, interval and rank.
+
+    Args:
+        outcomes: one per metric.
+        names: the systems, in the order of the rows.
+        title: above the table.
+        notes: lines for below the table.
+    """
+    columns: dict[str, str] = {}
+    rows: dict[str, Row] = {name: Row(name) for name in names}
+    for outcome in outcomes:
+        columns[outcome.label] = heading_of(outcome.label)
+        columns[f"{outcome.label} rank"] = "rank"
+        for name in names:
+            score = outcome.systems.get(name)
+            if score is None:
+                rows[name].cells[outcome.label] = Cell(
+                    None, reason=f"{outcome.label} failed: {outcome.error}"
+                )
+            else:
+                rows[name].cells[outcome.label] = _cell(
+                    outcome.label, score.value, score.interval, outcome.signature
+                )
+                rows[name].cells[f"{outcome.label} rank"] = Cell(score.rank)
+    return Table(
+        title, columns, (Section("systems", tuple(rows.values())),), tuple(notes), row_heading="System"
+    )
+
+
+def score_table(outcomes: Sequence[MetricOutcome], title: str) -> Table:
+    """Return the scores alone, a section per metric, for a plot."""
+    sections = tuple(
+        Section(
+            heading_of(outcome.label),
+            tuple(
+                Row(name, {"score": _cell(outcome.label, score.value, score.interval)})
+                for name, score in outcome.systems.items()
+            ),
+        )
+        for outcome in outcomes
+        if outcome.systems
+    )
+    return Table(title, {"score": "corpus score"}, sections, row_heading="System")
+
+
+def pair_table(outcomes: Sequence[MetricOutcome], settings: Resampling) -> Table:
+    """Return the table of pairs, a section per metric."""
+    columns = {
+        "difference": "difference",
+        "bootstrap": "p (bootstrap)",
+        "permutation": "p (permutation)",
+        "holm": "p (Holm)",
+        "wins": "wins",
+        "ties": "ties",
+        "losses": "losses",
+    }
+    sections = tuple(
+        Section(heading_of(outcome.label), tuple(_pair_row(outcome.label, pair) for pair in outcome.pairs))
+        for outcome in outcomes
+        if outcome.pairs
+    )
+    return Table(
+        "Pairs of systems", columns, sections, tuple(_pair_notes(sections, settings)), row_heading="Pair"
+    )
+
+
+def _pair_row(label: str, pair: Pair) -> Row:
+    p_values = {"bootstrap": pair.p_bootstrap, "permutation": pair.p_permutation, "holm": pair.p_holm}
+    counts = {"wins": pair.wins, "ties": pair.ties, "losses": pair.losses}
+    return Row(
+        f"{pair.better} > {pair.worse}",
+        {
+            "difference": _cell(label, pair.difference, pair.interval),
+            **{name: Cell(value, is_p_value=True) for name, value in p_values.items()},
+            **{name: Cell(count) for name, count in counts.items()},
+        },
+    )
+
+
+def _cell(label: str, value: float, interval: Interval, signature: str | None = None) -> Cell:
+    scale = scale_of(label)
+    low, high = (None if end is None else end * scale for end in (interval.low, interval.high))
+    return Cell(value * scale, low, high, signature=signature, digits=1 if scale == 100 else None)
+
+
+def _pair_notes(sections: Sequence[Section], settings: Resampling) -> list[str]:
+    pairs = len(sections[0].rows) if sections else 0
+    count = settings.n_resamples
+    if not count or not pairs:
+        return []
+    notes = [
+        f"two-sided; {count:,} bootstrap resamples of images, {count:,} permutations that swap two systems' "
+        f"captions image by image, seed {settings.seed}; Holm over the pairs of a metric ({pairs}); wins, "
+        "ties and losses count images",
+        "rank: systems of one rank cannot be told apart; the next begins where a system is worse than any "
+        f"of the rank (Holm p <= {settings.alpha:g})",
+    ]
+    return notes + too_few_permutations(pairs, count, settings.alpha)
+
+
+def as_dict(outcome: MetricOutcome, examples: Sequence[Example] = ()) -> dict[str, Any]:
+    """Return an outcome as JSON values, in the metric's own units at full precision."""
+    return {
+        "metric": outcome.label,
+        "signature": outcome.signature,
+        "error": outcome.error,
+        "images": outcome.n,
+        "higher_is_better": outcome.higher_is_better,
+        "systems": {
+            name: {"score": score.value, **_ends(score.interval), "rank": score.rank}
+            for name, score in outcome.systems.items()
+        },
+        "pairs": [_pair_dict(pair) for pair in outcome.pairs],
+        "examples": [
+            {
+                "image": example.image,
+                "scores": dict(example.scores),
+                "captions": dict(example.captions),
+                "references": list(example.references),
+            }
+            for example in examples
+        ],
+    }
+
+
+def _pair_dict(pair: Pair) -> dict[str, Any]:
+    names = (
+        "better",
+        "worse",
+        "difference",
+        "p_bootstrap",
+        "p_permutation",
+        "p_holm",
+        "wins",
+        "ties",
+        "losses",
+    )
+    return {**{name: getattr(pair, name) for name in names}, **_ends(pair.interval)}
+
+
+def _ends(interval: Interval) -> dict[str, float | None]:
+    return {"low": interval.low, "high": interval.high}
+
+
+def example_lines(examples: Mapping[str, Sequence[Example]]) -> list[str]:
+    """Return the examples of each metric as lines of plain text."""
+    lines = []
+    for label, shown in examples.items():
+        if not shown:
+            continue
+        lines += ["", f"{heading_of(label)}: where {' and '.join(shown[0].scores)} differ most"]
+        width = max(len(name) for name in (*shown[0].scores, "references"))
+        for example in shown:
+            lines.append(f"  image {example.image}")
+            for name, score in example.scores.items():
+                lines.append(
+                    f"    {name:<{width}}  {_shown(label, score):>7}  {_one_line(example.captions[name])}"
+                )
+            if example.references:
+                heads = ["references", *[""] * (len(example.references) - 1)]
+                for head, reference in zip(heads, example.references, strict=True):
+                    lines.append(f"    {head:<{width}}  {'':>7}  {_one_line(reference)}")
+    return lines
+
+
+def example_markdown(examples: Mapping[str, Sequence[Example]]) -> str:
+    """Return the examples as Markdown, a section per metric; empty without any."""
+    lines = []
+    for label, shown in examples.items():
+        if shown:
+            lines += [f"## {heading_of(label)}: where {' and '.join(shown[0].scores)} differ most", ""]
+        for example in shown:
+            lines.append(f"- image `{example.image}`")
+            for name, score in example.scores.items():
+                lines.append(f"  - **{name}** {_shown(label, score)}: {_one_line(example.captions[name])}")
+            lines += [f"  - reference: {_one_line(reference)}" for reference in example.references]
+        lines += [""] if shown else []
+    return "\n".join(lines)
+
+
+def _shown(label: str, score: float) -> str:
+    scale = scale_of(label)
+    return f"{score * scale:.{1 if scale == 100 else 3}f}"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

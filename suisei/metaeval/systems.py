@@ -1,0 +1,314 @@
+"""Which captioning system is better by which metric, and how sure that is: resampling over images.
+
+Corpus scores are functions of sums over images (BLEU's counts; the scores themselves where the corpus
+score is their mean), so that a resample costs a matrix product, as in sacreBLEU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from suisei.data.sample import CaptionSample
+from suisei.errors import DataError
+from suisei.metaeval.kendall import weight_chunks
+from suisei.metaeval.significance import (
+    Interval,
+    holm,
+    percentile_interval,
+    rank_clusters,
+    weight_parts,
+)
+from suisei.scoring.columns import FAILURES, ScoreColumn, failure_text
+
+TIE = 1e-9
+"""Scores of two captions that differ by no more are a tie."""
+
+_ROUNDING = 1e-10
+
+
+@dataclass(frozen=True, slots=True)
+class Resampling:
+    """How sure figures are made.
+
+    Attributes:
+        n_resamples: bootstrap resamples, and permutations; 0 for neither intervals nor tests.
+        seed: of both.
+        confidence: of the intervals.
+        alpha: level of the clusters.
+    """
+
+    n_resamples: int = 1000
+    seed: int = 0
+    confidence: float = 0.95
+    alpha: float = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class SystemScore:
+    """A system's corpus score by one metric.
+
+    Attributes:
+        value: the score, in the metric's own units.
+        interval: of the score; without ends where there are no resamples.
+        rank: the cluster, from 1, of systems that cannot be told apart; None without resamples.
+    """
+
+    value: float
+    interval: Interval
+    rank: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two systems by one metric.
+
+    Attributes:
+        better: the system with the better corpus score.
+        worse: the other.
+        difference: corpus score of the better minus that of the other.
+        interval: of the difference.
+        p_bootstrap: two-sided, by the paired bootstrap; None without resamples, as the next two.
+        p_permutation: two-sided, by swapping the two systems' captions image by image.
+        p_holm: the same after Holm's correction over the pairs of the metric.
+        wins: images whose caption of the better system scores better.
+        ties: images whose two captions score the same.
+        losses: images whose caption of the other system scores better.
+    """
+
+    better: str
+    worse: str
+    difference: float
+    interval: Interval
+    p_bootstrap: float | None
+    p_permutation: float | None
+    p_holm: float | None
+    wins: int
+    ties: int
+    losses: int
+
+
+@dataclass(frozen=True, slots=True)
+class MetricOutcome:
+    """What one metric says of all systems.
+
+    Attributes:
+        label: the metric as the user wrote it.
+        signature: its signature.
+        error: why there are no figures.
+        n: images that every system has a score of.
+        systems: {system: its score}.
+        pairs: every pair of systems, the better system first, in the order of the scores.
+        scores: {system: float64 [N] per image}, NaN where there is none.
+        higher_is_better: False for distances.
+    """
+
+    label: str
+    signature: str | None = None
+    error: str | None = None
+    n: int = 0
+    systems: Mapping[str, SystemScore] = field(default_factory=dict)
+    pairs: tuple[Pair, ...] = ()
+    scores: Mapping[str, np.ndarray] = field(default_factory=dict)
+    higher_is_better: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """An image on which two systems' captions score differently."""
+
+    image: str
+    scores: Mapping[str, float]
+    captions: Mapping[str, str]
+    references: tuple[str, ...]
+
+
+def compare_systems(
+    columns: Sequence[ScoreColumn],
+    names: Sequence[str],
+    settings: Resampling,
+    progress: Callable[[int], Any] | None = None,
+) -> list[MetricOutcome]:
+    """Compare systems by each metric on the images that all of them have a score of.
+
+    Args:
+        columns: scores [S * N] with their summands, system after system.
+        names: the S systems.
+        settings: resamples and levels.
+        progress: called with 1 after each metric.
+
+    Returns:
+        An outcome per column; one whose metric failed, or has too few scores, has the reason alone.
+    """
+    outcomes = []
+    for column in columns:
+        try:
+            outcomes.append(_outcome(column, names, settings))
+        except FAILURES as error:
+            outcomes.append(MetricOutcome(column.label, column.signature, error=failure_text(error)))
+        if progress:
+            progress(1)
+    return outcomes
+
+
+def _outcome(column: ScoreColumn, names: Sequence[str], settings: Resampling) -> MetricOutcome:
+    if column.scores is None or column.summands is None:
+        return MetricOutcome(column.label, column.signature, error=column.error)
+    scores = column.scores.reshape(len(names), -1)
+    rows = column.summands.rows.reshape(*scores.shape, -1)
+    there = ~np.isnan(rows).any(axis=(0, 2))
+    if there.sum() < 2:
+        reasons = "; ".join([*column.missing, *column.problems[:1]])
+        raise DataError(f"{there.sum()} images have a score of every system, and it takes two ({reasons})")
+    sign = 1.0 if column.higher_is_better else -1.0
+    sums = _Sums(rows[:, there], column.summands.score)
+    order = sorted(range(len(names)), key=lambda system: -sign * sums.observed[system])
+    resampled = sums.bootstrap(settings.n_resamples, settings.seed)
+    swapped = sums.permuted_differences(list(combinations(order, 2)), settings.n_resamples, settings.seed)
+    pairs = []
+    for (a, b), null in swapped.items():
+        gained = sign * (scores[a, there] - scores[b, there])
+        pairs.append(
+            _pair((names[a], names[b]), sums.observed[[a, b]], resampled[:, [a, b]], null, gained, settings)
+        )
+    pairs, ranks = _ranked(pairs, [names[system] for system in order], settings)
+    return MetricOutcome(
+        column.label,
+        column.signature,
+        n=int(there.sum()),
+        systems={
+            name: SystemScore(float(value), _interval(values, settings), ranks.get(name))
+            for name, value, values in zip(names, sums.observed, resampled.T, strict=True)
+        },
+        pairs=tuple(pairs),
+        scores=dict(zip(names, scores, strict=True)),
+        higher_is_better=column.higher_is_better,
+    )
+
+
+class _Sums:
+    """Corpus scores of S systems over weighted images.
+
+    Args:
+        rows: what is added up, float64 [S, N, K].
+        score: sums [B, K] to corpus scores [B].
+    """
+
+    def __init__(self, rows: np.ndarray, score: Callable[[np.ndarray], np.ndarray]) -> None:
+        self._systems, self._images, self._width = rows.shape
+        self._flat = rows.transpose(1, 0, 2).reshape(self._images, -1)
+        self._totals, self._score = rows.sum(axis=1), score
+        self.observed = np.asarray(score(self._totals), dtype=np.float64)
+
+    def bootstrap(self, count: int, seed: int) -> np.ndarray:
+        """Return the corpus scores on resamples that all systems share, float64 [count, S]."""
+        parts = [np.empty((0, self._systems))]
+        for weights in weight_parts(self._images, count, seed):
+            totals = (weights.astype(np.float64) @ self._flat).reshape(-1, self._width)
+            parts.append(np.asarray(self._score(totals)).reshape(-1, self._systems))
+        return np.concatenate(parts)
+
+    def permuted_differences(
+        self, pairs: Sequence[tuple[int, int]], count: int, seed: int
+    ) -> dict[tuple[int, int], np.ndarray]:
+        """Return {(a, b): score of a minus that of b, float64 [count]} with captions swapped by chance."""
+        generator = np.random.default_rng(seed)
+        found: dict[tuple[int, int], list[np.ndarray]] = {pair: [] for pair in pairs}
+        for part in weight_chunks(count, self._images):
+            swaps = generator.integers(0, 2, size=(part.stop - part.start, self._images)).astype(np.float64)
+            moved = (swaps @ self._flat).reshape(-1, self._systems, self._width)
+            for a, b in pairs:
+                exchange = moved[:, b] - moved[:, a]
+                difference = self._score(self._totals[a] + exchange) - self._score(self._totals[b] - exchange)
+                found[a, b].append(difference)
+        return {pair: np.concatenate([np.empty(0), *parts]) for pair, parts in found.items()}
+
+
+def _pair(
+    names: tuple[str, str],
+    observed: np.ndarray,
+    resampled: np.ndarray,
+    null: np.ndarray,
+    gained: np.ndarray,
+    settings: Resampling,
+) -> Pair:
+    """Return a pair; Holm's p-value follows when all pairs are there.
+
+    Args:
+        names: the better system and the other.
+        observed: their corpus scores.
+        resampled: their scores on each resample, [B, 2].
+        null: the differences under permutation, [B].
+        gained: by how much the better system's caption is better, per image.
+        settings: of the interval.
+    """
+    difference = float(observed[0] - observed[1])
+    differences = resampled[:, 0] - resampled[:, 1]
+    ties = np.abs(gained) <= TIE
+    return Pair(
+        *names,
+        difference,
+        _interval(differences, settings),
+        # centred on what the resamples say, as sacreBLEU does: their spread if there were no difference
+        _p_value(differences - differences.mean(), difference) if len(differences) else None,
+        _p_value(null, difference) if len(null) else None,
+        None,
+        int(((gained > 0) & ~ties).sum()),
+        int(ties.sum()),
+        int(((gained < 0) & ~ties).sum()),
+    )
+
+
+def _p_value(null: np.ndarray, observed: float) -> float:
+    """Return the two-sided p-value, (1 + at least as extreme) / (1 + all), which is never 0."""
+    extreme = int((~(np.abs(null) < abs(observed) - _ROUNDING)).sum())  # an undefined one counts against
+    return (1 + extreme) / (1 + len(null))
+
+
+def _interval(values: np.ndarray, settings: Resampling) -> Interval:
+    return percentile_interval(values, settings.confidence) if len(values) else Interval(None, None)
+
+
+def _ranked(
+    pairs: Sequence[Pair], order: Sequence[str], settings: Resampling
+) -> tuple[list[Pair], dict[str, int]]:
+    """Return the pairs with Holm's p-values, and {system: cluster}."""
+    values = [pair.p_permutation for pair in pairs if pair.p_permutation is not None]
+    if len(values) < len(pairs):
+        return list(pairs), {}
+    corrected = [replace(pair, p_holm=float(p)) for pair, p in zip(pairs, holm(values), strict=True)]
+    matrix = np.ones((len(order), len(order)))
+    for pair in corrected:
+        matrix[order.index(pair.better), order.index(pair.worse)] = pair.p_holm
+    return corrected, dict(zip(order, rank_clusters(matrix, settings.alpha), strict=True))
+
+
+def most_different(
+    outcome: MetricOutcome, samples: Mapping[str, Sequence[CaptionSample]], pair: tuple[str, str], count: int
+) -> list[Example]:
+    """Return the images on which two systems' scores differ most, the largest difference first.
+
+    Args:
+        outcome: of the metric.
+        samples: {system: N samples}, in the order of the scores.
+        pair: the two systems.
+        count: examples at most; images without a difference are none.
+    """
+    a, b = pair
+    if a not in outcome.scores or b not in outcome.scores:
+        return []
+    gaps = np.nan_to_num(np.abs(outcome.scores[a] - outcome.scores[b]), nan=0.0)
+    order = [int(place) for place in np.argsort(-gaps, kind="stable")[:count] if gaps[place] > TIE]
+    return [
+        Example(
+            str(samples[a][place].id),
+            {name: float(outcome.scores[name][place]) for name in pair},
+            {name: samples[name][place].candidate for name in pair},
+            samples[a][place].references,
+        )
+        for place in order
+    ]

@@ -1,0 +1,161 @@
+"""Result files, annotation files and references in the forms that people have."""
+
+import gzip
+import json
+
+import pytest
+
+from suisei.data.coco import read_references, read_results
+from suisei.errors import DataError
+
+CAPTIONS = {"7": ("a dog",), "12": ("犬が走る",)}
+
+
+def save(path, content):
+    text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "form"),
+    [
+        ("a.json", [{"image_id": 7, "caption": "a dog"}, {"image_id": 12, "caption": "犬が走る"}], "result"),
+        ("a.json", {"7": "a dog", "12": "犬が走る"}, "by image id"),
+        ("a.json", {"7": ["a dog"], "12": ["犬が走る"]}, "by image id"),
+        ("a.json", [{"7": "a dog"}, {"12": ["犬が走る"]}], "a list of captions"),
+        ("a.json.gz", {"7": "a dog", "12": "犬が走る"}, "by image id"),
+        (
+            "a.jsonl",
+            '{"image_id": 7, "caption": "a dog"}\n\n{"image_id": "12", "caption": "犬が走る"}\n',
+            "a JSON object a line",
+        ),
+    ],
+)
+def test_forms_of_a_systems_captions(tmp_path, name, content, form):
+    found = read_results(save(tmp_path / name, content))
+    assert found.captions == CAPTIONS
+    assert not found.by_line
+    assert form in found.describe()
+    assert "2 images" in found.describe()
+
+
+def test_plain_text_has_line_numbers(tmp_path):
+    found = read_results(save(tmp_path / "a.txt", "a dog\r\na dog\n"))
+    assert found.captions == {"1": ("a dog",), "2": ("a dog",)}
+    assert found.by_line
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.json", {"7": ["a dog", "a cat"]}, r"a.json, image '7': 2 captions for image '7'"),
+        (
+            "a.json",
+            [{"image_id": 7, "caption": "a"}, {"image_id": "7", "caption": "b"}],
+            r"row 2: image '7' has another caption in row 1 \('a'\).*keep one",
+        ),
+        ("a.json", [{"image_id": 7, "caption": 3}], r"row 1: a caption must be text, got int 3"),
+        ("a.json", [{"image_id": 7, "caption": "x"}, {"caption": "y"}], r"row 2: the image's id must be"),
+        ("a.json", [{"image_id": True, "caption": "x"}], r"row 1: the image's id .* got True"),
+        ("a.json", [{"image_id": 1, "caption": "x"}, "y"], r"row 2: the image's id .* beside 'y'"),
+        ("a.json", {"7": "  "}, r"the caption of image '7' is empty"),
+        ("a.json", {"7": []}, r"image '7' has an empty list"),
+        ("a.json", '{"7": "a", "7": "b"}', r"the field '7' is given twice"),
+        ("a.json", '{"7": "\\ud800 x"}', r"broken character"),
+        ("a.json", {"7": "x" * 10_001}, r"10,001 characters"),
+        ("a.json", {}, r"has no captions"),
+        ("a.json", ["a dog"], r'expected \[\{"image_id".*it begins \["a dog"\]'),
+        ("a.json", "7", "expected"),
+        ("a.json", '{"image_id": 1}\n{"image_id": 2}', r"not valid JSON: Extra data.*name the file .jsonl"),
+        ("a.json", {"images": [], "annotations": []}, r"annotation file holds references.*--references"),
+        ("a.txt", "a dog\n\na cat\n", r"a.txt, line 2: the caption of image 2 is empty"),
+        ("a.jsonl", '{"image_id": 1, "caption": "a"}\n[]\n', r"row 2: expected an object"),
+        ("a.jsonl", '{"image_id": 1, "caption": "a"}\n{\n', r"row 2: not valid JSON"),
+    ],
+)
+def test_refuses_by_place(tmp_path, name, content, message):
+    with pytest.raises(DataError, match=message):
+        read_results(save(tmp_path / name, content))
+
+
+def test_bad_rows_can_be_skipped_and_are_kept_apart(tmp_path):
+    rows = [{"image_id": 1, "caption": "a"}, {"image_id": 2, "caption": ""}, {"image_id": 1, "caption": "a"}]
+    found = read_results(save(tmp_path / "a.json", rows), on_error="skip")
+    assert found.captions == {"1": ("a",)}
+    assert [str(error) for error in found.bad] == [
+        f"{tmp_path}/a.json, row 2: the caption of image 2 is empty; every caption needs a visible letter"
+    ]
+    assert found.repeated == 1
+    assert "1 rows repeat another" in found.describe()
+    with pytest.raises(DataError, match="none of the 1 rows is usable"):
+        read_results(save(tmp_path / "b.json", rows[1:2]), on_error="skip")
+
+
+def test_annotations_name_their_images(tmp_path):
+    content = {
+        "images": [{"id": 7, "file_name": "seven.jpg"}, {"id": 12, "file_name": "twelve.jpg"}],
+        "annotations": [
+            {"id": 1, "image_id": 7, "caption": "a dog"},
+            {"id": 2, "image_id": 12, "caption": "犬"},
+            {"id": 3, "image_id": 7, "caption": "a dog"},
+        ],
+    }
+    found = read_references([save(tmp_path / "captions.json.gz", content)])
+    assert found.captions == {"7": ("a dog", "a dog"), "12": ("犬",)}
+    assert found.file_names == {"seven.jpg": "7", "twelve.jpg": "12"}
+    assert "COCO annotations, 2 images" in found.describe()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"annotations": {}}, "'annotations' must be a list"),
+        ({"annotations": [], "images": [3]}, "image 1: expected an object with an 'id'"),
+        ({"annotations": [{"image_id": 1}]}, "annotation 1: a caption must be text, got NoneType"),
+    ],
+)
+def test_annotations_that_are_wrong(tmp_path, content, message):
+    with pytest.raises(DataError, match=message):
+        read_references([save(tmp_path / "a.json", content)])
+
+
+def test_references_a_json_object_a_line(tmp_path):
+    by_id = save(
+        tmp_path / "a.jsonl", '{"id": 7, "references": ["a", "b"]}\n{"image_id": 7, "caption": "c"}\n'
+    )
+    assert read_references([by_id]).captions == {"7": ("a", "b", "c")}
+    by_line = read_references(
+        [save(tmp_path / "b.jsonl", '{"references": ["a"]}\n\n{"references": ["b"]}\n')]
+    )
+    assert by_line.captions == {"1": ("a",), "2": ("b",)}
+    assert by_line.by_line
+
+
+def test_a_text_file_per_reference(tmp_path):
+    paths = [save(tmp_path / "a.txt", "one\ntwo\n"), save(tmp_path / "b.txt.gz", "ichi\n\n")]
+    found = read_references(paths)
+    assert found.captions == {"1": ("one", "ichi"), "2": ("two",)}
+    assert found.by_line
+    with pytest.raises(DataError, match=r"b.txt 3 lines"):
+        read_references([paths[0], save(tmp_path / "b.txt", "x\ny\nz")])
+    with pytest.raises(DataError, match=r"a.txt, line 1: none of the reference files"):
+        read_references([save(tmp_path / "a.txt", "\n"), save(tmp_path / "b.txt", " \n")])
+    with pytest.raises(DataError, match=r"give a JSON file alone"):
+        read_references([paths[0], tmp_path / "b.json"])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"no gzip", "not compressed by gzip"),
+        (gzip.compress(b"x" * 1000)[:-9], "cut off or damaged"),
+        (gzip.compress("é".encode("latin-1")), "not valid UTF-8 at byte 0"),
+    ],
+)
+def test_files_that_cannot_be_read(tmp_path, content, message):
+    (tmp_path / "a.json.gz").write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        read_results(tmp_path / "a.json.gz")
+    with pytest.raises(DataError, match="cannot be read"):
+        read_results(tmp_path / "absent.json")

@@ -1,0 +1,170 @@
+"""Systems brought together image by image."""
+
+import gzip
+import json
+
+import pytest
+from PIL import Image
+
+from suisei.data.system_outputs import load_systems
+from suisei.errors import ConfigError, DataError
+
+
+@pytest.fixture
+def save(tmp_path):
+    def write(name, content):
+        path = tmp_path / name
+        if name.endswith((".jsonl", ".jsonl.gz")):
+            content = "".join(json.dumps(row) + "\n" for row in content)
+        text = content if isinstance(content, str) else json.dumps(content)
+        path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+        return str(path)
+
+    return write
+
+
+def captions(systems):
+    return {name: [sample.candidate for sample in samples] for name, samples in systems.samples.items()}
+
+
+def test_result_files_are_joined_by_id_whatever_their_order(save):
+    a = save("a.json", {"1": "a one", "2": "a two", "3": "a three"})
+    b = save("b.json", [{"image_id": 3, "caption": "b three"}, {"image_id": 1, "caption": "b one"}])
+    references = save("refs.json", {"1": ["r"], "2": ["r"], "3": ["r", "s"], "4": ["r"]})
+    systems = load_systems([a, f"other={b}"], references=[references])
+    assert systems.images == ("1", "3")
+    assert captions(systems) == {"a": ["a one", "a three"], "other": ["b one", "b three"]}
+    for samples in systems.samples.values():
+        assert [sample.references for sample in samples] == [("r",), ("r", "s")]
+        assert [sample.id for sample in samples] == ["1", "3"]
+    notes = "\n".join(systems.notes)
+    assert "b.json: taken for a COCO result file, 2 images" in notes
+    assert "other has no caption for 1 of 3 images (2): left out for all systems" in notes
+    assert "references of 1 other images are not used" in notes
+
+
+def test_images_without_references_are_left_out_and_named(save):
+    files = [save(name, {"1": "x", "2": "y", "3": "z"}) for name in ("a.json", "b.json")]
+    systems = load_systems(files, references=[save("refs.json", {"1": "r", "3": "r"})])
+    assert systems.images == ("1", "3")
+    assert any("no reference for 1 of 3 images (2)" in note for note in systems.notes)
+
+
+def test_rows_bring_their_own_references(save):
+    a = save(
+        "a.jsonl", [{"id": "1", "candidate": "x", "references": ["r", "s"]}, {"id": "2", "candidate": "y"}]
+    )
+    b = save(
+        "b.jsonl.gz", [{"id": "2", "candidate": "w", "references": ["t"]}, {"id": "1", "candidate": "v"}]
+    )
+    systems = load_systems([a, b])
+    assert list(systems.samples) == ["a", "b"]
+    assert [sample.references for sample in systems.samples["b"]] == [("r", "s"), ("t",)]
+    assert "systems are joined by id" in systems.notes
+    other = save(
+        "c.jsonl", [{"id": "1", "candidate": "x", "references": ["q"]}, {"id": "2", "candidate": "y"}]
+    )
+    with pytest.raises(DataError, match=r"image '1': a and c have different references.*--references"):
+        load_systems([a, other])
+    replaced = load_systems([a, other], references=[save("refs.json", {"1": "z", "2": "z"})])
+    assert {sample.references for sample in replaced.samples["c"]} == {("z",)}
+    assert any("rows are not used" in note for note in replaced.notes)
+
+
+def test_one_file_names_its_systems(save):
+    rows = [
+        {"id": f"{system}{image}", "candidate": f"{system} {image}", "system": system, "group": str(image)}
+        for system in "ab"
+        for image in range(3)
+    ]
+    systems = load_systems([save("all.jsonl", rows)])
+    assert captions(systems) == {"a": ["a 0", "a 1", "a 2"], "b": ["b 0", "b 1", "b 2"]}
+    assert any("no image has references" in note for note in systems.notes)
+    assert "systems are joined by group" in systems.notes
+    with pytest.raises(ConfigError, match=r"1 of its 6 rows name no system"):
+        load_systems([save("gap.jsonl", [*rows[:-1], {"id": "z", "candidate": "z"}])])
+    with pytest.raises(ConfigError, match="all rows are of system 'a'"):
+        load_systems([save("one.jsonl", rows[:3])])
+    with pytest.raises(DataError, match="name several systems; give it alone"):
+        load_systems([save("all.jsonl", rows), save("b.jsonl", rows[:3])])
+
+
+def test_text_is_joined_line_by_line_and_says_so(save):
+    files = [save("a.txt", "x\ny\n"), save("b.txt", "v\nw\n")]
+    systems = load_systems(files, references=[save("1.txt", "r\ns\n"), save("2.txt", "t\n\n")])
+    assert [sample.references for sample in systems.samples["a"]] == [("r", "t"), ("s",)]
+    assert any("line by line" in note for note in systems.notes)
+    with pytest.raises(DataError, match=r"differ in rows \(a 2, c 1\)"):
+        load_systems([files[0], save("c.txt", "x\n")])
+    with pytest.raises(DataError, match="rows were skipped"):
+        load_systems([files[0], save("d.txt", "x\n\n")], on_error="skip")
+
+
+def test_another_order_is_noticed_where_references_have_no_ids(save):
+    a, b = save("a.json", {"1": "x", "2": "y"}), save("b.json", {"2": "y", "1": "x"})
+    with pytest.raises(DataError, match="the same images in another order"):
+        load_systems([a, b], references=[save("refs.txt", "r\ns\n")])
+
+
+def test_file_names_are_found_in_annotations_and_in_the_folder(save, tmp_path):
+    for number in (1, 2):
+        Image.new("RGB", (8, 8)).save(tmp_path / f"photo{number}.jpg")
+    rows = [{"candidate": f"c{number}", "image": f"photo{number}.jpg"} for number in (1, 2)]
+    references = {
+        "images": [{"id": number, "file_name": f"photo{number}.jpg"} for number in (1, 2)],
+        "annotations": [{"image_id": number, "caption": "r"} for number in (1, 2)],
+    }
+    files = [save("a.jsonl", rows), save("b.json", {"2": "y", "1": "x"})]
+    systems = load_systems(files, references=[save("refs.json", references)], images=str(tmp_path))
+    assert captions(systems) == {"a": ["c1", "c2"], "b": ["x", "y"]}
+    assert [sample.image.name for sample in systems.samples["b"]] == ["photo1.jpg", "photo2.jpg"]
+    assert any("a: joined with the references by image" in note for note in systems.notes)
+
+
+def test_coco_names_of_images_are_tried(save, tmp_path):
+    Image.new("RGB", (8, 8)).save(tmp_path / "COCO_val2014_000000000001.jpg")
+    files = [save(name, {"1": "x", "2": "y"}) for name in ("a.json", "b.json")]
+    systems = load_systems(files, images=str(tmp_path))
+    assert [sample.image is not None for sample in systems.samples["a"]] == [True, False]
+    assert any("1 of 2 images have no file" in note for note in systems.notes)
+    (tmp_path / "none").mkdir()
+    with pytest.raises(DataError, match=r"no file of image '1' is there; tried 1, 1.jpg, 000000000001.jpg"):
+        load_systems(files, images=str(tmp_path / "none"))
+
+
+def test_systems_without_common_ids(save):
+    a, b = save("a.json", {"1": "x", "2": "y"}), save("b.json", {"2": "x", "3": "y", "4": "z"})
+    with pytest.raises(DataError, match="1 images in common"):
+        load_systems([a, b])
+    with pytest.raises(DataError, match="0 images in common"):  # as many rows, but of other images
+        load_systems([a, save("c.json", {"8": "x", "9": "y"})])
+    with pytest.raises(
+        DataError, match=r"none of its 2 rows has an image .* ids such as 'p'; .*id such as '1'"
+    ):
+        load_systems([a, b], references=[save("refs.json", {"p": "r", "q": "r"})])
+
+
+def test_names(save, tmp_path):
+    path = save("a.json", {"1": "x", "2": "y"})
+    with pytest.raises(ConfigError, match=r"two systems are called 'a'; name them"):
+        load_systems([path, path])
+    assert list(load_systems([path, f"b={path}"]).samples) == ["a", "b"]
+    odd = save("c=d.json", {"1": "x", "2": "y"})
+    assert list(load_systems([path, odd]).samples) == ["a", "c=d"]
+    with pytest.raises(ConfigError, match=r"unknown file format '.xml'; expected .json"):
+        load_systems([path, f"b={tmp_path}/b.xml"])
+    with pytest.raises(ConfigError, match="must be FILE or NAME=FILE"):
+        load_systems([path, "="])
+
+
+def test_bad_rows_of_rows_files(save):
+    a = save(
+        "a.jsonl",
+        [{"id": "1", "candidate": "x"}, {"id": "2", "candidate": ""}, {"id": "3", "candidate": "z"}],
+    )
+    b = save("b.json", {"1": "x", "2": "y", "3": "z"})
+    with pytest.raises(DataError, match=r"a.jsonl, row 2"):
+        load_systems([a, b])
+    systems = load_systems([a, b], on_error="skip")
+    assert systems.images == ("1", "3")
+    assert any("1 bad rows skipped" in note for note in systems.notes)

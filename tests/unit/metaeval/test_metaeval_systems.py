@@ -1,0 +1,232 @@
+"""Systems compared by resampling images: against plain loops, ties, distances, failures."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from suisei.data.sample import CaptionSample
+from suisei.errors import ConfigError
+from suisei.metaeval.significance import group_weights
+from suisei.metaeval.system_tables import as_dict, example_markdown, pair_table, score_table, system_table
+from suisei.metaeval.systems import Resampling, compare_systems, most_different
+from suisei.metrics.base import Metric
+from suisei.metrics.registry import get_metric
+from suisei.scoring.columns import ScoreColumn, score_column
+from suisei.scoring.corpus import summands
+from suisei.scoring.plan import plan_metrics
+
+WORDS = [
+    "a",
+    "red",
+    "dog",
+    "runs",
+    "over",
+    "the",
+    "green",
+    "grass",
+    "while",
+    "two",
+    "cats",
+    "sleep",
+    "犬",
+    "走る",
+]
+
+
+def system(seed, images=40, noise=0.3):
+    """Captions that keep most words of one reference."""
+    rng = np.random.default_rng(seed)
+    samples = []
+    for image in range(images):
+        reference = np.random.default_rng(1000 + image).choice(WORDS, 8).tolist()
+        kept = [word if rng.random() > noise else str(rng.choice(WORDS)) for word in reference]
+        samples.append(CaptionSample(" ".join(kept), (" ".join(reference), "a dog"), id=str(image)))
+    return samples
+
+
+def column(name, *systems):
+    samples = [sample for each in systems for sample in each]
+    return score_column(plan_metrics([name])[0], samples, shared=systems[0])
+
+
+def fake(scores, label="fake", higher=True):
+    """A column of a metric whose corpus score is the mean."""
+    scores = np.array(scores, dtype=np.float64)
+
+    class Mean(Metric):
+        name = label
+
+        def _score(self, samples, *, batch_size, progress):
+            raise AssertionError
+
+    parts = summands(Mean(), [CaptionSample("x")] * scores.size, scores.ravel())
+    return ScoreColumn(label, scores.ravel(), f"{label}|v", higher_is_better=higher, summands=parts)
+
+
+@pytest.mark.parametrize("name", ["bleu-4", "sacrebleu", "chrf", "cider", "unigram-f1"])
+def test_intervals_are_those_of_corpus_scores_on_resampled_images(name):
+    systems = [system(1, noise=0.2), system(2, noise=0.5)]
+    settings = Resampling(n_resamples=25, seed=3)
+    outcome = compare_systems([column(name, *systems)], ["good", "bad"], settings)[0]
+    metric = get_metric(name)
+    metric.fit(systems[0])
+    for each, samples in zip(("good", "bad"), systems, strict=True):
+        expected = metric.corpus_score(samples, metric.score(samples))
+        assert outcome.systems[each].value == pytest.approx(expected, rel=1e-12)
+        resampled = []
+        for weights in group_weights(len(samples), 25, 3):
+            drawn = [sample for sample, times in zip(samples, weights, strict=True) for _ in range(times)]
+            resampled.append(metric.corpus_score(drawn, metric.score(drawn)))
+        interval = outcome.systems[each].interval
+        assert (interval.low, interval.high) == pytest.approx(
+            np.quantile(resampled, [0.025, 0.975]).tolist(), rel=1e-9
+        )
+
+
+def test_permutation_agrees_with_all_swaps():
+    rng = np.random.default_rng(0)
+    a, b = rng.random(9) + 0.25, rng.random(9)
+    observed = a.mean() - b.mean()
+    swaps = np.array(list(product((1, -1), repeat=9)))
+    exact = (np.abs(swaps @ (a - b) / 9) >= abs(observed) - 1e-12).mean()
+    outcome = compare_systems([fake([a, b])], ["a", "b"], Resampling(20_000))[0]
+    assert outcome.pairs[0].p_permutation == pytest.approx(exact, abs=0.01)
+    assert outcome.pairs[0].difference == pytest.approx(observed)
+
+
+def test_corpus_statistics_are_swapped_not_scores():
+    """BLEU of a swapped corpus, against a loop over samples."""
+    systems = [system(1, images=12, noise=0.2), system(2, images=12, noise=0.3)]
+    settings = Resampling(n_resamples=30, seed=5)
+    pair = compare_systems([column("bleu-2", *systems)], ["a", "b"], settings)[0].pairs[0]
+    metric = get_metric("bleu-2")
+
+    def corpus(samples):
+        return metric.corpus_score(samples, metric.score(samples))
+
+    a, b = systems if pair.better == "a" else systems[::-1]
+    extreme = 0
+    for swaps in np.random.default_rng(5).integers(0, 2, size=(30, 12)):
+        first = [(y if swap else x) for x, y, swap in zip(a, b, swaps, strict=True)]
+        second = [(x if swap else y) for x, y, swap in zip(a, b, swaps, strict=True)]
+        extreme += abs(corpus(first) - corpus(second)) >= pair.difference - 1e-10
+    assert pair.p_permutation == (1 + extreme) / 31
+
+
+def test_systems_that_say_the_same_share_a_rank():
+    same = system(1)
+    outcome = compare_systems(
+        [column("bleu-4", same, same, system(2, noise=0.8))], ["a", "b", "c"], Resampling(200)
+    )[0]
+    assert {name: score.rank for name, score in outcome.systems.items()} == {"a": 1, "b": 1, "c": 2}
+    tie = outcome.pairs[0]
+    assert (tie.p_permutation, tie.p_bootstrap, tie.p_holm) == (1, 1, 1)
+    assert (tie.wins, tie.ties, tie.losses) == (0, 40, 0)
+    for pair in outcome.pairs[1:]:
+        assert pair.worse == "c"
+        assert pair.p_permutation == pytest.approx(1 / 201)
+        assert pair.p_holm == pytest.approx(3 / 201)
+        assert pair.wins + pair.ties + pair.losses == 40
+
+
+def test_of_a_distance_the_lower_is_better():
+    scores = [[0.1, 0.2, 0.3, 0.1, 0.2, 0.1], [0.9, 0.1, 0.8, 0.7, 0.8, 0.9]]
+    outcome = compare_systems([fake(scores, higher=False)], ["near", "far"], Resampling(100))[0]
+    pair = outcome.pairs[0]
+    assert (pair.better, pair.worse) == ("near", "far")
+    assert pair.difference < 0
+    assert (pair.wins, pair.ties, pair.losses) == (5, 0, 1)
+
+
+def test_images_without_a_score_of_every_system_are_left_out():
+    scores = [[1.0, 2.0, np.nan, 4.0], [1.0, 1.0, 1.0, np.nan]]
+    outcome = compare_systems([fake(scores)], ["a", "b"], Resampling(10))[0]
+    assert outcome.n == 2
+    assert outcome.systems["a"].value == 1.5
+    few = compare_systems([fake([[1.0, np.nan], [np.nan, 1.0]])], ["a", "b"], Resampling(10))[0]
+    assert "0 images have a score of every system" in few.error
+
+
+def test_one_metric_that_fails_leaves_the_others():
+    def breaks(totals):
+        raise OSError("the child process went away")
+
+    broken = fake([[1.0, 2.0], [0.0, 1.0]], "broken")
+    broken = ScoreColumn(
+        "broken", broken.scores, summands=type(broken.summands)(broken.summands.rows, breaks)
+    )
+    dead = ScoreColumn("dead", None, error="no Java")
+    columns = [dead, broken, fake([[1.0, 2.0], [0.0, 1.0]])]
+    told = []
+    outcomes = compare_systems(columns, ["a", "b"], Resampling(10), told.append)
+    assert [outcome.error for outcome in outcomes] == [
+        "no Java",
+        "OSError: the child process went away",
+        None,
+    ]
+    assert told == [1, 1, 1]
+    table = system_table(outcomes, ["a", "b"], "Title", ["a note"])
+    assert table.row("a").cells["fake"].value == 1.5
+    text = table.to_markdown()
+    assert "a, b: dead failed: no Java" in text
+    assert "- a note" in text
+    assert [section.title for section in score_table(outcomes, "Title").sections] == ["fake"]
+
+
+def test_without_resamples_there_are_scores_and_wins_alone():
+    outcome = compare_systems([fake([[1.0, 2.0], [0.0, 2.0]])], ["a", "b"], Resampling(0))[0]
+    score, pair = outcome.systems["a"], outcome.pairs[0]
+    assert (score.value, score.interval.low, score.rank) == (1.5, None, None)
+    assert (pair.p_bootstrap, pair.p_permutation, pair.p_holm) == (None, None, None)
+    assert (pair.wins, pair.ties) == (1, 1)
+    assert "| a > b | 0.500 | – | – | – | 1 | 1 | 0 |" in pair_table([outcome], Resampling(0)).to_markdown()
+
+
+def test_too_few_permutations_are_said():
+    outcomes = compare_systems([fake([[1.0, 2.0], [0.0, 1.0]])], ["a", "b"], Resampling(10))
+    assert "10 permutations are too few for 1 pairs" in pair_table(outcomes, Resampling(10)).to_markdown()
+
+
+def test_figures_are_printed_times_100_where_papers_do_so_and_kept_whole():
+    outcome = compare_systems([fake([[1.46, 1.461], [0.5, 0.25]], "cider")], ["a", "b"], Resampling(50))[0]
+    table = system_table([outcome], ["a", "b"], "Title", [])
+    assert table.columns == {"cider": "cider x100", "cider rank": "rank"}
+    assert table.row("a").cells["cider"].text() == "146.1 [146.0, 146.1]"
+    content = as_dict(outcome)
+    assert content["systems"]["a"]["score"] == pytest.approx(1.4605, rel=1e-15)
+    assert content["pairs"][0]["difference"] == pytest.approx(1.0855, rel=1e-15)
+    latex = table.to_latex()
+    assert "cider x100 & rank" in latex
+    assert "a & 146.1 & 1" in latex
+
+
+def test_the_examples_are_the_largest_differences():
+    samples = {name: [CaptionSample(f"{name} {i}", ("r",), id=f"i{i}") for i in range(4)] for name in "ab"}
+    scores = [[0.5, 0.9, np.nan, 0.3], [0.5, 0.1, 0.0, 0.4]]
+    outcome = compare_systems([fake(scores)], ["a", "b"], Resampling(0))[0]
+    found = most_different(outcome, samples, ("b", "a"), 5)
+    assert [example.image for example in found] == ["i1", "i3"]  # equal and missing ones are none
+    assert found[0].captions == {"b": "b 1", "a": "a 1"}
+    assert found[0].scores == {"b": 0.1, "a": 0.9}
+    assert most_different(outcome, samples, ("a", "b"), 1) == [
+        type(found[0])("i1", {"a": 0.9, "b": 0.1}, {"a": "a 1", "b": "b 1"}, ("r",))
+    ]
+    text = example_markdown({"fake": found, "none": []})
+    assert "## fake: where b and a differ most" in text
+    assert "  - **a** 0.900: a 1" in text
+    assert "none" not in text
+
+
+def test_a_corpus_score_that_does_not_add_up_is_refused():
+    class Odd(Metric):
+        name = "odd"
+
+        def _score(self, samples, *, batch_size, progress):
+            raise AssertionError
+
+        def corpus_score(self, samples, scores):
+            return 0.0
+
+    with pytest.raises(ConfigError, match="odd: its corpus score does not come from sums"):
+        summands(Odd(), [CaptionSample("x")], np.array([1.0]))
