@@ -59,7 +59,7 @@ def test_absent_ids_are_missing_and_sample_fields_are_no_scores(tmp_path):
         ("s.jsonl", '{"id": "a", "rating": 1}\n', "no score column"),
         ("s.csv", "id,m\na,1,2\n", "row 1: its number of fields"),
         ("s.csv", "id,m\n", "no rows"),
-        ("s.txt", "id,m\n", r"read from .jsonl or .csv"),
+        ("s.tsv", "id,m\n", r"read from .jsonl, .csv or FLEUR's .txt, got '.tsv'"),
     ],
 )
 def test_refuses(tmp_path, name, text, message):
