@@ -124,6 +124,8 @@ class ImageFolder:
         if self.folder is None:
             return None
         if name not in self._known:
+            if Path(name).is_absolute() or ".." in Path(name).parts:
+                raise DataError(f"the image name {name[:60]!r} leads out of the image folder {self.folder}")
             paths = [self.folder / name, self.folder / Path(name).name]
             found = next((path for path in paths if path.is_file()), None)
             if found is None:

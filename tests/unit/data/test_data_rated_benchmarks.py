@@ -58,6 +58,14 @@ def test_composite(tmp_path):
     assert [sample.image for sample in found] == [tmp_path / "images" / "flickr8k" / "909.jpg"] * 2
 
 
+@pytest.mark.parametrize("name", ["../../secret.jpg", "/etc/hosts"])
+def test_an_image_name_does_not_lead_out_of_the_folder(tmp_path, name):
+    write_csv(tmp_path / "polaris_test.csv", HEADER, (name, "a dog", "['x']", "1"))
+    (tmp_path / "images").mkdir()
+    with pytest.raises(DataError, match=r"row 1: the image name .* leads out of the image folder"):
+        BENCHMARKS["polaris"].read(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
