@@ -10,8 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suisei.cli import table_console
-from suisei.commands.options import add_metric_options, count, metric_plans, positive
-from suisei.errors import ConfigError
+from suisei.commands.options import (
+    CommandParser,
+    add_metric_options,
+    filled,
+    metric_plans,
+    positive,
+    resamples,
+    seed,
+    whole,
+)
+from suisei.data.outputs import check_outputs, given, raise_first, write_texts
+from suisei.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -63,8 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         columns = _score(plans, systems, options, messages)
     settings = Resampling(options.bootstrap, options.seed)
     outcomes = _compare(columns, systems, settings, messages)
-    if options.save_scores:
-        _save_scores(options.save_scores, systems, outcomes)
+    problems = _save_scores(options.save_scores, systems, outcomes) if options.save_scores else []
     report = _Report(
         systems,
         outcomes,
@@ -72,13 +81,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         _notes(systems, columns, outcomes),
         _examples(outcomes, systems, pair, options),
     )
-    report.write(options)
+    problems += report.write(options)
     report.show()
+    raise_first(problems)
     return 1 if any(outcome.error for outcome in outcomes) else 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> CommandParser:
+    parser = CommandParser(
         prog="suisei compare",
         description="Compare captioning systems: scores, intervals, tests, and where they differ.",
         epilog=_EPILOG,
@@ -94,28 +104,45 @@ def _parser() -> argparse.ArgumentParser:
         help="COCO annotations, JSON or JSONL of references by image id, or text, once per reference "
         "(default: the rows' own)",
     )  # fmt: skip
-    add("--images", metavar="DIR", help="where the images are")
+    add("--images", metavar="DIR", type=filled, help="where the images are")
     add("--on-error", choices=("raise", "skip"), default="raise", help="what a bad row does (default raise)")
     add = parser.add_argument_group("metrics", f"default: {DEFAULT_METRICS}").add_argument
     add_metric_options(add)
     add("--batch-size", type=positive, default=64, metavar="N", help="samples at once (default 64)")
     add = parser.add_argument_group("figures").add_argument
     add(
-        "--bootstrap", type=count, default=1000, metavar="N",
+        "--bootstrap", type=resamples, default=1000, metavar="N",
         help="resamples and permutations; 0: no intervals and no tests (default 1000)",
     )  # fmt: skip
-    add("--seed", type=int, default=0, help="of all resampling (default 0)")
+    add("--seed", type=seed, default=0, help="of all resampling (default 0)")
     add(
-        "--examples", type=count, default=5, metavar="N",
+        "--examples", type=whole(0, 1000), default=5, metavar="N",
         help="images per metric on which two systems differ most (default 5)",
     )  # fmt: skip
-    add("--examples-of", metavar="A,B", help="the two systems of the examples (default: the first two)")
+    add(
+        "--examples-of",
+        metavar="A,B",
+        type=filled,
+        help="the two systems of the examples (default: the first two)",
+    )
     add = parser.add_argument_group("output").add_argument
-    add("--json", metavar="FILE", help="everything, in the metrics' own units, at full precision")
-    add("--markdown", metavar="FILE", help="the tables and examples as Markdown")
-    add("--latex", metavar="FILE", help="the tables as LaTeX (booktabs)")
-    add("--plot", metavar="FILE", help="PNG of the systems with their intervals, a panel per metric")
-    add("--save-scores", metavar="FILE", help="JSONL or CSV: a row per image, a column per metric and system")
+    add(
+        "--json", metavar="FILE", type=filled, help="everything, in the metrics' own units, at full precision"
+    )
+    add("--markdown", metavar="FILE", type=filled, help="the tables and examples as Markdown")
+    add("--latex", metavar="FILE", type=filled, help="the tables as LaTeX (booktabs)")
+    add(
+        "--plot",
+        metavar="FILE",
+        type=filled,
+        help="PNG of the systems with their intervals, a panel per metric",
+    )
+    add(
+        "--save-scores",
+        metavar="FILE",
+        type=filled,
+        help="JSONL or CSV: a row per image, a column per metric and system",
+    )
     return parser
 
 
@@ -125,10 +152,15 @@ def _check(options: argparse.Namespace) -> None:
         options.metrics = [DEFAULT_METRICS]
     if options.images and not Path(options.images).is_dir():
         raise ConfigError(f"--images {options.images}: no such folder")
-    for name in ("json", "markdown", "latex", "plot", "save_scores"):
-        path = getattr(options, name)
-        if path and not Path(path).resolve().parent.is_dir():
-            raise ConfigError(f"--{name.replace('_', '-')} {path}: its folder does not exist")
+    from suisei.data.system_outputs import named_files
+
+    named = vars(options)
+    check_outputs(
+        given(named, "json", "markdown", "latex", "save_scores"),
+        [*given(named, "references"), *named_files(options.systems)],
+        pictures=given(named, "plot"),
+        sealed=given(named, "model"),
+    )
     if options.save_scores and Path(options.save_scores).suffix not in (".jsonl", ".csv"):
         raise ConfigError(f"--save-scores {options.save_scores}: must end in .jsonl or .csv")
 
@@ -205,13 +237,17 @@ def _examples(
     }
 
 
-def _save_scores(path: str, systems: Systems, outcomes: Sequence[MetricOutcome]) -> None:
+def _save_scores(path: str, systems: Systems, outcomes: Sequence[MetricOutcome]) -> list[DataError]:
     from suisei.scoring.scorefile import write_scores
 
     named = {
         f"{outcome.label}/{name}": scores for outcome in outcomes for name, scores in outcome.scores.items()
     }
-    write_scores(path, systems.samples[systems.names[0]], named)
+    try:
+        write_scores(path, systems.samples[systems.names[0]], named)
+    except DataError as error:  # what follows from the scores is not to be lost as well
+        return [error]
+    return []
 
 
 def _say(messages: Console, text: str, style: str | None = None) -> None:
@@ -252,24 +288,24 @@ class _Report:
         for line in example_lines(self.examples):
             _say(console, line)
 
-    def write(self, options: argparse.Namespace) -> None:
-        """Write the files that the options ask for."""
-        from suisei.data.writers import replacing
+    def write(self, options: argparse.Namespace) -> list[DataError]:
+        """Write the files that the options ask for; returns what went wrong."""
         from suisei.metaeval.system_tables import example_markdown
 
         tables = self.tables()
         markdown = [*(table.to_markdown() for table in tables), example_markdown(self.examples)]
-        texts = {
-            options.json: json.dumps(self.content(), ensure_ascii=False, indent=2, allow_nan=False) + "\n",
-            options.markdown: "\n".join(text for text in markdown if text),
-            options.latex: "\n".join(table.to_latex() for table in tables),
-        }
-        for path, text in texts.items():
-            if path:
-                with replacing(Path(path)) as temporary:
-                    temporary.write_text(text, encoding="utf-8")
+        texts = [
+            (options.json, json.dumps(self.content(), ensure_ascii=False, indent=2, allow_nan=False) + "\n"),
+            (options.markdown, "\n".join(text for text in markdown if text)),
+            (options.latex, "\n".join(table.to_latex() for table in tables)),
+        ]
+        problems = write_texts(texts)
         if options.plot and any(outcome.systems for outcome in self.outcomes):
-            self.plot(options.plot)
+            try:
+                self.plot(options.plot)
+            except DataError as error:
+                problems.append(error)
+        return problems
 
     def plot(self, path: str) -> None:
         """Write the figure, a panel per metric."""

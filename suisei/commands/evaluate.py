@@ -44,9 +44,12 @@ _EPILOG = """examples:
   suisei evaluate --metrics cider --scores mine.jsonl --data ratings.csv --rating-scale 1 5
   suisei evaluate --metrics em-score,ref-em-score --data vatex-eval --root DIR --images VIDEOS
 
-Benchmarks: scenes (the bundled sample), shichimi, flickr8k-expert, flickr8k-cf, jsts, vatex-eval and
-activitynet-foil. The two of videos have protocols of their own: vatex-eval gives tau-b and Spearman's rho
-with 0, 1 and 9 references, activitynet-foil the accuracy over pairs of paragraphs.
+Benchmarks with ratings: scenes (the bundled sample), shichimi, pfn-pic-gen, flickr8k-expert, flickr8k-cf,
+composite, polaris, nebula, capeval1k, jsts; thumb and longcap-arena (several scales) and vatex-eval (videos;
+tau-b and Spearman's rho with 0, 1 and 9 references) add tables of their own. With pairs, of which accuracy
+is measured: pascal-50s, abstract-50s, iiw-400, foil (1 and 4 references), nocaps-foil, sugarcrepe, valse and
+activitynet-foil (paragraphs on videos). With hallucinations to find (average precision): hat, nocaps-foil.
+data/README.md of the project says where each comes from.
 
 Exit status: 0, or 1 if a metric failed (its row says why, the others are complete) or, without
 --on-error skip, has no score for a sample whose image or video cannot be read, or 2 for a wrong
@@ -119,8 +122,8 @@ def _parser() -> CommandParser:
     add_metric_options(add)
     add(
         "--scores", metavar="FILE", type=filled, action="append", default=[],
-        help="JSONL or CSV of scores, a row per sample, joined by id; each column becomes a row "
-        "(higher must be better)",
+        help="JSONL or CSV of scores, a row per sample, joined by id, or FLEUR's own .txt, joined by image "
+        "and caption; each column becomes a row (higher must be better)",
     )  # fmt: skip
     add("--batch-size", type=positive, default=64, metavar="N", help="samples at once (default 64)")
     add = parser.add_argument_group("data").add_argument

@@ -88,7 +88,7 @@ def load_systems(
         DataError: an unusable file or row, systems without common images, or different references.
     """
     notes: list[str] = []
-    named = _named(files)
+    named = named_files(files)
     found = [_read(name, path, images, on_error, notes) for name, path in named]
     if len(found) == 1:
         found = _split(found[0], named[0][1])
@@ -102,7 +102,7 @@ def load_systems(
     return _join(found, given, images, notes)
 
 
-def _named(files: Sequence[str]) -> list[tuple[str, str]]:
+def named_files(files: Sequence[str]) -> list[tuple[str, str]]:
     """Return (name, path) of each system."""
     pairs = []
     for text in files:

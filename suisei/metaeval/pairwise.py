@@ -58,6 +58,44 @@ def pairwise_accuracy(
         CorrelationError: different lengths, NaN, or no pair with a preference.
         ConfigError: an unknown way to count ties.
     """
+    credit = pair_credits(first, second, preference, ties=ties, seed=seed)
+    counted = ~np.isnan(credit)
+    if not counted.any():
+        raise CorrelationError(f"people have no preference in any of the {len(credit)} pairs")
+    tied = int((np.asarray(first) == np.asarray(second))[counted].sum())
+    return PairwiseAccuracy(
+        float(credit[counted].mean()),
+        int(counted.sum()),
+        int((~counted).sum()),
+        tied,
+        signature(ties, seed),
+    )
+
+
+def pair_credits(
+    first: Sequence[float] | np.ndarray,
+    second: Sequence[float] | np.ndarray,
+    preference: Sequence[float] | np.ndarray,
+    *,
+    ties: str = "half",
+    seed: int = 0,
+) -> np.ndarray:
+    """Return what each pair counts: 1 where the metric prefers what people prefer, 0 where it does not.
+
+    Args:
+        first: scores of the first caption of each pair, [N].
+        second: scores of the second caption, [N].
+        preference: as in :func:`pairwise_accuracy`.
+        ties: as in :func:`pairwise_accuracy`.
+        seed: of the coin.
+
+    Returns:
+        float64 [N], NaN where people have no preference.
+
+    Raises:
+        CorrelationError: different lengths, or NaN.
+        ConfigError: an unknown way to count ties.
+    """
     if ties not in TIES:
         raise ConfigError(f"ties is {ties!r}; expected one of {', '.join(TIES)}")
     a, b, wanted = (np.asarray(side, dtype=np.float64) for side in (first, second, preference))
@@ -66,16 +104,16 @@ def pairwise_accuracy(
     for name, side in (("first", a), ("second", b), ("preference", wanted)):
         if np.isnan(side).any():
             raise CorrelationError(f"{name} is NaN at pair {np.flatnonzero(np.isnan(side))[0]}")
-    counted = wanted != 0
-    if not counted.any():
-        raise CorrelationError(f"people have no preference in any of the {len(wanted)} pairs")
-    tied = (a == b)[counted]
-    right = (np.sign(a - b) == np.sign(wanted))[counted].astype(np.float64)
+    credit = (np.sign(a - b) == np.sign(wanted)).astype(np.float64)
+    tied = (a == b) & (wanted != 0)
     if ties == "half":
-        right[tied] = 0.5
+        credit[tied] = 0.5
     elif ties == "random":
-        right[tied] = np.random.default_rng(seed).integers(0, 2, size=int(tied.sum()))
-    signature = f"pairwise-accuracy|ties:{ties}" + (f"|seed:{seed}" if ties == "random" else "")
-    return PairwiseAccuracy(
-        float(right.mean()), int(counted.sum()), int((~counted).sum()), int(tied.sum()), signature
-    )
+        credit[tied] = np.random.default_rng(seed).integers(0, 2, size=int(tied.sum()))
+    credit[wanted == 0] = np.nan
+    return credit
+
+
+def signature(ties: str = "half", seed: int = 0) -> str:
+    """Return what an accuracy is, in one line."""
+    return f"pairwise-accuracy|ties:{ties}" + (f"|seed:{seed}" if ties == "random" else "")

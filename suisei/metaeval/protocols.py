@@ -8,17 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import permutations
 
 from suisei.data.benchmarks import BENCHMARKS
+from suisei.data.benchmarks.vatex import limit_references
 from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError
 from suisei.metaeval.correlation_tables import add_failed, add_ranks, evaluation_table
+from suisei.metaeval.detection import AVERAGE_PRECISION, detection_table
 from suisei.metaeval.metric_pairs import Comparison, compare_metrics
-from suisei.metaeval.published import published_table
+from suisei.metaeval.pair_tables import MEAN, pair_table
+from suisei.metaeval.published import ONE_REFERENCE, beside_published, published_table
+from suisei.metaeval.scale_tables import reference_pair_table, scale_table
 from suisei.metaeval.settings import EvaluationSettings
-from suisei.metaeval.tables import Table
+from suisei.metaeval.tables import Section, Table
 from suisei.metaeval.video_protocols import columns_by_references, foil_table, vatex_table
+from suisei.metrics.registry import get_entry
 from suisei.scoring.columns import ScoreColumn
 from suisei.scoring.plan import MetricPlan
 
@@ -144,8 +150,61 @@ class VatexProtocol(Protocol):
         return measured
 
 
-class ParagraphProtocol(Protocol):
-    """Accuracy over pairs of a right paragraph and its foil: there are no ratings to correlate with."""
+class ScaleProtocol(Protocol):
+    """Correlation with the mean or total rating, and with the ratings of each scale on each part."""
+
+    def measure(
+        self, evaluation: Evaluation, settings: EvaluationSettings, progress: Progress, *, compare: bool
+    ) -> Measured:
+        """Add the table by scale to that of ratings."""
+        measured = super().measure(evaluation, settings, progress, compare=compare)
+        scored = {column.label: column.oriented for column in evaluation.columns if column.scores is not None}
+        title = f"Agreement by scale: {evaluation.data}"
+        with progress("correlations by scale"):
+            measured.others["scales"] = scale_table(scored, evaluation.samples, settings, title=title)
+        return measured
+
+
+class ReferencePairProtocol(Protocol):
+    """Correlation with all references, and with each ordered pair of the three."""
+
+    references = 3
+
+    def further_columns(
+        self,
+        plans: Sequence[MetricPlan],
+        columns: Sequence[ScoreColumn],
+        samples: Sequence[CaptionSample],
+        score: Score,
+    ) -> tuple[Mapping[int | None, Sequence[ScoreColumn]], list[str]]:
+        """Score every metric with every ordered pair of references."""
+        least = min(len(sample.references) for sample in samples)
+        if least < self.references:
+            return {}, [f"no figures by pairs of references: a sample has {least}, not {self.references}"]
+        found: dict[int | None, Sequence[ScoreColumn]] = {}
+        for number, pair in enumerate(permutations(range(self.references), 2)):
+            chosen = [replace(s, references=tuple(s.references[i] for i in pair)) for s in samples]
+            found[number] = [score(plan, chosen, 2) for plan in plans]
+        return found, []
+
+    def measure(
+        self, evaluation: Evaluation, settings: EvaluationSettings, progress: Progress, *, compare: bool
+    ) -> Measured:
+        """Add the table by pairs of references to that of ratings."""
+        measured = super().measure(evaluation, settings, progress, compare=compare)
+        if evaluation.further:
+            title = f"By pairs of references: {evaluation.data}"
+            measured.others["reference_pairs"] = reference_pair_table(
+                evaluation.further, evaluation.samples, settings, title=title
+            )
+        return measured
+
+
+class NoRatingsProtocol(Protocol):
+    """What the protocols share that compare or find captions instead of correlating with ratings."""
+
+    column: str
+    what: str
 
     def check(self, data: str, settings: EvaluationSettings, *, compare: bool) -> None:
         """Refuse options that say how to correlate with ratings."""
@@ -157,12 +216,18 @@ class ParagraphProtocol(Protocol):
         wrong = [name for name, is_given in given.items() if is_given]
         if wrong:
             raise ConfigError(
-                f"{data} has pairs and no ratings to correlate with; leave out {', '.join(wrong)}"
+                f"{data} has {self.what} and no ratings to correlate with; leave out {', '.join(wrong)}"
             )
 
     def plotted(self, settings: EvaluationSettings) -> str:
-        """Return the accuracy's column."""
-        return "accuracy"
+        """Return the protocol's own column."""
+        return self.column
+
+
+class ParagraphProtocol(NoRatingsProtocol):
+    """Accuracy over pairs of a right paragraph and its foil."""
+
+    column, what = "accuracy", "pairs"
 
     def measure(
         self, evaluation: Evaluation, settings: EvaluationSettings, progress: Progress, *, compare: bool
@@ -171,9 +236,103 @@ class ParagraphProtocol(Protocol):
         return Measured(foil_table(evaluation.columns, evaluation.samples, settings), {})
 
 
+class PairProtocol(NoRatingsProtocol):
+    """Accuracy over pairs of captions, per kind of pair.
+
+    Args:
+        detection: whether the captions that lose are also to be found by their low scores.
+    """
+
+    column, what = MEAN, "pairs"
+
+    def __init__(self, *, detection: bool = False) -> None:
+        self._detection = detection
+
+    def measure(
+        self, evaluation: Evaluation, settings: EvaluationSettings, progress: Progress, *, compare: bool
+    ) -> Measured:
+        """Return how often each metric prefers the caption that people prefer."""
+        title = f"Agreement with human preferences: {evaluation.data}"
+        with progress("pairs"):
+            table = pair_table(evaluation.columns, evaluation.samples, settings, title=title)
+        others = beside_published(evaluation.data, table) if settings.published else {}
+        if self._detection:
+            with progress("average precision"):
+                others["detection"] = detection_table(
+                    evaluation.columns,
+                    evaluation.samples,
+                    settings,
+                    title=f"Finding hallucinated captions: {evaluation.data}",
+                )
+        return Measured(table, others)
+
+
+class FoilProtocol(PairProtocol):
+    """Accuracy over pairs of captions with one reference and with four."""
+
+    def further_columns(
+        self,
+        plans: Sequence[MetricPlan],
+        columns: Sequence[ScoreColumn],
+        samples: Sequence[CaptionSample],
+        score: Score,
+    ) -> tuple[Mapping[int | None, Sequence[ScoreColumn]], list[str]]:
+        """Score every metric that may read references with the first one alone."""
+        if not all(sample.references for sample in samples):
+            return {}, ["no figures with 1 reference: samples have none (the captions of COCO are absent)"]
+        fewer = limit_references(samples, 1)
+        found = []
+        for plan, column in zip(plans, columns, strict=True):
+            needs = set(get_entry(plan.spec.partition(":")[0]).needs)
+            blind = bool(needs) and "references" not in needs
+            found.append(column if blind or column.scores is None else score(plan, fewer, 1))
+        return {1: found}, []
+
+    def measure(
+        self, evaluation: Evaluation, settings: EvaluationSettings, progress: Progress, *, compare: bool
+    ) -> Measured:
+        """Return the accuracies with four references and with one, side by side."""
+        title = f"Agreement with human preferences: {evaluation.data}"
+        with progress("pairs"):
+            four = pair_table(evaluation.columns, evaluation.samples, settings, title=title)
+            one = pair_table(evaluation.further.get(1, ()), evaluation.samples, settings)
+        alone = {row.label: row.cells for row in one.overall.rows}
+        rows = [
+            replace(row, cells={**row.cells, ONE_REFERENCE: alone[row.label][MEAN]})
+            if MEAN in alone.get(row.label, {})
+            else row
+            for row in four.overall.rows
+        ]
+        heads = {ONE_REFERENCE: "1 reference", **four.columns, MEAN: "4 references"}
+        table = replace(four, columns=heads, sections=(Section("overall", tuple(rows)),))
+        return Measured(table, beside_published(evaluation.data, table) if settings.published else {})
+
+
+class DetectionProtocol(NoRatingsProtocol):
+    """Average precision of finding bad captions by their low scores."""
+
+    column, what = AVERAGE_PRECISION, "good and bad captions"
+
+    def measure(
+        self, evaluation: Evaluation, settings: EvaluationSettings, progress: Progress, *, compare: bool
+    ) -> Measured:
+        """Return how well each metric's low scores find the bad captions."""
+        title = f"Finding hallucinated captions: {evaluation.data}"
+        with progress("average precision"):
+            return Measured(
+                detection_table(evaluation.columns, evaluation.samples, settings, title=title), {}
+            )
+
+
 PROTOCOLS: dict[str, Protocol] = {
     "ratings": Protocol(),
+    "scales": ScaleProtocol(),
+    "reference-pairs": ReferencePairProtocol(),
     "vatex-eval": VatexProtocol(),
+    "pairs": PairProtocol(),
+    "pairs-and-detection": PairProtocol(detection=True),
+    "foil": FoilProtocol(),
+    "detection": DetectionProtocol(),
     "paragraph-pairs": ParagraphProtocol(),
 }
 

@@ -1,4 +1,4 @@
-"""Published correlations of known data sets, shown beside those computed here.
+"""Published figures of known data sets, shown beside those computed here.
 
 Figures are those that papers and their authors' repositories print, with all the digits they give.
 """
@@ -6,10 +6,12 @@ Figures are those that papers and their authors' repositories print, with all th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
+from suisei.data.benchmarks.consensus50s import KINDS
 from suisei.data.sample import CaptionSample
 from suisei.metaeval.correlation_tables import evaluation_table
 from suisei.metaeval.settings import EvaluationSettings
@@ -18,13 +20,14 @@ from suisei.metaeval.tables import HUMAN, LABELS, Cell, Row, Section, Table
 
 @dataclass(frozen=True, slots=True)
 class PublishedFigures:
-    """The correlations that papers report for one data set.
+    """The figures that papers report for one data set.
 
     Attributes:
         source: where the figures are printed.
         raters: how the paper treats a sample's ratings: "rows" or "mean".
-        kinds: which correlations, in the order of the figures.
-        figures: {metric: one value per kind}; the key is the registry name where there is one.
+        kinds: which figures, in their order: correlations, or columns of a protocol's own table.
+        figures: {metric: one value per kind, None where none is known}; the key is the registry name where
+            there is one.
         scale: what the printed values are multiplied by: 100 for percentages.
         differences: why ours are not the same, one line each.
     """
@@ -32,10 +35,19 @@ class PublishedFigures:
     source: str
     raters: str
     kinds: tuple[str, ...]
-    figures: Mapping[str, tuple[float, ...]]
+    figures: Mapping[str, tuple[float | None, ...]]
     scale: float = 1.0
     differences: tuple[str, ...] = ()
 
+
+ONE_REFERENCE = "one-reference"
+"""Column of FOIL's table: the accuracy with one reference."""
+
+_PAIRS = (*KINDS, "mean")
+_FIFTY = (
+    "the papers draw five of 48 references five times, and break ties of people and of metrics by chance; "
+    "pascal_50s.json holds one draw, which moves a figure of references by up to 2 points",
+)
 
 _FLICKR8K_SOURCE = (
     "Hessel et al. (EMNLP 2021), table 1; Sarto et al. (CVPR 2023), tables 1 and 2, with the further digits "
@@ -91,6 +103,160 @@ PUBLISHED: dict[str, PublishedFigures] = {
             "rest on about 47,830 pairs, and a copy that lacks some moves the figures too",
         ),
     ),
+    "composite": PublishedFigures(
+        source="Hessel et al. (EMNLP 2021), table 3; Sarto et al. (CVPR 2023), tables 1 and 2; Wada et al. "
+        "(CVPR 2024) for Polos; Lee et al. (ACL 2024) for FLEUR",
+        raters="rows",
+        kinds=("tau-b", "tau-c"),
+        scale=100,
+        figures={
+            "bleu-1": (29.0, 31.3),
+            "bleu-4": (28.3, 30.6),
+            "rouge-l": (30.0, 32.4),
+            "meteor": (36.0, 38.9),
+            "cider": (34.9, 37.7),
+            "spice": (38.8, 40.3),
+            "clip-s": (49.8, 53.8),
+            "ref-clip-s": (51.2, 55.4),
+            "pac-s": (51.5, 55.7),
+            "ref-pac-s": (53.0, 57.3),
+            "Polos": (53.7, 57.6),
+            "FLEUR": (None, 63.5),
+        },
+        differences=(
+            "the references of all three captions of an image leave out the human one among them, and CIDEr "
+            "is fitted on all rows; so BLEU-1, BLEU-4, METEOR, ROUGE-L and CIDEr agree to within "
+            "0.0009, whichever tokenizer is used",
+        ),
+    ),
+    "polaris": PublishedFigures(
+        source="Wada et al. (CVPR 2024): Polos",
+        raters="rows",
+        kinds=("tau-c",),
+        scale=100,
+        figures={
+            "bleu-4": (46.3,),
+            "rouge-l": (46.3,),
+            "meteor": (51.2,),
+            "cider": (52.1,),
+            "spice": (51.0,),
+            "clip-s": (52.3,),
+            "ref-clip-s": (52.3,),
+            "pac-s": (52.5,),
+            "ref-pac-s": (56.0,),
+            "Polos": (57.8,),
+        },
+        differences=(
+            "RefCLIP-S and RefPAC-S could not be reproduced by others; that of RefCLIP-S equals CLIP-S's, "
+            "and the paper's program has a reference term that does not depend on the references",
+        ),
+    ),
+    "nebula": PublishedFigures(
+        source="Matsuda et al. (ACCV 2024): DENEB, with the corrected annotations (arXiv 2512.21582)",
+        raters="rows",
+        kinds=("tau-b", "tau-c"),
+        scale=100,
+        figures={
+            "bleu-4": (46.5, 44.1),
+            "rouge-l": (45.8, 43.4),
+            "meteor": (50.2, 47.6),
+            "cider": (51.5, 48.8),
+            "spice": (51.5, 47.4),
+            "clip-s": (50.5, 47.9),
+            "ref-clip-s": (None, 46.9),
+            "pac-s": (51.0, 48.3),
+            "ref-pac-s": (None, 50.6),
+            "Polos": (58.0, 55.0),
+        },
+        differences=(
+            "annotation errors of the first release were corrected afterwards, and the files of the hub hold "
+            "the first one; RefCLIP-S and RefPAC-S could not be reproduced by others",
+        ),
+    ),
+    "pfn-pic-gen": PublishedFigures(
+        source="the SuiSei paper, table 3",
+        raters="rows",
+        kinds=("pearson", "spearman", "tau-b"),
+        figures={
+            "bleu-4": (0.484, 0.466, 0.352),
+            "rouge-l": (0.500, 0.474, 0.365),
+            "meteor": (0.423, 0.457, 0.352),
+            "cider": (0.416, 0.462, 0.353),
+            "jaspice": (0.547, 0.573, 0.438),
+            "comet": (0.439, 0.435, 0.325),
+            "suisei": (0.576, 0.590, 0.443),
+        },
+        differences=(
+            "ours have all three references; the authors' program scores the ordered pairs of them (the "
+            "table by pairs), and the paper does not say whether it reports the first or the best",
+        ),
+    ),
+    "pascal-50s": PublishedFigures(
+        source="Hessel et al. (EMNLP 2021, as corrected in 2022), table 4; Sarto et al. (CVPR 2023), Lee et "
+        "al. (ACL 2024) and Wada et al. (CVPR 2024) for PAC-S, FLEUR and Polos",
+        raters="rows",
+        kinds=_PAIRS,
+        scale=100,
+        figures={
+            "bleu-4": (60.4, 90.6, 84.9, 54.7, 72.6),
+            "rouge-l": (63.7, 95.3, 92.3, 61.2, 78.1),
+            "meteor": (63.8, 97.7, 93.7, 65.4, 80.1),
+            "cider": (65.1, 98.1, 90.5, 64.8, 79.6),
+            "spice": (63.6, 96.3, 86.7, 68.3, 78.7),
+            "clip-s": (56.5, 99.3, 96.4, 70.4, 80.7),
+            "ref-clip-s": (64.5, 99.6, 95.4, 72.8, 83.1),
+            "pac-s": (None, None, None, None, 82.4),
+            "ref-pac-s": (None, None, None, None, 84.7),
+            "Polos": (None, None, None, None, 86.5),
+            "FLEUR": (None, None, None, None, 83.3),
+        },
+        differences=_FIFTY,
+    ),
+    "abstract-50s": PublishedFigures(
+        source="Hessel et al. (EMNLP 2021), section 5.2, for n-gram metrics; Sarto et al. (CVPR 2023)",
+        raters="rows",
+        kinds=("mean",),
+        scale=100,
+        figures={
+            "bleu-4": (71,),
+            "cider": (79,),
+            "meteor": (79,),
+            "clip-s": (68.2,),
+            "ref-clip-s": (75.8,),
+            "pac-s": (69.7,),
+            "ref-pac-s": (76.9,),
+        },
+        differences=_FIFTY[:1],
+    ),
+    "foil": PublishedFigures(
+        source="Hessel et al. (EMNLP 2021), table 5; Sarto et al. (CVPR 2023) for PAC-S",
+        raters="rows",
+        kinds=(ONE_REFERENCE, "mean"),
+        scale=100,
+        figures={
+            "bleu-4": (66.5, 82.6),
+            "rouge-l": (71.7, 79.3),
+            "meteor": (78.8, 85.4),
+            "cider": (82.5, 90.6),
+            "spice": (75.5, 86.1),
+            "clip-s": (87.2, 87.2),
+            "ref-clip-s": (91.0, 92.6),
+            "pac-s": (89.9, 89.9),
+            "ref-pac-s": (93.7, 94.9),
+        },
+        differences=(
+            "Hessel et al. draw one pair per image; all pairs of the test part are taken here, and a tie "
+            "counts half",
+        ),
+    ),
+    "sugarcrepe": PublishedFigures(
+        source="BEiTScore (arXiv 2605.21728), which reads the image",
+        raters="rows",
+        kinds=("mean",),
+        scale=100,
+        figures={"BEiTScore": (88.7,)},
+        differences=("whether the figure is the mean of the seven kinds or of all pairs is not known here",),
+    ),
     "shichimi": PublishedFigures(
         source="the SuiSei paper, table 2, on Shichimi's 103,170 samples and its split by image",
         raters="rows",
@@ -142,20 +308,40 @@ def published_table(
         return None
     settings = EvaluationSettings(raters=known.raters)
     ours = evaluation_table(named_scores, samples, settings, by_scope=False, human=HUMAN in known.figures)
+    heads = {kind: LABELS[kind] for kind in known.kinds}
+    meta = {"data": data, "settings": {"averaging": "pooled", "raters": known.raters}}
+    return _beside(data, ours.overall.rows, heads, meta)
+
+
+def beside_published(data: str, table: Table) -> dict[str, Table]:
+    """Return {"published": a table of a protocol's figures beside the published ones}; empty without any.
+
+    Args:
+        data: the data set's name.
+        table: the figures here; its columns are the kinds of the published figures.
+    """
+    if data not in PUBLISHED:
+        return {}
+    heads = {kind: table.columns.get(kind, kind) for kind in PUBLISHED[data].kinds}
+    meta = {"data": data, "settings": table.meta.get("settings", {})}
+    return {"published": _beside(data, table.overall.rows, heads, meta)}
+
+
+def _beside(data: str, ours: Sequence[Row], heads: Mapping[str, str], meta: dict[str, Any]) -> Table:
+    known = PUBLISHED[data]
     rows, told = [], set()
-    for row in ours.overall.rows:
+    for row in ours:
         name = row.label.partition(":")[0]
         if name in known.figures:
             told.add(name)
-            here = {kind: row.cells[kind] for kind in known.kinds}
-            rows.append(Row(row.label, {**here, **_cells(known, name)}, row.signature))
+            here = {kind: _bare(row.cells[kind]) for kind in known.kinds if kind in row.cells}
+            rows.append(Row(row.label, {**here, **_cells(known, name)}, row.signature, row.error))
     rows += [Row(name, _cells(known, name)) for name in known.figures if name not in told]
     rows.sort(key=lambda row: row.label == HUMAN)  # the ceiling comes last, as in the main table
     columns: dict[str, str] = {}
     for kind in known.kinds:
-        columns |= {kind: f"{LABELS[kind]} here", _key(kind): f"{LABELS[kind]} published"}
+        columns |= {kind: f"{heads[kind]} here", _key(kind): f"{heads[kind]} published"}
     notes = (f"published: {known.source}", *known.differences)
-    meta = {"data": data, "settings": {"averaging": "pooled", "raters": known.raters}}
     return Table(
         f"Beside published figures: {data}",
         columns,
@@ -168,7 +354,12 @@ def published_table(
 
 def _cells(known: PublishedFigures, name: str) -> dict[str, Cell]:
     values = zip(known.kinds, known.figures[name], strict=True)
-    return {_key(kind): Cell(value / known.scale) for kind, value in values}
+    return {_key(kind): Cell(value / known.scale) for kind, value in values if value is not None}
+
+
+def _bare(cell: Cell) -> Cell:
+    """Return a cell without its interval, which stands in the main table."""
+    return replace(cell, low=None, high=None)
 
 
 def _key(kind: str) -> str:

@@ -1,4 +1,4 @@
-"""Score files: one row per sample, one column per metric, as JSONL or CSV."""
+"""Score files: one row per sample, one column per metric, as JSONL or CSV, or in FLEUR's own text."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from suisei.data.sample import CaptionSample
 from suisei.data.writers import COLUMNS, VIDEO_COLUMNS, replacing
 from suisei.errors import ConfigError, DataError
 from suisei.scoring.columns import ScoreColumn
+from suisei.scoring.fleur import RAW, SMOOTHED, fleur_order, read_fleur
 
 _SAMPLE_FIELDS = frozenset({*COLUMNS, *VIDEO_COLUMNS, "src", "mt", "ref", "imgid", "error"})
 
@@ -55,10 +56,11 @@ def read_scores(
     """Read score columns and put them in the order of ``samples``.
 
     Rows are joined by id. A file without ids is joined by row order, only if it has as many rows as
-    there are samples (or as the data had before unrated ones were left out).
+    there are samples (or as the data had before unrated ones were left out). FLEUR's text is joined by
+    image file and caption.
 
     Args:
-        path: a .jsonl or .csv file with a header.
+        path: a .jsonl or .csv file with a header, or a .txt of :mod:`suisei.scoring.fleur`.
         samples: N samples.
         loaded: number of samples before unrated ones were left out.
         kept: positions of ``samples`` among those.
@@ -72,6 +74,8 @@ def read_scores(
             id, a wrong number of rows, or no score column.
     """
     path = Path(path)
+    if path.suffix == ".txt":
+        return _read_fleur(path, samples)
     rows = _read_rows(path)
     columns = list(dict.fromkeys(key for row in rows for key in row))
     names = [name for name in columns if name != "id" and name not in _SAMPLE_FIELDS]
@@ -82,14 +86,33 @@ def read_scores(
         order, how = _by_id(path, rows, samples)
     else:
         order, how = _by_position(path, len(rows), len(samples), loaded, kept)
+    return _joined(path, rows, names, order, len(samples)), f"{path.name}: {how}"
+
+
+def _read_fleur(path: Path, samples: Sequence[CaptionSample]) -> tuple[dict[str, np.ndarray], str]:
+    try:
+        rows = read_fleur(path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: cannot be read: {error}") from None
+    order = np.array(fleur_order(path, rows, samples), dtype=np.int64)
+    found = int((order >= 0).sum())
+    names = [name for name in (SMOOTHED, RAW) if any(name in row for row in rows)]
+    how = f"joined by image and caption, {found} of {len(samples)} samples found"
+    return _joined(path, rows, names, order, len(samples)), f"{path.name}: {how}"
+
+
+def _joined(
+    path: Path, rows: Sequence[dict[str, Any]], names: Sequence[str], order: np.ndarray, count: int
+) -> dict[str, np.ndarray]:
+    """Return {column: its values in the order of the samples, NaN where a sample has no row}."""
     joined = {}
     for name in names:
         values = np.array([_number(path, number, name, row.get(name)) for number, row in enumerate(rows, 1)])
         there = order >= 0
-        column = np.full(len(samples), np.nan)
+        column = np.full(count, np.nan)
         column[there] = values[order[there]]
         joined[path.stem if name == "score" else name] = column
-    return joined, f"{path.name}: {how}"
+    return joined
 
 
 def join_columns(
@@ -129,7 +152,8 @@ def join_columns(
 
 def _read_rows(path: Path) -> list[dict[str, Any]]:
     if path.suffix not in (".jsonl", ".csv"):
-        raise DataError(f"{path}: scores are read from .jsonl or .csv, got {path.suffix or 'no suffix'!r}")
+        got = repr(path.suffix or "no suffix")
+        raise DataError(f"{path}: scores are read from .jsonl, .csv or FLEUR's .txt, got {got}")
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:

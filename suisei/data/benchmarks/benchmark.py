@@ -95,6 +95,48 @@ def find_file(root: Path, *names: str) -> Path:
     raise LayoutError(f"{root}: {what} {' or '.join(names)}")
 
 
+class ImageFolder:
+    """Where image files are.
+
+    Where the image folder is absent altogether the data is text only and every image is None. Where
+    it is there, an image without its file is an error: scoring it as text would go unnoticed.
+
+    Args:
+        folder: the folder, or None.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
+        self._known: dict[str, Path] = {}
+
+    @classmethod
+    def find(cls, images: Path | None, *usual: Path) -> ImageFolder:
+        """Return the folder that the user named, else the first of the usual ones that exists."""
+        folders = [images] if images is not None else usual
+        return cls(next((folder for folder in folders if folder.is_dir()), None))
+
+    def path(self, name: str) -> Path | None:
+        """Return an image's file, which may lie in the folders of its name or directly in the folder.
+
+        Raises:
+            DataError: there is a folder, and the file is not in it.
+        """
+        if self.folder is None:
+            return None
+        if name not in self._known:
+            if Path(name).is_absolute() or ".." in Path(name).parts:
+                raise DataError(f"the image name {name[:60]!r} leads out of the image folder {self.folder}")
+            paths = [self.folder / name, self.folder / Path(name).name]
+            found = next((path for path in paths if path.is_file()), None)
+            if found is None:
+                raise DataError(
+                    f"the image file {paths[0]} is not there; unpack the image archive again, or leave its "
+                    "rows out (--on-error skip)"
+                )
+            self._known[name] = found
+        return self._known[name]
+
+
 def text_rows(path: Path) -> Iterator[tuple[int, str, str | None]]:
     """Yield (row number, line without its end, problem or None) of a UTF-8 file; blank lines are skipped.
 

@@ -11,7 +11,15 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from suisei.data.benchmarks.benchmark import Benchmark, count, find_file, is_count, make_row, text_rows
+from suisei.data.benchmarks.benchmark import (
+    Benchmark,
+    ImageFolder,
+    count,
+    find_file,
+    is_count,
+    make_row,
+    text_rows,
+)
 from suisei.data.formats import Row
 from suisei.data.sample import CaptionSample, Rating
 from suisei.errors import ConfigError, DataError
@@ -70,26 +78,8 @@ def _text_file(root: Path, name: str) -> Path:
     return find_file(root, f"{TEXT_FOLDER}/{name}")
 
 
-class _Images:
-    """Where image files are.
-
-    Where the image folder is absent altogether the data is text only and every image is None. Where
-    it is there, a rated image without its file is an error: scoring it as text would go unnoticed.
-    """
-
-    def __init__(self, root: Path, images: Path | None) -> None:
-        folders = [images] if images is not None else [root / name for name in IMAGE_FOLDERS]
-        self._folder = next((folder for folder in folders if folder.is_dir()), None)
-        self._known: set[str] = set()
-
-    def path(self, name: str) -> Path | None:
-        if self._folder is None:
-            return None
-        path = self._folder / name
-        if name not in self._known and not path.is_file():
-            raise DataError(f"the image file {path} is not there; unpack the image archive again")
-        self._known.add(name)
-        return path
+def _files(root: Path, images: Path | None) -> ImageFolder:
+    return ImageFolder.find(images, *(root / name for name in IMAGE_FOLDERS))
 
 
 Make = Callable[[str, str, list[str]], CaptionSample | None]
@@ -129,7 +119,7 @@ def _own_captions(captions: Captions, image: str) -> tuple[str, ...]:
 
 def _expert_rows(root: Path, images: Path | None) -> Iterator[Row]:
     """Yield every pair with its three ratings, except those that rate an image's own caption."""
-    captions, files = read_captions(root), _Images(root, images)
+    captions, files = read_captions(root), _files(root, images)
 
     def make(image: str, caption_id: str, numbers: list[str]) -> CaptionSample | None:
         candidate, references = _caption(captions, caption_id), _own_captions(captions, image)
@@ -148,7 +138,7 @@ def _crowd_rows(root: Path, images: Path | None) -> Iterator[Row]:
     The published set-up is not known exactly. Closest to the published figures: keep every pair, and
     take the image's captions except number 2, which may be the candidate, as references.
     """
-    captions, files = read_captions(root), _Images(root, images)
+    captions, files = read_captions(root), _files(root, images)
 
     def make(image: str, caption_id: str, numbers: list[str]) -> CaptionSample:
         candidate, own = _caption(captions, caption_id), _own_captions(captions, image)
@@ -174,7 +164,12 @@ def _votes(share: str, yes: str, no: str) -> Rating:
 
 
 def _sample(
-    image: str, caption_id: str, candidate: str, references: tuple[str, ...], rating: Rating, files: _Images
+    image: str,
+    caption_id: str,
+    candidate: str,
+    references: tuple[str, ...],
+    rating: Rating,
+    files: ImageFolder,
 ) -> CaptionSample:
     return CaptionSample(
         candidate,

@@ -1,8 +1,9 @@
-"""Benchmarks that come as one JSON object per file."""
+"""Benchmarks that come as JSON: whole files or lines, and the fields of their records."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,111 @@ def read_object(path: Path) -> dict[str, Any]:
     Raises:
         DataError: the file cannot be read, or holds something else or nothing.
     """
+    content = _read(path)
+    if not isinstance(content, dict) or not content:
+        raise DataError(f"{path}: expected an object with named entries, got {_described(content)}")
+    return content
+
+
+def read_list(path: Path) -> list[Any]:
+    """Return the list that a JSON file holds.
+
+    Raises:
+        DataError: the file cannot be read, or holds something else or nothing.
+    """
+    content = _read(path)
+    if not isinstance(content, list) or not content:
+        raise DataError(f"{path}: expected a list of entries, got {_described(content)}")
+    return content
+
+
+def _read(path: Path) -> Any:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: not JSON ({error}); copy the file again") from None
-    if not isinstance(content, dict) or not content:
-        raise DataError(f"{path}: expected an object with an entry per video, got {type(content).__name__}")
-    return content
+
+
+def _described(content: Any) -> str:
+    return type(content).__name__ if content or content is None else "nothing"
+
+
+def parse_line(line: str) -> dict[str, Any]:
+    """Return the object on a line of JSON Lines.
+
+    Raises:
+        DataError: it is none.
+    """
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"not valid JSON: {error}") from None
+    return as_object(record)
+
+
+def as_object(record: Any) -> dict[str, Any]:
+    """Return a record that is an object.
+
+    Raises:
+        DataError: it is none.
+    """
+    if not isinstance(record, dict):
+        raise DataError(f"expected a JSON object, got {str(record)[:60]!r}")
+    return record
+
+
+def text_of(record: Mapping[str, Any], field: str) -> str:
+    """Return a field that holds text.
+
+    Raises:
+        DataError: it is absent, blank or something else.
+    """
+    value = record.get(field)
+    if not isinstance(value, str) or not value.strip():
+        raise DataError(f"{field} must be text, got {value!r:.60}")
+    return value
+
+
+def texts_of(record: Mapping[str, Any], field: str, count: int | None = None) -> tuple[str, ...]:
+    """Return a field that holds a list of text.
+
+    Args:
+        record: the record.
+        field: its field.
+        count: how many there have to be.
+
+    Raises:
+        DataError: it is absent, something else, or of another length.
+    """
+    value = record.get(field)
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+        raise DataError(f"{field} must be a list of text, got {value!r:.60}")
+    if count is not None and len(value) != count:
+        raise DataError(f"{field} must hold {count} captions, got {len(value)}")
+    return tuple(value)
+
+
+def number_of(record: Mapping[str, Any], field: str) -> float:
+    """Return a field that holds a number.
+
+    Raises:
+        DataError: it is absent or something else.
+    """
+    value = record.get(field)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise DataError(f"{field} must be a number, got {value!r:.60}")
+    return float(value)
+
+
+def bool_of(record: Mapping[str, Any], field: str) -> bool:
+    """Return a field that holds true or false.
+
+    Raises:
+        DataError: it is absent or something else.
+    """
+    value = record.get(field)
+    if not isinstance(value, bool):
+        raise DataError(f"{field} must be true or false, got {value!r:.60}")
+    return value

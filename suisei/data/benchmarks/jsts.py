@@ -7,7 +7,6 @@ is compared with ``sentence1``, a caption of the same image or of another one.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from suisei.data.benchmarks.benchmark import Benchmark, find_file, make_row, text_rows
+from suisei.data.benchmarks.jsonfile import number_of, parse_line
 from suisei.data.formats import Row
 from suisei.data.sample import CaptionSample, Rating
 from suisei.errors import DataError
@@ -40,28 +40,15 @@ def _rows(root: Path, images: Path | None) -> Iterator[Row]:
 def _sample(line: str, problem: str | None, part: str, groups: dict[str, str]) -> CaptionSample:
     if problem is not None:
         raise DataError(problem)
-    record = _record(line)
-    label = record.get("label")
-    if isinstance(label, bool) or not isinstance(label, int | float):
-        raise DataError(f"label must be a number, got {label!r:.60}")
+    record = parse_line(line)
     return CaptionSample(
         candidate=record.get("sentence2", ""),
         references=(record.get("sentence1", ""),),
-        rating=Rating((label,), *SCALE),
+        rating=Rating((number_of(record, "label"),), *SCALE),
         language="ja",
         group=groups[_images_of(record)[0]],
         id=f"{part}-{record.get('sentence_pair_id')}",
     )
-
-
-def _record(line: str) -> dict[str, Any]:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"not valid JSON: {error}") from None
-    if not isinstance(record, dict):
-        raise DataError(f"expected a JSON object, got {line[:60]!r}")
-    return record
 
 
 def _images_of(record: dict[str, Any]) -> list[str]:
@@ -90,7 +77,7 @@ def _image_groups(paths: Iterable[Path]) -> dict[str, str]:
     for path in paths:
         for _, line, _ in text_rows(path):
             try:
-                first, *others = _images_of(_record(line))
+                first, *others = _images_of(parse_line(line))
             except DataError:
                 continue  # the row is reported when its sample is made
             for other in (first, *others):

@@ -28,9 +28,23 @@ def read_pickled_array(path: Path) -> np.ndarray:
     Raises:
         DataError: the file is absent, damaged, or holds anything else.
     """
+    content = read_pickled(path)
     try:
-        content = _Reader(io.BytesIO(path.read_bytes())).load()
-        return np.array(_plain(content))
+        if isinstance(content, dict):
+            raise ValueError("it holds dict")
+        return np.array(content)
+    except ValueError as error:
+        raise DataError(f"{path}: not a pickled array of text or numbers ({str(error)[:120]})") from None
+
+
+def read_pickled(path: Path) -> Any:
+    """Return the lists, objects, text and numbers that a pickle file holds; arrays become lists.
+
+    Raises:
+        DataError: the file is absent, damaged, or holds anything else.
+    """
+    try:
+        return _plain(_Reader(io.BytesIO(path.read_bytes())).load())
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
     except (*_DAMAGE, OverflowError, MemoryError, RecursionError) as error:
@@ -121,6 +135,8 @@ def _plain(value: Any) -> Any:
         return value.made()
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, bytes):
         return value.decode("utf-8")
     if value is None or isinstance(value, str | int | float):

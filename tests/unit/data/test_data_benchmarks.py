@@ -38,8 +38,10 @@ def add_images(root, names="abc", folder="Flicker8k_Dataset"):
 
 
 def test_every_entry_says_what_it_is_and_where_to_get_it():
-    expected = ["scenes", "shichimi", "flickr8k-expert", "flickr8k-cf", "jsts", "vatex-eval"]
-    assert list(BENCHMARKS) == [*expected, "activitynet-foil"]
+    rated = ["scenes", "shichimi", "pfn-pic-gen", "flickr8k-expert", "flickr8k-cf", "composite", "polaris"]
+    rated += ["nebula", "thumb", "capeval1k", "longcap-arena", "jsts", "vatex-eval"]
+    compared = ["pascal-50s", "abstract-50s", "iiw-400", "foil", "nocaps-foil", "hat", "sugarcrepe", "valse"]
+    assert list(BENCHMARKS) == [*rated, *compared, "activitynet-foil"]
     for name, benchmark in BENCHMARKS.items():
         assert benchmark.name == name
         assert benchmark.summary

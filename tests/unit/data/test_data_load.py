@@ -2,6 +2,7 @@
 
 import pytest
 
+from suisei.data.benchmarks import BENCHMARKS
 from suisei.data.load import load_data
 from suisei.errors import ConfigError, DataError
 
@@ -38,7 +39,7 @@ def test_an_unknown_name_lists_what_there_is(name):
         load_data(name)
     message = str(caught.value)
     assert "did you mean 'shichimi'?" in message
-    assert "scenes, shichimi, flickr8k-expert, flickr8k-cf, jsts" in message
+    assert ", ".join(BENCHMARKS) in message
     assert ".jsonl, .ndjson, .csv, .tsv, .parquet" in message
 
 

@@ -6,8 +6,8 @@ import scipy.stats
 
 from suisei.data.benchmarks import BENCHMARKS
 from suisei.data.sample import CaptionSample, Rating
-from suisei.metaeval.published import PUBLISHED, published_table
-from suisei.metaeval.tables import HUMAN
+from suisei.metaeval.published import PUBLISHED, beside_published, published_table
+from suisei.metaeval.tables import HUMAN, Cell, Row, Section, Table
 from suisei.metrics.registry import REGISTRY
 
 
@@ -27,14 +27,30 @@ def test_known_data_sets_are_benchmarks_and_figures_fit_their_columns():
         assert known.source
         assert known.differences
         for name, values in known.figures.items():
-            assert name in REGISTRY or name in (HUMAN, "Polos")
+            assert name in REGISTRY or name in (HUMAN, "Polos", "FLEUR", "BEiTScore")
             assert len(values) == len(known.kinds)
-            assert all(0 < value / known.scale < 1 for value in values)
+            assert any(value is not None for value in values)
+            assert all(value is None or 0 < value / known.scale < 1 for value in values)
 
 
 def test_no_figures_are_known_of_other_data(rated):
     samples, scores = rated
     assert published_table("ratings.csv", {"cider": scores}, samples) is None
+
+
+def test_figures_of_a_protocol_stand_beside_its_own_table():
+    cells = {"HC": Cell(0.6, 0.5, 0.7), "mean": Cell(0.8, 0.7, 0.9), "n": Cell(4)}
+    ours = Table("t", {"HC": "HC", "mean": "mean of kinds"}, (Section("overall", (Row("fleur", cells),)),))
+    assert beside_published("ratings.csv", ours) == {}
+    table = beside_published("pascal-50s", ours)["published"]
+    assert "fleur" not in {row.label for row in table.overall.rows}  # a name is matched as it is written
+    ours = Table("t", ours.columns, (Section("overall", (Row("clip-s:model", cells),)),))
+    row = beside_published("pascal-50s", ours)["published"].row("clip-s:model")
+    assert (row.cells["mean"].value, row.cells["mean-published"].value) == (0.8, pytest.approx(0.807))
+    assert row.cells["mean"].low is None  # the interval stands in the main table
+    assert "HI" not in row.cells
+    assert table.columns["mean"] == "mean of kinds here"
+    assert list(table.row("FLEUR").cells) == ["mean-published"]
 
 
 def test_ours_follow_the_protocol_of_the_paper(rated):

@@ -59,7 +59,7 @@ def test_absent_ids_are_missing_and_sample_fields_are_no_scores(tmp_path):
         ("s.jsonl", '{"id": "a", "rating": 1}\n', "no score column"),
         ("s.csv", "id,m\na,1,2\n", "row 1: its number of fields"),
         ("s.csv", "id,m\n", "no rows"),
-        ("s.txt", "id,m\n", r"read from .jsonl or .csv"),
+        ("s.tsv", "id,m\n", r"read from .jsonl, .csv or FLEUR's .txt, got '.tsv'"),
     ],
 )
 def test_refuses(tmp_path, name, text, message):
@@ -95,7 +95,7 @@ def test_unreadable_and_unknown_files(tmp_path):
         ("s.csv", b"id,m\na," + b"1" * 200_000 + b"\n", "not CSV"),
         ("s.csv", b'id,m\na,"1\n', "line 1: not CSV"),
         ("s.csv", "id,m\na,1\n".encode("utf-16-le"), "UTF-16 or not text"),
-        ("s.txt", b"m\n1\n", "read from .jsonl or .csv"),
+        ("s.tsv", b"m\n1\n", "read from .jsonl, .csv or FLEUR"),
     ],
 )
 def test_hostile_files_are_one_line(tmp_path, name, content, message):

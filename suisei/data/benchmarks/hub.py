@@ -1,0 +1,283 @@
+"""Tables of rated captions as their authors put them on the Hugging Face hub or beside their code.
+
+One layout with small differences: the caption in ``mt`` or ``cand``, the references in ``refs`` (a list in
+Parquet, a Python list as text in CSV), the rating in ``score`` or ``human_score``, and the image's name in
+``imgid`` or ``file_name``; Parquet also holds the image itself in ``img`` or ``image``.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from suisei.data.benchmarks.benchmark import Benchmark, ImageFolder, LayoutError, make_row
+from suisei.data.formats import NOT_UTF8, Row
+from suisei.data.lines import delimited_records, is_broken, numbered_lines, utf8_lines
+from suisei.data.sample import CaptionSample, Rating
+from suisei.data.writers import replacing
+from suisei.errors import DataError
+
+CANDIDATES, SCORES = ("mt", "cand", "caption"), ("score", "human_score")
+NAMES, PIXELS = ("imgid", "file_name"), ("img", "image")
+Record = tuple[int, Mapping[str, Any], str | None]
+"""Row number, the fields, and what is wrong with the row or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class HubTable:
+    """Where the files are, and what the numbers in them mean.
+
+    Attributes:
+        patterns: file names below the root, with wildcards; those of the first that fits anything are read.
+        scale: worst and best rating.
+        language: of the captions.
+        image_folders: where the images are, below the root.
+    """
+
+    patterns: tuple[str, ...]
+    scale: tuple[float, float]
+    language: str = "en"
+    image_folders: tuple[str, ...] = ("images",)
+
+    def rows(self, root: Path, images: Path | None) -> Iterator[Row]:
+        """Yield a row per rated caption."""
+        seen: set[str] = set()
+        for path in self.files(root):
+            pictures = Pictures(images, *(path.parent / name for name in self.image_folders))
+            for number, record, problem in read_table(path):
+                row = make_row(
+                    path, number, partial(self._sample, path, number, record, problem, pictures), seen
+                )
+                if row is not None:
+                    yield row
+
+    def files(self, root: Path) -> list[Path]:
+        """Return the files of the table.
+
+        Raises:
+            LayoutError: there are none.
+        """
+        return find_tables(root, self.patterns)
+
+    def _sample(
+        self, path: Path, number: int, record: Mapping[str, Any], problem: str | None, pictures: Pictures
+    ) -> CaptionSample:
+        if problem is not None:
+            raise DataError(problem)
+        name, image = pictures.of(record)
+        return CaptionSample(
+            str(first_of(record, CANDIDATES)),
+            caption_list(record.get("refs")),
+            image=image,
+            rating=Rating((score_of(record),), *self.scale),
+            language=self.language,
+            group=name,
+            id=f"{path.stem}/{number}",
+        )
+
+
+class Pictures:
+    """Images by name in a folder; those inside Parquet are unpacked into the folder that the user named.
+
+    Args:
+        images: the user's folder, or None.
+        usual: where the images may be otherwise.
+    """
+
+    def __init__(self, images: Path | None, *usual: Path) -> None:
+        self._unpacked = images
+        self._files = ImageFolder.find(images, *usual)
+
+    def of(self, record: Mapping[str, Any]) -> tuple[str, Path | None]:
+        """Return the name of a record's image, and its file or None.
+
+        Raises:
+            DataError: the record names no image and holds none, or the file is not there.
+        """
+        fields = (record.get(name) for name in PIXELS)
+        held: Mapping[str, Any] = next((field for field in fields if isinstance(field, Mapping)), {})
+        data = held.get("bytes")
+        name = next((str(record[key]) for key in NAMES if record.get(key) not in (None, "")), None)
+        name = name or (Path(str(held["path"])).name if held.get("path") else None)
+        if name is None and data:
+            name = f"{hashlib.blake2b(data, digest_size=12).hexdigest()}.jpg"
+        if name is None:
+            raise DataError(f"it has no image name in {' or '.join(NAMES)}, and no image")
+        if data and self._unpacked is not None:
+            target = self._unpacked / Path(name).name
+            if not target.is_file():
+                with replacing(target) as temporary:
+                    temporary.write_bytes(data)
+            return name, target
+        if data and self._files.folder is None:
+            return name, None
+        return name, self._files.path(_with_suffix(name))
+
+
+def _with_suffix(name: str) -> str:
+    """Return the file name of an image that tables name by its number alone."""
+    return name if Path(name).suffix else f"{name}.jpg"
+
+
+def find_tables(root: Path, patterns: tuple[str, ...]) -> list[Path]:
+    """Return the file itself, or the files below a folder that fit the first pattern that any file fits.
+
+    Raises:
+        LayoutError: there are none.
+    """
+    if root.is_file():
+        return [root]
+    for pattern in patterns:
+        if found := sorted(root.glob(pattern)):
+            return found
+    what = "the folder exists, but has no" if root.is_dir() else "there is no such folder; looked for its"
+    raise LayoutError(f"{root}: {what} {' or '.join(patterns)}")
+
+
+def read_table(path: Path) -> Iterator[Record]:
+    """Yield the numbered records of a CSV or Parquet file.
+
+    Raises:
+        DataError: the file is neither, empty or damaged.
+    """
+    if path.suffix.lower() not in (".csv", ".parquet"):
+        raise DataError(f"{path}: expected a .csv or .parquet file")
+    number = 0
+    for number, (record, problem) in enumerate(_records(path), start=1):
+        yield number, record, problem
+    if number == 0:
+        raise DataError(f"{path}: it has no rows; copy it again")
+
+
+def _records(path: Path) -> Iterator[tuple[Mapping[str, Any], str | None]]:
+    try:
+        if path.suffix.lower() == ".csv":
+            with path.open("rb") as stream:
+                yield from _csv_records(numbered_lines(utf8_lines(stream, newline="")))
+        else:
+            yield from _parquet_records(path)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def _csv_records(lines: Iterator[tuple[int, str]]) -> Iterator[tuple[Mapping[str, Any], str | None]]:
+    records = delimited_records(lines, ",")
+    header = next(records, None)
+    names = [] if header is None else [name.strip() for name in header.fields]
+    for record in records:
+        problem = record.problem
+        if not record.fields and problem is None:
+            continue
+        if problem is None and any(map(is_broken, record.fields)):
+            problem = NOT_UTF8
+        if problem is None and len(record.fields) != len(names):
+            problem = f"{len(record.fields)} fields where the header has {len(names)} ({', '.join(names)})"
+        yield dict(zip(names, record.fields, strict=False)), problem
+
+
+def _parquet_records(path: Path) -> Iterator[tuple[Mapping[str, Any], str | None]]:
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=64):  # rows may hold images
+                yield from ((record, None) for record in batch.to_pylist())
+    except pyarrow.ArrowException as error:
+        raise DataError(f"{path}: cannot be read as Parquet: {error}") from None
+
+
+def first_of(record: Mapping[str, Any], names: tuple[str, ...]) -> Any:
+    """Return the first of a record's fields that is there.
+
+    Raises:
+        DataError: none is.
+    """
+    for name in names:
+        if record.get(name) not in (None, ""):
+            return record[name]
+    raise DataError(f"no {' or '.join(names)} in it; its fields are {', '.join(record)}")
+
+
+def score_of(record: Mapping[str, Any]) -> float:
+    """Return the rating of a record.
+
+    Raises:
+        DataError: it has none, or one that is no number.
+    """
+    value = first_of(record, SCORES)
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise DataError(f"the rating ({' or '.join(SCORES)}) must be a number, got {value!r:.40}") from None
+
+
+def caption_list(value: Any) -> tuple[str, ...]:
+    """Return captions from a list, or from a list written as Python or JSON text; nothing in it is run.
+
+    >>> caption_list("['a dog', 'two dogs']")
+    ('a dog', 'two dogs')
+
+    Raises:
+        DataError: it is none of that.
+    """
+    found = value
+    if isinstance(value, str):
+        try:
+            found = ast.literal_eval(value) if len(value) < MAX_LIST_CHARACTERS else None
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            found = _json_list(value)
+    if not isinstance(found, list | tuple) or not all(isinstance(text, str) for text in found):
+        raise DataError(f"refs must be a list of captions such as ['a cat', 'the cat'], got {value!r:.80}")
+    return tuple(found)
+
+
+MAX_LIST_CHARACTERS = 1 << 20
+"""A longer list of references is a broken row."""
+
+
+def _json_list(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+_POLARIS = HubTable(("polaris_test.csv", "data/test-*.parquet", "test-*.parquet"), (0.0, 1.0))
+_NEBULA = HubTable(("nebula_test.csv", "data/test-*.parquet", "test-*.parquet"), (0.0, 1.0))
+
+_SOURCE = (
+    "Root is the folder that holds {files}, or one such file, from {page}; images are in its folder "
+    "'images' or in --images, and those inside Parquet are unpacked into the folder that --images names "
+    "(without one only the text is read)"
+)
+
+POLARIS = Benchmark(
+    name="polaris",
+    rows=_POLARIS.rows,
+    language="en",
+    rating_scale=_POLARIS.scale,
+    summary="26,122 English captions (the test part of 131,020) by ten models and people, rated 0 to 1",
+    source=_SOURCE.format(
+        files=" or ".join(_POLARIS.patterns), page="https://huggingface.co/datasets/yuwd/Polaris"
+    ),
+    has_images=True,
+)
+
+NEBULA = Benchmark(
+    name="nebula",
+    rows=_NEBULA.rows,
+    language="en",
+    rating_scale=_NEBULA.scale,
+    summary="3,298 English captions (the test part of 32,978), rated 0 to 1",
+    source=_SOURCE.format(
+        files=" or ".join(_NEBULA.patterns), page="https://huggingface.co/datasets/Ka2ukiMatsuda/Nebula"
+    ),
+    has_images=True,
+)

@@ -1,0 +1,128 @@
+"""Finding bad captions: the average precision of ranking them below the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from suisei.data.judged import PairCaption
+from suisei.data.sample import CaptionSample
+from suisei.errors import DataError
+from suisei.metaeval.correlation_tables import versions
+from suisei.metaeval.settings import EvaluationSettings
+from suisei.metaeval.significance import group_weights, percentile_interval
+from suisei.metaeval.tables import Cell, Row, Section, Table
+from suisei.scoring.columns import ScoreColumn
+
+AVERAGE_PRECISION = "average-precision"
+
+
+def detection_table(
+    columns: Sequence[ScoreColumn],
+    samples: Sequence[CaptionSample],
+    settings: EvaluationSettings | None = None,
+    *,
+    title: str = "Finding hallucinated captions",
+) -> Table:
+    """Return the average precision with which each metric's lowest scores find the bad captions.
+
+    The protocol of HAT and nocaps-FOIL (Petryk et al., NAACL 2024). Captions without score are left out of
+    their metric's row, and counted. Where the samples are captions of pairs, there is a section per kind.
+
+    Args:
+        columns: the metrics' scores of the samples.
+        samples: N captions, rated with the best of their scale (good) or the worst (bad).
+        settings: bootstrap resamples over groups (images), seed and confidence.
+        title: of the table.
+
+    Raises:
+        DataError: a rating is neither the best nor the worst, or all are the same.
+    """
+    settings = settings or EvaluationSettings()
+    bad = _labels(samples)
+    groups = np.unique([str(sample.group or sample.id) for sample in samples], return_inverse=True)[1]
+    sections = []
+    for name, mask in _scopes(samples):
+        rows = [_row(column, bad[mask], groups[mask], mask, settings) for column in columns]
+        sections.append(Section(name, tuple(rows)))
+    notes = [
+        "average precision of finding the bad captions by their low scores (scikit-learn); ranking by chance "
+        f"gives about their share, {bad.mean():.3f}"
+    ]
+    if settings.n_resamples:
+        notes.append(
+            f"{settings.confidence:.0%} intervals: bootstrap over images, {settings.n_resamples} resamples, "
+            f"seed {settings.seed}"
+        )
+    heads = {AVERAGE_PRECISION: "average precision", "bad": "bad", "n": "captions"}
+    meta = {
+        "settings": {name: getattr(settings, name) for name in ("n_resamples", "seed", "confidence")},
+        "versions": versions(),
+        "samples": len(samples),
+    }
+    return Table(title, heads, tuple(sections), tuple(notes), meta)
+
+
+def _labels(samples: Sequence[CaptionSample]) -> np.ndarray:
+    means = np.array([np.nan if sample.rating is None else sample.rating.mean for sample in samples])
+    wrong = np.flatnonzero((means != 0) & (means != 1))
+    if len(wrong):
+        raise DataError(
+            f"sample {wrong[0]} ({samples[wrong[0]].id}) is rated neither the best nor the worst; to find "
+            "bad captions, each must be good or bad"
+        )
+    bad = means == 0
+    if bad.all() or not bad.any():
+        raise DataError(f"all {len(samples)} captions are {'bad' if bad.all() else 'good'}; nothing to find")
+    return bad
+
+
+def _scopes(samples: Sequence[CaptionSample]) -> list[tuple[str, np.ndarray]]:
+    """Return (title, mask) of all samples, and of each kind of pair where there are several."""
+    kinds: dict[str, np.ndarray] = {}
+    for position, sample in enumerate(samples):
+        for kind, _ in sample.preferred if isinstance(sample, PairCaption) else ():
+            kinds.setdefault(kind, np.zeros(len(samples), dtype=bool))[position] = True
+    everything = np.ones(len(samples), dtype=bool)
+    return [("overall", everything), *(sorted(kinds.items()) if len(kinds) > 1 else ())]
+
+
+def _row(
+    column: ScoreColumn, bad: np.ndarray, groups: np.ndarray, mask: np.ndarray, settings: EvaluationSettings
+) -> Row:
+    if column.scores is None:
+        return Row(column.label, error=column.error)
+    scores = column.oriented[mask]
+    there = ~np.isnan(scores)
+    info = {"skipped": int((~there).sum())}
+    bad, scores, groups = bad[there], scores[there], groups[there]
+    if not bad.any():
+        reason = "no bad caption has a score" if len(bad) else "no caption has a score"
+        return Row(column.label, {AVERAGE_PRECISION: Cell(None, reason=reason)}, column.signature, info=info)
+    value = _average_precision(bad, scores)
+    low = high = None
+    if settings.n_resamples and len(np.unique(groups)) > 1:
+        numbers = np.unique(groups, return_inverse=True)[1]
+        weights = group_weights(int(numbers.max()) + 1, settings.n_resamples, settings.seed)
+        values = np.array([_average_precision(bad, scores, row[numbers]) for row in weights])
+        interval = percentile_interval(values, settings.confidence)
+        low, high = interval.low, interval.high
+    cells = {
+        AVERAGE_PRECISION: Cell(value, low, high, signature=f"{AVERAGE_PRECISION}|of:bad|n:{len(bad)}"),
+        "bad": Cell(int(bad.sum())),
+        "n": Cell(len(bad)),
+    }
+    return Row(column.label, cells, column.signature, info=info)
+
+
+def _average_precision(bad: np.ndarray, scores: np.ndarray, weights: np.ndarray | None = None) -> float:
+    """Return the average precision of low scores, NaN where the weights leave no bad caption."""
+    from sklearn.metrics import average_precision_score
+
+    if weights is not None:
+        drawn = weights > 0
+        bad, scores, weights = bad[drawn], scores[drawn], weights[drawn]
+        if not bad.any():
+            return float("nan")
+    return float(average_precision_score(bad, -scores, sample_weight=weights))

@@ -1,0 +1,298 @@
+"""Benchmarks of rated captions on a few rows in their published layouts."""
+
+import csv
+import json
+import pickle
+from collections import Counter
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from suisei.data.benchmarks import BENCHMARKS
+from suisei.data.benchmarks.hub import caption_list
+from suisei.data.judged import ScaledCaption
+from suisei.errors import DataError
+
+COMPOSITE = {
+    "source": "flickr8k",
+    "image": "909.jpg",
+    "caption": "a boy leaps",
+    "references": ["A boy is leaping .", "Two children ."],
+    "all_references": ["A boy is leaping .", "Two children .", "a boy leaps"],
+    "rating": 5,
+    "is_reference": True,
+}
+
+
+def write_lines(path, records):
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+
+
+def write_csv(path, header, *rows):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        csv.writer(stream).writerows([header, *rows])
+
+
+def write_parquet(path, **columns):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pyarrow.parquet.write_table(pyarrow.table(columns), path)
+
+
+def test_composite(tmp_path):
+    other = {**COMPOSITE, "image": "910.jpg", "source": "coco", "rating": 1}
+    write_lines(tmp_path / "composite.jsonl", [COMPOSITE, {**COMPOSITE, "caption": "trees"}, other])
+    samples = BENCHMARKS["composite"].read(tmp_path)
+    assert [sample.id for sample in samples] == ["909.jpg/1", "909.jpg/2", "910.jpg/1"]
+    assert (samples[0].rating.values, samples[0].rating.low, samples[0].rating.high) == ((5.0,), 1, 5)
+    assert samples[0].references == ("A boy is leaping .", "Two children .")
+    assert (samples[0].group, samples[0].image, samples[0].language) == ("909.jpg", None, "en")
+    (tmp_path / "images" / "flickr8k").mkdir(parents=True)
+    (tmp_path / "images" / "flickr8k" / "909.jpg").write_bytes(b"x")
+    with pytest.raises(
+        DataError, match=r"composite.jsonl, row 3: the image file .*coco/910.jpg is not there"
+    ):
+        BENCHMARKS["composite"].read(tmp_path)
+    found = BENCHMARKS["composite"].read(tmp_path, on_error="skip")
+    assert [sample.image for sample in found] == [tmp_path / "images" / "flickr8k" / "909.jpg"] * 2
+
+
+@pytest.mark.parametrize("name", ["../../secret.jpg", "/etc/hosts"])
+def test_an_image_name_does_not_lead_out_of_the_folder(tmp_path, name):
+    write_csv(tmp_path / "polaris_test.csv", HEADER, (name, "a dog", "['x']", "1"))
+    (tmp_path / "images").mkdir()
+    with pytest.raises(DataError, match=r"row 1: the image name .* leads out of the image folder"):
+        BENCHMARKS["polaris"].read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"rating": "5"}, "rating must be a number, got '5'"),
+        ({"rating": 6}, "rating 6 is outside the scale 1 to 5"),
+        ({"references": None}, "references must be a list of text"),
+        ({"image": ""}, "image must be text, got ''"),
+    ],
+)
+def test_composite_problems_are_named(tmp_path, change, message):
+    write_lines(tmp_path / "composite.jsonl", [{**COMPOSITE, **change}])
+    with pytest.raises(DataError, match=rf"composite.jsonl, row 1: {message}"):
+        BENCHMARKS["composite"].read(tmp_path)
+
+
+HEADER = ("imgid", "mt", "refs", "score")
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "score"),
+    [
+        ("composite", "en_test_composite_da2.csv", 3.5),
+        ("polaris", "polaris_test.csv", 0.75),
+        ("nebula", "nebula_test.csv", 0.75),
+        ("capeval1k", "capeval1k.csv", 4.0),
+        ("pfn-pic-gen", "pfn_pic_gen.csv", 4.0),
+    ],
+)
+def test_tables_of_authors(tmp_path, name, file, score):
+    references = """['a "b" ref', "the dog's"]"""
+    write_csv(tmp_path / file, HEADER, ("a.jpg", "a dog", references, score), ("12", "x", "[]", score))
+    first, second = BENCHMARKS[name].read(tmp_path)
+    assert (first.candidate, first.references) == ("a dog", ('a "b" ref', "the dog's"))
+    assert first.rating.values == (score,)
+    assert (first.group, second.group, second.references) == ("a.jpg", "12", ())
+    assert first.language == ("ja" if name == "pfn-pic-gen" else "en")
+    assert BENCHMARKS[name].read(tmp_path / file) == [first, second]  # the file itself
+    (tmp_path / "images").mkdir()
+    for image in ("a.jpg", "12.jpg"):
+        (tmp_path / "images" / image).write_bytes(b"x")
+    assert [sample.image.name for sample in BENCHMARKS[name].read(tmp_path)] == ["a.jpg", "12.jpg"]
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (("a.jpg", "a dog", "['x']", "good"), "the rating .* must be a number, got 'good'"),
+        (("a.jpg", "a dog", "['x']", "7"), "rating 7 is outside the scale 0 to 1"),
+        (("a.jpg", "a dog", "['x']", "nan"), "rating is nan"),
+        (("a.jpg", "a dog", "['x'", "1"), "refs must be a list of captions"),
+        (("a.jpg", "a dog", "[1]", "1"), "refs must be a list of captions"),
+        (("a.jpg", "", "['x']", "1"), "no mt or cand"),
+        (("", "a dog", "['x']", "1"), "it has no image name in imgid or file_name"),
+        (("a.jpg", "a dog", "1"), "3 fields where the header has 4"),
+    ],
+)
+def test_rows_of_tables_that_are_wrong_are_named(tmp_path, row, message):
+    write_csv(tmp_path / "polaris_test.csv", HEADER, ("a.jpg", "a dog", "['x']", "1"), row)
+    with pytest.raises(DataError, match=rf"polaris_test.csv, row 2: {message}"):
+        BENCHMARKS["polaris"].read(tmp_path)
+    assert len(BENCHMARKS["polaris"].read(tmp_path, on_error="skip")) == 1
+
+
+def test_lists_are_parsed_and_never_run(tmp_path):
+    marker = tmp_path / "run"
+    with pytest.raises(DataError, match="refs must be a list"):
+        caption_list(f"[open({str(marker)!r}, 'w').name]")
+    assert not marker.exists()
+    assert caption_list('["a\\u00e9", "b"]') == ("aé", "b")
+    assert caption_list(["a"]) == ("a",)
+    for wrong in ("'text'", "{'a': 1}", None, 3, "[[[[" * 5000):
+        with pytest.raises(DataError, match="refs must be a list"):
+            caption_list(wrong)
+
+
+def test_parquet_of_the_hub_and_images_inside_it(tmp_path):
+    image = {"bytes": b"an image", "path": None}
+    write_parquet(
+        tmp_path / "data" / "test-00000-of-00002.parquet",
+        refs=[["a", "b"], ["c"]],
+        cand=["x", "y"],
+        img=[image, {"bytes": b"another", "path": None}],
+        human_score=[0.5, 1.0],
+    )
+    write_parquet(
+        tmp_path / "data" / "test-00001-of-00002.parquet",
+        refs=[["a"]],
+        cand=["z"],
+        img=[image],
+        human_score=[0.0],
+    )
+    samples = BENCHMARKS["polaris"].read(tmp_path)
+    assert [sample.candidate for sample in samples] == ["x", "y", "z"]
+    assert samples[0].group == samples[2].group != samples[1].group  # known by what the image holds
+    assert {sample.image for sample in samples} == {None}
+    folder = tmp_path / "unpacked"
+    folder.mkdir()
+    samples = BENCHMARKS["polaris"].read(tmp_path, images=folder)
+    assert samples[0].image == samples[2].image
+    assert [sample.image.read_bytes() for sample in samples[:2]] == [b"an image", b"another"]
+    assert len(list(folder.iterdir())) == 2
+
+
+def test_nebula_names_its_images(tmp_path):
+    write_parquet(
+        tmp_path / "data" / "test-00000-of-00001.parquet",
+        file_name=["COCO_1.jpg"],
+        image=[{"bytes": b"an image", "path": "other.jpg"}],
+        refs=[["a"]],
+        mt=["x"],
+        human_score=[0.25],
+    )
+    (sample,) = BENCHMARKS["nebula"].read(tmp_path, images=tmp_path)
+    assert (sample.group, sample.rating.mean, sample.image) == ("COCO_1.jpg", 0.25, tmp_path / "COCO_1.jpg")
+
+
+def test_tables_that_are_not_there_or_empty(tmp_path):
+    with pytest.raises(DataError, match=r"has no nebula_test.csv or .*Ka2ukiMatsuda/Nebula"):
+        BENCHMARKS["nebula"].read(tmp_path)
+    with pytest.raises(DataError, match="there is no such folder"):
+        BENCHMARKS["nebula"].read(tmp_path / "absent")
+    write_csv(tmp_path / "nebula_test.csv", HEADER)
+    with pytest.raises(DataError, match="has no rows"):
+        BENCHMARKS["nebula"].read(tmp_path)
+    (tmp_path / "test-1.parquet").write_bytes(b"nothing")
+    with pytest.raises(DataError, match="cannot be read as Parquet"):
+        BENCHMARKS["nebula"].read(tmp_path / "test-1.parquet")
+    (tmp_path / "x.json").write_text("[]")
+    with pytest.raises(DataError, match=r"expected a .csv or .parquet"):
+        BENCHMARKS["nebula"].read(tmp_path / "x.json")
+
+
+def test_capeval1k_from_the_pickle_of_several_sets(tmp_path):
+    entry = {"candidate": [["a dog"], "a cat"], "reference": [["x", "y"], ["z"]], "score": [0.8, 3]}
+    path = tmp_path / "captioning_human_judgments.pkl"
+    path.write_bytes(pickle.dumps({"flickr8k": {"candidate": []}, "capeval1k": entry}))
+    first, second = BENCHMARKS["capeval1k"].read(tmp_path)
+    assert (first.candidate, first.references, first.rating.values) == ("a dog", ("x", "y"), (0.8,))
+    assert first.group != second.group
+    path.write_bytes(pickle.dumps({"capeval1k": {**entry, "score": [1]}}))
+    with pytest.raises(DataError, match="lists of equal length in candidate, reference, score"):
+        BENCHMARKS["capeval1k"].read(tmp_path)
+    path.write_bytes(pickle.dumps({"capeval1k": print}))
+    with pytest.raises(DataError, match="which arrays do not need"):
+        BENCHMARKS["capeval1k"].read(tmp_path)
+
+
+def write_longcap(root, part, **scales):
+    for scale, rows in scales.items():
+        write_parquet(
+            root / "data" / f"{part}.{scale}-00000-of-00001.parquet",
+            file_name=[row[0] for row in rows],
+            image=[{"bytes": b"an image", "path": None} for _ in rows],
+            refs=[["a long reference"] for _ in rows],
+            cand=[row[1] for row in rows],
+            score=[row[2] for row in rows],
+        )
+
+
+def test_longcap_arena_brings_the_ratings_of_a_caption_together(tmp_path):
+    write_longcap(
+        tmp_path,
+        "dci_test",
+        desc=[("sa_1.jpg", "long one", 0.625), ("sa_2.jpg", "long two", 0.5)],
+        rel=[("sa_1.jpg", "long  one", 1.0)],
+    )
+    write_longcap(tmp_path, "dci_val", flu=[("sa_1.jpg", "long one", 0.0)])
+    samples = BENCHMARKS["longcap-arena"].read(tmp_path)
+    found = [
+        (s.group, s.parts, {name: rating.values for name, rating in s.scales}, s.rating.mean) for s in samples
+    ]
+    assert found == [
+        ("sa_1.jpg", ("test A",), {"fluency": (0.0,)}, 0.0),
+        ("sa_1.jpg", ("test B",), {"descriptiveness": (0.625,), "relevance": (1.0,)}, 0.8125),
+        ("sa_2.jpg", ("test B",), {"descriptiveness": (0.5,)}, 0.5),
+    ]
+    assert len({sample.id for sample in samples}) == 3
+
+
+def test_longcap_arena_beside_its_code_and_what_is_wrong_in_it(tmp_path):
+    with pytest.raises(DataError, match=r"looked for data/dci_test.desc-.*found none"):
+        BENCHMARKS["longcap-arena"].read(tmp_path)
+    rows = [("sa_1.jpg", "long one", "['r']", "0.5"), ("sa_2.jpg", "long two", "['r']", "bad")]
+    write_csv(tmp_path / "test" / "desc_dci_val.csv", HEADER, *rows)
+    with pytest.raises(DataError, match=r"desc_dci_val.csv, row 2: the rating"):
+        BENCHMARKS["longcap-arena"].read(tmp_path)
+    (sample,) = BENCHMARKS["longcap-arena"].read(tmp_path, on_error="skip")
+    assert sample.references == ("r",)
+
+
+THUMB = {
+    "SYS": "Up-Down",
+    "seg_id": "974",
+    "set_id": 5,
+    "hyp": "A dog runs.",
+    "image": "COCO_val2014_000000000974.jpg",
+    "P": 4.0,
+    "R": 3.0,
+    "Fl": -0.0,
+    "Inc": -0.0,
+    "Con": -0.0,
+    "human_score": 3.5,
+}
+
+
+def test_thumb(tmp_path):
+    human = {**THUMB, "SYS": "Human", "hyp": "An elephant with a man.", "human_score": 4.7, "P": 5.0}
+    write_lines(tmp_path / "mscoco_THumB-1.0.jsonl", [THUMB, human])
+    first, second = BENCHMARKS["thumb"].read(tmp_path)
+    assert isinstance(first, ScaledCaption)
+    scales = {name: rating.values[0] for name, rating in first.scales}
+    assert scales == {"precision": 4, "recall": 3, "total": 3.5}
+    assert first.parts == ("with human captions", "without human captions")
+    assert second.parts == ("with human captions",)
+    assert (first.system, first.id, first.references) == ("Up-Down", "974/Up-Down", ())
+    captions = [{"image_id": 974, "caption": text} for text in ("an elephant with a man ", "b")]
+    (tmp_path / "captions_val2014.json").write_text(json.dumps({"annotations": captions}))
+    assert [sample.references for sample in BENCHMARKS["thumb"].read(tmp_path)] == [("b",), ("b",)]
+    write_lines(tmp_path / "mscoco_THumB-1.0.jsonl", [{**THUMB, "P": 6}])
+    with pytest.raises(DataError, match=r"THumB-1.0.jsonl, row 1: rating 6 is outside the scale 1 to 5"):
+        BENCHMARKS["thumb"].read(tmp_path)
+
+
+@pytest.mark.realdata
+def test_real_composite(shared):
+    samples = BENCHMARKS["composite"].read(shared / "data" / "benchmarks" / "composite")
+    assert len(samples) == 11_985
+    assert set(Counter(sample.group for sample in samples).values()) == {3}
+    ratings = Counter(sample.rating.values[0] for sample in samples)
+    assert ratings == {1: 3387, 2: 1436, 3: 1401, 4: 1454, 5: 4307}
