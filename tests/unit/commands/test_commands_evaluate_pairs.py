@@ -21,7 +21,8 @@ def captions(count, seed, length=5):
 
 
 def evaluate(data, root, *options, metrics="rouge-l,length-ratio"):
-    report = root / "report.json"
+    report = root.parent / f"{root.name}-report.json"  # what is in the data's folder is not written over
+    report.unlink(missing_ok=True)
     arguments = ["--data", data, "--root", str(root), "--json", str(report), "--bootstrap", "20"]
     named = ["--metrics", metrics] if metrics else []
     code = run_command(main, [*arguments, *named, *options])

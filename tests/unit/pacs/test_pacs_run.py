@@ -15,7 +15,7 @@ from suisei.encoders.dual_folder import new_dual_encoder, save_dual_encoder
 from suisei.errors import ConfigError, ModelError
 from suisei.metrics.registry import get_metric
 from suisei.pacs.dual_module import Architecture, PacTraining, recall_at
-from suisei.pacs.dual_run import run, task_of
+from suisei.pacs.dual_run import TASK, run, task_of
 from suisei.pacs.pair_datamodule import PairDataModule
 from suisei.pacs.towers import image_slot, image_states, project, text_slot, text_states
 from suisei.resources import resource_path
@@ -118,7 +118,8 @@ def test_two_processes_train_as_one(folder, tmp_path):
         # what this process has loaded must not decide what its children are told
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("PL_", "LIGHTNING_"))}
         if processes > 1:
-            command = [sys.executable, "-m", "suisei.pacs.dual_run", *given]
+            (tmp_path / "task.yaml").write_text(f"task: {TASK}\n")
+            command = [sys.executable, "-m", "suisei.train", "--config", str(tmp_path / "task.yaml"), *given]
             subprocess.run(command, check=True, capture_output=True, timeout=300, env=environment)
         else:
             run(given)
