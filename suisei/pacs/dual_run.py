@@ -132,7 +132,13 @@ def run(arguments: Sequence[str]) -> int:
         ConfigError: the folder holds a run that is not to be resumed, or none that could be.
         DataError: unusable data.
     """
-    cli = make_cli(arguments)
+    cli = PacTrainingCLI(
+        PacTraining,
+        PairDataModule,
+        arguments,
+        trainer_defaults=TRAINER_DEFAULTS,
+        about=__doc__ or "",
+    )
     folder, model, data, trainer = Path(cli.config.output), cli.model, cli.datamodule, cli.trainer
     checkpoint = find_checkpoint(folder, cli.config.ckpt_path, settings_of(cli))
     data.load()
@@ -156,21 +162,6 @@ def run(arguments: Sequence[str]) -> int:
         save_dual_encoder(model.encoder, stage / "model")
         (stage / "report.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
     return 0
-
-
-def make_cli(arguments: Sequence[str]) -> PacTrainingCLI:
-    """Parse the command line, and make model, data module and trainer."""
-    return PacTrainingCLI(
-        PacTraining,
-        PairDataModule,
-        run=False,
-        save_config_callback=None,
-        auto_configure_optimizers=False,
-        seed_everything_default=0,
-        trainer_defaults=dict(TRAINER_DEFAULTS),
-        parser_kwargs={"prog": "suisei train", "description": (__doc__ or "").split("\n\n")[0]},
-        args=list(arguments),
-    )
 
 
 def report(cli: PacTrainingCLI, minutes: float) -> dict[str, Any]:
