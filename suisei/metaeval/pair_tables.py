@@ -101,6 +101,21 @@ def pair_table(
     heads = {**several, MEAN: "mean of kinds" if several else "accuracy"}
     if several:
         heads[ALL] = "all pairs"
+    meta = {
+        "settings": {name: getattr(settings, name) for name in ("n_resamples", "seed", "confidence")},
+        "versions": versions(),
+        "samples": len(samples),
+        "pairs": len(pairs.first),
+        "kinds": {kind: int((~np.isnan(values)).sum()) for kind, values in pairs.preferences.items()},
+        "groups": len(np.unique(pairs.groups)),
+    }
+    heads |= {"ties": "ties", "n": "pairs"}
+    notes = tuple(_notes(rows, pairs, settings))
+    return Table(title, heads, (Section("overall", tuple(rows)),), notes, meta)
+
+
+def _notes(rows: Sequence[Row], pairs: PairSet, settings: EvaluationSettings) -> list[str]:
+    """Return what stands under a table of pairs: what is counted, left out and resampled."""
     notes = ["share of pairs in which a metric prefers the caption that people prefer; a tie counts half"]
     undecided = sum(int((preference == 0).sum()) for preference in pairs.preferences.values())
     if undecided:
@@ -112,16 +127,7 @@ def pair_table(
             f"{settings.confidence:.0%} intervals: bootstrap over images, {settings.n_resamples} resamples, "
             f"seed {settings.seed}"
         )
-    meta = {
-        "settings": {name: getattr(settings, name) for name in ("n_resamples", "seed", "confidence")},
-        "versions": versions(),
-        "samples": len(samples),
-        "pairs": len(pairs.first),
-        "kinds": {kind: int((~np.isnan(values)).sum()) for kind, values in pairs.preferences.items()},
-        "groups": len(np.unique(pairs.groups)),
-    }
-    heads |= {"ties": "ties", "n": "pairs"}
-    return Table(title, heads, (Section("overall", tuple(rows)),), tuple(notes), meta)
+    return notes
 
 
 def _row(column: ScoreColumn, pairs: PairSet, settings: EvaluationSettings) -> Row:
