@@ -102,7 +102,7 @@ def pair_table(
     if several:
         heads[ALL] = "all pairs"
     meta = {
-        "settings": {name: getattr(settings, name) for name in ("n_resamples", "seed", "confidence")},
+        "settings": settings.resampling(),
         "versions": versions(),
         "samples": len(samples),
         "pairs": len(pairs.first),
@@ -122,11 +122,7 @@ def _notes(rows: Sequence[Row], pairs: PairSet, settings: EvaluationSettings) ->
         notes.append(f"{undecided:,} judgements without a preference are left out")
     left_out = [row for row in rows if row.info.get("pairs_skipped")]
     notes += [f"{row.label}: {row.info['pairs_skipped']:,} pairs without score left out" for row in left_out]
-    if settings.n_resamples:
-        notes.append(
-            f"{settings.confidence:.0%} intervals: bootstrap over images, {settings.n_resamples} resamples, "
-            f"seed {settings.seed}"
-        )
+    notes += settings.interval_notes("images")
     return notes
 
 
