@@ -99,6 +99,21 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return paths
 
 
+@pytest.fixture
+def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a test fail that makes a tensor of more than ten million numbers."""
+    import torch
+
+    real = torch.empty
+
+    def small(*sizes: Any, **options: Any) -> torch.Tensor:
+        made = real(*sizes, **options)
+        assert made.device.type == "meta" or made.numel() < 10_000_000, "memory was taken"
+        return made
+
+    monkeypatch.setattr(torch, "empty", small)
+
+
 @pytest.fixture(scope="session")
 def write_video() -> Callable[..., Path]:
     """Write pictures, uint8 [height, width, 3] each, as the frames of a video."""
