@@ -230,17 +230,7 @@ def _find_config(name: str) -> Path:
 
 def make_cli(arguments: Sequence[str], kind: type[TrainingCLI] = TrainingCLI) -> TrainingCLI:
     """Parse the command line and, unless ``kind`` does otherwise, make model, data module and trainer."""
-    return kind(
-        SuiSei,
-        CaptionDataModule,
-        run=False,
-        save_config_callback=None,
-        auto_configure_optimizers=False,
-        seed_everything_default=0,
-        trainer_defaults=dict(TRAINER_DEFAULTS),
-        parser_kwargs={"prog": "suisei train", "description": (__doc__ or "").split("\n\n")[0]},
-        args=list(arguments),
-    )
+    return kind(SuiSei, CaptionDataModule, arguments, trainer_defaults=TRAINER_DEFAULTS, about=__doc__ or "")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

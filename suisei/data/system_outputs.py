@@ -203,18 +203,7 @@ def _join(
         dict(zip(keys, file.samples, strict=True))
         for keys, file in zip(_image_keys(files, given, notes), files, strict=True)
     ]
-    every = list(dict.fromkeys(key for samples in keyed for key in samples))
-    if given is not None:
-        every = [key for key in every if key in given.captions] + [
-            key for key in every if key not in given.captions
-        ]
-    for file, samples in zip(files, keyed, strict=True):
-        _note_absent(f"{file.name} has no caption for", every, samples, notes)
-    if given is not None:
-        _note_absent(f"{given.name} has no reference for", every, given.captions, notes)
-        unused = len(given.captions) - sum(key in given.captions for key in every)
-        if unused:
-            notes.append(f"{given.name}: references of {unused:,} other images are not used")
+    _note_left_out(files, keyed, given, notes)
     common = [
         key
         for key in keyed[0]
@@ -239,6 +228,25 @@ def _join(
         for file, samples in zip(files, keyed, strict=True)
     }  # fmt: skip
     return Systems(tuple(common), joined, tuple(notes))
+
+
+def _note_left_out(
+    files: Sequence[SystemFile],
+    keyed: Sequence[Mapping[str, CaptionSample]],
+    given: CaptionFile | None,
+    notes: list[str],
+) -> None:
+    """Note the images that some system, or the file of references, says nothing about."""
+    every = list(dict.fromkeys(key for samples in keyed for key in samples))
+    if given is not None:
+        every.sort(key=lambda key: key not in given.captions)
+    for file, samples in zip(files, keyed, strict=True):
+        _note_absent(f"{file.name} has no caption for", every, samples, notes)
+    if given is not None:
+        _note_absent(f"{given.name} has no reference for", every, given.captions, notes)
+        unused = len(given.captions) - sum(key in given.captions for key in every)
+        if unused:
+            notes.append(f"{given.name}: references of {unused:,} other images are not used")
 
 
 def _note_absent(what: str, every: Sequence[str], there: Iterable[str], notes: list[str]) -> None:

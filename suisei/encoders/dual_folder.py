@@ -50,21 +50,11 @@ def new_dual_encoder(
     """
     import open_clip
     from open_clip.model import set_model_preprocess_cfg
-    from open_clip.tokenizer import HFTokenizer
     from open_clip.transform import PreprocessCfg
 
     described = dict(architecture)
     if text_encoder is not None:
-        _check_text_encoder(text_encoder)
-        given = dict(described.get("text_cfg", {}))
-        described["text_cfg"] = {
-            "context_length": 64,
-            "hf_pooler_type": "mean_pooler",
-            "hf_proj_type": "linear",
-            **given,
-            "hf_model_name": text_encoder,
-            "hf_tokenizer_name": text_encoder,
-        }
+        described["text_cfg"] = _with_text_encoder(described.get("text_cfg", {}), text_encoder)
     kind = open_clip.CLIP if text_encoder is None else open_clip.CustomTextCLIP
     try:
         with torch.random.fork_rng(devices=[]), hub_guard(text_encoder or name):
@@ -74,14 +64,9 @@ def new_dual_encoder(
         raise ConfigError(f"open_clip cannot build a model from {described}: {error}") from error
     size = {"size": described["vision_cfg"].get("image_size", 224)}
     set_model_preprocess_cfg(model, {**vars(PreprocessCfg()), **size})
-    length = int(described["text_cfg"].get("context_length", 77))
-    if text_encoder is None:
-        tokenizer: Any = open_clip.SimpleTokenizer(context_length=length)
-    else:
-        tokenizer = HFTokenizer(text_encoder, context_length=length, trust_remote_code=False)
     encoder = DualEncoder(
         model,
-        tokenizer,
+        _new_tokenizer(described["text_cfg"], text_encoder),
         image_transform(model),
         name=name,
         weights=f"seed-{seed}",
@@ -90,6 +75,26 @@ def new_dual_encoder(
     )
     check_savable(encoder)
     return encoder
+
+
+def _with_text_encoder(given: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return open_clip's description of a text tower that is a Hugging Face encoder.
+
+    Raises:
+        UnavailableError: it cannot be had, or wants to run code of its own.
+    """
+    _check_text_encoder(name)
+    usual = {"context_length": 64, "hf_pooler_type": "mean_pooler", "hf_proj_type": "linear"}
+    return {**usual, **given, "hf_model_name": name, "hf_tokenizer_name": name}
+
+
+def _new_tokenizer(settings: Mapping[str, Any], text_encoder: str | None) -> Any:
+    from open_clip.tokenizer import HFTokenizer, SimpleTokenizer
+
+    length = int(settings.get("context_length", 77))
+    if text_encoder is None:
+        return SimpleTokenizer(context_length=length)
+    return HFTokenizer(text_encoder, context_length=length, trust_remote_code=False)
 
 
 def _check_text_encoder(name: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,13 +93,37 @@ def train_tokenizer(captions: Iterable[str], vocabulary: int) -> Any:
         DataError: there is no caption to train on.
         ConfigError: the vocabulary is too small to hold every character.
     """
-    import sentencepiece
     from tokenizers import normalizers
     from transformers import PreTrainedTokenizerFast, XLMRobertaTokenizer
 
     texts = sorted({unicodedata.normalize("NFKC", caption).lower() for caption in captions})
     if not texts:
         raise DataError("the tiny encoder trains its vocabulary on the training captions; there are none")
+    pieces = _train_pieces(texts, vocabulary)
+    backend = XLMRobertaTokenizer(vocab=[*pieces, (MASK, 0.0)]).backend_tokenizer
+    backend.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
+    # Not XLM-RoBERTa's class: read back from a folder, that one puts its own normaliser in place of ours.
+    start, padding, end, unknown = SPECIAL_PIECES
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        bos_token=start,
+        eos_token=end,
+        sep_token=end,
+        cls_token=start,
+        unk_token=unknown,
+        pad_token=padding,
+        mask_token=MASK,
+    )
+
+
+def _train_pieces(texts: Sequence[str], vocabulary: int) -> list[tuple[str, float]]:
+    """Return the pieces of a unigram model of texts and their log probabilities, special pieces first.
+
+    Raises:
+        ConfigError: the vocabulary is too small to hold every character.
+    """
+    import sentencepiece
+
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
@@ -120,21 +144,7 @@ def train_tokenizer(captions: Iterable[str], vocabulary: int) -> Any:
     except RuntimeError as error:
         raise ConfigError(f"cannot train a vocabulary of {vocabulary} pieces: {error}") from None
     processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
-    pieces = [(processor.id_to_piece(i), processor.get_score(i)) for i in range(processor.get_piece_size())]
-    backend = XLMRobertaTokenizer(vocab=[*pieces, (MASK, 0.0)]).backend_tokenizer
-    backend.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
-    # Not XLM-RoBERTa's class: read back from a folder, that one puts its own normaliser in place of ours.
-    start, padding, end, unknown = SPECIAL_PIECES
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend,
-        bos_token=start,
-        eos_token=end,
-        sep_token=end,
-        cls_token=start,
-        unk_token=unknown,
-        pad_token=padding,
-        mask_token=MASK,
-    )
+    return [(processor.id_to_piece(i), processor.get_score(i)) for i in range(processor.get_piece_size())]
 
 
 def build_text_backbone(config: TinyTextConfig, vocabulary: int, positions: int = POSITIONS) -> Any:

@@ -95,11 +95,7 @@ def _notes(settings: EvaluationSettings, human: bool) -> list[str]:
     notes = [f"{_AVERAGING_NOTE[settings.averaging]}; {_RATERS_NOTE[settings.raters]}"]
     if human:
         notes.append(_HUMAN_NOTE)
-    if settings.n_resamples:
-        notes.append(
-            f"{settings.confidence:.0%} intervals: bootstrap over groups, {settings.n_resamples} resamples, "
-            f"seed {settings.seed}"
-        )
+    notes += settings.interval_notes("groups")
     return notes
 
 

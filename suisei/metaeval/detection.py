@@ -50,14 +50,10 @@ def detection_table(
         "average precision of finding the bad captions by their low scores (scikit-learn); ranking by chance "
         f"gives about their share, {bad.mean():.3f}"
     ]
-    if settings.n_resamples:
-        notes.append(
-            f"{settings.confidence:.0%} intervals: bootstrap over images, {settings.n_resamples} resamples, "
-            f"seed {settings.seed}"
-        )
+    notes += settings.interval_notes("images")
     heads = {AVERAGE_PRECISION: "average precision", "bad": "bad", "n": "captions"}
     meta = {
-        "settings": {name: getattr(settings, name) for name in ("n_resamples", "seed", "confidence")},
+        "settings": settings.resampling(),
         "versions": versions(),
         "samples": len(samples),
     }

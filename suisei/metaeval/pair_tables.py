@@ -101,19 +101,8 @@ def pair_table(
     heads = {**several, MEAN: "mean of kinds" if several else "accuracy"}
     if several:
         heads[ALL] = "all pairs"
-    notes = ["share of pairs in which a metric prefers the caption that people prefer; a tie counts half"]
-    undecided = sum(int((preference == 0).sum()) for preference in pairs.preferences.values())
-    if undecided:
-        notes.append(f"{undecided:,} judgements without a preference are left out")
-    left_out = [row for row in rows if row.info.get("pairs_skipped")]
-    notes += [f"{row.label}: {row.info['pairs_skipped']:,} pairs without score left out" for row in left_out]
-    if settings.n_resamples:
-        notes.append(
-            f"{settings.confidence:.0%} intervals: bootstrap over images, {settings.n_resamples} resamples, "
-            f"seed {settings.seed}"
-        )
     meta = {
-        "settings": {name: getattr(settings, name) for name in ("n_resamples", "seed", "confidence")},
+        "settings": settings.resampling(),
         "versions": versions(),
         "samples": len(samples),
         "pairs": len(pairs.first),
@@ -121,7 +110,20 @@ def pair_table(
         "groups": len(np.unique(pairs.groups)),
     }
     heads |= {"ties": "ties", "n": "pairs"}
-    return Table(title, heads, (Section("overall", tuple(rows)),), tuple(notes), meta)
+    notes = tuple(_notes(rows, pairs, settings))
+    return Table(title, heads, (Section("overall", tuple(rows)),), notes, meta)
+
+
+def _notes(rows: Sequence[Row], pairs: PairSet, settings: EvaluationSettings) -> list[str]:
+    """Return what stands under a table of pairs: what is counted, left out and resampled."""
+    notes = ["share of pairs in which a metric prefers the caption that people prefer; a tie counts half"]
+    undecided = sum(int((preference == 0).sum()) for preference in pairs.preferences.values())
+    if undecided:
+        notes.append(f"{undecided:,} judgements without a preference are left out")
+    left_out = [row for row in rows if row.info.get("pairs_skipped")]
+    notes += [f"{row.label}: {row.info['pairs_skipped']:,} pairs without score left out" for row in left_out]
+    notes += settings.interval_notes("images")
+    return notes
 
 
 def _row(column: ScoreColumn, pairs: PairSet, settings: EvaluationSettings) -> Row:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,3 +32,20 @@ class EvaluationSettings:
     correlation: str = "tau-c"
     unit: str = "item"
     published: bool = True
+
+    def resampling(self) -> dict[str, Any]:
+        """Return what decides the intervals, for the JSON of a table."""
+        return {name: getattr(self, name) for name in ("n_resamples", "seed", "confidence")}
+
+    def interval_notes(self, unit: str) -> tuple[str, ...]:
+        """Return the line under a table that says how its intervals were made; none where it has none.
+
+        Args:
+            unit: what was resampled, such as "images".
+        """
+        if not self.n_resamples:
+            return ()
+        return (
+            f"{self.confidence:.0%} intervals: bootstrap over {unit}, {self.n_resamples} resamples, "
+            f"seed {self.seed}",
+        )

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -180,8 +179,8 @@ def vatex_table(
         "Protocol of VATEX-EVAL",
         {**heads, "n": "captions", "videos": "videos"},
         tuple(sections),
-        (*notes, *_interval_note(settings)),
-        {"settings": {"averaging": settings.averaging, **_resampling(settings)}, "versions": versions()},
+        (*notes, *settings.interval_notes("videos")),
+        {"settings": {"averaging": settings.averaging, **settings.resampling()}, "versions": versions()},
     )
 
 
@@ -285,8 +284,8 @@ def foil_table(
         "Protocol of ActivityNet-FOIL",
         {**heads, "ties": "ties", "n": "videos"},
         (Section("overall", tuple(rows)),),
-        (*notes, *_interval_note(settings)),
-        {"settings": _resampling(settings), "versions": versions(), "samples": len(samples)},
+        (*notes, *settings.interval_notes("videos")),
+        {"settings": settings.resampling(), "versions": versions(), "samples": len(samples)},
     )
 
 
@@ -317,16 +316,3 @@ def _foil_row(column: ScoreColumn, samples: Sequence[CaptionSample], settings: E
 
 def _foil_published(name: str) -> dict[str, Cell]:
     return {"published": Cell(FOIL_PUBLISHED[name])} if name in FOIL_PUBLISHED else {}
-
-
-def _resampling(settings: EvaluationSettings) -> dict[str, Any]:
-    return {name: getattr(settings, name) for name in ("n_resamples", "seed", "confidence")}
-
-
-def _interval_note(settings: EvaluationSettings) -> tuple[str, ...]:
-    if not settings.n_resamples:
-        return ()
-    return (
-        f"{settings.confidence:.0%} intervals: bootstrap over videos, {settings.n_resamples} resamples, "
-        f"seed {settings.seed}",
-    )

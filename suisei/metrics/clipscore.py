@@ -5,25 +5,19 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
 from suisei.data.sample import CaptionSample, language_of
-from suisei.encoders.locks import Lock
 from suisei.errors import ConfigError
-from suisei.metrics.base import Metric
-from suisei.metrics.long_captions import LengthWarning
-
-if TYPE_CHECKING:
-    from suisei.encoders.dual import DualEncoder
+from suisei.metrics.dual_metric import DualMetric
 
 PROMPT = "A photo depicts "
 CLIPSCORE_W = 2.5
 
 
-class ContrastiveScore(Metric):
+class ContrastiveScore(DualMetric):
     """The scaled cosine of an image and a caption, with or without references.
 
     Without references the score of image v and caption c is ``w * max(cos(v, c), 0)``; its range is
@@ -35,71 +29,37 @@ class ContrastiveScore(Metric):
     programs return NaN or infinity; the score is then 0, the limit of the mean as both approach 0
     from above.
 
+    A subclass sets ``name`` first.
+
     Args:
-        encoder: the dual encoder, or None to load one with ``model``, ``pretrained``,
-            ``checkpoint``, ``seed``, ``precision``, ``device``, ``compile`` and ``cache`` (see
-            :func:`suisei.encoders.sharing.scoring_encoder`) on the first call of ``score``. A model
-            may carry its tag: ``ViT-L-14@laion2b_s32b_b82k``.
         w: the scale of the image-caption cosine.
-        prompt: put before every caption and reference.
         references: whether the reference term enters.
+        prompt: put before every caption and reference.
         clip_reference: whether the highest reference cosine is clipped at 0.
+        compile: whether the encoder's towers are compiled: slow at first, then faster.
+        options: the encoder's, see :class:`suisei.metrics.dual_metric.DualMetric`.
     """
 
     def __init__(
         self,
         *,
-        name: str,
         w: float,
         references: bool,
-        encoder: DualEncoder | None = None,
-        model: str | Path = "ViT-B-32",
-        pretrained: str | None = "openai",
-        checkpoint: str | Path | None = None,
-        seed: int | None = None,
-        precision: str = "auto",
-        device: str = "auto",
-        compile: bool = False,  # noqa: A002 - the word users know
-        cache: str | Path | None = None,
         prompt: str = PROMPT,
         clip_reference: bool = False,
+        compile: bool = False,  # noqa: A002 - the word users know
+        **options: Any,
     ) -> None:
         if not w > 0:
             raise ConfigError(f"w must be positive, got {w}")
-        self.name = name
+        super().__init__(**options)
+        self._loading["compile"] = compile
         self.needs = frozenset({"image", "references"} if references else {"image"})
         self.w = w
         self.prompt = prompt
         self.references = references
         self.clip_reference = clip_reference
-        self._encoder = encoder
-        name_of_model, tag = _split_tag(model)
-        self._loading = {
-            "name": name_of_model,
-            "pretrained": tag or pretrained,
-            "checkpoint": checkpoint,
-            "seed": seed,
-            "precision": precision,
-            "device": device,
-            "compile": compile,
-            "cache": cache,
-        }
-        self._lock = Lock()
         self._warned = False
-        self._length_warning = LengthWarning(name)
-
-    @property
-    def encoder(self) -> DualEncoder:
-        """The dual encoder, loaded on first use."""
-        with self._lock:
-            if self._encoder is None:
-                self._encoder = self._load_encoder()
-            return self._encoder
-
-    def _load_encoder(self) -> DualEncoder:
-        from suisei.encoders.sharing import scoring_encoder
-
-        return scoring_encoder(**self._loading)  # type: ignore[arg-type]
 
     def settings(self) -> dict[str, str]:
         """Return model, weights, preprocessing, precision, prompt, w and the reference term."""
@@ -147,12 +107,6 @@ class ContrastiveScore(Metric):
             )
 
 
-def _split_tag(model: str | Path) -> tuple[str, str]:
-    model = str(model)
-    name, _, tag = model.rpartition("@")
-    return (model, "") if not name or Path(model).is_dir() else (name, tag)
-
-
 class ClipScore(ContrastiveScore):
     """CLIP-S or RefCLIP-S: w = 2.5 and the prompt "A photo depicts ".
 
@@ -162,9 +116,9 @@ class ClipScore(ContrastiveScore):
         options: those of :class:`ContrastiveScore`.
     """
 
-    def __init__(self, *, references: bool = False, w: float = CLIPSCORE_W, **options: object) -> None:
-        name = "ref-clip-s" if references else "clip-s"
-        super().__init__(name=name, w=w, references=references, **options)  # type: ignore[arg-type]
+    def __init__(self, *, references: bool = False, w: float = CLIPSCORE_W, **options: Any) -> None:
+        self.name = "ref-clip-s" if references else "clip-s"
+        super().__init__(w=w, references=references, **options)
 
 
 def harmonic_mean(first: np.ndarray, second: np.ndarray) -> np.ndarray:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from suisei.errors import ConfigError, UnavailableError
-from suisei.metrics.clipscore import ContrastiveScore, _split_tag
+from suisei.metrics.clipscore import ContrastiveScore
+from suisei.metrics.dual_metric import MODEL, folder_as_model, split_tag, weights_given
 
 CODE_W = 2.0
 """The scale in every program of the authors, whatever the variant and the backbone."""
@@ -49,7 +50,7 @@ class PacScore(ContrastiveScore):
         *,
         variant: str = "pac-s",
         references: bool = False,
-        model: str | Path = "ViT-B-32",
+        model: str | Path = MODEL,
         w: float | None = None,
         code_w: bool = False,
         untrained: bool = False,
@@ -57,30 +58,22 @@ class PacScore(ContrastiveScore):
     ) -> None:
         if variant not in PAPER_W:
             raise ConfigError(f"variant is {variant!r}; expected one of {', '.join(PAPER_W)}")
-        given = checkpoint is not None or untrained or {"encoder", "seed"} & options.keys()
-        if not given and not Path(model).is_dir():
+        if not weights_given(checkpoint, untrained, options) and not Path(model).is_dir():
             raise UnavailableError(
                 f"{variant} needs its trained weights: {variant}:CHECKPOINT with the authors' file or with "
                 "a model folder trained here; or untrained=true for the CLIP weights as they are"
             )
         if w is not None and code_w:
             raise ConfigError("give either w or code_w")
-        if checkpoint is not None and Path(checkpoint).is_dir():
-            model, checkpoint = str(checkpoint), None
+        model, checkpoint = folder_as_model(model, checkpoint)
         scale = CODE_W if code_w else w if w is not None else _paper_w(variant, model)
-        super().__init__(
-            name=f"ref-{variant}" if references else variant,
-            w=scale,
-            references=references,
-            model=model,
-            checkpoint=checkpoint,
-            **options,
-        )
+        self.name = f"ref-{variant}" if references else variant
+        super().__init__(w=scale, references=references, model=model, checkpoint=checkpoint, **options)
 
 
 def _paper_w(variant: str, model: str | Path) -> float:
     table = PAPER_W[variant]
-    backbone = Path(_split_tag(model)[0]).name if Path(model).is_dir() else _split_tag(model)[0]
+    backbone = Path(split_tag(model)[0]).name if Path(model).is_dir() else split_tag(model)[0]
     backbone = backbone.replace("/", "-").removesuffix("-quickgelu")
     scale = table.get(backbone, table.get(""))
     if scale is None:

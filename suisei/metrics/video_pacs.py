@@ -9,18 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from suisei.data.idf import IdfTable
 from suisei.data.sample import CaptionSample
 from suisei.data.video import VideoSample, clip_key, iter_frames
-from suisei.encoders.locks import Lock
 from suisei.errors import ConfigError, DataError, UnavailableError
-from suisei.metrics.base import Metric
-from suisei.metrics.clipscore import _split_tag
-from suisei.metrics.long_captions import LengthWarning, overlong_errors
+from suisei.metrics.dual_metric import MODEL, DualMetric, folder_as_model, weights_given
+from suisei.metrics.long_captions import overlong_errors
 from suisei.metrics.matching import (
     PARTS,
     Caption,
@@ -32,9 +30,6 @@ from suisei.metrics.matching import (
     match_video,
 )
 from suisei.progress import progress_bar
-
-if TYPE_CHECKING:
-    from suisei.encoders.dual import DualEncoder
 
 VARIANTS = ("em-score", "pac-s", "pac-s++")
 PROMPTS = dict.fromkeys(VARIANTS, "")
@@ -48,7 +43,7 @@ AGGREGATIONS = ("combined", "separate")
 OVERLONG = ("cut", "refuse")
 
 
-class VideoScore(Metric):
+class VideoScore(DualMetric):
     """The similarity of a caption and a video, in [-1, 1], with or without references.
 
     The score of a caption and a video is the mean of a coarse and a fine part. Coarse: the inner
@@ -77,14 +72,8 @@ class VideoScore(Metric):
         prompt: put before every caption and reference; None takes the variant's.
         overlong: what to do with captions of more tokens than the text tower reads: "cut" them with a
             warning, or "refuse" them, as EMScore's program does.
-        encoder: the dual encoder, or None to load one on first use.
-        model: the open_clip model, with ``@TAG`` where it was not trained from OpenAI's weights.
-        pretrained: the tag where ``model`` has none.
-        seed: random weights, for tests.
-        precision: see :func:`suisei.encoders.dual.load_dual_encoder`.
-        device: a torch device, or "auto".
-        cache: where features are on disk, see :func:`suisei.encoders.feature_cache.disk_cache`.
         untrained: let a PAC variant score with the weights that ``model`` names as they are.
+        options: the encoder's, see :class:`suisei.metrics.dual_metric.DualMetric`.
 
     Raises:
         ConfigError: an unknown value of an option.
@@ -103,14 +92,8 @@ class VideoScore(Metric):
         idf: str | Path | None = "fit",
         prompt: str | None = None,
         overlong: str = "cut",
-        encoder: DualEncoder | None = None,
-        model: str | Path = "ViT-B-32",
-        pretrained: str | None = "openai",
-        seed: int | None = None,
-        precision: str = "auto",
-        device: str = "auto",
-        cache: str | Path | None = None,
         untrained: bool = False,
+        **options: Any,
     ) -> None:
         _check("variant", variant, VARIANTS)
         _check("aggregate", aggregate, AGGREGATIONS)
@@ -118,51 +101,19 @@ class VideoScore(Metric):
         _check("overlong", overlong, OVERLONG)
         if frames is not None and frames < 1:
             raise ConfigError(f"frames must be at least 1, or none for all, got {frames}")
-        if variant == "em-score" and checkpoint is not None:
-            raise ConfigError(
-                "em-score takes no checkpoint; it is CLIP as it is. Use pac-s for trained weights"
-            )
-        ready = variant == "em-score" or checkpoint is not None or untrained or seed is not None or encoder
-        if not ready:
-            raise UnavailableError(
-                f"{variant} for videos needs its trained weights: give `checkpoint`, a file of the authors "
-                "or a model folder trained here; or untrained=true for the CLIP weights as they are"
-            )
+        _check_weights(variant, checkpoint, given=weights_given(checkpoint, untrained, options))
         name = variant if variant == "em-score" else f"video-{variant}"
         self.name = f"ref-{name}" if references else name
         self.needs = frozenset({"video", "references"} if references else {"video"})
+        model, checkpoint = folder_as_model(options.pop("model", MODEL), checkpoint)
+        super().__init__(model=model, checkpoint=checkpoint, **options)
         self.references, self.aggregate, self.part = references, aggregate, part
         self.frames, self.overlong = frames, overlong
         self.prompt = PROMPTS[variant] if prompt is None else prompt
-        self._encoder = encoder
-        self._lock = Lock()
-        model, tag = _split_tag(model)
-        if checkpoint is not None and Path(checkpoint).is_dir():
-            model, checkpoint = str(checkpoint), None
-        self._loading: dict[str, Any] = {
-            "name": model,
-            "pretrained": tag or pretrained,
-            "checkpoint": checkpoint,
-            "seed": seed,
-            "precision": precision,
-            "device": device,
-            "cache": cache,
-        }
-        self._length_warning = LengthWarning(self.name)
         self._weighted = idf not in (None, "none", False)
         self._idf: TokenIdf | None = None
         if self._weighted and idf != "fit":
             self._idf = load_idf(Path(str(idf)))
-
-    @property
-    def encoder(self) -> DualEncoder:
-        """The dual encoder, loaded on first use."""
-        from suisei.encoders.sharing import scoring_encoder
-
-        with self._lock:
-            if self._encoder is None:
-                self._encoder = scoring_encoder(**self._loading)
-            return self._encoder
 
     def missing(self, samples: Sequence[CaptionSample]) -> dict[int, str]:
         """Return {position: reason} of the samples without a video, or without references."""
@@ -380,6 +331,20 @@ class VideoScore(Metric):
 def _check(name: str, value: str, valid: Sequence[str]) -> None:
     if value not in valid:
         raise ConfigError(f"{name} is {value!r}; expected one of {', '.join(valid)}")
+
+
+def _check_weights(variant: str, checkpoint: str | Path | None, *, given: bool) -> None:
+    """Refuse EMScore with trained weights, and a PAC variant without any."""
+    if variant == "em-score":
+        if checkpoint is not None:
+            raise ConfigError(
+                "em-score takes no checkpoint; it is CLIP as it is. Use pac-s for trained weights"
+            )
+    elif not given:
+        raise UnavailableError(
+            f"{variant} for videos needs its trained weights: give `checkpoint`, a file of the authors "
+            "or a model folder trained here; or untrained=true for the CLIP weights as they are"
+        )
 
 
 def _chunks(groups: Sequence[list[int]], size: int) -> Iterable[list[list[int]]]:

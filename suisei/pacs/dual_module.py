@@ -3,8 +3,7 @@
 Shape letters: B pairs of a batch, N rows, L tokens, s side in pixels, d width of the shared space.
 """
 
-from __future__ import annotations
-
+# Annotations are not postponed here: jsonargparse cannot resolve those of a dataclass that is a torch module.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -93,6 +92,7 @@ class Architecture:
         return values
 
 
+@dataclass(eq=False, repr=False)
 class PacTraining(LightningModule):
     """Trains a dual encoder with the positive-augmented contrastive loss.
 
@@ -120,40 +120,29 @@ class PacTraining(LightningModule):
             standard deviations of all pixels; 0 for none.
     """
 
-    def __init__(
-        self,
-        model: str = "ViT-B-32",
-        pretrained: str | None = "openai",
-        checkpoint: str | None = None,
-        architecture: Architecture | None = None,
-        text_encoder: str | None = None,
-        trainable: str = "projections",
-        lambda_v: float = 0.05,
-        lambda_t: float = 0.1,
-        learning_rate: float = 1e-4,
-        weight_decay: float = 0.01,
-        warmup_steps: int = 0,
-        cosine_steps: int | None = None,
-        augment: bool = False,
-        smallest_crop: float = 0.5,
-        jitter: float = 0.0,
-    ) -> None:
-        check_settings("model", locals(), RULES)
+    model: str = "ViT-B-32"
+    pretrained: str | None = "openai"
+    checkpoint: str | None = None
+    architecture: Architecture | None = None
+    text_encoder: str | None = None
+    trainable: str = "projections"
+    lambda_v: float = 0.05
+    lambda_t: float = 0.1
+    learning_rate: float = 1e-4
+    weight_decay: float = 0.01
+    warmup_steps: int = 0
+    cosine_steps: int | None = None
+    augment: bool = False
+    smallest_crop: float = 0.5
+    jitter: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_settings("model", self, RULES)
         super().__init__()
         seed = torch.initial_seed()
-        if architecture is None:
-            self.encoder: DualEncoder = load_dual_encoder(
-                model, pretrained, checkpoint=checkpoint, precision="fp32", device="cpu"
-            )
-        else:
-            self.encoder = new_dual_encoder(architecture.described(), text_encoder=text_encoder, seed=seed)
+        self.encoder = self._make_encoder(seed)
         self.towers: Any = self.encoder.model
         self.towers.visual.to(memory_format=torch.channels_last)  # CPUs convolve faster that way
-        self.trainable = trainable
-        self.lambda_v, self.lambda_t = lambda_v, lambda_t
-        self.learning_rate, self.weight_decay = learning_rate, weight_decay
-        self.warmup_steps, self.cosine_steps = warmup_steps, cosine_steps
-        self.augment, self.smallest_crop, self.jitter = augment, smallest_crop, jitter
         self._freeze(seed)
         self._frozen = FrozenWeights(self)
         self._tokens: Tensor | None = None
@@ -162,6 +151,13 @@ class PacTraining(LightningModule):
         self._validation: list[tuple[Tensor, ...]] = []
         self._kinds: list[bool] = []
         self._random_states: dict[str, Any] = {}
+
+    def _make_encoder(self, seed: int) -> DualEncoder:
+        if self.architecture is None:
+            return load_dual_encoder(
+                self.model, self.pretrained, checkpoint=self.checkpoint, precision="fp32", device="cpu"
+            )
+        return new_dual_encoder(self.architecture.described(), text_encoder=self.text_encoder, seed=seed)
 
     def _freeze(self, seed: int) -> None:
         towers = self.towers

@@ -135,13 +135,9 @@ def run(arguments: Sequence[str]) -> int:
     cli = PacTrainingCLI(
         PacTraining,
         PairDataModule,
-        run=False,
-        save_config_callback=None,
-        auto_configure_optimizers=False,
-        seed_everything_default=0,
-        trainer_defaults=dict(TRAINER_DEFAULTS),
-        parser_kwargs={"prog": "suisei train", "description": (__doc__ or "").split("\n\n")[0]},
-        args=list(arguments),
+        arguments,
+        trainer_defaults=TRAINER_DEFAULTS,
+        about=__doc__ or "",
     )
     folder, model, data, trainer = Path(cli.config.output), cli.model, cli.datamodule, cli.trainer
     checkpoint = find_checkpoint(folder, cli.config.ckpt_path, settings_of(cli))
@@ -159,22 +155,29 @@ def run(arguments: Sequence[str]) -> int:
     if not trainer.is_global_zero:
         return 0
     require_finite_weights(model, "model.learning_rate")
-    report = {
+    facts = report(cli, minutes)
+    if model.trainable == "lora":
+        merge_lora(model.towers)
+    with staged(folder) as stage:
+        save_dual_encoder(model.encoder, stage / "model")
+        (stage / "report.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+    return 0
+
+
+def report(cli: PacTrainingCLI, minutes: float) -> dict[str, Any]:
+    """Return what ``report.json`` says of a trained model: data, length and validation figures."""
+    model, data, trainer = cli.model, cli.datamodule, cli.trainer
+    best = trainer.checkpoint_callback.best_model_score
+    return {
         "sources": data.sources,
         "images": {"train": len(data.train_part), "validation": len(data.validation_part)},
         "seed": cli.config.seed_everything,
         "minutes": round(minutes, 2),
         "steps": trainer.global_step,
         "trainable_parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
-        cli.config.monitor: float(best.best_model_score) if best.best_model_score is not None else None,
+        cli.config.monitor: float(best) if best is not None else None,
         "val_recall10_all_captions": final_recall(model, data),
     }
-    if model.trainable == "lora":
-        merge_lora(model.towers)
-    with staged(folder) as stage:
-        save_dual_encoder(model.encoder, stage / "model")
-        (stage / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    return 0
 
 
 def final_recall(model: PacTraining, data: PairDataModule) -> float:

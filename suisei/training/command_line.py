@@ -9,14 +9,14 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 import yaml
 from jsonargparse import set_parsing_settings
 from lightning.fabric.utilities.exceptions import MisconfigurationException
-from lightning.pytorch import Trainer
+from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import CSVLogger
 
@@ -25,7 +25,7 @@ from suisei.ranges import NAME, SEED, SWITCH, Range, Rule, Several, Word, at_lea
 from suisei.training.checkpoints import CheckpointFiles
 from suisei.training.run_settings import named_configs, read_config, refuse_own_data
 
-WRITTEN = ("test.jsonl", "test_scores.jsonl", "report.json", "report.md", "splits.json", "model", "text")
+WRITTEN = ("test.jsonl", "report.json", "report.md", "splits.json", "model", "text", "test_scores.jsonl")
 """What a run writes, and would overwrite in a folder that is not its own."""
 LONGEST_ERROR = 400
 """A message of the parser is cut to so many characters."""
@@ -122,13 +122,25 @@ class PlainParser(LightningArgumentParser):
 
 
 class RunCLI(LightningCLI):
-    """A command line of training.
+    """A command line of training, which makes model, data module and trainer.
 
     Args:
-        arguments: what :class:`LightningCLI` takes.
+        model: class of the model.
+        data: class of the data module.
+        arguments: what was typed.
+        trainer_defaults: settings of the trainer that differ from its own.
+        about: what the help begins with: the first paragraph.
     """
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
+    def __init__(
+        self,
+        model: type[LightningModule],
+        data: type[LightningDataModule],
+        arguments: Sequence[str],
+        *,
+        trainer_defaults: Mapping[str, Any],
+        about: str,
+    ) -> None:
         set_parsing_settings(
             import_path_denylist=["*"],
             import_path_allowlist=["suisei"],
@@ -136,7 +148,18 @@ class RunCLI(LightningCLI):
             config_read_mode_fsspec_enabled=False,
             config_read_mode_urls_enabled=False,
         )
-        super().__init__(*arguments, parser_class=PlainParser, **options)
+        super().__init__(
+            model,
+            data,
+            run=False,
+            save_config_callback=None,
+            auto_configure_optimizers=False,
+            seed_everything_default=0,
+            trainer_defaults=dict(trainer_defaults),
+            parser_class=PlainParser,
+            parser_kwargs={"prog": "suisei train", "description": about.split("\n\n")[0]},
+            args=list(arguments),
+        )
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
         """Parse, then check what is of the run and of the trainer; model and data check their own."""
@@ -171,16 +194,7 @@ class RunCLI(LightningCLI):
         if not resuming:  # to go on with a run, its own config may be given
             inputs["--config"] = [str(path) for path in self.config.get("config") or []]
         refuse_own_data(folder, inputs)
-        written = (
-            "test.jsonl",
-            "report.json",
-            "report.md",
-            "splits.json",
-            "model",
-            "text",
-            "test_scores.jsonl",
-        )
-        found = [name for name in written if (folder / name).exists()]
+        found = [name for name in WRITTEN if (folder / name).exists()]
         if found and not resuming and not (folder / "config.yaml").exists():
             raise ConfigError(
                 f"--output {folder} holds {found[0]}, which is no run's and would be overwritten; choose a "

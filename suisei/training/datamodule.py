@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -53,6 +53,7 @@ EVAL_BATCHES = 4
 """A validation batch is as many training batches: without gradients it takes less memory all the same."""
 
 
+@dataclass(eq=False, repr=False)
 class CaptionDataModule(LightningDataModule):
     """Rated captions, split by group into train, validation and test.
 
@@ -90,44 +91,31 @@ class CaptionDataModule(LightningDataModule):
         on_error: "raise" to stop at a bad row, "skip" to leave it out, counted and named.
     """
 
-    def __init__(
-        self,
-        train: str | list[str] = "scenes",
-        validation: str | None = None,
-        test: str | None = None,
-        support: str | list[str] | None = None,
-        synthetic: float = 0.0,
-        root: str | dict[str, str] | None = None,
-        images: str | None = None,
-        rating_scale: tuple[float, float] | None = None,
-        fractions: tuple[float, float, float] = (0.8, 0.1, 0.1),
-        folds: int = 0,
-        fold: int | None = None,
-        split_seed: int = 0,
-        disjoint: Disjoint = "group",
-        batch_size: int = 32,
-        batching: Batching = "shuffled",
-        num_workers: int = 0,
-        on_error: OnError = "raise",
-    ) -> None:
+    train: str | list[str] = "scenes"
+    validation: str | None = None
+    test: str | None = None
+    support: str | list[str] | None = None
+    synthetic: float = 0.0
+    root: str | dict[str, str] | None = None
+    images: str | None = None
+    rating_scale: tuple[float, float] | None = None
+    fractions: tuple[float, float, float] = (0.8, 0.1, 0.1)
+    folds: int = 0
+    fold: int | None = None
+    split_seed: int = 0
+    disjoint: Disjoint = "group"
+    batch_size: int = 32
+    batching: Batching = "shuffled"
+    num_workers: int = 0
+    on_error: OnError = "raise"
+
+    def __post_init__(self) -> None:
         super().__init__()
-        check_settings("data", locals(), RULES)
-        self._check_split(fractions, folds, fold)
-        if folds and (validation or test):
-            raise ConfigError("folds split the training data; leave data.validation and data.test out")
-        if disjoint == "crossed" and not folds:
-            raise ConfigError("data.disjoint: crossed puts candidates into folds; set data.folds, such as 5")
-        self.sources = [train] if isinstance(train, str) else list(train)
-        self.validation_source, self.test_source = validation, test
+        check_settings("data", self, RULES)
+        self._check_split()
+        self.sources = [self.train] if isinstance(self.train, str) else list(self.train)
         check("data.train", self.sources, Several(NAME, 1, 100))
-        self.support_sources = [support] if isinstance(support, str) else list(support or [])
-        self.support = Support()
-        self.synthetic = synthetic
-        self.root, self.images_folder, self.rating_scale = root, images, rating_scale
-        self.fractions, self.folds, self.fold, self.split_seed = fractions, folds, fold, split_seed
-        self.disjoint = disjoint
-        self.batch_size = batch_size
-        self.batching, self.num_workers, self.on_error = batching, num_workers, on_error
+        self.support_data = Support()
         self.samples: list[CaptionSample] = []
         self.split = Split((), (), ())
         self.skipped: list[Row] = []
@@ -138,8 +126,8 @@ class CaptionDataModule(LightningDataModule):
         self._loader: ResumableDataLoader | None = None
         self._resume: dict[str, Any] = {}
 
-    @staticmethod
-    def _check_split(fractions: Sequence[float], folds: int, fold: int | None) -> None:
+    def _check_split(self) -> None:
+        fractions, folds, fold = self.fractions, self.folds, self.fold
         if abs(sum(fractions) - 1) > 1e-6 or fractions[0] == 0:
             raise ConfigError(
                 f"data.fractions is {tuple(fractions)}, which sums to {sum(fractions):g}; it must be three "
@@ -151,6 +139,10 @@ class CaptionDataModule(LightningDataModule):
             )
         if fold is not None:
             check("data.fold", fold, at_least(0, folds - 1))
+        if folds and (self.validation or self.test):
+            raise ConfigError("folds split the training data; leave data.validation and data.test out")
+        if self.disjoint == "crossed" and not folds:
+            raise ConfigError("data.disjoint: crossed puts candidates into folds; set data.folds, such as 5")
 
     def load(self) -> None:
         """Read all data and split it. Test ratings are read here and used once, at the end.
@@ -171,7 +163,7 @@ class CaptionDataModule(LightningDataModule):
             for part, chosen in zip(parts, (split.train, split.validation, split.test), strict=True):
                 part.extend(start + position for position in chosen)
             self.samples += samples
-        for part, given in zip(parts[1:], (self.validation_source, self.test_source), strict=True):
+        for part, given in zip(parts[1:], (self.validation, self.test), strict=True):
             if given:
                 start = len(self.samples)
                 self.samples += self._read(given)
@@ -183,7 +175,7 @@ class CaptionDataModule(LightningDataModule):
         self._part_candidates()
         self._warn_of_shared_contents()
         candidates = self.disjoint != "group"
-        self.support = self._read_support().without(self._held_out(), candidates=candidates)
+        self.support_data = self._read_support().without(self._held_out(), candidates=candidates)
 
     def _part_candidates(self) -> None:
         if self.disjoint == "captions":
@@ -210,8 +202,9 @@ class CaptionDataModule(LightningDataModule):
 
     def _read_support(self) -> Support:
         support = Support()
-        images = Path(self.images_folder) if self.images_folder else None
-        for source in self.support_sources:
+        images = Path(self.images) if self.images else None
+        sources = [self.support] if isinstance(self.support, str) else self.support or []
+        for source in sources:
             support.add(read_support(source, root=self._root(source), images=images))
         return support
 
@@ -222,7 +215,7 @@ class CaptionDataModule(LightningDataModule):
     def _refuse_shared_groups(self, names: Sequence[str], parts: Sequence[Sequence[int]]) -> None:
         """Refuse a validation or test file with groups of another part: its figures would be too good."""
         groups = [{names[position] for position in part} for part in parts]
-        for own, source in ((1, self.validation_source), (2, self.test_source)):
+        for own, source in ((1, self.validation), (2, self.test)):
             for other in range(3):
                 shared = sorted(groups[own] & groups[other]) if source and other != own else []
                 if shared:
@@ -301,7 +294,7 @@ class CaptionDataModule(LightningDataModule):
         samples = load_data(
             source,
             root=self._root(source),
-            images=Path(self.images_folder) if self.images_folder else None,
+            images=Path(self.images) if self.images else None,
             rating_scale=self.rating_scale,
             on_error=self.on_error,
             skipped=self.skipped,
@@ -321,7 +314,7 @@ class CaptionDataModule(LightningDataModule):
                 )
             return fold_by_group(samples, self.fold, self.folds, seed=self.split_seed)
         train, validation, test = self.fractions
-        wanted = (train, 0.0 if self.validation_source else validation, 0.0 if self.test_source else test)
+        wanted = (train, 0.0 if self.validation else validation, 0.0 if self.test else test)
         total = sum(wanted)
         shares = (wanted[0] / total, wanted[1] / total, wanted[2] / total)
         return split_by_group(samples, shares, seed=self.split_seed)

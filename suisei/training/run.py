@@ -232,10 +232,10 @@ def _build(seed: int, data: Any, model: SuiSei, device: torch.device) -> ExtraIn
         def progress(description: str, total: int) -> Callable[[int], Any]:
             return stack.enter_context(progress_bar(description, total))
 
-        model.build(training, data.support, seed=seed, progress=progress)
+        model.build(training, data.support_data, seed=seed, progress=progress)
         table = SampleTable(
             data.samples,
-            extras.fit_compute(data.samples, data.split.train, data.support.rated),
+            extras.fit_compute(data.samples, data.split.train, data.support_data.rated),
             with_images=model.config.image is not None,
             image_languages=model.config.fusion.image_languages,
         )

@@ -59,13 +59,13 @@ def _pretrain(cli: Any, stage: Path) -> dict[str, Any]:
     data, model, settings = cli.datamodule, cli.model, cli.model.pretraining
     training, seed = data.part("train"), cli.config.seed_everything
     references = [reference for sample in training for reference in sample.references]
-    captions = [sample.candidate for sample in training] + references + data.support.captions()
+    captions = [sample.candidate for sample in training] + references + data.support_data.captions()
     text = TextEncoder.create(model.config.text, captions)
     idf = IdfTable.fit(text.tokenize(references))
     weights = torch.from_numpy(idf.weights(text.vocabulary_size, text.special_ids))
     before = retrieval(text, weights, data.part("validation"))
     started = time.perf_counter()
-    corpus = CaptionCorpus.of(training, data.support)
+    corpus = CaptionCorpus.of(training, data.support_data)
     with progress_bar("pre-training on captions", settings.epochs) as advance:
         losses = pretrain(text, weights, corpus, settings, seed=seed, advance=advance)
     report = {

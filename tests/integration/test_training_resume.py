@@ -52,16 +52,21 @@ def kill_at(monkeypatch, step, seen=None):
     monkeypatch.setattr(SuiSei, "training_step", training_step)
 
 
+def killed(train, options, step, run):
+    """Start a run that is killed at a step."""
+    with pytest.MonkeyPatch.context() as patch:
+        kill_at(patch, step)
+        with pytest.raises(KilledError):
+            train(*options, output=run)
+    assert not (run / "report.json").exists()
+
+
 @pytest.mark.parametrize(("step", "goes_on_at"), [(1, 0), (5, 3), (9, 9), (10, 10), (11, 10), (17, 15)])
 def test_resumed_run_ends_with_the_same_weights(whole, train, tmp_path, step, goes_on_at):
     steps = json.loads((whole / "report.json").read_text())["training"]["steps"]
     assert steps == 20
     run = tmp_path / "run"
-    with pytest.MonkeyPatch.context() as patch:
-        kill_at(patch, step)
-        with pytest.raises(KilledError):
-            train(*OPTIONS, output=run)
-    assert not (run / "report.json").exists()
+    killed(train, OPTIONS, step, run)
     seen: list[int] = []
     with pytest.MonkeyPatch.context() as patch:
         kill_at(patch, None, seen)
@@ -73,10 +78,7 @@ def test_resumed_run_ends_with_the_same_weights(whole, train, tmp_path, step, go
 def test_resuming_with_accumulated_gradients(train, tmp_path):
     options = (*OPTIONS, "--trainer.accumulate_grad_batches=3", "--checkpoint_steps=2")
     whole = train(*options)
-    with pytest.MonkeyPatch.context() as patch:
-        kill_at(patch, 3)
-        with pytest.raises(KilledError):
-            train(*options, output=tmp_path / "run")
+    killed(train, options, 3, tmp_path / "run")
     train(*options, "--ckpt_path=last", output=tmp_path / "run")
     assert_same(whole, tmp_path / "run")
 
@@ -85,10 +87,7 @@ def test_resuming_with_accumulated_gradients(train, tmp_path):
 def test_resuming_batches_of_like_samples(train, tmp_path, batching):
     options = (*OPTIONS, f"--data.batching={batching}")
     whole = train(*options)
-    with pytest.MonkeyPatch.context() as patch:
-        kill_at(patch, 7)
-        with pytest.raises(KilledError):
-            train(*options, output=tmp_path / "run")
+    killed(train, options, 7, tmp_path / "run")
     train(*options, "--ckpt_path=last", output=tmp_path / "run")
     assert_same(whole, tmp_path / "run")
 
@@ -104,10 +103,7 @@ def test_resuming_a_pretrained_ensemble_on_partly_made_data(train, tmp_path):
     facts = json.loads((whole / "report.json").read_text())
     assert facts["training"]["synthetic_samples"] > 0
     recorded = json.loads((whole / "splits.json").read_text())
-    with pytest.MonkeyPatch.context() as patch:
-        kill_at(patch, 7)
-        with pytest.raises(KilledError):
-            train(*options, output=tmp_path / "run")
+    killed(train, options, 7, tmp_path / "run")
     train(*options, "--ckpt_path=last", output=tmp_path / "run")
     assert_same(whole, tmp_path / "run")
     assert json.loads((tmp_path / "run" / "splits.json").read_text()) == recorded
@@ -124,10 +120,7 @@ def test_resuming_with_disjoint_captions(train, rated_file, tmp_path, capfd):
         "--data.fractions=[0.8,0.1,0.1]",
     )  # fmt: skip
     whole = train(*options)
-    with pytest.MonkeyPatch.context() as patch:
-        kill_at(patch, 4)
-        with pytest.raises(KilledError):
-            train(*options, output=tmp_path / "run")
+    killed(train, options, 4, tmp_path / "run")
     capfd.readouterr()
     train(*options, "--ckpt_path=last", output=tmp_path / "run")
     assert_same(whole, tmp_path / "run")
@@ -175,10 +168,7 @@ def test_every_epoch_leaves_a_checkpoint_to_go_on_with_improved_or_not(train, tm
 
 def test_other_data_is_not_resumed(train, rated_file, tmp_path):
     run = tmp_path / "run"
-    with pytest.MonkeyPatch.context() as patch:
-        kill_at(patch, 5)
-        with pytest.raises(KilledError):
-            train(*OPTIONS, output=run)
+    killed(train, OPTIONS, 5, run)
     before = [(run / name).read_bytes() for name in ("config.yaml", "splits.json")]
     fewer = tmp_path / "fewer.jsonl"
     fewer.write_text("\n".join(rated_file.read_text(encoding="utf-8").splitlines()[:60]), encoding="utf-8")

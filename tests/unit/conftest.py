@@ -1,7 +1,7 @@
 """A small trained-looking model, built without training, for the unit tests."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +97,54 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         paths.append(folder / f"{number}.png")
         image.save(paths[-1])
     return paths
+
+
+@pytest.fixture
+def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a test fail that makes a tensor of more than ten million numbers."""
+    import torch
+
+    real = torch.empty
+
+    def small(*sizes: Any, **options: Any) -> torch.Tensor:
+        made = real(*sizes, **options)
+        assert made.device.type == "meta" or made.numel() < 10_000_000, "memory was taken"
+        return made
+
+    monkeypatch.setattr(torch, "empty", small)
+
+
+@pytest.fixture(scope="session")
+def write_video() -> Callable[..., Path]:
+    """Write pictures, uint8 [height, width, 3] each, as the frames of a video."""
+    av = pytest.importorskip("av", reason="needs the extra video")
+
+    def write(path: Path, pictures: Iterable[Any], *, rate: int = 5, keyframes: int | None = None) -> Path:
+        with av.open(str(path), "w") as container:
+            stream = container.add_stream("mpeg4", rate=rate)
+            stream.pix_fmt = "yuv420p"
+            if keyframes is not None:
+                stream.gop_size = keyframes
+            for number, picture in enumerate(pictures):
+                if number == 0:
+                    stream.height, stream.width = picture.shape[:2]
+                container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+            container.mux(stream.encode())
+        return path
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def coloured_blocks() -> Callable[..., Any]:
+    """Draw a picture of rows and columns of blocks of 16 pixels, each of a colour of its own."""
+    import numpy as np
+
+    def draw(generator: np.random.Generator, rows: int, columns: int) -> np.ndarray:
+        colours = generator.integers(0, 255, (rows, columns, 3))
+        return np.kron(colours, np.ones((16, 16, 1))).astype(np.uint8)
+
+    return draw
 
 
 @pytest.fixture(scope="session")

@@ -24,27 +24,20 @@ from suisei.errors import DataError
 from suisei.metrics.video_pacs import VideoScore
 from suisei.pacs.manifest import PositiveWriter, Recipe, text_key
 
-av = pytest.importorskip("av", reason="needs the extra video")
+pytest.importorskip("av", reason="needs the extra video")
 
 
-def write_video(path, frames, rate=5, size=16):
-    generator = np.random.default_rng(frames)
-    with av.open(str(path), "w") as container:
-        stream = container.add_stream("mpeg4", rate=rate)
-        stream.width, stream.height, stream.pix_fmt, stream.gop_size = size, size, "yuv420p", 10
-        picture = generator.integers(0, 255, (size, size, 3), dtype=np.uint8)
-        for number in range(frames):
-            frame = av.VideoFrame.from_ndarray(np.roll(picture, number, axis=0), format="rgb24")
-            container.mux(stream.encode(frame))
-        container.mux(stream.encode())
+def rolling(frames, size=16):
+    """A picture that rolls by a row per frame."""
+    picture = np.random.default_rng(frames).integers(0, 255, (size, size, 3), dtype=np.uint8)
+    return (np.roll(picture, number, axis=0) for number in range(frames))
 
 
 @pytest.fixture(scope="module")
-def films(tmp_path_factory):
+def films(tmp_path_factory, write_video):
     folder = tmp_path_factory.mktemp("films")
-    write_video(folder / "good.mp4", 12)
-    write_video(folder / "one.mp4", 1)
-    write_video(folder / "hour.mp4", 3600, rate=1)
+    for name, frames, rate in (("good", 12, 5), ("one", 1, 5), ("hour", 3600, 1)):
+        write_video(folder / f"{name}.mp4", rolling(frames), rate=rate, keyframes=10)
     (folder / "broken.mp4").write_bytes((folder / "good.mp4").read_bytes()[:400])
     return folder
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -77,10 +77,8 @@ def text_of(record: Mapping[str, Any], field: str) -> str:
     Raises:
         DataError: it is absent, blank or something else.
     """
-    value = record.get(field)
-    if not isinstance(value, str) or not value.strip():
-        raise DataError(f"{field} must be text, got {value!r:.60}")
-    return value
+    text: str = _checked(record, field, "text", lambda value: isinstance(value, str) and value.strip())
+    return text
 
 
 def texts_of(record: Mapping[str, Any], field: str, count: int | None = None) -> tuple[str, ...]:
@@ -94,9 +92,12 @@ def texts_of(record: Mapping[str, Any], field: str, count: int | None = None) ->
     Raises:
         DataError: it is absent, something else, or of another length.
     """
-    value = record.get(field)
-    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
-        raise DataError(f"{field} must be a list of text, got {value!r:.60}")
+    value = _checked(
+        record,
+        field,
+        "a list of text",
+        lambda value: isinstance(value, list) and all(isinstance(text, str) for text in value),
+    )
     if count is not None and len(value) != count:
         raise DataError(f"{field} must hold {count} captions, got {len(value)}")
     return tuple(value)
@@ -108,10 +109,7 @@ def number_of(record: Mapping[str, Any], field: str) -> float:
     Raises:
         DataError: it is absent or something else.
     """
-    value = record.get(field)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise DataError(f"{field} must be a number, got {value!r:.60}")
-    return float(value)
+    return float(_checked(record, field, "a number", lambda value: type(value) in (int, float)))
 
 
 def bool_of(record: Mapping[str, Any], field: str) -> bool:
@@ -120,7 +118,11 @@ def bool_of(record: Mapping[str, Any], field: str) -> bool:
     Raises:
         DataError: it is absent or something else.
     """
+    return bool(_checked(record, field, "true or false", lambda value: isinstance(value, bool)))
+
+
+def _checked(record: Mapping[str, Any], field: str, expected: str, holds: Callable[[Any], object]) -> Any:
     value = record.get(field)
-    if not isinstance(value, bool):
-        raise DataError(f"{field} must be true or false, got {value!r:.60}")
+    if not holds(value):
+        raise DataError(f"{field} must be {expected}, got {value!r:.60}")
     return value

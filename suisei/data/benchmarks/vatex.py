@@ -79,18 +79,7 @@ def limit_references(samples: Sequence[CaptionSample], count: int) -> list[Capti
 
 
 def _rows(root: Path, images: Path | None) -> Iterator[Row]:
-    paths = {name: find_file(root, name) for name in (CANDIDATES, REFERENCES, RATINGS, VIDEOS)}
-    candidates, videos = (read_pickled_array(paths[name]).ravel() for name in (CANDIDATES, VIDEOS))
-    references, ratings = (read_pickled_array(paths[name]) for name in (REFERENCES, RATINGS))
-    if ratings.dtype.kind not in "iuf" or ratings.size != ANNOTATORS * len(candidates):
-        raise DataError(
-            f"{paths[RATINGS]}: expected {ANNOTATORS} x {len(candidates)} ratings as numbers, "
-            f"got {ratings.size} of type {ratings.dtype}"
-        )
-    for name, column in ((REFERENCES, references), (VIDEOS, videos)):
-        if len(column) != len(candidates):
-            raise DataError(f"{paths[name]}: {len(column)} entries, {CANDIDATES} has {len(candidates)}")
-    by_sample = ratings.reshape(ANNOTATORS, -1).T
+    path, candidates, videos, references, by_sample = _columns(root)
     counts: dict[str, int] = {}
     seen: set[str] = set()
     for position, candidate in enumerate(candidates.tolist()):
@@ -113,9 +102,29 @@ def _rows(root: Path, images: Path | None) -> Iterator[Row]:
                 video=find_video(images, video),
             )
 
-        row = make_row(paths[CANDIDATES], position + 1, make, seen)
+        row = make_row(path, position + 1, make, seen)
         if row is not None:
             yield row
+
+
+def _columns(root: Path) -> tuple[Path, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return the file of the candidates, and N candidates, videos, references and ratings [N, annotators].
+
+    Raises:
+        DataError: a file is absent, or they are not of one length.
+    """
+    paths = {name: find_file(root, name) for name in (CANDIDATES, REFERENCES, RATINGS, VIDEOS)}
+    candidates, videos = (read_pickled_array(paths[name]).ravel() for name in (CANDIDATES, VIDEOS))
+    references, ratings = (read_pickled_array(paths[name]) for name in (REFERENCES, RATINGS))
+    if ratings.dtype.kind not in "iuf" or ratings.size != ANNOTATORS * len(candidates):
+        raise DataError(
+            f"{paths[RATINGS]}: expected {ANNOTATORS} x {len(candidates)} ratings as numbers, "
+            f"got {ratings.size} of type {ratings.dtype}"
+        )
+    for name, column in ((REFERENCES, references), (VIDEOS, videos)):
+        if len(column) != len(candidates):
+            raise DataError(f"{paths[name]}: {len(column)} entries, {CANDIDATES} has {len(candidates)}")
+    return paths[CANDIDATES], candidates, videos, references, ratings.reshape(ANNOTATORS, -1).T
 
 
 VATEX_EVAL = Benchmark(

@@ -16,7 +16,7 @@ from suisei.metrics.video_pacs import VideoScore
 from suisei.scoring.columns import ScoreColumn
 from suisei.scoring.plan import MetricPlan
 
-av = pytest.importorskip("av", reason="needs the extra video")
+pytest.importorskip("av", reason="needs the extra video")
 WORDS = [
     "dog",
     "cat",
@@ -36,23 +36,14 @@ CORPUS = ["a man cooks eggs", "a dog runs", "a dog sleeps on a mat!", "the eggs 
 VIDEOS = [f"v_{n}" for n in range(5)]
 
 
-def write_video(path, seed):
-    generator = np.random.default_rng(seed)
-    with av.open(str(path), "w") as container:
-        stream = container.add_stream("mpeg4", rate=2)
-        stream.width, stream.height, stream.pix_fmt = 32, 32, "yuv420p"
-        for _ in range(12):
-            pixels = np.kron(generator.integers(0, 255, (2, 2, 3)), np.ones((16, 16, 1))).astype(np.uint8)
-            container.mux(stream.encode(av.VideoFrame.from_ndarray(pixels, format="rgb24")))
-        container.mux(stream.encode())
-
-
 @pytest.fixture
-def videos(tmp_path):
+def videos(tmp_path, write_video, coloured_blocks):
     folder = tmp_path / "videos"
     folder.mkdir()
     for number, name in enumerate(VIDEOS):
-        write_video(folder / f"{name}.mp4", number)
+        generator = np.random.default_rng(number)
+        pictures = (coloured_blocks(generator, 2, 2) for _ in range(12))
+        write_video(folder / f"{name}.mp4", pictures, rate=2)
     return folder
 
 

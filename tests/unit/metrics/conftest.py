@@ -61,23 +61,20 @@ def make_metric(tiny_bert: str, tiny_clip: str) -> Callable[[str], Any]:
 
 
 @pytest.fixture(scope="session")
-def films(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+def films(
+    tmp_path_factory: pytest.TempPathFactory,
+    write_video: Callable[..., Any],
+    coloured_blocks: Callable[..., Any],
+) -> list[Any]:
     """Two short videos."""
-    av = pytest.importorskip("av", reason="needs the extra video")
     import numpy as np
 
     folder = tmp_path_factory.mktemp("films")
     generator = np.random.default_rng(0)
-    paths = [folder / f"{number}.mp4" for number in range(2)]
-    for path in paths:
-        with av.open(str(path), "w") as container:
-            stream = container.add_stream("mpeg4", rate=5)
-            stream.width, stream.height, stream.pix_fmt = 48, 32, "yuv420p"
-            for _ in range(6):
-                pixels = np.kron(generator.integers(0, 255, (2, 3, 3)), np.ones((16, 16, 1))).astype(np.uint8)
-                container.mux(stream.encode(av.VideoFrame.from_ndarray(pixels, format="rgb24")))
-            container.mux(stream.encode())
-    return paths
+    return [
+        write_video(folder / f"{number}.mp4", (coloured_blocks(generator, 2, 3) for _ in range(6)))
+        for number in range(2)
+    ]
 
 
 @pytest.fixture(scope="session")

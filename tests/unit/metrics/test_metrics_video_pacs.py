@@ -16,7 +16,7 @@ from suisei.metrics.matching import Caption, Scores, best_reference, match_texts
 from suisei.metrics.registry import get_metric
 from suisei.metrics.video_pacs import VideoScore
 
-av = pytest.importorskip("av", reason="needs the extra video")
+pytest.importorskip("av", reason="needs the extra video")
 CORPUS = ["a man cooks eggs", "a dog runs", "a dog sleeps on a mat!", "the eggs are green"]
 CANDIDATES = ["a man is frying a pan of eggs", "a green dog runs!", "two"]
 REFERENCES = [("eggs are cooked in a pan", "a man cooks"), ("a dog is running", "the dog", "a cat"), ("x",)]
@@ -28,17 +28,10 @@ def encoder(tiny_clip):
 
 
 @pytest.fixture(scope="module")
-def video(tmp_path_factory):
-    path = tmp_path_factory.mktemp("video") / "clip.mp4"
+def video(tmp_path_factory, write_video, coloured_blocks):
     generator = np.random.default_rng(0)
-    with av.open(str(path), "w") as container:
-        stream = container.add_stream("mpeg4", rate=5)
-        stream.width, stream.height, stream.pix_fmt = 48, 32, "yuv420p"
-        for _ in range(15):
-            pixels = np.kron(generator.integers(0, 255, (2, 3, 3)), np.ones((16, 16, 1))).astype(np.uint8)
-            container.mux(stream.encode(av.VideoFrame.from_ndarray(pixels, format="rgb24")))
-        container.mux(stream.encode())
-    return path
+    path = tmp_path_factory.mktemp("video") / "clip.mp4"
+    return write_video(path, (coloured_blocks(generator, 2, 3) for _ in range(15)))
 
 
 @pytest.fixture(scope="module")

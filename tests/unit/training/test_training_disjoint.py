@@ -239,10 +239,10 @@ def test_the_support_holds_no_held_out_candidate(data, tmp_path):
     support = write(tmp_path / "support.jsonl", 20, [text + "!" for text in CAPTIONS], seed=3)
     module = load(data, support=support, disjoint="captions")
     held_out = {caption_key(s.candidate) for part in ("validation", "test") for s in module.part(part)}
-    assert module.support.rated
-    assert held_out.isdisjoint(map(caption_key, module.support.captions()))
+    assert module.support_data.rated
+    assert held_out.isdisjoint(map(caption_key, module.support_data.captions()))
     by_group = load(data, support=support)
-    assert not held_out.isdisjoint(map(caption_key, by_group.support.captions()))
+    assert not held_out.isdisjoint(map(caption_key, by_group.support_data.captions()))
     assert Support([("A b",)]).without([CaptionSample("a B")], candidates=True).groups == []
 
 
@@ -278,5 +278,5 @@ def test_flickr8k_leaves_something_to_train_on(shared, fold):
     assert module.part("test") == load("flickr8k-expert", **options).part("test")
     assert (len(module.split.train), len(module.split.validation)) == KEPT[fold]
     held_out = {caption_key(s.candidate) for part in ("validation", "test") for s in module.part(part)}
-    assert len(module.support.groups) > 5_900
-    assert held_out.isdisjoint(map(caption_key, module.support.captions()))
+    assert len(module.support_data.groups) > 5_900
+    assert held_out.isdisjoint(map(caption_key, module.support_data.captions()))

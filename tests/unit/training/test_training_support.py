@@ -76,7 +76,7 @@ def test_the_data_module_keeps_test_captions_out_of_the_support(tmp_path):
     data = CaptionDataModule(train, support=[train])
     data.load()
     held_out = {r for part in ("validation", "test") for s in data.part(part) for r in s.references}
-    captions = set(data.support.captions())
+    captions = set(data.support_data.captions())
     assert held_out
     assert captions.isdisjoint(held_out)
     assert {r for s in data.part("train") for r in s.references} <= captions
