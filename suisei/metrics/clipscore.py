@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from suisei.encoders.dual import DualEncoder
 
 PROMPT = "A photo depicts "
+"""What stands before every caption, in training of the dual encoder as well."""
 CLIPSCORE_W = 2.5
 
 

@@ -229,7 +229,7 @@ def _made(kind: str, given: SavedInput) -> Metric:
         return get_metric(kind, encoder=given.encoder, **options)
     if given.folder is None:
         return _with_tokenizer(kind, options, given)
-    from suisei.encoders.dual_folder import check_dual_folder
+    from suisei.encoders.dual_parts import check_dual_folder
 
     check_dual_folder(given.folder)
     return get_metric(kind, model=str(given.folder), **options)
