@@ -1,4 +1,4 @@
-"""What a setting may be: ranges and words, checked before any work starts, each by one line.
+"""What a setting may be: ranges and words, checked before any work starts, each by one line; how two differ.
 
 A module that defines settings lists their rules beside them; :func:`check_settings` holds a whole object
 against such a list.
@@ -182,6 +182,25 @@ def check_settings(prefix: str, settings: Any, rules: Mapping[str, Rule]) -> Non
     values = settings if isinstance(settings, Mapping) else vars(settings)
     for name, rule in rules.items():
         check(f"{prefix}.{name}" if prefix else name, values[name], rule)
+
+
+def flat(values: Any, prefix: str = "") -> dict[str, Any]:
+    """Return nested settings as {"model.head.hidden": value, ...}."""
+    if not isinstance(values, Mapping) or not values:
+        return {prefix.removesuffix("."): values}
+    return {
+        key: value for name, part in values.items() for key, value in flat(part, f"{prefix}{name}.").items()
+    }
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, str]:
+    """Return {name: "name: old, now new"} of nested settings that differ."""
+    before, after, absent = flat(old), flat(new), "not there"
+    return {
+        key: f"{key}: {before.get(key, absent)!r}, now {after.get(key, absent)!r}"
+        for key in sorted({*before, *after})
+        if before.get(key, absent) != after.get(key, absent)
+    }
 
 
 def _shown(value: Any) -> str:

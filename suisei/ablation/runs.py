@@ -19,7 +19,7 @@ import yaml
 
 from suisei.data.writers import replacing
 from suisei.errors import ConfigError
-from suisei.training.run_settings import differences
+from suisei.ranges import differences
 
 _POLL_SECONDS = 0.2
 _GRACE_SECONDS = 30.0

@@ -1,8 +1,9 @@
-"""Images that a caller has as arrays or tensors, as PIL images."""
+"""Images as a caller has them: paths, PIL images, and arrays or tensors, which become PIL images."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,23 @@ SHAPES = (
     "give a PIL image, a NumPy array of uint8 [height, width, 3] or [height, width], or a torch tensor "
     "[3, height, width] of uint8 or of floats in [0, 1]"
 )
+
+
+def as_source(image: Any) -> str | Path | Image.Image:
+    """Return an image as a path or a PIL image; arrays and tensors become PIL images.
+
+    Raises:
+        DataError: it is something else, or an array that is no image.
+    """
+    if isinstance(image, str):
+        if not image.strip():
+            raise DataError("image is an empty path; leave it out where there is no image")
+        return image
+    if isinstance(image, Path | Image.Image):
+        return image
+    if isinstance(image, np.ndarray) or is_tensor(image):
+        return image_of(image)
+    raise DataError(f"image must be a path or an image, got {type(image).__name__}; {SHAPES}")
 
 
 def is_tensor(value: Any) -> bool:
@@ -52,13 +70,11 @@ def image_of(array: Any) -> Image.Image:
 
 def _bytes_of_tensor(tensor: Any) -> np.ndarray:
     """Return uint8 [height, width, 3] of a tensor [3, height, width]."""
-    import torch
-
     tensor = tensor.detach().cpu()
     if tensor.is_floating_point():
         if not bool(((tensor >= 0) & (tensor <= 1)).all()):  # NaN is neither
             raise DataError("the image is a tensor with NaN or values outside [0, 1]; scale it to [0, 1]")
-        tensor = (tensor.float() * 255).round().to(torch.uint8)
-    if tensor.dtype != torch.uint8:
+        tensor = (tensor.float() * 255).round().byte()
+    if str(tensor.dtype) != "torch.uint8":
         raise DataError(f"the image is a tensor of {tensor.dtype}; {SHAPES}")
     return tensor.permute(1, 2, 0).numpy()

@@ -1,4 +1,8 @@
-"""A set of ids that takes some 20 bytes for each, so that a stream of ten million rows stays small."""
+"""A set of ids that takes some 30 bytes for each, so that a stream of ten million rows stays small.
+
+Python's own set of the same hashes takes some 100, for its numbers are objects: 0.7 GB more in ten million
+rows, where `suisei score` takes 1.5 GB with a million.
+"""
 
 from __future__ import annotations
 

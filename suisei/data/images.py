@@ -190,25 +190,6 @@ def check_unchanged(keys: Sequence[str], sources: Sequence[Any]) -> None:
             raise DataError(f"{source}: the image file changed while it was being read; score it again")
 
 
-def as_source(image: Any) -> str | Path | Image.Image:
-    """Return an image as a path or a PIL image; arrays and tensors become PIL images.
-
-    Raises:
-        DataError: it is something else, or an array that is no image.
-    """
-    if isinstance(image, str):
-        if not image.strip():
-            raise DataError("image is an empty path; leave it out where there is no image")
-        return image
-    if isinstance(image, Path | Image.Image):
-        return image
-    from suisei.data.arrays import SHAPES, image_of, is_tensor
-
-    if isinstance(image, np.ndarray) or is_tensor(image):
-        return image_of(image)
-    raise DataError(f"image must be a path or an image, got {type(image).__name__}; {SHAPES}")
-
-
 def _blake2b() -> Any:
     return hashlib.blake2b(digest_size=20)
 

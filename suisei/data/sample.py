@@ -137,7 +137,7 @@ class CaptionSample:
             if value is not None and not isinstance(value, str):
                 raise DataError(f"{field} must be text, got {type(value).__name__} {value!r:.60}")
         if self.image is not None and not isinstance(self.image, Path):
-            from suisei.data.images import as_source  # imports Pillow
+            from suisei.data.arrays import as_source  # imports Pillow
 
             object.__setattr__(self, "image", as_source(self.image))
 

@@ -18,17 +18,17 @@ from torch import Tensor, nn
 from suisei.data.images import check_unchanged, content_key
 from suisei.encoders.batch_sizes import images_per_batch
 from suisei.encoders.decoding import decoded_batches
+from suisei.encoders.dual_parts import check_dual_folder, model_of_folder, tokenizer_of_folder
 from suisei.encoders.dual_weights import load_weights
 from suisei.encoders.hub_errors import hub_guard, no_hub
 from suisei.encoders.locks import Lock
+from suisei.encoders.memory import FeatureMemory
 from suisei.encoders.precision import PRECISIONS, choose_device, choose_precision, matrix_products
 from suisei.errors import ConfigError
 from suisei.progress import progress_bar
 
 if TYPE_CHECKING:
     from PIL.Image import Image
-
-    from suisei.encoders.sharing import FeatureMemory
 
 _JAPANESE_PROBE = "犬が公園で走っている写真"
 
@@ -305,8 +305,6 @@ def _load_folder(
     folder: Path, checkpoint: str | Path | None, seed: int | None, *, precision: str, device: str
 ) -> DualEncoder:
     """Load a dual encoder from its folder, and from nowhere else."""
-    from suisei.encoders.dual_folder import check_dual_folder, model_of_folder, tokenizer_of_folder
-
     described, preprocess = check_dual_folder(folder, weighed=checkpoint is None and seed is None)
     with torch.random.fork_rng(devices=[]), no_hub():
         torch.manual_seed(0 if seed is None else seed)

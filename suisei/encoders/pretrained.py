@@ -119,6 +119,14 @@ def text_config(settings: Any, place: str) -> Any:
         raise ModelError(f"{place}: {one_line(error)}") from None
 
 
+def longest_input(config: Any, tokenizer: Any) -> int:
+    """Return the longest input in tokens; RoBERTa's positions start after the padding index."""
+    positions = int(getattr(config, "max_position_embeddings", 0) or 512)
+    if "roberta" in config.model_type or config.model_type in ("camembert", "xmod"):
+        positions -= 2
+    return min(positions, int(min(tokenizer.model_max_length, 1_000_000)))
+
+
 def _largest(name: str) -> int:
     return 1024 if any(word in name for word in _COUNTED) else 2**24
 

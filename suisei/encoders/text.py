@@ -19,7 +19,13 @@ from torch import Tensor, nn
 from suisei.encoders.bert import BertEncoder, is_bert
 from suisei.encoders.hub_errors import explain_hub_error, hub_guard, no_hub
 from suisei.encoders.locks import Lock
-from suisei.encoders.pretrained import check_bert, check_config_file, check_tokenizer_file, text_config
+from suisei.encoders.pretrained import (
+    check_bert,
+    check_config_file,
+    check_tokenizer_file,
+    longest_input,
+    text_config,
+)
 from suisei.encoders.rules import (
     BUILD_ERRORS,
     LARGEST_VOCABULARY,
@@ -110,7 +116,7 @@ class TextEncoder(nn.Module):
         self.layers = layers
         self.width: int = config.hidden_size
         self.states = config.num_hidden_layers + 1 if layers == "mix" else 1
-        self.max_tokens = min(max_tokens, _position_limit(config, tokenizer))
+        self.max_tokens = min(max_tokens, longest_input(config, tokenizer))
 
     @classmethod
     def create(cls, config: TextEncoderConfig, captions: Sequence[str]) -> TextEncoder:
@@ -304,11 +310,3 @@ def _backbone_of(settings: dict[str, Any]) -> Any:
     config = text_config(settings, place)
     with no_hub():
         return AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=False)
-
-
-def _position_limit(config: Any, tokenizer: Any) -> int:
-    """Longest input in tokens; RoBERTa's positions start after the padding index."""
-    positions = int(getattr(config, "max_position_embeddings", 0) or 512)
-    if "roberta" in config.model_type or config.model_type in ("camembert", "xmod"):
-        positions -= 2
-    return min(positions, int(min(tokenizer.model_max_length, 1_000_000)))

@@ -132,12 +132,10 @@ class Metric(ABC):
         Raises:
             ConfigError: the metric needs ``fit`` first, or ``batch_size`` is not positive.
         """
-        from suisei.metrics.around import score_around
-
         prepared = as_samples(samples)
         if not prepared:
             return np.empty(0), {}
-        outcomes = score_around(self, prepared, batch_size=batch_size, progress=progress)
+        outcomes = _score_around(self, prepared, batch_size=batch_size, progress=progress)
         refused = {i: outcome for i, outcome in enumerate(outcomes) if isinstance(outcome, DataError)}
         scores = [math.nan if isinstance(outcome, DataError) else outcome for outcome in outcomes]
         return np.array(scores, dtype=np.float64), refused
@@ -196,6 +194,72 @@ class Metric(ABC):
         """One line that a paper can quote, such as ``bleu-4|tok:ptb-regex|suisei:0.1.0``."""
         fields = {**self.settings(), "suisei": __version__}
         return "|".join([self.name, *(f"{key}:{value}" for key, value in fields.items())])
+
+
+def _score_around(
+    metric: Metric, samples: Sequence[CaptionSample], *, batch_size: int, progress: bool = False
+) -> list[float | DataError]:
+    """Score samples; those that the metric refuses get the reason in place of a score.
+
+    The whole is tried first. If that is refused, the images are looked at, each once; where none is to
+    blame, the samples are halved until those that are stand alone.
+
+    Args:
+        metric: scores the samples; may be called many times.
+        samples: N samples.
+        batch_size: handed to the metric.
+        progress: handed to the metric.
+
+    Returns:
+        N scores or errors, in order.
+    """
+    try:
+        return list(metric.score(samples, batch_size=batch_size, progress=progress).tolist())
+    except DataError as error:
+        if len(samples) == 1:
+            return [error]
+    # Nearly always an image is to blame. Looking at each image once is far cheaper than halving.
+    bad = _unreadable_images(samples) if _reads_images(metric, samples) else {}
+    if not bad:
+        middle = len(samples) // 2
+        return [
+            *_score_around(metric, samples[:middle], batch_size=batch_size, progress=progress),
+            *_score_around(metric, samples[middle:], batch_size=batch_size, progress=progress),
+        ]
+    usable = [position for position in range(len(samples)) if position not in bad]
+    outcomes: list[float | DataError] = [bad.get(position, DataError("")) for position in range(len(samples))]
+    if usable:
+        good = [samples[position] for position in usable]
+        rest = _score_around(metric, good, batch_size=batch_size, progress=progress)
+        for position, outcome in zip(usable, rest, strict=True):
+            outcomes[position] = outcome
+    return outcomes
+
+
+def _reads_images(metric: Metric, samples: Sequence[CaptionSample]) -> bool:
+    sees = "image" in metric.needs or "references" not in metric.needs
+    return sees and any(sample.image is not None for sample in samples)
+
+
+def _unreadable_images(samples: Sequence[CaptionSample]) -> dict[int, DataError]:
+    from suisei.data.images import load_image  # imports Pillow
+
+    problems: dict[str, DataError | None] = {}
+    bad = {}
+    for position, sample in enumerate(samples):
+        if sample.image is None:
+            continue
+        key = str(sample.image)
+        if key not in problems:
+            try:
+                load_image(sample.image)
+                problems[key] = None
+            except DataError as error:
+                problems[key] = error
+        problem = problems[key]
+        if problem is not None:
+            bad[position] = problem
+    return bad
 
 
 def as_samples(samples: Any, references: Any = None, images: Any = None) -> list[CaptionSample]:

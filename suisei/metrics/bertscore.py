@@ -18,6 +18,7 @@ import numpy as np
 
 from suisei.data.sample import CaptionSample
 from suisei.encoders.locks import Lock
+from suisei.encoders.pretrained import check_config_file, longest_input
 from suisei.errors import ConfigError, DataError
 from suisei.metrics.base import Metric
 from suisei.progress import progress_bar
@@ -274,7 +275,7 @@ class BertScore(Metric):
             encoded = tokenizer(
                 [lead + text.strip() for text in listed],
                 truncation=True,
-                max_length=_longest(model.config, tokenizer),
+                max_length=longest_input(model.config, tokenizer),
             )
         return dict(zip(listed, encoded["input_ids"], strict=True))
 
@@ -291,7 +292,6 @@ class BertScore(Metric):
 
         from suisei.encoders.hub_errors import hub_guard
         from suisei.encoders.precision import choose_device, to_precision
-        from suisei.encoders.pretrained import check_config_file
 
         check_config_file(Path(self.model_name))
         with hub_guard(self.model_name):
@@ -342,11 +342,3 @@ def _model_label(name: str) -> str:
     files = sorted(folder.glob("*.safetensors")) or sorted(folder.glob("*.bin"))
     digest = f"-sha256-{file_hash(files[0])}" if files else ""
     return f"{folder.resolve().name}{digest}"
-
-
-def _longest(config: Any, tokenizer: Any) -> int:
-    """Return the longest input in tokens; RoBERTa's positions start after the padding index."""
-    positions = int(getattr(config, "max_position_embeddings", 0) or 512)
-    if "roberta" in config.model_type or config.model_type in ("camembert", "xmod"):
-        positions -= 2
-    return min(positions, int(min(tokenizer.model_max_length, 1_000_000)))

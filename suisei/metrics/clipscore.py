@@ -14,6 +14,7 @@ from suisei.errors import ConfigError
 from suisei.metrics.dual_metric import DualMetric
 
 PROMPT = "A photo depicts "
+"""What stands before every caption, in training of the dual encoder as well."""
 CLIPSCORE_W = 2.5
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -26,13 +25,9 @@ from suisei.metrics.base import Metric
 from suisei.metrics.registry import REGISTRY, get_entry, get_metric
 from suisei.metrics.ridge import Ridge
 from suisei.metrics.tokenizers import tokenizer_of
+from suisei.models.extras_folder import ENCODER_FOLDER, SavedInput, is_encoder_place
+from suisei.models.inputs import InputColumns
 
-if TYPE_CHECKING:
-    from suisei.encoders.dual import DualEncoder
-
-ENCODER_FOLDER = "extras"
-"""Folder inside a model folder that holds the dual encoders of extra inputs."""
-_IN_FOLDER = re.compile(rf"{ENCODER_FOLDER}/[a-z0-9+-]+")
 _OPTIONS: dict[str, FolderRule] = {
     "tokenizer": FolderRule(
         "a tokenizer of suisei",
@@ -47,27 +42,6 @@ _OPTIONS: dict[str, FolderRule] = {
 
 def _is_pair(value: Any) -> bool:
     return value in ("ptb+mecab", "ptb+character", "ptb-java+mecab", "ptb-java+character")
-
-
-@dataclass(frozen=True)
-class SavedInput:
-    """What a model holds of one extra input.
-
-    Attributes:
-        state: its corpus statistics.
-        options: keyword arguments that it was made with.
-        settings: what decided its scores in training; None in folders that do not say so.
-        encoder: its dual encoder, while the model is in memory only.
-        folder: its dual encoder's folder, inside the model's.
-        version: the suisei that wrote it, "" where that is this one.
-    """
-
-    state: Mapping[str, Any]
-    options: Mapping[str, Any] = field(default_factory=dict)
-    settings: Mapping[str, str] | None = None
-    encoder: DualEncoder | None = None
-    folder: Path | None = None
-    version: str = ""
 
 
 class ExtraInputs:
@@ -90,15 +64,16 @@ class ExtraInputs:
         from suisei.encoders.sharing import shared_encoders
 
         self.metrics: dict[str, Metric] = {}
+        saved = None if saved is None else _completed(saved)
         with shared_encoders(within=True):
             for name in names:
                 if name in self.metrics:
                     raise ConfigError(f"fusion.extra_inputs names {name!r} twice")
                 self.metrics[name] = _new(name) if saved is None else _restored(name, saved)
 
-    def needing(self, what: str) -> list[int]:
-        """Return the columns of the metrics that need "references" or "image"."""
-        return [column for column, metric in enumerate(self.metrics.values()) if what in metric.needs]
+    def needs(self) -> dict[str, frozenset[str]]:
+        """Return, by name, which of "references" and "image" each metric needs."""
+        return {name: metric.needs for name, metric in self.metrics.items()}
 
     def fit(self, training: Sequence[CaptionSample], support: Sequence[CaptionSample] = ()) -> None:
         """Fit corpus statistics such as idf, and the ridge, on the training samples.
@@ -117,10 +92,8 @@ class ExtraInputs:
         from suisei.encoders.sharing import shared_encoders
 
         with shared_encoders(within=True):
-            columns = [metric.score(samples, progress=progress) for metric in self.metrics.values()]
-        if not columns:
-            return np.zeros((len(samples), 0), dtype=np.float32)
-        return np.stack(columns, axis=1).astype(np.float32)
+            scores = {name: metric.score(samples, progress=progress) for name, metric in self.metrics.items()}
+        return InputColumns(tuple(scores)).scores(scores, len(samples))
 
     def fit_compute(
         self,
@@ -199,7 +172,7 @@ def check_names(names: Sequence[str]) -> None:
 def _is_allowed(name: str) -> bool:
     kind, _, argument = name.partition(":")
     known = "alone" if kind == Ridge.name else REGISTRY[kind].extra_input if kind in REGISTRY else ""
-    return (known == "alone" and name == kind) or (known == "folder" and bool(_IN_FOLDER.fullmatch(argument)))
+    return (known == "alone" and name == kind) or (known == "folder" and is_encoder_place(argument))
 
 
 def _restored(name: str, saved: Mapping[str, SavedInput]) -> Metric:
@@ -229,7 +202,7 @@ def _made(kind: str, given: SavedInput) -> Metric:
         return get_metric(kind, encoder=given.encoder, **options)
     if given.folder is None:
         return _with_tokenizer(kind, options, given)
-    from suisei.encoders.dual_folder import check_dual_folder
+    from suisei.encoders.dual_parts import check_dual_folder
 
     check_dual_folder(given.folder)
     return get_metric(kind, model=str(given.folder), **options)
@@ -272,13 +245,18 @@ def _saved(metric: Metric) -> SavedInput:
     return SavedInput(metric.state(), options, metric.settings())
 
 
-def older_inputs(states: Mapping[str, Mapping[str, Any]]) -> dict[str, SavedInput]:
-    """Return extra inputs of a folder that holds no more of them than their states.
+def _completed(saved: Mapping[str, SavedInput]) -> Mapping[str, SavedInput]:
+    """Return the inputs of a folder of before, which holds no more of them than their states, with options.
 
     CIDEr's state tells the tokenizer, which is then that of all of them.
     """
-    cider = states.get("cider", {})
-    signature = cider.get("tokenizer") if isinstance(cider, Mapping) else None
+    if "cider" not in saved:
+        return saved
+    state = saved["cider"].state
+    signature = state.get("tokenizer") if isinstance(state, Mapping) else None
     tokenizer = tokenizer_of(signature) if isinstance(signature, str) else None
     options = {} if tokenizer is None else {"tokenizer": tokenizer}
-    return {name: SavedInput(state, options) for name, state in states.items()}
+    return {
+        name: given if given.settings is not None or given.options else replace(given, options=options)
+        for name, given in saved.items()
+    }

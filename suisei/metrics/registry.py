@@ -91,7 +91,7 @@ REGISTRY: dict[str, Entry] = {
         extra_input="alone",
     ),
     "meteor": Entry(
-        "suisei.metrics.java:Meteor",
+        "suisei.metrics.meteor:Meteor",
         ("references",),
         "METEOR 1.5 by Java; Japanese matches by exact characters",
         modules=("pycocoevalcap",),

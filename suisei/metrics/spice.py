@@ -23,7 +23,7 @@ def spice_reason() -> str | None:
     reason = java.pycocoevalcap_reason()
     if reason:
         return reason
-    folder = java._package_folder() / "spice" / "lib"
+    folder = java.package_folder() / "spice" / "lib"
     absent = [jar for jar in CORENLP_JARS if not (folder / jar).is_file()]
     if not absent:
         return None
@@ -51,7 +51,7 @@ class Spice(TokenMetric):
     name = "spice"
 
     def __init__(self, tokenizer: str = "auto", timeout: float = 7200.0, memory: str = "8G") -> None:
-        java._require(spice_reason(), "SPICE")
+        java.require(spice_reason(), "SPICE")
         super().__init__(tokenizer)
         self.timeout = timeout
         self.memory = memory
@@ -77,13 +77,13 @@ class Spice(TokenMetric):
             }
             for position, sample in enumerate(self.tokenize(samples))
         ]
-        folder = java._package_folder() / "spice"
+        folder = java.package_folder() / "spice"
         with tempfile.TemporaryDirectory() as scratch:
             source, target = Path(scratch) / "captions.json", Path(scratch) / "scores.json"
             source.write_text(json.dumps(entries), encoding="utf-8")
             program = [f"-Xmx{self.memory}", "-jar", "spice-1.0.jar"]
             options = [str(source), "-out", str(target), "-subset", "-silent"]
-            java._run_java([*program, *options], "SPICE", self.timeout, folder=folder)
+            java.run_java([*program, *options], "SPICE", self.timeout, folder=folder)
             return _read_spice(target, len(samples))
 
 

@@ -17,7 +17,7 @@ from suisei.data.sample import CaptionSample
 from suisei.encoders.feature_cache import FeatureCache, disk_cache
 from suisei.encoders.precision import choose_device, choose_precision, matrix_products, to_precision
 from suisei.metrics.base import Metric
-from suisei.metrics.extras import ExtraInputs
+from suisei.metrics.extras import ExtraInputs, check_names
 from suisei.models.alignment import alignment_inputs
 from suisei.models.features import ModelFeatures
 from suisei.models.folder import LoadedModel, load_model
@@ -121,9 +121,9 @@ class SuiSeiMetric(Metric):
             image_languages=self.regressor.config.fusion.image_languages,
         )
         with torch.inference_mode(), matrix_products(self.precision):
-            if self.regressor.config.fusion.alignment:
+            if self.regressor.columns.aligned:
                 matched = alignment_inputs(self.regressor, table)
-                table.extras = np.concatenate([table.extras, matched], axis=1)
+                table.extras = self.regressor.columns.with_aligned(table.extras, matched)
             captions = self._caption_features(table, progress)
             images = self._image_features(table, progress)
             return self._fuse(table, captions, images, batch_size)
@@ -205,4 +205,6 @@ def load(
         ModelError: a part of the folder is missing, altered, or does not fit.
         ConfigError: an unknown precision, or a cache folder that cannot be made.
     """
-    return SuiSeiMetric(load_model(path or MINI), device, precision, compile=compile, cache=cache)
+    return SuiSeiMetric(
+        load_model(path or MINI, check_names), device, precision, compile=compile, cache=cache
+    )

@@ -19,7 +19,7 @@ from typing import Any
 
 from suisei.data.sample import CaptionSample, detect_language, language_of
 from suisei.errors import ConfigError, UnavailableError
-from suisei.metrics import ptb
+from suisei.metrics import java, ptb
 
 Tokens = tuple[str, ...]
 
@@ -79,19 +79,15 @@ class _JavaPtb(Tokenizer):
     name = "ptb-java"
 
     def __init__(self) -> None:
-        from suisei.metrics.java import pycocoevalcap_reason
-
-        reason = pycocoevalcap_reason()
+        reason = java.pycocoevalcap_reason()
         if reason:
             raise UnavailableError(f"tokenizer 'ptb-java' {reason}")
         self.signature = "ptb-java-3.4.1"
 
     def many(self, captions: Sequence[tuple[str, str | None]]) -> list[Tokens]:
-        from suisei.metrics.java import java_ptb
-
         return [
             tuple(token for token in line if token not in ptb.DROPPED)
-            for line in java_ptb([text for text, _ in captions])
+            for line in java.java_ptb([text for text, _ in captions])
         ]
 
 

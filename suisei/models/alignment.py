@@ -20,7 +20,8 @@ from torch.nn import functional as F
 from suisei.encoders.batch_sizes import tokens_per_batch
 from suisei.models.features import ignore_progress, token_batches
 from suisei.models.greedy_matching import NOWHERE, greedy_match, weighted_mean
-from suisei.models.regressor import ALIGNMENTS, Regressor
+from suisei.models.inputs import ALIGNMENTS
+from suisei.models.regressor import Regressor
 from suisei.models.table import SampleTable
 
 SAMPLES_PER_BATCH = 64

@@ -4,7 +4,7 @@ config.json         format, settings, architectures, extra inputs, checksums of 
 model.safetensors   weights
 idf.json            document frequencies of the training references
 tokenizer/          the tokenizer's files
-extras.json ...     what the extra inputs were fitted to, see :mod:`suisei.metrics.extras_folder`
+extras.json ...     what the extra inputs were fitted to, see :mod:`suisei.models.extras_folder`
 README.md           the model card
 
 A folder may come from somebody else. Its settings are a closed list of names, types and ranges; nothing in
@@ -17,10 +17,10 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from safetensors.torch import load_file
@@ -32,11 +32,9 @@ from suisei.encoders.text import TextEncoder, read_tokenizer
 from suisei.encoders.weights import check_fit, save_weights, weight_shapes
 from suisei.errors import ConfigError, ModelError, SuiseiError
 from suisei.models.config import RegressorConfig
+from suisei.models.extras_folder import SavedInput, read_extras, write_extras
 from suisei.models.regressor import Regressor
 from suisei.version import __version__
-
-if TYPE_CHECKING:
-    from suisei.metrics.extras import SavedInput
 
 FORMAT = 2
 """Version of the folder's layout. In the first, states of extra inputs stood in config.json."""
@@ -96,8 +94,6 @@ def save_model(
 
 def _write_parts(new: Path, regressor: Regressor, extras: Mapping[str, SavedInput]) -> dict[str, Any]:
     """Write all but config.json and the card; returns what config.json says, save for the checksums."""
-    from suisei.metrics.extras_folder import write_extras
-
     names = list(regressor.config.fusion.extra_inputs)
     absent = [name for name in names if name not in extras]
     if absent:
@@ -131,8 +127,13 @@ def _put_in_place(new: Path, folder: Path, *, aside: Path) -> None:
         raise
 
 
-def load_model(path: str | Path) -> LoadedModel:
+def load_model(path: str | Path, check_inputs: Callable[[Sequence[str]], Any]) -> LoadedModel:
     """Read a model folder and check every file of it. Nothing in it is executed or unpickled.
+
+    Args:
+        path: the folder.
+        check_inputs: called with the names of the extra inputs before anything is built; refuses those that
+            a folder may not name, such as :func:`suisei.metrics.extras.check_names`.
 
     Raises:
         ModelError: the folder, a file or a weight is missing, altered, or does not fit.
@@ -142,6 +143,7 @@ def load_model(path: str | Path) -> LoadedModel:
     _verify(folder, config)
     try:
         settings = RegressorConfig.from_dict(config["settings"])
+        check_inputs(settings.fusion.extra_inputs)
         extras = _read_extras(folder, config, settings.fusion.extra_inputs)
         regressor = _build(folder, config, settings)
     except SuiseiError as error:
@@ -175,12 +177,8 @@ def _build(folder: Path, config: Mapping[str, Any], settings: RegressorConfig) -
 
 
 def _read_extras(folder: Path, config: Mapping[str, Any], names: Sequence[str]) -> dict[str, SavedInput]:
-    from suisei.metrics.extras import check_names, older_inputs
-    from suisei.metrics.extras_folder import read_extras
-
-    check_names(names)
-    if config["format"] == 1:
-        return older_inputs(config["extras"])
+    if config["format"] == 1:  # which holds their states and no more
+        return {name: SavedInput(state) for name, state in config["extras"].items()}
     return read_extras(folder, names, config["extras"], str(config.get("suisei", ""))[:20])
 
 

@@ -22,20 +22,12 @@ from suisei.models.batch import Batch, Span
 from suisei.models.config import HeadConfig, RegressorConfig
 from suisei.models.feedforward import FeedForward
 from suisei.models.fusion import Fusion
+from suisei.models.inputs import SIMILARITIES, InputColumns
 from suisei.models.pooling import LayerMix, pool_layers
 from suisei.models.rating_scale import RatingScale
 
-ALIGNMENTS = (
-    *("precision-max", "precision-mean", "idf-precision-max", "idf-precision-mean"),
-    *("least-precision-max", "least-precision-mean", "recall-max", "recall-mean"),
-    *("idf-recall-max", "idf-recall-mean", "least-recall-max", "least-recall-mean"),
-    *("precision-anywhere", "idf-precision-anywhere", "least-precision-anywhere", "reference-agreement"),
-)
-"""What :mod:`suisei.models.alignment` measures: per reference, then the best and the mean over references."""
 EXTRA_LIMIT = 3.0
 """Extra inputs are cut off at so many standard deviations."""
-SIMILARITIES = 3
-"""Largest, mean and smallest cosine."""
 SIMILARITY_MEAN, SIMILARITY_SCALE = 0.5, 0.25
 """About the mean and standard deviation of cosines between captions."""
 
@@ -51,7 +43,7 @@ def similarities(candidate: Tensor, references: Tensor, mask: Tensor) -> Tensor:
     cosines = F.cosine_similarity(candidate[:, None].float(), references.float(), dim=-1)  # [B, R, P]
     outside, count = ~mask[..., None], mask.sum(dim=1).clamp(min=1)[:, None]
     if not mask.shape[1]:
-        return cosines.new_full((len(mask), SIMILARITIES * candidate.shape[1]), torch.nan)
+        return cosines.new_full((len(mask), len(SIMILARITIES) * candidate.shape[1]), torch.nan)
     parts = [
         cosines.masked_fill(outside, -2.0).amax(dim=1),
         cosines.masked_fill(outside, 0.0).sum(dim=1) / count,
@@ -137,12 +129,11 @@ class Regressor(nn.Module):
             image.width if image is not None else None,
             fusion.blocks,
         )
-        measured = len(fusion.extra_inputs) + len(ALIGNMENTS) * fusion.alignment
-        looked = fusion.image_similarity and image is not None
-        extras = measured + (SIMILARITIES * fusion.similarity + looked) * len(fusion.poolings)
+        self.columns = InputColumns.of(fusion, reads_images=image is not None)
+        extras, cosines = len(self.columns.names), self.columns.computed
         self.register_buffer("extra_mean", torch.zeros(extras))
         self.register_buffer("extra_scale", torch.ones(extras))
-        self.extra_mean[measured:], self.extra_scale[measured:] = SIMILARITY_MEAN, SIMILARITY_SCALE
+        self.extra_mean[cosines], self.extra_scale[cosines] = SIMILARITY_MEAN, SIMILARITY_SCALE
         self.missing_extra = nn.Parameter(torch.zeros(extras)) if extras else None
         self.members = nn.ModuleList(
             Head(self.fusion.out_features, extras, config.head) for _ in range(config.head.members)
@@ -225,13 +216,12 @@ class Regressor(nn.Module):
             image,
             batch.image_mask,
         )
-        extras = batch.extras
-        if self.config.fusion.similarity:
-            cosines = similarities(vectors[batch.candidate], vectors[batch.references], batch.reference_mask)
-            extras = torch.cat([extras, cosines], dim=1)
-        if self.config.fusion.image_similarity and self.image is not None:
+        similar = seen = None
+        if self.columns.similar:
+            similar = similarities(vectors[batch.candidate], vectors[batch.references], batch.reference_mask)
+        if self.columns.seen:
             seen = self.image_similarities(vectors[batch.candidate], image, batch.image_mask)
-            extras = torch.cat([extras, seen], dim=1)
+        extras = self.columns.complete(batch.extras, similar, seen)
         filled = self._standardised(extras)
         return torch.stack([torch.sigmoid(member(fused, filled)) for member in self.members])
 

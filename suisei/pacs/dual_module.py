@@ -18,6 +18,7 @@ from torch.nn import functional as F
 from suisei.encoders.dual import DualEncoder, load_dual_encoder
 from suisei.encoders.dual_folder import new_dual_encoder
 from suisei.errors import ConfigError
+from suisei.metrics.clipscore import PROMPT
 from suisei.pacs.lora import add_lora
 from suisei.pacs.pair_datamodule import PairBatch
 from suisei.pacs.towers import image_slot, image_states, project, projections, text_slot, text_states
@@ -40,9 +41,6 @@ from suisei.training.checkpoints import FrozenWeights, restore_frozen
 from suisei.training.contrastive import MAX_SCALE, gather_features, positive_augmented_loss
 from suisei.training.losses import require_finite
 from suisei.training.random_states import random_states, set_random_states
-
-PROMPT = "A photo depicts "
-"""What the metric puts before every caption."""
 
 TRAINABLE = ("projections", "lora", "image", "all")
 WEIGHT = Range(0, 1000)

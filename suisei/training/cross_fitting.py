@@ -24,7 +24,8 @@ from suisei.encoders.feature_cache import disk_cache
 from suisei.encoders.text import TextEncoder
 from suisei.models.alignment import alignment_inputs
 from suisei.models.features import ModelFeatures
-from suisei.models.regressor import ALIGNMENTS, Regressor
+from suisei.models.inputs import ALIGNMENTS
+from suisei.models.regressor import Regressor
 from suisei.models.table import SampleTable
 from suisei.training.pretraining import PretrainingConfig, pretrain
 from suisei.training.support import CaptionCorpus, Support

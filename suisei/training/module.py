@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 import torch
 from lightning.pytorch import LightningModule
 from scipy.stats import kendalltau, pearsonr
@@ -23,6 +22,7 @@ from suisei.errors import ConfigError, ModelError
 from suisei.models.batch import Batch
 from suisei.models.config import FusionConfig, HeadConfig, RegressorConfig
 from suisei.models.features import ModelFeatures
+from suisei.models.inputs import blank
 from suisei.models.regressor import Regressor
 from suisei.models.table import Collator, PixelStore, SampleTable
 from suisei.ranges import DROPOUT, check
@@ -64,6 +64,9 @@ class SuiSei(LightningModule):
         image_dropout: probability that a training sample loses its image.
         pretraining: how the text encoder is trained on captions before any rating is seen; null for
             not at all.
+
+    Attributes:
+        needs: which of "references" and "image" each metric among the extra inputs needs, by name.
     """
 
     regressor: Regressor
@@ -93,8 +96,7 @@ class SuiSei(LightningModule):
         self.pretraining = pretraining
         self.reference_dropout = reference_dropout
         self.image_dropout = image_dropout
-        self.reference_extras: list[int] = []
-        self.image_extras: list[int] = []
+        self.needs: Mapping[str, Collection[str]] = {}
         self._parts: list[PartEncoder] = []
         self._captions: FeatureTable | None = None
         self._images: FeatureTable | None = None
@@ -202,12 +204,10 @@ class SuiSei(LightningModule):
         model = self.regressor
         parts = separate_parts(table, training, self._parts)
         self._parts = []
-        if self.config.fusion.alignment:
-            first = table.extras.shape[1]
+        if model.columns.aligned:
             advance = progress("aligning captions", len(table.captions))
             matched = align_samples(model, table, parts, advance)
-            table.extras = np.concatenate([table.extras, matched], axis=1)
-            self.reference_extras += range(first, table.extras.shape[1])
+            table.extras = model.columns.with_aligned(table.extras, matched)
         if self.config.text.frozen:
             advance = progress("encoding captions", len(table.captions))
             self._captions = FeatureTable(caption_features(model, table, parts, advance))
@@ -271,15 +271,16 @@ class SuiSei(LightningModule):
         self._losses.clear()
 
     def _drop(self, batch: Batch) -> None:
-        size, device = len(batch), batch.candidate.device
+        size, device, columns = len(batch), batch.candidate.device, self.regressor.columns
         if self.reference_dropout:
             keep = torch.rand(size, device=device) >= self.reference_dropout
             batch.reference_mask = batch.reference_mask & keep[:, None]
-            _blank(batch.extras, ~keep, self.reference_extras)
-        if self.image_dropout and (self.regressor.image is not None or self.image_extras):
+            blank(batch.extras, ~keep, columns.needing("references", self.needs))
+        looking = columns.needing("image", self.needs)
+        if self.image_dropout and (self.regressor.image is not None or looking):
             keep = torch.rand(size, device=device) >= self.image_dropout
             batch.image_mask = batch.image_mask & keep
-            _blank(batch.extras, ~keep, self.image_extras)
+            blank(batch.extras, ~keep, looking)
 
     # -- validation -------------------------------------------------------------------------------
 
@@ -339,9 +340,3 @@ def _moved(model: Regressor, device: torch.device | str | None) -> Iterator[None
         yield
     finally:
         model.to(home)
-
-
-def _blank(extras: Tensor, rows: Tensor, columns: Sequence[int]) -> None:
-    """Take from the rows what cannot be known without the input that was dropped."""
-    for column in columns:
-        extras[rows, column] = torch.nan

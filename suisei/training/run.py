@@ -240,7 +240,7 @@ def _build(seed: int, data: Any, model: SuiSei, device: torch.device) -> ExtraIn
             image_languages=model.config.fusion.image_languages,
         )
         table.target = model.regressor.targets(data.samples)
-        model.reference_extras, model.image_extras = extras.needing("references"), extras.needing("image")
+        model.needs = extras.needs()
         collate = model.prepare(table, data.split.train, progress, device)
         data.attach(collate, seed, collate.lengths)
     return extras

@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from suisei.errors import ConfigError
+from suisei.ranges import differences
 
 LARGEST_CONFIG = 1_000_000
 """Bytes of a config file."""
@@ -136,25 +137,6 @@ def _refuse_code(content: dict[Any, Any], place: str) -> None:
             waiting += [(f"{name}.{key}" if name else str(key), part) for key, part in value.items()]
         elif isinstance(value, list):
             waiting += [(name, part) for part in value]
-
-
-def flat(values: Any, prefix: str = "") -> dict[str, Any]:
-    """Return nested settings as {"model.head.hidden": value, ...}."""
-    if not isinstance(values, Mapping) or not values:
-        return {prefix.removesuffix("."): values}
-    return {
-        key: value for name, part in values.items() for key, value in flat(part, f"{prefix}{name}.").items()
-    }
-
-
-def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, str]:
-    """Return {name: "name: old, now new"} of nested settings that differ."""
-    before, after, absent = flat(old), flat(new), "not there"
-    return {
-        key: f"{key}: {before.get(key, absent)!r}, now {after.get(key, absent)!r}"
-        for key in sorted({*before, *after})
-        if before.get(key, absent) != after.get(key, absent)
-    }
 
 
 def check_resumed(old: Mapping[str, Any], new: Mapping[str, Any]) -> str | None:

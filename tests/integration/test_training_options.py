@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from suisei.commands import train as train_module
-from suisei.models.regressor import SIMILARITIES
+from suisei.models.inputs import ALIGNMENTS, SIMILARITIES
 from suisei.training import run as run_module
 from suisei.training.module import SuiSei
 
@@ -137,12 +137,10 @@ def test_width_of_the_fused_features(built, option, blocks):
 
 def test_further_inputs_and_how_many_there_are(built):
     """Cosines with references and image, alignment and other metrics enter beside the fused features."""
-    from suisei.models.regressor import ALIGNMENTS
-
     frozen = "--model.text.frozen=true"
     counts = {
         (): 0,
-        ("--model.fusion.similarity=true",): 2 * SIMILARITIES,
+        ("--model.fusion.similarity=true",): 2 * len(SIMILARITIES),
         ("--model.fusion.image_similarity=true",): 2,
         ("--model.fusion.alignment=true", frozen): len(ALIGNMENTS),
         ("--model.fusion.extra_inputs=[length,unigram-f1]",): 2,

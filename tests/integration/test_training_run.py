@@ -253,10 +253,11 @@ def test_missing_reference_and_image_are_trained_and_scored(train, rated_file, t
 def test_model_without_image_and_frozen_text_encoder(train, finished, tmp_path, references):
     from transformers import AutoConfig, AutoModel
 
+    from suisei.metrics.extras import check_names
     from suisei.models.folder import load_model
 
     folder = tmp_path / "encoder"
-    encoder = load_model(finished / "model").regressor.text
+    encoder = load_model(finished / "model", check_names).regressor.text
     architecture = dict(encoder.architecture()["backbone"])
     backbone = AutoModel.from_config(AutoConfig.for_model(architecture.pop("model_type"), **architecture))
     backbone.load_state_dict(encoder.backbone.state_dict(), strict=False)

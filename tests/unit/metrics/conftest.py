@@ -1,6 +1,8 @@
 """Every metric that can run here, made anew, for tests of threads and processes."""
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -102,3 +104,17 @@ def some_samples(pictures: list[Any], films: list[Any]) -> Callable[[int], list[
         ]
 
     return make
+
+
+@pytest.fixture
+def fake_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Return a function that puts a Python script in Java's place."""
+
+    def install(body: str) -> None:
+        program = tmp_path / "bin" / "java"
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(f"#!{sys.executable}\nimport json, sys, time\n{body}\n")
+        program.chmod(0o755)
+        monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+
+    return install

@@ -11,7 +11,8 @@ from suisei.metrics.suisei import load
 from suisei.models.alignment import alignment_inputs
 from suisei.models.config import HeadConfig
 from suisei.models.folder import save_model
-from suisei.models.regressor import ALIGNMENTS, EXTRA_LIMIT
+from suisei.models.inputs import ALIGNMENTS
+from suisei.models.regressor import EXTRA_LIMIT
 from suisei.models.table import Collator, SampleTable
 
 NUMBERS = {name: place for place, name in enumerate(ALIGNMENTS)}

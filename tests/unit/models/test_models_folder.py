@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from suisei.errors import ModelError
+from suisei.metrics.extras import check_names
 from suisei.metrics.suisei import SuiSeiMetric, load
 from suisei.models import folder as hub
 from suisei.models.folder import LoadedModel, load_model, save_model
@@ -42,7 +43,7 @@ def test_scores_survive_the_round_trip(build_regressor, captions, pictures, tmp_
 
 
 def test_loaded_model_is_in_evaluation_mode_and_holds_no_gradient(model_folder):
-    loaded = load_model(model_folder)
+    loaded = load_model(model_folder, check_names)
     assert not any(module.training for module in loaded.regressor.modules())
     assert not any(parameter.requires_grad for parameter in loaded.regressor.parameters())
     assert {parameter.dtype for parameter in loaded.regressor.parameters()} == {torch.float32}
@@ -62,14 +63,14 @@ def test_nothing_is_unpickled(model_folder, monkeypatch):
     for name in ("load", "loads", "Unpickler"):
         monkeypatch.setattr(f"pickle.{name}", refuse)
     monkeypatch.setattr(torch, "load", refuse)
-    assert load_model(model_folder).path == model_folder
+    assert load_model(model_folder, check_names).path == model_folder
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_missing_file_is_named(folder, name):
     (folder / name).unlink()
     with pytest.raises(ModelError, match=f"{name}.* is missing|{name} is missing"):
-        load_model(folder)
+        load_model(folder, check_names)
 
 
 @pytest.mark.parametrize("name", [name for name in FILES if name != "config.json"])
@@ -78,7 +79,7 @@ def test_altered_file_is_named(folder, name):
     content[len(content) // 2] ^= 1
     (folder / name).write_bytes(content)
     with pytest.raises(ModelError, match=f"{name} was altered"):
-        load_model(folder)
+        load_model(folder, check_names)
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -86,7 +87,7 @@ def test_cut_off_file_is_named(folder, name):
     content = (folder / name).read_bytes()
     (folder / name).write_bytes(content[: len(content) // 2])
     with pytest.raises(ModelError, match=name):
-        load_model(folder)
+        load_model(folder, check_names)
 
 
 def test_altered_setting_is_found(folder):
@@ -94,22 +95,22 @@ def test_altered_setting_is_found(folder):
     config["settings"]["fusion"]["layer_norm"] = False  # fits every weight, and changes every score
     (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(ModelError, match=r"config\.json was altered"):
-        load_model(folder)
+        load_model(folder, check_names)
 
 
 def test_the_card_and_the_layout_of_the_json_may_be_edited(folder):
     (folder / "README.md").write_text("my own words")
     edit_config(folder)
-    before = load_model(folder).checksum
+    before = load_model(folder, check_names).checksum
     (folder / "README.md").unlink()
-    assert load_model(folder).checksum == before
+    assert load_model(folder, check_names).checksum == before
 
 
 def test_every_problem_is_told_at_once(folder):
     (folder / "idf.json").unlink()
     (folder / "model.safetensors").write_bytes(b"x")
     with pytest.raises(ModelError, match=r"idf\.json is missing.*model\.safetensors was altered") as error:
-        load_model(folder)
+        load_model(folder, check_names)
     assert "\n" not in str(error.value)
     assert str(folder) in str(error.value)
 
@@ -117,7 +118,7 @@ def test_every_problem_is_told_at_once(folder):
 def test_newer_format_is_refused(folder):
     edit_config(folder, format=3)
     with pytest.raises(ModelError, match="format 3, this suisei reads 1 and 2"):
-        load_model(folder)
+        load_model(folder, check_names)
 
 
 @pytest.mark.parametrize("key", ["settings", "sha256", "text_architecture", "image_architecture", "extras"])
@@ -126,14 +127,14 @@ def test_config_without_a_part_is_refused(folder, key):
     del config[key]
     (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(ModelError, match=rf"config\.json: lacks {key}"):
-        load_model(folder)
+        load_model(folder, check_names)
 
 
 @pytest.mark.parametrize("content", ["[]", "3", "{", "{}"])
 def test_other_json_is_refused(folder, content):
     (folder / "config.json").write_text(content)
     with pytest.raises(ModelError, match=r"config\.json"):
-        load_model(folder)
+        load_model(folder, check_names)
 
 
 def test_checksum_left_out_is_found(folder):
@@ -141,7 +142,7 @@ def test_checksum_left_out_is_found(folder):
     del config["sha256"]["idf.json"]
     (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(ModelError, match=r"lacks the checksum of idf\.json"):
-        load_model(folder)
+        load_model(folder, check_names)
 
 
 def test_weights_of_another_model_are_refused(folder):
@@ -153,14 +154,14 @@ def test_weights_of_another_model_are_refused(folder):
     config["sha256"]["config.json"] = hub._own_checksum(config)
     (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(ModelError, match=r"does not fit.*mix\.logits"):
-        load_model(folder)
+        load_model(folder, check_names)
 
 
 def test_no_folder_and_no_model_folder_are_told_apart(tmp_path):
     with pytest.raises(ModelError, match="no model folder at"):
-        load_model(tmp_path / "absent")
+        load_model(tmp_path / "absent", check_names)
     with pytest.raises(ModelError, match=r"not a model folder: config\.json is missing"):
-        load_model(tmp_path)
+        load_model(tmp_path, check_names)
 
 
 def contents(folder):
@@ -201,4 +202,4 @@ def test_saving_again_replaces_everything(folder, build_regressor):
     save_model(folder, build_regressor(seed=5))
     assert not (folder / "stale.txt").exists()
     assert [path.name for path in folder.parent.iterdir()] == ["model"]
-    load_model(folder)
+    load_model(folder, check_names)

@@ -11,6 +11,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from suisei.errors import ModelError
+from suisei.metrics.extras import check_names
 from suisei.metrics.suisei import load
 from suisei.models import folder as hub
 from suisei.models.folder import load_model, save_model
@@ -94,6 +95,22 @@ def test_only_local_metrics_may_be_extra_inputs(short_folder, tmp_path, resign, 
     assert not (folder.parent / "ran").exists()
 
 
+def test_a_reader_that_allows_every_name_still_finds_encoders_in_the_folder_only(
+    short_folder, tmp_path, resign
+):
+    folder = Path(shutil.copytree(short_folder, tmp_path / "model"))
+    name = "pac-s:extras/../../elsewhere"
+
+    def edit(config):
+        config["settings"]["fusion"]["extra_inputs"] = [name]
+        config["extras"] = {name: {"options": {}, "settings": {}}}
+
+    (folder / "extras.json").write_text(json.dumps({name: {}}))
+    resign(folder, edit)
+    with pytest.raises(ModelError, match=r"'pac-s:extras/\.\./\.\./elsewhere' leads out of extras/"):
+        load_model(folder, lambda names: None)
+
+
 @pytest.mark.parametrize(
     "name",
     ["../outside.json", "/etc/hostname", "tokenizer/../../outside.json", "..\\outside.json", "", "C:x"],
@@ -119,7 +136,7 @@ def test_links_inside_the_folder_and_to_it_are_followed(folder):
     (folder / "idf.json").rename(folder / "frequencies.json")
     (folder / "idf.json").symlink_to("frequencies.json")
     (folder.parent / "link").symlink_to(folder)
-    assert load_model(folder.parent / "link").path.name == "link"
+    assert load_model(folder.parent / "link", check_names).path.name == "link"
 
 
 @pytest.mark.parametrize("name", ["tokenizer/tokenization_own.py", "extras/pac-s/weights.bin", "extras.json"])

@@ -60,7 +60,7 @@ def test_the_library_s_own_corpus_scores_are_met(samples):
 def test_meteor_s_sum_is_what_meteor_itself_makes_of_all_lines(samples):
     if unavailable_reason("meteor"):
         pytest.skip(unavailable_reason("meteor"))
-    from suisei.metrics.java import MeteorProcess, _summable
+    from suisei.metrics.meteor import MeteorProcess, _summable
 
     with MeteorProcess() as process:
         lines = [process.statistics(sample.candidate, sample.references) for sample in samples]
@@ -77,16 +77,16 @@ def test_meteor_s_sum_is_what_meteor_itself_makes_of_all_lines(samples):
 def test_meteor_starts_java_once_for_many_windows(samples, monkeypatch):
     if unavailable_reason("meteor"):
         pytest.skip(unavailable_reason("meteor"))
-    from suisei.metrics import java
+    from suisei.metrics import meteor
 
     started = []
 
-    class Counted(java.MeteorProcess):
+    class Counted(meteor.MeteorProcess):
         def __init__(self, *arguments, **options):
             started.append(self)
             super().__init__(*arguments, **options)
 
-    monkeypatch.setattr(java, "MeteorProcess", Counted)
+    monkeypatch.setattr(meteor, "MeteorProcess", Counted)
     metric = get_metric("meteor")
     for start in range(0, len(samples), 7):
         metric.score(samples[start : start + 7])

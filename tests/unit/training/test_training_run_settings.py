@@ -5,10 +5,10 @@ import os
 import pytest
 
 from suisei.errors import ConfigError
+from suisei.ranges import differences
 from suisei.training.run_settings import (
     LARGEST_CONFIG,
     check_resumed,
-    differences,
     named_configs,
     read_config,
     refuse_own_data,

@@ -1,4 +1,4 @@
-"""Extra inputs in a model folder.
+"""Extra inputs in a model folder, as plain data; :mod:`suisei.metrics.extras` makes metrics of them.
 
 config.json           of each input the options and settings that it was computed with
 extras.json           its state, save for long lists of numbers
@@ -9,20 +9,53 @@ extras/NAME/          its dual encoder, where it has one
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from suisei.encoders.rules import BUILD_ERRORS, FolderRule, check_folder, one_line
+from suisei.encoders.rules import BUILD_ERRORS, FolderRule, check_folder, one_line, shown
 from suisei.errors import ModelError
-from suisei.metrics.extras import ENCODER_FOLDER, SavedInput
 
+if TYPE_CHECKING:
+    from suisei.encoders.dual import DualEncoder
+
+ENCODER_FOLDER = "extras"
+"""Folder inside a model folder that holds the dual encoders of extra inputs."""
+_ENCODER_PLACE = re.compile(rf"{ENCODER_FOLDER}/[a-z0-9+-]+")
 STATES, NUMBERS = "extras.json", "extras.safetensors"
 MANY = 64
 """From as many numbers on a list is kept as a tensor."""
 _TENSOR, _KEYS = "$tensor", "$keys"
+
+
+@dataclass(frozen=True)
+class SavedInput:
+    """What a model holds of one extra input.
+
+    Attributes:
+        state: its corpus statistics.
+        options: keyword arguments that it was made with.
+        settings: what decided its scores in training; None in folders that do not say so.
+        encoder: its dual encoder, while the model is in memory only.
+        folder: its dual encoder's folder, inside the model's.
+        version: the suisei that wrote it, "" where that is this one.
+    """
+
+    state: Mapping[str, Any]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, str] | None = None
+    encoder: DualEncoder | None = None
+    folder: Path | None = None
+    version: str = ""
+
+
+def is_encoder_place(place: str) -> bool:
+    """Return whether a dual encoder may be at a place of a model folder."""
+    return bool(_ENCODER_PLACE.fullmatch(place))
 
 
 def write_extras(
@@ -138,6 +171,10 @@ def read_extras(
             raise ModelError(f"{folder}/config.json: extras lacks {name}")
         own = check_folder(record[name], _RECORD, f"extras.{name}", required=tuple(_RECORD))
         place = name.partition(":")[2]
+        if place and not is_encoder_place(place):
+            raise ModelError(
+                f"{folder}/config.json: extra input {shown(name)} leads out of {ENCODER_FOLDER}/"
+            )
         saved[name] = SavedInput(
             states[name],
             own["options"],
