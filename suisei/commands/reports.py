@@ -74,10 +74,10 @@ class Report:
         raise_first(found)
 
     def _write(self, files: Files) -> list[DataError]:
-        markdown = self.heading + "\n".join([*(t.to_markdown() for t in self.tables), self.ending][: self._parts])
+        parts = [*(table.to_markdown() for table in self.tables), self.ending]
         texts = [
             (files.json, json_text(self.content)),
-            (files.markdown, markdown),
+            (files.markdown, self.heading + "\n".join(part for part in parts if part)),
             (files.latex, "\n".join(table.to_latex() for table in self.tables)),
         ]
         problems = write_texts(texts)
@@ -130,7 +130,11 @@ def report_files(options: argparse.Namespace) -> list[Named]:
 
 
 def check_report(
-    options: argparse.Namespace, inputs: Sequence[Named], *, folders: Sequence[str] = (), sealed: Sequence[str]
+    options: argparse.Namespace,
+    inputs: Sequence[Named],
+    *,
+    folders: Sequence[str] = (),
+    sealed: Sequence[str],
 ) -> None:
     """Refuse files of a report that could not be written, or would overwrite something.
 

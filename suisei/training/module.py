@@ -41,7 +41,7 @@ from suisei.training.optimizers import OptimizerConfig, build_optimizer, schedul
 from suisei.training.pretraining import PretrainingConfig, pretrain
 from suisei.training.random_states import random_states, set_random_states
 from suisei.training.support import CaptionCorpus, Support
-from suisei.training.vocabulary import idf_weights, text_and_idf
+from suisei.training.text_idf import idf_weights, text_and_idf
 
 Progress = Callable[[str, int], Callable[[int], Any]]
 """Called with a description and a total; returns what is called with each advance."""

@@ -23,7 +23,7 @@ from suisei.progress import progress_bar
 from suisei.training.pretraining import CaptionPretraining, PretrainingConfig, pretrain
 from suisei.training.run import staged, started_run
 from suisei.training.support import CaptionCorpus
-from suisei.training.vocabulary import idf_weights, text_and_idf
+from suisei.training.text_idf import idf_weights, text_and_idf
 
 TASK = "pretrain"
 
