@@ -11,21 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from suisei.data.sample import CaptionSample
-from suisei.encoders.rules import (
-    BUILD_ERRORS,
-    YES_NO,
-    FolderRule,
-    check_folder,
-    number,
-    one_line,
-    shown,
-    text,
-)
+from suisei.encoders.rules import BUILD_ERRORS, check_folder, one_line
 from suisei.errors import ConfigError, ModelError, SuiseiError
 from suisei.metrics.base import Metric
 from suisei.metrics.registry import REGISTRY, get_entry, get_metric
 from suisei.metrics.ridge import Ridge
 from suisei.metrics.tokenizers import tokenizer_of
+from suisei.ranges import SWITCH, Range, Rule, Suits, shown
 
 if TYPE_CHECKING:
     from suisei.encoders.dual import DualEncoder
@@ -33,14 +25,16 @@ if TYPE_CHECKING:
 ENCODER_FOLDER = "extras"
 """Folder inside a model folder that holds the dual encoders of extra inputs."""
 _IN_FOLDER = re.compile(rf"{ENCODER_FOLDER}/[a-z0-9+-]+")
-_OPTIONS: dict[str, FolderRule] = {
-    "tokenizer": FolderRule(
+_OPTIONS: dict[str, Rule] = {
+    "tokenizer": Suits(
         "a tokenizer of suisei",
         lambda value: value in ("whitespace", "ptb", "ptb-java", "mecab", "character") or _is_pair(value),
     ),
-    "w": number(1e-6, 1e6),
-    "prompt": text(),
-    "clip_reference": YES_NO,
+    "w": Range(1e-6, 1e6),
+    "prompt": Suits(
+        "a text of up to 200 characters", lambda value: isinstance(value, str) and len(value) <= 200
+    ),
+    "clip_reference": SWITCH,
 }
 """How a metric was made, as a model folder says it."""
 

@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from suisei.encoders.rules import BUILD_ERRORS, FolderRule, check_folder, one_line
+from suisei.encoders.rules import BUILD_ERRORS, check_folder, one_line
 from suisei.errors import ModelError
 from suisei.metrics.extras import ENCODER_FOLDER, SavedInput
+from suisei.ranges import Rule, Suits
 
 STATES, NUMBERS = "extras.json", "extras.safetensors"
 MANY = 64
@@ -97,9 +98,9 @@ def _whole(values: Any) -> bool:
     return all(isinstance(value, int) and not isinstance(value, bool) for value in values)
 
 
-_RECORD: dict[str, FolderRule] = {
-    "options": FolderRule("options by name", lambda value: isinstance(value, dict)),
-    "settings": FolderRule(
+_RECORD: dict[str, Rule] = {
+    "options": Suits("options by name", lambda value: isinstance(value, dict)),
+    "settings": Suits(
         "texts by name",
         lambda value: isinstance(value, dict) and all(isinstance(own, str) for own in value.values()),
     ),
