@@ -167,14 +167,14 @@ def pretrain(
     objective = CaptionPretraining(encoder, idf_weights, config)
     rated = _rated_pairs(encoder, corpus)
 
-    def batch_loss(rows: np.ndarray, generator: np.random.Generator) -> Tensor:
-        pairs = [generator.choice(len(groups[row]), 2, replace=False) for row in rows]
+    def batch_loss(rows: np.ndarray, rng: np.random.Generator) -> Tensor:
+        pairs = [rng.choice(len(groups[row]), 2, replace=False) for row in rows]
         first = [groups[row][pair[0]] for row, pair in zip(rows, pairs, strict=True)]
         second = [groups[row][pair[1]] for row, pair in zip(rows, pairs, strict=True)]
         loss = objective.contrast(first, second)
         if rated is None:
             return loss
-        return loss + SIMILARITY_WEIGHT * objective.similarity(*_some_pairs(rated, generator))
+        return loss + SIMILARITY_WEIGHT * objective.similarity(*_some_pairs(rated, rng))
 
     passes = Passes(
         "pre-training",
@@ -202,8 +202,8 @@ def _rated_pairs(encoder: TextEncoder, corpus: CaptionCorpus) -> RatedPairs | No
     return first, second, torch.tensor([pair[2] for pair in corpus.rated], dtype=torch.float32)
 
 
-def _some_pairs(rated: RatedPairs, generator: np.random.Generator) -> RatedPairs:
+def _some_pairs(rated: RatedPairs, rng: np.random.Generator) -> RatedPairs:
     """Draw the rated pairs of a step."""
     first, second, similarity = rated
-    rows = generator.choice(len(first), min(SIMILARITY_BATCH, len(first)), replace=False)
+    rows = rng.choice(len(first), min(SIMILARITY_BATCH, len(first)), replace=False)
     return [first[row] for row in rows], [second[row] for row in rows], similarity[torch.from_numpy(rows)]

@@ -80,15 +80,15 @@ def run_passes(
     schedule = torch.optim.lr_scheduler.OneCycleLR(
         optimizer, passes.learning_rate, total_steps=steps * passes.epochs + 1, pct_start=passes.warmup
     )
-    generator = np.random.default_rng(passes.seed)
+    rng = np.random.default_rng(passes.seed)
     losses: list[float] = []
     module.train()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(passes.seed)
         for epoch in range(1, passes.epochs + 1):
             total = 0.0
-            for step, rows in enumerate(np.array_split(generator.permutation(items), steps), start=1):
-                loss = batch_loss(rows, generator)
+            for step, rows in enumerate(np.array_split(rng.permutation(items), steps), start=1):
+                loss = batch_loss(rows, rng)
                 place = f"{passes.name}, epoch {epoch}, step {step}"
                 require_finite(loss, module, place, passes.rate_setting)
                 optimizer.zero_grad(set_to_none=True)
