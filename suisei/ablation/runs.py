@@ -17,6 +17,7 @@ from typing import Any
 
 import yaml
 
+from suisei.data.paths import try_lock
 from suisei.data.writers import replacing
 from suisei.errors import ConfigError
 from suisei.training.run_settings import differences
@@ -112,25 +113,14 @@ def locked(folder: Path) -> Iterator[int | None]:
     Raises:
         ConfigError: another ablation is at work there.
     """
-    try:
-        import fcntl
-    except ImportError:  # Windows has no such locks
-        yield None
-        return
     folder.mkdir(parents=True, exist_ok=True)
-    handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(handle)
-        raise ConfigError(
-            f"another ablation, or a training that one left behind, is at work in {folder}; wait for it, "
-            "or end it"
-        ) from None
-    try:
-        yield handle
-    finally:
-        os.close(handle)
+    with (folder / ".lock").open("a") as handle:
+        if not try_lock(handle):
+            raise ConfigError(
+                f"another ablation, or a training that one left behind, is at work in {folder}; wait for it, "
+                "or end it"
+            )
+        yield handle.fileno() if os.name == "posix" else None  # Windows hands no files on
 
 
 def train_all(
