@@ -10,6 +10,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,6 @@ from suisei.data.writers import replacing
 from suisei.errors import ConfigError
 from suisei.training.run_settings import differences
 
-_POLL_SECONDS = 0.2
 _GRACE_SECONDS = 30.0
 
 
@@ -144,21 +144,18 @@ def train_all(
         {name of a run: why it failed}; the others are not affected by it.
     """
     waiting, failures = deque(runs), {}
-    active: dict[int, tuple[Run, subprocess.Popen[bytes], float]] = {}
-    with _terminated_like_interrupted():
+    active: dict[Future[int], tuple[Run, subprocess.Popen[bytes], float]] = {}
+    with _terminated_like_interrupted(), ThreadPoolExecutor(jobs) as pool:  # its threads wait for processes
         try:
             while waiting or active:
                 while waiting and len(active) < jobs:
                     run = waiting.popleft()
                     process = _start(run, single=jobs > 1, lock=lock)
-                    active[process.pid] = (run, process, time.perf_counter())
+                    active[pool.submit(process.wait)] = (run, process, time.perf_counter())
                     started([each for each, _, _ in active.values()])
-                time.sleep(_POLL_SECONDS)
-                for number, (run, process, begun) in list(active.items()):
-                    if process.poll() is None:
-                        continue
-                    del active[number]
-                    problem = _outcome(run, process.returncode)
+                for future in wait(active, return_when=FIRST_COMPLETED).done:
+                    run, _, begun = active.pop(future)
+                    problem = _outcome(run, future.result())
                     if problem:
                         failures[run.name] = problem
                     ended(run, problem, (time.perf_counter() - begun) / 60)
