@@ -123,7 +123,10 @@ def _parser() -> CommandParser:
         "and caption; each column becomes a row (higher must be better)",
     )  # fmt: skip
     add = parser.add_argument_group("data").add_argument
-    add("--data", metavar="NAME_OR_FILE", type=filled, required=True, help="a benchmark (below), or a file")
+    add(
+        "--data", metavar="NAME_OR_FILE", type=filled, required=True,
+        help="a benchmark's name (below), or a file of ratings",
+    )  # fmt: skip
     add_data_options(add)
     _add_figure_options(parser.add_argument_group("figures").add_argument)
     add = parser.add_argument_group("output").add_argument
