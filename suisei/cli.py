@@ -37,16 +37,16 @@ def run_command(command: Command, argv: Sequence[str] | None = None) -> int:
         finally:  # what cannot be written shows here, and not when the interpreter ends
             write_output("")
     except SuiseiError as error:
-        _say(str(error))
+        _complain(str(error))
         return 2
     except BrokenPipeError:
         return 0
     except OSError as error:
         where = f"{error.filename}: " if error.filename is not None else ""
-        _say(f"{where}{error.strerror or error}")
+        _complain(f"{where}{error.strerror or error}")
         return 2
     except KeyboardInterrupt:
-        _say("interrupted")
+        _complain("interrupted")
         return 130
     finally:
         warnings.formatwarning = usual
@@ -122,7 +122,7 @@ def _discard_output() -> None:
         sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
 
 
-def _say(message: str) -> None:
+def _complain(message: str) -> None:
     """Write a line to standard error; line ends and control characters, of a file's name, are escaped."""
     line = " ".join(part.strip() for part in message.splitlines())
     line = "".join(char if category(char) not in ("Cc", "Cs") else repr(char)[1:-1] for char in line)
@@ -142,6 +142,11 @@ def _one_line(usual: Callable[..., str]) -> Callable[..., str]:
         return usual(message, category, filename, lineno, line)
 
     return format_warning
+
+
+def say(console: Console, text: str, style: str | None = None) -> None:
+    """Print a line as it is: nothing in it is markup, and it is as long as it is."""
+    console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
 def table_console(width: int = 200) -> Console:

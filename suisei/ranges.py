@@ -1,18 +1,19 @@
 """What a setting may be: ranges and words, checked before any work starts, each by one line; how two differ.
 
 A module that defines settings lists their rules beside them; :func:`check_settings` holds a whole object
-against such a list.
+against such a list. Settings in folders that others wrote have the same kinds of rules
+(:func:`suisei.encoders.rules.check_folder`).
 """
 
 from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
-from suisei.errors import ConfigError
+from suisei.errors import ConfigError, SuiseiError
 
 LONGEST_VALUE = 60
 """A value is shown up to so many characters."""
@@ -47,9 +48,12 @@ class Range:
         if any(type(value) is type(other) and value == other for other in self.also):
             return True
         kind = numbers.Integral if self.whole else numbers.Real
-        if isinstance(value, bool) or not isinstance(value, kind) or not math.isfinite(value):
+        if isinstance(value, bool) or not isinstance(value, kind):
             return False
-        number = float(value)
+        # An integer may be beyond what a float holds.
+        number: Any = value if isinstance(value, numbers.Integral) else float(value)
+        if number in (math.inf, -math.inf):
+            return False
         enough = number > self.low if self.above else number >= self.low
         return enough and (number < self.high if self.below else number <= self.high)
 
@@ -58,7 +62,7 @@ class Range:
         high = f"below {_plain(self.high)}" if self.below else f"{_plain(self.high)}"
         joint = " and at most " if self.above and not self.below else " and " if self.above else " to "
         kind = "an integer" if self.whole else "a number"
-        others = "".join(f", or {_shown(other)}" for other in self.also) + ", or null" * self.null
+        others = "".join(f", or {shown(other)}" for other in self.also) + ", or null" * self.null
         return f"{kind} {low}{joint}{high}{others}"
 
 
@@ -79,17 +83,17 @@ class Word:
         return self.null if value is None else any(type(value) is type(w) and value == w for w in self.words)
 
     def __str__(self) -> str:
-        shown = dict.fromkeys(word if isinstance(word, str) else _shown(word) for word in self.words)
-        words = [*shown, *(["null"] if self.null else [])]
+        told = dict.fromkeys(word if isinstance(word, str) and word else shown(word) for word in self.words)
+        words = [*told, *(["null"] if self.null else [])]
         return f"one of {', '.join(words)}" if len(words) > 1 else words[0]
 
 
 @dataclass(frozen=True, slots=True)
 class Of:
-    """A value of a type: a text that is not blank, or a truth value.
+    """A value of a type: a text that is not blank, a truth value, or settings by name.
 
     Attributes:
-        kind: str or bool.
+        kind: str, bool or Mapping.
         null: whether None is allowed.
     """
 
@@ -103,9 +107,8 @@ class Of:
         return isinstance(value, self.kind) and (not isinstance(value, str) or bool(value.strip()))
 
     def __str__(self) -> str:
-        return (
-            "true or false" if self.kind is bool else "a text that is not blank"
-        ) + ", or null" * self.null
+        names = {str: "a text that is not blank", bool: "true or false", Mapping: "settings by name"}
+        return names[self.kind] + ", or null" * self.null
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +122,7 @@ class Several:
         null: whether None is allowed.
     """
 
-    each: Range | Word | Of
+    each: Rule
     least: int
     most: int
     null: bool = False
@@ -137,7 +140,77 @@ class Several:
         return f"a list of {count}, each {self.each}" + ", or null" * self.null
 
 
-Rule = Range | Word | Of | Several
+@dataclass(frozen=True, slots=True)
+class Either:
+    """What follows one of two rules.
+
+    Attributes:
+        first: the one.
+        second: the other.
+        null: whether None is allowed.
+    """
+
+    first: Rule
+    second: Rule
+    null: bool = False
+
+    def holds(self, value: Any) -> bool:
+        """Return whether a value follows the rule."""
+        return self.null if value is None else self.first.holds(value) or self.second.holds(value)
+
+    def __str__(self) -> str:
+        return f"{self.first}, or {self.second}" + ", or null" * self.null
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """Named values, none of which must be there, each by its own rule.
+
+    Attributes:
+        rules: {name: rule} of all that may be there.
+        null: whether None is allowed.
+    """
+
+    rules: Mapping[str, Rule]
+    null: bool = False
+
+    def holds(self, value: Any) -> bool:
+        """Return whether a value follows the rule."""
+        if value is None:
+            return self.null
+        return isinstance(value, Mapping) and all(
+            name in self.rules and self.rules[name].holds(own) for name, own in value.items()
+        )
+
+    def __str__(self) -> str:
+        named = ", ".join(f"{name}: {rule}" for name, rule in self.rules.items())
+        return f"named values ({named})" + ", or null" * self.null
+
+
+@dataclass(frozen=True, slots=True)
+class Suits:
+    """What suits a rule that only words and a function say.
+
+    Attributes:
+        words: the rule in words.
+        test: whether a value that is not None keeps it.
+        null: whether None is allowed.
+    """
+
+    words: str
+    test: Callable[[Any], bool]
+    null: bool = False
+
+    def holds(self, value: Any) -> bool:
+        """Return whether a value follows the rule."""
+        return self.null if value is None else self.test(value)
+
+    def __str__(self) -> str:
+        return self.words + ", or null" * self.null
+
+
+Rule = Range | Word | Of | Several | Either | Entries | Suits
+AnyRule = TypeVar("AnyRule", Range, Word, Of, Several, Either, Entries, Suits)
 SHARE = Range(0, 1)
 DROPOUT = Range(0, 1, below=True)
 LEARNING_RATE = Range(0, 1, above=True)
@@ -152,7 +225,14 @@ def at_least(low: int, high: int = 1_000_000, **options: Any) -> Range:
     return Range(low, high, whole=True, **options)
 
 
-def check(name: str, value: Any, rule: Rule, advice: str = "") -> None:
+def or_null(rule: AnyRule) -> AnyRule:
+    """Return the rule that allows None too."""
+    return replace(rule, null=True)
+
+
+def check(
+    name: str, value: Any, rule: Rule, advice: str = "", *, error: type[SuiseiError] = ConfigError
+) -> None:
     """Refuse a value that breaks a rule.
 
     Args:
@@ -160,12 +240,13 @@ def check(name: str, value: Any, rule: Rule, advice: str = "") -> None:
         value: its value.
         rule: what it may be.
         advice: what to do, beyond following the rule.
+        error: what is raised.
 
     Raises:
-        ConfigError: it breaks the rule.
+        ConfigError: it breaks the rule; or another error, as asked for.
     """
     if not rule.holds(value):
-        raise ConfigError(f"{name} is {_shown(value)}; it must be {rule}{advice and '; ' + advice}")
+        raise error(f"{name} is {shown(value)}; it must be {rule}{advice and '; ' + advice}")
 
 
 def check_settings(prefix: str, settings: Any, rules: Mapping[str, Rule]) -> None:
@@ -203,7 +284,8 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, str
     }
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """Return a value as a message shows it: on one line, and not all of a long one."""
     if value is None or isinstance(value, bool):
         return str(value).lower() if value is not None else "null"
     text = repr(value)

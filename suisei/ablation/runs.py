@@ -10,6 +10,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +18,11 @@ from typing import Any
 
 import yaml
 
+from suisei.data.paths import try_lock
 from suisei.data.writers import replacing
 from suisei.errors import ConfigError
 from suisei.ranges import differences
 
-_POLL_SECONDS = 0.2
 _GRACE_SECONDS = 30.0
 
 
@@ -112,25 +113,14 @@ def locked(folder: Path) -> Iterator[int | None]:
     Raises:
         ConfigError: another ablation is at work there.
     """
-    try:
-        import fcntl
-    except ImportError:  # Windows has no such locks
-        yield None
-        return
     folder.mkdir(parents=True, exist_ok=True)
-    handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(handle)
-        raise ConfigError(
-            f"another ablation, or a training that one left behind, is at work in {folder}; wait for it, "
-            "or end it"
-        ) from None
-    try:
-        yield handle
-    finally:
-        os.close(handle)
+    with (folder / ".lock").open("a") as handle:
+        if not try_lock(handle):
+            raise ConfigError(
+                f"another ablation, or a training that one left behind, is at work in {folder}; wait for it, "
+                "or end it"
+            )
+        yield handle.fileno() if os.name == "posix" else None  # Windows hands no files on
 
 
 def train_all(
@@ -154,21 +144,18 @@ def train_all(
         {name of a run: why it failed}; the others are not affected by it.
     """
     waiting, failures = deque(runs), {}
-    active: dict[int, tuple[Run, subprocess.Popen[bytes], float]] = {}
-    with _terminated_like_interrupted():
+    active: dict[Future[int], tuple[Run, subprocess.Popen[bytes], float]] = {}
+    with _terminated_like_interrupted(), ThreadPoolExecutor(jobs) as pool:  # its threads wait for processes
         try:
             while waiting or active:
                 while waiting and len(active) < jobs:
                     run = waiting.popleft()
                     process = _start(run, single=jobs > 1, lock=lock)
-                    active[process.pid] = (run, process, time.perf_counter())
+                    active[pool.submit(process.wait)] = (run, process, time.perf_counter())
                     started([each for each, _, _ in active.values()])
-                time.sleep(_POLL_SECONDS)
-                for number, (run, process, begun) in list(active.items()):
-                    if process.poll() is None:
-                        continue
-                    del active[number]
-                    problem = _outcome(run, process.returncode)
+                for future in wait(active, return_when=FIRST_COMPLETED).done:
+                    run, _, begun = active.pop(future)
+                    problem = _outcome(run, future.result())
                     if problem:
                         failures[run.name] = problem
                     ended(run, problem, (time.perf_counter() - begun) / 60)

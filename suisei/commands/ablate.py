@@ -9,13 +9,21 @@ import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suisei.ablation.variants import BUILT_IN, FULL, Variant, choose_variants, parse_variant
-from suisei.cli import table_console
-from suisei.commands.options import CommandParser, filled, processes, resamples
-from suisei.data.outputs import check_outputs, given, raise_first, write_texts
+from suisei.cli import say
+from suisei.commands.options import (
+    CommandParser,
+    add_correlation_option,
+    add_resampling_options,
+    filled,
+    processes,
+)
+from suisei.commands.reports import Files, Report
+from suisei.data.outputs import check_outputs, given
 from suisei.errors import ConfigError, DataError
 from suisei.progress import progress_bar
 
@@ -36,6 +44,7 @@ Any setting of suisei train can follow, for all runs. Runs that are done are kep
 on: start the same command again. Exit status: 0, or 1 if a run failed (the tables are of the others), or
 2 for a wrong option."""
 
+_PLOT = "differences.png"
 _MAX_SEED = 2**32 - 1
 _RESERVED = ("--seed_everything", "--ckpt_path")
 
@@ -75,9 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         waiting = prepare_runs(plan.runs, redo=options.redo)
         failures = _train(waiting, len(plan.runs), options.jobs, lock, console)
     tables = _tables(plan, failures, options)
-    problems = _write(plan, tables, options)
-    _show(tables, plan.folder)
-    raise_first(problems)
+    _report(plan, tables, options.correlation).conclude(_files(plan))
     return 1 if failures else 0
 
 
@@ -87,7 +94,6 @@ def _parser() -> CommandParser:
         description="Train a model without one part at a time, over several seeds, and report what each "
         "part is worth.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     add = parser.add_argument
@@ -105,11 +111,8 @@ def _parser() -> CommandParser:
     )  # fmt: skip
     add("--redo", action="store_true", help="train runs anew that were made with other settings")
     add("--dry-run", action="store_true", help="say what would be trained, and stop")
-    add(
-        "--correlation", choices=("pearson", "spearman", "tau-b", "tau-c"), default="pearson",
-        help="for p-values and the plot (default pearson); the tables have all four",
-    )  # fmt: skip
-    add("--bootstrap", type=resamples, default=1000, metavar="N", help="resamples; 0: none (default 1000)")
+    add_correlation_option(add, "pearson", "p-values and the plot")
+    add_resampling_options(add, none="none", seeded=None)
     return parser
 
 
@@ -198,19 +201,22 @@ def resolve(arguments: Sequence[str]) -> dict[str, Any]:
 
 def _check_reports(plan: Plan, options: argparse.Namespace) -> None:
     if plan.folder.is_dir():
-        reports = [("--output:", plan.folder / name) for name in ("report.json", "report.md", "report.tex")]
-        plot = ("--output:", plan.folder / "differences.png")
+        reports = [("--output:", file) for file in _files(plan)]
+        plot = ("--output:", plan.folder / _PLOT)
         check_outputs(reports, given(vars(options), "config"), pictures=[plot])
 
 
+def _files(plan: Plan) -> Files:
+    return Files(plan.folder / "report.json", plan.folder / "report.md", plan.folder / "report.tex")
+
+
 def _announce(plan: Plan, console: Console) -> None:
-    plain: dict[str, Any] = {"markup": False, "highlight": False, "soft_wrap": True}
     for variant in plan.variants:
-        console.print(f"{variant.name}: {variant.summary}", **plain)
+        say(console, f"{variant.name}: {variant.summary}")
     for name, reason in plan.skipped.items():
-        console.print(f"{name} is left out: {reason}", style="dim", **plain)
+        say(console, f"{name} is left out: {reason}", "dim")
     done = sum(run.finished for run in plan.runs)
-    console.print(f"{len(plan.runs)} runs in {plan.folder}, {done} of them done", **plain)
+    say(console, f"{len(plan.runs)} runs in {plan.folder}, {done} of them done")
 
 
 def _train(runs: Sequence[Run], total: int, jobs: int, lock: int | None, console: Console) -> dict[str, str]:
@@ -231,9 +237,7 @@ def _train(runs: Sequence[Run], total: int, jobs: int, lock: int | None, console
             done += 1
             bar.advance(task)
             outcome = f"failed: {problem}" if problem else f"{minutes:.1f} min"
-            style = "red" if problem else None
-            text = f"{run.name}: {outcome} ({done} of {total})"
-            console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+            say(console, f"{run.name}: {outcome} ({done} of {total})", "red" if problem else None)
 
         return train_all(runs, jobs, lock, started=started, ended=ended)
 
@@ -261,34 +265,20 @@ def _tables(plan: Plan, failures: dict[str, str], options: argparse.Namespace) -
     return {"ablation": main_table, "differences": differences}
 
 
-def _write(plan: Plan, tables: dict[str, Table], options: argparse.Namespace) -> list[DataError]:
-    """Write the reports; returns what went wrong."""
-    import json
-
+def _report(plan: Plan, tables: dict[str, Table], correlation: str) -> Report:
     from suisei.metaeval.plots import plot_dots
     from suisei.metaeval.tables import LABELS
 
-    content = {name: table.as_dict() for name, table in tables.items()}
+    content: dict[str, Any] = {name: table.as_dict() for name, table in tables.items()}
     content["variants"] = {variant.name: variant.changes for variant in plan.variants}
-    texts = {
-        "report.json": json.dumps(content, ensure_ascii=False, indent=2, allow_nan=False) + "\n",
-        "report.md": f"# {plan.folder.name}\n\n" + "\n".join(t.to_markdown() for t in tables.values()),
-        "report.tex": "\n".join(table.to_latex() for table in tables.values()),
-    }
-    problems = write_texts((plan.folder / name, text) for name, text in texts.items())
-    if any(options.correlation in row.cells for row in tables["differences"].overall.rows):
-        heading = f"difference in {LABELS[options.correlation]}, with interval"
-        path = plan.folder / "differences.png"
-        try:
-            plot_dots(path, tables["differences"], options.correlation, heading=heading)
-        except DataError as error:
-            problems.append(error)
-    return problems
-
-
-def _show(tables: dict[str, Table], folder: Path) -> None:
-    console = table_console()
-    for table in tables.values():
-        if table.overall.rows:
-            console.print(table.to_rich())
-    console.print(f"reports and runs: {folder}", markup=False, highlight=False, soft_wrap=True)
+    differences, plot = tables["differences"], None
+    if any(correlation in row.cells for row in differences.overall.rows):
+        heading = f"difference in {LABELS[correlation]}, with interval"
+        plot = partial(plot_dots, plan.folder / _PLOT, differences, correlation, heading=heading)
+    return Report(
+        content,
+        list(tables.values()),
+        heading=f"# {plan.folder.name}\n\n",
+        lines=[f"reports and runs: {plan.folder}"],
+        plot=plot,
+    )

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from suisei.cli import table_console
+from suisei.cli import say
 from suisei.commands.options import (
     CommandParser,
     add_metric_options,
+    add_resampling_options,
+    add_row_options,
     filled,
     metric_plans,
-    positive,
-    resamples,
-    seed,
     whole,
 )
-from suisei.data.outputs import check_outputs, given, raise_first, write_texts
-from suisei.errors import ConfigError, DataError
+from suisei.commands.reports import Files, Report, add_report_options, check_report, save_scores
+from suisei.commands.steps import scored_column
+from suisei.data.outputs import given
+from suisei.errors import ConfigError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -68,22 +69,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     pair = _pair_shown(options, systems.names)
     for note in systems.notes:
-        _say(messages, note)
+        say(messages, note)
     with shared_encoders():
         columns = _score(plans, systems, options, messages)
     settings = Resampling(options.bootstrap, options.seed)
     outcomes = _compare(columns, systems, settings, messages)
-    problems = _save_scores(options.save_scores, systems, outcomes) if options.save_scores else []
-    report = _Report(
-        systems,
-        outcomes,
-        settings,
-        _notes(systems, columns, outcomes),
-        _examples(outcomes, systems, pair, options),
-    )
-    problems += report.write(options)
-    report.show()
-    raise_first(problems)
+    saved = {f"{each.label}/{name}": scores for each in outcomes for name, scores in each.scores.items()}
+    problems = save_scores(options.save_scores, systems.samples[systems.names[0]], saved)
+    notes, examples = _notes(systems, columns, outcomes), _examples(outcomes, systems, pair, options)
+    found = _Findings(systems, outcomes, settings, notes, examples)
+    found.report(options.plot).conclude(Files.of(options), problems)
     return 1 if any(outcome.error for outcome in outcomes) else 0
 
 
@@ -92,7 +87,6 @@ def _parser() -> CommandParser:
         prog="suisei compare",
         description="Compare captioning systems: scores, intervals, tests, and where they differ.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "systems", nargs="+", metavar="[NAME=]FILE",
@@ -104,44 +98,23 @@ def _parser() -> CommandParser:
         help="COCO annotations, JSON or JSONL of references by image id, or text, once per reference "
         "(default: the rows' own)",
     )  # fmt: skip
-    add("--images", metavar="DIR", type=filled, help="where the images are")
-    add("--on-error", choices=("raise", "skip"), default="raise", help="what a bad row does (default raise)")
-    add = parser.add_argument_group("metrics", f"default: {DEFAULT_METRICS}").add_argument
-    add_metric_options(add)
-    add("--batch-size", type=positive, default=64, metavar="N", help="samples at once (default 64)")
+    add_row_options(add, images="where the images are")
+    add_metric_options(parser.add_argument_group("metrics", f"default: {DEFAULT_METRICS}").add_argument)
     add = parser.add_argument_group("figures").add_argument
-    add(
-        "--bootstrap", type=resamples, default=1000, metavar="N",
-        help="resamples and permutations; 0: no intervals and no tests (default 1000)",
-    )  # fmt: skip
-    add("--seed", type=seed, default=0, help="of all resampling (default 0)")
+    add_resampling_options(add, none="no intervals and no tests", what="resamples and permutations")
     add(
         "--examples", type=whole(0, 1000), default=5, metavar="N",
         help="images per metric on which two systems differ most (default 5)",
     )  # fmt: skip
     add(
-        "--examples-of",
-        metavar="A,B",
-        type=filled,
+        "--examples-of", metavar="A,B", type=filled,
         help="the two systems of the examples (default: the first two)",
-    )
-    add = parser.add_argument_group("output").add_argument
-    add(
-        "--json", metavar="FILE", type=filled, help="everything, in the metrics' own units, at full precision"
-    )
-    add("--markdown", metavar="FILE", type=filled, help="the tables and examples as Markdown")
-    add("--latex", metavar="FILE", type=filled, help="the tables as LaTeX (booktabs)")
-    add(
-        "--plot",
-        metavar="FILE",
-        type=filled,
-        help="PNG of the systems with their intervals, a panel per metric",
-    )
-    add(
-        "--save-scores",
-        metavar="FILE",
-        type=filled,
-        help="JSONL or CSV: a row per image, a column per metric and system",
+    )  # fmt: skip
+    add_report_options(
+        parser.add_argument_group("output").add_argument,
+        tables="the tables and examples",
+        plot="the systems with their intervals, a panel per metric",
+        scores="a row per image, a column per metric and system",
     )
     return parser
 
@@ -154,15 +127,8 @@ def _check(options: argparse.Namespace) -> None:
         raise ConfigError(f"--images {options.images}: no such folder")
     from suisei.data.system_outputs import named_files
 
-    named = vars(options)
-    check_outputs(
-        given(named, "json", "markdown", "latex", "save_scores"),
-        [*given(named, "references"), *named_files(options.systems)],
-        pictures=given(named, "plot"),
-        sealed=given(named, "model"),
-    )
-    if options.save_scores and Path(options.save_scores).suffix not in (".jsonl", ".csv"):
-        raise ConfigError(f"--save-scores {options.save_scores}: must end in .jsonl or .csv")
+    inputs = [*given(vars(options), "references"), *named_files(options.systems)]
+    check_report(options, inputs, sealed=["model"])
 
 
 def _pair_shown(options: argparse.Namespace, names: Sequence[str]) -> tuple[str, str]:
@@ -180,25 +146,16 @@ def _score(
     plans: Sequence[MetricPlan], systems: Systems, options: argparse.Namespace, messages: Console
 ) -> list[ScoreColumn]:
     """Score all systems with each metric, which is fitted once, on every image's references."""
-    from suisei.scoring.columns import SHOWN_PROBLEMS, score_column
     from suisei.scoring.plan import short_labels
 
     samples = [sample for each in systems.samples.values() for sample in each]
     columns = []
     for number, (label, plan) in enumerate(zip(short_labels(plans), plans, strict=True), start=1):
         what = f"{len(systems.names)} systems on {len(systems.images):,} images with {plan.spec}"
-        _say(messages, f"scoring {what} ({number} of {len(plans)})")
-        column = score_column(
-            plan,
-            samples,
-            batch_size=options.batch_size,
-            progress=messages.is_terminal,
-            shared=systems.samples[systems.names[0]],
+        say(messages, f"scoring {what} ({number} of {len(plans)})")
+        column = scored_column(
+            plan, samples, messages, batch_size=options.batch_size, shared=systems.samples[systems.names[0]]
         )
-        if column.error:
-            _say(messages, f"{plan.spec} failed: {column.error}", "red")
-        for problem in column.problems[:SHOWN_PROBLEMS]:
-            _say(messages, f"{plan.spec} has no score: {problem}", "red")
         columns.append(replace(column, label=label))
     return columns
 
@@ -237,25 +194,8 @@ def _examples(
     }
 
 
-def _save_scores(path: str, systems: Systems, outcomes: Sequence[MetricOutcome]) -> list[DataError]:
-    from suisei.scoring.scorefile import write_scores
-
-    named = {
-        f"{outcome.label}/{name}": scores for outcome in outcomes for name, scores in outcome.scores.items()
-    }
-    try:
-        write_scores(path, systems.samples[systems.names[0]], named)
-    except DataError as error:  # what follows from the scores is not to be lost as well
-        return [error]
-    return []
-
-
-def _say(messages: Console, text: str, style: str | None = None) -> None:
-    messages.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
-
-
 @dataclass(frozen=True, slots=True)
-class _Report:
+class _Findings:
     """What is shown and written at the end."""
 
     systems: Systems
@@ -278,34 +218,18 @@ class _Report:
         ]
         return [table for table in tables if table.sections]
 
-    def show(self) -> None:
-        """Print the tables and the examples."""
-        from suisei.metaeval.system_tables import example_lines
+    def report(self, plot: str | None) -> Report:
+        """Return the report; its figure where there is something to show."""
+        from suisei.metaeval.system_tables import example_lines, example_markdown
 
-        console = table_console()
-        for table in self.tables():
-            console.print(table.to_rich())
-        for line in example_lines(self.examples):
-            _say(console, line)
-
-    def write(self, options: argparse.Namespace) -> list[DataError]:
-        """Write the files that the options ask for; returns what went wrong."""
-        from suisei.metaeval.system_tables import example_markdown
-
-        tables = self.tables()
-        markdown = [*(table.to_markdown() for table in tables), example_markdown(self.examples)]
-        texts = [
-            (options.json, json.dumps(self.content(), ensure_ascii=False, indent=2, allow_nan=False) + "\n"),
-            (options.markdown, "\n".join(text for text in markdown if text)),
-            (options.latex, "\n".join(table.to_latex() for table in tables)),
-        ]
-        problems = write_texts(texts)
-        if options.plot and any(outcome.systems for outcome in self.outcomes):
-            try:
-                self.plot(options.plot)
-            except DataError as error:
-                problems.append(error)
-        return problems
+        drawn = any(outcome.systems for outcome in self.outcomes)
+        return Report(
+            self.content(),
+            self.tables(),
+            ending=example_markdown(self.examples),
+            lines=list(example_lines(self.examples)),
+            plot=partial(self.plot, plot) if plot and drawn else None,
+        )
 
     def plot(self, path: str) -> None:
         """Write the figure, a panel per metric."""

@@ -18,11 +18,21 @@ MAX_SEED = 2**63 - 1
 MAX_PROCESSES = 256
 PRECISIONS = ("auto", "fp32", "tf32", "bf16", "fp16")
 
+Add = Callable[..., Any]
+"""``add_argument`` of a parser or of a group of its options."""
+
 _DEVICE = re.compile(r"auto|(cpu|mps)|(cuda|xpu)(:\d{1,3})?")
 
 
 class CommandParser(argparse.ArgumentParser):
-    """A parser that says in one line what is wrong with an option, like every other error."""
+    """A parser that says in one line what is wrong with an option, like every other error.
+
+    Description and epilog are shown as they are written.
+    """
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        settings.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(*args, **settings)
 
     def parse_known_args(  # type: ignore[override]
         self, args: Any = None, namespace: Any = None
@@ -101,8 +111,8 @@ def device(text: str) -> str:
     return text
 
 
-def add_metric_options(add: Callable[..., Any]) -> None:
-    """Add the options that choose metrics, by a parser's or group's ``add_argument``."""
+def add_metric_options(add: Add) -> None:
+    """Add the options that choose metrics, and how many samples they see at once."""
     add("--model", metavar="DIR", action="append", default=[], help="a SuiSei model, short for suisei:DIR")
     add("--metrics", metavar="A,B", action="append", default=[], help="names, see 'suisei metrics'")
     add("--tokenizer", metavar="NAME", type=filled, help="for every metric that takes one")
@@ -126,14 +136,61 @@ def add_metric_options(add: Callable[..., Any]) -> None:
         help="where features are kept for the next run (default: SUISEI_CACHE, else the user's cache folder, "
         "for large encoders alone; 'suisei cache' shows it)",
     )  # fmt: skip
+    add("--batch-size", type=positive, default=64, metavar="N", help="samples at once (default 64)")
 
 
-def add_data_options(add: Callable[..., Any]) -> None:
-    """Add how the data of ``--data`` are read, by a parser's or group's ``add_argument``."""
+def add_data_options(add: Add) -> None:
+    """Add how the data of ``--data`` are read."""
     add("--root", metavar="DIR", type=filled, help="where the benchmark's files are")
-    add("--images", metavar="DIR", type=filled, help="where the images, or the videos, are")
-    add("--rating-scale", type=float, nargs=2, metavar=("LOW", "HIGH"), help="of a file of ratings")
+    add_row_options(add, images="where the images, or the videos, are", ratings="of a file of ratings")
+
+
+def add_row_options(add: Add, *, images: str, ratings: str | None = None) -> None:
+    """Add how rows are read.
+
+    Args:
+        add: of a parser or group.
+        images: what --images is.
+        ratings: what --rating-scale is; None for no such option.
+    """
+    add("--images", metavar="DIR", type=filled, help=images)
+    if ratings:
+        add("--rating-scale", type=float, nargs=2, metavar=("LOW", "HIGH"), help=ratings)
     add("--on-error", choices=("raise", "skip"), default="raise", help="what a bad row does (default raise)")
+
+
+def add_resampling_options(
+    add: Add, *, none: str = "no intervals", what: str = "resamples", seeded: str | None = "all resampling"
+) -> None:
+    """Add how often is resampled, and from which seed.
+
+    Args:
+        add: of a parser or group.
+        none: what 0 stands for.
+        what: what there are so many of.
+        seeded: what the seed decides; None for no such option.
+    """
+    help_text = f"{what}; 0: {none} (default 1000)"
+    add("--bootstrap", type=resamples, default=1000, metavar="N", help=help_text)
+    if seeded:
+        add("--seed", type=seed, default=0, help=f"of {seeded} (default 0)")
+
+
+def add_correlation_option(add: Add, default: str, used: str) -> None:
+    """Add which correlation is looked at where one must be chosen.
+
+    Args:
+        add: of a parser or group.
+        default: which it is.
+        used: what for.
+    """
+    help_text = f"for {used} (default {default}); the tables have all four"
+    add("--correlation", choices=("pearson", "spearman", "tau-b", "tau-c"), default=default, help=help_text)
+
+
+def rating_scale(options: argparse.Namespace) -> tuple[float, float] | None:
+    """Return the rating scale that was asked for."""
+    return tuple(options.rating_scale) if options.rating_scale else None
 
 
 def metric_plans(options: argparse.Namespace) -> list[MetricPlan]:

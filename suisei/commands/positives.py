@@ -67,7 +67,6 @@ def _parser() -> CommandParser:
         prog="suisei positives",
         description="Generate captions from images, or images from captions, as additional positives.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="kind", required=True, metavar="captions|images|join")
     captions = commands.add_parser("captions", help="captions from images, by an image-to-text model")

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from suisei.cli import table_console
+from suisei.cli import say
 from suisei.commands.options import (
+    Add,
     CommandParser,
     add_data_options,
     add_metric_options,
+    add_resampling_options,
     filled,
     metric_plans,
     positive,
     real,
-    resamples,
-    seed,
     whole,
 )
-from suisei.data.outputs import check_media, check_outputs, given, raise_first, write_texts
+from suisei.commands.reports import Files, Report, add_report_options, check_report, report_files
+from suisei.commands.steps import read_samples
+from suisei.data.outputs import check_media, given
 from suisei.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -34,8 +38,6 @@ if TYPE_CHECKING:
     from suisei.metaeval.tables import Table
     from suisei.probes.probe_tables import Scored
     from suisei.scoring.plan import MetricPlan
-
-_FILES = ("json", "markdown", "latex")
 
 _EPILOG = """examples:
   suisei sanity --model runs/scenes/model --data runs/scenes/test.jsonl --plots plots
@@ -56,16 +58,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     console = Console(stderr=True)
     plans = _plans(options)
     samples, notes = _load(options)
-    check_media(given(vars(options), *_FILES), samples)
+    check_media(report_files(options), samples)
     metrics, scores, failed = _metrics(plans, samples, options.batch_size, console)
     tables = _tables(options, metrics, scores, samples, console)
     calibrations = _calibrations(options, metrics, scores, samples)
     tables |= _calibration_tables(calibrations)
     facts = {"notes": notes, "failed": failed, "metrics": _signatures(metrics)}
-    problems = _write(options, tables, facts)
-    problems += _plot(options, metrics, tables, calibrations)
-    _show(tables, notes)
-    raise_first(problems)
+    plot = partial(_plot, options.plots, metrics, tables["degradations"], calibrations)
+    _report(options, tables, facts, plot if options.plots else None).conclude(Files.of(options))
     return 1 if failed else 0
 
 
@@ -75,18 +75,22 @@ def _parser() -> CommandParser:
         description="Test that degraded captions score lower, that more references do not hurt, and that "
         "scores spread over and are calibrated to the human scale.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add = parser.add_argument_group("metrics").add_argument
-    add_metric_options(add)
-    add("--batch-size", type=positive, default=64, metavar="N", help="samples at once (default 64)")
+    add_metric_options(parser.add_argument_group("metrics").add_argument)
     add = parser.add_argument_group("data").add_argument
     add(
         "--data", metavar="NAME_OR_FILE", type=filled, default="scenes",
         help="a benchmark's name, or a file of samples (default scenes)",
     )  # fmt: skip
     add_data_options(add)
-    add = parser.add_argument_group("tests").add_argument
+    _add_test_options(parser.add_argument_group("tests").add_argument)
+    add = parser.add_argument_group("output").add_argument
+    add_report_options(add)
+    add("--plots", metavar="DIR", type=filled, help="PNGs: degradations and reliability of each metric")
+    return parser
+
+
+def _add_test_options(add: Add) -> None:
     add(
         "--originals", choices=("rated", "references"),
         help="good captions to degrade: candidates that people rated well, or one reference of each image "
@@ -97,28 +101,16 @@ def _parser() -> CommandParser:
         help="mean rating, on 0 to 1, from which a candidate is good (default 0.75)",
     )  # fmt: skip
     add(
-        "--degradations",
-        metavar="A,B",
-        type=filled,
+        "--degradations", metavar="A,B", type=filled,
         help="which (default all): swap, negate, shuffle, repeat, ...",
-    )
+    )  # fmt: skip
     add(
         "--limit", type=positive, default=1000, metavar="N",
         help="captions per language to degrade, and to vary the references of (default 1000)",
     )  # fmt: skip
     add("--max-references", type=whole(1, 1000), default=5, metavar="N", help="at most (default 5)")
     add("--bins", type=whole(1, 1000), default=10, metavar="N", help="of the reliability table (default 10)")
-    add(
-        "--bootstrap", type=resamples, default=1000, metavar="N",
-        help="resamples; 0: no intervals (default 1000)",
-    )  # fmt: skip
-    add("--seed", type=seed, default=0, help="of degradations and resampling (default 0)")
-    add = parser.add_argument_group("output").add_argument
-    add("--json", metavar="FILE", type=filled, help="everything, at full precision")
-    add("--markdown", metavar="FILE", type=filled, help="the tables as Markdown")
-    add("--latex", metavar="FILE", type=filled, help="the tables as LaTeX (booktabs)")
-    add("--plots", metavar="DIR", type=filled, help="PNGs: degradations and reliability of each metric")
-    return parser
+    add_resampling_options(add, seeded="degradations and resampling")
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -128,30 +120,14 @@ def _check(options: argparse.Namespace) -> None:
     names = options.degradations
     options.degradations = [name.strip() for name in names.split(",")] if names else list(DEGRADATIONS)
     check_names(options.degradations)
-    named = vars(options)
-    check_outputs(
-        given(named, *_FILES),
-        given(named, "data"),
-        folders=given(named, "plots"),
-        sealed=given(named, "model", "root"),
-    )
+    check_report(options, given(vars(options), "data"), folders=["plots"], sealed=["model", "root"])
 
 
 def _load(options: argparse.Namespace) -> tuple[list[CaptionSample], list[str]]:
-    from suisei.data.load import load_data
-
-    skipped: list[Any] = []
-    samples = load_data(
-        options.data, root=options.root, images=options.images,
-        rating_scale=tuple(options.rating_scale) if options.rating_scale else None,
-        on_error=options.on_error, skipped=skipped,
-    )  # fmt: skip
+    samples, notes = read_samples(options)
     if not samples:
         raise DataError(f"{options.data}: no sample")
-    notes = [f"data: {options.data}, {len(samples):,} samples"]
-    if skipped:
-        notes.append(f"{len(skipped)} bad rows skipped, the first: {skipped[0].error}")
-    return samples, notes
+    return samples, [f"data: {options.data}, {len(samples):,} samples", *notes]
 
 
 def _metrics(
@@ -162,14 +138,14 @@ def _metrics(
 
     metrics, scores, failed = [], [], {}
     for plan in plans:
-        console.print(f"scoring with {plan.spec}", markup=False, highlight=False, soft_wrap=True)
+        say(console, f"scoring with {plan.spec}")
         try:
             metric = _scored(plan, samples, batch_size, console)
             scores.append(metric.score(samples))
             metrics.append(metric)
         except FAILURES as error:
             failed[plan.spec] = failure_text(error)
-            console.print(f"{plan.spec} failed: {failed[plan.spec]}", style="red", markup=False)
+            say(console, f"{plan.spec} failed: {failed[plan.spec]}", "red")
     if not metrics:
         raise ConfigError("no metric could score: " + "; ".join(f"{k}: {v}" for k, v in failed.items()))
     return metrics, scores, failed
@@ -214,17 +190,17 @@ def _tables(
     rated = [sample for sample in samples if sample.rating is not None]
     source = options.originals or ("rated" if rated else "references")
     good = sanity.good_samples(samples, source, good=options.good, limit=options.limit, seed=options.seed)
-    console.print(f"degrading {len(good):,} captions", highlight=False)
+    say(console, f"degrading {len(good):,} captions")
     tables = {"degradations": sanity.degradation_table(metrics, good, options.degradations, **settings)}
     if rated:
         some = sanity.some_of_each(rated, options.limit, options.seed)
-        console.print(f"varying the references of {len(some):,} captions", highlight=False)
+        say(console, f"varying the references of {len(some):,} captions")
         with suppress(DataError):  # no references, no table
             tables["references"] = sanity.reference_table(
                 metrics, some, most=options.max_references, **settings
             )
     tables["spread"] = sanity.spread_table(metrics, scores, samples)
-    console.print("comparing Japanese and English", highlight=False)
+    say(console, "comparing Japanese and English")
     languages = sanity.language_table(metrics, samples, **settings)
     if languages is None:  # no image has captions in both: the bundled scenes have
         languages = sanity.language_table(metrics, load_data("scenes"), **settings)
@@ -271,55 +247,45 @@ def _signatures(metrics: list[Scored]) -> dict[str, str]:
     return {metric.label: metric.signature for metric in metrics}
 
 
-def _write(options: argparse.Namespace, tables: dict[str, Table], facts: dict[str, Any]) -> list[DataError]:
-    """Write the files that were asked for; returns what went wrong."""
-    import json
-
+def _report(
+    options: argparse.Namespace,
+    tables: dict[str, Table],
+    facts: dict[str, Any],
+    plot: Callable[[], None] | None,
+) -> Report:
     settings = {name: value for name, value in vars(options).items() if value not in (None, [])}
     content = {**facts, "command": settings, **{name: table.as_dict() for name, table in tables.items()}}
     lines = [f"- {note}" for note in facts["notes"]]
     lines += [f"- signature: `{signature}`" for signature in facts["metrics"].values()]
-    markdown = [table.to_markdown() for table in tables.values()]
-    texts = [
-        (options.json, json.dumps(content, ensure_ascii=False, indent=2, allow_nan=False) + "\n"),
-        (options.markdown, "# Sanity\n\n" + "\n".join([*lines, "", *markdown])),
-        (options.latex, "\n".join(table.to_latex() for table in tables.values())),
-    ]
-    return write_texts(texts)
+    heading = "\n".join(["# Sanity", "", *lines, "", ""])
+    return Report(content, list(tables.values()), heading=heading, notes=facts["notes"], plot=plot)
 
 
 def _plot(
-    options: argparse.Namespace,
-    metrics: list[Scored],
-    tables: dict[str, Table],
-    calibrations: dict[str, dict[str, Calibration] | str],
-) -> list[DataError]:
-    """Write the plots of each metric, if they were asked for; returns what went wrong."""
-    if not options.plots:
-        return []
-    from dataclasses import replace
+    path: str, metrics: list[Scored], table: Table, calibrations: dict[str, dict[str, Calibration] | str]
+) -> None:
+    """Write the plots of each metric into a folder.
 
+    Raises:
+        DataError: it cannot be written to.
+    """
     from suisei.metaeval.plots import plot_dots, plot_reliability
 
-    table = tables["degradations"]
     width = len(table.sections) // len(metrics)  # sections are by metric, then by language
+    folder = Path(path)
     try:
-        folder = Path(options.plots)
         folder.mkdir(parents=True, exist_ok=True)
-        for number, (metric, name) in enumerate(zip(metrics, _file_names(metrics), strict=True)):
-            title = f"{table.title}: {metric.label}"
-            own = replace(table, title=title, sections=table.sections[number * width : (number + 1) * width])
-            path, heading = folder / f"{name}-degradations.png", "share that scores lower"
-            plot_dots(path, own, "lower", line=0.5, limits=(-0.03, 1.03), heading=heading)
-            value = calibrations.get(metric.label)
-            if value is not None and not isinstance(value, str):
-                title = f"Reliability of {metric.label}"
-                plot_reliability(folder / f"{name}-reliability.png", value, title=title)
     except OSError as error:
-        return [DataError(f"{options.plots}: cannot be written to: {error.strerror or error}")]
-    except DataError as error:
-        return [error]
-    return []
+        raise DataError(f"{path}: cannot be written to: {error.strerror or error}") from None
+    for number, (metric, name) in enumerate(zip(metrics, _file_names(metrics), strict=True)):
+        title = f"{table.title}: {metric.label}"
+        own = replace(table, title=title, sections=table.sections[number * width : (number + 1) * width])
+        file, heading = folder / f"{name}-degradations.png", "share that scores lower"
+        plot_dots(file, own, "lower", line=0.5, limits=(-0.03, 1.03), heading=heading)
+        value = calibrations.get(metric.label)
+        if value is not None and not isinstance(value, str):
+            title = f"Reliability of {metric.label}"
+            plot_reliability(folder / f"{name}-reliability.png", value, title=title)
 
 
 def _file_names(metrics: Sequence[Scored]) -> list[str]:
@@ -329,11 +295,3 @@ def _file_names(metrics: Sequence[Scored]) -> list[str]:
         name = re.sub(r"[/:\\\s]+", "-", metric.label.strip("/"))[-60:]
         names.append(name if name not in names else f"{name}-{len(names) + 1}")
     return names
-
-
-def _show(tables: dict[str, Table], notes: list[str]) -> None:
-    console = table_console()
-    for table in tables.values():
-        console.print(table.to_rich())
-    for note in notes:
-        console.print(f"· {note}", style="dim", markup=False, highlight=False)

@@ -11,14 +11,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from suisei.cli import say
 from suisei.commands.options import (
     CommandParser,
     add_metric_options,
+    add_row_options,
     filled,
     metric_plans,
     positive,
     processes,
+    rating_scale,
 )
+from suisei.commands.reports import json_text
 from suisei.errors import ConfigError, DataError, SuiseiError
 
 if TYPE_CHECKING:
@@ -40,7 +44,6 @@ PARALLEL_WINDOW = 1024
 """The same with several processes, which are to have work from shorter inputs too."""
 
 _FIT = "|fit:references-of-"
-_PLAIN: dict[str, Any] = {"markup": False, "highlight": False, "soft_wrap": True}
 _EPILOG = """examples:
   suisei score --model runs/scenes/model --input captions.jsonl --images DIR --output scores.jsonl
   suisei score --metrics bleu-4,cider,clip-s,suisei:DIR --input captions.csv --output scores.csv
@@ -69,9 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     console = Console(stderr=True)
     if options.resume and _is_complete(options.output):
-        console.print(
-            f"{options.output} is complete; nothing to resume (without --resume it is scored anew)", **_PLAIN
-        )
+        say(console, f"{options.output} is complete; nothing to resume (without --resume it is scored anew)")
         return 0
     if options.window is None:
         options.window = WINDOW if len(devices) == 1 else PARALLEL_WINDOW
@@ -89,28 +90,19 @@ def _parser() -> CommandParser:
         prog="suisei score",
         description="Score captions with a model or with any set of metrics.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add = parser.add_argument_group("metrics").add_argument
-    add_metric_options(add)
-    add("--batch-size", type=positive, default=64, metavar="N", help="samples at once (default 64)")
+    add_metric_options(parser.add_argument_group("metrics").add_argument)
     add = parser.add_argument_group("data").add_argument
     add(
         "--input", metavar="FILE", type=filled, required=True,
         help=".jsonl, .csv, .tsv or .parquet; - is standard input",
     )  # fmt: skip
     add("--format", choices=("jsonl", "csv", "tsv", "parquet"), help="of the input (default: by its name)")
-    add(
-        "--images",
-        metavar="DIR",
-        type=filled,
-        help="where relative image and video paths start (default: beside the input)",
+    add_row_options(
+        add,
+        images="where relative image and video paths start (default: beside the input)",
+        ratings="of ratings in the input, which are checked and not used",
     )
-    add(
-        "--rating-scale", type=float, nargs=2, metavar=("LOW", "HIGH"),
-        help="of ratings in the input, which are checked and not used",
-    )  # fmt: skip
-    add("--on-error", choices=("raise", "skip"), default="raise", help="what a bad row does (default raise)")
     add(
         "--window", type=positive, metavar="N",
         help=f"rows in memory (default {WINDOW}, with several processes {PARALLEL_WINDOW} each)",
@@ -284,7 +276,7 @@ def _fit(metrics: dict[str, Metric], options: argparse.Namespace, console: Conso
             sys.stdin.buffer.seek(start)
         return (row.sample for row in _rows(options) if row.sample is not None)
 
-    console.print(f"fitting {names} on the references of the whole input", **_PLAIN)
+    say(console, f"fitting {names} on the references of the whole input")
     documents = fit_metrics(metrics.values(), read)
     if options.input == "-":
         sys.stdin.buffer.seek(start)
@@ -295,7 +287,7 @@ def _rows(options: argparse.Namespace) -> Iterator[Row]:
     from suisei.data.formats import iter_rows
 
     source = _standard_input() if options.input == "-" else Path(options.input)
-    scale = tuple(options.rating_scale) if options.rating_scale else None
+    scale = rating_scale(options)
     return iter_rows(source, format=options.format, images=options.images, rating_scale=scale)
 
 
@@ -381,7 +373,7 @@ def _score_windows(
         for label, reason in scorer.failed.items():
             if label not in told:
                 told.add(label)
-                console.print(f"{label} failed: {reason}", style="red", **_PLAIN)
+                say(console, f"{label} failed: {reason}", "red")
         if stop is not None:
             raise DataError(f"{stop}{_kept(counts.rows, options)}") from None
         yield len(every)
@@ -449,20 +441,17 @@ def _summarise(
     console: Console,
     seconds: float,
 ) -> int:
-    import json
-
     from suisei.data.outputs import raise_first, write_texts
     from suisei.scoring.summary import summary, summary_notes, summary_table
 
     content = summary(counts, scorer.corpora, signatures, scorer.failed)
     content = {"input": options.input, "output": options.output, "seconds": round(seconds, 3), **content}
-    text = json.dumps(content, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
-    problems = write_texts([(options.summary, text)])
+    problems = write_texts([(options.summary, json_text(content))])
     if not console.is_terminal:  # a log has no width: let lines be as long as they are
         console.width = 200
     console.print(summary_table(content))
     for note in summary_notes(content):
-        console.print(f"· {note}", style="dim", **_PLAIN)
+        say(console, f"· {note}", "dim")
     raise_first(problems)
     nothing = not any(corpus.count for corpus in scorer.corpora.values())
     return 1 if scorer.failed or nothing else 0
@@ -479,7 +468,7 @@ def _each_warning_once(console: Console) -> Iterator[None]:
         def emit(self, record: logging.LogRecord) -> None:
             if record.msg not in seen:
                 seen.add(record.msg)
-                console.print(f"suisei: {record.getMessage()}", **_PLAIN)
+                say(console, f"suisei: {record.getMessage()}")
 
     handler, logger = Once(logging.WARNING), logging.getLogger("suisei")
     logger.addHandler(handler)

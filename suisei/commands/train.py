@@ -11,6 +11,7 @@ import re
 import sys
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -42,18 +43,8 @@ TRAINER_DEFAULTS = {
 
 
 MONITORS = ("val_pearson", "val_kendall", "val_loss")
-EARLY_STOPPING: dict[str, Rule] = {
-    "monitor": Word(MONITORS),
-    "mode": Word(("min", "max")),
-    "patience": at_least(0),
-    "min_delta": Range(0, 1_000_000),
-    "verbose": SWITCH,
-    "check_finite": SWITCH,
-    "strict": SWITCH,
-}
+EARLY_STOPPING: dict[str, Rule] = {"patience": at_least(0), "min_delta": Range(0, 1_000_000)}
 CHECKPOINT: dict[str, Rule] = {
-    "monitor": Word(MONITORS),
-    "mode": Word(("min", "max")),
     "filename": Word(("best",)),
     "save_top_k": Word((1,)),
     "save_weights_only": SWITCH,
@@ -61,6 +52,24 @@ CHECKPOINT: dict[str, Rule] = {
     "every_n_train_steps": at_least(1, null=True),
 }
 """Of the kept checkpoint, whose weights the model gets."""
+
+
+@dataclass
+class Stopping:
+    """When training ends before its last epoch.
+
+    Attributes:
+        patience: epochs in a row that may be no better on the validation part.
+        min_delta: least difference that counts as better.
+    """
+
+    patience: int = 1
+    min_delta: float = 0.0
+
+
+def mode_of(monitor: str) -> str:
+    """Return whether the better figure is the smaller ("min") or the larger ("max")."""
+    return "min" if monitor == "val_loss" else "max"
 
 
 class TrainingCLI(RunCLI):
@@ -87,20 +96,18 @@ class TrainingCLI(RunCLI):
             default=list(DEFAULT_BASELINES),
             help="metrics that the test table compares with",
         )
-        parser.add_lightning_class_args(EarlyStopping, "early_stopping")
+        parser.add_argument(
+            "--monitor", type=str, default="val_pearson",
+            help="what stops training and chooses the epoch: val_pearson, val_kendall or val_loss",
+        )  # fmt: skip
+        parser.add_argument(
+            "--early_stopping", type=Stopping | None, default=Stopping(),
+            help="when training ends before its last epoch; null for never",
+        )  # fmt: skip
         parser.add_lightning_class_args(ModelCheckpoint, "checkpoint")
-        parser.set_defaults(
-            {
-                "early_stopping.monitor": "val_pearson",
-                "early_stopping.mode": "max",
-                "early_stopping.patience": 1,
-                "early_stopping.check_finite": False,
-                "checkpoint.monitor": "val_pearson",
-                "checkpoint.mode": "max",
-                "checkpoint.filename": "best",
-                "checkpoint.enable_version_counter": False,
-            }
-        )
+        parser.set_defaults({"checkpoint.filename": "best", "checkpoint.enable_version_counter": False})
+        parser.link_arguments("monitor", "checkpoint.monitor")
+        parser.link_arguments("monitor", "checkpoint.mode", compute_fn=mode_of)
 
     def check_run(self) -> None:
         """Check when to save, when to stop, and what is compared with."""
@@ -110,7 +117,9 @@ class TrainingCLI(RunCLI):
         check("baselines", config.baselines, Several(NAME, 0, 100))
         check("ckpt_path", config.ckpt_path, Of(str, null=True))
         _use_one_device(config.trainer)
-        check_settings("early_stopping", vars(config.early_stopping), EARLY_STOPPING)
+        check("monitor", config.monitor, Word(MONITORS))
+        if config.early_stopping is not None:
+            check_settings("early_stopping", vars(config.early_stopping), EARLY_STOPPING)
         check_settings("checkpoint", vars(config.checkpoint), CHECKPOINT)
 
     def inputs(self) -> dict[str, list[str]]:
@@ -142,7 +151,13 @@ class TrainingCLI(RunCLI):
         last = ModelCheckpoint(
             dirpath=folder / "checkpoints", filename="last", every_n_epochs=1, enable_version_counter=False
         )
-        self.trainer_defaults["callbacks"] = [steps, last]
+        self.trainer_defaults["callbacks"] = [*self._early_stopping(), steps, last]
+
+    def _early_stopping(self) -> list[EarlyStopping]:
+        monitor, stopping = self.config.monitor, self.config.early_stopping
+        if stopping is None:
+            return []
+        return [EarlyStopping(monitor, mode=mode_of(monitor), check_finite=False, **vars(stopping))]
 
 
 def _use_one_device(trainer: Any) -> None:

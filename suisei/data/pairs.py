@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from suisei.data.benchmarks.flickr8k import IMAGE_FOLDERS, PARTS, read_captions, read_image_list
+from suisei.data.benchmarks.flickr8k import FLICKR8K_PARTS, IMAGE_FOLDERS, read_captions, read_image_list
 from suisei.errors import ConfigError, DataError
 
 _FIELDS = ("image", "captions", "generated_images", "generated_captions")
@@ -34,7 +34,7 @@ class ImageCaptions:
 def is_pairs(source: str) -> bool:
     """Return whether a name or file is one that :func:`load_pairs` reads, told by its first row."""
     name, _, part = source.partition("-")
-    if name == "flickr8k" and part in PARTS:
+    if name == "flickr8k" and part in FLICKR8K_PARTS:
         return True
     path = Path(source)
     if path.suffix != ".jsonl" or not path.is_file():
@@ -63,7 +63,7 @@ def load_pairs(source: str, *, root: Path | str | None = None) -> list[ImageCapt
         DataError: bad rows, missing images, or an image that occurs twice; all are counted and some named.
     """
     name, _, part = source.partition("-")
-    if name == "flickr8k" and part in PARTS:
+    if name == "flickr8k" and part in FLICKR8K_PARTS:
         if root is None:
             raise ConfigError(f"{source} needs root, the folder of Flickr8k")
         pairs = _flickr8k(Path(root), part)
@@ -71,7 +71,7 @@ def load_pairs(source: str, *, root: Path | str | None = None) -> list[ImageCapt
         path = Path(source)
         pairs = list(_manifest(path, Path(root) if root is not None else path.parent))
     else:
-        known = ", ".join(f"flickr8k-{part}" for part in PARTS)
+        known = ", ".join(f"flickr8k-{part}" for part in FLICKR8K_PARTS)
         raise ConfigError(f"unknown training pairs {source!r}; expected {known}, or a .jsonl file")
     _check_files(pairs, source)
     return pairs

@@ -48,25 +48,14 @@ def real_path(path: Path | str) -> Path:
 
 
 def try_lock(stream: IO[Any] | io.FileIO) -> bool:
-    """Lock a file for this process until it is closed; the system releases it if the process dies.
+    """Lock an open file for this process and those that inherit it, until the last of them closes it.
 
     Returns:
         False where another process has it; True also on a file system that has no locks.
     """
-    if os.name == "nt":
-        import msvcrt
-
-        try:
-            msvcrt.locking(stream.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-        except OSError:
-            return False
-        return True
-    import fcntl
+    from filelock import lock_descriptor
 
     try:
-        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
+        return lock_descriptor(stream.fileno(), blocking=False)
     except OSError:
         return True
-    return True

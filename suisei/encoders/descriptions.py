@@ -12,127 +12,124 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from suisei.encoders.rules import (
-    LARGEST_IMAGE,
-    LARGEST_VOCABULARY,
-    MOST_LAYERS,
-    WIDEST,
-    YES_NO,
-    FolderRule,
-    check_folder,
-    either,
-    entries,
-    number,
-    one_of,
-    or_none,
-    several,
-    shown,
-    whole,
-)
+from suisei.encoders.rules import LARGEST_IMAGE, LARGEST_VOCABULARY, MOST_LAYERS, WIDEST, check_folder
 from suisei.errors import ModelError
+from suisei.ranges import (
+    SWITCH,
+    Either,
+    Entries,
+    Of,
+    Range,
+    Rule,
+    Several,
+    Suits,
+    Word,
+    at_least,
+    or_null,
+    shown,
+)
 
 OWN_FOLDER = "."
 """As the name of a Hugging Face text encoder: its files are beside the description."""
 DESCRIPTION = "open_clip_config.json"
 _TIMM_NAME = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)?")
 
-_HEADS = whole(1, 1024)
-_WIDTH = whole(1, WIDEST)
-_SHARE = number(0, 1)
-_ATTENTION: dict[str, FolderRule] = {
-    "mlp_ratio": number(0.01, 64),
-    "ls_init_value": or_none(number(0, 100)),
-    "final_ln_after_pool": YES_NO,
-    "output_tokens": YES_NO,
-    "act_kwargs": or_none(entries({"approximate": one_of("none", "tanh")})),
-    "norm_kwargs": or_none(entries({"eps": number(0, 1)})),
-    "block_type": or_none(one_of("default", "custom")),
-    "qk_norm": YES_NO,
-    "scaled_cosine_attn": YES_NO,
-    "scale_heads": YES_NO,
-    "scale_attn_inner": YES_NO,
-    "scale_attn": YES_NO,
-    "scale_fc": YES_NO,
+_HEADS = at_least(1, 1024)
+_WIDTH = at_least(1, WIDEST)
+_SHARE = Range(0, 1)
+_ATTENTION: dict[str, Rule] = {
+    "mlp_ratio": Range(0.01, 64),
+    "ls_init_value": or_null(Range(0, 100)),
+    "final_ln_after_pool": SWITCH,
+    "output_tokens": SWITCH,
+    "act_kwargs": or_null(Entries({"approximate": Word(("none", "tanh"))})),
+    "norm_kwargs": or_null(Entries({"eps": Range(0, 1)})),
+    "block_type": or_null(Word(("default", "custom"))),
+    "qk_norm": SWITCH,
+    "scaled_cosine_attn": SWITCH,
+    "scale_heads": SWITCH,
+    "scale_attn_inner": SWITCH,
+    "scale_attn": SWITCH,
+    "scale_fc": SWITCH,
 }
-_SIDES = either(whole(1, LARGEST_IMAGE), several(whole(1, LARGEST_IMAGE), 2, 2))
-VISION: dict[str, FolderRule] = {
+_SIDES = Either(at_least(1, LARGEST_IMAGE), Several(at_least(1, LARGEST_IMAGE), 2, 2))
+VISION: dict[str, Rule] = {
     **_ATTENTION,
-    "layers": either(whole(1, MOST_LAYERS), several(whole(1, MOST_LAYERS), 4, 4)),
+    "layers": Either(at_least(1, MOST_LAYERS), Several(at_least(1, MOST_LAYERS), 4, 4)),
     "width": _WIDTH,
     "head_width": _WIDTH,
-    "patch_size": or_none(either(whole(4, LARGEST_IMAGE), several(whole(4, LARGEST_IMAGE), 2, 2))),
+    "patch_size": or_null(Either(at_least(4, LARGEST_IMAGE), Several(at_least(4, LARGEST_IMAGE), 2, 2))),
     "image_size": _SIDES,
     "patch_dropout": _SHARE,
-    "attentional_pool": one_of(False, True, "parallel", "cascade"),
-    "attn_pooler_queries": whole(1, 4096),
+    "attentional_pool": Word((False, True, "parallel", "cascade")),
+    "attn_pooler_queries": at_least(1, 4096),
     "attn_pooler_heads": _HEADS,
-    "no_ln_pre": YES_NO,
-    "pos_embed_type": one_of("learnable", "sin_cos_2d"),
-    "pool_type": one_of("tok", "avg", "none"),
-    "timm_model_name": FolderRule(
+    "no_ln_pre": SWITCH,
+    "pos_embed_type": Word(("learnable", "sin_cos_2d")),
+    "pool_type": Word(("tok", "avg", "none")),
+    "timm_model_name": Suits(
         "a name of one of timm's models, without hf-hub: or local-dir:",
-        lambda value: value is None or (isinstance(value, str) and bool(_TIMM_NAME.fullmatch(value))),
+        lambda value: isinstance(value, str) and bool(_TIMM_NAME.fullmatch(value)),
+        null=True,
     ),
-    "timm_model_pretrained": YES_NO,
-    "timm_pool": or_none(one_of("", "avg", "token", "map", "abs_attn", "rot_attn")),
-    "timm_proj": or_none(one_of("", "linear", "mlp", "none")),
-    "timm_proj_bias": YES_NO,
+    "timm_model_pretrained": SWITCH,
+    "timm_pool": or_null(Word(("", "avg", "token", "map", "abs_attn", "rot_attn"))),
+    "timm_proj": or_null(Word(("", "linear", "mlp", "none"))),
+    "timm_proj_bias": SWITCH,
     "timm_drop": _SHARE,
-    "timm_drop_path": or_none(_SHARE),
+    "timm_drop_path": or_null(_SHARE),
 }
-_IN_FOLDER = FolderRule(
-    "'.': its files lie beside the description", lambda value: value in (OWN_FOLDER, None)
-)
-TEXT: dict[str, FolderRule] = {
+_IN_FOLDER = Suits("'.': its files lie beside the description", lambda value: value == OWN_FOLDER, null=True)
+TEXT: dict[str, Rule] = {
     **_ATTENTION,
-    "context_length": whole(1, WIDEST),
-    "vocab_size": whole(1, LARGEST_VOCABULARY),
+    "context_length": at_least(1, WIDEST),
+    "vocab_size": at_least(1, LARGEST_VOCABULARY),
     "hf_tokenizer_name": _IN_FOLDER,
-    "tokenizer_mode": or_none(one_of("", "clips")),
-    "tokenizer_kwargs": or_none(
-        entries({"clean": one_of("canonicalize", "lower", "whitespace"), "strip_sep_token": YES_NO})
+    "tokenizer_mode": or_null(Word(("", "clips"))),
+    "tokenizer_kwargs": or_null(
+        Entries({"clean": Word(("canonicalize", "lower", "whitespace")), "strip_sep_token": SWITCH})
     ),
     "width": _WIDTH,
     "heads": _HEADS,
-    "layers": whole(1, MOST_LAYERS),
-    "embed_cls": YES_NO,
-    "pad_id": whole(0, LARGEST_VOCABULARY),
-    "eos_id": whole(0, LARGEST_VOCABULARY),
-    "no_causal_mask": YES_NO,
-    "pool_type": one_of("argmax", "first", "last", "eos", "none"),
-    "proj_bias": YES_NO,
-    "proj_type": one_of("linear", "none"),
+    "layers": at_least(1, MOST_LAYERS),
+    "embed_cls": SWITCH,
+    "pad_id": at_least(0, LARGEST_VOCABULARY),
+    "eos_id": at_least(0, LARGEST_VOCABULARY),
+    "no_causal_mask": SWITCH,
+    "pool_type": Word(("argmax", "first", "last", "eos", "none")),
+    "proj_bias": SWITCH,
+    "proj_type": Word(("linear", "none")),
     "hf_model_name": _IN_FOLDER,
-    "hf_model_pretrained": YES_NO,
-    "hf_proj_type": or_none(one_of("linear", "mlp")),
-    "hf_pooler_type": or_none(
-        one_of("mean_pooler", "max_pooler", "cls_pooler", "cls_last_hidden_state_pooler")
+    "hf_model_pretrained": SWITCH,
+    "hf_proj_type": or_null(Word(("linear", "mlp"))),
+    "hf_pooler_type": or_null(
+        Word(("mean_pooler", "max_pooler", "cls_pooler", "cls_last_hidden_state_pooler"))
     ),
 }
-_SETTINGS = FolderRule("settings by name", lambda value: isinstance(value, Mapping))
-_MODEL: dict[str, FolderRule] = {
+_SETTINGS = Of(Mapping)
+_MODEL: dict[str, Rule] = {
     "embed_dim": _WIDTH,
     "vision_cfg": _SETTINGS,
     "text_cfg": _SETTINGS,
-    "quick_gelu": YES_NO,
-    "custom_text": YES_NO,
-    "init_logit_scale": number(-1000, 1000),
-    "init_logit_bias": or_none(number(-1000, 1000)),
-    "nonscalar_logit_scale": YES_NO,
+    "quick_gelu": SWITCH,
+    "custom_text": SWITCH,
+    "init_logit_scale": Range(-1000, 1000),
+    "init_logit_bias": or_null(Range(-1000, 1000)),
+    "nonscalar_logit_scale": SWITCH,
 }
-PREPROCESS: dict[str, FolderRule] = {
+PREPROCESS: dict[str, Rule] = {
     "size": _SIDES,
-    "mode": one_of("RGB"),
-    "mean": or_none(several(number(-10, 10), 3, 3)),
-    "std": or_none(several(number(1e-6, 10), 3, 3)),
-    "interpolation": or_none(one_of("bicubic", "bilinear", "nearest", "random")),
-    "resize_mode": or_none(one_of("shortest", "longest", "squash")),
-    "fill_color": either(whole(0, 255), several(whole(0, 255), 3, 3)),
+    "mode": Word(("RGB",)),
+    "mean": or_null(Several(Range(-10, 10), 3, 3)),
+    "std": or_null(Several(Range(1e-6, 10), 3, 3)),
+    "interpolation": or_null(Word(("bicubic", "bilinear", "nearest", "random"))),
+    "resize_mode": or_null(Word(("shortest", "longest", "squash"))),
+    "fill_color": Either(at_least(0, 255), Several(at_least(0, 255), 3, 3)),
 }
-_IMAGE: dict[str, FolderRule] = {
+_IMAGE: dict[str, Rule] = {
     "embed_dim": _WIDTH,
-    "quick_gelu": YES_NO,
-    "normalise": YES_NO,
+    "quick_gelu": SWITCH,
+    "normalise": SWITCH,
     "vision_cfg": _SETTINGS,
     "preprocess": _SETTINGS,
 }

@@ -7,6 +7,7 @@ reads, and, where the text tower is a Hugging Face encoder, that encoder's confi
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 

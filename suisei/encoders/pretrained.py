@@ -13,19 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from suisei.encoders.rules import (
-    LARGEST_VOCABULARY,
-    MOST_LAYERS,
-    WIDEST,
-    FolderRule,
-    check_folder,
-    number,
-    one_line,
-    one_of,
-    shown,
-    whole,
-)
+from suisei.encoders.rules import LARGEST_VOCABULARY, MOST_LAYERS, WIDEST, check_folder, one_line
 from suisei.errors import ModelError
+from suisei.ranges import Range, Rule, Word, at_least, shown
 
 ENCODERS = (
     *(
@@ -59,16 +49,16 @@ _OLDER_NAMES = {
 _COUNTED = ("layer", "head", "group", "block")
 """Words in names of settings that say how many modules are built."""
 
-BERT: dict[str, FolderRule] = {
-    "vocab_size": whole(1, LARGEST_VOCABULARY),
-    "hidden_size": whole(1, WIDEST),
-    "num_hidden_layers": whole(0, MOST_LAYERS),
-    "num_attention_heads": whole(1, 1024),
-    "intermediate_size": whole(1, WIDEST),
-    "max_position_embeddings": whole(1, LARGEST_VOCABULARY),
-    "type_vocab_size": whole(1, 1024),
-    "layer_norm_eps": number(0, 1),
-    "pad_token_id": whole(0, LARGEST_VOCABULARY),
+BERT: dict[str, Rule] = {
+    "vocab_size": at_least(1, LARGEST_VOCABULARY),
+    "hidden_size": at_least(1, WIDEST),
+    "num_hidden_layers": at_least(0, MOST_LAYERS),
+    "num_attention_heads": at_least(1, 1024),
+    "intermediate_size": at_least(1, WIDEST),
+    "max_position_embeddings": at_least(1, LARGEST_VOCABULARY),
+    "type_vocab_size": at_least(1, 1024),
+    "layer_norm_eps": Range(0, 1),
+    "pad_token_id": at_least(0, LARGEST_VOCABULARY),
 }
 """The settings of BERT's kind of encoder that :mod:`suisei.encoders.bert` reads."""
 
@@ -150,12 +140,12 @@ _KERNELS = (
     "experts_implementation",
     "_experts_implementation",
 )
-_MECAB: dict[str, FolderRule] = {
-    "do_lower_case": one_of(None, True, False),
-    "never_split": one_of(None),
-    "normalize_text": one_of(True, False),
-    "mecab_dic": one_of(None, "ipadic", "unidic_lite", "unidic"),
-    "mecab_option": one_of(None, ""),
+_MECAB: dict[str, Rule] = {
+    "do_lower_case": Word((True, False), null=True),
+    "never_split": Word((), null=True),
+    "normalize_text": Word((True, False)),
+    "mecab_dic": Word(("ipadic", "unidic_lite", "unidic"), null=True),
+    "mecab_option": Word(("",), null=True),
 }
 
 

@@ -6,7 +6,7 @@ Shape letters: T captions, L tokens (padded), S encoder states, d encoder width.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -26,27 +26,19 @@ from suisei.encoders.pretrained import (
     longest_input,
     text_config,
 )
-from suisei.encoders.rules import (
-    BUILD_ERRORS,
-    LARGEST_VOCABULARY,
-    FolderRule,
-    check_folder,
-    one_line,
-    one_of,
-    whole,
-)
+from suisei.encoders.rules import BUILD_ERRORS, LARGEST_VOCABULARY, check_folder, one_line
 from suisei.encoders.tiny import TinyTextConfig, build_text_backbone, train_tokenizer
 from suisei.encoders.tokenizer import FolderTokenizer
 from suisei.errors import ConfigError, ModelError
-from suisei.ranges import NAME, SWITCH, Rule, Word, check_settings
+from suisei.ranges import NAME, SWITCH, Of, Rule, Word, at_least, check_settings
 
 LAYERS = ("mix", "last")
 MAX_TOKENS = 128
 """Captions are cut to this many tokens, special tokens included, or to what the encoder's positions allow."""
-_ARCHITECTURE: dict[str, FolderRule] = {
-    "backbone": FolderRule("settings by name", lambda value: isinstance(value, dict)),
-    "layers": one_of(*LAYERS),
-    "max_tokens": whole(3, LARGEST_VOCABULARY),
+_ARCHITECTURE: dict[str, Rule] = {
+    "backbone": Of(Mapping),
+    "layers": Word(LAYERS),
+    "max_tokens": at_least(3, LARGEST_VOCABULARY),
 }
 SMALL_ENCODER = 5_000_000
 """Below as many weights, embeddings left out, padding costs too little to encode a batch in parts."""

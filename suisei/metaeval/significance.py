@@ -117,10 +117,10 @@ def group_weights(n_groups: int, n_resamples: int, seed: int) -> np.ndarray:
 
 def weight_parts(n_groups: int, n_resamples: int, seed: int) -> Iterator[np.ndarray]:
     """Yield :func:`group_weights` some resamples at a time, so that memory stays bounded."""
-    generator = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     chances = np.full(n_groups, 1 / n_groups)
     for part in weight_chunks(n_resamples, n_groups):
-        yield generator.multinomial(n_groups, chances, size=part.stop - part.start)
+        yield rng.multinomial(n_groups, chances, size=part.stop - part.start)
 
 
 def bootstrap_values(rows: Rows, correlation: str, averaging: str, weights: np.ndarray) -> np.ndarray:
@@ -260,10 +260,10 @@ def permutation_test(
     observed = agree(a, correlation, averaging).value - agree(b, correlation, averaging).value
     units = np.unique(a.item if unit == "item" else a.group, return_inverse=True)[1]
     statistic = RowStatistic(_stacked(a, b), correlation, averaging)
-    generator = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     extreme = 0
     for part in weight_chunks(n_permutations, 2 * len(a.x)):
-        swaps = generator.integers(0, 2, size=(part.stop - part.start, int(units.max()) + 1))[:, units]
+        swaps = rng.integers(0, 2, size=(part.stop - part.start, int(units.max()) + 1))[:, units]
         chosen = np.concatenate([1 - swaps, swaps], axis=1)
         difference = statistic.values(chosen) - statistic.values(1 - chosen)
         if alternative == "two-sided":

@@ -216,10 +216,10 @@ class _Sums:
         self, pairs: Sequence[tuple[int, int]], count: int, seed: int
     ) -> dict[tuple[int, int], np.ndarray]:
         """Return {(a, b): score of a minus that of b, float64 [count]} with captions swapped by chance."""
-        generator = np.random.default_rng(seed)
+        rng = np.random.default_rng(seed)
         found: dict[tuple[int, int], list[np.ndarray]] = {pair: [] for pair in pairs}
         for part in weight_chunks(count, self._images):
-            swaps = generator.integers(0, 2, size=(part.stop - part.start, self._images)).astype(np.float64)
+            swaps = rng.integers(0, 2, size=(part.stop - part.start, self._images)).astype(np.float64)
             moved = (swaps @ self._flat).reshape(-1, self._systems, self._width)
             for a, b in pairs:
                 exchange = moved[:, b] - moved[:, a]

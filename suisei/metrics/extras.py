@@ -10,16 +10,7 @@ from typing import Any
 import numpy as np
 
 from suisei.data.sample import CaptionSample
-from suisei.encoders.rules import (
-    BUILD_ERRORS,
-    YES_NO,
-    FolderRule,
-    check_folder,
-    number,
-    one_line,
-    shown,
-    text,
-)
+from suisei.encoders.rules import BUILD_ERRORS, check_folder, one_line
 from suisei.errors import ConfigError, ModelError, SuiseiError
 from suisei.metrics.base import Metric
 from suisei.metrics.registry import REGISTRY, get_entry, get_metric
@@ -27,15 +18,18 @@ from suisei.metrics.ridge import Ridge
 from suisei.metrics.tokenizers import tokenizer_of
 from suisei.models.extras_folder import ENCODER_FOLDER, SavedInput, is_encoder_place
 from suisei.models.inputs import InputColumns
+from suisei.ranges import SWITCH, Range, Rule, Suits, shown
 
-_OPTIONS: dict[str, FolderRule] = {
-    "tokenizer": FolderRule(
+_OPTIONS: dict[str, Rule] = {
+    "tokenizer": Suits(
         "a tokenizer of suisei",
         lambda value: value in ("whitespace", "ptb", "ptb-java", "mecab", "character") or _is_pair(value),
     ),
-    "w": number(1e-6, 1e6),
-    "prompt": text(),
-    "clip_reference": YES_NO,
+    "w": Range(1e-6, 1e6),
+    "prompt": Suits(
+        "a text of up to 200 characters", lambda value: isinstance(value, str) and len(value) <= 200
+    ),
+    "clip_reference": SWITCH,
 }
 """How a metric was made, as a model folder says it."""
 

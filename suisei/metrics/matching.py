@@ -19,7 +19,7 @@ from suisei.data.idf import IdfTable
 from suisei.data.writers import replacing
 from suisei.errors import ModelError
 
-PARTS = ("full", "fine", "precision", "recall", "coarse")
+MATCH_SCORES = ("full", "fine", "precision", "recall", "coarse")
 
 
 @dataclass(frozen=True)

@@ -208,7 +208,7 @@ def widen(
         resampled: samples made per sample with other references of its image, where there are more.
         seed: decides what is drawn.
     """
-    drawn = random.Random(seed)
+    rng = random.Random(seed)
     pools: dict[str, dict[str, None]] = {}
     for sample in samples:
         pools.setdefault(group_of(sample), {}).update(dict.fromkeys(sample.references))
@@ -222,12 +222,12 @@ def widen(
     for sample in samples:
         own, count = group_of(sample), len(sample.references)
         for _ in range(negatives):
-            other = images[drawn.choice(names[spoken[own]])]
-            references = tuple(drawn.sample(other, min(count, len(other))))
+            other = images[rng.choice(names[spoken[own]])]
+            references = tuple(rng.sample(other, min(count, len(other))))
             if references and other is not images[own]:
                 made.append(replace(sample, references=references, rating=Rating((low,)), group=own))
         for _ in range(resampled if len(images[own]) > count else 0):
-            made.append(replace(sample, references=tuple(drawn.sample(images[own], count)), group=own))
+            made.append(replace(sample, references=tuple(rng.sample(images[own], count)), group=own))
     return made
 
 

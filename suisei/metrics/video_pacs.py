@@ -20,7 +20,7 @@ from suisei.errors import ConfigError, DataError, UnavailableError
 from suisei.metrics.dual_metric import MODEL, DualMetric, folder_as_model, weights_given
 from suisei.metrics.long_captions import overlong_errors
 from suisei.metrics.matching import (
-    PARTS,
+    MATCH_SCORES,
     Caption,
     Scores,
     TokenIdf,
@@ -97,7 +97,7 @@ class VideoScore(DualMetric):
     ) -> None:
         _check("variant", variant, VARIANTS)
         _check("aggregate", aggregate, AGGREGATIONS)
-        _check("part", part, PARTS)
+        _check("part", part, MATCH_SCORES)
         _check("overlong", overlong, OVERLONG)
         if frames is not None and frames < 1:
             raise ConfigError(f"frames must be at least 1, or none for all, got {frames}")
@@ -245,8 +245,8 @@ class VideoScore(DualMetric):
                     advance(1)
         if refused is not None:
             refused.update(bad)
-        rows = [[np.nan if own is None else getattr(own, part) for own in found] for part in PARTS]
-        return {part: np.array(row, dtype=np.float64) for part, row in zip(PARTS, rows, strict=True)}
+        rows = [[np.nan if own is None else getattr(own, part) for own in found] for part in MATCH_SCORES]
+        return {part: np.array(row, dtype=np.float64) for part, row in zip(MATCH_SCORES, rows, strict=True)}
 
     def score_each(
         self, samples: Sequence[CaptionSample], *, batch_size: int = 64, progress: bool = False

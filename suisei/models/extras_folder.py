@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from suisei.encoders.rules import BUILD_ERRORS, FolderRule, check_folder, one_line, shown
+from suisei.encoders.rules import BUILD_ERRORS, check_folder, one_line
 from suisei.errors import ModelError
+from suisei.ranges import Rule, Suits, shown
 
 if TYPE_CHECKING:
     from suisei.encoders.dual import DualEncoder
@@ -130,9 +131,9 @@ def _whole(values: Any) -> bool:
     return all(isinstance(value, int) and not isinstance(value, bool) for value in values)
 
 
-_RECORD: dict[str, FolderRule] = {
-    "options": FolderRule("options by name", lambda value: isinstance(value, dict)),
-    "settings": FolderRule(
+_RECORD: dict[str, Rule] = {
+    "options": Suits("options by name", lambda value: isinstance(value, dict)),
+    "settings": Suits(
         "texts by name",
         lambda value: isinstance(value, dict) and all(isinstance(own, str) for own in value.values()),
     ),

@@ -27,13 +27,14 @@ from safetensors.torch import load_file
 
 from suisei.data.idf import IdfTable
 from suisei.encoders.image import ImageEncoder
-from suisei.encoders.rules import BUILD_ERRORS, one_line, shown
+from suisei.encoders.rules import BUILD_ERRORS, one_line
 from suisei.encoders.text import TextEncoder, read_tokenizer
 from suisei.encoders.weights import check_fit, save_weights, weight_shapes
 from suisei.errors import ConfigError, ModelError, SuiseiError
 from suisei.models.config import RegressorConfig
 from suisei.models.extras_folder import SavedInput, read_extras, write_extras
 from suisei.models.regressor import Regressor
+from suisei.ranges import shown
 from suisei.version import __version__
 
 FORMAT = 2

@@ -187,11 +187,11 @@ class PairDataModule(LightningDataModule):
 
     def _collate_random(self, positions: Sequence[int]) -> PairBatch:
         epoch = self._batches.epoch if self._batches is not None else 0
-        drawn = {position: np.random.default_rng((self.seed, epoch, position)) for position in positions}
+        rngs = {position: np.random.default_rng((self.seed, epoch, position)) for position in positions}
         return self._collate(
             positions,
             self.captions_per_image,
-            lambda position, items: drawn[position].permutation(items).tolist(),
+            lambda position, items: rngs[position].permutation(items).tolist(),
         )
 
     def _collate_first(self, positions: Sequence[int]) -> PairBatch:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from suisei.data.benchmarks.flickr8k import PARTS
+from suisei.data.benchmarks.flickr8k import FLICKR8K_PARTS
 from suisei.data.lines import numbered_lines, utf8_lines
 from suisei.data.load import load_data
 from suisei.data.pairs import load_pairs
@@ -56,7 +56,7 @@ def read_sources(
             pairs = load_pairs(name_or_file, root=images if images is not None else root)
             return [Source(pair.image, pair.captions) for pair in pairs]
     name, _, part = name_or_file.partition("-")
-    if name == "flickr8k" and part in PARTS:
+    if name == "flickr8k" and part in FLICKR8K_PARTS:
         return [Source(pair.image, pair.captions) for pair in load_pairs(name_or_file, root=root)]
     samples = load_data(name_or_file, root=root, images=images)
     return [

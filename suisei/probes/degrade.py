@@ -21,6 +21,8 @@ from suisei.probes.segments import Segmented, segment, swappable
 
 Rule = Callable[[Segmented, random.Random], str | None]
 OTHER_IMAGE = "other-image"
+WELL_RATED = 0.75
+"""Mean rating, on [0, 1], from which a rated candidate is good enough to be degraded."""
 _MARKS = {"ja": "。", "en": "."}
 _LETTERS = {"ja": "あ", "en": "a"}
 _TRIES = 20
@@ -42,56 +44,56 @@ class Degradation:
     rule: Rule
 
 
-def _swap(caption: Segmented, dice: random.Random) -> str | None:
+def _swap(caption: Segmented, rng: random.Random) -> str | None:
     pairs = swappable(caption)
     if not pairs:
         return None
     words = [word.text for word in caption.words]
-    first, second = dice.choice(pairs)
+    first, second = rng.choice(pairs)
     words[first], words[second] = words[second], words[first]
     return caption.join(words)
 
 
-def _negate(caption: Segmented, dice: random.Random) -> str | None:
+def _negate(caption: Segmented, rng: random.Random) -> str | None:
     return negate(caption)
 
 
-def _shuffle(caption: Segmented, dice: random.Random) -> str | None:
+def _shuffle(caption: Segmented, rng: random.Random) -> str | None:
     words = [word.text for word in caption.words]
     if len(set(words)) < 3:  # two words, exchanged, are often as good
         return None
     shuffled = list(words)
     for _ in range(_TRIES):
-        dice.shuffle(shuffled)
+        rng.shuffle(shuffled)
         if shuffled != words:
             return caption.join(shuffled)
     return None
 
 
-def _repeat(caption: Segmented, dice: random.Random) -> str | None:
+def _repeat(caption: Segmented, rng: random.Random) -> str | None:
     words = [word.text for word in caption.words]
     if len(words) < 2:
         return None
-    length = min(len(words), dice.choice((2, 3, 4)))
-    start = dice.randrange(len(words) - length + 1)
+    length = min(len(words), rng.choice((2, 3, 4)))
+    start = rng.randrange(len(words) - length + 1)
     phrase = words[start : start + length]
-    return caption.join(words[: start + length] + phrase * dice.choice((1, 2)) + words[start + length :])
+    return caption.join(words[: start + length] + phrase * rng.choice((1, 2)) + words[start + length :])
 
 
-def _half(caption: Segmented, dice: random.Random) -> str | None:
+def _half(caption: Segmented, rng: random.Random) -> str | None:
     words = [word.text for word in caption.words]
     return caption.join(words[: len(words) // 2]) if len(words) > 1 else None
 
 
-def _mark(caption: Segmented, dice: random.Random) -> str | None:
+def _mark(caption: Segmented, rng: random.Random) -> str | None:
     return _MARKS[caption.language]
 
 
-def _letter(caption: Segmented, dice: random.Random) -> str | None:
+def _letter(caption: Segmented, rng: random.Random) -> str | None:
     return _LETTERS[caption.language]
 
 
-def _needs_others(caption: Segmented, dice: random.Random) -> str | None:
+def _needs_others(caption: Segmented, rng: random.Random) -> str | None:
     return None
 
 
@@ -129,12 +131,12 @@ def degrade(
         ConfigError: no such degradation; the valid ones are listed.
     """
     check_names([name])
-    dice = random.Random(seeded_key(seed, name, caption))
+    rng = random.Random(seeded_key(seed, name, caption))
     if name == OTHER_IMAGE:
         fitting = [other for other in others if other.strip() != caption.strip()]
-        return dice.choice(fitting) if fitting else None
+        return rng.choice(fitting) if fitting else None
     cut = segment(caption, language or detect_language(caption))
-    worse = DEGRADATIONS[name].rule(cut, dice)
+    worse = DEGRADATIONS[name].rule(cut, rng)
     return worse if worse and worse.strip() and worse.strip() != caption.strip() else None
 
 
@@ -181,9 +183,9 @@ def _pools(samples: Sequence[CaptionSample]) -> dict[str, list[tuple[str, str]]]
 
 def _elsewhere(sample: CaptionSample, pool: Sequence[tuple[str, str]], seed: int, size: int) -> list[str]:
     """Return up to ``size`` captions of other groups, which are no caption of this sample's image."""
-    dice = random.Random(seeded_key(seed, "pool", sample.candidate))
+    rng = random.Random(seeded_key(seed, "pool", sample.candidate))
     own, known = group_of(sample), {sample.candidate, *sample.references}
-    drawn = dice.sample(range(len(pool)), min(size, len(pool)))
+    drawn = rng.sample(range(len(pool)), min(size, len(pool)))
     return [pool[n][1] for n in drawn if pool[n][0] != own and pool[n][1] not in known]
 
 

@@ -24,11 +24,9 @@ from suisei.metaeval.significance import (
     percentile_interval,
 )
 from suisei.metaeval.tables import HUMAN, Cell, Row, Section, Table
-from suisei.probes.degrade import degrade_samples, language_of, seeded_key
+from suisei.probes.degrade import WELL_RATED, degrade_samples, language_of, seeded_key
 
 SOURCES = ("rated", "references")
-GOOD = 0.75
-"""Mean rating, on [0, 1], from which a rated candidate counts as good."""
 _QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 _NOTICED = 0.9
 _TIE = 1e-6
@@ -51,7 +49,12 @@ class Scored:
 
 
 def good_samples(
-    samples: Sequence[CaptionSample], source: str, *, good: float = GOOD, limit: int = 1000, seed: int = 0
+    samples: Sequence[CaptionSample],
+    source: str,
+    *,
+    good: float = WELL_RATED,
+    limit: int = 1000,
+    seed: int = 0,
 ) -> list[CaptionSample]:
     """Return samples whose candidate is good, up to ``limit`` per language in a seeded order.
 

@@ -11,7 +11,8 @@ Shape letters: I images of a batch, T captions of a batch, d text width.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,8 @@ from suisei.models.regressor import Regressor
 from suisei.models.table import PixelStore
 from suisei.training.augment import random_crops
 from suisei.training.contrastive import MAX_SCALE, symmetric_info_nce
-from suisei.training.losses import require_finite
 from suisei.training.pretraining import TEMPERATURE, PretrainingConfig
+from suisei.training.pretraining_loop import Passes, run_passes
 
 Progress = Callable[[str, int], Callable[[int], Any]]
 
@@ -35,6 +36,8 @@ LEARNING_RATE = 2e-3
 """Highest rate of the one-cycle schedule, for a small tower from random weights."""
 WEIGHT_DECAY = 0.05
 """Decoupled weight decay of the tower and its projection."""
+WARMUP = 0.15
+"""Share of the steps in which the rate rises."""
 SMALLEST_CROP = 0.4
 """Least share of an image's area that a random crop keeps."""
 
@@ -72,50 +75,72 @@ def pretrain_images(
     texts, rows = _caption_vectors(model, [captions for _, captions in pairs], progress)
     advance = progress("reading images", len(pairs))
     pixels = PixelStore([image for image, _ in pairs], model.image.preprocess, progress=advance)
-    scale = nn.Parameter(torch.tensor(-math.log(TEMPERATURE)))
-    trained = [*model.image.parameters(), *model.fusion.project.parameters()]
-    flags = [parameter.requires_grad for parameter in trained]
-    for parameter in trained:
-        parameter.requires_grad_(True)
-    batches = max(1, len(pairs) // config.batch_size)
-    optimizer = torch.optim.AdamW([*trained, scale], lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, LEARNING_RATE, total_steps=batches * config.image_epochs + 1, pct_start=0.15
+    passes = Passes(
+        "pre-training on images",
+        config.image_epochs,
+        config.batch_size,
+        LEARNING_RATE,
+        WEIGHT_DECAY,
+        WARMUP,
+        "suisei.training.image_pretraining.LEARNING_RATE",
+        seed,
     )
     advance = progress("pre-training on images", config.image_epochs)
-    drawn = np.random.default_rng(seed)
-    losses: list[float] = []
-    model.image.train()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        for _ in range(config.image_epochs):
-            total = 0.0
-            for step, batch in enumerate(np.array_split(drawn.permutation(len(pairs)), batches), start=1):
-                captions = np.concatenate([rows[image] for image in batch])
-                owners = np.repeat(np.arange(len(batch)), [len(rows[image]) for image in batch])
-                features = model.image(random_crops(pixels[torch.from_numpy(batch)], SMALLEST_CROP))
-                loss = symmetric_info_nce(
-                    model.fusion.project(features),
-                    texts[torch.from_numpy(captions)],
-                    scale.exp(),
-                    torch.from_numpy(owners),
-                )
-                loss = loss / 2
-                place = f"pre-training on images, epoch {len(losses) + 1}, step {step}"
-                require_finite(loss, model.image, place, "model.pretraining.image_learning_rate")
-                optimizer.zero_grad(set_to_none=True)
-                loss.backward()
-                nn.utils.clip_grad_norm_(trained, 1.0)
-                optimizer.step()
-                schedule.step()
-                with torch.no_grad():
-                    scale.clamp_(max=MAX_SCALE)
-                total += float(loss.detach())
-            losses.append(total / batches)
-            advance(1)
-    for parameter, flag in zip(trained, flags, strict=True):
-        parameter.requires_grad_(flag)
-    return losses
+    trained = [*model.image.parameters(), *model.fusion.project.parameters()]
+    with _trainable(trained):
+        return _run(model, pixels, (texts, rows), passes, advance)
+
+
+def _run(
+    model: Regressor,
+    pixels: PixelStore,
+    captions: tuple[Tensor, Sequence[np.ndarray]],
+    passes: Passes,
+    advance: Callable[[int], Any],
+) -> list[float]:
+    """Draw images to their captions, (vectors [T, d], each image's rows of them)."""
+    tower, project = model.image, model.fusion.project
+    assert tower is not None
+    assert project is not None
+    texts, rows = captions
+    scale = nn.Parameter(torch.tensor(-math.log(TEMPERATURE)))
+
+    def batch_loss(batch: np.ndarray, _: np.random.Generator) -> Tensor:
+        own = np.concatenate([rows[image] for image in batch])
+        owners = np.repeat(np.arange(len(batch)), [len(rows[image]) for image in batch])
+        features = tower(random_crops(pixels[torch.from_numpy(batch)], SMALLEST_CROP))
+        loss = symmetric_info_nce(
+            project(features), texts[torch.from_numpy(own)], scale.exp(), torch.from_numpy(owners)
+        )
+        return loss / 2
+
+    def keep_scale_in_bounds() -> None:
+        with torch.no_grad():
+            scale.clamp_(max=MAX_SCALE)
+
+    return run_passes(
+        batch_loss,
+        tower,
+        len(rows),
+        passes,
+        parameters=[*tower.parameters(), *project.parameters()],
+        unclipped=[scale],
+        after_step=keep_scale_in_bounds,
+        advance=advance,
+    )
+
+
+@contextmanager
+def _trainable(parameters: Sequence[nn.Parameter]) -> Iterator[None]:
+    """Have frozen parameters trained for a while."""
+    flags = [parameter.requires_grad for parameter in parameters]
+    for parameter in parameters:
+        parameter.requires_grad_(True)
+    try:
+        yield
+    finally:
+        for parameter, flag in zip(parameters, flags, strict=True):
+            parameter.requires_grad_(flag)
 
 
 def _caption_vectors(

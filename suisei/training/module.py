@@ -41,6 +41,7 @@ from suisei.training.optimizers import OptimizerConfig, build_optimizer, schedul
 from suisei.training.pretraining import PretrainingConfig, pretrain
 from suisei.training.random_states import random_states, set_random_states
 from suisei.training.support import CaptionCorpus, Support
+from suisei.training.text_idf import idf_weights, text_and_idf
 
 Progress = Callable[[str, int], Callable[[int], Any]]
 """Called with a description and a total; returns what is called with each advance."""
@@ -124,21 +125,18 @@ class SuiSei(LightningModule):
             progress: reports long work.
         """
         support = support or Support()
-        references = [reference for sample in training for reference in sample.references]
-        captions = [sample.candidate for sample in training] + references + support.captions()
-        text = TextEncoder.create(self.config.text, captions)
+        text, idf = text_and_idf(self.config.text, training, support)
         pictures = self.pretraining is not None and self.pretraining.image_epochs > 0
         image = None
         if self.config.image is not None:
             image = ImageEncoder.create(self.config.image, trained_first=pictures)
-        idf = IdfTable.fit(text.tokenize(references))
         if self.pretraining is None:
             self.regressor = self._regressor(text, image, idf, training)
             self._frozen = FrozenWeights(self)
             return
         corpus = CaptionCorpus.of(training, support)
         if self.pretraining.epochs:
-            weights = torch.from_numpy(idf.weights(text.vocabulary_size, text.special_ids))
+            weights = idf_weights(text, idf)
             times = 1 + self.pretraining.cross_fit
             advance = progress("pre-training on captions", times * self.pretraining.epochs)
             self._parts = part_encoders(

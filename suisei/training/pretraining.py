@@ -10,7 +10,7 @@ Shape letters: N pairs, L tokens (padded), d encoder width.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,13 +24,15 @@ from suisei.errors import DataError
 from suisei.models.pooling import pooling_weights
 from suisei.ranges import DROPOUT, LEARNING_RATE, Rule, at_least, check_settings
 from suisei.training.contrastive import symmetric_info_nce
-from suisei.training.losses import require_finite
+from suisei.training.pretraining_loop import Passes, run_passes
 from suisei.training.support import CaptionCorpus
 
 LENGTH_PARTS = 6
 """A batch is encoded in so many parts of like length, which saves most of the padding."""
 WEIGHT_DECAY = 0.02
 """Decoupled weight decay of the text encoder."""
+WARMUP = 0.1
+"""Share of the steps in which the rate rises."""
 TEMPERATURE = 0.07
 """Where the learned temperatures start, CLIP's."""
 SIMILARITY_WEIGHT = 20.0
@@ -163,61 +165,45 @@ def pretrain(
         )
     encoder.set_trainable(True)
     objective = CaptionPretraining(encoder, idf_weights, config)
-    drawn = np.random.default_rng(seed)
-    batches = max(1, len(groups) // config.batch_size)
-    trained = [p for p in objective.parameters() if p.requires_grad]
-    optimizer = torch.optim.AdamW(trained, lr=config.learning_rate, weight_decay=WEIGHT_DECAY)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, config.learning_rate, total_steps=batches * config.epochs + 1, pct_start=0.1
+    rated = _rated_pairs(encoder, corpus)
+
+    def batch_loss(rows: np.ndarray, rng: np.random.Generator) -> Tensor:
+        pairs = [rng.choice(len(groups[row]), 2, replace=False) for row in rows]
+        first = [groups[row][pair[0]] for row, pair in zip(rows, pairs, strict=True)]
+        second = [groups[row][pair[1]] for row, pair in zip(rows, pairs, strict=True)]
+        loss = objective.contrast(first, second)
+        if rated is None:
+            return loss
+        return loss + SIMILARITY_WEIGHT * objective.similarity(*_some_pairs(rated, rng))
+
+    passes = Passes(
+        "pre-training",
+        config.epochs,
+        config.batch_size,
+        config.learning_rate,
+        WEIGHT_DECAY,
+        WARMUP,
+        "model.pretraining.learning_rate",
+        seed,
     )
-    rated = _rated_batches(encoder, corpus, drawn)
-    losses: list[float] = []
-    objective.train()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        for _ in range(config.epochs):
-            order = drawn.permutation(len(groups))
-            total = 0.0
-            for step, rows in enumerate(np.array_split(order, batches), start=1):
-                pairs = [drawn.choice(len(groups[row]), 2, replace=False) for row in rows]
-                first = [groups[row][pair[0]] for row, pair in zip(rows, pairs, strict=True)]
-                second = [groups[row][pair[1]] for row, pair in zip(rows, pairs, strict=True)]
-                loss = objective.contrast(first, second)
-                if rated is not None:
-                    loss = loss + SIMILARITY_WEIGHT * objective.similarity(*next(rated))
-                place = f"pre-training, epoch {len(losses) + 1}, step {step}"
-                require_finite(loss, objective, place, "model.pretraining.learning_rate")
-                optimizer.zero_grad(set_to_none=True)
-                loss.backward()
-                nn.utils.clip_grad_norm_(trained, 1.0)
-                optimizer.step()
-                schedule.step()
-                total += float(loss.detach())
-            losses.append(total / batches)
-            advance(1)
-    return losses
+    trained = [p for p in objective.parameters() if p.requires_grad]
+    return run_passes(batch_loss, objective, len(groups), passes, parameters=trained, advance=advance)
 
 
-RatedBatch = tuple[list[list[int]], list[list[int]], Tensor]
+RatedPairs = tuple[list[list[int]], list[list[int]], Tensor]
 
 
-def _rated_batches(
-    encoder: TextEncoder, corpus: CaptionCorpus, drawn: np.random.Generator
-) -> Iterator[RatedBatch] | None:
-    """Yield rated pairs without end, drawn at random; None where there are none."""
+def _rated_pairs(encoder: TextEncoder, corpus: CaptionCorpus) -> RatedPairs | None:
+    """Return the token ids of rated pairs and their similarity, float32 [N]; None where there are none."""
     if not corpus.rated:
         return None
     first = encoder.tokenize([pair[0] for pair in corpus.rated])
     second = encoder.tokenize([pair[1] for pair in corpus.rated])
-    similarity = torch.tensor([pair[2] for pair in corpus.rated], dtype=torch.float32)
+    return first, second, torch.tensor([pair[2] for pair in corpus.rated], dtype=torch.float32)
 
-    def batches() -> Iterator[RatedBatch]:
-        while True:
-            rows = drawn.choice(len(first), min(SIMILARITY_BATCH, len(first)), replace=False)
-            yield (
-                [first[row] for row in rows],
-                [second[row] for row in rows],
-                similarity[torch.from_numpy(rows)],
-            )
 
-    return batches()
+def _some_pairs(rated: RatedPairs, rng: np.random.Generator) -> RatedPairs:
+    """Draw the rated pairs of a step."""
+    first, second, similarity = rated
+    rows = rng.choice(len(first), min(SIMILARITY_BATCH, len(first)), replace=False)
+    return [first[row] for row in rows], [second[row] for row in rows], similarity[torch.from_numpy(rows)]

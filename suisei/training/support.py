@@ -11,7 +11,7 @@ from suisei.data.pairs import is_pairs, load_pairs
 from suisei.data.sample import CaptionSample
 from suisei.data.splits import caption_key, group_of
 
-GOOD = 0.6
+SAME_MEANING = 0.6
 """From this rating on, in [0, 1], a candidate says the same as its references."""
 
 
@@ -118,7 +118,7 @@ def read_support(name_or_file: str, *, root: Path | None = None, images: Path | 
         )
     support = Support()
     for sample in load_data(name_or_file, root=root, images=images):
-        good = sample.rating is not None and sample.rating.mean >= GOOD
+        good = sample.rating is not None and sample.rating.mean >= SAME_MEANING
         captions = (*sample.references, *([sample.candidate] if good else []))
         if captions:
             support.groups.append(captions)

@@ -14,12 +14,10 @@ from dataclasses import replace
 from suisei.data.sample import CaptionSample, Rating
 from suisei.data.splits import group_of
 from suisei.errors import ConfigError
-from suisei.probes.degrade import OTHER_IMAGE, degrade, language_of
+from suisei.probes.degrade import OTHER_IMAGE, WELL_RATED, degrade, language_of
 
 REFERENCE_RATING = 0.9
 """What a reference of the same image is rated as a candidate."""
-GOOD = 0.75
-"""From this rating on a candidate is worth degrading."""
 KEPT = {
     "swap": 0.75,
     "negate": 0.4,
@@ -49,7 +47,7 @@ def synthetic_samples(samples: Sequence[CaptionSample], share: float, seed: int 
     """
     if share < 0:
         raise ConfigError(f"data.synthetic must be at least 0, got {share}")
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     pools: dict[str, dict[str, None]] = {}
     for sample in samples:
         pools.setdefault(group_of(sample), {}).update(dict.fromkeys(sample.references))
@@ -59,32 +57,32 @@ def synthetic_samples(samples: Sequence[CaptionSample], share: float, seed: int 
         captions.setdefault(language_of(sample), []).extend(sample.references)
     made: list[CaptionSample] = []
     for number in range(round(share * len(samples))):
-        sample = dice.choice(samples)
-        good = _good(sample, images[group_of(sample)], dice)
+        sample = rng.choice(samples)
+        good = _good(sample, images[group_of(sample)], rng)
         if good is None:
             continue
         if number % 3 == 0:
             made.append(good)
             continue
-        name = dice.choice(list(KEPT))
+        name = rng.choice(list(KEPT))
         own = set(images[group_of(sample)])
-        others = [c for c in dice.sample(captions[language_of(sample)], 3) if c not in own]
+        others = [c for c in rng.sample(captions[language_of(sample)], 3) if c not in own]
         worse = degrade(
-            good.candidate, name, language=good.language, seed=dice.randrange(2**31), others=others
+            good.candidate, name, language=good.language, seed=rng.randrange(2**31), others=others
         )
         if worse is not None and good.rating is not None:
             made.append(replace(good, candidate=worse, rating=Rating((good.rating.mean * KEPT[name],))))
     return made
 
 
-def _good(sample: CaptionSample, pool: Sequence[str], dice: random.Random) -> CaptionSample | None:
+def _good(sample: CaptionSample, pool: Sequence[str], rng: random.Random) -> CaptionSample | None:
     """Return the sample if it is good, or else with a reference of its image as the candidate."""
     group = group_of(sample)
-    if sample.rating is not None and sample.rating.mean >= GOOD and dice.random() < 0.5:
+    if sample.rating is not None and sample.rating.mean >= WELL_RATED and rng.random() < 0.5:
         return replace(sample, group=group, system=None, id=None)
     if len(pool) < 2:
         return None
-    candidate = dice.choice(list(pool))
+    candidate = rng.choice(list(pool))
     kept = [reference for reference in sample.references if reference != candidate]
     if not kept:
         return None

@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from suisei.data.idf import IdfTable
 from suisei.data.sample import CaptionSample
 from suisei.data.splits import group_of
 from suisei.encoders.text import TextEncoder
@@ -24,6 +23,7 @@ from suisei.progress import progress_bar
 from suisei.training.pretraining import CaptionPretraining, PretrainingConfig, pretrain
 from suisei.training.run import staged, started_run
 from suisei.training.support import CaptionCorpus
+from suisei.training.text_idf import idf_weights, text_and_idf
 
 TASK = "pretrain"
 
@@ -58,11 +58,8 @@ def _pretrain(cli: Any, stage: Path) -> dict[str, Any]:
     """Pre-train, write encoder and report into a folder, and return the report."""
     data, model, settings = cli.datamodule, cli.model, cli.model.pretraining
     training, seed = data.part("train"), cli.config.seed_everything
-    references = [reference for sample in training for reference in sample.references]
-    captions = [sample.candidate for sample in training] + references + data.support_data.captions()
-    text = TextEncoder.create(model.config.text, captions)
-    idf = IdfTable.fit(text.tokenize(references))
-    weights = torch.from_numpy(idf.weights(text.vocabulary_size, text.special_ids))
+    text, idf = text_and_idf(model.config.text, training, data.support_data)
+    weights = idf_weights(text, idf)
     before = retrieval(text, weights, data.part("validation"))
     started = time.perf_counter()
     corpus = CaptionCorpus.of(training, data.support_data)

@@ -272,7 +272,10 @@ def test_pretraining_is_asked_for(built, monkeypatch):
     assert asked == [3]
 
 
-def test_early_stopping_and_the_kept_checkpoint(train, monkeypatch):
+@pytest.mark.parametrize(
+    ("more", "epochs"), [(["--early_stopping.patience=2"], 4), (["--early_stopping=null"], 6)]
+)
+def test_early_stopping_and_the_kept_checkpoint(train, monkeypatch, more, epochs):
     """Training stops after `patience` epochs that are no better; the figure is one of the three logged."""
     figures = iter([0.3, 0.5, 0.4, 0.4, 0.4, 0.4])
 
@@ -287,13 +290,34 @@ def test_early_stopping_and_the_kept_checkpoint(train, monkeypatch):
         "--baselines=[]",
         "--trainer.max_epochs=6",
         "--trainer.limit_train_batches=1",
-        "--early_stopping.monitor=val_kendall",
-        "--early_stopping.patience=2",
-        "--checkpoint.monitor=val_kendall",
+        "--monitor=val_kendall",
+        *more,
     )
     facts = json.loads((run / "report.json").read_text())["training"]
-    assert facts["epochs"] == 4
+    assert facts["epochs"] == epochs
     assert facts["best_validation"] == {"val_kendall": 0.5}
+
+
+def test_a_loss_that_is_watched_is_better_the_smaller_it_is(train, monkeypatch):
+    figures = iter([0.3, 0.1, 0.2, 0.2])
+
+    def end(self):
+        self._validation.clear()
+        value = next(figures)
+        for name, figure in (("val_loss", value), ("val_pearson", 0.1), ("val_kendall", 0.1)):
+            self.log(name, figure)
+
+    monkeypatch.setattr(SuiSei, "on_validation_epoch_end", end)
+    run = train(
+        "--baselines=[]",
+        "--trainer.max_epochs=4",
+        "--trainer.limit_train_batches=1",
+        "--monitor=val_loss",
+        "--early_stopping.patience=1",
+    )
+    facts = json.loads((run / "report.json").read_text())["training"]
+    assert facts["epochs"] == 3
+    assert facts["best_validation"] == {"val_loss": pytest.approx(0.1)}
 
 
 def test_baselines_are_columns_of_the_report(train):

@@ -262,7 +262,7 @@ def test_a_config_that_names_a_function_is_refused(place, settings, tmp_path):
         ("trainer.barebones", "true"), ("trainer.enable_checkpointing", "false"),
         ("trainer.log_every_n_steps", "-1"), ("trainer.deterministic", "foo"), ("trainer.max_time", "foo"),
         ("seed_everything", "-1"), ("seed_everything", "true"), ("seed_everything", "4294967296"),
-        ("early_stopping.patience", "-1"), ("early_stopping.monitor", "foo"), ("early_stopping.mode", "foo"),
+        ("early_stopping.patience", "-1"), ("early_stopping", "foo"), ("monitor", "foo"),
         ("early_stopping.min_delta", "-1"), ("checkpoint.monitor", "foo"), ("checkpoint.filename", "../x"),
         ("checkpoint.save_top_k", "3"), ("checkpoint_steps", "0"), ("task", "foo"), ("baselines", "[1]"),
         ("output", ""),

@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import math
+from collections.abc import Mapping
 
 import pytest
 from jsonargparse import ArgumentParser
@@ -13,7 +14,7 @@ from suisei.errors import ConfigError, ModelError
 from suisei.models import config
 from suisei.pacs import dual_module as pacs
 from suisei.pacs import pair_datamodule
-from suisei.ranges import Of, Range, Several, Word, at_least, check
+from suisei.ranges import Either, Entries, Of, Range, Several, Suits, Word, at_least, check, or_null
 from suisei.training import command_line, datamodule, optimizers, pretraining
 from suisei.training import module as suisei
 
@@ -148,6 +149,48 @@ def test_a_rule_says_itself_in_words():
     assert str(Word(("a", "b"), null=True)) == "one of a, b, null"
     assert str(Word((False,))) == "false"
     assert str(Several(Of(str), 1, 3)) == "a list of 1 to 3, each a text that is not blank"
+
+
+def test_rules_of_rules_say_themselves_in_words():
+    assert str(Either(Range(0, 1), Of(bool))) == "a number from 0 to 1, or true or false"
+    assert (
+        str(Entries({"eps": Range(0, 1)}, null=True)) == "named values (eps: a number from 0 to 1), or null"
+    )
+    assert str(or_null(Suits("even", lambda value: value % 2 == 0))) == "even, or null"
+    assert str(Of(Mapping)) == "settings by name"
+    assert str(Word(("", "mlp"))) == "one of '', mlp"
+
+
+@pytest.mark.parametrize(
+    ("rule", "good", "bad"),
+    [
+        (Either(Range(0, 1), Of(bool)), [0.5, True, 1], [2, "x", None, [0.5]]),
+        (Entries({"eps": Range(0, 1)}), [{}, {"eps": 1}], [{"eps": 2}, {"other": 1}, [], None]),
+        (or_null(Entries({"eps": Range(0, 1)})), [None], [{"eps": None}]),
+        (Suits("even", lambda value: value in (2, 4)), [2], [1, None]),
+        (
+            or_null(Several(Either(Of(bool), Word(("a",))), 1, 2)),
+            [None, ["a"], (True, "a")],
+            [[], ["b"], "a"],
+        ),
+        (Of(Mapping), [{}, {"a": 1}], [[], "a", None]),
+    ],
+)
+def test_rules_of_rules(rule, good, bad):
+    assert all(rule.holds(value) for value in good)
+    assert not any(rule.holds(value) for value in bad)
+
+
+@pytest.mark.parametrize("rule", [at_least(1, 10), Range(0, 1), at_least(1, 10, null=True)])
+def test_an_integer_beyond_all_floats_is_out_of_range(rule):
+    for value in (10**400, -(10**400)):
+        with pytest.raises(ConfigError, match=r"x is -?1000.*it must be"):
+            check("x", value, rule)
+
+
+def test_a_value_is_refused_as_what_it_belongs_to():
+    with pytest.raises(ModelError, match=r"model.x is null; it must be true or false"):
+        check("model.x", None, Of(bool), error=ModelError)
 
 
 def test_a_long_value_is_cut():

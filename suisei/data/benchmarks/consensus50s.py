@@ -96,13 +96,13 @@ def _drawn_rows(path: Path, judged: Sequence[_Judged], files: ImageFolder) -> It
     """Yield every pair with every draw of its references; a pair keeps its number in all of them."""
     seen: set[str] = set()
     for draw in range(1, DRAWS + 1):
-        generator = random.Random(f"{SEED}-{draw}")
-        make = partial(_drawn_pair, draw, generator)
+        rng = random.Random(f"{SEED}-{draw}")
+        make = partial(_drawn_pair, draw, rng)
         yield from pair_rows(path, enumerate(judged, start=1), make, files, seen)
 
 
-def _drawn_pair(draw: int, generator: random.Random, number: int, judged: _Judged) -> Pair:
-    references = generator.sample(judged.references, min(REFERENCES, len(judged.references)))
+def _drawn_pair(draw: int, rng: random.Random, number: int, judged: _Judged) -> Pair:
+    references = rng.sample(judged.references, min(REFERENCES, len(judged.references)))
     return Pair(
         f"draw-{draw}/{judged.kind}/{number}",
         judged.captions,

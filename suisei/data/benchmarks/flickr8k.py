@@ -27,7 +27,7 @@ from suisei.errors import ConfigError, DataError
 TEXT_FOLDER = "Flickr8k_text"
 IMAGE_FOLDERS = ("Flicker8k_Dataset", "Flickr8k_Dataset")  # the first is the archive's own spelling
 CAPTIONS, EXPERT, CROWD = "Flickr8k.token.txt", "ExpertAnnotations.txt", "CrowdFlowerAnnotations.txt"
-PARTS = ("train", "dev", "test")
+FLICKR8K_PARTS = ("train", "dev", "test")
 CANDIDATE_NUMBER = 2
 """Which of an image's captions, counted from 0, serves as a candidate in both sets of ratings."""
 
@@ -68,8 +68,8 @@ def read_image_list(root: Path | str, part: str) -> tuple[str, ...]:
         ConfigError: another part.
         DataError: the list is not there.
     """
-    if part not in PARTS:
-        raise ConfigError(f"part is {part!r}; expected {', '.join(PARTS)}")
+    if part not in FLICKR8K_PARTS:
+        raise ConfigError(f"part is {part!r}; expected {', '.join(FLICKR8K_PARTS)}")
     path = _text_file(Path(root), f"Flickr_8k.{part}Images.txt")
     return tuple(line.strip() for _, line, _ in text_rows(path))
 

@@ -19,7 +19,7 @@ from suisei.data.formats import Row
 from suisei.data.sample import CaptionSample, Rating
 from suisei.errors import DataError
 
-PARTS = ("train", "valid")
+RELEASED_PARTS = ("train", "valid")
 SCALE = (0.0, 5.0)
 
 # One image, or two joined by "_", then the two captions.
@@ -27,7 +27,7 @@ _IMAGES = re.compile(r"([0-9]+(?:_[0-9]+)?)-")
 
 
 def _rows(root: Path, images: Path | None) -> Iterator[Row]:
-    paths = {part: find_file(root, f"{part}-v1.3.json") for part in PARTS}
+    paths = {part: find_file(root, f"{part}-v1.3.json") for part in RELEASED_PARTS}
     groups = _image_groups(paths.values())
     seen: set[str] = set()
     for part, path in paths.items():

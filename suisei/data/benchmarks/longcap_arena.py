@@ -28,7 +28,7 @@ from suisei.data.sample import Rating
 from suisei.errors import DataError
 
 SCALES = {"desc": "descriptiveness", "rel": "relevance", "flu": "fluency"}
-PARTS = {"dci_val": "test A", "dci_test": "test B"}
+TEST_SETS = {"dci_val": "test A", "dci_test": "test B"}
 SCALE = (0.0, 1.0)
 
 
@@ -92,7 +92,7 @@ class _Captions:
 
 def _rows(root: Path, images: Path | None) -> Iterator[Row]:
     captions = _Captions()
-    for key, part in PARTS.items():
+    for key, part in TEST_SETS.items():
         for short, scale in SCALES.items():
             for path in _files(root, key, short):
                 captions.read(path, part, scale, images)

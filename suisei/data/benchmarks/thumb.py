@@ -23,7 +23,7 @@ from suisei.errors import DataError
 
 FILE, CAPTIONS = "mscoco_THumB-1.0.jsonl", "captions_val2014.json"
 HUMAN = "Human"
-PARTS = ("with human captions", "without human captions")
+POOLS = ("with human captions", "without human captions")
 RATING = (1.0, 5.0)
 TOTAL = (0.0, 5.0)
 """The total may fall below the worst rating by what bad language costs."""
@@ -75,7 +75,7 @@ def _sample(
         group=image,
         id=f"{text_of(record, 'seg_id')}/{system}",
         scales=(("precision", _rating(record, "P")), ("recall", _rating(record, "R")), ("total", total)),
-        parts=PARTS[:1] if system == HUMAN else PARTS,
+        parts=POOLS[:1] if system == HUMAN else POOLS,
     )
 
 

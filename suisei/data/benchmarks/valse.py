@@ -18,7 +18,7 @@ from suisei.data.benchmarks.jsonfile import as_object, number_of, read_object, t
 from suisei.data.benchmarks.paired import Pair, pair_rows
 from suisei.data.formats import Row
 
-PARTS = (
+FOIL_FILES = (
     "existence",
     "plurals",
     "counting-small-quant",
@@ -38,9 +38,11 @@ CAPTIONS = ("captions_val2014.json", "captions_val2017.json")
 
 
 def _rows(root: Path, images: Path | None) -> Iterator[Row]:
-    paths = {part: root / f"{part}.json" for part in PARTS if (root / f"{part}.json").is_file()}
+    paths = {part: root / f"{part}.json" for part in FOIL_FILES if (root / f"{part}.json").is_file()}
     if not paths:
-        raise LayoutError(f"{root}: looked for {', '.join(f'{part}.json' for part in PARTS)} and found none")
+        raise LayoutError(
+            f"{root}: looked for {', '.join(f'{part}.json' for part in FOIL_FILES)} and found none"
+        )
     captions, files = CocoCaptions.find(root, *CAPTIONS), ImageFolder.find(images)
     seen: set[str] = set()
     for part, path in paths.items():
@@ -75,9 +77,9 @@ VALSE = Benchmark(
     rating_scale=(0.0, 1.0),
     summary="captions of images, each beside a foil, in up to eleven parts (existence, counting, ...)",
     source=(
-        f"Root is the folder that holds {', '.join(f'{part}.json' for part in PARTS)} or some of them, from "
-        "https://github.com/Heidelberg-NLP/VALSE (data); a folder of all images goes into --images. It has "
-        f"no references: with {' or '.join(CAPTIONS)} (or {KARPATHY}) beside the files, those of COCO's "
+        f"Root is the folder that holds {', '.join(f'{part}.json' for part in FOIL_FILES)} or some of them, "
+        "from https://github.com/Heidelberg-NLP/VALSE (data); a folder of all images goes into --images. It "
+        f"has no references: with {' or '.join(CAPTIONS)} (or {KARPATHY}) beside the files, those of COCO's "
         "images other than the right caption are"
     ),
     has_images=True,

@@ -80,7 +80,6 @@ def small_trainings(tmp_path, monkeypatch):
         return started([sys.executable, str(script), config, folder, *command[7:]], **options)
 
     monkeypatch.setattr(runs_module.subprocess, "Popen", start)
-    monkeypatch.setattr(runs_module, "_POLL_SECONDS", 0.01)
 
 
 def test_trainings_run_apart_and_a_failure_leaves_the_others(tmp_path, small_trainings):

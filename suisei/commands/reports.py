@@ -1,0 +1,184 @@
+"""The files that commands write at the end: declared, checked, written and shown in one place.
+
+A command says what its tables are and what its JSON holds; everything else about a report is said here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from suisei.cli import say, table_console
+from suisei.commands.options import Add, filled
+from suisei.data.outputs import Named, check_outputs, given, raise_first, write_texts
+from suisei.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from suisei.data.sample import CaptionSample
+    from suisei.metaeval.tables import Table
+
+_TEXTS = ("json", "markdown", "latex", "save_scores")
+
+
+class Files(NamedTuple):
+    """Where a report goes; None for what is not wanted."""
+
+    json: str | Path | None
+    markdown: str | Path | None
+    latex: str | Path | None
+
+    @classmethod
+    def of(cls, options: argparse.Namespace) -> Files:
+        """Return those of the options of :func:`add_report_options`."""
+        return cls(options.json, options.markdown, options.latex)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a command has found out.
+
+    Attributes:
+        content: what the JSON file holds.
+        tables: in the order in which they are shown and written.
+        heading: of the Markdown file, before the tables.
+        ending: of the Markdown file, after the tables.
+        lines: what is shown after the tables.
+        notes: what is shown last, less loudly.
+        plot: writes the figures; DataError for what cannot be written, None for no figure.
+    """
+
+    content: Mapping[str, Any]
+    tables: Sequence[Table]
+    heading: str = ""
+    ending: str = ""
+    lines: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    plot: Callable[[], Any] | None = None
+
+    def conclude(self, files: Files, problems: Iterable[DataError] = ()) -> None:
+        """Write the files, show the tables, and then say what could not be written.
+
+        Args:
+            files: where the report goes.
+            problems: what could not be written before.
+
+        Raises:
+            DataError: all these problems and those of writing.
+        """
+        found = [*problems, *self._write(files)]
+        self._show()
+        raise_first(found)
+
+    def _write(self, files: Files) -> list[DataError]:
+        parts = [*(table.to_markdown() for table in self.tables), self.ending]
+        texts = [
+            (files.json, json_text(self.content)),
+            (files.markdown, self.heading + "\n".join(part for part in parts if part)),
+            (files.latex, "\n".join(table.to_latex() for table in self.tables)),
+        ]
+        problems = write_texts(texts)
+        if self.plot is not None:
+            try:
+                self.plot()
+            except DataError as error:
+                problems.append(error)
+        return problems
+
+    def _show(self) -> None:
+        console = table_console()
+        for table in self.tables:
+            if any(section.rows for section in table.sections):
+                console.print(table.to_rich())
+        for line in self.lines:
+            say(console, line)
+        for note in self.notes:
+            say(console, f"· {note}", "dim")
+
+
+def json_text(content: Mapping[str, Any]) -> str:
+    """Return what a JSON file for people and programs holds; a number that is none is a defect."""
+    return json.dumps(content, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
+
+
+def add_report_options(
+    add: Add, *, tables: str = "the tables", plot: str | None = None, scores: str | None = None
+) -> None:
+    """Add where the report goes.
+
+    Args:
+        add: ``add_argument`` of a parser or group.
+        tables: what the Markdown file holds.
+        plot: what the PNG of --plot is of; None for no such option.
+        scores: what the rows of --save-scores are; None for no such option.
+    """
+    add("--json", metavar="FILE", type=filled, help="everything, at full precision")
+    add("--markdown", metavar="FILE", type=filled, help=f"{tables} as Markdown")
+    add("--latex", metavar="FILE", type=filled, help="the tables as LaTeX (booktabs)")
+    if plot:
+        add("--plot", metavar="FILE", type=filled, help=f"PNG of {plot}")
+    if scores:
+        add("--save-scores", metavar="FILE", type=filled, help=f"JSONL or CSV of {scores}")
+
+
+def report_files(options: argparse.Namespace) -> list[Named]:
+    """Return the files that are to be written, by their options."""
+    return given(vars(options), *_TEXTS, "plot")
+
+
+def check_report(
+    options: argparse.Namespace,
+    inputs: Sequence[Named],
+    *,
+    folders: Sequence[str] = (),
+    sealed: Sequence[str],
+) -> None:
+    """Refuse files of a report that could not be written, or would overwrite something.
+
+    Args:
+        options: of the command.
+        inputs: what is read.
+        folders: options that name folders to be written into.
+        sealed: options that name folders that are read.
+
+    Raises:
+        ConfigError: the first of them.
+    """
+    named = vars(options)
+    check_outputs(
+        given(named, *_TEXTS),
+        inputs,
+        pictures=given(named, "plot"),
+        folders=given(named, *folders),
+        sealed=given(named, *sealed),
+    )
+    scores = named.get("save_scores")
+    if scores and Path(scores).suffix not in (".jsonl", ".csv"):
+        raise ConfigError(f"--save-scores {scores}: must end in .jsonl or .csv")
+
+
+def save_scores(
+    path: str | None, samples: Sequence[CaptionSample], columns: Mapping[str, Any]
+) -> list[DataError]:
+    """Write the scores of samples, where that was asked for.
+
+    Args:
+        path: JSONL or CSV; None for nothing.
+        samples: a row each.
+        columns: {label: scores of the samples}.
+
+    Returns:
+        What went wrong: what follows from the scores is not to be lost as well.
+    """
+    if path is None:
+        return []
+    from suisei.scoring.scorefile import write_scores
+
+    try:
+        write_scores(path, samples, columns)
+    except DataError as error:
+        return [error]
+    return []

@@ -1,0 +1,56 @@
+"""Steps that several commands take: read samples, score them with a metric, say what went wrong."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from suisei.cli import say
+from suisei.commands.options import rating_scale
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from suisei.data.sample import CaptionSample
+    from suisei.scoring.columns import ScoreColumn
+    from suisei.scoring.plan import MetricPlan
+
+
+def read_samples(options: argparse.Namespace) -> tuple[list[CaptionSample], list[str]]:
+    """Return the samples of ``--data``, and a note where bad rows were skipped."""
+    from suisei.data.load import load_data
+
+    skipped: list[Any] = []
+    samples = load_data(
+        options.data,
+        root=options.root,
+        images=options.images,
+        rating_scale=rating_scale(options),
+        on_error=options.on_error,
+        skipped=skipped,
+    )
+    if not skipped:
+        return samples, []
+    return samples, [f"{len(skipped)} bad rows skipped, the first: {skipped[0].error}"]
+
+
+def scored_column(
+    plan: MetricPlan, samples: Sequence[CaptionSample], messages: Console, **settings: Any
+) -> ScoreColumn:
+    """Score samples with a metric, and say what failed.
+
+    Args:
+        plan: the metric.
+        samples: the samples.
+        messages: where to say it.
+        settings: of :func:`suisei.scoring.columns.score_column`.
+    """
+    from suisei.scoring.columns import SHOWN_PROBLEMS, score_column
+
+    column = score_column(plan, samples, progress=messages.is_terminal, **settings)
+    if column.error:
+        say(messages, f"{plan.spec} failed: {column.error}", "red")
+    for problem in column.problems[:SHOWN_PROBLEMS]:
+        say(messages, f"{plan.spec} has no score: {problem}", "red")
+    return column

@@ -1,0 +1,103 @@
+"""The loop of all pre-training: AdamW, a one-cycle schedule, and batches drawn by permutation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from suisei.training.losses import require_finite
+
+BatchLoss = Callable[[np.ndarray, np.random.Generator], Tensor]
+"""Takes the items of a batch, int64 [n], and random numbers; returns their loss, a scalar."""
+LONGEST_GRADIENT = 1.0
+"""Euclidean length of all gradients to which they are clipped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passes:
+    """How often and how fast the items are gone through.
+
+    Attributes:
+        name: what messages call it, such as "pre-training".
+        epochs: passes over all items.
+        batch_size: items per step, about: batches of an epoch are of like size.
+        learning_rate: highest rate of the schedule.
+        weight_decay: decoupled weight decay.
+        warmup: share of the steps in which the rate rises.
+        rate_setting: the setting that a loss which is no number calls for.
+        seed: decides the order, what a batch draws, and torch's random numbers meanwhile.
+    """
+
+    name: str
+    epochs: int
+    batch_size: int
+    learning_rate: float
+    weight_decay: float
+    warmup: float
+    rate_setting: str
+    seed: int
+
+
+def run_passes(
+    batch_loss: BatchLoss,
+    module: nn.Module,
+    items: int,
+    passes: Passes,
+    *,
+    parameters: Iterable[nn.Parameter],
+    unclipped: Iterable[nn.Parameter] = (),
+    after_step: Callable[[], Any] = lambda: None,
+    advance: Callable[[int], Any] = lambda _: None,
+) -> list[float]:
+    """Lower a loss by gradient steps, in place; the global random numbers are left as they are.
+
+    Args:
+        batch_loss: the loss of a batch.
+        module: what is trained, which is set to training.
+        items: how many there are.
+        passes: the settings.
+        parameters: what is trained.
+        unclipped: what is trained too, and whose gradients are neither counted nor clipped.
+        after_step: called after every step.
+        advance: called with 1 after every epoch.
+
+    Returns:
+        The mean loss of every epoch.
+
+    Raises:
+        ModelError: a loss that is not finite.
+    """
+    clipped = list(parameters)
+    steps = max(1, items // passes.batch_size)
+    optimizer = torch.optim.AdamW(
+        [*clipped, *unclipped], lr=passes.learning_rate, weight_decay=passes.weight_decay
+    )
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, passes.learning_rate, total_steps=steps * passes.epochs + 1, pct_start=passes.warmup
+    )
+    rng = np.random.default_rng(passes.seed)
+    losses: list[float] = []
+    module.train()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(passes.seed)
+        for epoch in range(1, passes.epochs + 1):
+            total = 0.0
+            for step, rows in enumerate(np.array_split(rng.permutation(items), steps), start=1):
+                loss = batch_loss(rows, rng)
+                place = f"{passes.name}, epoch {epoch}, step {step}"
+                require_finite(loss, module, place, passes.rate_setting)
+                optimizer.zero_grad(set_to_none=True)
+                loss.backward()
+                nn.utils.clip_grad_norm_(clipped, LONGEST_GRADIENT)
+                optimizer.step()
+                schedule.step()
+                after_step()
+                total += float(loss.detach())
+            losses.append(total / steps)
+            advance(1)
+    return losses
