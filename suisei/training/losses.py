@@ -29,7 +29,7 @@ def require_finite(loss: Tensor, module: nn.Module, place: str, rate: str) -> No
         )
     else:
         cause = f"the weights have run away: lower {rate}, or set trainer.gradient_clip_val to 1"
-    raise ModelError(f"{place}: the loss is {float(loss)}; {cause}")
+    raise ModelError(f"{place}: the loss is {float(loss.detach())}; {cause}")
 
 
 def require_finite_weights(module: nn.Module, rate: str) -> None:

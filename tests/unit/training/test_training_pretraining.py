@@ -8,7 +8,7 @@ import torch
 from suisei.data.idf import IdfTable
 from suisei.encoders.text import TextEncoder, TextEncoderConfig
 from suisei.encoders.tiny import TinyTextConfig
-from suisei.errors import ConfigError, DataError
+from suisei.errors import ConfigError, DataError, ModelError
 from suisei.training import image_pretraining, pretraining
 from suisei.training.image_pretraining import pretrain_images
 from suisei.training.pretraining import CaptionPretraining, PretrainingConfig, pretrain
@@ -250,3 +250,16 @@ def test_images_learn_what_their_captions_say(build_regressor, pictures, caption
     assert all(parameter.requires_grad for parameter in model.fusion.project.parameters())
     again, _ = trained(0)
     assert again == losses
+
+
+def test_a_loss_of_images_that_is_no_number_names_a_rate_that_exists(
+    build_regressor, pictures, captions, monkeypatch
+):
+    model = build_regressor(frozen_image=True)
+    pairs = [(Path(path), tuple(captions[2 * n : 2 * n + 2])) for n, path in enumerate(pictures)]
+    monkeypatch.setattr(image_pretraining, "TEMPERATURE", 1e-300)
+    with pytest.raises(ModelError, match=r"pre-training on images, epoch 1, .*lower suisei\.(\S+)") as error:
+        pretrain_images(model, pairs, PretrainingConfig(image_epochs=1), seed=0, progress=silent)
+    assert "image_pretraining.LEARNING_RATE" in str(error.value)
+    assert hasattr(image_pretraining, "LEARNING_RATE")
+    assert not any(parameter.requires_grad for parameter in model.image.parameters())  # frozen as before
