@@ -74,6 +74,12 @@ def test_captions_encoded_in_parts_equal_those_encoded_at_once(build_regressor, 
     assert seen[:3] == [(end - start, width) for start, end, width in spans]
 
 
+def test_idf_is_not_among_the_weights_that_a_folder_holds(build_regressor):
+    model = build_regressor(image=False)
+    assert bool(model.idf_weights.any())
+    assert not any("idf" in name for name in model.state_dict())
+
+
 def test_a_path_of_their_own_adds_the_extra_inputs_logit():
     torch.manual_seed(0)
     fused, extras = torch.randn(3, 5), torch.randn(3, 2)
@@ -109,6 +115,7 @@ def test_a_single_value_gives_no_scale_and_equal_values_no_division_by_zero(buil
     assert 0 < float(model.extra_scale[1]) < 1e-3
     filled = model._standardised(torch.tensor([[2.0, 3.0]]))
     assert filled.tolist() == [[2.0, 0.0]]
+    assert model._standardised(torch.tensor([[9.0, -9.0]])).tolist() == [[3.0, -3.0]]  # cut off there
 
 
 @torch.no_grad()
