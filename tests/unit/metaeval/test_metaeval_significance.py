@@ -334,3 +334,19 @@ def test_holm_and_clusters_at_their_edges():
     assert rank_clusters(p) == [1, 2]
     assert rank_clusters(p, alpha=0.04) == [1, 1]
     assert rank_clusters(p.T) == [1, 1]  # that the worse one beats the better is no matter
+
+
+def test_p_value_is_that_of_scores_swapped_in_a_plain_loop():
+    a, b = (d.rows("mean") for d in simulate(21, groups=15, noise=(0.6, 0.7)))
+    both = np.stack([scipy.stats.zscore(rows.x) for rows in (a, b)])
+    rng = np.random.default_rng(99)
+
+    def difference(first, second):
+        return scipy.stats.pearsonr(first, a.y)[0] - scipy.stats.pearsonr(second, a.y)[0]
+
+    swaps = rng.integers(0, 2, size=(1500, len(a.x))).astype(bool)
+    found = [difference(np.where(s, both[1], both[0]), np.where(s, both[0], both[1])) for s in swaps]
+    expected = np.mean(np.array(found) >= difference(*both))
+    assert 0.05 < expected < 0.4
+    result = permutation_test(a, b, "pearson", n_permutations=4000)
+    assert result.p_value == pytest.approx(expected, abs=0.04)
