@@ -127,3 +127,38 @@ def test_extreme_magnitudes():
     assert pearson(y, [0, 1, 2, 4]) == pytest.approx(1, abs=1e-6)
     with pytest.raises(CorrelationError, match="less than float64 resolves"):
         pearson([1.0, 1.0, 1.0 + 2e-16], [1, 2, 3])
+
+
+@pytest.mark.parametrize("kind", CORRELATIONS)
+def test_rounding_never_leaves_the_range(kind):
+    rng = np.random.default_rng(0)
+    for count in range(3, 60):
+        x = rng.normal(size=count)
+        ones = np.ones((1, count), dtype=int)
+        for y, sign in ((3 * x, 1), (-3 * x, -1)):
+            for value in (correlate(kind, x, y), prepare(kind, x, y).values(ones)[0]):
+                assert abs(value) <= 1
+                assert value == pytest.approx(sign)
+
+
+def test_scores_that_differ_little_beside_their_size_keep_their_weighted_correlation():
+    rng = np.random.default_rng(0)
+    x, y = 1e6 + 0.1 * rng.normal(size=50), rng.normal(size=50)
+    value = prepare("pearson", x, y).values(np.ones((1, 50), dtype=int))[0]
+    assert value == pytest.approx(SCIPY["pearson"](x - 1e6, y), abs=1e-6)
+
+
+@pytest.mark.parametrize("kind", CORRELATIONS)
+def test_a_resample_of_two_points_agrees_or_disagrees(kind):
+    prepared = prepare(kind, np.array([1.0, 2.0, 3.0]), np.array([1.0, 3.0, 2.0]))
+    assert prepared.values(np.array([[1, 1, 0], [0, 1, 1]])) == pytest.approx([1, -1])
+
+
+@pytest.mark.parametrize("kind", CORRELATIONS)
+def test_points_to_be_weighted_are_checked_too(kind):
+    with pytest.raises(CorrelationError, match="3 and 2"):
+        prepare(kind, np.arange(3.0), np.arange(2.0))
+    with pytest.raises(CorrelationError, match=r"second side has 2 values .*position 0"):
+        prepare(kind, np.arange(3.0), np.array([np.nan, 1, np.inf]))
+    with pytest.raises(ConfigError, match="'kendall'"):
+        prepare("kendall", np.arange(3.0), np.arange(3.0))

@@ -19,6 +19,7 @@ from suisei.metaeval.significance import (
     percentile_interval,
     permutation_test,
     rank_clusters,
+    too_few_permutations,
     williams_test,
 )
 
@@ -202,3 +203,150 @@ def test_perm_both_rejects_at_its_level_under_the_null(correlation):
         assert abs(np.mean(np.array(p_values) <= level) - level) < 4 * spread
     counts = np.histogram(p_values, bins=5, range=(0, 1))[0]
     assert all(abs(a - b) < 60 for a, b in pairwise(counts))
+
+
+def test_weights_draw_as_many_groups_as_there_are_and_are_bounded(monkeypatch):
+    weights = group_weights(7, 500, seed=1)
+    assert weights.shape == (500, 7)
+    assert set(weights.sum(axis=1)) == {7}
+    assert weights.mean(axis=0) == pytest.approx(np.ones(7), abs=0.2)
+    assert group_weights(7, 0, seed=1).shape == (0, 7)
+    monkeypatch.setattr("suisei.metaeval.significance.MAX_WEIGHTS", 100)
+    assert group_weights(10, 10, seed=1).shape == (10, 10)
+    with pytest.raises(ConfigError, match=r"20 resamples of 10 groups .* at most 10 resamples"):
+        group_weights(10, 20, seed=1)
+    with pytest.raises(ConfigError, match="11 resamples of 10 groups"):
+        group_weights(10, 11, seed=1)
+
+
+@pytest.mark.parametrize("count", [9, 11])
+def test_weights_of_other_groups_are_refused(count):
+    rows = simulate(2, groups=10)[0].rows()
+    with pytest.raises(CorrelationError, match=f"weights for {count} groups, data with 10"):
+        bootstrap_values(rows, "pearson", "pooled", np.ones((2, count), dtype=int))
+
+
+def test_memory_of_resamples_and_permutations_is_bounded_without_changing_them(monkeypatch):
+    a, b = (d.rows() for d in simulate(3, groups=12, noise=(0.4, 0.5)))
+    once = bootstrap(a, n_resamples=40), permutation_test(a, b, n_permutations=40).p_value
+    monkeypatch.setattr("suisei.metaeval.kendall.CHUNK", 3 * len(a.x))
+    assert bootstrap(a, n_resamples=40) == once[0]
+    assert permutation_test(a, b, n_permutations=40).p_value == once[1]
+
+
+def test_items_are_swapped_one_by_one_and_groups_whole():
+    """Two groups have four ways to be swapped, so the p-value has few steps; samples have many."""
+    a, b = (d.rows() for d in simulate(11, groups=2, per_group=15, noise=(0.4, 0.6)))
+    grouped, single = (
+        permutation_test(a, b, "pearson", unit=unit, n_permutations=400, alternative="two-sided")
+        for unit in ("group", "item")
+    )
+    # Swapping nothing or both shows the same difference again: half of the permutations are extreme.
+    assert grouped.p_value > 0.4
+    assert single.p_value != grouped.p_value
+    assert grouped.difference == single.difference == agree(a, "pearson").value - agree(b, "pearson").value
+    assert grouped.test == "perm-both|pearson|avg:pooled|unit:group|n:400|seed:0|two-sided"
+
+
+def test_item_and_system_statistics_leave_out_what_is_undefined():
+    data = AgreementData(
+        np.array([1.0, 2.0, 3.0, 1.0, 2.0, 3.0]),
+        ((1,), (2,), (3,), (3,), (1,), (2,)),
+        tuple("aaabbb"),
+        (),
+        tuple("xyzxyz"),
+    )
+    rows = data.rows()
+    weights = np.array([[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0], [1, 0, 0, 0, 0, 1], [0] * 6])
+    item = RowStatistic(rows, "tau-b", "item").values(weights)
+    first, second = 1, scipy.stats.kendalltau([1, 2, 3], [3, 1, 2])[0]
+    np.testing.assert_allclose(item, [(first + second) / 2, 1, np.nan, np.nan])
+    system = RowStatistic(rows, "tau-b", "system").values(weights)
+    expected = scipy.stats.kendalltau([1, 2, 3], [2, 1.5, 2.5])[0]
+    np.testing.assert_allclose(system, [expected, scipy.stats.kendalltau([1, 2, 3], [2, 2, 3])[0], 1, np.nan])
+
+
+def test_an_interval_stands_on_more_than_half_of_its_resamples():
+    values = np.array([0.1, 0.2, 0.3, np.nan, np.nan])
+    interval = percentile_interval(values, 0.5)
+    assert (interval.n_resamples, interval.undefined) == (5, 2)
+    assert [interval.low, interval.high] == pytest.approx([0.15, 0.25])
+    with pytest.raises(CorrelationError, match="2 of 4"):
+        percentile_interval(values[1:])
+    for confidence in (0, 1, -0.5):
+        with pytest.raises(ConfigError, match="between 0 and 1"):
+            percentile_interval(values, confidence)
+
+
+def test_difference_is_that_of_shared_resamples():
+    a, b = (d.rows() for d in simulate(12, groups=15, noise=(0.3, 0.9)))
+    weights = group_weights(15, 60, seed=4)
+    values = [bootstrap_values(rows, "pearson", "pooled", weights) for rows in (a, b)]
+    interval = bootstrap_difference(a, b, "pearson", n_resamples=60, seed=4, confidence=0.8)
+    assert [interval.low, interval.high] == pytest.approx(np.quantile(values[0] - values[1], [0.1, 0.9]))
+
+
+@pytest.mark.parametrize("change", ["ratings", "groups", "names", "length"])
+def test_other_ratings_groups_or_samples_are_no_pair(change):
+    data = simulate(13, groups=4)[0]
+    fields = {"ratings": data.ratings, "groups": data.groups}
+    if change == "ratings":
+        fields["ratings"] = ((5.0, 1.0), *data.ratings[1:])
+    elif change == "groups":
+        fields["groups"] = (data.groups[-1], *data.groups[1:])
+    elif change == "names":
+        fields["groups"] = tuple(f"other {name}" for name in data.groups)
+    else:
+        data = data.subset(np.arange(len(data.groups)) > 0)
+        fields = {"ratings": data.ratings, "groups": data.groups}
+    other = AgreementData(data.scores, fields["ratings"], fields["groups"])
+    with pytest.raises(CorrelationError, match="same samples"):
+        bootstrap_difference(simulate(13, groups=4)[0].rows(), other.rows(), n_resamples=5)
+
+
+def test_williams_takes_four_rows_and_both_alternatives():
+    result = williams_test(0.65, 0.5, 0.6, 100)
+    assert result.difference == pytest.approx(0.15)
+    assert result.test == "williams|n:100|greater"
+    assert 0 < williams_test(0.65, 0.5, 0.6, 4).p_value < 0.5
+    assert williams_test(0.5, 0.65, 0.6, 100).p_value == pytest.approx(1 - result.p_value)
+    with pytest.raises(ConfigError, match="'less'; expected greater or two-sided"):
+        williams_test(0.5, 0.4, 0.1, 30, alternative="less")
+
+
+def test_too_few_permutations_are_told_with_a_number_that_is_enough():
+    assert too_few_permutations(3, 999, 0.05) == []
+    assert too_few_permutations(1, 19, 0.05) == []  # 1 / 20 is just enough
+    [note] = too_few_permutations(1, 18, 0.05)
+    assert "18 permutations are too few for 1 pairs" in note
+    [note] = too_few_permutations(10, 99, 0.05)
+    assert note.endswith("can reach 0.05; use at least 400")
+    assert too_few_permutations(10, 400, 0.05) == []
+
+
+def test_holm_and_clusters_at_their_edges():
+    assert holm([0.0, 1.0]) == pytest.approx([0.0, 1.0])
+    for wrong in (-0.1, 1.1):
+        with pytest.raises(CorrelationError, match="between 0 and 1"):
+            holm([0.5, wrong])
+    p = np.ones((2, 2))
+    p[0, 1] = 0.05
+    assert rank_clusters(p) == [1, 2]
+    assert rank_clusters(p, alpha=0.04) == [1, 1]
+    assert rank_clusters(p.T) == [1, 1]  # that the worse one beats the better is no matter
+
+
+def test_p_value_is_that_of_scores_swapped_in_a_plain_loop():
+    a, b = (d.rows("mean") for d in simulate(21, groups=15, noise=(0.6, 0.7)))
+    both = np.stack([scipy.stats.zscore(rows.x) for rows in (a, b)])
+    rng = np.random.default_rng(99)
+
+    def difference(first, second):
+        return scipy.stats.pearsonr(first, a.y)[0] - scipy.stats.pearsonr(second, a.y)[0]
+
+    swaps = rng.integers(0, 2, size=(1500, len(a.x))).astype(bool)
+    found = [difference(np.where(s, both[1], both[0]), np.where(s, both[0], both[1])) for s in swaps]
+    expected = np.mean(np.array(found) >= difference(*both))
+    assert 0.05 < expected < 0.4
+    result = permutation_test(a, b, "pearson", n_permutations=4000)
+    assert result.p_value == pytest.approx(expected, abs=0.04)

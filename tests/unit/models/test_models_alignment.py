@@ -101,6 +101,19 @@ def test_numbers_equal_a_loop_over_tokens(model, samples):
     assert values[5, NUMBERS["reference-agreement"]] == 1
 
 
+def test_captions_that_are_special_tokens_alone_have_no_numbers(model, captions):
+    empty = [CaptionSample("<s>", ("<s>",)), CaptionSample("<s>", tuple(captions[:2]))]
+    assert np.isnan(alignment_inputs(model, SampleTable(empty[:1]))).all()
+    assert np.isnan(alignment_inputs(model, SampleTable(empty))).all()
+    [partly, plain_one] = alignment_inputs(
+        model,
+        SampleTable(
+            [CaptionSample("two dogs", ("<s>", captions[2])), CaptionSample("two dogs", (captions[2],))]
+        ),
+    )
+    np.testing.assert_allclose(partly, plain_one, atol=2e-5)
+
+
 def test_numbers_depend_on_neither_batch_nor_order_of_references(model, samples):
     together = alignment_inputs(model, SampleTable(samples))
     for row, sample in enumerate(samples):

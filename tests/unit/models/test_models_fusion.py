@@ -145,6 +145,25 @@ def test_masked_references_get_no_gradient_and_no_nan():
         assert not r.grad[:, 2].any()
 
 
+def test_a_sample_without_references_or_image_leaves_gradients_finite():
+    for aggregation in AGGREGATIONS:
+        c, r, mask, image, present = inputs()
+        mask[0] = present[0] = False
+        for one in (c, r, image):
+            one.requires_grad_(True)
+        make(aggregation)(c, r, mask, image, present).square().sum().backward()
+        assert all(torch.isfinite(one.grad).all() for one in (c, r, image))
+        assert not r.grad[0].any()
+        assert not image.grad[0].any()
+
+
+def test_a_batch_without_any_image_may_still_have_its_mask():
+    fusion = make()
+    c, r, mask, _, present = inputs()
+    absent = torch.zeros_like(present)
+    torch.testing.assert_close(fusion(c, r, mask, None, absent), fusion(c, r, mask, None, None))
+
+
 def test_unknown_names_are_refused_with_the_known_ones():
     with pytest.raises(ConfigError, match=r"'median'.*mean, max, mean-max, concat"):
         make("median")

@@ -28,7 +28,7 @@ def test_ranks_of_a_crowded_scale():
     np.testing.assert_allclose(mean, [expected[1] / 2, np.nan], rtol=1e-6)
 
 
-@pytest.mark.parametrize("count", [30, 62, 500])
+@pytest.mark.parametrize("count", [30, 62, 63, 64, 500])
 def test_ranks_of_many_different_ratings_are_near_enough(count):
     """More levels than the map has knots are told apart by the knots among them."""
     ratings = np.linspace(0.01, 0.99, count) ** 4
@@ -96,6 +96,14 @@ def test_a_model_scores_on_the_scale_of_the_ratings_and_keeps_it_in_its_folder(b
     np.testing.assert_allclose(scores, plain.scale(torch.from_numpy(learned)).numpy(), atol=1e-6)
     assert np.abs(scores - learned).min() > 0.01
     assert (np.argsort(scores) == np.argsort(learned)).all()
+
+
+def test_maps_of_earlier_model_folders_are_read():
+    knots = torch.linspace(0, 1, 64, dtype=torch.float64)
+    scale = RatingScale(0.5)
+    scale.load_state_dict({"ratings": knots**2, "learned": knots})
+    values = torch.tensor([0.0, 0.5, 1.0])
+    torch.testing.assert_close(scale(values), values.double() ** 2, atol=1e-4, rtol=0)
 
 
 def test_a_share_is_a_share():

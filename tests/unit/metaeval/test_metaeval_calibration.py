@@ -1,0 +1,141 @@
+"""Calibration: bins, their intervals, and the lines of its tables."""
+
+import numpy as np
+import pytest
+
+from suisei.data.sample import CaptionSample, Rating
+from suisei.errors import DataError
+from suisei.metaeval.calibration import (
+    calibrate,
+    calibrate_by_language,
+    calibration_table,
+    reliability_table,
+)
+
+PREDICTED = np.array([0.0, 0.1, 0.25, 0.3, 0.999, 1.0])
+HUMAN = np.array([0.2, 0.0, 0.5, 0.3, 1.0, 0.4])
+GROUPS = list("aabbcc")
+
+
+def test_figures_by_hand():
+    result = calibrate(PREDICTED, HUMAN, GROUPS, bins=4, n_resamples=0)
+    assert [(each.start, each.stop, each.n) for each in result.bins] == [
+        (0, 0.25, 2), (0.25, 0.5, 2), (0.75, 1, 2),
+    ]  # fmt: skip
+    assert [each.predicted for each in result.bins] == pytest.approx([0.05, 0.275, 0.9995])
+    assert [each.human for each in result.bins] == pytest.approx([0.1, 0.4, 0.7])
+    assert result.error == pytest.approx((0.05 + 0.125 + 0.2995) / 3)
+    assert result.bias == pytest.approx((PREDICTED - HUMAN).mean())
+    assert result.rmse == pytest.approx(np.sqrt(((PREDICTED - HUMAN) ** 2).mean()))
+    assert result.slope == pytest.approx(np.polyfit(PREDICTED, HUMAN, 1)[0])
+    assert result.n == 6
+
+
+def test_no_resamples_or_one_group_give_no_interval():
+    for result in (
+        calibrate(PREDICTED, HUMAN, GROUPS, n_resamples=0),
+        calibrate(PREDICTED, HUMAN, ["a"] * 6, n_resamples=20),
+    ):
+        assert (result.interval.low, result.interval.high) == (None, None)
+        assert {(each.low, each.high) for each in result.bins} == {(None, None)}
+    two = calibrate(PREDICTED, HUMAN, list("aaabbb"), n_resamples=20)
+    assert two.interval.low is not None
+
+
+def test_intervals_are_those_of_whole_groups_drawn_again():
+    rng = np.random.default_rng(0)
+    names = [f"g{n // 4}" for n in range(120)]
+    human, predicted = np.repeat(rng.random(30), 4), rng.random(120)
+    result = calibrate(predicted, human, names, bins=1, n_resamples=2000, seed=1)
+    draws = rng.integers(0, 30, size=(2000, 30))
+    drawn = human.reshape(30, 4)[draws].mean(axis=(1, 2))
+    errors = np.abs((predicted - human).reshape(30, 4)[draws].mean(axis=(1, 2)))
+    assert [result.bins[0].low, result.bins[0].high] == pytest.approx(
+        np.quantile(drawn, [0.025, 0.975]), abs=0.02
+    )
+    assert [result.interval.low, result.interval.high] == pytest.approx(
+        np.quantile(errors, [0.025, 0.975]), abs=0.02
+    )
+    assert result.interval.n_resamples == 2000
+    same, other = (calibrate(predicted, human, names, bins=1, n_resamples=2000, seed=s) for s in (1, 2))
+    assert same == result
+    assert other.interval != result.interval
+    assert other.error == result.error
+
+
+def test_a_bin_of_one_group_has_no_other_rating():
+    names = [str(n) for n in range(60)]
+    predicted = np.array([0.05] * 59 + [0.95])
+    full, rare = calibrate(predicted, np.linspace(0, 1, 60), names, bins=2, n_resamples=300).bins
+    assert full.low < full.human < full.high
+    assert (rare.low, rare.human, rare.high) == (1, 1, 1)  # the 37 % of resamples without it do not count
+
+
+@pytest.mark.parametrize(
+    ("predicted", "human", "message"),
+    [
+        ([], [], "all of its 0 samples"),
+        ([np.nan, 1], [0, 1], "all of its 2 samples"),
+        ([0, 1], [0, np.nan], "all of its 2 samples"),
+        ([-0.1, 1], [0, 1], "from -0.1 to 1 are not on the human scale"),
+        ([0, 1.1], [0, 1], "from 0 to 1.1 are not"),
+    ],
+)
+def test_what_cannot_be_calibrated_is_refused(predicted, human, message):
+    with pytest.raises(DataError, match=message):
+        calibrate(np.array(predicted, dtype=float), np.array(human, dtype=float), ["a", "b"][: len(human)])
+
+
+def test_rounding_beyond_the_ends_of_the_scale_is_no_error():
+    result = calibrate(np.array([-1e-12, 1 + 1e-12]), np.array([0.0, 1.0]), ["a", "b"], n_resamples=0)
+    assert [(each.start, each.stop) for each in result.bins] == [(0, 0.1), (0.9, 1)]
+
+
+def test_scores_that_hardly_differ_have_a_slope_and_equal_ones_none():
+    near = 0.5 + np.array([-1e-6, 0, 1e-6])
+    human = np.array([0.2, 0.3, 0.4])
+    assert calibrate(near, human, list("abc"), n_resamples=0).slope == pytest.approx(1e5, rel=1e-3)
+    assert calibrate(np.full(3, 0.1), human, list("abc"), n_resamples=0).slope is None
+
+
+def rated(captions):
+    return [
+        CaptionSample(text, rating=None if value is None else Rating((value,)), group=str(n // 2))
+        for n, (text, value) in enumerate(captions)
+    ]
+
+
+def test_one_language_or_none_that_is_rated_makes_no_scope_of_its_own():
+    samples = rated([("a dog", 0.5), ("a cat", 1.0), ("犬", None), ("猫", 0.0)])
+    named = calibrate_by_language(np.array([0.5, 0.5, 0.5, np.nan]), samples, bins=5, n_resamples=0)
+    assert list(named) == ["all"]
+    assert named["all"].n == 2
+    both = calibrate_by_language(np.array([0.5, 0.5, 0.5, 0.7]), samples, bins=5, n_resamples=0)
+    assert {name: value.n for name, value in both.items()} == {"all": 3, "Japanese": 1, "English": 2}
+    assert both["Japanese"].bins[0].start == pytest.approx(0.6)
+
+
+def test_tables_say_every_figure_once():
+    samples = rated([("a dog", 0.5), ("a cat", 1.0), ("犬", 0.25), ("猫", 0.0)])
+    scores = np.array([0.5, 0.5, 0.5, 0.5])
+    named = calibrate_by_language(scores, samples, n_resamples=50)
+    table = calibration_table({"x": named, "y": {"all": named["all"]}, "z": "why"})
+    assert [section.title for section in table.sections] == ["all", "Japanese", "English"]
+    assert [[row.label for row in section.rows] for section in table.sections] == [
+        ["x", "y", "z"], ["x", "z"], ["x", "z"],
+    ]  # fmt: skip
+    cells, figures = table.row("x", "all").cells, named["all"]
+    assert [cells[name].value for name in ("error", "bias", "rmse", "slope", "n")] == [
+        figures.error, figures.bias, figures.rmse, None, 4,
+    ]  # fmt: skip
+    assert (cells["error"].low, cells["error"].high) == (figures.interval.low, figures.interval.high)
+    assert cells["slope"].reason == "all scores are equal"
+    sloped = calibrate(PREDICTED, HUMAN, GROUPS, n_resamples=0)
+    assert calibration_table({"x": {"all": sloped}}).row("x").cells["slope"].reason is None
+    lines = reliability_table("x", {"all": named["all"]}).sections[0].rows
+    assert [row.label for row in lines] == ["0.5 to 0.6"]
+    assert lines[0].cells["predicted"].value == pytest.approx(0.5)
+    human = lines[0].cells["human"]
+    assert (human.value, human.low, human.high) == (
+        named["all"].bins[0].human, named["all"].bins[0].low, named["all"].bins[0].high,
+    )  # fmt: skip

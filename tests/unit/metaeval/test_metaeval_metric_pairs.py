@@ -1,0 +1,109 @@
+"""Metrics compared pair by pair: order, gaps, notes and columns."""
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from suisei.data.sample import CaptionSample, Rating
+from suisei.metaeval.metric_pairs import compare_metrics
+from suisei.metaeval.settings import EvaluationSettings
+from suisei.metaeval.significance import williams_test
+
+
+@pytest.fixture(scope="module")
+def rated():
+    rng = np.random.default_rng(0)
+    quality = rng.random(60)
+    ratings = np.clip(np.round(1 + 4 * quality + 0.4 * rng.normal(size=60)), 1, 5)
+    samples = [
+        CaptionSample("a dog", rating=Rating((float(value),), 1, 5), group=f"g{n // 2}")
+        for n, value in enumerate(ratings)
+    ]
+    noise = rng.normal(size=60)
+    return samples, {"poor": quality + noise, "good": quality, "fair": quality + 0.3 * noise}
+
+
+def rows_of(result):
+    return {row.label: row for row in result.table.sections[0].rows}
+
+
+def test_every_pair_has_its_better_metric_first_and_progress_counts_them(rated):
+    samples, scores = rated
+    seen = []
+    settings = EvaluationSettings(correlation="pearson", n_resamples=99, seed=3, unit="group")
+    result = compare_metrics(scores, samples, settings, progress=lambda *counts: seen.append(counts))
+    assert seen == [(1, 3), (2, 3), (3, 3)]
+    rows = rows_of(result)
+    assert list(rows) == ["good > fair", "good > poor", "fair > poor"]
+    assert list(result.ranks) == ["good", "fair", "poor"]
+    human = [sample.rating.values[0] for sample in samples]
+    r = {name: scipy.stats.pearsonr(values, human)[0] for name, values in scores.items()}
+    between = scipy.stats.pearsonr(scores["good"], scores["poor"])[0]
+    cells = rows["good > poor"].cells
+    assert cells["difference"].value == pytest.approx(r["good"] - r["poor"])
+    assert cells["difference"].low < cells["difference"].value < cells["difference"].high
+    assert cells["williams"].value == pytest.approx(
+        williams_test(r["good"], r["poor"], between, 60).p_value, rel=1e-6
+    )
+    assert all(cells[name].is_p_value for name in ("p", "holm", "williams"))
+    assert cells["p"].signature == "perm-both|pearson|avg:pooled|unit:group|n:99|seed:3|greater"
+    assert rows["good > poor"].info["n"] == 60
+    assert any("seed 3; Holm over 3 pairs" in note for note in result.table.notes)
+
+
+def test_level_of_the_clusters(rated):
+    samples, scores = rated
+    two = {name: scores[name] for name in ("good", "poor")}
+    settings = EvaluationSettings(n_resamples=99)
+    strict, usual = (compare_metrics(two, samples, settings, alpha=alpha) for alpha in (0.001, 0.05))
+    assert usual.ranks == {"good": 1, "poor": 2}
+    assert strict.ranks == {"good": 1, "poor": 1}
+    assert any("too few" in note for note in strict.table.notes)
+    assert not any("too few" in note for note in usual.table.notes)
+
+
+@pytest.mark.parametrize(("correlation", "averaging"), [("tau-c", "pooled"), ("pearson", "item")])
+def test_williams_is_for_pooled_pearson_alone(rated, correlation, averaging):
+    samples, scores = rated
+    groups = [
+        CaptionSample(sample.candidate, rating=sample.rating, group=f"g{n % 6}")
+        for n, sample in enumerate(samples)
+    ]
+    for settings, there in (
+        (EvaluationSettings(correlation=correlation, averaging=averaging, n_resamples=19), False),
+        (EvaluationSettings(correlation="pearson", n_resamples=19), True),
+    ):
+        result = compare_metrics(scores, groups, settings)
+        assert ("williams" in result.table.columns) is there
+        assert all(("williams" in row.cells) is there for row in rows_of(result).values())
+        assert any("Williams" in note for note in result.table.notes) is there
+
+
+def test_a_pair_without_a_common_sample_says_so_and_is_not_counted(rated):
+    samples, scores = rated
+    half = np.arange(60) < 30
+    parts = {
+        "first": np.where(half, scores["good"], np.nan),
+        "second": np.where(half, np.nan, scores["fair"]),
+        "poor": scores["poor"],
+    }
+    result = compare_metrics(parts, samples, EvaluationSettings(n_resamples=99))
+    rows = rows_of(result)
+    [apart] = [row for label, row in rows.items() if "poor" not in label]
+    assert apart.error == "no sample has a score of both"
+    assert not apart.cells
+    others = [row for label, row in rows.items() if "poor" in label]
+    assert [row.info["n"] for row in others] == [30, 30]
+    smallest = min(others, key=lambda row: row.cells["p"].value).cells
+    assert smallest["holm"].value == pytest.approx(2 * smallest["p"].value)  # two tests, not three
+    assert result.ranks["first"] == result.ranks["second"] == 1
+
+
+def test_the_same_metric_twice_has_no_williams_test_but_a_difference_of_zero(rated):
+    samples, scores = rated
+    settings = EvaluationSettings(correlation="pearson", n_resamples=1)
+    result = compare_metrics({"a": scores["good"], "b": scores["good"].copy()}, samples, settings)
+    [row] = rows_of(result).values()
+    assert (row.cells["difference"].value, row.cells["p"].value) == (0, 1)
+    assert row.cells["williams"].value is None
+    assert "rate alike" in row.cells["williams"].reason
