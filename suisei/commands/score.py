@@ -72,6 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     console = Console(stderr=True)
     if options.resume and _is_complete(options.output):
+        _check_not_older(options)
         say(console, f"{options.output} is complete; nothing to resume (without --resume it is scored anew)")
         return 0
     if options.window is None:
@@ -221,6 +222,21 @@ def _is_complete(output: str) -> bool:
     from suisei.scoring.output import part_files
 
     return Path(output).is_file() and not part_files(Path(output))[0].exists()
+
+
+def _check_not_older(options: argparse.Namespace) -> None:
+    """Refuse to call an output complete that was written before its input or its model.
+
+    A finished output holds no digests any more; its age is what tells that it is of other captions.
+    """
+    sources = [options.input, *(Path(folder) / "config.json" for folder in options.model)]
+    written = Path(options.output).stat().st_mtime_ns
+    for source in map(Path, sources):
+        if source.is_file() and source.stat().st_mtime_ns > written:
+            raise ConfigError(
+                f"--output {options.output} is complete, but {source} was changed after it; score anew "
+                "without --resume, or give another output"
+            )
 
 
 def _make_metrics(

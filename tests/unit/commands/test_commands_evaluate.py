@@ -381,3 +381,27 @@ def test_published_figures_can_be_left_out_and_are_of_known_data_only(tmp_path, 
         assert code == 0
         assert ("published" in json.loads(out.read_text())) is shown
         assert ("Beside published figures" in capsys.readouterr().out) is shown
+
+
+def test_every_option_of_the_figures_reaches_the_protocol(tmp_path, monkeypatch):
+    from suisei.metaeval.protocols import PROTOCOLS
+    from suisei.metaeval.settings import EvaluationSettings
+
+    rows = [{"candidate": "a dog " * n, "references": ["a dog"], "rating": n / 9} for n in range(1, 9)]
+    data = tmp_path / "rated.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    seen = []
+    measure = PROTOCOLS["ratings"].measure
+
+    def noted(evaluation, settings, progress, *, compare):
+        seen.append((settings, compare))
+        return measure(evaluation, settings, progress, compare=compare)
+
+    monkeypatch.setattr(PROTOCOLS["ratings"], "measure", noted)
+    given = ["--data", str(data), "--metrics", "length,unigram-f1", "--compare", "--bootstrap", "7"]
+    given += ["--seed", "3", "--swap-unit", "group", "--correlation", "pearson", "--raters", "mean"]
+    assert run_command(main, [*given, "--averaging", "pooled", "--no-published"]) == 0
+    expected = EvaluationSettings(
+        raters="mean", n_resamples=7, seed=3, correlation="pearson", unit="group", published=False
+    )
+    assert seen == [(expected, True)]

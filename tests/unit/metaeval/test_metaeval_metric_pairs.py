@@ -107,3 +107,16 @@ def test_the_same_metric_twice_has_no_williams_test_but_a_difference_of_zero(rat
     assert (row.cells["difference"].value, row.cells["p"].value) == (0, 1)
     assert row.cells["williams"].value is None
     assert "rate alike" in row.cells["williams"].reason
+
+
+def test_less_confidence_gives_a_narrower_interval_of_the_same_difference(rated):
+    samples, scores = rated
+    cells = [
+        rows_of(compare_metrics(scores, samples, EvaluationSettings(n_resamples=200, confidence=confidence)))[
+            "good > poor"
+        ].cells["difference"]
+        for confidence in (0.95, 0.5)
+    ]
+    sure, less = cells
+    assert less.value == sure.value
+    assert sure.low < less.low < less.high < sure.high

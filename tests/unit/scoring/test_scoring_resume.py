@@ -1,6 +1,7 @@
 """Resuming: never old scores beside new ones, and never without the part file that was found."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -360,3 +361,21 @@ def test_digests_differ_by_what_is_scored_and_by_nothing_else(tmp_path):
     assert digest('{"candidate": "a", "references": ["bc"]}\n') != plain
     assert digest('{"candidate": ""}\n') == [BAD_ROW]
     assert len(plain[0]) == len(BAD_ROW)
+
+
+def test_an_output_older_than_its_input_is_not_taken_for_its_scores(tmp_path, capsys):
+    data, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    data.write_text('{"id": "1", "candidate": "a dog"}\n', encoding="utf-8")
+    given = ["--metrics", "length", "--input", str(data), "--output", str(output)]
+    assert run_command(main, given) == 0
+    assert run_command(main, [*given, "--resume"]) == 0
+    assert "nothing to resume" in capsys.readouterr().err
+    data.write_text('{"id": "1", "candidate": "quite another caption"}\n', encoding="utf-8")
+    later = output.stat().st_mtime_ns + 1_000_000_000
+    os.utime(data, ns=(later, later))
+    before = output.read_bytes()
+    assert run_command(main, [*given, "--resume"]) == 2
+    assert f"{data} was changed after it" in " ".join(capsys.readouterr().err.split())
+    assert output.read_bytes() == before
+    assert run_command(main, given) == 0
+    assert output.read_bytes() != before
