@@ -17,10 +17,10 @@ import numpy as np
 
 from suisei.data.sample import CaptionSample
 from suisei.errors import UnavailableError
+from suisei.metrics import java
 from suisei.metrics.java import (
     LINE_ENDS,
     first_lines,
-    java_command,
     package_folder,
     pycocoevalcap_reason,
     require,
@@ -46,7 +46,7 @@ class MeteorProcess:
     def __init__(self, timeout: float = 120.0, memory: str = "2G", normalize: bool = True) -> None:
         require(pycocoevalcap_reason(), "METEOR")
         folder = package_folder() / "meteor"
-        command = [cast(str, java_command()), "-Dfile.encoding=UTF-8", f"-Xmx{memory}", "-jar"]
+        command = [cast(str, java.java_command()), "-Dfile.encoding=UTF-8", f"-Xmx{memory}", "-jar"]
         command += ["meteor-1.5.jar", "-", "-", "-stdio", "-l", "en"]
         command += ["-norm"] if normalize else []
         self._timeout = timeout
