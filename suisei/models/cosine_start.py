@@ -1,7 +1,8 @@
 """A score that starts from the cosine between candidate and references, and learns to correct it.
 
 Few ratings teach a network little of what an encoder trained on a billion sentences knows already: how near
-two captions are. Here the logit is a line through that cosine, and what the network adds starts at zero. Far from what it was trained on, where the network has nothing to say, the cosine is left.
+two captions are. Here the logit is a line through that cosine, and what the network adds starts at zero.
+Far from what it was trained on, where the network has nothing to say, the cosine is left.
 
 Shape letters: B samples, P poolings.
 """
