@@ -17,6 +17,7 @@ from suisei.errors import ConfigError
 from suisei.models.inputs import ALIGNMENTS, SIMILARITIES
 from suisei.training import run as run_module
 from suisei.training.module import SuiSei
+from suisei.training.synthetic import synthetic_samples
 
 
 @pytest.fixture
@@ -26,7 +27,9 @@ def built(settings, tmp_path):
     def build(*options):
         os.environ.pop("PL_GLOBAL_SEED", None)
         cli = train_module.make_cli(["--config", str(settings), f"--output={tmp_path / 'run'}", *options])
-        cli.datamodule.load()
+        data = cli.datamodule
+        data.load()
+        data.add_training(synthetic_samples(data.part("train"), data.synthetic, cli.config.seed_everything))
         run_module._build(cli.config.seed_everything, cli.datamodule, cli.model, torch.device("cpu"))
         return cli
 
@@ -262,9 +265,9 @@ def test_a_balanced_step_takes_whole_images_of_every_set_and_rated_pairs(built, 
 def test_the_loss_of_a_step_has_what_is_asked_for(built, two_sets):
     def loss(*weights):
         cli = built(*COSINE, *two_sets, *(f"--model.loss.{weight}" for weight in weights))
-        batch = next(iter(cli.datamodule.train_dataloader()))
+        model, batches = cli.model.eval(), cli.datamodule.train_dataloader()
         with torch.no_grad():
-            return float(cli.model.eval().objective(cli.model.outputs(batch), batch))
+            return sum(float(model.objective(model.outputs(batch), batch)) for batch in batches)
 
     plain = loss()
     for name in ("cosine_weight", "pair_weight", "support_weight"):
