@@ -22,7 +22,7 @@ from suisei.models.alignment import alignment_inputs
 from suisei.models.features import ModelFeatures
 from suisei.models.folder import LoadedModel, load_model
 from suisei.models.regressor import Regressor
-from suisei.models.table import Collator, SampleTable, is_seen
+from suisei.models.table import Collator, SampleTable
 from suisei.progress import progress_bar
 
 CACHE_BYTES = 128 * 1024**2
@@ -118,7 +118,6 @@ class SuiSeiMetric(Metric):
             samples,
             self.extras.compute(samples),
             with_images=self.regressor.image is not None,
-            image_languages=self.regressor.config.fusion.image_languages,
         )
         with torch.inference_mode(), matrix_products(self.precision):
             if self.regressor.columns.aligned:
@@ -163,12 +162,9 @@ class SuiSeiMetric(Metric):
 
     def _warn_blind(self, samples: Sequence[CaptionSample]) -> None:
         sees_images = self.regressor.image is not None
-        languages = self.regressor.config.fusion.image_languages
-        blind = sum(not s.references and not (sees_images and is_seen(s, languages)) for s in samples)
+        blind = sum(not s.references and not (sees_images and s.image is not None) for s in samples)
         if blind:
             what = "references or an image" if sees_images else "references (this model reads no image)"
-            if sees_images and languages is not None:
-                what = f"references or an image (images are read beside {', '.join(languages)} captions)"
             logger.warning(
                 "%d of %d samples are scored from the candidate alone: no %s", blind, len(samples), what
             )

@@ -8,6 +8,7 @@ import math
 import platform
 import random
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -96,6 +97,7 @@ def run_training(cli: Any) -> None:
         _record(cli, folder, split)  # not before: a checkpoint of other data is refused, and the run stays
     minutes = (time.perf_counter() - started) / 60
     validation = _restore_best(model, trainer)
+    _finish(cli.config.seed_everything, data, model)
     facts = {
         "seed": cli.config.seed_everything,
         "minutes": round(minutes, 2),
@@ -232,17 +234,12 @@ def _build(seed: int, data: Any, model: SuiSei, device: torch.device) -> ExtraIn
     """Build the model from the training split and hand the data module what makes batches."""
     training = data.part("train")
     extras = ExtraInputs(model.config.fusion.extra_inputs)  # first: it refuses what no model folder can hold
-    with ExitStack() as stack:
-
-        def progress(description: str, total: int) -> Callable[[int], Any]:
-            return stack.enter_context(progress_bar(description, total))
-
+    with _reported() as progress:
         model.build(training, data.support_data, seed=seed, progress=progress)
         table = SampleTable(
             data.samples,
             extras.fit_compute(data.samples, data.split.train, data.support_data.rated),
-            with_images=model.config.image is not None,
-            image_languages=model.config.fusion.image_languages,
+            with_images=model.config.image is not None and not model.pictures_last,
             pairs=_rated_pairs(data, model, seed),
         )
         table.target = model.regressor.targets(data.samples)
@@ -251,6 +248,27 @@ def _build(seed: int, data: Any, model: SuiSei, device: torch.device) -> ExtraIn
         collate = model.prepare(table, data.split.train, progress, device)
         data.attach(collate, seed, collate.lengths, len(table.pairs))
     return extras
+
+
+def _finish(seed: int, data: Any, model: SuiSei) -> None:
+    """Do what comes after the ratings."""
+    with _reported() as progress:
+        model.to("cpu")
+        model.finish(data.part("train"), data.support_data, seed=seed, progress=progress)
+
+
+@contextmanager
+def _reported() -> Iterator[Callable[[str, int], Callable[[int], Any]]]:
+    """Give what reports long work: a bar each on a terminal, else a line when it begins."""
+    with ExitStack() as stack:
+
+        def progress(description: str, total: int) -> Callable[[int], Any]:
+            if not sys.stderr.isatty():
+                sys.stderr.write(f"{description}: {total:,}\n")
+                sys.stderr.flush()
+            return stack.enter_context(progress_bar(description, total))
+
+        yield progress
 
 
 def _rated_pairs(data: Any, model: SuiSei, seed: int) -> list[tuple[str, str, float]]:
