@@ -12,7 +12,7 @@ from suisei.cli import say
 from suisei.commands.options import CommandParser, add_data_options, filled, positive
 from suisei.commands.reports import Files, Report, add_report_options, check_report
 from suisei.commands.steps import read_samples
-from suisei.data.outputs import check_outputs, given
+from suisei.data.outputs import given
 from suisei.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -67,12 +67,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     small = load(folder, device="cpu", precision="fp32", cache="off")
     scores["and rounded" if old is not None else "rounded"] = small.score(samples)
     table = _table(scores, samples)
-    fine = _is_fine(table)
+    fine, verdict = _is_fine(table)
     sizes = {"before": _size(Path(options.model)), "after": _size(folder)}
-    lines = [f"{options.model}: {sizes['before'] / 1e6:.1f} MB; {folder}: {sizes['after'] / 1e6:.1f} MB", fine[1]]
-    content = {"table": table.as_dict(), "bytes": sizes, "fine": fine[0], "signature": small.signature}
+    content = {"table": table.as_dict(), "bytes": sizes, "fine": fine, "signature": small.signature}
+    lines = [f"{sizes['before'] / 1e6:.1f} MB before, {sizes['after'] / 1e6:.1f} MB after", verdict]
     Report(content, [table], lines=lines, notes=notes).conclude(Files.of(options))
-    return 0 if fine[0] else 1
+    return 0 if fine else 1
 
 
 def _parser() -> CommandParser:
@@ -128,10 +128,8 @@ def _check(options: argparse.Namespace) -> None:
     if options.bits is None:
         options.bits = 4 if options.base else 8
     inputs = given(vars(options), "data", "keep_text", "figures")
-    output = Path(options.output)
-    if output.exists() and not (output / "config.json").is_file():
-        raise ConfigError(f"--output {output}: is there and is no model folder; give another")
-    check_outputs([], inputs, folders=given(vars(options), "output"), sealed=given(vars(options), "model", "base"))
+    if Path(options.output).exists():
+        raise ConfigError(f"--output {options.output} exists; name a new folder, or remove it first")
     check_report(options, inputs, sealed=["model", "base", "root"])
 
 
@@ -176,8 +174,7 @@ def _with(metric: SuiSeiMetric, regressor: Regressor) -> SuiSeiMetric:
 
     from suisei.metrics.suisei import SuiSeiMetric as NewMetric
 
-    saved = metric.extras.state()
-    return NewMetric(replace(metric.model, regressor=regressor, extras=saved), "cpu", "fp32", cache="off")
+    return NewMetric(replace(metric.model, regressor=regressor), "cpu", "fp32", cache="off")
 
 
 def _stored(
@@ -240,7 +237,7 @@ def _size(folder: Path) -> int:
 
 
 def _card(options: argparse.Namespace, regressor: Regressor, old: list[int] | None) -> str:
-    from suisei.training.card import Storage, small_card
+    from suisei.training.small_card import Storage, small_card
 
     path = Path(options.model) / "README.md"
     card = path.read_text(encoding="utf-8") if path.is_file() else ""
