@@ -52,9 +52,9 @@ REGISTRY: dict[str, Entry] = {
     "suisei": Entry(
         "suisei.metrics.suisei:load",
         (),
-        "the learned metric: suisei-mini, or a model folder that suisei train has written (suisei:DIR)",
+        "the learned metric: the model in the package, or a model folder (suisei:DIR)",
         argument="path",
-        default_check="suisei.metrics.tokenizers:mecab_reason",
+        default_check="suisei.metrics.default_model:default_model_reason",
     ),
     **{
         f"bleu-{n}": Entry(

@@ -17,6 +17,7 @@ from suisei.data.sample import CaptionSample
 from suisei.encoders.feature_cache import FeatureCache, disk_cache
 from suisei.encoders.precision import choose_device, choose_precision, matrix_products, to_precision
 from suisei.metrics.base import Metric
+from suisei.metrics.default_model import default_model
 from suisei.metrics.extras import ExtraInputs, check_names
 from suisei.models.alignment import alignment_inputs
 from suisei.models.features import ModelFeatures
@@ -27,9 +28,6 @@ from suisei.progress import progress_bar
 
 CACHE_BYTES = 128 * 1024**2
 """Features of captions, and of images, are kept between calls up to this size each."""
-
-MINI = Path(__file__).resolve().parents[1] / "mini"
-"""The model that comes with the package."""
 
 HOOKED = "_output_capturing_hooks_installed"
 """How transformers marks an encoder in which it catches hidden states."""
@@ -195,7 +193,7 @@ def load(
     """Load a trained metric from its model folder.
 
     Args:
-        path: the folder that holds config.json; None for suisei-mini, the model in the package.
+        path: the folder that holds config.json; None for the model in the package.
         device: "auto", "cpu", "cuda", ...
         precision: "auto", "fp32", "tf32", "bf16" or "fp16", see :class:`SuiSeiMetric`.
         compile: whether the text encoder is compiled.
@@ -203,8 +201,9 @@ def load(
 
     Raises:
         ModelError: a part of the folder is missing, altered, or does not fit.
+        UnavailableError: no path, and this installation has no model.
         ConfigError: an unknown precision, or a cache folder that cannot be made.
     """
     return SuiSeiMetric(
-        load_model(path or MINI, check_names), device, precision, compile=compile, cache=cache
+        load_model(path or default_model(), check_names), device, precision, compile=compile, cache=cache
     )

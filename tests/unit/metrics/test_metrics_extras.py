@@ -129,8 +129,6 @@ def test_the_same_holds_for_the_first_layout_as_far_as_it_tells(
     no_mecab()
     with pytest.raises(ModelError, match="pip install fugashi unidic-lite"):
         load(tmp_path / "model", device="cpu")
-    with pytest.raises(ModelError, match="pip install fugashi unidic-lite"):
-        load(device="cpu")  # suisei-mini
 
 
 def test_a_model_trained_without_mecab_scores_the_same_with_it(
