@@ -175,6 +175,13 @@ REGISTRY: dict[str, Entry] = {
         argument="model",
         requires="the encoder in a folder or in the cache of the Hugging Face hub, or a connection",
     ),
+    "cosine": Entry(
+        "suisei.metrics.cosine:Cosine",
+        ("references",),
+        "mean cosine of a sentence encoder's vectors: cosine:MODEL, any Hugging Face encoder or folder",
+        argument="model",
+        requires="its encoder: cosine:MODEL",
+    ),
     "jaspice": Entry(
         "suisei.metrics.jaspice:JaSpice",
         ("references",),

@@ -9,8 +9,8 @@ import pytest
 
 LOCAL = (
     *("suisei", "bleu-1", "bleu-4", "rouge-l", "cider", "sacrebleu", "chrf", "meteor", "unigram-f1"),
-    *("length", "length-ratio", "japanese", "distinct-2", "bertscore", "clip-s", "ref-clip-s", "pac-s"),
-    *("ref-pac-s", "pac-s++", "ref-pac-s++", "em-score", "ref-video-pac-s"),
+    *("length", "length-ratio", "japanese", "distinct-2", "bertscore", "cosine", "clip-s", "ref-clip-s"),
+    *("pac-s", "ref-pac-s", "pac-s++", "ref-pac-s++", "em-score", "ref-video-pac-s"),
 )
 """One of every kind in the registry that needs neither a server nor another environment."""
 
@@ -44,6 +44,7 @@ def make_metric(tiny_bert: str, tiny_clip: str, model_folder: Path) -> Callable[
     options = {
         "suisei": {"path": model_folder, "device": "cpu", "precision": "fp32", "cache": "off"},
         "bertscore": {"model": tiny_bert, "device": "cpu", "precision": "fp32"},
+        "cosine": {"model": tiny_bert, "device": "cpu", "precision": "fp32"},
         "meteor": {"timeout": 600.0},
     }
 

@@ -280,6 +280,6 @@ def test_the_shipped_configs_name_what_a_folder_may_hold():
 
 def test_no_metric_that_runs_or_asks_may_be_an_extra_input():
     kinds = {name: entry.extra_input for name, entry in REGISTRY.items()}
-    outside = ["suisei", "bertscore", "jaspice", "comet", "em-score", "video-pac-s"]
+    outside = ["suisei", "bertscore", "cosine", "jaspice", "comet", "em-score", "video-pac-s"]
     assert all(kinds[name] == "" for name in outside)
     assert all(REGISTRY[name].argument is None for name, kind in kinds.items() if kind == "alone")
