@@ -4,8 +4,7 @@ A row is cut into blocks of 32, each with a scale of its own in half precision; 
 a whole number q. In 8 bits q goes from -127 to 127. In 4 bits it goes from -8 to 7, and the entry of a block
 that is largest by size becomes -8, whatever its sign: the grid of GGML's q4_0, so that weights that were
 published on it are stored without any loss. A matrix W is stored as ``W.q8`` (int8 [rows, columns]) or ``W.q4``
-(uint8 [rows, columns / 2]: the first half of the columns in the low halves of the bytes, the other one in the
-high halves, 8 added) beside ``W.scale`` (float16 [rows, blocks]).
+(uint8 [rows, columns / 2]: the even column in the low half of a byte, the odd one in the high half, 8 added) beside ``W.scale`` (float16 [rows, blocks]).
 
 Training changes a pretrained matrix by far less than a step of such a grid, so rounding the trained matrix
 undoes the training. It is stored as a base (the matrix before training, as above) and the change from it,
@@ -20,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -243,16 +243,18 @@ def _stored(whole: Tensor, bits: int) -> Tensor:
     """Put int8 [rows, columns] from -8 to 7 into uint8 [rows, columns / 2]; 8 bits stay as they are."""
     if bits == 8:
         return whole
-    low, high = (whole + 8).to(torch.uint8).chunk(2, dim=1)
-    return low | (high << 4)
+    shifted = (whole + 8).to(torch.uint8)
+    return shifted[:, 0::2] | (shifted[:, 1::2] << 4)
 
 
 def _whole(numbers: Tensor, bits: int) -> Tensor:
-    """Return what :func:`_stored` was given, as float32: few passes, for it is most of loading a model."""
+    """Return what :func:`_stored` was given, as float32 [rows, columns].
+
+    A byte's two numbers are looked up as one: unpacking is most of what loading a small model takes.
+    """
     if bits == 8:
         return numbers.float()
-    half = numbers.shape[1]
-    whole = torch.empty(numbers.shape[0], 2 * half)
-    whole[:, :half] = numbers & 15
-    whole[:, half:] = numbers >> 4
-    return whole.sub_(8)
+    byte = np.arange(256)
+    pairs = np.stack([byte & 15, byte >> 4], axis=1).astype(np.float32) - 8
+    found = pairs.view(np.float64)[:, 0].take(numbers.numpy())
+    return torch.from_numpy(found.view(np.float32))
