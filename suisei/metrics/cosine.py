@@ -112,7 +112,9 @@ class Cosine(Metric):
                 batch, mask = (part.to(device) for part in encoder.pad([ids[row] for row in rows]))
                 with matrix_products(self.precision):
                     states = encoder(batch, mask)[-1].float()
-                summed = (states * mask[..., None]).sum(dim=1)  # its length does not matter, only its direction
+                summed = (states * mask[..., None]).sum(
+                    dim=1
+                )  # its length does not matter, only its direction
                 vectors[rows] = torch.nn.functional.normalize(summed, dim=-1).cpu()
                 advance(len(rows))
         return vectors

@@ -31,4 +31,6 @@ def default_model_reason() -> str | None:
 def _absent() -> str | None:
     if (_FOLDER / "config.json").is_file():
         return None
-    return f"needs {NAME}, and this installation has none at {_FOLDER}: name a model, suisei:DIR or --model DIR"
+    return (
+        f"needs {NAME}, and this installation has none at {_FOLDER}: name a model, suisei:DIR or --model DIR"
+    )

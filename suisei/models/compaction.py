@@ -26,7 +26,7 @@ from suisei.models.regressor import Regressor
 
 ENCODER = "text.backbone."
 WORDS = f"{ENCODER}embeddings.word_embeddings.weight"
-SMALL = 4096
+SMALL = 1024
 """Weights with fewer numbers are stored as they are: they would save nothing."""
 _BASE_PREFIXES = ("", "bert.", "roberta.", "model.")
 _POSITIONS = ("position_embeddings", "token_type_embeddings")
@@ -95,9 +95,7 @@ def read_base(folder: Path, old: Sequence[int] | None) -> dict[str, Tensor]:
         ModelError: there is no such file, or it cannot be read.
     """
     found = read_weights(folder / "model.safetensors")
-    prefix = next(
-        (own for own in _BASE_PREFIXES if f"{own}embeddings.word_embeddings.weight" in found), None
-    )
+    prefix = next((own for own in _BASE_PREFIXES if f"{own}embeddings.word_embeddings.weight" in found), None)
     if prefix is None:
         raise ConfigError(f"{folder}: not the weights of an encoder of BERT's kind")
     base = {

@@ -54,7 +54,9 @@ def test_a_score_depends_on_its_own_sample_alone(tiny_bert):
     metric = get_metric(f"cosine:{tiny_bert}", device="cpu", precision="fp32")
     alone = [metric.score([sample])[0] for sample in SAMPLES]
     np.testing.assert_allclose(metric.score(SAMPLES), alone, atol=1e-6)
-    np.testing.assert_allclose(pickle.loads(pickle.dumps(metric)).score(SAMPLES[::-1]), alone[::-1], atol=1e-6)
+    np.testing.assert_allclose(
+        pickle.loads(pickle.dumps(metric)).score(SAMPLES[::-1]), alone[::-1], atol=1e-6
+    )
 
 
 def test_a_model_folder_gives_its_own_encoder(model_folder):

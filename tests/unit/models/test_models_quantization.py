@@ -78,7 +78,14 @@ def test_a_model_keeps_what_is_not_named():
     state = {"a.weight": torch.randn(4, 32), "a.bias": torch.randn(4), "b.scale": torch.ones(2)}
     assert not is_rounded(state)
     stored = quantize_state(state, {"a.weight": Rounding(4, torch.randn(4, 32))})
-    names = ["a.bias", "a.weight.change4", "a.weight.change_scale", "a.weight.q4", "a.weight.scale", "b.scale"]
+    names = [
+        "a.bias",
+        "a.weight.change4",
+        "a.weight.change_scale",
+        "a.weight.q4",
+        "a.weight.scale",
+        "b.scale",
+    ]
     assert sorted(stored) == names
     assert is_rounded(stored)
     found = dequantize_state(stored)
