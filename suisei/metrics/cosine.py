@@ -34,7 +34,7 @@ class Cosine(Metric):
     encoders such as E5. No encoder is trained or fitted here.
 
     Args:
-        model: a Hugging Face encoder, a folder with one, or a SuiSei model folder, whose text encoder is taken.
+        model: a Hugging Face encoder, a folder with one, or a SuiSei model folder, for its text encoder.
         references: "mean" over references, or "max", the nearest.
         prefix: put before every caption, such as "query: ".
         device: a torch device, or "auto".

@@ -40,7 +40,7 @@ def with_encoder_name(regressor: Regressor, name: str) -> Regressor:
 
 
 def with_fewer_pieces(regressor: Regressor, texts: Iterable[str]) -> tuple[Regressor, list[int]]:
-    """Return a model whose vocabulary is cut to what Japanese and English need, and the old ids of its pieces.
+    """Return a model with the pieces that Japanese and English need alone, and their old ids.
 
     Kept are single characters, pieces of Japanese scripts, signs and digits, what the references of its
     training were cut into, and what texts are cut into, as written and with a capital letter first.

@@ -3,13 +3,14 @@
 A row is cut into blocks of 32, each with a scale of its own in half precision; an entry is ``scale * q`` with
 a whole number q. In 8 bits q goes from -127 to 127. In 4 bits it goes from -8 to 7, and the entry of a block
 that is largest by size becomes -8, whatever its sign: the grid of GGML's q4_0, so that weights that were
-published on it are stored without any loss. A matrix W is stored as ``W.q8`` (int8 [rows, columns]) or ``W.q4``
-(uint8 [rows, columns / 2]: the even column in the low half of a byte, the odd one in the high half, 8 added) beside ``W.scale`` (float16 [rows, blocks]).
+published on it are stored without any loss. A matrix W is stored as ``W.q8`` (int8 [rows, columns]) or
+``W.q4`` (uint8 [rows, columns / 2]: the even column in the low half of a byte, the odd one in the high half,
+8 added) beside ``W.scale`` (float16 [rows, blocks]).
 
 Training changes a pretrained matrix by far less than a step of such a grid, so rounding the trained matrix
-undoes the training. It is stored as a base (the matrix before training, as above) and the change from it,
-on a grid of its own: ``W.change4`` or ``W.change8``, from -7 to 7 or from -127 to 127, beside ``W.change_scale``
-(float32 [rows], one step per row).
+undoes the training. It is stored as a base (the matrix before training, as above) and the change from it, on
+a grid of its own: ``W.change4`` or ``W.change8``, from -7 to 7 or from -127 to 127, beside
+``W.change_scale`` (float32 [rows], one step per row).
 
 Models compute in full or half precision: the numbers are unpacked when they are read.
 """

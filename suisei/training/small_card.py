@@ -68,7 +68,7 @@ def small_card(
         card = re.sub(r"^# .*", lambda _: f"# {name}", card, count=1)
     parts = [card, _encoder(storage), _storage(storage), _terms(card)]
     if figures is not None:
-        parts.append(_beyond(figures))
+        parts.append(figures_table(figures))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -84,16 +84,16 @@ def _storage(storage: Storage) -> str:
     lines = ["## Storage", ""]
     if storage.pieces is not None:
         lines.append(
-            f"- The vocabulary is cut to {storage.pieces:,} pieces: every single character, so that nothing is "
-            "unknown which was not, the pieces of Japanese scripts, and those of English words."
+            f"- The vocabulary is cut to {storage.pieces:,} pieces: every single character, so that nothing "
+            "is unknown which was not, the pieces of Japanese scripts, and those of English words."
         )
     if storage.change_bits is None:
         lines.append(f"- The encoder's matrices are in {storage.bits} bits, with a scale for 32 weights.")
     else:
         lines.append(
-            f"- The encoder's matrices are stored as they were before training, in {storage.bits} bits with a "
-            f"scale for 32 weights, and what training changed in {storage.change_bits} bits with a scale per "
-            "row. Both are added up when the model is loaded."
+            "- The encoder's matrices are stored as they were before training, in "
+            f"{storage.bits} bits with a scale for 32 weights, and what training changed in "
+            f"{storage.change_bits} bits with a scale per row. Both are added up when the model is loaded."
         )
     return "\n".join(lines)
 
@@ -104,25 +104,32 @@ def _terms(card: str) -> str:
     if not named:
         return ""
     rows = [f"| `{name}` | {TERMS[name]} |" for name in named]
-    return "\n".join(
-        ["## Terms of the training data", "", "| data | what it is, and its terms |", "|---|---|", *rows]
-        + ["", "The weights hold no caption and no image; take the terms into account outside research."]
-    )
+    heading = ["## Terms of the training data", "", "| data | what it is, and its terms |", "|---|---|"]
+    ending = ["", "The weights hold no caption and no image; take the terms into account outside research."]
+    return "\n".join([*heading, *rows, *ending])
 
 
-def _beyond(figures: Mapping[str, Any]) -> str:
-    """Return the table of data sets beside other metrics."""
+def figures_table(figures: Mapping[str, Any]) -> str:
+    """Return a section with the table of data sets, on each the model beside other metrics.
+
+    Args:
+        figures: ``how``, a sentence, and ``sets``: of each data, samples, correlation and rows (label, cells, and
+            ``less``: by how much the model is ahead of it).
+
+    Raises:
+        DataError: the figures are of another form.
+    """
     try:
         tables = [_set_rows(own) for own in figures["sets"]]
         how = str(figures["how"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DataError(f"the figures are not those of tests.benchmarks.zero_shot ({error!r})") from None
+        raise DataError(f"the figures are not those of zero_shot.py ({error!r})") from None
     heading = [
         "## Beside other metrics",
         "",
         how,
         "",
-        "| data | metric | Pearson | Spearman | Kendall | what this model has more, 95 % interval, p (Holm) |",
+        "| data | metric | Pearson | Spearman | Kendall | this model's lead, 95 % interval, p (Holm) |",
         "|---|---|---|---|---|---|",
     ]
     return "\n".join([*heading, *(row for table in tables for row in table)])

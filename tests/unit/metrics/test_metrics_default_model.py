@@ -61,7 +61,7 @@ def test_sanity_takes_it_without_a_name(tiny_default, tmp_path, capsys):
 
 def test_an_installation_without_it_says_so(monkeypatch, tmp_path, rows, capsys):
     monkeypatch.setattr(shipped, "_FOLDER", tmp_path / "nothing")
-    with pytest.raises(UnavailableError, match="needs suisei-small.*name a model"):
+    with pytest.raises(UnavailableError, match=r"needs suisei-small.*name a model"):
         suisei.load()
     assert main(["score", "--input", rows]) == 2
     error = capsys.readouterr().err
