@@ -118,11 +118,12 @@ class SuiSeiMetric(Metric):
             with_images=self.regressor.image is not None,
             image_languages=self.regressor.config.fusion.image_languages,
         )
+        pooled: dict[int, Tensor] = {}
         with torch.inference_mode(), matrix_products(self.precision):
             if self.regressor.columns.aligned:
-                matched = alignment_inputs(self.regressor, table)
+                matched = alignment_inputs(self.regressor, table, pooled=pooled)
                 table.extras = self.regressor.columns.with_aligned(table.extras, matched)
-            captions = self._caption_features(table, progress)
+            captions = self._caption_features(table, pooled, progress)
             images = self._image_features(table, progress)
             return self._fuse(table, captions, images, batch_size)
 
@@ -141,10 +142,18 @@ class SuiSeiMetric(Metric):
             scores[start : start + batch_size] = values.double().cpu().numpy()
         return scores
 
-    def _caption_features(self, table: SampleTable, progress: bool) -> Tensor:
+    def _caption_features(self, table: SampleTable, pooled: dict[int, Tensor], progress: bool) -> Tensor:
+        """Return the vectors [T, P, d] of a table's captions, of which some are known by their row."""
+        if len(pooled) == len(table.captions):
+            return torch.stack([pooled[row] for row in range(len(pooled))])
+        known = {table.captions[row]: vector for row, vector in pooled.items()}
+
         def encode(captions: list[str]) -> Tensor:
-            with progress_bar("encoding captions", len(captions), shown=progress) as advance:
-                return self._features.of_captions(captions, advance)
+            rest = [caption for caption in captions if caption not in known]
+            if rest:
+                with progress_bar("encoding captions", len(rest), shown=progress) as advance:
+                    known.update(zip(rest, self._features.of_captions(rest, advance), strict=True))
+            return torch.stack([known[caption] for caption in captions])
 
         return self._captions.look_up(table.captions, table.captions, encode)
 

@@ -113,8 +113,8 @@ def figures_table(figures: Mapping[str, Any]) -> str:
     """Return a section with the table of data sets, on each the model beside other metrics.
 
     Args:
-        figures: ``how``, a sentence, and ``sets``: of each data, samples, correlation and rows (label, cells, and
-            ``less``: by how much the model is ahead of it).
+        figures: ``how``, a sentence, and ``sets``: of each data, samples, correlation and rows (label, cells,
+            and ``less``: by how much the model is ahead of it).
 
     Raises:
         DataError: the figures are of another form.
