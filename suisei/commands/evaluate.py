@@ -19,6 +19,7 @@ from suisei.commands.options import (
     add_resampling_options,
     filled,
     metric_plans,
+    take_default_model,
 )
 from suisei.commands.reports import Files, Report, add_report_options, check_report, report_files, save_scores
 from suisei.commands.steps import read_samples, scored_column
@@ -41,6 +42,8 @@ _EPILOG = """examples:
   suisei evaluate --metrics clip-s,ref-clip-s --data ratings.csv --images DIR --cache features
   suisei evaluate --metrics cider --scores mine.jsonl --data ratings.csv --rating-scale 1 5
   suisei evaluate --metrics em-score,ref-em-score --data vatex-eval --root DIR --images VIDEOS
+
+Without --model, --metrics and --scores the model in the package is evaluated.
 
 Benchmarks with ratings: scenes (the bundled sample), shichimi, pfn-pic-gen, flickr8k-expert, flickr8k-cf,
 composite, polaris, nebula, capeval1k, jsts; thumb and longcap-arena (several scales) and vatex-eval (videos;
@@ -161,8 +164,8 @@ def _add_figure_options(add: Add) -> None:
 
 def _check(options: argparse.Namespace) -> None:
     """Refuse what would fail only after hours of scoring."""
-    if not (options.model or options.metrics or options.scores):
-        raise ConfigError("nothing to evaluate; give --model DIR, --metrics NAMES or --scores FILE")
+    if not options.scores:
+        take_default_model(options)
     if options.compare and not options.bootstrap:
         raise ConfigError("--compare needs resamples; leave out --bootstrap 0")
     inputs = given(vars(options), "data", "scores")

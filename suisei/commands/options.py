@@ -188,6 +188,12 @@ def add_correlation_option(add: Add, default: str, used: str) -> None:
     add("--correlation", choices=("pearson", "spearman", "tau-b", "tau-c"), default=default, help=help_text)
 
 
+def take_default_model(options: argparse.Namespace) -> None:
+    """Let the model in the package score where no metric was named."""
+    if not (options.model or options.metrics):
+        options.metrics = ["suisei"]
+
+
 def rating_scale(options: argparse.Namespace) -> tuple[float, float] | None:
     """Return the rating scale that was asked for."""
     return tuple(options.rating_scale) if options.rating_scale else None

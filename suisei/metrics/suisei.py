@@ -17,6 +17,7 @@ from suisei.data.sample import CaptionSample
 from suisei.encoders.feature_cache import FeatureCache, disk_cache
 from suisei.encoders.precision import choose_device, choose_precision, matrix_products, to_precision
 from suisei.metrics.base import Metric
+from suisei.metrics.default_model import default_model
 from suisei.metrics.extras import ExtraInputs, check_names
 from suisei.models.alignment import alignment_inputs
 from suisei.models.features import ModelFeatures
@@ -27,9 +28,6 @@ from suisei.progress import progress_bar
 
 CACHE_BYTES = 128 * 1024**2
 """Features of captions, and of images, are kept between calls up to this size each."""
-
-MINI = Path(__file__).resolve().parents[1] / "mini"
-"""The model that comes with the package."""
 
 HOOKED = "_output_capturing_hooks_installed"
 """How transformers marks an encoder in which it catches hidden states."""
@@ -119,11 +117,12 @@ class SuiSeiMetric(Metric):
             self.extras.compute(samples),
             with_images=self.regressor.image is not None,
         )
+        pooled: dict[int, Tensor] = {}
         with torch.inference_mode(), matrix_products(self.precision):
             if self.regressor.columns.aligned:
-                matched = alignment_inputs(self.regressor, table)
+                matched = alignment_inputs(self.regressor, table, pooled=pooled)
                 table.extras = self.regressor.columns.with_aligned(table.extras, matched)
-            captions = self._caption_features(table, progress)
+            captions = self._caption_features(table, pooled, progress)
             images = self._image_features(table, progress)
             return self._fuse(table, captions, images, batch_size)
 
@@ -142,10 +141,18 @@ class SuiSeiMetric(Metric):
             scores[start : start + batch_size] = values.double().cpu().numpy()
         return scores
 
-    def _caption_features(self, table: SampleTable, progress: bool) -> Tensor:
+    def _caption_features(self, table: SampleTable, pooled: dict[int, Tensor], progress: bool) -> Tensor:
+        """Return the vectors [T, P, d] of a table's captions, of which some are known by their row."""
+        if len(pooled) == len(table.captions):
+            return torch.stack([pooled[row] for row in range(len(pooled))])
+        known = {table.captions[row]: vector for row, vector in pooled.items()}
+
         def encode(captions: list[str]) -> Tensor:
-            with progress_bar("encoding captions", len(captions), shown=progress) as advance:
-                return self._features.of_captions(captions, advance)
+            rest = [caption for caption in captions if caption not in known]
+            if rest:
+                with progress_bar("encoding captions", len(rest), shown=progress) as advance:
+                    known.update(zip(rest, self._features.of_captions(rest, advance), strict=True))
+            return torch.stack([known[caption] for caption in captions])
 
         return self._captions.look_up(table.captions, table.captions, encode)
 
@@ -191,7 +198,7 @@ def load(
     """Load a trained metric from its model folder.
 
     Args:
-        path: the folder that holds config.json; None for suisei-mini, the model in the package.
+        path: the folder that holds config.json; None for the model in the package.
         device: "auto", "cpu", "cuda", ...
         precision: "auto", "fp32", "tf32", "bf16" or "fp16", see :class:`SuiSeiMetric`.
         compile: whether the text encoder is compiled.
@@ -199,8 +206,9 @@ def load(
 
     Raises:
         ModelError: a part of the folder is missing, altered, or does not fit.
+        UnavailableError: no path, and this installation has no model.
         ConfigError: an unknown precision, or a cache folder that cannot be made.
     """
     return SuiSeiMetric(
-        load_model(path or MINI, check_names), device, precision, compile=compile, cache=cache
+        load_model(path or default_model(), check_names), device, precision, compile=compile, cache=cache
     )

@@ -274,7 +274,6 @@ def test_model_is_short_for_suisei(ratings, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "nothing to evaluate"),
         (["--metrics", "fake-plane"], "no metric 'fake-plane'; did you mean 'fake-plain'"),
         (["--metrics", "ridge"], "no metric 'ridge'"),  # it learns from ratings: an input of a model only
         (["--metrics", "fake-plain,fake-plain"], "given twice"),
