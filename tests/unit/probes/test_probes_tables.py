@@ -1,4 +1,4 @@
-"""Sanity tables and calibration, on metrics whose behaviour is known."""
+"""Tables of probes and calibration, on metrics whose behaviour is known."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""``suisei sanity``: whether a metric does what people expect of one."""
+"""``suisei probe``: whether a metric notices what it should, and minds nothing else."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,7 @@ from suisei.commands.options import (
 from suisei.commands.reports import Files, Report, add_report_options, check_report, report_files
 from suisei.commands.steps import read_samples
 from suisei.data.outputs import check_media, given
+from suisei.data.sample import LANGUAGE_NAMES
 from suisei.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -36,12 +37,17 @@ if TYPE_CHECKING:
     from suisei.data.sample import CaptionSample
     from suisei.metaeval.calibration import Calibration
     from suisei.metaeval.tables import Table
-    from suisei.probes.probe_tables import Scored
+    from suisei.probes.curves import Curve
+    from suisei.probes.ladders import LadderOutcome
+    from suisei.probes.outcomes import Scored
     from suisei.scoring.plan import MetricPlan
 
+PROTOCOLS = ("replacing", "shuffling", "curves")
+
 _EPILOG = """examples:
-  suisei sanity --model runs/scenes/model --data runs/scenes/test.jsonl --plots plots
-  suisei sanity --metrics bleu-4,cider,chrf --data flickr8k-expert --root DIR --markdown sanity.md
+  suisei probe --model runs/scenes/model --data runs/scenes/test.jsonl --plots plots
+  suisei probe --metrics bleu-4,cider,chrf --data flickr8k-expert --root DIR --markdown probes.md
+  suisei probe --metrics meteor --data captions.jsonl --protocols replacing,shuffling --degradations negate
 
 Without --model and --metrics it tests the model that suisei.load() gives without a name.
 
@@ -60,20 +66,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     samples, notes = _load(options)
     check_media(report_files(options), samples)
     metrics, scores, failed = _metrics(plans, samples, options.batch_size, console)
-    tables = _tables(options, metrics, scores, samples, console)
+    found = _Findings()
+    _probe_changes(options, metrics, samples, found, console)
+    _probe_protocols(options, plans, metrics, samples, found, console)
+    found.tables |= _tables(options, metrics, scores, samples, console)
     calibrations = _calibrations(options, metrics, scores, samples)
-    tables |= _calibration_tables(calibrations)
-    facts = {"notes": notes, "failed": failed, "metrics": _signatures(metrics)}
-    plot = partial(_plot, options.plots, metrics, tables["degradations"], calibrations)
-    _report(options, tables, facts, plot if options.plots else None).conclude(Files.of(options))
+    found.tables |= _calibration_tables(calibrations)
+    facts = {"notes": [*notes, *found.notes], "failed": failed, "metrics": _signatures(metrics)}
+    plot = partial(_plot, options.plots, metrics, found, calibrations)
+    _report(options, found, facts, plot if options.plots else None).conclude(Files.of(options))
     return 1 if failed else 0
 
 
 def _parser() -> CommandParser:
     parser = CommandParser(
-        prog="suisei sanity",
-        description="Test that degraded captions score lower, that more references do not hurt, and that "
-        "scores spread over and are calibrated to the human scale.",
+        prog="suisei probe",
+        description="Test that degraded captions score lower and rephrased ones do not, that sets of\n"
+        "captions are put in their order (replacing, shuffling, degradation curves), that more references\n"
+        "do not hurt, and that scores spread over and are calibrated to the human scale.",
         epilog=_EPILOG,
     )
     add_metric_options(parser.add_argument_group("metrics").add_argument)
@@ -102,7 +112,13 @@ def _add_test_options(add: Add) -> None:
     )  # fmt: skip
     add(
         "--degradations", metavar="A,B", type=filled,
-        help="which (default all): swap, negate, shuffle, repeat, ...",
+        help="changes to captions (default all): object, attribute, negate, ..., and those that should not "
+        "matter: synonym, order, ...",
+    )  # fmt: skip
+    add(
+        "--protocols", metavar="A,B", type=filled, default=",".join(PROTOCOLS),
+        help=f"of papers, on one reference of each image against its others: {', '.join(PROTOCOLS)} (default "
+        "all), or none",
     )  # fmt: skip
     add(
         "--limit", type=positive, default=1000, metavar="N",
@@ -115,12 +131,19 @@ def _add_test_options(add: Add) -> None:
 
 def _check(options: argparse.Namespace) -> None:
     """Refuse what would fail only after all scoring."""
-    from suisei.probes.degrade import DEGRADATIONS, check_names
+    from suisei.probes.degrade import CHANGES, check_names
 
-    names = options.degradations
-    options.degradations = [name.strip() for name in names.split(",")] if names else list(DEGRADATIONS)
+    options.degradations = _listed(options.degradations) if options.degradations else list(CHANGES)
     check_names(options.degradations)
+    options.protocols = [] if options.protocols.strip() == "none" else _listed(options.protocols)
+    for name in options.protocols:
+        if name not in PROTOCOLS:
+            raise ConfigError(f"no protocol {name!r}; there are: {', '.join(PROTOCOLS)}, or none")
     check_report(options, given(vars(options), "data"), folders=["plots"], sealed=["model", "root"])
+
+
+def _listed(names: str) -> list[str]:
+    return list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
 
 
 def _load(options: argparse.Namespace) -> tuple[list[CaptionSample], list[str]]:
@@ -160,8 +183,10 @@ def _plans(options: argparse.Namespace) -> list[MetricPlan]:
 
 def _scored(plan: MetricPlan, samples: list[CaptionSample], batch_size: int, console: Console) -> Scored:
     """Make a metric and fit it, once, on what is not degraded."""
+    from suisei.metrics.base import SummableCorpus
     from suisei.metrics.registry import get_metric
-    from suisei.probes.probe_tables import Scored as NewScored
+    from suisei.probes.outcomes import Scored as NewScored
+    from suisei.scoring.corpus import summands
     from suisei.scoring.fitting import fit_unrated
 
     metric = get_metric(plan.spec, **plan.options)
@@ -172,7 +197,113 @@ def _scored(plan: MetricPlan, samples: list[CaptionSample], batch_size: int, con
     def score(wanted: Sequence[CaptionSample]) -> np.ndarray:
         return sign * metric.score(wanted, batch_size=batch_size, progress=console.is_terminal)
 
-    return NewScored(plan.spec, score, metric.signature)
+    counts = partial(summands, metric) if isinstance(metric, SummableCorpus) else None
+    return NewScored(plan.spec, score, metric.signature, counts, learned=metric.needs_fit)
+
+
+@dataclass
+class _Findings:
+    """What the probes have found so far.
+
+    Attributes:
+        tables: by their name in the JSON.
+        notes: what else must be known.
+        ending: examples, as Markdown.
+        curves: of degradation.
+    """
+
+    tables: dict[str, Table] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    ending: str = ""
+    curves: list[Curve] = field(default_factory=list)
+
+
+def _probe_changes(
+    options: argparse.Namespace,
+    metrics: list[Scored],
+    samples: list[CaptionSample],
+    found: _Findings,
+    console: Console,
+) -> None:
+    """Change good captions one way at a time, and see what scores do."""
+    from suisei.probes import probe_tables
+    from suisei.probes.outcomes import change_outcomes
+
+    settings = {"n_resamples": options.bootstrap, "seed": options.seed}
+    rated = any(sample.rating is not None for sample in samples)
+    source = options.originals or ("rated" if rated else "references")
+    good = probe_tables.good_samples(
+        samples, source, good=options.good, limit=options.limit, seed=options.seed
+    )
+    say(console, f"changing {len(good):,} captions")
+    outcomes = change_outcomes(metrics, good, options.degradations, **settings)
+    notes = probe_tables.change_notes(len(good), **settings)
+    for name, expects in (("degradations", "lower"), ("invariances", "same")):
+        table = probe_tables.change_table(outcomes, expects, notes)
+        if table is not None:
+            found.tables[name] = table
+    found.ending = "\n".join(probe_tables.example_lines(outcomes))
+
+
+def _probe_protocols(
+    options: argparse.Namespace,
+    plans: Sequence[MetricPlan],
+    metrics: list[Scored],
+    samples: list[CaptionSample],
+    found: _Findings,
+    console: Console,
+) -> None:
+    """Run the papers' protocols on one human caption of each image against its others."""
+    from suisei.probes import probe_tables
+    from suisei.probes.curves import curves
+    from suisei.probes.degrade import by_language
+    from suisei.probes.ladders import ladder_outcomes, ladders_of
+
+    if not options.protocols:
+        return
+    settings = {"n_resamples": options.bootstrap, "seed": options.seed}
+    try:
+        humans = probe_tables.good_samples(samples, "references", limit=options.limit, seed=options.seed)
+    except DataError as error:
+        found.notes.append(f"no {', '.join(options.protocols)}: {error}")
+        return
+    own = _fitted_on(humans, plans, metrics, options.batch_size, console)
+    ladders = [name for name in options.protocols if name != "curves"]
+    outcomes: dict[str, list[LadderOutcome]] = {name: [] for name in ladders}
+    for (protocol, language), ladder in ladders_of(humans, options.seed, ladders).items():
+        if isinstance(ladder, str):
+            found.notes.append(f"{LANGUAGE_NAMES[language]}: {ladder}")
+            continue
+        say(console, f"{protocol}, {LANGUAGE_NAMES[language]}: {len(ladder.sets[0]):,} images")
+        each = [ladder_outcomes([metric], ladder, language, **settings) for metric in own]
+        outcomes[protocol] += [outcome for one in each for outcome in one]
+    for protocol in ladders:
+        table = probe_tables.ladder_table(outcomes[protocol])
+        if table is not None:
+            found.tables[protocol] = table
+    for language, keep in by_language(humans) if "curves" in options.protocols else ():
+        some = [sample for sample, there in zip(humans, keep, strict=True) if there]
+        say(console, f"degradation curves, {LANGUAGE_NAMES[language]}: {len(some):,} captions")
+        for curve in curves(own, some, language, **settings):
+            (found.notes if isinstance(curve, str) else found.curves).append(curve)  # type: ignore[arg-type]
+    table = probe_tables.curve_table(found.curves)
+    if table is not None:
+        found.tables["curves"] = table
+
+
+def _fitted_on(
+    humans: list[CaptionSample],
+    plans: Sequence[MetricPlan],
+    metrics: list[Scored],
+    batch_size: int,
+    console: Console,
+) -> list[Scored]:
+    """Return the metrics, those with corpus statistics fitted on the references of these samples alone."""
+    by_spec = {plan.spec: plan for plan in plans}
+    return [
+        _scored(by_spec[metric.label], humans, batch_size, console) if metric.learned else metric
+        for metric in metrics
+    ]
 
 
 def _tables(
@@ -182,28 +313,25 @@ def _tables(
     samples: list[CaptionSample],
     console: Console,
 ) -> dict[str, Table]:
-    """Return the tables that need no ratings, and that on references where there are some."""
+    """Return the tables of more references, spread and languages."""
     from suisei.data.load import load_data
-    from suisei.probes import probe_tables as sanity
+    from suisei.probes import probe_tables
 
     settings = {"n_resamples": options.bootstrap, "seed": options.seed}
     rated = [sample for sample in samples if sample.rating is not None]
-    source = options.originals or ("rated" if rated else "references")
-    good = sanity.good_samples(samples, source, good=options.good, limit=options.limit, seed=options.seed)
-    say(console, f"degrading {len(good):,} captions")
-    tables = {"degradations": sanity.degradation_table(metrics, good, options.degradations, **settings)}
+    tables = {}
     if rated:
-        some = sanity.some_of_each(rated, options.limit, options.seed)
+        some = probe_tables.some_of_each(rated, options.limit, options.seed)
         say(console, f"varying the references of {len(some):,} captions")
         with suppress(DataError):  # no references, no table
-            tables["references"] = sanity.reference_table(
+            tables["references"] = probe_tables.reference_table(
                 metrics, some, most=options.max_references, **settings
             )
-    tables["spread"] = sanity.spread_table(metrics, scores, samples)
+    tables["spread"] = probe_tables.spread_table(metrics, scores, samples)
     say(console, "comparing Japanese and English")
-    languages = sanity.language_table(metrics, samples, **settings)
+    languages = probe_tables.language_table(metrics, samples, **settings)
     if languages is None:  # no image has captions in both: the bundled scenes have
-        languages = sanity.language_table(metrics, load_data("scenes"), **settings)
+        languages = probe_tables.language_table(metrics, load_data("scenes"), **settings)
     if languages is not None:
         tables["languages"] = languages
     return tables
@@ -249,43 +377,62 @@ def _signatures(metrics: list[Scored]) -> dict[str, str]:
 
 def _report(
     options: argparse.Namespace,
-    tables: dict[str, Table],
+    found: _Findings,
     facts: dict[str, Any],
     plot: Callable[[], None] | None,
 ) -> Report:
     settings = {name: value for name, value in vars(options).items() if value not in (None, [])}
-    content = {**facts, "command": settings, **{name: table.as_dict() for name, table in tables.items()}}
+    tables = {name: table.as_dict() for name, table in found.tables.items()}
+    content = {**facts, "command": settings, **tables}
     lines = [f"- {note}" for note in facts["notes"]]
     lines += [f"- signature: `{signature}`" for signature in facts["metrics"].values()]
-    heading = "\n".join(["# Sanity", "", *lines, "", ""])
-    return Report(content, list(tables.values()), heading=heading, notes=facts["notes"], plot=plot)
+    heading = "\n".join(["# Probes", "", *lines, "", ""])
+    shown = list(found.tables.values())
+    return Report(content, shown, heading=heading, ending=found.ending, notes=facts["notes"], plot=plot)
 
 
 def _plot(
-    path: str, metrics: list[Scored], table: Table, calibrations: dict[str, dict[str, Calibration] | str]
+    path: str,
+    metrics: list[Scored],
+    found: _Findings,
+    calibrations: dict[str, dict[str, Calibration] | str],
 ) -> None:
-    """Write the plots of each metric into a folder.
+    """Write the plots of each metric, and the curves of all, into a folder.
 
     Raises:
         DataError: it cannot be written to.
     """
-    from suisei.metaeval.plots import plot_dots, plot_reliability
+    from suisei.metaeval.plots import plot_degradation, plot_dots, plot_reliability
+    from suisei.probes.curves import SHARES
 
-    width = len(table.sections) // len(metrics)  # sections are by metric, then by language
     folder = Path(path)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DataError(f"{path}: cannot be written to: {error.strerror or error}") from None
     for number, (metric, name) in enumerate(zip(metrics, _file_names(metrics), strict=True)):
-        title = f"{table.title}: {metric.label}"
-        own = replace(table, title=title, sections=table.sections[number * width : (number + 1) * width])
-        file, heading = folder / f"{name}-degradations.png", "share that scores lower"
-        plot_dots(file, own, "lower", line=0.5, limits=(-0.03, 1.03), heading=heading)
+        for kind in ("degradations", "invariances"):
+            if kind in found.tables:
+                own = _of_metric(found.tables[kind], metric, number, len(metrics))
+                file, heading = folder / f"{name}-{kind}.png", "share that scores lower"
+                plot_dots(file, own, "lower", line=0.5, limits=(-0.03, 1.03), heading=heading)
         value = calibrations.get(metric.label)
         if value is not None and not isinstance(value, str):
             title = f"Reliability of {metric.label}"
             plot_reliability(folder / f"{name}-reliability.png", value, title=title)
+    if found.curves:
+        panels: dict[str, dict[str, Any]] = {}
+        for curve in found.curves:
+            panel = panels.setdefault(f"{curve.kind}, {LANGUAGE_NAMES[curve.language]}", {})
+            panel[curve.metric] = (SHARES, [cell.value for cell in curve.values])
+        plot_degradation(folder / "curves.png", panels, title="Degradation curves")
+
+
+def _of_metric(table: Table, metric: Scored, number: int, count: int) -> Table:
+    """Return one metric's part of a table whose sections are by metric, then by language."""
+    width = len(table.sections) // count
+    own = table.sections[number * width : (number + 1) * width]
+    return replace(table, title=f"{table.title}: {metric.label}", sections=own)
 
 
 def _file_names(metrics: Sequence[Scored]) -> list[str]:

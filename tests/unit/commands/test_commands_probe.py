@@ -1,11 +1,11 @@
-"""The sanity command on the bundled scenes and on files, with text metrics and a small model."""
+"""The probe command on the bundled scenes and on files, with text metrics and a small model."""
 
 import json
 
 import pytest
 
 from suisei.cli import run_command
-from suisei.commands.sanity import main
+from suisei.commands.probe import main
 
 QUICK = ("--limit", "30", "--bootstrap", "20")
 
@@ -51,12 +51,13 @@ def test_text_metrics_with_all_outputs(rated, tmp_path, capsys):
     assert "reliability unigram-f1" in content
     assert "reliability chrf" not in content  # its scores are from 0 to 100
     assert content["metrics"]["chrf"].startswith("chrf|")
-    assert (tmp_path / "a.md").read_text().startswith("# Sanity")
+    assert (tmp_path / "a.md").read_text().startswith("# Probes")
     assert r"\begin{table}" in (tmp_path / "a.tex").read_text()
     made = sorted(path.name for path in (tmp_path / "plots").iterdir())
     assert made == [
-        "chrf-degradations.png", "cider-degradations.png",
-        "unigram-f1-degradations.png", "unigram-f1-reliability.png",
+        "chrf-degradations.png", "chrf-invariances.png", "cider-degradations.png", "cider-invariances.png",
+        "curves.png", "unigram-f1-degradations.png", "unigram-f1-invariances.png",
+        "unigram-f1-reliability.png",
     ]  # fmt: skip
     assert "Degraded captions" in capsys.readouterr().out
 
