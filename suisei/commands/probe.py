@@ -209,13 +209,20 @@ class _Findings:
         tables: by their name in the JSON.
         notes: what else must be known.
         ending: examples, as Markdown.
+        ladders: of replacing and shuffling.
         curves: of degradation.
     """
 
     tables: dict[str, Table] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     ending: str = ""
+    ladders: list[LadderOutcome] = field(default_factory=list)
     curves: list[Curve] = field(default_factory=list)
+
+    def add(self, kept: list[Any], outcomes: Sequence[Any]) -> None:
+        """Keep outcomes; what could not be measured is a reason, and goes into the notes."""
+        kept += [each for each in outcomes if not isinstance(each, str)]
+        self.notes += [each for each in outcomes if isinstance(each, str)]
 
 
 def _probe_changes(
@@ -255,8 +262,6 @@ def _probe_protocols(
 ) -> None:
     """Run the papers' protocols on one human caption of each image against its others."""
     from suisei.probes import probe_tables
-    from suisei.probes.curves import curves
-    from suisei.probes.degrade import by_language
     from suisei.probes.ladders import ladder_outcomes, ladders_of
 
     if not options.protocols:
@@ -269,24 +274,37 @@ def _probe_protocols(
         return
     own = _fitted_on(humans, plans, metrics, options.batch_size, console)
     ladders = [name for name in options.protocols if name != "curves"]
-    outcomes: dict[str, list[LadderOutcome]] = {name: [] for name in ladders}
     for (protocol, language), ladder in ladders_of(humans, options.seed, ladders).items():
         if isinstance(ladder, str):
             found.notes.append(f"{LANGUAGE_NAMES[language]}: {ladder}")
             continue
         say(console, f"{protocol}, {LANGUAGE_NAMES[language]}: {len(ladder.sets[0]):,} images")
-        each = [ladder_outcomes([metric], ladder, language, **settings) for metric in own]
-        outcomes[protocol] += [outcome for one in each for outcome in one]
+        found.add(found.ladders, ladder_outcomes(own, ladder, language, **settings))
     for protocol in ladders:
-        table = probe_tables.ladder_table(outcomes[protocol])
+        table = probe_tables.ladder_table([each for each in found.ladders if each.protocol == protocol])
         if table is not None:
             found.tables[protocol] = table
-    for language, keep in by_language(humans) if "curves" in options.protocols else ():
+    if "curves" in options.protocols:
+        _probe_curves(own, humans, settings, found, console)
+
+
+def _probe_curves(
+    metrics: list[Scored],
+    humans: list[CaptionSample],
+    settings: dict[str, int],
+    found: _Findings,
+    console: Console,
+) -> None:
+    """Make more and more captions bad, and see how corpus scores fall."""
+    from suisei.probes.curves import curves
+    from suisei.probes.degrade import by_language
+    from suisei.probes.probe_tables import curve_table
+
+    for language, keep in by_language(humans):
         some = [sample for sample, there in zip(humans, keep, strict=True) if there]
         say(console, f"degradation curves, {LANGUAGE_NAMES[language]}: {len(some):,} captions")
-        for curve in curves(own, some, language, **settings):
-            (found.notes if isinstance(curve, str) else found.curves).append(curve)  # type: ignore[arg-type]
-    table = probe_tables.curve_table(found.curves)
+        found.add(found.curves, curves(metrics, some, language, **settings))
+    table = curve_table(found.curves)
     if table is not None:
         found.tables["curves"] = table
 

@@ -183,21 +183,19 @@ def _label_integral(place: np.ndarray, sets: int) -> np.ndarray:
 
 def ladder_outcomes(
     metrics: Sequence[Scored], ladder: Ladder, language: str, *, n_resamples: int = 1000, seed: int = 0
-) -> list[LadderOutcome]:
-    """Return in which order metrics put the captions of a ladder; images without all scores are left out.
+) -> list[LadderOutcome | str]:
+    """Return in which order metrics put the captions of a ladder, or why one cannot.
 
-    Raises:
-        DataError: a metric has scores of fewer than two images.
+    Images without a score of every set are left out; it takes two with them.
     """
-    found = []
+    found: list[LadderOutcome | str] = []
     flat = [sample for each in ladder.sets for sample in each]
     for metric in metrics:
         scores = metric.score(flat).reshape(len(ladder.sets), -1)
         there = ~np.isnan(scores).any(axis=0)
         if there.sum() < 2:
-            raise DataError(
-                f"{metric.label}: {there.sum()} images have a score of every set, and it takes two"
-            )
+            found.append(f"{metric.label}, {ladder.protocol}: {there.sum()} images have a score of every set")
+            continue
         scores = scores[:, there]
         groups = [group_of(sample) for sample, kept in zip(ladder.sets[0], there, strict=True) if kept]
         rho, *steps = _cells(scores, groups, n_resamples, seed)

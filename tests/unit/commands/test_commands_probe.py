@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from suisei.__main__ import main as suisei
 from suisei.cli import run_command
 from suisei.commands.probe import main
 
@@ -95,9 +96,46 @@ def test_a_metric_that_fails_leaves_the_others(rated, tmp_path, capsys):
     assert "failed" in capsys.readouterr().err
 
 
+def test_protocols_are_chosen_and_references_held_out(rated, tmp_path):
+    chosen = ("--protocols", "shuffling", "--degradations", "half", "--json", tmp_path / "a.json")
+    assert run("--metrics", "unigram-f1,bleu-2", "--data", rated, *QUICK, *chosen) == 0
+    content = json.loads((tmp_path / "a.json").read_text())
+    assert "replacing" not in content
+    assert "curves" not in content
+    assert "invariances" not in content
+    rows = {row["label"]: row for row in content["shuffling"]["sections"][0]["rows"]}
+    assert rows["unigram-f1"]["cells"]["rho"]["value"] == 0  # it does not see the order of words
+    assert rows["bleu-2"]["cells"]["published"]["value"] == 0.380119
+    assert rows["bleu-2"]["cells"]["n"]["value"] == 12  # images, one reference each
+
+
+def test_without_two_references_the_protocols_are_left_out_and_it_is_said(tmp_path, capsys):
+    rows = [
+        {"candidate": f"a dog {n}", "references": ["a dog"], "rating": 1, "group": str(n)} for n in range(5)
+    ]
+    path = tmp_path / "one.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert run("--metrics", "unigram-f1", "--data", path, *QUICK, "--degradations", "half") == 0
+    assert "no replacing, shuffling, curves: none of 5 samples has two references" in capsys.readouterr().out
+
+
+def test_the_old_name_works_and_says_the_new_one(rated, capsys):
+    chosen = ["--data", str(rated), "--protocols", "none", "--degradations", "half", "--bootstrap", "0"]
+    assert suisei(["sanity", "--metrics", "length", *chosen]) == 0
+    shown = capsys.readouterr()
+    assert "suisei: 'suisei sanity' is called 'suisei probe' now" in shown.err
+    assert "Degraded captions" in shown.out
+    assert suisei(["--help"]) == 0
+    assert "sanity" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (
+            ("--metrics", "chrf", "--protocols", "recap"),
+            "no protocol 'recap'; there are: replacing, shuffling",
+        ),
         (("--metrics", "chrf", "--degradations", "flip"), "no degradation 'flip'"),
         (("--metrics", "chrf", "--good", "3"), "--good: must be a number from 0 to 1, got '3'"),
         (("--metrics", "chrf", "--json", "/absent/a.json"), "its folder does not exist"),
