@@ -209,6 +209,7 @@ class _Findings:
         tables: by their name in the JSON.
         notes: what else must be known.
         ending: examples, as Markdown.
+        lines: the same as plain text.
         ladders: of replacing and shuffling.
         curves: of degradation.
     """
@@ -216,6 +217,7 @@ class _Findings:
     tables: dict[str, Table] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     ending: str = ""
+    lines: list[str] = field(default_factory=list)
     ladders: list[LadderOutcome] = field(default_factory=list)
     curves: list[Curve] = field(default_factory=list)
 
@@ -250,6 +252,7 @@ def _probe_changes(
         if table is not None:
             found.tables[name] = table
     found.ending = "\n".join(probe_tables.example_lines(outcomes))
+    found.lines = probe_tables.example_lines(outcomes, markdown=False)
 
 
 def _probe_protocols(
@@ -406,7 +409,15 @@ def _report(
     lines += [f"- signature: `{signature}`" for signature in facts["metrics"].values()]
     heading = "\n".join(["# Probes", "", *lines, "", ""])
     shown = list(found.tables.values())
-    return Report(content, shown, heading=heading, ending=found.ending, notes=facts["notes"], plot=plot)
+    return Report(
+        content,
+        shown,
+        heading=heading,
+        ending=found.ending,
+        lines=found.lines,
+        notes=facts["notes"],
+        plot=plot,
+    )
 
 
 def _plot(
