@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _STYLE = {"font.size": 10.0, "axes.spines.top": False, "axes.spines.right": False, "figure.dpi": 100.0}
 _BLUE, _ORANGE, _GREY = "#2b6ca3", "#d9722b", "#8a8a8a"
 _FEW = 3000
+_MARKERS = "osv^Dp*X"
 
 
 def plot_predicted(
@@ -177,6 +178,44 @@ def _figures(axis: Axes, rows: Sequence[Row], labels: list[str], column: str, di
                 xytext=(0, 6), textcoords="offset points", ha="center", fontsize=8,
             )  # fmt: skip
     axis.margins(x=0.28)
+
+
+def plot_degradation(
+    path: str | Path,
+    panels: Mapping[str, Mapping[str, tuple[Sequence[float], Sequence[float]]]],
+    *,
+    title: str,
+) -> None:
+    """Write a figure of falling curves, with the line of a fall in proportion.
+
+    Args:
+        path: of the file; its folder must exist.
+        panels: {panel: {name: (shares of what is made bad, score as a share of the untouched one)}}.
+        title: above the panels.
+
+    Raises:
+        DataError: there is no curve.
+    """
+    from matplotlib import rc_context
+
+    if not any(panels.values()):
+        raise DataError("plot: no curve to show")
+    with rc_context(_STYLE):
+        figure = _new_figure((4.2 * len(panels) + 1.6, 4.2))
+        axes = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+        for axis, (name, curves) in zip(axes, panels.items(), strict=True):
+            axis.plot([0, 1], [1, 0], color=_GREY, linewidth=1, linestyle="--", label="in proportion")
+            for number, (label, (x, y)) in enumerate(curves.items()):
+                style = {"color": f"C{number % 10}", "marker": _MARKERS[number % len(_MARKERS)]}
+                axis.plot(x, y, linewidth=1.4, markersize=4.5, label=label, **style)
+            axis.set(xlabel="share of captions changed", xlim=(-0.02, 1.02))
+            axis.set_title(name, fontsize=10)
+            axis.grid(color="#e6e6e6", linewidth=0.6)
+            axis.set_axisbelow(True)
+        axes[0].set_ylabel("score, as a share of the untouched")
+        axes[-1].legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8, frameon=False)
+        figure.suptitle(title)
+        _save(figure, path)
 
 
 def plot_reliability(path: str | Path, calibrations: Mapping[str, Calibration], *, title: str) -> None:
