@@ -18,7 +18,6 @@ COMMANDS = {
     "evaluate": "measure how well metrics agree with human ratings",
     "ablate": "train a model without one part at a time, and say what each is worth",
     "probe": "test that a metric notices what it should, and minds nothing else",
-    "average": "make one model of several: the mean of their weights",
     "compact": "make a trained model small enough to ship, and say what that changes",
     "positives": "generate captions and images to train PAC-S with",
     "cache": "show or remove the features that are kept between runs",
