@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from suisei.cli import say, table_console
 from suisei.commands.options import Add, filled
+from suisei.data.figures import check_figure
 from suisei.data.outputs import Named, check_outputs, given, raise_first, write_texts
 from suisei.errors import ConfigError, DataError
 
@@ -112,14 +113,14 @@ def add_report_options(
     Args:
         add: ``add_argument`` of a parser or group.
         tables: what the Markdown file holds.
-        plot: what the PNG of --plot is of; None for no such option.
+        plot: what --plot draws; None for no such option.
         scores: what the rows of --save-scores are; None for no such option.
     """
     add("--json", metavar="FILE", type=filled, help="everything, at full precision")
     add("--markdown", metavar="FILE", type=filled, help=f"{tables} as Markdown")
     add("--latex", metavar="FILE", type=filled, help="the tables as LaTeX (booktabs)")
     if plot:
-        add("--plot", metavar="FILE", type=filled, help=f"PNG of {plot}")
+        add("--plot", metavar="FILE", type=filled, help=f"{plot}, as .png, .pdf or .svg")
     if scores:
         add("--save-scores", metavar="FILE", type=filled, help=f"JSONL or CSV of {scores}")
 
@@ -155,6 +156,9 @@ def check_report(
         folders=given(named, *folders),
         sealed=given(named, *sealed),
     )
+    for option, path in given(named, "plot"):
+        if path is not None:
+            check_figure(option, path)
     scores = named.get("save_scores")
     if scores and Path(scores).suffix not in (".jsonl", ".csv"):
         raise ConfigError(f"--save-scores {scores}: must end in .jsonl or .csv")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from suisei.data.figures import new_figure, save_figure, style
 from suisei.data.sample import LANGUAGE_NAMES
-from suisei.data.writers import replacing
 from suisei.errors import DataError
 from suisei.metaeval.correlation import CorrelationError, kendall_tau_c, pearson
 from suisei.metaeval.tables import HUMAN, Row, Table
@@ -17,11 +17,9 @@ from suisei.metaeval.tables import HUMAN, Row, Table
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colors import LogNorm
-    from matplotlib.figure import Figure
 
     from suisei.metaeval.calibration import Calibration
 
-_STYLE = {"font.size": 10.0, "axes.spines.top": False, "axes.spines.right": False, "figure.dpi": 100.0}
 _BLUE, _ORANGE, _GREY = "#2b6ca3", "#d9722b", "#8a8a8a"
 _FEW = 3000
 
@@ -34,7 +32,7 @@ def plot_predicted(
     *,
     title: str = "Predicted against human scores",
 ) -> None:
-    """Write a PNG of predicted against human scores, one panel per language and one for all.
+    """Draw predicted against human scores, one panel per language and one for all.
 
     Args:
         path: of the file; its folder must exist.
@@ -46,7 +44,6 @@ def plot_predicted(
     Raises:
         DataError: different lengths, or nothing to plot.
     """
-    from matplotlib import rc_context
     from matplotlib.cm import ScalarMappable
 
     predicted, human = np.asarray(predicted, dtype=np.float64), np.asarray(human, dtype=np.float64)
@@ -64,8 +61,8 @@ def plot_predicted(
     panels = [(LANGUAGE_NAMES.get(name, str(name)), names == name) for name in distinct]
     if len(panels) > 1:
         panels.insert(0, ("All", np.ones(len(names), dtype=bool)))
-    with rc_context(_STYLE):
-        figure = _new_figure((4.3 * len(panels) + 0.4, 4.6))
+    with style():
+        figure = new_figure((4.3 * len(panels) + 0.4, 4.6))
         axes = figure.subplots(1, len(panels), squeeze=False)[0]
         limits, density = _limits(predicted), _density(panels)
         for axis, (name, mask) in zip(axes, panels, strict=True):
@@ -74,11 +71,11 @@ def plot_predicted(
             figure.colorbar(ScalarMappable(density, "Blues"), ax=axes[-1], label="samples per cell")
         axes[0].set_ylabel("predicted score")
         figure.suptitle(title + (f" ({missing} without a score left out)" if missing else ""))
-        _save(figure, path)
+        save_figure(figure, path)
 
 
 def plot_table(path: str | Path, table: Table, correlation: str = "tau-c") -> None:
-    """Write a PNG of the overall section: one bar per metric, best first, with its interval.
+    """Draw the overall section: one bar per metric, best first, with its interval.
 
     Args:
         path: of the file; its folder must exist.
@@ -88,18 +85,16 @@ def plot_table(path: str | Path, table: Table, correlation: str = "tau-c") -> No
     Raises:
         DataError: no metric has that coefficient.
     """
-    from matplotlib import rc_context
-
     rows = [row for row in table.overall.rows if _value(row, correlation) is not None]
     if not rows:
         raise DataError(f"plot: no metric has a {correlation} to show")
     rows.sort(key=lambda row: _value(row, correlation) or 0.0)
-    with rc_context(_STYLE):
-        figure = _new_figure((7.2, 1.5 + 0.38 * len(rows)))
+    with style():
+        figure = new_figure((7.2, 1.5 + 0.38 * len(rows)))
         axis = figure.subplots()
         _bars(axis, rows, correlation, table.columns[correlation])
         figure.suptitle(table.title)
-        _save(figure, path)
+        save_figure(figure, path)
 
 
 def plot_dots(
@@ -112,7 +107,7 @@ def plot_dots(
     heading: str | None = None,
     figures: bool = False,
 ) -> None:
-    """Write a PNG of one column: a panel per section, a dot with its interval per row.
+    """Draw one column: a panel per section, a dot with its interval per row.
 
     Args:
         path: of the file; its folder must exist.
@@ -126,16 +121,14 @@ def plot_dots(
     Raises:
         DataError: the column has no value.
     """
-    from matplotlib import rc_context
-
     shown = [
         section for section in table.sections if any(_value(row, column) is not None for row in section.rows)
     ]
     if not shown:
         raise DataError(f"plot: no row has a {table.columns.get(column, column)} to show")
     labels = list(dict.fromkeys(row.label for section in shown for row in section.rows))
-    with rc_context(_STYLE):
-        figure = _new_figure((2.2 + 3.4 * len(shown), 1.5 + 0.34 * len(labels)))
+    with style():
+        figure = new_figure((2.2 + 3.4 * len(shown), 1.5 + 0.34 * len(labels)))
         axes = figure.subplots(1, len(shown), squeeze=False, sharey=True)[0]
         for axis, section in zip(axes, shown, strict=True):
             _dots(axis, section.rows, labels, column, line)
@@ -149,7 +142,7 @@ def plot_dots(
         axes[0].set_yticks(range(len(labels)), labels)
         axes[0].set_ylim(len(labels) - 0.4, -0.6)
         figure.suptitle(table.title)
-        _save(figure, path)
+        save_figure(figure, path)
 
 
 def _dots(axis: Axes, rows: Sequence[Row], labels: list[str], column: str, line: float | None) -> None:
@@ -187,10 +180,8 @@ def plot_reliability(path: str | Path, calibrations: Mapping[str, Calibration], 
         calibrations: {panel: calibration}.
         title: above the panels.
     """
-    from matplotlib import rc_context
-
-    with rc_context(_STYLE):
-        figure = _new_figure((4.0 * len(calibrations) + 0.4, 5.2))
+    with style():
+        figure = new_figure((4.0 * len(calibrations) + 0.4, 5.2))
         axes = figure.subplots(2, len(calibrations), squeeze=False, sharex=True, height_ratios=(3, 1))
         for (name, value), upper, lower in zip(calibrations.items(), axes[0], axes[1], strict=True):
             _reliability_panel(upper, value)
@@ -202,7 +193,7 @@ def plot_reliability(path: str | Path, calibrations: Mapping[str, Calibration], 
         axes[0][0].set_ylabel("mean rating")
         axes[1][0].set_ylabel("samples")
         figure.suptitle(title)
-        _save(figure, path)
+        save_figure(figure, path)
 
 
 def _reliability_panel(axis: Axes, value: Calibration) -> None:
@@ -324,18 +315,3 @@ def _bars(axis: Axes, rows: list[Row], correlation: str, heading: str) -> None:
 def _value(row: Row, correlation: str) -> float | None:
     cell = row.cells.get(correlation)
     return None if cell is None or cell.value is None else float(cell.value)
-
-
-def _new_figure(size: tuple[float, float]) -> Figure:
-    """Return a figure with its own Agg canvas: pyplot and its global state stay untouched."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure as NewFigure
-
-    figure = NewFigure(figsize=size, layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
-
-
-def _save(figure: Any, path: str | Path) -> None:
-    with replacing(Path(path)) as temporary:
-        figure.savefig(temporary, dpi=150, format="png", metadata={"Software": None})
