@@ -30,6 +30,7 @@ _STYLE = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "figure.dpi": 100.0,
+    "text.parse_math": False,  # a name with two dollar signs is no formula
 }
 _EAST_ASIAN = re.compile("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef]")
 _FAMILIES = (
@@ -109,7 +110,14 @@ def save_figure(figure: Figure, path: str | Path) -> None:
         warnings.filterwarnings(
             "ignore", message="Glyph .* missing from font"
         )  # SVG: the reader's font has it
-        figure.savefig(temporary, dpi=150, format=kind, metadata=metadata, bbox_inches=box)
+        figure.savefig(
+            temporary,
+            dpi=150,
+            format=kind,
+            metadata=metadata,
+            bbox_inches=box,
+            transparent=True if kind == "svg" else None,
+        )
 
 
 @cache

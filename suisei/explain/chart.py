@@ -55,7 +55,7 @@ def explanation_figure(explanation: Explanation) -> Figure:
     for axis, (title, bars, absolute) in zip(axes, panels, strict=True):
         _panel(axis, title, bars, absolute=absolute)
     title = f"{explanation.metric} {explanation.score:.3f}\n{_wrapped(explanation.candidate)}"
-    figure.suptitle(title, fontsize=10, x=0.02, ha="left", parse_math=False)
+    figure.suptitle(title, fontsize=10, x=0.02, ha="left")
     return figure
 
 
@@ -94,7 +94,7 @@ def _panel(axis: Axes, title: str, bars: Sequence[Bar], *, absolute: bool) -> No
             text, (value, place), xytext=(3 if right else -3, 0), textcoords="offset points", va="center",
             ha="left" if right else "right", fontsize=8,
         )  # fmt: skip
-    axis.set_yticks(places, labels, fontsize=8, parse_math=False)
+    axis.set_yticks(places, labels, fontsize=8)
     axis.set_ylim(len(bars) - 0.4, -0.6)
     axis.set_xlim(low - (0.17 * span if low < 0 else 0), high + 0.17 * span)
     axis.axvline(0, color="black", linewidth=0.8)

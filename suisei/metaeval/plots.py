@@ -1,4 +1,4 @@
-"""Figures: scores against ratings, and figures with their intervals. Files only, no display."""
+"""Figures: scores against ratings, and figures with their intervals, see :mod:`suisei.data.figures`."""
 
 from __future__ import annotations
 
@@ -16,12 +16,18 @@ from suisei.metaeval.tables import HUMAN, Row, Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.colors import LogNorm
+    from matplotlib.colors import LinearSegmentedColormap, LogNorm
 
     from suisei.metaeval.calibration import Calibration
 
-_BLUE, _ORANGE, _GREY = "#2b6ca3", "#d9722b", "#8a8a8a"
+_BLUE, _ORANGE, _GREY, _LIGHT = "#2b6ca3", "#d9722b", "#8a8a8a", "#e6e6e6"
+COLOURS = {"blue": _BLUE, "orange": _ORANGE, "grey": _GREY, "grid": _LIGHT}
+"""What is drawn in which colour: a page may put its own in their place."""
 _FEW = 3000
+_ROOMY = 24
+"""Systems that can be named beside a figure in letters of usual size."""
+_MANY = 400
+"""Points from which a cloud of them is an image inside of a vector figure."""
 
 
 def plot_predicted(
@@ -68,7 +74,10 @@ def plot_predicted(
         for axis, (name, mask) in zip(axes, panels, strict=True):
             _predicted_panel(axis, predicted[mask], human[mask], name, limits, density)
         if len(human) > _FEW:
-            figure.colorbar(ScalarMappable(density, "Blues"), ax=axes[-1], label="samples per cell")
+            scale = ScalarMappable(density, _blues())
+            figure.colorbar(
+                scale, ax=axes[-1], label="samples per cell", format=lambda value, _: f"{value:,g}"
+            )
         axes[0].set_ylabel("predicted score")
         figure.suptitle(title + (f" ({missing} without a score left out)" if missing else ""))
         save_figure(figure, path)
@@ -156,7 +165,7 @@ def _dots(axis: Axes, rows: Sequence[Row], labels: list[str], column: str, line:
         if cell.low is not None and cell.high is not None:
             axis.hlines(place, cell.low, cell.high, color=_BLUE, linewidth=1.6, zorder=2)
         axis.plot([value], [place], marker="o", markersize=6, color=_BLUE, zorder=3)
-    axis.grid(axis="x", color="#e6e6e6", linewidth=0.6)
+    axis.grid(axis="x", color=_LIGHT, linewidth=0.6)
     axis.set_axisbelow(True)
 
 
@@ -196,6 +205,84 @@ def plot_reliability(path: str | Path, calibrations: Mapping[str, Calibration], 
         save_figure(figure, path)
 
 
+def plot_systems(
+    path: str | Path, predicted: np.ndarray, human: np.ndarray, systems: Sequence[str], *, title: str = ""
+) -> None:
+    """Draw mean predicted against mean human score, a numbered point per captioning system.
+
+    Args:
+        path: of the file; its folder must exist.
+        predicted: scores [N]; samples with NaN are left out.
+        human: mean human scores in [0, 1], [N].
+        systems: name of each sample's system, [N].
+        title: above the figure.
+
+    Raises:
+        DataError: no sample has both.
+    """
+    known = np.isfinite(predicted) & np.isfinite(human)
+    if not known.any():
+        raise DataError("plot: no sample has both a predicted and a human score")
+    names, number = np.unique(np.asarray(systems, dtype=object)[known].astype(str), return_inverse=True)
+    counts = np.bincount(number)
+    x, y = (np.bincount(number, weights=values[known]) / counts for values in (human, predicted))
+    with style():
+        figure = new_figure((6.4, 4.6))
+        axis = figure.subplots()
+        axis.scatter(x, y, s=150, color=_BLUE, alpha=0.25, linewidths=0, zorder=2)
+        for place, (across, up) in enumerate(zip(x, y, strict=True), start=1):
+            axis.text(across, up, str(place), ha="center", va="center", fontsize=8, zorder=3)
+            axis.text(
+                1.04, 1 - place / (len(names) + 1), f"{place}  {str(names[place - 1])[:24]}", va="center",
+                transform=axis.transAxes, fontsize=8 if len(names) <= _ROOMY else 6,
+            )  # fmt: skip
+        axis.margins(0.1)
+        axis.set(xlabel="mean human score", ylabel="mean predicted score")
+        axis.grid(color=_LIGHT, linewidth=0.6)
+        axis.set_axisbelow(True)
+        figure.suptitle(title)
+        save_figure(figure, path)
+
+
+def plot_curves(
+    path: str | Path,
+    curves: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+    *,
+    title: str = "",
+    headings: tuple[str, str] = ("", ""),
+) -> None:
+    """Draw lines, such as how a figure changes from epoch to epoch.
+
+    Args:
+        path: of the file; its folder must exist.
+        curves: {name: (x values, y values)}.
+        title: above the figure.
+        headings: of both axes.
+
+    Raises:
+        DataError: there is no curve.
+    """
+    if not curves:
+        raise DataError("plot: no curve to show")
+    styles = [(_BLUE, "-"), (_ORANGE, "--"), (_GREY, ":"), (_BLUE, "-."), (_ORANGE, "-"), (_GREY, "--")]
+    with style():
+        figure = new_figure((5.2, 3.6))
+        axis = figure.subplots()
+        for number, (name, (x, y)) in enumerate(curves.items()):
+            colour, line = styles[number % len(styles)]
+            axis.plot(
+                x, y, color=colour, linestyle=line, label=name, linewidth=1.6, markersize=4,
+                marker="o" if len(x) < _MANY // 10 else "",
+            )  # fmt: skip
+        axis.set(xlabel=headings[0], ylabel=headings[1])
+        if len(curves) > 1:
+            axis.legend(fontsize=8, framealpha=0.85, edgecolor="none")
+        axis.grid(color=_LIGHT, linewidth=0.6)
+        axis.set_axisbelow(True)
+        figure.suptitle(title)
+        save_figure(figure, path)
+
+
 def _reliability_panel(axis: Axes, value: Calibration) -> None:
     axis.plot([0, 1], [0, 1], color=_GREY, linewidth=1, linestyle="--", label="identity")
     for each in value.bins:
@@ -207,7 +294,7 @@ def _reliability_panel(axis: Axes, value: Calibration) -> None:
     )  # fmt: skip
     axis.set_ylim(-0.03, 1.03)
     axis.legend(loc="upper left", fontsize=8, framealpha=0.85, edgecolor="none")
-    axis.grid(color="#e6e6e6", linewidth=0.6)
+    axis.grid(color=_LIGHT, linewidth=0.6)
     axis.set_axisbelow(True)
 
 
@@ -225,12 +312,17 @@ def _predicted_panel(
         # Ratings take few values: a seeded jitter keeps the points from hiding each other.
         jitter = np.random.default_rng(0).uniform(-0.012, 0.012, size=len(human))
         alpha = float(np.clip(60 / len(human) ** 0.7, 0.12, 0.8))
-        axis.scatter(human + jitter, predicted, s=11, color=_BLUE, alpha=alpha, linewidths=0, zorder=2)
+        axis.scatter(
+            human + jitter, predicted, s=11, color=_BLUE, alpha=alpha, linewidths=0, zorder=2,
+            rasterized=len(human) > _MANY,
+        )  # fmt: skip
     else:
         x_edges, y_edges = _edges(human), np.linspace(low, high, 49)
         counts = np.histogram2d(human, predicted, bins=(x_edges, y_edges))[0].T
         shown = np.ma.masked_equal(counts, 0)
-        axis.pcolormesh(x_edges, y_edges, shown, cmap="Blues", norm=density, zorder=1.5)
+        axis.pcolormesh(
+            x_edges, y_edges, shown, cmap=_blues(), norm=density, zorder=1.5, linewidth=0, rasterized=True
+        )
     middles, means = _running_mean(human, predicted)
     axis.plot(
         middles, means, color=_ORANGE, linewidth=2, marker="o", markersize=4, label="mean predicted", zorder=3
@@ -238,7 +330,7 @@ def _predicted_panel(
     axis.set(xlim=(-0.03, 1.03), ylim=(low, high), xlabel="human score (mean of raters)")
     axis.set_title(f"{name}, n = {len(human):,}\n{_statistics(predicted, human)}", fontsize=10)
     axis.legend(loc="upper left", fontsize=8, framealpha=0.85, edgecolor="none")
-    axis.grid(color="#e6e6e6", linewidth=0.6, zorder=-1)
+    axis.grid(color=_LIGHT, linewidth=0.6, zorder=-1)
     axis.set_axisbelow(True)
 
 
@@ -308,10 +400,18 @@ def _bars(axis: Axes, rows: list[Row], correlation: str, heading: str) -> None:
     axis.axvline(0, color="black", linewidth=0.8)
     intervals = any(cell.low is not None for cell in cells)
     axis.set_xlabel(heading + (" with bootstrap interval" if intervals else ""))
-    axis.grid(axis="x", color="#e6e6e6", linewidth=0.6)
+    axis.grid(axis="x", color=_LIGHT, linewidth=0.6)
     axis.set_axisbelow(True)
 
 
 def _value(row: Row, correlation: str) -> float | None:
     cell = row.cells.get(correlation)
     return None if cell is None or cell.value is None else float(cell.value)
+
+
+def _blues() -> LinearSegmentedColormap:
+    """Return a scale from nearly transparent to opaque, which shows on paper and on a dark page."""
+    from matplotlib.colors import LinearSegmentedColormap as NewColormap
+    from matplotlib.colors import to_rgba
+
+    return NewColormap.from_list("density", [to_rgba(_BLUE, 0.18), to_rgba(_BLUE, 1.0)])
