@@ -395,7 +395,7 @@ def _write_outputs(
     markdown += "\n## Predicted against human\n\n![predicted against human](predicted.png)\n"
     human = np.array([sample.rating.mean if sample.rating else np.nan for sample in samples])
     languages = [language_of(sample) for sample in samples]
-    plot_predicted(stage / "predicted.png", scores, human, languages)
+    plot_predicted(stage / "predicted.png", scores, human, languages, figures=(table, "suisei"))
     (stage / "report.md").write_text(markdown, encoding="utf-8")
     (stage / "report.json").write_text(text, encoding="utf-8")
     Console().print(table.to_rich())
