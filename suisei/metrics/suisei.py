@@ -20,6 +20,7 @@ from suisei.explain.leave_out import COSINES, InputColumn
 from suisei.metrics.base import Metric
 from suisei.metrics.extras import ExtraInputs, check_names
 from suisei.models.alignment import alignment_inputs
+from suisei.models.batch import Batch
 from suisei.models.features import ModelFeatures
 from suisei.models.folder import LoadedModel, load_model
 from suisei.models.regressor import Regressor
@@ -180,12 +181,16 @@ class SuiSeiMetric(Metric):
             for name in ("candidate", "references", "reference_mask", "image", "image_mask", "extras"):
                 setattr(batch, name, getattr(batch, name).to(self.device))
             if replaced is not None:
-                own = self.regressor.extra_inputs(batch, features, looks)
-                inputs[start : start + batch_size] = own.double().cpu().numpy()
+                inputs[start : start + batch_size] = self._inputs(batch, features, looks)
                 batch.replaced = replaced[start : start + batch_size].to(self.device)
             values = self.regressor(batch, features, looks)
             scores[start : start + batch_size] = values.double().cpu().numpy()
         return scores, inputs
+
+    def _inputs(self, batch: Batch, captions: Tensor, images: Tensor | None) -> np.ndarray:
+        """Return the extra inputs as they are, float64 [B, E]."""
+        extras: np.ndarray = self.regressor.outputs(batch, captions, images).extras.double().cpu().numpy()
+        return extras
 
     def _caption_features(self, table: SampleTable, progress: bool) -> Tensor:
         def encode(captions: list[str]) -> Tensor:

@@ -6,6 +6,7 @@ import json
 import logging
 import math
 import platform
+import random
 import shutil
 import tempfile
 import time
@@ -45,11 +46,14 @@ from suisei.training.command_line import settings_of
 from suisei.training.losses import require_finite_weights
 from suisei.training.module import SuiSei
 from suisei.training.run_settings import check_resumed
+from suisei.training.support import CaptionCorpus
 from suisei.training.synthetic import synthetic_samples
 
 logger = logging.getLogger(__name__)
 
 DEFAULT_BASELINES = ("unigram-f1", "length")
+MOST_PAIRS = 4096
+"""Rated pairs of captions of the support that training draws from."""
 RESAMPLES = 1000
 """Bootstrap resamples of the intervals in a run's report."""
 RECORDS = ("config.yaml", "splits.json")
@@ -79,6 +83,7 @@ def run_training(cli: Any) -> None:
     made = data.add_training(
         synthetic_samples(data.part("train"), data.synthetic, cli.config.seed_everything)
     )
+    model.mixed = "bf16" in str(trainer.precision)
     extras = _build(cli.config.seed_everything, data, model, trainer.strategy.root_device)
     started = time.perf_counter()
     if checkpoint is None:
@@ -238,12 +243,37 @@ def _build(seed: int, data: Any, model: SuiSei, device: torch.device) -> ExtraIn
             extras.fit_compute(data.samples, data.split.train, data.support_data.rated),
             with_images=model.config.image is not None,
             image_languages=model.config.fusion.image_languages,
+            pairs=_rated_pairs(data, model, seed),
         )
         table.target = model.regressor.targets(data.samples)
+        table.source, table.original = data.set_numbers(), data.originals()
         model.needs = extras.needs()
         collate = model.prepare(table, data.split.train, progress, device)
-        data.attach(collate, seed, collate.lengths)
+        data.attach(collate, seed, collate.lengths, len(table.pairs))
     return extras
+
+
+def _rated_pairs(data: Any, model: SuiSei, seed: int) -> list[tuple[str, str, float]]:
+    """Return the rated pairs of captions that training draws from, at random where there are more.
+
+    Raises:
+        ConfigError: a weight in the loss that these data or batches have no use for.
+    """
+    weights = model.objective.config
+    if weights.pair_weight and not (data.synthetic and data.batching in ("group", "balanced")):
+        raise ConfigError(
+            "model.loss.pair_weight compares degraded captions with what they were made of: set "
+            "data.synthetic above 0 and data.batching to balanced or group, or the weight to 0"
+        )
+    if not weights.support_weight:
+        return []
+    pairs = CaptionCorpus.of([], data.support_data).rated
+    if not pairs or data.batching != "balanced":
+        raise ConfigError(
+            "model.loss.support_weight learns from rated pairs of captions in every step: set data.support, "
+            "such as jsts, and data.batching to balanced, or the weight to 0"
+        )
+    return random.Random(seed).sample(pairs, min(len(pairs), MOST_PAIRS))
 
 
 def find_checkpoint(folder: Path, wanted: str | None, settings: Mapping[str, Any]) -> str | None:
