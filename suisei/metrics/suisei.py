@@ -21,6 +21,7 @@ from suisei.metrics.base import Metric
 from suisei.metrics.extras import ExtraInputs, check_names
 from suisei.models.alignment import alignment_inputs
 from suisei.models.batch import Batch
+from suisei.models.blocks import BLOCKS
 from suisei.models.features import ModelFeatures
 from suisei.models.folder import LoadedModel, load_model
 from suisei.models.regressor import Regressor
@@ -210,17 +211,45 @@ class SuiSeiMetric(Metric):
         pairs = list(zip(table.image_keys, table.images, strict=True))
         return self._images.look_up(table.image_keys, pairs, encode)
 
+    @property
+    def reads(self) -> frozenset[str]:
+        """What decides the score beside the candidate: any of "references" and "image"."""
+        model, fusion = self.regressor, self.regressor.config.fusion
+        blocks = {BLOCKS[name].reads for name in (BLOCKS if fusion.blocks is None else fusion.blocks)}
+        cosines = model.start is not None
+        found = set().union(*self.extras.needs().values())
+        if cosines or model.columns.similar or model.columns.aligned or "reference" in blocks:
+            found.add("references")
+        if model.image is not None and (cosines or model.columns.seen or "image" in blocks):
+            found.add("image")
+        return frozenset(found & {"references", "image"})
+
     def _warn_blind(self, samples: Sequence[CaptionSample]) -> None:
-        sees_images = self.regressor.image is not None
-        languages = self.regressor.config.fusion.image_languages
-        blind = sum(not s.references and not (sees_images and is_seen(s, languages)) for s in samples)
+        reads, languages = self.reads, self.regressor.config.fusion.image_languages
+        if any("image" in needs for needs in self.extras.needs().values()):
+            languages = None  # other metrics among the inputs look at every image
+        blind = sum(
+            not ("references" in reads and sample.references)
+            and not ("image" in reads and is_seen(sample, languages))
+            for sample in samples
+        )
         if blind:
-            what = "references or an image" if sees_images else "references (this model reads no image)"
-            if sees_images and languages is not None:
-                what = f"references or an image (images are read beside {', '.join(languages)} captions)"
             logger.warning(
-                "%d of %d samples are scored from the candidate alone: no %s", blind, len(samples), what
-            )
+                "%d of %d samples are scored from the candidate alone: %s",
+                blind, len(samples), _lacking(reads, languages),
+            )  # fmt: skip
+
+
+def _lacking(reads: frozenset[str], languages: Sequence[str] | None) -> str:
+    """Return what samples lack that are scored from the candidate alone."""
+    if not reads:
+        return "this model reads neither references nor image"
+    if "image" not in reads:
+        return "no references (this model reads no image)"
+    what = (
+        "no references or an image" if "references" in reads else "no image (this model reads no references)"
+    )
+    return what if languages is None else f"{what} (images are read beside {', '.join(languages)} captions)"
 
 
 def _without_hooks(regressor: Regressor) -> Regressor:
