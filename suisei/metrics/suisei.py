@@ -25,7 +25,7 @@ from suisei.models.blocks import BLOCKS
 from suisei.models.features import ModelFeatures
 from suisei.models.folder import LoadedModel, load_model
 from suisei.models.regressor import Regressor
-from suisei.models.table import Collator, SampleTable, is_seen
+from suisei.models.table import Collator, SampleTable
 from suisei.progress import progress_bar
 
 CACHE_BYTES = 128 * 1024**2
@@ -152,7 +152,6 @@ class SuiSeiMetric(Metric):
             samples,
             self.extras.compute(samples),
             with_images=self.regressor.image is not None,
-            image_languages=self.regressor.config.fusion.image_languages,
         )
         with torch.inference_mode(), matrix_products(self.precision):
             if self.regressor.columns.aligned:
@@ -225,31 +224,28 @@ class SuiSeiMetric(Metric):
         return frozenset(found & {"references", "image"})
 
     def _warn_blind(self, samples: Sequence[CaptionSample]) -> None:
-        reads, languages = self.reads, self.regressor.config.fusion.image_languages
-        if any("image" in needs for needs in self.extras.needs().values()):
-            languages = None  # other metrics among the inputs look at every image
+        reads = self.reads
         blind = sum(
             not ("references" in reads and sample.references)
-            and not ("image" in reads and is_seen(sample, languages))
+            and not ("image" in reads and sample.image is not None)
             for sample in samples
         )
         if blind:
             logger.warning(
                 "%d of %d samples are scored from the candidate alone: %s",
-                blind, len(samples), _lacking(reads, languages),
+                blind, len(samples), _lacking(reads),
             )  # fmt: skip
 
 
-def _lacking(reads: frozenset[str], languages: Sequence[str] | None) -> str:
+def _lacking(reads: frozenset[str]) -> str:
     """Return what samples lack that are scored from the candidate alone."""
     if not reads:
         return "this model reads neither references nor image"
     if "image" not in reads:
         return "no references (this model reads no image)"
-    what = (
+    return (
         "no references or an image" if "references" in reads else "no image (this model reads no references)"
     )
-    return what if languages is None else f"{what} (images are read beside {', '.join(languages)} captions)"
 
 
 def _without_hooks(regressor: Regressor) -> Regressor:

@@ -333,7 +333,8 @@ class Regressor(nn.Module):
         if self.start is not None:
             assert similar is not None
             start = self.start(similar, seen)
-            logits = logits + start
+            compared = batch.reference_mask.any(dim=1)  # without references there is nothing to correct
+            logits = logits * compared + start
         return Outputs(logits, start, vectors, extras, similar, seen)
 
     def image_similarities(self, candidate: Tensor, image: Tensor | None, mask: Tensor) -> Tensor:
