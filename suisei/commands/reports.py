@@ -10,7 +10,7 @@ import json
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,7 +23,7 @@ from suisei.errors import ConfigError, DataError
 if TYPE_CHECKING:
     from suisei.data.sample import CaptionSample
     from suisei.metaeval.tables import Table
-    from suisei.report.parts import Cards, Rated
+    from suisei.report.parts import Cards, Rated, Result
 
 _TEXTS = ("json", "markdown", "latex", "html", "save_scores")
 
@@ -184,6 +184,8 @@ class Shown:
         rated: samples and scores, where there are any.
         cards: what is shown with pictures beside predictions.
         notes: sentences above all.
+        results: further parts of the page, after the tables.
+        overview: a table above all parts.
     """
 
     title: str
@@ -191,6 +193,8 @@ class Shown:
     rated: Rated | None = None
     cards: Sequence[Cards] = ()
     notes: Sequence[str] = ()
+    results: Sequence[Result] = ()
+    overview: Table | None = None
 
     def writer(
         self,
@@ -219,8 +223,13 @@ class Shown:
         from suisei.report.stored import environment, facts_of
 
         facts = [("Command", line), *facts_of(self.content), ("Environment", environment())]
-        result = Result(self.title, tables, self.rated, facts=facts, notes=self.notes, cards=self.cards)
-        write_page(html, figures, self.title, [part_of(result)])
+        whole = Result(self.title, tables, self.rated, facts=facts, notes=self.notes, cards=self.cards)
+        if not tables:  # a page of many results ends with where they come from
+            whole = replace(whole, title="The whole page")
+        parts = [
+            part_of(result) for result in ([*self.results, whole] if not tables else [whole, *self.results])
+        ]
+        write_page(html, figures, self.title, parts, self.overview)
 
 
 def save_scores(

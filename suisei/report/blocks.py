@@ -23,11 +23,9 @@ from suisei.metaeval.plots import (
 )
 from suisei.metaeval.significance import Interval
 from suisei.metaeval.tables import Cell, Row, Section, Table
-from suisei.report.examples import Explain, human_scores, prediction_cards
+from suisei.report.examples import Explain, human_scores, nearest_metric, prediction_cards
 from suisei.report.parts import Block, Figure, Part, Rated, Result
 
-DRAWN_METRICS = 6
-"""Metrics whose scores are drawn beside ratings; tables have all."""
 _MOST_SYSTEMS = 40
 _VERDICTS = 2
 _PREFERRED = ("tau-c", "mean", "average-precision", "accuracy")
@@ -47,12 +45,11 @@ def part_of(result: Result, explain: Explain | None = None) -> Part:
     ]
     graded = result.rated if result.rated is not None and _is_graded(result.rated) else None
     if graded is not None:
-        blocks.append(Block("Predicted against human", figures=_predicted(graded)))
+        blocks.append(Block("Predicted against human", figures=_predicted(graded, result.drawn)))
     blocks.append(_calibration(calibration, graded))
     blocks.append(Block("Learning curves", figures=_curves(result.curves)))
     if result.rated is not None and result.rated.scores:
-        first = next((name for name in result.rated.scores if name.startswith("suisei")), None)
-        label = first or next(iter(result.rated.scores))
+        label = nearest_metric(result.rated)
         cards = prediction_cards(result.rated, label, result.examples, explain)
         blocks.append(Block("Best and worst predictions", cards=cards))
     blocks.append(Block("Examples", cards=result.cards))
@@ -87,7 +84,12 @@ def _bars(tables: Sequence[Table]) -> list[Figure]:
     figures = []
     for number, table in enumerate(tables):
         column = next((key for key in _PREFERRED if key in table.columns), None)
-        if column is None or not any(_value(row, column) is not None for row in table.overall.rows):
+        values = [_value(row, column) for row in table.overall.rows] if column else []
+        if (
+            column is None
+            or (number and table.title.startswith("Beside"))
+            or not any(v is not None for v in values)
+        ):
             continue
         heading = table.columns[column]
         text = "; ".join(
@@ -127,11 +129,11 @@ def _is_graded(rated: Rated) -> bool:
     return len(np.unique(human[np.isfinite(human)])) > _VERDICTS
 
 
-def _predicted(rated: Rated) -> list[Figure]:
+def _predicted(rated: Rated, most: int) -> list[Figure]:
     human, figures = human_scores(rated.samples), []
     languages = np.array([language_of(sample) for sample in rated.samples], dtype=object)
     systems = np.array([sample.system or "" for sample in rated.samples], dtype=object)
-    for metric, (label, scores) in enumerate(list(rated.scores.items())[:DRAWN_METRICS]):
+    for metric, (label, scores) in enumerate(list(rated.scores.items())[:most]):
         known = np.isfinite(scores) & np.isfinite(human)
         found = [name for name in LANGUAGE_NAMES if (known & (languages == name)).any()]
         scopes = [(LANGUAGE_NAMES[name], languages == name) for name in found]
