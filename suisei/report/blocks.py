@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -25,6 +24,7 @@ from suisei.metaeval.significance import Interval
 from suisei.metaeval.tables import Cell, Row, Section, Table
 from suisei.report.examples import Explain, human_scores, nearest_metric, prediction_cards
 from suisei.report.parts import Block, Figure, Part, Rated, Result
+from suisei.report.vector import plain
 
 _MOST_SYSTEMS = 40
 _VERDICTS = 2
@@ -55,14 +55,6 @@ def part_of(result: Result, explain: Explain | None = None) -> Part:
     blocks.append(Block("Examples", cards=result.cards))
     blocks.append(Block("Where it comes from", texts=[fact for fact in result.facts if fact[1]]))
     return Part(result.title, [block for block in blocks if block])
-
-
-def plain(text: str) -> str:
-    """Return text for a figure: without control characters and marks of direction, which act on others."""
-    marks = "\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
-    return "".join(
-        "\ufffd" if unicodedata.category(c) in ("Cc", "Cs") or c in marks else c for c in str(text)
-    )
 
 
 def _plain_table(table: Table) -> Table:

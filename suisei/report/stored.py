@@ -146,8 +146,8 @@ def facts_of(content: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return where a result comes from, as its JSON says it: signatures, settings, data, environment."""
     facts = [("Signatures", "\n".join(dict.fromkeys(_signatures(content))))]
     for name in _OWN_FACTS:
-        values = [content.get(name)] + [v.get(name) for v in content.values() if isinstance(v, dict)]
-        value = next((value for value in values if value), None)
+        values = [content.get(name)] + [v.get(name) for v in content.values() if _is_table(v)]
+        value = next((value for value in values if isinstance(value, dict) and value), None)
         if value is not None:
             facts.append((_FACTS.get(name, name.capitalize()), as_yaml(value)))
     return [fact for fact in facts if fact[1]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
+import unicodedata
 from collections.abc import Iterable
 from pathlib import Path
 from xml.etree import ElementTree
@@ -45,10 +46,18 @@ def inline_svg(figure: Figure, prefix: str) -> str:
     for name in ("width", "height"):
         root.attrib.pop(name, None)
     root.set("role", "img")
-    root.set("aria-label", f"{figure.title}: {figure.text}")
+    root.set("aria-label", plain(f"{figure.title}: {figure.text}"))
     ElementTree.register_namespace("", _SVG)
     ElementTree.register_namespace("xlink", _XLINK)
     return ElementTree.tostring(root, encoding="unicode")
+
+
+def plain(text: str) -> str:
+    """Return text for a figure: without control characters and marks of direction, which act on others."""
+    marks = "\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+    return "".join(
+        "\ufffd" if unicodedata.category(c) in ("Cc", "Cs") or c in marks else c for c in str(text)
+    )
 
 
 def _theme(root: ElementTree.Element, prefix: str) -> None:
