@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from suisei.errors import DataError
-from suisei.metaeval.plots import _edges, _running_mean, plot_predicted, plot_table
+from suisei.metaeval.plots import _edges, _running_mean, plot_curves, plot_predicted, plot_systems, plot_table
 from suisei.metaeval.tables import Cell, Row, Section, Table
 
 
@@ -84,3 +84,32 @@ def test_bars_of_a_table(tmp_path):
     assert Image.open(tmp_path / "bars.png").height > 200
     with pytest.raises(DataError, match="no metric has a pearson"):
         plot_table(tmp_path / "bars.png", table, "pearson")
+
+
+def test_the_name_of_the_file_decides_its_kind_and_text_stays_text(tmp_path):
+    names = {".svg": b"<?xml", ".pdf": b"%PDF", ".png": b"\x89PNG", "": b"\x89PNG"}
+    for suffix, start in names.items():
+        plot_curves(
+            tmp_path / f"a{suffix}", {"$x$ & <y>": ([0, 1], [1, 2])}, title="a $title$", headings=("x", "$")
+        )
+        assert (tmp_path / f"a{suffix}").read_bytes().startswith(start)
+    assert ">a $title$</text>" in (tmp_path / "a.svg").read_text()
+
+
+def test_a_figure_is_the_same_twice(tmp_path):
+    for name in ("a.svg", "b.svg"):
+        plot_curves(tmp_path / name, {"x": ([0, 1], [1, 2])})
+    assert (tmp_path / "a.svg").read_text() == (tmp_path / "b.svg").read_text()
+
+
+def test_systems_are_numbered_and_named(tmp_path):
+    human, systems = np.array([0.0, 0.5, 1.0, np.nan]), ["a", "b", "b", "c"]
+    plot_systems(tmp_path / "s.svg", np.array([0.1, 0.2, 0.4, 0.9]), human, systems)
+    text = (tmp_path / "s.svg").read_text()
+    assert "1  a</text>" in text
+    assert "2  b</text>" in text
+    assert "3  c" not in text
+    with pytest.raises(DataError, match="no sample has both"):
+        plot_systems(tmp_path / "s.svg", np.array([np.nan]), np.array([1.0]), ["a"])
+    with pytest.raises(DataError, match="no curve"):
+        plot_curves(tmp_path / "c.svg", {})
