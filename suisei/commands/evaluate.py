@@ -141,7 +141,10 @@ def _parser() -> CommandParser:
     _add_figure_options(parser.add_argument_group("figures").add_argument)
     add = parser.add_argument_group("output").add_argument
     add_report_options(
-        add, plot="the metrics with their intervals", scores="every metric's score of every sample"
+        add,
+        plot="the metrics with their intervals",
+        scores="every metric's score of every sample",
+        scopes=True,
     )
     add(
         "--save-idf", metavar="DIR", type=filled,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from suisei.cli import say, table_console
 from suisei.commands.options import Add, filled
+from suisei.data.figures import check_figure
 from suisei.data.outputs import Named, check_outputs, given, raise_first, write_texts
 from suisei.errors import ConfigError, DataError
 
@@ -25,20 +26,31 @@ if TYPE_CHECKING:
     from suisei.metaeval.tables import Table
     from suisei.report.parts import Cards, Rated, Result
 
+LATEX_SCOPES = ("overall", "language")
+"""What is in LaTeX if nothing else is asked for: a hundred systems are no table of a paper."""
 _TEXTS = ("json", "markdown", "latex", "html", "save_scores")
 
 
 class Files(NamedTuple):
-    """Where a report goes; None for what is not wanted."""
+    """Where a report goes; None for what is not wanted.
+
+    Attributes:
+        json: everything.
+        markdown: the tables.
+        latex: the tables for a paper.
+        scopes: what the sections of the LaTeX tables are over.
+    """
 
     json: str | Path | None
     markdown: str | Path | None
     latex: str | Path | None
+    scopes: Sequence[str] = LATEX_SCOPES
 
     @classmethod
     def of(cls, options: argparse.Namespace) -> Files:
         """Return those of the options of :func:`add_report_options`."""
-        return cls(options.json, options.markdown, options.latex)
+        scopes = getattr(options, "sections", LATEX_SCOPES)
+        return cls(options.json, options.markdown, options.latex, scopes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +96,7 @@ class Report:
         texts = [
             (files.json, json_text(self.content)),
             (files.markdown, self.heading + "\n".join(part for part in parts if part)),
-            (files.latex, "\n".join(table.to_latex() for table in self.tables)),
+            (files.latex, "\n".join(table.to_latex(files.scopes) for table in self.tables)),
         ]
         problems = write_texts(texts)
         for write in (self.plot, self.page):
@@ -111,20 +123,42 @@ def json_text(content: Mapping[str, Any]) -> str:
     return json.dumps(content, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
 
 
+def _scopes(text: str) -> tuple[str, ...]:
+    """Read which sections are wanted."""
+    from suisei.metaeval.tables import SCOPES
+
+    named = tuple(name.strip() for name in text.split(","))
+    unknown = [name for name in named if name not in SCOPES]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(SCOPES)}")
+    return named
+
+
 def add_report_options(
-    add: Add, *, tables: str = "the tables", plot: str | None = None, scores: str | None = None
+    add: Add,
+    *,
+    tables: str = "the tables",
+    plot: str | None = None,
+    scores: str | None = None,
+    scopes: bool = False,
 ) -> None:
     """Add where the report goes.
 
     Args:
         add: ``add_argument`` of a parser or group.
         tables: what the Markdown file holds.
-        plot: what the PNG of --plot is of; None for no such option.
+        plot: what --plot draws; None for no such option.
         scores: what the rows of --save-scores are; None for no such option.
+        scopes: whether tables have sections by language and system, of which --sections chooses.
     """
     add("--json", metavar="FILE", type=filled, help="everything, at full precision")
     add("--markdown", metavar="FILE", type=filled, help=f"{tables} as Markdown")
-    add("--latex", metavar="FILE", type=filled, help="the tables as LaTeX (booktabs)")
+    add("--latex", metavar="FILE", type=filled, help="the tables as LaTeX (booktabs), one per section")
+    if scopes:
+        add(
+            "--sections", metavar="A,B", type=_scopes, default=LATEX_SCOPES,
+            help="of the LaTeX: any of overall, language, system (default overall,language)",
+        )  # fmt: skip
     add(
         "--html",
         metavar="FILE",
@@ -133,7 +167,7 @@ def add_report_options(
     )
     add("--figures", metavar="DIR", type=filled, help="the figures of that page, each as SVG, PDF and PNG")
     if plot:
-        add("--plot", metavar="FILE", type=filled, help=f"PNG of {plot}")
+        add("--plot", metavar="FILE", type=filled, help=f"{plot}, as .png, .pdf or .svg")
     if scores:
         add("--save-scores", metavar="FILE", type=filled, help=f"JSONL or CSV of {scores}")
 
@@ -169,6 +203,9 @@ def check_report(
         folders=given(named, "figures", *folders),
         sealed=given(named, *sealed),
     )
+    for option, path in given(named, "plot"):
+        if path is not None:
+            check_figure(option, path)
     scores = named.get("save_scores")
     if scores and Path(scores).suffix not in (".jsonl", ".csv"):
         raise ConfigError(f"--save-scores {scores}: must end in .jsonl or .csv")

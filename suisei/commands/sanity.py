@@ -148,8 +148,8 @@ def _metrics(
             scores.append(metric.score(samples))
             metrics.append(metric)
         except FAILURES as error:
-            failed[plan.spec] = failure_text(error)
-            say(console, f"{plan.spec} failed: {failed[plan.spec]}", "red")
+            failed[plan.label] = failure_text(error)
+            say(console, f"{plan.spec} failed: {failed[plan.label]}", "red")
     if not metrics:
         raise ConfigError("no metric could score: " + "; ".join(f"{k}: {v}" for k, v in failed.items()))
     return metrics, scores, failed
@@ -176,7 +176,7 @@ def _scored(plan: MetricPlan, samples: list[CaptionSample], batch_size: int, con
     def score(wanted: Sequence[CaptionSample]) -> np.ndarray:
         return sign * metric.score(wanted, batch_size=batch_size, progress=console.is_terminal)
 
-    return NewScored(plan.spec, score, metric.signature)
+    return NewScored(plan.label, score, metric.signature)
 
 
 def _tables(

@@ -95,7 +95,7 @@ def regressor(options: Options, *, image: bool, references: str) -> Regressor:
     """Return the paper's regressor with random weights."""
     text = TextEncoder(backbone(options.size), tokenizer(options.root, options.size))
     config = RegressorConfig(
-        TextEncoderConfig(name="random", frozen_embeddings=True),
+        TextEncoderConfig(name="random", trained_layers=12),
         ImageEncoderConfig(name="random") if image else None,
         FusionConfig(references=references),
         HeadConfig(hidden=HIDDEN[options.size]),

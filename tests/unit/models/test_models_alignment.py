@@ -169,9 +169,7 @@ def test_extra_inputs_are_cut_off_and_image_cosines_missing_without_image(model)
     assert model.image_similarities(candidate, None, torch.tensor([True, True])).isnan().all()
 
 
-def test_alignment_wants_a_frozen_encoder_and_a_model_something_to_score_by(build_regressor):
-    with pytest.raises(ConfigError, match=r"text.frozen"):
-        build_regressor(alignment=True)
+def test_a_model_wants_something_to_score_by(build_regressor):
     with pytest.raises(ConfigError, match="nothing to score by"):
         build_regressor(blocks=[])
     with pytest.raises(ConfigError, match="members"):
