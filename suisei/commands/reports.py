@@ -24,7 +24,9 @@ from suisei.errors import ConfigError, DataError
 if TYPE_CHECKING:
     from suisei.data.sample import CaptionSample
     from suisei.metaeval.tables import Table
+    from suisei.report.examples import Explain
     from suisei.report.parts import Cards, Rated, Result
+    from suisei.scoring.plan import MetricPlan
 
 LATEX_SCOPES = ("overall", "language")
 """What is in LaTeX if nothing else is asked for: a hundred systems are no table of a paper."""
@@ -223,6 +225,7 @@ class Shown:
         notes: sentences above all.
         results: further parts of the page, after the tables.
         overview: a table above all parts.
+        plans: the metrics, of which the one whose predictions are shown is explained.
     """
 
     title: str
@@ -232,6 +235,7 @@ class Shown:
     notes: Sequence[str] = ()
     results: Sequence[Result] = ()
     overview: Table | None = None
+    plans: Sequence[MetricPlan] = ()
 
     def writer(
         self,
@@ -264,9 +268,17 @@ class Shown:
         if not tables:  # a page of many results ends with where they come from
             whole = replace(whole, title="The whole page")
         parts = [
-            part_of(result) for result in ([*self.results, whole] if not tables else [whole, *self.results])
+            part_of(result, self._explainer)
+            for result in ([*self.results, whole] if not tables else [whole, *self.results])
         ]
         write_page(html, figures, self.title, parts, self.overview)
+
+    def _explainer(self, label: str) -> Explain | None:
+        """Return what explains a metric of the command; one read from a file has nothing to be asked."""
+        from suisei.commands.steps import explainer
+
+        plan = next((plan for plan in self.plans if plan.spec == label), None)
+        return explainer(plan, self.rated.samples if self.rated else ()) if plan else None
 
 
 def save_scores(

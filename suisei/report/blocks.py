@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -30,17 +30,25 @@ _MOST_SYSTEMS = 40
 _VERDICTS = 2
 _PREFERRED = ("tau-c", "mean", "average-precision", "accuracy")
 """Columns of a main table, of which the first that is there is drawn."""
+_NOT_DRAWN = ("published",)
+"""Tables that repeat figures of another."""
 _PROBES = "lower"
 """The column of a probe that is drawn: how often the score falls."""
 
 
-def part_of(result: Result, explain: Explain | None = None) -> Part:
-    """Return a result as a part of a page; headings without content are left out."""
+def part_of(result: Result, explained: Callable[[str], Explain | None] | None = None) -> Part:
+    """Return a result as a part of a page; headings without content are left out.
+
+    Args:
+        result: the result.
+        explained: gives what explains a metric's scores, or None where they are not explained.
+    """
     calibration = {name: table for name, table in result.tables.items() if _is_calibration(name)}
     probes = {name: table for name, table in result.tables.items() if _PROBES in table.columns}
     others = [t for name, t in result.tables.items() if name not in calibration and name not in probes]
+    drawn = [table for name, table in result.tables.items() if name not in _NOT_DRAWN and table in others]
     blocks = [
-        Block("Results", others, _bars(others), notes=result.notes),
+        Block("Results", others, _bars(drawn), notes=result.notes),
         Block("Probes", list(probes.values()), [f for t in probes.values() for f in probe_figures(t)]),
     ]
     graded = result.rated if result.rated is not None and _is_graded(result.rated) else None
@@ -50,6 +58,7 @@ def part_of(result: Result, explain: Explain | None = None) -> Part:
     blocks.append(Block("Learning curves", figures=_curves(result.curves)))
     if result.rated is not None and result.rated.scores:
         label = nearest_metric(result.rated)
+        explain = explained(label) if explained and result.examples else None
         cards = prediction_cards(result.rated, label, result.examples, explain)
         blocks.append(Block("Best and worst predictions", cards=cards))
     blocks.append(Block("Examples", cards=result.cards))
@@ -76,19 +85,11 @@ def _bars(tables: Sequence[Table]) -> list[Figure]:
     figures = []
     for number, table in enumerate(tables):
         column = next((key for key in _PREFERRED if key in table.columns), None)
-        values = [_value(row, column) for row in table.overall.rows] if column else []
-        if (
-            column is None
-            or (number and table.title.startswith("Beside"))
-            or not any(v is not None for v in values)
-        ):
+        rows = [row for row in table.overall.rows if column and _value(row, column) is not None]
+        if column is None or not rows:
             continue
         heading = table.columns[column]
-        text = "; ".join(
-            f"{row.label} {row.cells[column].text(table.digits)}"
-            for row in table.overall.rows
-            if _value(row, column) is not None
-        )
+        text = "; ".join(f"{row.label} {row.cells[column].text(table.digits)}" for row in rows)
         drawn = partial(plot_table, table=_plain_table(table), correlation=column)
         figures.append(Figure(f"agreement-{number + 1}", f"{table.title}, {heading}", plain(text), drawn))
     return figures

@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from xml.etree import ElementTree
 
+from suisei.data.outputs import raise_first
+from suisei.errors import DataError
 from suisei.metaeval.plots import COLOURS
 from suisei.report.parts import Figure
 
@@ -85,9 +87,8 @@ def save_figures(folder: str | Path, figures: Iterable[tuple[str, Figure]]) -> l
     Raises:
         DataError: the folder or a file cannot be written.
     """
-    from suisei.errors import DataError
-
-    target, written = Path(folder), []
+    target, written = Path(folder), list[Path]()
+    problems: list[DataError] = []
     try:
         target.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -96,6 +97,10 @@ def save_figures(folder: str | Path, figures: Iterable[tuple[str, Figure]]) -> l
         name = re.sub(r"[^\w.-]+", "-", f"{prefix}-{figure.name}").strip("-.")[:120]
         for suffix in (".svg", ".pdf", ".png"):
             path = target / f"{name}{suffix}"
-            figure.draw(path)
-            written.append(path)
+            try:
+                figure.draw(path)
+                written.append(path)
+            except DataError as error:  # such as no font for Japanese: the others are written
+                problems.append(error)
+    raise_first(problems)
     return written
