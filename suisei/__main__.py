@@ -16,6 +16,7 @@ COMMANDS = {
     "explain": "say why a caption has its score: image, references, each word, each number",
     "compare": "compare captioning systems: scores, intervals, tests, where they differ",
     "evaluate": "measure how well metrics agree with human ratings",
+    "examine": "measure metrics on every benchmark and probe whose data is there, on one page",
     "report": "write one page out of trainings and results, with figures and pictures",
     "ablate": "train a model without one part at a time, and say what each is worth",
     "sanity": "test that a metric does what people expect of one",

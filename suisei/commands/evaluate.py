@@ -100,7 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     meta = {**_meta(options, samples), **refused_samples(columns, samples), **table.meta}
     measured = replace(measured, table=replace(table, notes=(*table.notes, *notes), meta=meta))
     report = _report(options, measured, protocol.plotted(settings))
-    report = replace(report, page=_page(options, argv, measured, report, (samples, columns)))
+    report = replace(report, page=_page(options, argv, measured, report, (samples, columns, plans)))
     report.conclude(Files.of(options), problems)
     return 1 if any(_has_failed(column, options) for column in columns) else 0
 
@@ -240,15 +240,16 @@ def _page(
     argv: Sequence[str] | None,
     measured: Measured,
     report: Report,
-    scored: tuple[Sequence[CaptionSample], Sequence[ScoreColumn]],
+    scored: tuple[Sequence[CaptionSample], Sequence[ScoreColumn], Sequence[MetricPlan]],
 ) -> Callable[[], None] | None:
     """Return what writes the page, with the samples and their scores."""
     from suisei.report.parts import Rated
 
-    samples, columns = scored
+    samples, columns, plans = scored
     rated = Rated(samples, {column.label: column.oriented for column in columns if column.scores is not None})
     tables = {"results": measured.table, **measured.others}
-    return Shown(measured.table.title, report.content, rated).writer(options, argv, "evaluate", tables)
+    shown = Shown(measured.table.title, report.content, rated, plans=plans)
+    return shown.writer(options, argv, "evaluate", tables)
 
 
 def _report(options: argparse.Namespace, measured: Measured, plotted: str) -> Report:

@@ -10,7 +10,7 @@ import json
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,7 +24,9 @@ from suisei.errors import ConfigError, DataError
 if TYPE_CHECKING:
     from suisei.data.sample import CaptionSample
     from suisei.metaeval.tables import Table
-    from suisei.report.parts import Cards, Rated
+    from suisei.report.examples import Explain
+    from suisei.report.parts import Cards, Rated, Result
+    from suisei.scoring.plan import MetricPlan
 
 LATEX_SCOPES = ("overall", "language")
 """What is in LaTeX if nothing else is asked for: a hundred systems are no table of a paper."""
@@ -221,6 +223,9 @@ class Shown:
         rated: samples and scores, where there are any.
         cards: what is shown with pictures beside predictions.
         notes: sentences above all.
+        results: further parts of the page, after the tables.
+        overview: a table above all parts.
+        plans: the metrics, of which the one whose predictions are shown is explained.
     """
 
     title: str
@@ -228,6 +233,9 @@ class Shown:
     rated: Rated | None = None
     cards: Sequence[Cards] = ()
     notes: Sequence[str] = ()
+    results: Sequence[Result] = ()
+    overview: Table | None = None
+    plans: Sequence[MetricPlan] = ()
 
     def writer(
         self,
@@ -256,8 +264,21 @@ class Shown:
         from suisei.report.stored import environment, facts_of
 
         facts = [("Command", line), *facts_of(self.content), ("Environment", environment())]
-        result = Result(self.title, tables, self.rated, facts=facts, notes=self.notes, cards=self.cards)
-        write_page(html, figures, self.title, [part_of(result)])
+        whole = Result(self.title, tables, self.rated, facts=facts, notes=self.notes, cards=self.cards)
+        if not tables:  # a page of many results ends with where they come from
+            whole = replace(whole, title="The whole page")
+        parts = [
+            part_of(result, self._explainer)
+            for result in ([*self.results, whole] if not tables else [whole, *self.results])
+        ]
+        write_page(html, figures, self.title, parts, self.overview)
+
+    def _explainer(self, label: str) -> Explain | None:
+        """Return what explains a metric of the command; one read from a file has nothing to be asked."""
+        from suisei.commands.steps import explainer
+
+        plan = next((plan for plan in self.plans if plan.spec == label), None)
+        return explainer(plan, self.rated.samples if self.rated else ()) if plan else None
 
 
 def save_scores(

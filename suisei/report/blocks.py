@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -23,49 +22,48 @@ from suisei.metaeval.plots import (
 )
 from suisei.metaeval.significance import Interval
 from suisei.metaeval.tables import Cell, Row, Section, Table
-from suisei.report.examples import Explain, human_scores, prediction_cards
+from suisei.report.examples import Explain, human_scores, nearest_metric, prediction_cards
 from suisei.report.parts import Block, Figure, Part, Rated, Result
+from suisei.report.vector import plain
 
-DRAWN_METRICS = 6
-"""Metrics whose scores are drawn beside ratings; tables have all."""
 _MOST_SYSTEMS = 40
 _VERDICTS = 2
 _PREFERRED = ("tau-c", "mean", "average-precision", "accuracy")
 """Columns of a main table, of which the first that is there is drawn."""
+_NOT_DRAWN = ("published",)
+"""Tables that repeat figures of another."""
 _PROBES = "lower"
 """The column of a probe that is drawn: how often the score falls."""
 
 
-def part_of(result: Result, explain: Explain | None = None) -> Part:
-    """Return a result as a part of a page; headings without content are left out."""
+def part_of(result: Result, explained: Callable[[str], Explain | None] | None = None) -> Part:
+    """Return a result as a part of a page; headings without content are left out.
+
+    Args:
+        result: the result.
+        explained: gives what explains a metric's scores, or None where they are not explained.
+    """
     calibration = {name: table for name, table in result.tables.items() if _is_calibration(name)}
     probes = {name: table for name, table in result.tables.items() if _PROBES in table.columns}
     others = [t for name, t in result.tables.items() if name not in calibration and name not in probes]
+    drawn = [table for name, table in result.tables.items() if name not in _NOT_DRAWN and table in others]
     blocks = [
-        Block("Results", others, _bars(others), notes=result.notes),
+        Block("Results", others, _bars(drawn), notes=result.notes),
         Block("Probes", list(probes.values()), [f for t in probes.values() for f in probe_figures(t)]),
     ]
     graded = result.rated if result.rated is not None and _is_graded(result.rated) else None
     if graded is not None:
-        blocks.append(Block("Predicted against human", figures=_predicted(graded)))
+        blocks.append(Block("Predicted against human", figures=_predicted(graded, result.drawn)))
     blocks.append(_calibration(calibration, graded))
     blocks.append(Block("Learning curves", figures=_curves(result.curves)))
     if result.rated is not None and result.rated.scores:
-        first = next((name for name in result.rated.scores if name.startswith("suisei")), None)
-        label = first or next(iter(result.rated.scores))
+        label = nearest_metric(result.rated)
+        explain = explained(label) if explained and result.examples else None
         cards = prediction_cards(result.rated, label, result.examples, explain)
         blocks.append(Block("Best and worst predictions", cards=cards))
     blocks.append(Block("Examples", cards=result.cards))
     blocks.append(Block("Where it comes from", texts=[fact for fact in result.facts if fact[1]]))
     return Part(result.title, [block for block in blocks if block])
-
-
-def plain(text: str) -> str:
-    """Return text for a figure: without control characters and marks of direction, which act on others."""
-    marks = "\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
-    return "".join(
-        "\ufffd" if unicodedata.category(c) in ("Cc", "Cs") or c in marks else c for c in str(text)
-    )
 
 
 def _plain_table(table: Table) -> Table:
@@ -87,14 +85,11 @@ def _bars(tables: Sequence[Table]) -> list[Figure]:
     figures = []
     for number, table in enumerate(tables):
         column = next((key for key in _PREFERRED if key in table.columns), None)
-        if column is None or not any(_value(row, column) is not None for row in table.overall.rows):
+        rows = [row for row in table.overall.rows if column and _value(row, column) is not None]
+        if column is None or not rows:
             continue
         heading = table.columns[column]
-        text = "; ".join(
-            f"{row.label} {row.cells[column].text(table.digits)}"
-            for row in table.overall.rows
-            if _value(row, column) is not None
-        )
+        text = "; ".join(f"{row.label} {row.cells[column].text(table.digits)}" for row in rows)
         drawn = partial(plot_table, table=_plain_table(table), correlation=column)
         figures.append(Figure(f"agreement-{number + 1}", f"{table.title}, {heading}", plain(text), drawn))
     return figures
@@ -127,11 +122,11 @@ def _is_graded(rated: Rated) -> bool:
     return len(np.unique(human[np.isfinite(human)])) > _VERDICTS
 
 
-def _predicted(rated: Rated) -> list[Figure]:
+def _predicted(rated: Rated, most: int) -> list[Figure]:
     human, figures = human_scores(rated.samples), []
     languages = np.array([language_of(sample) for sample in rated.samples], dtype=object)
     systems = np.array([sample.system or "" for sample in rated.samples], dtype=object)
-    for metric, (label, scores) in enumerate(list(rated.scores.items())[:DRAWN_METRICS]):
+    for metric, (label, scores) in enumerate(list(rated.scores.items())[:most]):
         known = np.isfinite(scores) & np.isfinite(human)
         found = [name for name in LANGUAGE_NAMES if (known & (languages == name)).any()]
         scopes = [(LANGUAGE_NAMES[name], languages == name) for name in found]

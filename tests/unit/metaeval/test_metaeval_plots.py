@@ -16,6 +16,7 @@ from suisei.metaeval.plots import (
     plot_dots,
     plot_predicted,
     plot_reliability,
+    plot_systems,
     plot_table,
 )
 from suisei.metaeval.settings import EvaluationSettings
@@ -155,3 +156,14 @@ def test_labels_are_names_and_have_room(drawn):
         assert sorted(texts) == ["cider", "suisei:a-very-long-name-of-a-run", "suisei:b"]
         assert min(text.get_window_extent().x0 for text in axis.get_yticklabels()) >= 0
         assert axis.get_window_extent().width > figure.bbox.width / 3
+
+
+def test_systems_are_numbered_and_named(tmp_path):
+    human, systems = np.array([0.0, 0.5, 1.0, np.nan]), ["a", "b", "b", "c"]
+    plot_systems(tmp_path / "s.svg", np.array([0.1, 0.2, 0.4, 0.9]), human, systems)
+    text = (tmp_path / "s.svg").read_text()
+    assert "1  a</text>" in text
+    assert "2  b</text>" in text
+    assert "3  c" not in text
+    with pytest.raises(DataError, match="no sample has both"):
+        plot_systems(tmp_path / "s.svg", np.array([np.nan]), np.array([1.0]), ["a"])
