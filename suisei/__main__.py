@@ -14,8 +14,11 @@ from suisei.version import __version__
 COMMANDS = {
     "train": "train a model on human ratings and report correlations",
     "score": "score captions with a model or with any set of metrics",
+    "explain": "say why a caption has its score: image, references, each word, each number",
     "compare": "compare captioning systems: scores, intervals, tests, where they differ",
     "evaluate": "measure how well metrics agree with human ratings",
+    "examine": "measure metrics on every benchmark and probe whose data is there, on one page",
+    "report": "write one page out of trainings and results, with figures and pictures",
     "ablate": "train a model without one part at a time, and say what each is worth",
     "probe": "test that a metric notices what it should, and minds nothing else",
     "compact": "make a trained model small enough to ship, and say what that changes",
