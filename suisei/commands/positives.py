@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from suisei.commands.options import CommandParser, device, filled, positive, real, seed, whole
+from suisei.commands.options import CommandParser, check_device, device, filled, positive, real, seed, whole
 from suisei.data.outputs import check_outputs, given
 from suisei.errors import ConfigError, DataError, UnavailableError
 
@@ -44,6 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status."""
     options = _parser().parse_args(argv)
     _check(options)
+    check_device(vars(options).get("device"))
     if options.kind == "join":
         return _join(options)
     from suisei.pacs.manifest import PositiveWriter

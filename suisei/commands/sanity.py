@@ -39,6 +39,10 @@ if TYPE_CHECKING:
     from suisei.probes.probe_tables import Scored
     from suisei.scoring.plan import MetricPlan
 
+_COMMON = (
+    "--model", "--metrics", "--data", "--root", "--images", "--rating-scale", "--degradations", "--json",
+    "--markdown", "--plots",
+)  # fmt: skip
 _EPILOG = """examples:
   suisei sanity --model runs/scenes/model --data runs/scenes/test.jsonl --plots plots
   suisei sanity --metrics bleu-4,cider,chrf --data flickr8k-expert --root DIR --markdown sanity.md
@@ -75,6 +79,7 @@ def _parser() -> CommandParser:
         description="Test that degraded captions score lower, that more references do not hurt, and that "
         "scores spread over and are calibrated to the human scale.",
         epilog=_EPILOG,
+        common=_COMMON,
     )
     add_metric_options(parser.add_argument_group("metrics").add_argument)
     add = parser.add_argument_group("data").add_argument
@@ -120,7 +125,9 @@ def _check(options: argparse.Namespace) -> None:
     names = options.degradations
     options.degradations = [name.strip() for name in names.split(",")] if names else list(DEGRADATIONS)
     check_names(options.degradations)
-    check_report(options, given(vars(options), "data"), folders=["plots"], sealed=["model", "root"])
+    check_report(
+        options, given(vars(options), "data", "references"), folders=["plots"], sealed=["model", "root"]
+    )
 
 
 def _load(options: argparse.Namespace) -> tuple[list[CaptionSample], list[str]]:

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from suisei.errors import ConfigError
-from suisei.metrics.registry import get_entry
+from suisei.metrics.registry import canonical, get_entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,7 @@ def plan_metrics(
         ConfigError: an unknown or repeated metric, an option that its metric does not take, an option
             of a metric that is not asked for, or a tokenizer that no metric takes.
     """
+    specs = [canonical(spec) for spec in specs]
     repeated = [spec for spec, count in Counter(specs).items() if count > 1]
     if repeated:
         raise ConfigError(f"metric {repeated[0]!r} is given twice")
@@ -81,6 +82,7 @@ def _parse_options(options: Sequence[str]) -> Mapping[str, dict[str, Any]]:
     for option in options:
         target, equals, value = option.partition("=")
         name, dot, key = target.rpartition(".")
+        name = canonical(name)
         if not (equals and dot and name and key):
             raise ConfigError(f"metric option {option!r} must be NAME.KEY=VALUE, such as bertscore.idf=true")
         try:
