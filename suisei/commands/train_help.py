@@ -5,10 +5,21 @@ Every other command line is handed to :mod:`suisei.commands.train`.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 
 from suisei.cli import write_output
+from suisei.errors import SuiseiError
+
+_SETTINGS = (
+    ("--rating-scale LOW HIGH", "--data.rating_scale '[LOW,HIGH]'"),
+    ("--images DIR", "--data.images DIR"),
+    ("--on-error", "--data.on_error"),
+    (r"--column \w+=\S*", "rename the column"),
+    (r", or say it: --format NAME|, or say --format \w+", ""),
+)
+"""What the readers of files advise, and what it is called in training."""
 
 TEXT = """usage: suisei train [--config FILE] [--SETTING VALUE ...]
 
@@ -48,4 +59,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         del arguments[asked + 1]
     from suisei.commands.train import main as train
 
-    return train(arguments)
+    try:
+        return train(arguments)
+    except SuiseiError as error:
+        text = in_settings(str(error))
+        if text == str(error):
+            raise
+        raise type(error)(text) from error
+
+
+def in_settings(text: str) -> str:
+    """Return an error with the settings of this command, where the readers name options of the others."""
+    for pattern, setting in _SETTINGS:
+        text = re.sub(pattern, setting, text)
+    return text

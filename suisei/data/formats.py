@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, TextIO
+from typing import IO, Any, Literal, TextIO
 
 from suisei.data.compressed import is_gzip, open_plain, plain_suffix
 from suisei.data.documents import document_rows, unique_keys
@@ -345,7 +345,7 @@ class _Reader:
         except OSError as error:  # such as a folder as standard input
             raise FileProblem(f"cannot be read: {error.strerror or error}") from None
 
-    def _rows_of_bytes(self, stream: BinaryIO) -> Iterator[RawRow]:
+    def _rows_of_bytes(self, stream: IO[bytes]) -> Iterator[RawRow]:
         # JSONL ends a line at \n only; in CSV a bare \r may end one too.
         text = utf8_lines(stream, newline="" if self.kind in ("csv", "tsv") else "\n")
         try:

@@ -114,7 +114,7 @@ def _joined(
 ) -> Iterator[Row]:
     head, problem = _head(rows)
     samples = [row.sample for row in head if row.sample is not None]
-    every = chain(head, rows if problem is None else ())
+    every: Iterable[Row] = chain(head, rows if problem is None else ())
     if given is not None:
         if any(sample.references for sample in samples):
             note(f"{name}: references in its rows are not used, for there are files of references")

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import IO, TextIO
 
 from suisei.errors import DataError
 
@@ -26,7 +26,7 @@ Line = tuple[int, str]
 _BYTE = re.compile("[\udc80-\udcff]")
 
 
-def utf8_lines(stream: BinaryIO, newline: str) -> io.TextIOWrapper:
+def utf8_lines(stream: IO[bytes], newline: str) -> io.TextIOWrapper:
     """Decode bytes as UTF-8 so that a wrong byte becomes a lone surrogate instead of an exception."""
     return io.TextIOWrapper(stream, encoding="utf-8", errors="surrogateescape", newline=newline)
 

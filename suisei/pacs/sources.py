@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from suisei.data.benchmarks import BENCHMARKS
 from suisei.data.benchmarks.flickr8k import FLICKR8K_PARTS
 from suisei.data.lines import numbered_lines, utf8_lines
 from suisei.data.load import load_data
 from suisei.data.pairs import load_pairs
+from suisei.data.rows import warn
 from suisei.errors import DataError
 
 _FIELDS = ("id", "image", "caption")
@@ -58,7 +60,8 @@ def read_sources(
     name, _, part = name_or_file.partition("-")
     if name == "flickr8k" and part in FLICKR8K_PARTS:
         return [Source(pair.image, pair.captions) for pair in load_pairs(name_or_file, root=root)]
-    samples = load_data(name_or_file, root=root, images=images)
+    own = None if name_or_file in BENCHMARKS else {"rating": None}  # ratings are of no use here
+    samples = load_data(name_or_file, root=root, images=images, columns=own)
     return [
         Source(
             Path(sample.image) if isinstance(sample.image, str | Path) else None,
@@ -79,8 +82,10 @@ def _captioned(path: Path, folder: Path) -> Iterator[Source]:
     seen: set[str] = set()
     for number, record, place in _objects(path):
         unknown = [key for key in record if key not in _FIELDS]
-        if unknown:
-            raise DataError(f"{place}: unknown field {unknown[0]!r}; there are {', '.join(_FIELDS)}")
+        if unknown and not seen:
+            warn(
+                f"{path}: fields ignored: {', '.join(map(repr, unknown[:8]))}; there are {', '.join(_FIELDS)}"
+            )
         image, caption, id_ = _text(record, "image", place), _text(record, "caption", place), record.get("id")
         if not image and not caption:
             raise DataError(f"{place}: neither an image nor a caption; a row needs one of them")
