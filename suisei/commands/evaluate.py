@@ -19,6 +19,7 @@ from suisei.commands.options import (
     add_resampling_options,
     filled,
     metric_plans,
+    take_default_model,
 )
 from suisei.commands.reports import Files, Report, add_report_options, check_report, report_files, save_scores
 from suisei.commands.steps import read_samples, scored_column
@@ -47,7 +48,7 @@ _EPILOG = """examples:
   suisei evaluate --data ratings.csv --column candidate=my_caption --column rating=mos --references refs.json
   suisei evaluate --metrics em-score,ref-em-score --data vatex-eval --root DIR --images VIDEOS
 
-Without --model, --metrics and --scores it measures the model that suisei.load() gives without a name.
+Without --model, --metrics and --scores the model in the package is evaluated.
 
 Benchmarks with ratings: scenes (the bundled sample), shichimi, pfn-pic-gen, flickr8k-expert, flickr8k-cf,
 composite, polaris, nebula, capeval1k, jsts; thumb and longcap-arena (several scales) and vatex-eval (videos;
@@ -169,8 +170,8 @@ def _add_figure_options(add: Add) -> None:
 
 def _check(options: argparse.Namespace) -> None:
     """Refuse what would fail only after hours of scoring."""
-    if not (options.model or options.metrics or options.scores):
-        options.metrics = ["suisei"]  # the model in the package, as for suisei score
+    if not options.scores:
+        take_default_model(options)
     if options.compare and not options.bootstrap:
         raise ConfigError("--compare needs resamples; leave out --bootstrap 0")
     inputs = given(vars(options), "data", "scores", "references")

@@ -306,6 +306,12 @@ def add_correlation_option(add: Add, default: str, used: str) -> None:
     add("--correlation", choices=("pearson", "spearman", "tau-b", "tau-c"), default=default, help=help_text)
 
 
+def take_default_model(options: argparse.Namespace) -> None:
+    """Let the model in the package score where no metric was named."""
+    if not (options.model or options.metrics):
+        options.metrics = ["suisei"]
+
+
 def _column(text: str) -> tuple[str, str]:
     """Read FIELD=NAME; what the fields are is known to what reads the file."""
     field, equals, name = text.partition("=")

@@ -22,6 +22,7 @@ from suisei.commands.options import (
     metric_plans,
     positive,
     real,
+    take_default_model,
     whole,
 )
 from suisei.commands.reports import Files, Report, add_report_options, check_report, report_files
@@ -160,8 +161,7 @@ def _metrics(
 
 def _plans(options: argparse.Namespace) -> list[MetricPlan]:
     """Return the metrics asked for, or the model that suisei.load() gives without a name."""
-    if not (options.model or options.metrics):
-        options.metrics = ["suisei"]
+    take_default_model(options)
     return metric_plans(options)
 
 

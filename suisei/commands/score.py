@@ -23,6 +23,7 @@ from suisei.commands.options import (
     positive,
     processes,
     rating_scale,
+    take_default_model,
 )
 from suisei.commands.reports import json_text
 from suisei.errors import ConfigError, DataError, SuiseiError
@@ -139,8 +140,7 @@ def _parser() -> CommandParser:
 
 def _check(options: argparse.Namespace) -> None:
     """Refuse what would fail only after hours of scoring."""
-    if not (options.model or options.metrics):
-        options.metrics = ["suisei"]  # suisei-mini
+    take_default_model(options)
     if options.images and not Path(options.images).is_dir():
         raise ConfigError(f"--images {options.images}: no such folder")
     if options.processes and options.devices:

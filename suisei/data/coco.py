@@ -188,6 +188,10 @@ def read_text(path: Path | str) -> str:
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
+        if content[:2] == b"\x1f\x8b":
+            raise DataError(
+                f"{path}: compressed by gzip; let the name end in .gz, or decompress it"
+            ) from None
         kind = (
             "UTF-16"
             if content[:2] in (b"\xff\xfe", b"\xfe\xff")

@@ -10,8 +10,10 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TextIO
 
+from suisei.data.fields import match_columns
 from suisei.data.lines import checked_first, is_broken
 from suisei.data.rows import NOT_UTF8, FileProblem, Note, RawRow
+from suisei.errors import DataError
 
 RESULT_FIELDS = {"image_id", "caption"}
 """What an item of a COCO result file has, and nothing else."""
@@ -109,6 +111,9 @@ def _object_rows(content: dict[str, Any], note: Note) -> Iterator[RawRow]:
         raise FileProblem(
             "an annotation file holds references, not the captions to be scored; give it as --references"
         )
+    if _is_row(content):
+        yield RawRow(content)
+        return
     if any(
         isinstance(value, list) and len(value) > 1 and isinstance(value[0], dict)
         for value in content.values()
@@ -117,6 +122,15 @@ def _object_rows(content: dict[str, Any], note: Note) -> Iterator[RawRow]:
     note("taken for captions by image id")
     for image, value in content.items():
         yield _keyed(image, value)
+
+
+def _is_row(content: Mapping[str, Any]) -> bool:
+    """Say whether an object is a row of its own, and not captions by image id."""
+    try:
+        match_columns(tuple(content))
+    except DataError:
+        return False
+    return True
 
 
 def _list_rows(items: Iterator[Any], note: Note) -> Iterator[RawRow]:

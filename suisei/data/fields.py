@@ -279,7 +279,7 @@ def _with_hint(name: str) -> str:
 
 
 def _shown(name: str) -> str:
-    return repr(name[:60])
+    return repr(name[:60]) if name else "a column without a name"
 
 
 def _listed(names: Iterable[str]) -> str:

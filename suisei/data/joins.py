@@ -82,6 +82,8 @@ def _text_lines(path: Path, stack: ExitStack) -> Iterator[str]:
             if is_broken(line) or is_cut(line):
                 what = "is not valid UTF-8; save the file as UTF-8" if is_broken(line) else "is too long"
                 raise DataError(f"line {number:,} {what}")
+            if number == 1 and line.startswith('{"'):
+                raise DataError("its lines are JSON objects, not references; name it .jsonl")
             yield line.rstrip("\r\n")
     except DataError as error:
         raise DataError(f"{path}: {error}") from None

@@ -420,6 +420,12 @@ def test_the_forms_that_people_have_say_the_same(tmp_path, name, packed, mark):
     assert all(note.startswith(f"{path}: ") and "\n" not in note for note in notes)
 
 
+def test_one_row_as_a_document_is_a_row(tmp_path):
+    path = write(tmp_path, "r.json", '{\n "caption": "a dog",\n "references": ["the dog", "dog"]\n}')
+    (sample,) = read_samples(path, note=str)
+    assert (sample.candidate, sample.references) == ("a dog", ("the dog", "dog"))
+
+
 def test_plain_text_is_a_caption_a_line(tmp_path):
     path = write(tmp_path, "r.txt", 'a dog\r\n"quoted", 猫\n')
     assert [sample.candidate for sample in read_samples(path, note=str)] == ["a dog", '"quoted", 猫']
