@@ -183,7 +183,10 @@ def _load(options: argparse.Namespace) -> tuple[list[CaptionSample], list[int], 
     samples, notes = read_samples(options)
     positions = [position for position, sample in enumerate(samples) if sample.rating is not None]
     if not positions:
-        raise DataError(f"{options.data}: none of its {len(samples)} samples is rated")
+        raise DataError(
+            f"{options.data}: none of its {len(samples)} samples is rated; if a column holds "
+            "ratings, name it: --column rating=NAME"
+        )
     if len(positions) < len(samples):
         notes.append(f"{len(samples) - len(positions)} samples skipped: no rating")
     return [samples[position] for position in positions], positions, len(samples), notes

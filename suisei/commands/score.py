@@ -167,7 +167,10 @@ def _check_input(options: argparse.Namespace) -> None:
     elif path.is_dir():
         raise DataError(f"{path}: is a folder; give a file")
     elif not options.format:
-        format_of(path)
+        try:
+            format_of(path)
+        except ConfigError as error:
+            raise ConfigError(f"{error}, or say which it is: --format NAME") from None
 
 
 def _references(options: argparse.Namespace) -> References | None:

@@ -17,7 +17,6 @@ _SETTINGS = (
     ("--images DIR", "--data.images DIR"),
     ("--on-error", "--data.on_error"),
     (r"--column \w+=\S*", "rename the column"),
-    (r", or say it: --format NAME|, or say --format \w+", ""),
 )
 """What the readers of files advise, and what it is called in training."""
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from suisei.data.compressed import open_plain, plain_suffix
-from suisei.data.documents import RESULT_FIELDS, unique_keys
+from suisei.data.documents import RESULT_FIELDS, is_row, unique_keys
 from suisei.data.fields import ALIASES
 from suisei.data.sample import MAX_CAPTION_CHARACTERS
 from suisei.errors import DataError
@@ -107,7 +107,7 @@ def has_result_rows(path: Path | str) -> bool:
     except (ValueError, RecursionError):
         return False
     if is_json(path) and isinstance(content, dict):
-        return True
+        return not is_row(content)
     row = content[0] if isinstance(content, list) and content else content
     return isinstance(row, dict) and (set(row) >= RESULT_FIELDS or (is_json(path) and len(row) == 1))
 

@@ -111,7 +111,7 @@ def _object_rows(content: dict[str, Any], note: Note) -> Iterator[RawRow]:
         raise FileProblem(
             "an annotation file holds references, not the captions to be scored; give it as --references"
         )
-    if _is_row(content):
+    if is_row(content):
         yield RawRow(content)
         return
     if any(
@@ -124,7 +124,7 @@ def _object_rows(content: dict[str, Any], note: Note) -> Iterator[RawRow]:
         yield _keyed(image, value)
 
 
-def _is_row(content: Mapping[str, Any]) -> bool:
+def is_row(content: Mapping[str, Any]) -> bool:
     """Say whether an object is a row of its own, and not captions by image id."""
     try:
         match_columns(tuple(content))

@@ -456,4 +456,7 @@ def _rating_cell(column: str, text: str) -> Any:
     try:
         return float(text)
     except ValueError:
-        raise DataError(f"{column} must be a number or a JSON list of numbers, got {text[:60]!r}") from None
+        hint = "; write decimals with a point" if re.fullmatch(r"-?\d+,\d+", text.strip()) else ""
+        raise DataError(
+            f"{column} must be a number or a JSON list of numbers, got {text[:60]!r}{hint}"
+        ) from None

@@ -71,7 +71,7 @@ def format_of(path: Path | str) -> str:
         hint = " (Excel: save it as 'CSV UTF-8')" if suffix in _EXCEL else ""
         raise ConfigError(
             f"{path}: {f'unknown file format {suffix!r}' if suffix else 'no file format in the name'}{hint}; "
-            f"expected {', '.join(FORMATS)}, or say it: --format NAME"
+            f"expected {', '.join(FORMATS)}"
         )
     return FORMATS[suffix]
 
@@ -395,11 +395,9 @@ class _Reader:
     def _refuse_other_than_text(self, first: str) -> None:
         start = first.strip()
         if start.startswith("{") and _json_row(start).record is not None:
-            raise FileProblem(
-                "its lines are JSON objects, not captions; name it .jsonl, or say --format jsonl"
-            )
+            raise FileProblem("its lines are JSON objects, not captions; name it .jsonl")
         if "\t" in start and _has_candidate(start.split("\t"), self.chosen):
-            raise FileProblem("it is a table, not a caption a line; name it .tsv, or say --format tsv")
+            raise FileProblem("it is a table, not a caption a line; name it .tsv")
 
     def delimited_rows(self, text: TextIO) -> Iterator[RawRow]:
         """Yield the rows of CSV or TSV."""

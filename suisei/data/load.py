@@ -59,6 +59,10 @@ def load_data(
     if plain_suffix(path) not in FORMATS and not is_stream(path):
         if path.is_file():
             format_of(path)
+        if path.is_dir():
+            raise ConfigError(
+                f"{path} is a folder; give a file, or a benchmark's name and the folder as root"
+            )
         raise ConfigError(_unknown(str(name_or_file)))
     if root is not None:
         raise ConfigError(

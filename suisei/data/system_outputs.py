@@ -134,7 +134,8 @@ def _read(name: str, path: str, how: _How) -> SystemFile:
     if text or ((is_json(path) or is_json_lines(path)) and not how.columns and has_result_rows(path)):
         return _from_results(name, read_results(path, on_error=how.on_error), how.notes)
     skipped: list[Row] = []
-    rows = iter_rows(path, images=how.images, columns=how.columns, note=how.notes.append)
+    columns = {"rating": None, **(how.columns or {})}  # a comparison has no use for ratings
+    rows = iter_rows(path, images=how.images, columns=columns, note=how.notes.append)
     samples = tuple(collect(rows, on_error=how.on_error, skipped=skipped))
     if skipped:
         how.notes.append(f"{path}: {len(skipped):,} bad rows skipped, the first: {skipped[0].error}")

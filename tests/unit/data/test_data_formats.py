@@ -195,6 +195,7 @@ def test_comet_columns(tmp_path):
         (b'2,"closed" too early,1', "quotation mark"),
         (b"2,," + b"1", "candidate is empty"),
         (b"2,b,nan", "rating is NaN"),
+        (b'2,b,"3,5"', "got '3,5'; write decimals with a point"),
         (b"2,b,four", "rating must be a number or a JSON list of numbers, got 'four'"),
         (b"2,b,[1", "rating must be a JSON list"),
         (b"2," + b"x" * 100_000 + b",1", "candidate has 100,000 characters"),
