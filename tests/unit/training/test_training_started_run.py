@@ -20,22 +20,27 @@ def folder(tmp_path, monkeypatch):
     return tmp_path / "runs" / "mine"
 
 
+def fail(folder, made):
+    """Begin a run that makes a file and then cannot go on."""
+    with started_run(None, folder):
+        (folder / made).parent.mkdir(exist_ok=True)
+        (folder / made).touch()
+        raise UnavailableError("the hub cannot be reached")
+
+
 def test_a_failed_download_leaves_no_folder_that_blocks_the_next_try(folder):
     for _ in range(2):
-        with pytest.raises(UnavailableError, match="cannot be reached"), started_run(None, folder):
-            (folder / "logs").mkdir()
-            raise UnavailableError("the hub cannot be reached")
+        with pytest.raises(UnavailableError, match="cannot be reached"):
+            fail(folder, "logs/metrics.csv")
         assert not folder.parent.exists()
 
 
 def test_what_another_put_there_and_what_can_be_gone_on_from_stay(folder):
     folder.mkdir(parents=True)
     (folder / "notes.txt").touch()
-    with pytest.raises(UnavailableError), started_run(None, folder):
-        raise UnavailableError("the hub cannot be reached")
+    with pytest.raises(UnavailableError):
+        fail(folder, "logs/metrics.csv")
     assert [path.name for path in folder.iterdir()] == ["notes.txt"]
-    with pytest.raises(UnavailableError), started_run(None, folder):
-        (folder / "checkpoints").mkdir()
-        (folder / "checkpoints" / "last.ckpt").touch()
-        raise UnavailableError("the disk is full")
+    with pytest.raises(UnavailableError):
+        fail(folder, "checkpoints/last.ckpt")
     assert (folder / "config.yaml").exists()
