@@ -261,6 +261,20 @@ def add_row_options(add: Add, *, images: str, ratings: str | None = None, severa
         several: whether --references takes several files at once, which a command with arguments that are
             no options cannot.
     """
+    add_column_options(add, several=several)
+    add("--images", metavar="DIR", type=filled, help=images)
+    if ratings:
+        add("--rating-scale", type=float, nargs=2, metavar=("LOW", "HIGH"), help=ratings)
+    add("--on-error", choices=("raise", "skip"), default="raise", help="what a bad row does (default raise)")
+
+
+def add_column_options(add: Add, *, several: bool = True) -> None:
+    """Add where references stand, and what columns are called.
+
+    Args:
+        add: of a parser or group.
+        several: whether --references takes several files at once.
+    """
     add(
         "--references", metavar="FILE", type=filled, default=[],
         **({"nargs": "+", "action": "extend"} if several else {"action": "append"}),
@@ -271,10 +285,6 @@ def add_row_options(add: Add, *, images: str, ratings: str | None = None, severa
         "--column", metavar="FIELD=NAME", type=_column, action="append", default=[],
         help="the column that fills a field, as candidate=my_name; FIELD= for none (usual names are known)",
     )  # fmt: skip
-    add("--images", metavar="DIR", type=filled, help=images)
-    if ratings:
-        add("--rating-scale", type=float, nargs=2, metavar=("LOW", "HIGH"), help=ratings)
-    add("--on-error", choices=("raise", "skip"), default="raise", help="what a bad row does (default raise)")
 
 
 def add_resampling_options(

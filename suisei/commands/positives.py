@@ -9,7 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from suisei.commands.options import CommandParser, check_device, device, filled, positive, real, seed, whole
+from suisei.commands.options import (
+    CommandParser,
+    add_column_options,
+    check_device,
+    device,
+    filled,
+    named_columns,
+    positive,
+    real,
+    seed,
+    whole,
+)
 from suisei.data.outputs import check_outputs, given
 from suisei.errors import ConfigError, DataError, UnavailableError
 
@@ -18,6 +29,10 @@ if TYPE_CHECKING:
     from suisei.pacs.sources import Source
 
 SHOWN_PROBLEMS = 5
+_COMMON = (
+    "--root", "--images", "--column", "--output", "--model", "--seed", "--limit", "--batch-size", "--device",
+    "--positives",
+)  # fmt: skip
 _EPILOG = """examples:
   suisei positives captions flickr8k-train --root DIR --output runs/positives
   suisei positives images pairs.jsonl --model FOLDER --output runs/positives --limit 100
@@ -48,9 +63,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.kind == "join":
         return _join(options)
     from suisei.pacs.manifest import PositiveWriter
-    from suisei.pacs.sources import read_sources
 
-    sources = read_sources(options.data, root=options.root, images=options.images)
+    sources = _sources(options)
     problems: list[str] = []
     with PositiveWriter(options.output, options.kind) as writer:
         items = list(_items(sources[: options.limit], options.kind, problems))
@@ -70,15 +84,20 @@ def _parser() -> CommandParser:
         epilog=_EPILOG,
     )
     commands = parser.add_subparsers(dest="kind", required=True, metavar="captions|images|join")
-    captions = commands.add_parser("captions", help="captions from images, by an image-to-text model")
-    images = commands.add_parser("images", help="images from captions, by a diffusion model")
-    join = commands.add_parser("join", help="write data with its positives as a training file")
+    captions = commands.add_parser(
+        "captions", common=_COMMON, help="captions from images, by an image-to-text model"
+    )
+    images = commands.add_parser("images", common=_COMMON, help="images from captions, by a diffusion model")
+    join = commands.add_parser(
+        "join", common=_COMMON, help="write data with its positives as a training file"
+    )
     for command in (captions, images, join):
         command.add_argument("data", metavar="DATA", type=filled, help="images and captions, see below")
         command.add_argument("--root", metavar="DIR", type=filled, help="where a named data set is")
         command.add_argument(
             "--images", metavar="DIR", type=filled, help="folder where relative image paths start"
         )
+        add_column_options(command.add_argument, several=False)
     for command, default in ((captions, "BLIP large"), (images, "Stable Diffusion 1.5")):
         add = command.add_argument
         add("--output", metavar="DIR", type=filled, required=True, help="folder of the manifest")
@@ -105,7 +124,7 @@ def _parser() -> CommandParser:
 
 def _check(options: argparse.Namespace) -> None:
     """Refuse an output that is what is read."""
-    read = [("DATA", options.data), *given(vars(options), "positives")]
+    read = [("DATA", options.data), *given(vars(options), "positives", "references")]
     if options.kind != "join":
         manifest = Path(options.output) / f"{options.kind}.jsonl"
         check_outputs(
@@ -119,6 +138,18 @@ def _check(options: argparse.Namespace) -> None:
 
         read += [("--positives", Path(options.positives) / f"{kind}.jsonl") for kind in KINDS]
     check_outputs(given(vars(options), "output"), read, sealed=given(vars(options), "root"))
+
+
+def _sources(options: argparse.Namespace) -> list[Source]:
+    from suisei.pacs.sources import read_sources
+
+    return read_sources(
+        options.data,
+        root=options.root,
+        images=options.images,
+        columns=named_columns(options),
+        references=options.references,
+    )
 
 
 def _items(sources: Sequence[Source], kind: str, problems: list[str]) -> Iterator[_Item]:
@@ -244,10 +275,9 @@ def _make_images(
 def _join(options: argparse.Namespace) -> int:
     from suisei.data.pairs import ImageCaptions
     from suisei.pacs.manifest import join_positives, read_positives, write_pairs
-    from suisei.pacs.sources import read_sources
 
     merged: dict[Path, dict[str, None]] = {}
-    for source in read_sources(options.data, root=options.root, images=options.images):
+    for source in _sources(options):
         if source.image is not None and source.captions:
             merged.setdefault(source.image, {}).update(dict.fromkeys(source.captions))
     if not merged:

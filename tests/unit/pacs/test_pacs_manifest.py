@@ -192,6 +192,16 @@ def test_ratings_of_any_scale_are_no_matter_to_sources(tmp_path):
     assert [source.captions for source in read_sources(str(tmp_path / "data.jsonl"))] == [("a",)]
 
 
+def test_sources_of_other_columns_and_references(tmp_path):
+    (tmp_path / "data.jsonl").write_text('{"caption": "a", "image_id": 7}\n')
+    (tmp_path / "refs.json").write_text('{"7": ["one", "two"]}')
+    name, references = str(tmp_path / "data.jsonl"), [tmp_path / "refs.json"]
+    assert [source.captions for source in read_sources(name, references=references)] == [("one", "two")]
+    (tmp_path / "other.jsonl").write_text('{"caption": "a", "what": "b"}\n')
+    found = read_sources(str(tmp_path / "other.jsonl"), columns={"candidate": "what"})
+    assert [source.captions for source in found] == [("b",)]
+
+
 def test_sources_come_from_every_kind_of_data(tmp_path):
     picture().save(tmp_path / "a.png")
     image = tmp_path / "a.png"
