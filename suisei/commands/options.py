@@ -114,8 +114,8 @@ class _Help(argparse.Action):
     ) -> NoReturn:
         if values not in (None, "all") and not str(values).startswith("-"):
             parser.error(f"argument --help: takes nothing or 'all', got {str(values)[:40]!r}")
-        short = isinstance(parser, CommandParser) and values is None
-        write_output(parser.short_help() if short else parser.format_help())
+        short = parser.short_help() if isinstance(parser, CommandParser) and values is None else None
+        write_output(short or parser.format_help())
         parser.exit()
 
 
