@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suisei.commands.options import (
+    Add,
     CommandParser,
     add_column_options,
     check_device,
@@ -107,19 +108,23 @@ def _parser() -> CommandParser:
         add("--limit", type=positive, metavar="N", help="only the first N images of the data")
         add("--batch-size", type=positive, default=8, metavar="N", help="default 8")
         add("--device", type=device, default="auto", help="auto, cpu, cuda, cuda:1, ...")
-    add = captions.add_argument
-    add("--beams", type=whole(1, 100), default=3, metavar="N", help="beams of the search; default 3")
-    add("--top-p", type=real(1e-6, 1), metavar="P", help="sample instead of searching")
-    add("--max-tokens", type=whole(1, 1000), default=30, metavar="N", help="longest caption; default 30")
-    add = images.add_argument
-    add("--steps", type=whole(1, 10_000), default=50, metavar="N", help="denoising steps; default 50")
-    add("--guidance", type=real(0, 1000), default=7.5, metavar="X", help="guidance scale; default 7.5")
-    add("--size", type=whole(8, 8192), metavar="PIXELS", help="width and height; default the model's own")
+    _add_generator_options(captions.add_argument, images.add_argument)
     join.add_argument(
         "--positives", metavar="DIR", type=filled, required=True, help="folder or file of a manifest"
     )
     join.add_argument("--output", metavar="FILE", type=filled, required=True, help="JSON lines to write")
     return parser
+
+
+def _add_generator_options(add: Add, add_to_images: Add) -> None:
+    """Add what decides the captions, and what decides the images."""
+    add("--beams", type=whole(1, 100), default=3, metavar="N", help="beams of the search; default 3")
+    add("--top-p", type=real(1e-6, 1), metavar="P", help="sample instead of searching")
+    add("--max-tokens", type=whole(1, 1000), default=30, metavar="N", help="longest caption; default 30")
+    add = add_to_images
+    add("--steps", type=whole(1, 10_000), default=50, metavar="N", help="denoising steps; default 50")
+    add("--guidance", type=real(0, 1000), default=7.5, metavar="X", help="guidance scale; default 7.5")
+    add("--size", type=whole(8, 8192), metavar="PIXELS", help="width and height; default the model's own")
 
 
 def _check(options: argparse.Namespace) -> None:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from suisei.data.compressed import open_plain, plain_suffix
 from suisei.data.documents import RESULT_FIELDS, is_row, unique_keys
-from suisei.data.fields import ALIASES
+from suisei.data.fields import ALIASES, match_columns
 from suisei.data.sample import MAX_CAPTION_CHARACTERS
 from suisei.errors import DataError
 
@@ -109,7 +109,15 @@ def has_result_rows(path: Path | str) -> bool:
     if is_json(path) and isinstance(content, dict):
         return not is_row(content)
     row = content[0] if isinstance(content, list) and content else content
-    return isinstance(row, dict) and (set(row) >= RESULT_FIELDS or (is_json(path) and len(row) == 1))
+    return isinstance(row, dict) and (_is_result(row) or (is_json(path) and len(row) == 1))
+
+
+def _is_result(row: Mapping[str, Any]) -> bool:
+    """Say whether a row says what a result file does, and no more that a comparison needs."""
+    if not set(row) >= RESULT_FIELDS or not is_row(row):
+        return False
+    columns = match_columns(tuple(row))
+    return columns.of["candidate"] == "caption" and "image" not in columns.of and not columns.references
 
 
 def read_results(path: Path | str, *, on_error: str = "raise") -> CaptionFile:

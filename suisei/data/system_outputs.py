@@ -148,7 +148,7 @@ def _from_results(name: str, found: CaptionFile, notes: list[str]) -> SystemFile
         notes.append(f"{found.name}: {len(found.bad):,} bad rows skipped, the first: {found.bad[0]}")
     samples = tuple(CaptionSample(captions[0]) for captions in found.captions.values())
     ids = tuple(found.captions)
-    keys = {} if found.by_line else {"id": ids}
+    keys = {} if found.by_line else {"id": ids, "group": ids}
     return SystemFile(name, samples, keys, has_ids=not found.by_line, skipped=len(found.bad))
 
 

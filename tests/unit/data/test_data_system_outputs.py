@@ -170,6 +170,14 @@ def test_bad_rows_of_rows_files(save):
     assert any("1 bad rows skipped" in note for note in systems.notes)
 
 
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json"])
+def test_rows_with_references_are_more_than_a_result_file(save, name):
+    rows = [{"image_id": n, "caption": f"a {n}", "references": [f"r {n}"]} for n in (1, 2)]
+    other = save("b.jsonl", [{"image_id": n, "caption": f"b {n}"} for n in (1, 2)])
+    systems = load_systems([save(name, rows), other], references=[])
+    assert [sample.references for sample in systems.samples["b"]] == [("r 1",), ("r 2",)]
+
+
 def test_rows_of_other_names_in_any_form_and_ratings_of_any_scale(save):
     a = save("a.jsonl.gz", [{"image_id": n, "prediction": f"a {n}", "rating": 4, "url": "x"} for n in (1, 2)])
     b = save("b.json", [{"image_id": n, "what": f"b {n}", "refs": [f"r {n}"]} for n in (2, 1)])
