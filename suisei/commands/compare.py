@@ -17,6 +17,7 @@ from suisei.commands.options import (
     add_row_options,
     filled,
     metric_plans,
+    named_columns,
     whole,
 )
 from suisei.commands.reports import Files, Report, Shown, add_report_options, check_report, save_scores
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
 
 DEFAULT_METRICS = "suisei,cider,bleu-4"
 
+_COMMON = (
+    "--references", "--column", "--images", "--model", "--metrics", "--bootstrap", "--json", "--markdown",
+    "--latex", "--plot",
+)  # fmt: skip
 _EPILOG = """examples:
   suisei compare a.jsonl b.jsonl c.jsonl --markdown systems.md --plot systems.png
   suisei compare ours=run7/results.json baseline=run1/results.json \\
@@ -65,7 +70,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     plans = metric_plans(options)
     messages = Console(stderr=True)
     systems = load_systems(
-        options.systems, references=options.references, images=options.images, on_error=options.on_error
+        options.systems,
+        references=options.references,
+        images=options.images,
+        columns=named_columns(options),
+        on_error=options.on_error,
     )
     pair = _pair_shown(options, systems.names)
     for note in systems.notes:
@@ -90,18 +99,14 @@ def _parser() -> CommandParser:
         prog="suisei compare",
         description="Compare captioning systems: scores, intervals, tests, and where they differ.",
         epilog=_EPILOG,
+        common=_COMMON,
     )
     parser.add_argument(
         "systems", nargs="+", metavar="[NAME=]FILE",
         help="captions of a system (its name: the file's), or one file whose rows name their systems",
     )  # fmt: skip
     add = parser.add_argument_group("data").add_argument
-    add(
-        "--references", metavar="FILE", action="append", default=[],
-        help="COCO annotations, JSON or JSONL of references by image id, or text, once per reference "
-        "(default: the rows' own)",
-    )  # fmt: skip
-    add_row_options(add, images="where the images are")
+    add_row_options(add, images="where the images are", several=False)
     add_metric_options(parser.add_argument_group("metrics", f"default: {DEFAULT_METRICS}").add_argument)
     add(
         "--human", metavar="FILE", type=filled,

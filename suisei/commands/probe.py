@@ -46,6 +46,10 @@ if TYPE_CHECKING:
 
 PROTOCOLS = ("replacing", "shuffling", "curves")
 
+_COMMON = (
+    "--model", "--metrics", "--data", "--root", "--images", "--rating-scale", "--degradations", "--protocols",
+    "--json", "--markdown", "--plots",
+)  # fmt: skip
 _EPILOG = """examples:
   suisei probe --model runs/scenes/model --data runs/scenes/test.jsonl --plots plots
   suisei probe --metrics bleu-4,cider,chrf --data flickr8k-expert --root DIR --markdown probes.md
@@ -91,6 +95,7 @@ def _parser() -> CommandParser:
         "captions are put in their order (replacing, shuffling, degradation curves), that more references\n"
         "do not hurt, and that scores spread over and are calibrated to the human scale.",
         epilog=_EPILOG,
+        common=_COMMON,
     )
     add_metric_options(parser.add_argument_group("metrics").add_argument)
     add = parser.add_argument_group("data").add_argument
@@ -145,7 +150,9 @@ def _check(options: argparse.Namespace) -> None:
     for name in options.protocols:
         if name not in PROTOCOLS:
             raise ConfigError(f"no protocol {name!r}; there are: {', '.join(PROTOCOLS)}, or none")
-    check_report(options, given(vars(options), "data"), folders=["plots"], sealed=["model", "root"])
+    check_report(
+        options, given(vars(options), "data", "references"), folders=["plots"], sealed=["model", "root"]
+    )
 
 
 def _listed(names: str) -> list[str]:

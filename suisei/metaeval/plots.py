@@ -219,8 +219,8 @@ def plot_degradation(
         for axis, (name, curves) in zip(axes, panels.items(), strict=True):
             axis.plot([0, 1], [1, 0], color=_GREY, linewidth=1, linestyle="--", label="in proportion")
             for number, (label, (x, y)) in enumerate(curves.items()):
-                style = {"color": f"C{number % 10}", "marker": _MARKERS[number % len(_MARKERS)]}
-                axis.plot(x, y, linewidth=1.4, markersize=4.5, label=label, **style)
+                drawn = {"color": f"C{number % 10}", "marker": _MARKERS[number % len(_MARKERS)]}
+                axis.plot(x, y, linewidth=1.4, markersize=4.5, label=label, **drawn)
             axis.set(xlabel="share of captions changed", xlim=(-0.02, 1.02))
             axis.set_title(name, fontsize=10)
             axis.grid(color=_LIGHT, linewidth=0.6)
