@@ -18,6 +18,7 @@ COMMANDS = {
     "ablate": "train a model without one part at a time, and say what each is worth",
     "sanity": "test that a metric does what people expect of one",
     "positives": "generate captions and images to train PAC-S with",
+    "push": "write a model to the Hugging Face hub, with a card that it reads",
     "cache": "show or remove the features that are kept between runs",
     "metrics": "list the metrics, what each needs, and why one is unavailable",
 }
