@@ -13,8 +13,10 @@ from suisei.version import __version__
 COMMANDS = {
     "train": "train a model on human ratings and report correlations",
     "score": "score captions with a model or with any set of metrics",
+    "explain": "say why a caption has its score: image, references, each word, each number",
     "compare": "compare captioning systems: scores, intervals, tests, where they differ",
     "evaluate": "measure how well metrics agree with human ratings",
+    "report": "write one page out of trainings and results, with figures and pictures",
     "ablate": "train a model without one part at a time, and say what each is worth",
     "sanity": "test that a metric does what people expect of one",
     "average": "make one model of several: the mean of their weights",

@@ -19,7 +19,7 @@ from suisei.commands.options import (
     metric_plans,
     whole,
 )
-from suisei.commands.reports import Files, Report, add_report_options, check_report, save_scores
+from suisei.commands.reports import Files, Report, Shown, add_report_options, check_report, save_scores
 from suisei.commands.steps import scored_column
 from suisei.data.outputs import given
 from suisei.errors import ConfigError
@@ -78,7 +78,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     problems = save_scores(options.save_scores, systems.samples[systems.names[0]], saved)
     notes, examples = _notes(systems, columns, outcomes), _examples(outcomes, systems, pair, options)
     found = _Findings(systems, outcomes, settings, notes, examples)
-    found.report(options.plot).conclude(Files.of(options), problems)
+    report = found.report(options.plot)
+    page = found.shown().writer(options, argv, "compare", found.named_tables())
+    replace(report, page=page).conclude(Files.of(options), problems)
     return 1 if any(outcome.error for outcome in outcomes) else 0
 
 
@@ -208,15 +210,23 @@ class _Findings:
     def title(self) -> str:
         return f"Captioning systems on {len(self.systems.images):,} images"
 
-    def tables(self) -> list[Table]:
+    def named_tables(self) -> dict[str, Table]:
         """Return the table of systems, and that of pairs where there are any."""
         from suisei.metaeval.system_tables import pair_table, system_table
 
-        tables = [
-            system_table(self.outcomes, self.systems.names, self.title, self.notes),
-            pair_table(self.outcomes, self.settings),
-        ]
-        return [table for table in tables if table.sections]
+        tables = {
+            "systems": system_table(self.outcomes, self.systems.names, self.title, self.notes),
+            "pairs": pair_table(self.outcomes, self.settings),
+        }
+        return {name: table for name, table in tables.items() if table.sections}
+
+    def shown(self) -> Shown:
+        """Return what a page shows beside the tables: the images on which two systems differ."""
+        from suisei.report.examples import difference_cards
+
+        pictures = {str(s.id): s.image for s in self.systems.samples[self.systems.names[0]]}
+        cards = [difference_cards(label, found, pictures) for label, found in self.examples.items() if found]
+        return Shown(self.title, self.content(), cards=cards)
 
     def report(self, plot: str | None) -> Report:
         """Return the report; its figure where there is something to show."""
@@ -225,7 +235,7 @@ class _Findings:
         drawn = any(outcome.systems for outcome in self.outcomes)
         return Report(
             self.content(),
-            self.tables(),
+            list(self.named_tables().values()),
             ending=example_markdown(self.examples),
             lines=list(example_lines(self.examples)),
             plot=partial(self.plot, plot) if plot and drawn else None,
@@ -258,4 +268,5 @@ class _Findings:
             },
             "metrics": [as_dict(outcome, self.examples[outcome.label]) for outcome in self.outcomes],
             "notes": list(self.notes),
+            "tables": {name: table.as_dict() for name, table in self.named_tables().items()},
         }

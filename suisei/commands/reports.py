@@ -7,21 +7,26 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from suisei.cli import say, table_console
 from suisei.commands.options import Add, filled
+from suisei.data.figures import check_figure
 from suisei.data.outputs import Named, check_outputs, given, raise_first, write_texts
 from suisei.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from suisei.data.sample import CaptionSample
     from suisei.metaeval.tables import Table
+    from suisei.report.parts import Cards, Rated
 
-_TEXTS = ("json", "markdown", "latex", "save_scores")
+_TEXTS = ("json", "markdown", "latex", "html", "save_scores")
 
 
 class Files(NamedTuple):
@@ -49,6 +54,7 @@ class Report:
         lines: what is shown after the tables.
         notes: what is shown last, less loudly.
         plot: writes the figures; DataError for what cannot be written, None for no figure.
+        page: writes the page and its figures, likewise.
     """
 
     content: Mapping[str, Any]
@@ -58,6 +64,7 @@ class Report:
     lines: Sequence[str] = ()
     notes: Sequence[str] = ()
     plot: Callable[[], Any] | None = None
+    page: Callable[[], Any] | None = None
 
     def conclude(self, files: Files, problems: Iterable[DataError] = ()) -> None:
         """Write the files, show the tables, and then say what could not be written.
@@ -81,9 +88,10 @@ class Report:
             (files.latex, "\n".join(table.to_latex() for table in self.tables)),
         ]
         problems = write_texts(texts)
-        if self.plot is not None:
+        for write in (self.plot, self.page):
             try:
-                self.plot()
+                if write is not None:
+                    write()
             except DataError as error:
                 problems.append(error)
         return problems
@@ -112,14 +120,21 @@ def add_report_options(
     Args:
         add: ``add_argument`` of a parser or group.
         tables: what the Markdown file holds.
-        plot: what the PNG of --plot is of; None for no such option.
+        plot: what --plot draws; None for no such option.
         scores: what the rows of --save-scores are; None for no such option.
     """
     add("--json", metavar="FILE", type=filled, help="everything, at full precision")
     add("--markdown", metavar="FILE", type=filled, help=f"{tables} as Markdown")
     add("--latex", metavar="FILE", type=filled, help="the tables as LaTeX (booktabs)")
+    add(
+        "--html",
+        metavar="FILE",
+        type=filled,
+        help="one page that needs nothing else: tables, figures, pictures",
+    )
+    add("--figures", metavar="DIR", type=filled, help="the figures of that page, each as SVG, PDF and PNG")
     if plot:
-        add("--plot", metavar="FILE", type=filled, help=f"PNG of {plot}")
+        add("--plot", metavar="FILE", type=filled, help=f"{plot}, as .png, .pdf or .svg")
     if scores:
         add("--save-scores", metavar="FILE", type=filled, help=f"JSONL or CSV of {scores}")
 
@@ -152,12 +167,64 @@ def check_report(
         given(named, *_TEXTS),
         inputs,
         pictures=given(named, "plot"),
-        folders=given(named, *folders),
+        folders=given(named, "figures", *folders),
         sealed=given(named, *sealed),
     )
+    for option, path in given(named, "plot"):
+        if path is not None:
+            check_figure(option, path)
     scores = named.get("save_scores")
     if scores and Path(scores).suffix not in (".jsonl", ".csv"):
         raise ConfigError(f"--save-scores {scores}: must end in .jsonl or .csv")
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a page shows beside the tables of a report.
+
+    Attributes:
+        title: of the page.
+        content: what the JSON holds, of which it takes signatures and settings.
+        rated: samples and scores, where there are any.
+        cards: what is shown with pictures beside predictions.
+        notes: sentences above all.
+    """
+
+    title: str
+    content: Mapping[str, Any]
+    rated: Rated | None = None
+    cards: Sequence[Cards] = ()
+    notes: Sequence[str] = ()
+
+    def writer(
+        self,
+        options: argparse.Namespace,
+        argv: Sequence[str] | None,
+        command: str,
+        tables: Mapping[str, Table],
+    ) -> Callable[[], None] | None:
+        """Return what writes the page and its figures; None where neither is asked for.
+
+        Args:
+            options: of the command, with those of :func:`add_report_options`.
+            argv: the command line; that of the process if None.
+            command: name of the command.
+            tables: {name: table}.
+        """
+        if not (options.html or options.figures):
+            return None
+        line = shlex.join(["suisei", command, *(sys.argv[1:] if argv is None else argv)])
+        return partial(self._write, options.html, options.figures, line, tables)
+
+    def _write(self, html: str | None, figures: str | None, line: str, tables: Mapping[str, Table]) -> None:
+        from suisei.report.blocks import part_of
+        from suisei.report.page import write_page
+        from suisei.report.parts import Result
+        from suisei.report.stored import environment, facts_of
+
+        facts = [("Command", line), *facts_of(self.content), ("Environment", environment())]
+        result = Result(self.title, tables, self.rated, facts=facts, notes=self.notes, cards=self.cards)
+        write_page(html, figures, self.title, [part_of(result)])
 
 
 def save_scores(

@@ -24,7 +24,7 @@ from suisei.commands.options import (
     real,
     whole,
 )
-from suisei.commands.reports import Files, Report, add_report_options, check_report, report_files
+from suisei.commands.reports import Files, Report, Shown, add_report_options, check_report, report_files
 from suisei.commands.steps import read_samples
 from suisei.data.outputs import check_media, given
 from suisei.errors import ConfigError, DataError
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from suisei.metaeval.calibration import Calibration
     from suisei.metaeval.tables import Table
     from suisei.probes.probe_tables import Scored
+    from suisei.report.parts import Rated
     from suisei.scoring.plan import MetricPlan
 
 _EPILOG = """examples:
@@ -65,7 +66,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     tables |= _calibration_tables(calibrations)
     facts = {"notes": notes, "failed": failed, "metrics": _signatures(metrics)}
     plot = partial(_plot, options.plots, metrics, tables["degradations"], calibrations)
-    _report(options, tables, facts, plot if options.plots else None).conclude(Files.of(options))
+    report = _report(options, tables, facts, plot if options.plots else None)
+    rated = _rated(samples, metrics, scores)
+    page = Shown("Probes", report.content, rated, notes=notes).writer(options, argv, "sanity", tables)
+    replace(report, page=page).conclude(Files.of(options))
     return 1 if failed else 0
 
 
@@ -245,6 +249,17 @@ def _calibration_tables(calibrations: dict[str, dict[str, Calibration] | str]) -
 
 def _signatures(metrics: list[Scored]) -> dict[str, str]:
     return {metric.label: metric.signature for metric in metrics}
+
+
+def _rated(
+    samples: Sequence[CaptionSample], metrics: Sequence[Scored], scores: Sequence[np.ndarray]
+) -> Rated | None:
+    """Return samples and scores for a page, where there are ratings."""
+    from suisei.report.parts import Rated
+
+    if all(sample.rating is None for sample in samples):
+        return None
+    return Rated(samples, {metric.label: column for metric, column in zip(metrics, scores, strict=True)})
 
 
 def _report(

@@ -75,7 +75,8 @@ class Cell:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields that are set, at full precision."""
-        values = {name: getattr(self, name) for name in ("value", "low", "high", "reason", "signature")}
+        names = ("value", "low", "high", "reason", "signature", "digits")
+        values = {name: getattr(self, name) for name in names} | {"is_p_value": self.is_p_value or None}
         return {name: value for name, value in values.items() if value is not None or name == "value"}
 
 
@@ -159,6 +160,9 @@ class Table:
         return {
             "title": self.title,
             **self.meta,
+            "columns": self.columns,
+            "row_heading": self.row_heading,
+            "digits": self.digits,
             "sections": [
                 {"title": section.title, "rows": [row.as_dict() for row in section.rows]}
                 for section in self.sections
@@ -187,7 +191,7 @@ class Table:
                 texts = [row.label, *self._texts(row)]
                 lines.append("| " + " | ".join(map(_markdown, texts)) + " |")
             lines.append("")
-        lines += [f"- {_markdown(note)}" for note in self._all_notes(shown)]
+        lines += [f"- {_markdown(note)}" for note in self.all_notes(shown)]
         lines += [f"- signature: `{row.signature}`" for row in self.overall.rows if row.signature]
         return "\n".join(lines).rstrip() + "\n"
 
@@ -207,7 +211,7 @@ class Table:
             for row in section.rows:
                 lines += self._latex_row(row)
         lines += [r"\bottomrule", r"\end{tabular}", r"\end{table}"]
-        lines += [f"% {note}" for note in self._all_notes()]
+        lines += [f"% {note}" for note in self.all_notes()]
         lines += [f"% signature: {row.signature}" for row in self.overall.rows if row.signature]
         return "\n".join(lines) + "\n"
 
@@ -232,7 +236,7 @@ class Table:
         shown = self.sections
         if len(shown) > most:
             shown = self._without_systems()
-        notes = self._all_notes(shown)
+        notes = self.all_notes(shown)
         if len(shown) < len(self.sections):
             notes.append(f"{len(self.sections) - len(shown)} sections by system are in the written reports")
         for section in shown:
@@ -266,7 +270,7 @@ class Table:
         rows = (row for section in self.sections for row in section.rows)
         return any(cell.interval_text() for row in rows for cell in row.cells.values())
 
-    def _all_notes(self, sections: Sequence[Section] | None = None) -> list[str]:
+    def all_notes(self, sections: Sequence[Section] | None = None) -> list[str]:
         """Return the notes, and the reasons for absent numbers; those of a scope only if its own."""
         found: dict[tuple[str, str], list[str]] = {}
         explained: set[str] = set()

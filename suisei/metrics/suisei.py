@@ -17,6 +17,7 @@ from suisei.data.sample import CaptionSample
 from suisei.encoders.feature_cache import FeatureCache, disk_cache
 from suisei.encoders.precision import choose_device, choose_precision, matrix_products, to_precision
 from suisei.errors import ConfigError
+from suisei.explain.leave_out import COSINES, InputColumn
 from suisei.metrics.base import Metric
 from suisei.metrics.extras import ExtraInputs, check_names
 from suisei.models.alignment import alignment_inputs
@@ -113,8 +114,39 @@ class SuiSeiMetric(Metric):
             "dtype": self.precision + ("-compiled" if self.compiled else ""),
         }
 
+    def input_columns(self) -> list[InputColumn]:
+        """Return the numbers that the model reads beside captions and image, with what is typical of each."""
+        columns = self.regressor.columns
+        kinds = {
+            "metrics": columns.measured,
+            "alignment": columns.aligned,
+            COSINES: columns.similar,
+            "cosines with the image": columns.seen,
+        }
+        named = [(kind, name) for kind, names in kinds.items() for name in names]
+        typical = self.regressor.extra_mean.tolist()
+        return [InputColumn(name, kind, mean) for (kind, name), mean in zip(named, typical, strict=True)]
+
+    def score_replaced(
+        self, samples: Sequence[CaptionSample], replaced: np.ndarray, *, batch_size: int = 64
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Score samples with extra inputs replaced, see :class:`suisei.explain.leave_out.ReadsInputs`."""
+        values = torch.from_numpy(np.asarray(replaced, dtype=np.float32))
+        return self._compute(samples, values, batch_size=batch_size)
+
     def _score(self, samples: Sequence[CaptionSample], *, batch_size: int, progress: bool) -> np.ndarray:
         self._warn_blind(samples)
+        return self._compute(samples, None, batch_size=batch_size, progress=progress)[0]
+
+    def _compute(
+        self,
+        samples: Sequence[CaptionSample],
+        replaced: Tensor | None,
+        *,
+        batch_size: int,
+        progress: bool = False,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the scores, and the extra inputs where some are replaced (as they were), else none."""
         table = SampleTable(
             samples,
             self.extras.compute(samples),
@@ -127,22 +159,34 @@ class SuiSeiMetric(Metric):
                 table.extras = self.regressor.columns.with_aligned(table.extras, matched)
             captions = self._caption_features(table, progress)
             images = self._image_features(table, progress)
-            return self._fuse(table, captions, images, batch_size)
+            return self._fuse(table, captions, images, replaced, batch_size)
 
     def _fuse(
-        self, table: SampleTable, captions: Tensor, images: Tensor | None, batch_size: int
-    ) -> np.ndarray:
+        self,
+        table: SampleTable,
+        captions: Tensor,
+        images: Tensor | None,
+        replaced: Tensor | None,
+        batch_size: int,
+    ) -> tuple[np.ndarray, np.ndarray]:
         collate = Collator(table)
-        scores = np.empty(len(table))
+        scores, inputs = (
+            np.empty(len(table)),
+            np.empty((len(table), 0 if replaced is None else len(self.regressor.columns.names))),
+        )
         for start in range(0, len(table), batch_size):
             batch = collate(range(start, min(start + batch_size, len(table))))
             features = captions[batch.caption_rows].to(self.device)
             looks = None if images is None else images[batch.image_rows].to(self.device)
             for name in ("candidate", "references", "reference_mask", "image", "image_mask", "extras"):
                 setattr(batch, name, getattr(batch, name).to(self.device))
+            if replaced is not None:
+                own = self.regressor.extra_inputs(batch, features, looks)
+                inputs[start : start + batch_size] = own.double().cpu().numpy()
+                batch.replaced = replaced[start : start + batch_size].to(self.device)
             values = self.regressor(batch, features, looks)
             scores[start : start + batch_size] = values.double().cpu().numpy()
-        return scores
+        return scores, inputs
 
     def _caption_features(self, table: SampleTable, progress: bool) -> Tensor:
         def encode(captions: list[str]) -> Tensor:

@@ -34,6 +34,8 @@ class Batch:
         target: human rating in [0, 1], float32 [B].
         spans: parts of ``ids`` that are encoded one after the other, each without the columns that
             are padding in all of its rows; empty where all rows are encoded at once.
+        replaced: what stands in the place of extra inputs that are known, float32 [B, all E of the model];
+            NaN, or None for all, leaves them as they are.
     """
 
     caption_rows: Tensor
@@ -49,6 +51,7 @@ class Batch:
     extras: Tensor
     target: Tensor
     spans: tuple[Span, ...] = ()
+    replaced: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.candidate)

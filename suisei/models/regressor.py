@@ -209,21 +209,36 @@ class Regressor(nn.Module):
             images = self.encode_image(batch.pixels)
         vectors = self.mix_layers(captions)
         image = images[batch.image] if images is not None and len(images) else None
-        fused = self.fusion(
-            vectors[batch.candidate],
-            vectors[batch.references],
-            batch.reference_mask,
-            image,
-            batch.image_mask,
-        )
-        similar = seen = None
-        if self.columns.similar:
-            similar = similarities(vectors[batch.candidate], vectors[batch.references], batch.reference_mask)
-        if self.columns.seen:
-            seen = self.image_similarities(vectors[batch.candidate], image, batch.image_mask)
-        extras = self.columns.complete(batch.extras, similar, seen)
+        candidate, references = vectors[batch.candidate], vectors[batch.references]
+        fused = self.fusion(candidate, references, batch.reference_mask, image, batch.image_mask)
+        extras = self._extra_inputs(batch, candidate, references, image)
         filled = self._standardised(extras)
         return torch.stack([torch.sigmoid(member(fused, filled)) for member in self.members])
+
+    def extra_inputs(self, batch: Batch, captions: Tensor, images: Tensor | None = None) -> Tensor:
+        """Return all extra inputs as the members read them before they are standardised, float32 [B, E].
+
+        Args:
+            batch: the samples; what it says is replaced is.
+            captions: as ``member_scores``.
+            images: as ``member_scores``.
+        """
+        vectors = self.mix_layers(captions)
+        image = images[batch.image] if images is not None and len(images) else None
+        return self._extra_inputs(batch, vectors[batch.candidate], vectors[batch.references], image)
+
+    def _extra_inputs(
+        self, batch: Batch, candidate: Tensor, references: Tensor, image: Tensor | None
+    ) -> Tensor:
+        similar = seen = None
+        if self.columns.similar:
+            similar = similarities(candidate, references, batch.reference_mask)
+        if self.columns.seen:
+            seen = self.image_similarities(candidate, image, batch.image_mask)
+        extras = self.columns.complete(batch.extras, similar, seen)
+        if batch.replaced is None:
+            return extras
+        return torch.where(batch.replaced.isnan() | extras.isnan(), extras, batch.replaced)
 
     def image_similarities(self, candidate: Tensor, image: Tensor | None, mask: Tensor) -> Tensor:
         """Return the cosine between candidate and projected image per pooling, [B, P]; NaN without image.
