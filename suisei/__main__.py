@@ -21,6 +21,7 @@ COMMANDS = {
     "sanity": "test that a metric does what people expect of one",
     "average": "make one model of several: the mean of their weights",
     "positives": "generate captions and images to train PAC-S with",
+    "demo": "open a web page to score captions on, beside baselines",
     "push": "write a model to the Hugging Face hub, with a card that it reads",
     "cache": "show or remove the features that are kept between runs",
     "metrics": "list the metrics, what each needs, and why one is unavailable",
