@@ -10,7 +10,7 @@ import datasets
 import evaluate
 import numpy as np
 
-from suisei.adapters.rows import fitted, metric_of
+from suisei.adapters.rows import fitted, metric_of, reference_lists
 from suisei.data.sample import make_samples
 
 _DESCRIPTION = "Rates captions the way people do, Japanese and English, beside references, an image, or both."
@@ -56,8 +56,7 @@ class Suisei(evaluate.Metric):
     def _compute(
         self, predictions: Any, references: Any, images: Any = None, batch_size: int = 64
     ) -> dict[str, Any]:
-        listed = [[own] if isinstance(own, str) else own for own in references]
-        samples = make_samples(predictions, listed, images)
+        samples = make_samples(predictions, reference_lists(references), images)
         scorer = fitted(self.scorer, samples)
         scores = scorer.score(samples, batch_size=batch_size)
         return {

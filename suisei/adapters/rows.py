@@ -67,14 +67,21 @@ def make_row(candidate: Any, references: Any = None, image: Any = None) -> Capti
     Raises:
         DataError: a value of the wrong type, a blank reference, more than one image.
     """
-    listed = [] if references is None else [references] if isinstance(references, str) else references
+    own = [references] if isinstance(references, str) else () if references is None else references
     if isinstance(image, list | tuple):
         if len(image) > 1:
             raise DataError(f"the row has {len(image)} images; a caption is scored beside one")
         image = image[0] if image else None
     if isinstance(candidate, str) and is_blank(candidate):
         return None
-    return CaptionSample(candidate, tuple(listed), image)
+    return CaptionSample(candidate, own, image)
+
+
+def reference_lists(column: Any) -> Any:
+    """Return a column of references in which a caption alone, as some libraries give it, is a list of one."""
+    if not isinstance(column, list | tuple):
+        return column
+    return [[own] if isinstance(own, str) else own for own in column]
 
 
 def score_rows(metric: Metric, rows: Sequence[CaptionSample | None], batch_size: int = 64) -> np.ndarray:

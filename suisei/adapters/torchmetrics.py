@@ -18,7 +18,7 @@ import torchmetrics
 from torch import Tensor
 from torchmetrics.utilities import dim_zero_cat
 
-from suisei.adapters.rows import row_metric
+from suisei.adapters.rows import reference_lists, row_metric
 from suisei.metrics.base import Metric, as_samples
 from suisei.scoring.corpus import summands
 
@@ -87,7 +87,7 @@ class CaptionScore(torchmetrics.Metric):
 
         Args:
             preds: a caption or N captions, or N CaptionSamples.
-            target: N lists of references (of one caption: its list), or None.
+            target: N lists of references, or N references (of one caption: its own), or None.
             images: N images (of one caption: its image), None where missing, or None.
 
         Raises:
@@ -95,7 +95,7 @@ class CaptionScore(torchmetrics.Metric):
         """
         if isinstance(preds, str):
             preds, target, images = [preds], _alone(target), _alone(images)
-        samples = as_samples(preds, target, images)
+        samples = as_samples(preds, reference_lists(target), images)
         scores = self.scorer.score(samples, batch_size=self.batch_size)
         self.rows.append(torch.as_tensor(scores, dtype=torch.float64, device=self.device))
         if self.per_sample:

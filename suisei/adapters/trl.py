@@ -1,7 +1,16 @@
 """Rewards for TRL's trainers: captions that people would rate higher are rewarded higher.
 
-``GRPOTrainer(reward_funcs=suisei_reward, ...)`` with a data set that has a column ``image``, ``references``,
-or both.
+The data set needs a column ``image``, ``references``, or both, beside ``prompt``::
+
+    from datasets import load_dataset
+    from trl import GRPOConfig, GRPOTrainer
+    from suisei.adapters.trl import suisei_reward
+
+    data = load_dataset("json", data_files="prompts.jsonl", split="train")
+    settings = GRPOConfig(output_dir="runs/grpo", num_generations=8, max_completion_length=40)
+    GRPOTrainer("MODEL", reward_funcs=suisei_reward, args=settings, train_dataset=data).train()
+
+``make_reward("suisei:DIR")`` makes a reward of a model of your own, or of any other metric.
 """
 
 from __future__ import annotations

@@ -96,7 +96,9 @@ def _one_caption(gr: Any, board: Scoreboard) -> None:
     @_told(gr)
     def score(caption: str, references: str, image: str | None) -> tuple[str, str]:
         sample = board.one(caption, references, image)
-        return score_panel(board.scores(sample)), explanation_panel(board.explanation(sample))
+        lines = board.scores(sample)
+        known = lines[0].score is not None
+        return score_panel(lines), explanation_panel(board.explanation(sample)) if known else ""
 
     given, results = [caption, references, image], [scores, why]
     gr.on([button.click, caption.submit], score, given, results, api_name="score")

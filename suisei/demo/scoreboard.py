@@ -6,6 +6,7 @@ import csv
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 MAX_ROWS = 2000
 """Rows of a file that the page takes."""
 FORMATS = (".jsonl", ".csv", ".tsv")
+MAX_CHARACTERS, MAX_REFERENCES = 1000, 20
+"""Of a caption or reference, and of references, that the page takes: each word costs a score."""
+UNBOUNDED = ("length", "cider", "comet")
+"""Metrics without an upper end, which no bar can show."""
 HUNDREDS = ("sacrebleu", "chrf")
 """Metrics from 0 to 100; the others that the page shows by a bar go from 0 to 1."""
 _FILES = ("image", "img", "video", "image_path", "video_path", "file_name", "filename", "path")
@@ -69,10 +74,16 @@ class Scoreboard:
         """Return the sample that a visitor has put in; ``references`` has one a line.
 
         Raises:
-            DataError: there is no caption.
+            DataError: there is no caption, or more text than the page takes.
         """
-        lines = (line.strip() for line in (references or "").splitlines())
-        return CaptionSample((candidate or "").strip(), tuple(line for line in lines if line), image or None)
+        lines = [line.strip() for line in (references or "").splitlines() if line.strip()]
+        caption = (candidate or "").strip()
+        if len(lines) > MAX_REFERENCES or max(map(len, (caption, *lines))) > MAX_CHARACTERS:
+            raise DataError(
+                f"the page takes captions of up to {MAX_CHARACTERS:,} characters and {MAX_REFERENCES} references; "
+                "'suisei score' takes more"
+            )
+        return CaptionSample(caption, tuple(lines), image or None)
 
     def scores(self, sample: CaptionSample) -> list[Shown]:
         """Return a line per metric.
@@ -88,7 +99,7 @@ class Scoreboard:
         if missing:
             return Shown(label, summary, reason=missing[0])
         score = float(metric.score([sample])[0])
-        if not metric.higher_is_better or metric.name in ("length", "comet"):
+        if not metric.higher_is_better or metric.name in UNBOUNDED:
             return Shown(label, summary, score)
         share = score / 100 if metric.name in HUNDREDS else score
         return Shown(label, summary, score, min(max(share, 0.0), 1.0))
@@ -117,21 +128,25 @@ class Scoreboard:
             ConfigError: another format.
             DataError: the file cannot be used, or has more than MAX_ROWS rows.
         """
-        rows: list[Row] = []
-        for row in iter_rows(_without_files(source, folder), images=folder):
-            if len(rows) == MAX_ROWS:
-                raise DataError(
-                    f"the file has more than {MAX_ROWS:,} rows; 'suisei score' takes any number of them"
-                )
-            rows.append(row)
-        scorer = Scorer(self.metrics, source.name)
-        pairs = zip(rows, scorer.score(rows), strict=True)
-        return ["id", "caption", *self.metrics, "note"], [self._cells(row, result) for row, result in pairs]
+        copy = _without_files(source, folder)
+        try:
+            rows = list(islice(iter_rows(copy, images=folder), MAX_ROWS + 1))
+        except DataError as error:
+            raise DataError(str(error).replace(str(copy), source.name)) from None
+        if len(rows) > MAX_ROWS:
+            raise DataError(
+                f"the file has more than {MAX_ROWS:,} rows; 'suisei score' takes any number of them"
+            )
+        pairs = zip(rows, Scorer(self.metrics, source.name).score(rows), strict=True)
+        cells = [_cells(row, result, place=f"{copy}, ") for row, result in pairs]
+        return ["id", "caption", *self.metrics, "note"], cells
 
-    def _cells(self, row: Row, result: ScoredRow) -> list[Any]:
-        caption = "" if row.sample is None else row.sample.candidate
-        scores = [None if value != value else round(value, 6) for value in result.scores.values()]
-        return [str(result.id), caption, *scores, result.error or ""]
+
+def _cells(row: Row, result: ScoredRow, *, place: str) -> list[Any]:
+    """Return a row of the table; messages lose the place of the copy that was read."""
+    caption = "" if row.sample is None else row.sample.candidate
+    scores = [None if value != value else round(value, 6) for value in result.scores.values()]
+    return [str(result.id), caption, *scores, (result.error or "").replace(place, "")]
 
 
 def write_table(path: Path, headings: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:

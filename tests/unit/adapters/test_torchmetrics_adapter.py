@@ -54,6 +54,10 @@ def test_rows_without_references_are_left_out_of_the_mean():
     assert float(metric.compute()) == pytest.approx(
         suisei.get_metric("chrf").score(["a cat"], [["a cat"]])[0]
     )
+    one_each = CaptionScore("chrf", per_sample=True)
+    one_each.update(["a dog", "a cat"], ["a dog", "a cat"])
+    one_each.update("a dog", "a dog")
+    assert one_each.compute().tolist() == [100, 100, 100]
     only = CaptionScore("bleu-1")
     only.update(["a dog"], [[]])
     assert np.isnan(float(only.compute()))

@@ -48,7 +48,7 @@ def test_rows_that_cannot_be_scored_have_none(pictures, tmp_path):
     torn = tmp_path / "torn.png"
     torn.write_bytes(pictures[0].read_bytes()[:60])
     completions = ["a dog", " ", "a cat", "a cow", "a hen", "a pig", [], "an ox"]
-    references = [["a dog"], ["a dog"], [], None, [""], ["a pig"], ["a"], []]
+    references = [["a dog"], ["a dog"], [], None, [""], ["a pig"], 5, []]
     images = [None, None, None, str(torn), None, None, None, str(pictures[0])]
     rewards = suisei_reward(completions, images, references, lambda *entry: told.append(entry))
     assert [reward is None for reward in rewards] == [False, True, True, True, True, False, True, False]

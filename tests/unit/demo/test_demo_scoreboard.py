@@ -35,6 +35,15 @@ def test_what_a_metric_lacks_is_said_in_its_line(board):
         board.one(" \n", "a dog", None)
 
 
+def test_more_text_than_a_page_takes_is_refused(board):
+    for caption, references in (("a" * 1001, ""), ("a", "b" * 1001), ("a", "b\n" * 21)):
+        with pytest.raises(
+            DataError, match="the page takes captions of up to 1,000 characters and 20 references"
+        ):
+            board.one(caption, references, None)
+    assert len(board.one("a" * 1000, "b\n" * 20, None).references) == 20
+
+
 def test_metrics_of_a_corpus_are_refused():
     with pytest.raises(ConfigError, match="cider learns weights from a corpus"):
         Scoreboard({"cider": suisei.get_metric("cider")})
@@ -57,7 +66,7 @@ def test_a_file_becomes_a_table(board, tmp_path):
         assert own[:2] == start
         assert own[2:5] == pytest.approx(expected, abs=1e-5)
         assert own[5] == ""
-    assert "candidate is empty" in cells[2][5]
+    assert cells[2][5].startswith("row 3: candidate is empty")
     assert cells[3][2:5] == [None, None, None]
     assert "JSON" in cells[3][5]
 
@@ -87,6 +96,9 @@ def test_limits_of_files(board, tmp_path, monkeypatch):
     source = tmp_path / "rows.csv"
     source.write_text("candidate\na\nb\nc\n")
     with pytest.raises(DataError, match="more than 2 rows; 'suisei score' takes any number"):
+        board.table(source, folder)
+    source.write_text("")
+    with pytest.raises(DataError, match=r"^rows\.csv: the file is empty"):
         board.table(source, folder)
     source.write_bytes(b"candidate\n\xff\xfe\n")
     with pytest.raises(DataError, match="cannot be read as text in UTF-8"):

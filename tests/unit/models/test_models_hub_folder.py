@@ -1,5 +1,6 @@
 """Models by their name on the hub, against a hub that is a folder of this machine."""
 
+import inspect
 import json
 import pickle
 import shutil
@@ -17,6 +18,14 @@ from suisei.models.hub_folder import is_hub_name, push_model
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
+REAL = huggingface_hub.HfApi
+
+
+def check_call(method, *given, **settings):
+    """Fail where the real client would not take a call."""
+    inspect.signature(getattr(REAL, method)).bind(None, *given, **settings)
+
+
 class FakeHub:
     """What of huggingface_hub is used, over the folder ``files``; the cache is laid out as the real one."""
 
@@ -25,6 +34,7 @@ class FakeHub:
         self.offline = False
 
     def hf_hub_download(self, name, file, *, revision=None):
+        check_call("hf_hub_download", name, file, revision=revision)
         self.asked.append((name, file, revision))
         repository = self.cache / f"models--{name.replace('/', '--')}"
         cached = repository / "snapshots" / COMMIT / file
@@ -42,18 +52,23 @@ class FakeHub:
         return str(cached)
 
     def create_repo(self, name, **settings):
+        check_call("create_repo", name, **settings)
         self.calls.append(("create_repo", name, settings))
         (self.files / name).mkdir(parents=True, exist_ok=True)
 
     def create_branch(self, name, **settings):
+        check_call("create_branch", name, **settings)
         self.calls.append(("create_branch", name, settings))
 
-    def list_repo_files(self, name, **_):
+    def list_repo_files(self, name, **settings):
+        check_call("list_repo_files", name, **settings)
         return [
             p.relative_to(self.files / name).as_posix() for p in (self.files / name).rglob("*") if p.is_file()
         ]
 
-    def create_commit(self, name, operations, *, commit_message, revision):
+    def create_commit(self, name, operations, **settings):
+        check_call("create_commit", name, operations, **settings)
+        commit_message, revision = settings["commit_message"], settings["revision"]
         self.calls.append(("create_commit", name, commit_message, revision))
         for operation in operations:
             target = self.files / name / operation.path_in_repo
