@@ -24,6 +24,8 @@ COMMANDS = {
     "probe": "test that a metric notices what it should, and minds nothing else",
     "compact": "make a trained model small enough to ship, and say what that changes",
     "positives": "generate captions and images to train PAC-S with",
+    "demo": "open a web page to score captions on, beside baselines",
+    "push": "write a model to the Hugging Face hub, with a card that it reads",
     "cache": "show or remove the features that are kept between runs",
     "metrics": "list the metrics, what each needs, and why one is unavailable",
 }

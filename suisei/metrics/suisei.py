@@ -16,6 +16,7 @@ from torch import Tensor
 from suisei.data.sample import CaptionSample
 from suisei.encoders.feature_cache import FeatureCache, disk_cache
 from suisei.encoders.precision import choose_device, choose_precision, matrix_products, to_precision
+from suisei.errors import ConfigError
 from suisei.explain.leave_out import COSINES, InputColumn
 from suisei.metrics.base import Metric
 from suisei.metrics.default_model import default_model
@@ -272,21 +273,35 @@ def load(
     precision: str = "auto",
     compile: bool = False,  # noqa: A002 - the word users know
     cache: str | Path | None = None,
+    revision: str | None = None,
 ) -> SuiSeiMetric:
-    """Load a trained metric from its model folder.
+    """Load a trained metric from its model folder, or from the Hugging Face hub.
 
     Args:
-        path: the folder that holds config.json; None for the model in the package.
+        path: the folder that holds config.json; or, where there is no such folder, ``org/name`` on the hub;
+            None for the model in the package.
         device: "auto", "cpu", "cuda", ...
         precision: "auto", "fp32", "tf32", "bf16" or "fp16", see :class:`SuiSeiMetric`.
         compile: whether the text encoder is compiled.
         cache: a folder that keeps features between runs, "off", or None for SUISEI_CACHE or the default.
+        revision: of a model on the hub: a branch, a tag or a commit.
 
     Raises:
         ModelError: a part of the folder is missing, altered, or does not fit.
-        UnavailableError: no path, and this installation has no model.
-        ConfigError: an unknown precision, or a cache folder that cannot be made.
+        ConfigError: an unknown precision, a cache folder that cannot be made, or a revision of a folder.
+        UnavailableError: a model on the hub that is neither in the hub's cache nor within reach; or no path, and
+            this installation has no model.
     """
-    return SuiSeiMetric(
-        load_model(path or default_model(), check_names), device, precision, compile=compile, cache=cache
-    )
+    model = _found(path or default_model(), revision)
+    return SuiSeiMetric(model, device, precision, compile=compile, cache=cache)
+
+
+def _found(path: str | Path, revision: str | None) -> LoadedModel:
+    from suisei.models.hub_folder import cache_of, fetch_model, is_hub_name
+
+    if is_hub_name(path):
+        folder = fetch_model(str(path), revision)
+        return load_model(folder, check_names, within=cache_of(folder))
+    if revision is not None:
+        raise ConfigError(f"revision {revision!r} is for a model on the hub, and {path} is a folder's name")
+    return load_model(path, check_names)
