@@ -18,6 +18,7 @@ from typing import Any, BinaryIO, Literal, TextIO
 from suisei.data.fields import DEFAULT_SCALE, Settings, make_sample, match_columns, record_id
 from suisei.data.idset import IdSet
 from suisei.data.lines import TOO_LONG, Line, delimited_records, is_broken, is_cut, numbered_lines, utf8_lines
+from suisei.data.parquet import import_pyarrow
 from suisei.data.paths import descriptor_of, is_stream
 from suisei.data.sample import CaptionSample
 from suisei.data.writers import write_samples
@@ -349,9 +350,7 @@ def _checked_header(fields: list[str], problem: str | None) -> tuple[str, ...]:
 
 
 def _parquet_rows(path: Path) -> Iterator[_Raw]:
-    import pyarrow
-    import pyarrow.parquet
-
+    pyarrow = import_pyarrow(path)
     try:
         with pyarrow.parquet.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as file:
             _checked_header(list(file.schema_arrow.names), None)
