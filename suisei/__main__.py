@@ -17,6 +17,7 @@ COMMANDS = {
     "evaluate": "measure how well metrics agree with human ratings",
     "ablate": "train a model without one part at a time, and say what each is worth",
     "sanity": "test that a metric does what people expect of one",
+    "average": "make one model of several: the mean of their weights",
     "positives": "generate captions and images to train PAC-S with",
     "cache": "show or remove the features that are kept between runs",
     "metrics": "list the metrics, what each needs, and why one is unavailable",
