@@ -1,7 +1,7 @@
 """What mkdocs cannot do alone: pages that stand elsewhere in the repository, notebooks, roles in docstrings.
 
-Links everywhere are those of the repository, so that they also hold where its files are read as they are; here
-they become links of the site.
+Links everywhere are those of the repository, so that they also hold where its files are read as they are;
+here they become links of the site.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _card() -> str:
 
 
 def _notebook(path: Path) -> str:
-    """Return a notebook as Markdown, without outputs: the tests run it, and nobody has to believe old ones."""
+    """Return a notebook as Markdown: code without outputs; the tests run it."""
     text = [f'<a href="{path.name}" download>This page as a notebook</a>']
     for number, cell in enumerate(json.loads(path.read_text(encoding="utf-8"))["cells"]):
         source = "".join(cell["source"])
