@@ -1,5 +1,6 @@
 """README and documentation: links lead somewhere, examples run, commands have the options that are shown."""
 
+import importlib.util
 import json
 import os
 import re
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -217,7 +219,7 @@ def test_notebooks_run(notebook, the_model, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     content = nbformat.read(notebook, as_version=4)
     nbformat.validate(content)
-    nbclient.NotebookClient(content, timeout=300, resources={"metadata": {"path": tmp_path}}).execute()
+    nbclient.NotebookClient(content, timeout=900, resources={"metadata": {"path": tmp_path}}).execute()
     assert all(cell.execution_count for cell in content.cells if cell.cell_type == "code")
 
 
@@ -243,3 +245,39 @@ def test_extras_that_are_named_exist():
     assert named <= set(extras)
     listed = set(re.findall(r"^\| `([\w-]+)` \|", text_of("docs/install.md"), re.M))
     assert listed == set(extras) - {"ja"}
+
+
+@pytest.fixture
+def hooks():
+    pytest.importorskip("mkdocs")
+    found = importlib.util.spec_from_file_location("hooks_of_the_site", REPOSITORY / "docs" / "hooks.py")
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+def test_links_of_the_repository_become_links_of_the_site(hooks):
+    def shown(page, text):
+        return hooks.on_page_markdown(text, SimpleNamespace(file=SimpleNamespace(src_uri=page)), None, None)
+
+    assert shown("training.md", "[a](../SECURITY.md#x) [b](data.md)") == "[a](security.md#x) [b](data.md)"
+    assert shown("changelog.md", "[a](SECURITY.md) [b](#x)") == "[a](security.md) [b](#x)"
+    assert shown("scenes.md", "[a](../README.md)") == "[a](data-sets.md)"
+    assert shown("api/metrics.md", "[a](../../CONTRIBUTING.md)") == "[a](../contributing.md)"
+    assert shown("index.md", "[a](notebooks/meta_evaluate.ipynb)") == "[a](notebooks/meta_evaluate.md)"
+    code = "```python\nx[0](data)\n```"
+    assert shown("contributing.md", code) == code
+
+
+def test_a_notebook_is_a_page_with_its_heading_first(hooks):
+    text = hooks._notebook(NOTEBOOKS[0])
+    assert text.startswith("# ")
+    assert text.count("```python") == text.count("```") / 2 >= 3
+    assert f'href="{NOTEBOOKS[0].name}"' in text
+
+
+def test_roles_of_docstrings_are_shown_as_names(hooks):
+    html = hooks.on_page_content(
+        "<p>see :func:<code>~suisei.load</code>, <code>x</code></p>", None, None, None
+    )
+    assert html == "<p>see <code>suisei.load</code>, <code>x</code></p>"
