@@ -244,7 +244,7 @@ def test_extras_that_are_named_exist():
     assert {"dev", "docs", "java"} <= named
     assert named <= set(extras)
     listed = set(re.findall(r"^\| `([\w-]+)` \|", text_of("docs/install.md"), re.M))
-    assert listed == set(extras) - {"ja"}
+    assert set(extras) - {"ja"} <= listed
 
 
 @pytest.fixture
