@@ -78,11 +78,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     found.tables |= _tables(options, metrics, scores, samples, console)
     calibrations = _calibrations(options, metrics, scores, samples)
     found.tables |= _calibration_tables(calibrations)
-    facts = {"notes": [*notes, *found.notes], "failed": failed, "metrics": _signatures(metrics)}
+    told = [*notes, *found.notes]
+    facts = {"notes": told, "failed": failed, "metrics": _signatures(metrics)}
     plot = partial(_plot, options.plots, metrics, found, calibrations)
     report = _report(options, found, facts, plot if options.plots else None)
     rated = _rated(samples, metrics, scores)
-    page = Shown("Probes", report.content, rated, notes=facts["notes"])
+    page = Shown("Probes", report.content, rated, notes=told)
     write = page.writer(options, argv, "probe", found.tables)
     replace(report, page=write).conclude(Files.of(options))
     return 1 if failed else 0
