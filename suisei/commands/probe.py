@@ -22,9 +22,10 @@ from suisei.commands.options import (
     metric_plans,
     positive,
     real,
+    take_default_model,
     whole,
 )
-from suisei.commands.reports import Files, Report, add_report_options, check_report, report_files
+from suisei.commands.reports import Files, Report, Shown, add_report_options, check_report, report_files
 from suisei.commands.steps import read_samples
 from suisei.data.outputs import check_media, given
 from suisei.data.sample import LANGUAGE_NAMES
@@ -40,10 +41,15 @@ if TYPE_CHECKING:
     from suisei.probes.curves import Curve
     from suisei.probes.ladders import LadderOutcome
     from suisei.probes.outcomes import Scored
+    from suisei.report.parts import Rated
     from suisei.scoring.plan import MetricPlan
 
 PROTOCOLS = ("replacing", "shuffling", "curves")
 
+_COMMON = (
+    "--model", "--metrics", "--data", "--root", "--images", "--rating-scale", "--degradations", "--protocols",
+    "--json", "--markdown", "--plots",
+)  # fmt: skip
 _EPILOG = """examples:
   suisei probe --model runs/scenes/model --data runs/scenes/test.jsonl --plots plots
   suisei probe --metrics bleu-4,cider,chrf --data flickr8k-expert --root DIR --markdown probes.md
@@ -72,9 +78,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     found.tables |= _tables(options, metrics, scores, samples, console)
     calibrations = _calibrations(options, metrics, scores, samples)
     found.tables |= _calibration_tables(calibrations)
-    facts = {"notes": [*notes, *found.notes], "failed": failed, "metrics": _signatures(metrics)}
+    told = [*notes, *found.notes]
+    facts = {"notes": told, "failed": failed, "metrics": _signatures(metrics)}
     plot = partial(_plot, options.plots, metrics, found, calibrations)
-    _report(options, found, facts, plot if options.plots else None).conclude(Files.of(options))
+    report = _report(options, found, facts, plot if options.plots else None)
+    rated = _rated(samples, metrics, scores)
+    page = Shown("Probes", report.content, rated, notes=told)
+    write = page.writer(options, argv, "probe", found.tables)
+    replace(report, page=write).conclude(Files.of(options))
     return 1 if failed else 0
 
 
@@ -85,6 +96,7 @@ def _parser() -> CommandParser:
         "captions are put in their order (replacing, shuffling, degradation curves), that more references\n"
         "do not hurt, and that scores spread over and are calibrated to the human scale.",
         epilog=_EPILOG,
+        common=_COMMON,
     )
     add_metric_options(parser.add_argument_group("metrics").add_argument)
     add = parser.add_argument_group("data").add_argument
@@ -139,7 +151,9 @@ def _check(options: argparse.Namespace) -> None:
     for name in options.protocols:
         if name not in PROTOCOLS:
             raise ConfigError(f"no protocol {name!r}; there are: {', '.join(PROTOCOLS)}, or none")
-    check_report(options, given(vars(options), "data"), folders=["plots"], sealed=["model", "root"])
+    check_report(
+        options, given(vars(options), "data", "references"), folders=["plots"], sealed=["model", "root"]
+    )
 
 
 def _listed(names: str) -> list[str]:
@@ -167,8 +181,8 @@ def _metrics(
             scores.append(metric.score(samples))
             metrics.append(metric)
         except FAILURES as error:
-            failed[plan.spec] = failure_text(error)
-            say(console, f"{plan.spec} failed: {failed[plan.spec]}", "red")
+            failed[plan.label] = failure_text(error)
+            say(console, f"{plan.spec} failed: {failed[plan.label]}", "red")
     if not metrics:
         raise ConfigError("no metric could score: " + "; ".join(f"{k}: {v}" for k, v in failed.items()))
     return metrics, scores, failed
@@ -176,8 +190,7 @@ def _metrics(
 
 def _plans(options: argparse.Namespace) -> list[MetricPlan]:
     """Return the metrics asked for, or the model that suisei.load() gives without a name."""
-    if not (options.model or options.metrics):
-        options.metrics = ["suisei"]
+    take_default_model(options)
     return metric_plans(options)
 
 
@@ -198,7 +211,7 @@ def _scored(plan: MetricPlan, samples: list[CaptionSample], batch_size: int, con
         return sign * metric.score(wanted, batch_size=batch_size, progress=console.is_terminal)
 
     counts = partial(summands, metric) if isinstance(metric, SummableCorpus) else None
-    return NewScored(plan.spec, score, metric.signature, counts, learned=metric.needs_fit)
+    return NewScored(plan.label, score, metric.signature, counts, learned=metric.needs_fit)
 
 
 @dataclass
@@ -320,9 +333,9 @@ def _fitted_on(
     console: Console,
 ) -> list[Scored]:
     """Return the metrics, those with corpus statistics fitted on the references of these samples alone."""
-    by_spec = {plan.spec: plan for plan in plans}
+    by_label = {plan.label: plan for plan in plans}
     return [
-        _scored(by_spec[metric.label], humans, batch_size, console) if metric.learned else metric
+        _scored(by_label[metric.label], humans, batch_size, console) if metric.learned else metric
         for metric in metrics
     ]
 
@@ -394,6 +407,17 @@ def _calibration_tables(calibrations: dict[str, dict[str, Calibration] | str]) -
 
 def _signatures(metrics: list[Scored]) -> dict[str, str]:
     return {metric.label: metric.signature for metric in metrics}
+
+
+def _rated(
+    samples: Sequence[CaptionSample], metrics: Sequence[Scored], scores: Sequence[np.ndarray]
+) -> Rated | None:
+    """Return samples and scores for a page, where there are ratings."""
+    from suisei.report.parts import Rated
+
+    if all(sample.rating is None for sample in samples):
+        return None
+    return Rated(samples, {metric.label: column for metric, column in zip(metrics, scores, strict=True)})
 
 
 def _report(
