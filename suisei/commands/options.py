@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from suisei.cli import write_output
@@ -217,10 +218,35 @@ def device(text: str) -> str:
     return text
 
 
+class _NamedFolder(argparse.Action):
+    """Collects ``[NAME=]DIR``: the folders under the option's own name, the names beside them."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        """Take one folder; one whose own name has a "=" is a folder."""
+        from suisei.scoring.plan import named_spec
+
+        name, folder = (None, values) if Path(values).is_dir() else named_spec(values)
+        setattr(namespace, self.dest, [*getattr(namespace, self.dest), folder])
+        if name is not None:
+            namespace.model_names = {**getattr(namespace, "model_names", {}), f"suisei:{folder}": name}
+
+
 def add_metric_options(add: Add) -> None:
     """Add the options that choose metrics, and how many samples they see at once."""
-    add("--model", metavar="DIR", action="append", default=[], help="a SuiSei model, short for suisei:DIR")
-    add("--metrics", metavar="A,B", action="append", default=[], help="names, see 'suisei metrics'")
+    add(
+        "--model", metavar="[NAME=]DIR", action=_NamedFolder, default=[],
+        help="a SuiSei model, short for suisei:DIR; NAME is what reports call it",
+    )  # fmt: skip
+    add(
+        "--metrics", metavar="A,B", action="append", default=[],
+        help="names, see 'suisei metrics'; tuned=suisei:DIR is called tuned in reports",
+    )  # fmt: skip
     add("--tokenizer", metavar="NAME", type=filled, help="for every metric that takes one")
     add(
         "--metric-option", metavar="NAME.KEY=VALUE", action="append", default=[],
@@ -362,14 +388,16 @@ def metric_plans(options: argparse.Namespace) -> list[MetricPlan]:
         ConfigError: no name, an unknown or repeated metric, or an option that its metric does not take.
         UnavailableError: a device that is not there.
     """
-    from suisei.scoring.plan import plan_metrics
+    from suisei.scoring.plan import named_spec, plan_metrics
 
     specs = [f"suisei:{folder}" for folder in options.model]
+    called = dict(getattr(options, "model_names", {}))
     for names in options.metrics:
-        found = [name.strip() for name in names.split(",") if name.strip()]
+        found = [named_spec(name.strip()) for name in names.split(",") if name.strip()]
         if not found:
             raise ConfigError(f"--metrics {names!r} names no metric; 'suisei metrics' lists them")
-        specs += found
+        specs += [spec for _, spec in found]
+        called |= {spec: name for name, spec in found if name is not None}
     for spec in specs:
         name, colon, argument = spec.partition(":")
         if colon and not argument.strip():
@@ -378,7 +406,7 @@ def metric_plans(options: argparse.Namespace) -> list[MetricPlan]:
     extra = [f"comet.python={options.comet_python}"] if options.comet_python else []
     names = ("device", "precision", "compile", "cache")
     common = {key: getattr(options, key) for key in names if getattr(options, key)}
-    plans = plan_metrics(specs, options.tokenizer, [*options.metric_option, *extra], common)
+    plans = plan_metrics(specs, options.tokenizer, [*options.metric_option, *extra], common, called)
     check_device(next((plan.options["device"] for plan in plans if "device" in plan.options), None))
     return plans
 

@@ -30,6 +30,7 @@ from suisei.data.fields import (
 from suisei.data.idset import IdSet
 from suisei.data.joins import References, joined
 from suisei.data.lines import TOO_LONG, Line, delimited_records, is_broken, is_cut, numbered_lines, utf8_lines
+from suisei.data.parquet import import_pyarrow
 from suisei.data.paths import descriptor_of, is_stream
 from suisei.data.rows import NOT_UTF8, FileProblem, Note, RawRow, Row, warn
 from suisei.data.sample import CaptionSample
@@ -452,9 +453,7 @@ class _Reader:
         return names
 
     def _parquet_rows(self, path: Path) -> Iterator[RawRow]:
-        import pyarrow
-        import pyarrow.parquet
-
+        pyarrow = import_pyarrow(path)
         try:
             with pyarrow.parquet.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as file:
                 self._checked_header(list(file.schema_arrow.names), None)

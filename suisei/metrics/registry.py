@@ -52,9 +52,9 @@ REGISTRY: dict[str, Entry] = {
     "suisei": Entry(
         "suisei.metrics.suisei:load",
         (),
-        "the learned metric: suisei-mini, or a model folder that suisei train has written (suisei:DIR)",
+        "the learned metric: the model in the package, or a model folder (suisei:DIR)",
         argument="path",
-        default_check="suisei.metrics.tokenizers:mecab_reason",
+        default_check="suisei.metrics.default_model:default_model_reason",
     ),
     **{
         f"bleu-{n}": Entry(
@@ -174,6 +174,13 @@ REGISTRY: dict[str, Entry] = {
         "BERTScore F1 (Zhang et al., 2020); any Hugging Face encoder or folder: bertscore:MODEL",
         argument="model",
         requires="the encoder in a folder or in the cache of the Hugging Face hub, or a connection",
+    ),
+    "cosine": Entry(
+        "suisei.metrics.cosine:Cosine",
+        ("references",),
+        "mean cosine of a sentence encoder's vectors: cosine:MODEL, any Hugging Face encoder or folder",
+        argument="model",
+        requires="its encoder: cosine:MODEL",
     ),
     "jaspice": Entry(
         "suisei.metrics.jaspice:JaSpice",

@@ -249,6 +249,28 @@ def test_missing_reference_and_image_are_trained_and_scored(train, rated_file, t
     assert all(0 < score < 1 for score in scores)
 
 
+def test_a_model_that_saw_no_image_reads_none_and_few_tested_samples_are_said(
+    train, rated_file, tmp_path, capsys
+):
+    rows = rows_of(rated_file)
+    path = tmp_path / "unseen.jsonl"
+    path.write_text("".join(json.dumps({**row, "image": None}) + "\n" for row in rows), encoding="utf-8")
+    run = train(f"--data.train={path}", "--trainer.max_epochs=1")
+    report = json.loads((run / "report.json").read_text())
+    assert report["data"]["images"] == 0
+    assert report["data"]["reads"] == ["references"]
+    assert sum(report["data"]["languages"].values()) == report["data"]["samples"]["train"]
+    metric = suisei.load(run / "model")
+    assert metric.regressor.image is None
+    few = f"Tested on {report['data']['samples']['test']} samples; figures of fewer than 50 say little"
+    assert any(caution.startswith(few) for caution in report["cautions"])
+    card = (run / "model" / "README.md").read_text(encoding="utf-8")
+    assert "does not look at the image" in card
+    for said in (capsys.readouterr().out, card, (run / "report.md").read_text(encoding="utf-8")):
+        assert "Tested on" in said
+        assert "--data.folds 5" in said
+
+
 @pytest.mark.parametrize("references", ["mean", "max", "concat"])
 def test_model_without_image_and_frozen_text_encoder(train, finished, tmp_path, references):
     from transformers import AutoConfig, AutoModel

@@ -12,7 +12,9 @@ import pytest
 
 from suisei.data.formats import Row, iter_rows, read_samples
 from suisei.data.lines import MAX_LINE_CHARACTERS
-from suisei.errors import ConfigError, DataError
+from suisei.data.sample import CaptionSample
+from suisei.data.writers import write_samples
+from suisei.errors import ConfigError, DataError, UnavailableError
 
 
 def write(folder: Path, name: str, content: str | bytes) -> Path:
@@ -499,3 +501,19 @@ def test_memory_does_not_grow_with_a_json_list_or_files_of_references(tmp_path, 
     tracemalloc.stop()
     assert found == count
     assert peak < 4_000_000  # the captions alone are 6 MB, three times where there are references
+
+
+def test_parquet_without_its_library_says_what_to_install(tmp_path, monkeypatch, capsys):
+    from suisei.__main__ import main
+
+    source = parquet(tmp_path, candidate=["a dog"])
+    monkeypatch.setitem(sys.modules, "pyarrow", None)  # as in an install without the extra
+    wanted = r"r\.parquet: Parquet needs pyarrow: pip install 'suisei\[parquet\]'"
+    with pytest.raises(UnavailableError, match=wanted):
+        list(iter_rows(source))
+    with pytest.raises(UnavailableError, match=r"/out\.parquet: Parquet needs pyarrow"):
+        write_samples(tmp_path / "out.parquet", [CaptionSample("a dog")])
+    output = tmp_path / "out.jsonl"
+    assert main(["score", "--metrics", "length", "--input", str(source), "--output", str(output)]) == 2
+    assert "pip install 'suisei[parquet]'" in capsys.readouterr().err.replace("\n", " ")
+    assert list(tmp_path.iterdir()) == [source]
