@@ -241,7 +241,8 @@ def _card(options: argparse.Namespace, regressor: Regressor, old: list[int] | No
 
     path = Path(options.model) / "README.md"
     card = path.read_text(encoding="utf-8") if path.is_file() else ""
-    figures = json.loads(Path(options.card_figures).read_text(encoding="utf-8")) if options.card_figures else None
+    given_figures = options.card_figures
+    figures = json.loads(Path(given_figures).read_text(encoding="utf-8")) if given_figures else None
     storage = Storage(
         regressor.config.text.name,
         len(regressor.text.tokenizer) if old is not None else None,
