@@ -48,7 +48,7 @@ PROTOCOLS = ("replacing", "shuffling", "curves")
 
 _COMMON = (
     "--model", "--metrics", "--data", "--root", "--images", "--rating-scale", "--degradations", "--protocols",
-    "--json", "--markdown", "--plots",
+    "--json", "--plots",
 )  # fmt: skip
 _EPILOG = """examples:
   suisei probe --model runs/scenes/model --data runs/scenes/test.jsonl --plots plots
