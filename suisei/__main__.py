@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Sequence
 from importlib import import_module
 
@@ -19,13 +20,16 @@ COMMANDS = {
     "examine": "measure metrics on every benchmark and probe whose data is there, on one page",
     "report": "write one page out of trainings and results, with figures and pictures",
     "ablate": "train a model without one part at a time, and say what each is worth",
-    "sanity": "test that a metric does what people expect of one",
+    "probe": "test that a metric notices what it should, and minds nothing else",
     "average": "make one model of several: the mean of their weights",
     "positives": "generate captions and images to train PAC-S with",
     "cache": "show or remove the features that are kept between runs",
     "metrics": "list the metrics, what each needs, and why one is unavailable",
 }
 """What each command does; its module in suisei.commands has its name."""
+
+RENAMED = {"sanity": "probe"}
+"""Commands that were called otherwise in the version before."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -42,6 +46,11 @@ def _dispatch(argv: Sequence[str] | None) -> int:
     if name in ("-V", "--version"):
         write_output(f"suisei {__version__}\n")
         return 0
+    if name in RENAMED:
+        new = RENAMED[name]
+        message = f"'suisei {name}' is called 'suisei {new}' now; the old name goes with the next version"
+        warnings.warn(message, UserWarning, stacklevel=1)
+        name = new
     if name not in COMMANDS:
         raise ConfigError(f"no command {name!r}; there are: {', '.join(COMMANDS)}")
     status: int = import_module(f"suisei.commands.{name}").main(rest)

@@ -32,6 +32,7 @@ _ROOMY = 24
 """Systems that can be named beside a figure in letters of usual size."""
 _MANY = 400
 """Points from which a cloud of them is an image inside of a vector figure."""
+_MARKERS = "osv^Dp*X"
 
 
 def plot_predicted(
@@ -192,6 +193,79 @@ def _figures(axis: Axes, rows: Sequence[Row], labels: list[str], column: str, di
                 xytext=(0, 6), textcoords="offset points", ha="center", fontsize=8,
             )  # fmt: skip
     axis.margins(x=0.28)
+
+
+def plot_degradation(
+    path: str | Path,
+    panels: Mapping[str, Mapping[str, tuple[Sequence[float], Sequence[float]]]],
+    *,
+    title: str,
+) -> None:
+    """Write a figure of falling curves, with the line of a fall in proportion.
+
+    Args:
+        path: of the file; its folder must exist.
+        panels: {panel: {name: (shares of what is made bad, score as a share of the untouched one)}}.
+        title: above the panels.
+
+    Raises:
+        DataError: there is no curve.
+    """
+    if not any(panels.values()):
+        raise DataError("plot: no curve to show")
+    with style():
+        figure = new_figure((4.2 * len(panels) + 1.6, 4.2))
+        axes = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+        for axis, (name, curves) in zip(axes, panels.items(), strict=True):
+            axis.plot([0, 1], [1, 0], color=_GREY, linewidth=1, linestyle="--", label="in proportion")
+            for number, (label, (x, y)) in enumerate(curves.items()):
+                marker = _MARKERS[number % len(_MARKERS)]
+                axis.plot(x, y, f"C{number % 10}", marker=marker, linewidth=1.4, markersize=4.5, label=label)
+            axis.set(xlabel="share of captions changed", xlim=(-0.02, 1.02))
+            axis.set_title(name, fontsize=10)
+            axis.grid(color=_LIGHT, linewidth=0.6)
+            axis.set_axisbelow(True)
+        axes[0].set_ylabel("score, as a share of the untouched")
+        axes[-1].legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8, frameon=False)
+        figure.suptitle(title)
+        save_figure(figure, path)
+
+
+def plot_boxes(
+    path: str | Path, boxes: Mapping[str, Sequence[float]], *, heading: str, title: str = ""
+) -> None:
+    """Draw a distribution per row: whiskers from 5 to 95 %, a box from 25 to 75 %, the median.
+
+    Args:
+        path: of the file; its folder must exist.
+        boxes: {name: quantiles at 5, 25, 50, 75 and 95 %}.
+        heading: of the axis.
+        title: above the figure.
+
+    Raises:
+        DataError: there is no distribution.
+    """
+    if not boxes:
+        raise DataError("plot: no distribution to show")
+    names = ("whislo", "q1", "med", "q3", "whishi")
+    stats = [dict(zip(names, values, strict=True)) | {"label": label} for label, values in boxes.items()]
+    with style():
+        figure = new_figure((5.6, 1.2 + 0.3 * len(stats)))
+        axis = figure.subplots()
+        axis.axvline(0, color=_GREY, linewidth=1, linestyle="--", zorder=1)
+        look = {"color": _BLUE, "linewidth": 1.2}
+        drawn = axis.bxp(
+            stats, vert=False, showfliers=False, patch_artist=True, widths=0.55, whiskerprops=look,
+            capprops=look, boxprops={"edgecolor": _BLUE, "facecolor": _LIGHT}, medianprops={"color": _ORANGE},
+        )  # fmt: skip
+        for box in drawn["boxes"]:
+            box.set_zorder(2)
+        axis.invert_yaxis()
+        axis.set_xlabel(heading)
+        axis.grid(axis="x", color=_LIGHT, linewidth=0.6)
+        axis.set_axisbelow(True)
+        figure.suptitle(title)
+        save_figure(figure, path)
 
 
 def plot_reliability(path: str | Path, calibrations: Mapping[str, Calibration], *, title: str) -> None:
