@@ -163,7 +163,7 @@ def _curve(table: Table, section: Section) -> Iterator[Figure]:
         for row in section.rows
         if all(_value(row, key) is not None for key in shares)
     }
-    if lines:
+    if shares and lines:
         text = "; ".join(f"{name} falls to {values[-1]:.2f}" for name, (_, values) in lines.items())
         drawn = partial(plot_degradation, panels={section.title: lines}, title="")
         yield Figure("", section.title, text, drawn)
