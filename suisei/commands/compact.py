@@ -109,10 +109,10 @@ def _parser() -> CommandParser:
     add("--name", metavar="NAME", type=filled, help="what the card calls the model")
     add("--encoder", metavar="NAME", type=filled, help="what settings and card call the text encoder")
     add(
-        "--figures", metavar="FILE", type=filled,
+        "--zero-shot", metavar="FILE", type=filled,
         help="JSON of 'python -m tests.benchmarks.zero_shot': a table for the card",
     )  # fmt: skip
-    add_report_options(add)
+    add_report_options(add, page=False)
     return parser
 
 
@@ -122,12 +122,12 @@ def _check(options: argparse.Namespace) -> None:
         raise ConfigError("--keep-text says what a cut vocabulary keeps; leave out --whole-vocabulary")
     if options.base and not (Path(options.base) / "model.safetensors").is_file():
         raise ConfigError(f"--base {options.base}: no folder with a model.safetensors")
-    for path in (*options.keep_text, *([options.figures] if options.figures else [])):
+    for path in (*options.keep_text, *([options.zero_shot] if options.zero_shot else [])):
         if not Path(path).is_file():
             raise ConfigError(f"{path}: no such file")
     if options.bits is None:
         options.bits = 4 if options.base else 8
-    inputs = given(vars(options), "data", "keep_text", "figures")
+    inputs = given(vars(options), "data", "keep_text", "zero_shot")
     if Path(options.output).exists():
         raise ConfigError(f"--output {options.output} exists; name a new folder, or remove it first")
     check_report(options, inputs, sealed=["model", "base", "root"])
@@ -241,7 +241,7 @@ def _card(options: argparse.Namespace, regressor: Regressor, old: list[int] | No
 
     path = Path(options.model) / "README.md"
     card = path.read_text(encoding="utf-8") if path.is_file() else ""
-    figures = json.loads(Path(options.figures).read_text(encoding="utf-8")) if options.figures else None
+    figures = json.loads(Path(options.zero_shot).read_text(encoding="utf-8")) if options.zero_shot else None
     storage = Storage(
         regressor.config.text.name,
         len(regressor.text.tokenizer) if old is not None else None,
