@@ -112,7 +112,7 @@ def _parser() -> CommandParser:
         "--card-figures", metavar="FILE", type=filled,
         help="JSON of 'python -m tests.benchmarks.zero_shot': a table for the card",
     )  # fmt: skip
-    add_report_options(add)
+    add_report_options(add, page=False)
     return parser
 
 
