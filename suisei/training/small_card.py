@@ -138,7 +138,7 @@ def figures_table(figures: Mapping[str, Any]) -> str:
 def _set_rows(own: Mapping[str, Any]) -> Sequence[str]:
     kind = str(own["correlation"])
     place = f"{own['data']}, {int(own['samples']):,} samples"
-    rows = []
+    rows: list[str] = []
     for row in own["rows"]:
         shown = [_number(row["cells"].get(name)) for name in ("pearson", "spearman", kind)]
         shown[2] += f" ({_CORRELATIONS[kind]})" if shown[2] != "–" else ""
