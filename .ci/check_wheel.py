@@ -72,8 +72,8 @@ def check_scores() -> list[str]:
     for row, score in zip(rows, expected, strict=True):
         if not (0 < score < 1 and abs(row["suisei"] - score) < 1e-4):
             problems.append(f"suisei score gave {row}, suisei.load() {score}")
-    if main(["sanity", "--metrics", "suisei,bleu-4", "--limit", "20"]):
-        problems.append("suisei sanity failed")
+    if main(["probe", "--metrics", "suisei,bleu-4", "--limit", "20"]):
+        problems.append("suisei probe failed")
     return problems
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,15 @@ from suisei.commands.options import (
     metric_plans,
     take_default_model,
 )
-from suisei.commands.reports import Files, Report, add_report_options, check_report, report_files, save_scores
+from suisei.commands.reports import (
+    Files,
+    Report,
+    Shown,
+    add_report_options,
+    check_report,
+    report_files,
+    save_scores,
+)
 from suisei.commands.steps import read_samples, scored_column
 from suisei.data.outputs import check_media, given
 from suisei.errors import ConfigError, DataError
@@ -36,11 +44,16 @@ if TYPE_CHECKING:
     from suisei.scoring.fitting import Corpus
     from suisei.scoring.plan import MetricPlan
 
+_COMMON = (
+    "--model", "--metrics", "--data", "--root", "--images", "--rating-scale", "--column", "--compare",
+    "--json", "--plot",
+)  # fmt: skip
 _EPILOG = """examples:
   suisei evaluate --model runs/scenes/model --data runs/scenes/test.jsonl --json out.json
   suisei evaluate --metrics bleu-4,cider,clip-s --data flickr8k-expert --root DIR --compare
   suisei evaluate --metrics clip-s,ref-clip-s --data ratings.csv --images DIR --cache features
   suisei evaluate --metrics cider --scores mine.jsonl --data ratings.csv --rating-scale 1 5
+  suisei evaluate --data ratings.csv --column candidate=my_caption --column rating=mos --references refs.json
   suisei evaluate --metrics em-score,ref-em-score --data vatex-eval --root DIR --images VIDEOS
 
 Without --model, --metrics and --scores the model in the package is evaluated.
@@ -94,7 +107,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     table = measured.table
     meta = {**_meta(options, samples), **refused_samples(columns, samples), **table.meta}
     measured = replace(measured, table=replace(table, notes=(*table.notes, *notes), meta=meta))
-    _report(options, measured, protocol.plotted(settings)).conclude(Files.of(options), problems)
+    report = _report(options, measured, protocol.plotted(settings))
+    report = replace(report, page=_page(options, argv, measured, report, (samples, columns, plans)))
+    report.conclude(Files.of(options), problems)
     return 1 if any(_has_failed(column, options) for column in columns) else 0
 
 
@@ -117,6 +132,7 @@ def _parser() -> CommandParser:
         prog="suisei evaluate",
         description="Measure how well metrics agree with human ratings.",
         epilog=_EPILOG,
+        common=_COMMON,
     )
     add = parser.add_argument_group("metrics").add_argument
     add_metric_options(add)
@@ -134,7 +150,10 @@ def _parser() -> CommandParser:
     _add_figure_options(parser.add_argument_group("figures").add_argument)
     add = parser.add_argument_group("output").add_argument
     add_report_options(
-        add, plot="the metrics with their intervals", scores="every metric's score of every sample"
+        add,
+        plot="the metrics with their intervals",
+        scores="every metric's score of every sample",
+        scopes=True,
     )
     add(
         "--save-idf", metavar="DIR", type=filled,
@@ -168,7 +187,7 @@ def _check(options: argparse.Namespace) -> None:
         take_default_model(options)
     if options.compare and not options.bootstrap:
         raise ConfigError("--compare needs resamples; leave out --bootstrap 0")
-    inputs = given(vars(options), "data", "scores")
+    inputs = given(vars(options), "data", "scores", "references")
     check_report(options, inputs, folders=["save_idf"], sealed=["model", "root"])
 
 
@@ -177,7 +196,10 @@ def _load(options: argparse.Namespace) -> tuple[list[CaptionSample], list[int], 
     samples, notes = read_samples(options)
     positions = [position for position, sample in enumerate(samples) if sample.rating is not None]
     if not positions:
-        raise DataError(f"{options.data}: none of its {len(samples)} samples is rated")
+        raise DataError(
+            f"{options.data}: none of its {len(samples)} samples is rated; if a column holds "
+            "ratings, name it: --column rating=NAME"
+        )
     if len(positions) < len(samples):
         notes.append(f"{len(samples) - len(positions)} samples skipped: no rating")
     return [samples[position] for position in positions], positions, len(samples), notes
@@ -220,8 +242,26 @@ def _has_failed(column: ScoreColumn, options: argparse.Namespace) -> bool:
 
 
 def _meta(options: argparse.Namespace, samples: list[CaptionSample]) -> dict[str, Any]:
-    names = ("data", "root", "images", "rating_scale", "on_error", "tokenizer", "metric_option", "batch_size")
+    names = ["data", "root", "images", "rating_scale", "on_error", "tokenizer", "metric_option", "batch_size"]
+    names.append("save_scores")  # where a report finds the scores of each sample
     return {"command": {name: getattr(options, name) for name in names}, "rated_samples": len(samples)}
+
+
+def _page(
+    options: argparse.Namespace,
+    argv: Sequence[str] | None,
+    measured: Measured,
+    report: Report,
+    scored: tuple[Sequence[CaptionSample], Sequence[ScoreColumn], Sequence[MetricPlan]],
+) -> Callable[[], None] | None:
+    """Return what writes the page, with the samples and their scores."""
+    from suisei.report.parts import Rated
+
+    samples, columns, plans = scored
+    rated = Rated(samples, {column.label: column.oriented for column in columns if column.scores is not None})
+    tables = {"results": measured.table, **measured.others}
+    shown = Shown(measured.table.title, report.content, rated, plans=plans)
+    return shown.writer(options, argv, "evaluate", tables)
 
 
 def _report(options: argparse.Namespace, measured: Measured, plotted: str) -> Report:

@@ -1,29 +1,38 @@
-"""Figures: scores against ratings, and figures with their intervals. Files only, no display."""
+"""Figures: scores against ratings, and figures with their intervals, see :mod:`suisei.data.figures`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from suisei.data.figures import new_figure, save_figure, style
 from suisei.data.sample import LANGUAGE_NAMES
-from suisei.data.writers import replacing
 from suisei.errors import DataError
 from suisei.metaeval.correlation import CorrelationError, kendall_tau_c, pearson
-from suisei.metaeval.tables import HUMAN, Row, Table
+from suisei.metaeval.tables import HUMAN, Row, Table, short_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.colors import LogNorm
+    from matplotlib.colors import LinearSegmentedColormap, LogNorm
     from matplotlib.figure import Figure
 
     from suisei.metaeval.calibration import Calibration
 
-_STYLE = {"font.size": 10.0, "axes.spines.top": False, "axes.spines.right": False, "figure.dpi": 100.0}
-_BLUE, _ORANGE, _GREY = "#2b6ca3", "#d9722b", "#8a8a8a"
+_BLUE, _ORANGE, _GREY, _LIGHT = "#2b6ca3", "#d9722b", "#8a8a8a", "#e6e6e6"
+COLOURS = {"blue": _BLUE, "orange": _ORANGE, "grey": _GREY, "grid": _LIGHT}
+"""What is drawn in which colour: a page may put its own in their place."""
+_ALL = "All"
 _FEW = 3000
+_MARKERS = "osv^Dp*X"
+_WIDE = 7
+"""Inches from which four entries of a legend stand beside each other."""
+_ROOMY = 24
+"""Systems that can be named beside a figure in letters of usual size."""
+_MANY = 400
+"""Points from which a cloud of them is an image inside of a vector figure."""
 
 
 def plot_predicted(
@@ -33,8 +42,9 @@ def plot_predicted(
     languages: Sequence[str] | None = None,
     *,
     title: str = "Predicted against human scores",
+    figures: tuple[Table, str] | None = None,
 ) -> None:
-    """Write a PNG of predicted against human scores, one panel per language and one for all.
+    """Draw predicted against human scores, one panel per language and one for all.
 
     Args:
         path: of the file; its folder must exist.
@@ -42,15 +52,16 @@ def plot_predicted(
         human: mean human scores in [0, 1], [N].
         languages: "ja" or "en" per sample, or None.
         title: above the panels.
+        figures: a table of correlations and the label of the row that says the panels' coefficients, so that
+            both say the same; None for those of the points.
 
     Raises:
         DataError: different lengths, or nothing to plot.
     """
-    from matplotlib import rc_context
     from matplotlib.cm import ScalarMappable
 
     predicted, human = np.asarray(predicted, dtype=np.float64), np.asarray(human, dtype=np.float64)
-    names = np.array(list(languages) if languages is not None else ["All"] * len(predicted), dtype=object)
+    names = np.array(list(languages) if languages is not None else [_ALL] * len(predicted), dtype=object)
     if not len(predicted) == len(human) == len(names):
         raise DataError(
             f"plot: {len(predicted)} predicted, {len(human)} human, {len(names)} languages; must match"
@@ -61,24 +72,33 @@ def plot_predicted(
     missing = int((~known).sum())
     predicted, human, names = predicted[known], human[known], names[known]
     distinct = sorted(set(names.tolist()))
-    panels = [(LANGUAGE_NAMES.get(name, str(name)), names == name) for name in distinct]
+    panels = [(str(name), names == name) for name in distinct]
     if len(panels) > 1:
-        panels.insert(0, ("All", np.ones(len(names), dtype=bool)))
-    with rc_context(_STYLE):
-        figure = _new_figure((4.3 * len(panels) + 0.4, 4.6))
+        panels.insert(0, (_ALL, np.ones(len(names), dtype=bool)))
+    with style():
+        figure = new_figure((4.3 * len(panels) + 0.4, 4.6))
         axes = figure.subplots(1, len(panels), squeeze=False)[0]
         limits, density = _limits(predicted), _density(panels)
         for axis, (name, mask) in zip(axes, panels, strict=True):
-            _predicted_panel(axis, predicted[mask], human[mask], name, limits, density)
+            _predicted_panel(axis, predicted[mask], human[mask], limits, density)
+            said = _statistics(predicted[mask], human[mask])
+            if figures is not None:
+                said = _said(*figures, "overall" if name == _ALL or len(panels) == 1 else f"language: {name}")
+            heading = f"{LANGUAGE_NAMES.get(name, name)}, n = {mask.sum():,}\n{said}"
+            axis.set_title(heading, fontsize=10)
         if len(human) > _FEW:
-            figure.colorbar(ScalarMappable(density, "Blues"), ax=axes[-1], label="samples per cell")
+            scale = ScalarMappable(density, _blues())
+            figure.colorbar(
+                scale, ax=axes[-1], label="samples per cell", format=lambda value, _: f"{value:,g}"
+            )
         axes[0].set_ylabel("predicted score")
+        _legend(figure, axes[0])
         figure.suptitle(title + (f" ({missing} without a score left out)" if missing else ""))
-        _save(figure, path)
+        save_figure(figure, path)
 
 
 def plot_table(path: str | Path, table: Table, correlation: str = "tau-c") -> None:
-    """Write a PNG of the overall section: one bar per metric, best first, with its interval.
+    """Draw the overall section: one bar per metric, best first, with its interval.
 
     Args:
         path: of the file; its folder must exist.
@@ -88,18 +108,16 @@ def plot_table(path: str | Path, table: Table, correlation: str = "tau-c") -> No
     Raises:
         DataError: no metric has that coefficient.
     """
-    from matplotlib import rc_context
-
     rows = [row for row in table.overall.rows if _value(row, correlation) is not None]
     if not rows:
         raise DataError(f"plot: no metric has a {correlation} to show")
     rows.sort(key=lambda row: _value(row, correlation) or 0.0)
-    with rc_context(_STYLE):
-        figure = _new_figure((7.2, 1.5 + 0.38 * len(rows)))
+    with style():
+        figure = new_figure((5.4 + _room([row.label for row in rows]), 1.5 + 0.38 * len(rows)))
         axis = figure.subplots()
         _bars(axis, rows, correlation, table.columns[correlation])
         figure.suptitle(table.title)
-        _save(figure, path)
+        save_figure(figure, path)
 
 
 def plot_dots(
@@ -112,7 +130,7 @@ def plot_dots(
     heading: str | None = None,
     figures: bool = False,
 ) -> None:
-    """Write a PNG of one column: a panel per section, a dot with its interval per row.
+    """Draw one column: a panel per section, a dot with its interval per row.
 
     Args:
         path: of the file; its folder must exist.
@@ -126,16 +144,14 @@ def plot_dots(
     Raises:
         DataError: the column has no value.
     """
-    from matplotlib import rc_context
-
     shown = [
         section for section in table.sections if any(_value(row, column) is not None for row in section.rows)
     ]
     if not shown:
         raise DataError(f"plot: no row has a {table.columns.get(column, column)} to show")
     labels = list(dict.fromkeys(row.label for section in shown for row in section.rows))
-    with rc_context(_STYLE):
-        figure = _new_figure((2.2 + 3.4 * len(shown), 1.5 + 0.34 * len(labels)))
+    with style():
+        figure = new_figure((_room(labels) + 3.6 * len(shown), 1.5 + 0.34 * len(labels)))
         axes = figure.subplots(1, len(shown), squeeze=False, sharey=True)[0]
         for axis, section in zip(axes, shown, strict=True):
             _dots(axis, section.rows, labels, column, line)
@@ -146,10 +162,10 @@ def plot_dots(
                 axis.set_xlim(*limits)
             if len(table.sections) > 1:
                 axis.set_title(section.title, fontsize=10)
-        axes[0].set_yticks(range(len(labels)), labels)
+        axes[0].set_yticks(range(len(labels)), list(short_names(labels).values()))
         axes[0].set_ylim(len(labels) - 0.4, -0.6)
         figure.suptitle(table.title)
-        _save(figure, path)
+        save_figure(figure, path)
 
 
 def _dots(axis: Axes, rows: Sequence[Row], labels: list[str], column: str, line: float | None) -> None:
@@ -163,7 +179,7 @@ def _dots(axis: Axes, rows: Sequence[Row], labels: list[str], column: str, line:
         if cell.low is not None and cell.high is not None:
             axis.hlines(place, cell.low, cell.high, color=_BLUE, linewidth=1.6, zorder=2)
         axis.plot([value], [place], marker="o", markersize=6, color=_BLUE, zorder=3)
-    axis.grid(axis="x", color="#e6e6e6", linewidth=0.6)
+    axis.grid(axis="x", color=_LIGHT, linewidth=0.6)
     axis.set_axisbelow(True)
 
 
@@ -179,6 +195,42 @@ def _figures(axis: Axes, rows: Sequence[Row], labels: list[str], column: str, di
     axis.margins(x=0.28)
 
 
+def plot_degradation(
+    path: str | Path,
+    panels: Mapping[str, Mapping[str, tuple[Sequence[float], Sequence[float]]]],
+    *,
+    title: str,
+) -> None:
+    """Write a figure of falling curves, with the line of a fall in proportion.
+
+    Args:
+        path: of the file; its folder must exist.
+        panels: {panel: {name: (shares of what is made bad, score as a share of the untouched one)}}.
+        title: above the panels.
+
+    Raises:
+        DataError: there is no curve.
+    """
+    if not any(panels.values()):
+        raise DataError("plot: no curve to show")
+    with style():
+        figure = new_figure((4.2 * len(panels) + 1.6, 4.2))
+        axes = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+        for axis, (name, curves) in zip(axes, panels.items(), strict=True):
+            axis.plot([0, 1], [1, 0], color=_GREY, linewidth=1, linestyle="--", label="in proportion")
+            for number, (label, (x, y)) in enumerate(curves.items()):
+                drawn = {"color": f"C{number % 10}", "marker": _MARKERS[number % len(_MARKERS)]}
+                axis.plot(x, y, linewidth=1.4, markersize=4.5, label=label, **drawn)
+            axis.set(xlabel="share of captions changed", xlim=(-0.02, 1.02))
+            axis.set_title(name, fontsize=10)
+            axis.grid(color=_LIGHT, linewidth=0.6)
+            axis.set_axisbelow(True)
+        axes[0].set_ylabel("score, as a share of the untouched")
+        axes[-1].legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8, frameon=False)
+        figure.suptitle(title)
+        save_figure(figure, path)
+
+
 def plot_reliability(path: str | Path, calibrations: Mapping[str, Calibration], *, title: str) -> None:
     """Write a reliability diagram: mean rating over mean score per bin, and how many scores are in each.
 
@@ -187,10 +239,8 @@ def plot_reliability(path: str | Path, calibrations: Mapping[str, Calibration], 
         calibrations: {panel: calibration}.
         title: above the panels.
     """
-    from matplotlib import rc_context
-
-    with rc_context(_STYLE):
-        figure = _new_figure((4.0 * len(calibrations) + 0.4, 5.2))
+    with style():
+        figure = new_figure((4.0 * len(calibrations) + 0.4, 5.2))
         axes = figure.subplots(2, len(calibrations), squeeze=False, sharex=True, height_ratios=(3, 1))
         for (name, value), upper, lower in zip(calibrations.items(), axes[0], axes[1], strict=True):
             _reliability_panel(upper, value)
@@ -201,8 +251,100 @@ def plot_reliability(path: str | Path, calibrations: Mapping[str, Calibration], 
             lower.set(xlabel="score", xlim=(-0.03, 1.03))
         axes[0][0].set_ylabel("mean rating")
         axes[1][0].set_ylabel("samples")
+        _legend(figure, axes[0][0])
         figure.suptitle(title)
-        _save(figure, path)
+        save_figure(figure, path)
+
+
+def plot_systems(
+    path: str | Path, predicted: np.ndarray, human: np.ndarray, systems: Sequence[str], *, title: str = ""
+) -> None:
+    """Draw mean predicted against mean human score, a numbered point per captioning system.
+
+    Args:
+        path: of the file; its folder must exist.
+        predicted: scores [N]; samples with NaN are left out.
+        human: mean human scores in [0, 1], [N].
+        systems: name of each sample's system, [N].
+        title: above the figure.
+
+    Raises:
+        DataError: no sample has both.
+    """
+    known = np.isfinite(predicted) & np.isfinite(human)
+    if not known.any():
+        raise DataError("plot: no sample has both a predicted and a human score")
+    names, number = np.unique(np.asarray(systems, dtype=object)[known].astype(str), return_inverse=True)
+    counts = np.bincount(number)
+    x, y = (np.bincount(number, weights=values[known]) / counts for values in (human, predicted))
+    with style():
+        figure = new_figure((6.4, 4.6))
+        axis = figure.subplots()
+        axis.scatter(x, y, s=150, color=_BLUE, alpha=0.25, linewidths=0, zorder=2)
+        for place, (across, up) in enumerate(zip(x, y, strict=True), start=1):
+            axis.text(across, up, str(place), ha="center", va="center", fontsize=8, zorder=3)
+            axis.text(
+                1.04, 1 - place / (len(names) + 1), f"{place}  {str(names[place - 1])[:24]}", va="center",
+                transform=axis.transAxes, fontsize=8 if len(names) <= _ROOMY else 6,
+            )  # fmt: skip
+        axis.margins(0.1)
+        axis.set(xlabel="mean human score", ylabel="mean predicted score")
+        axis.grid(color=_LIGHT, linewidth=0.6)
+        axis.set_axisbelow(True)
+        figure.suptitle(title)
+        save_figure(figure, path)
+
+
+def plot_curves(
+    path: str | Path,
+    curves: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+    *,
+    title: str = "",
+    headings: tuple[str, str] = ("", ""),
+) -> None:
+    """Draw lines, such as how a figure changes from epoch to epoch.
+
+    Args:
+        path: of the file; its folder must exist.
+        curves: {name: (x values, y values)}.
+        title: above the figure.
+        headings: of both axes.
+
+    Raises:
+        DataError: there is no curve.
+    """
+    if not curves:
+        raise DataError("plot: no curve to show")
+    styles = [(_BLUE, "-"), (_ORANGE, "--"), (_GREY, ":"), (_BLUE, "-."), (_ORANGE, "-"), (_GREY, "--")]
+    with style():
+        figure = new_figure((5.2, 3.6))
+        axis = figure.subplots()
+        for number, (name, (x, y)) in enumerate(curves.items()):
+            colour, line = styles[number % len(styles)]
+            axis.plot(
+                x, y, color=colour, linestyle=line, label=name, linewidth=1.6, markersize=4,
+                marker="o" if len(x) < _MANY // 10 else "",
+            )  # fmt: skip
+        axis.set(xlabel=headings[0], ylabel=headings[1])
+        if len(curves) > 1:
+            _legend(figure, axis)
+        axis.grid(color=_LIGHT, linewidth=0.6)
+        axis.set_axisbelow(True)
+        figure.suptitle(title)
+        save_figure(figure, path)
+
+
+def _room(labels: Sequence[str]) -> float:
+    """Return the inches that labels beside an axis take, within limits."""
+    longest = max(map(len, short_names(labels).values()), default=0)
+    return min(max(0.4 + 0.088 * longest, 1.8), 6.0)
+
+
+def _legend(figure: Figure, axis: Axes) -> None:
+    """Say below all panels what the lines of one are: inside of it, that would hide points."""
+    lines, names = axis.get_legend_handles_labels()
+    wide = figure.get_figwidth() > _WIDE
+    figure.legend(lines, names, loc="outside lower center", ncols=4 if wide else 2, fontsize=8, frameon=False)
 
 
 def _reliability_panel(axis: Axes, value: Calibration) -> None:
@@ -215,8 +357,7 @@ def _reliability_panel(axis: Axes, value: Calibration) -> None:
         color=_ORANGE, marker="o", markersize=5, linewidth=1.2, label="mean rating with interval",
     )  # fmt: skip
     axis.set_ylim(-0.03, 1.03)
-    axis.legend(loc="upper left", fontsize=8, framealpha=0.85, edgecolor="none")
-    axis.grid(color="#e6e6e6", linewidth=0.6)
+    axis.grid(color=_LIGHT, linewidth=0.6)
     axis.set_axisbelow(True)
 
 
@@ -224,7 +365,6 @@ def _predicted_panel(
     axis: Axes,
     predicted: np.ndarray,
     human: np.ndarray,
-    name: str,
     limits: tuple[float, float],
     density: LogNorm,
 ) -> None:
@@ -234,21 +374,36 @@ def _predicted_panel(
         # Ratings take few values: a seeded jitter keeps the points from hiding each other.
         jitter = np.random.default_rng(0).uniform(-0.012, 0.012, size=len(human))
         alpha = float(np.clip(60 / len(human) ** 0.7, 0.12, 0.8))
-        axis.scatter(human + jitter, predicted, s=11, color=_BLUE, alpha=alpha, linewidths=0, zorder=2)
+        axis.scatter(
+            human + jitter, predicted, s=11, color=_BLUE, alpha=alpha, linewidths=0, zorder=2,
+            rasterized=len(human) > _MANY,
+        )  # fmt: skip
     else:
         x_edges, y_edges = _edges(human), np.linspace(low, high, 49)
         counts = np.histogram2d(human, predicted, bins=(x_edges, y_edges))[0].T
         shown = np.ma.masked_equal(counts, 0)
-        axis.pcolormesh(x_edges, y_edges, shown, cmap="Blues", norm=density, zorder=1.5)
+        axis.pcolormesh(
+            x_edges, y_edges, shown, cmap=_blues(), norm=density, zorder=1.5, linewidth=0, rasterized=True
+        )
     middles, means = _running_mean(human, predicted)
     axis.plot(
         middles, means, color=_ORANGE, linewidth=2, marker="o", markersize=4, label="mean predicted", zorder=3
     )
     axis.set(xlim=(-0.03, 1.03), ylim=(low, high), xlabel="human score (mean of raters)")
-    axis.set_title(f"{name}, n = {len(human):,}\n{_statistics(predicted, human)}", fontsize=10)
-    axis.legend(loc="upper left", fontsize=8, framealpha=0.85, edgecolor="none")
-    axis.grid(color="#e6e6e6", linewidth=0.6, zorder=-1)
+    axis.grid(color=_LIGHT, linewidth=0.6, zorder=-1)
     axis.set_axisbelow(True)
+
+
+def _said(table: Table, label: str, section: str) -> str:
+    """Return the coefficients of a row of a table, and how they count ratings where that is not as drawn."""
+    row = table.row(label, section)
+    values = {kind: _value(row, kind) for kind in ("pearson", "tau-c")}
+    if None in values.values():
+        return "correlation undefined"
+    raters = table.meta.get("settings", {}).get("raters")
+    per_rating = raters == "rows" and row.info.get("samples") != getattr(row.cells.get("n"), "value", None)
+    text = f"Pearson {values['pearson']:.3f}, tau-c {values['tau-c']:.3f}"
+    return f"{text}\n(each rating a row)" if per_rating else text
 
 
 def _statistics(predicted: np.ndarray, human: np.ndarray) -> str:
@@ -312,12 +467,13 @@ def _bars(axis: Axes, rows: list[Row], correlation: str, heading: str) -> None:
     span = max(ends) - low or 1.0
     for height, value, end in zip(positions.tolist(), values, ends, strict=True):
         axis.text(end + 0.015 * span, height, f"{value:.3f}", va="center", fontsize=9)
-    axis.set_yticks(positions, [row.label for row in rows])
+    names = short_names([row.label for row in rows])
+    axis.set_yticks(positions, [names[row.label] for row in rows])
     axis.set(xlim=(low - (0.03 * span if low < 0 else 0), max(ends) + 0.13 * span))
     axis.axvline(0, color="black", linewidth=0.8)
     intervals = any(cell.low is not None for cell in cells)
     axis.set_xlabel(heading + (" with bootstrap interval" if intervals else ""))
-    axis.grid(axis="x", color="#e6e6e6", linewidth=0.6)
+    axis.grid(axis="x", color=_LIGHT, linewidth=0.6)
     axis.set_axisbelow(True)
 
 
@@ -326,16 +482,9 @@ def _value(row: Row, correlation: str) -> float | None:
     return None if cell is None or cell.value is None else float(cell.value)
 
 
-def _new_figure(size: tuple[float, float]) -> Figure:
-    """Return a figure with its own Agg canvas: pyplot and its global state stay untouched."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure as NewFigure
+def _blues() -> LinearSegmentedColormap:
+    """Return a scale from nearly transparent to opaque, which shows on paper and on a dark page."""
+    from matplotlib.colors import LinearSegmentedColormap as NewColormap
+    from matplotlib.colors import to_rgba
 
-    figure = NewFigure(figsize=size, layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
-
-
-def _save(figure: Any, path: str | Path) -> None:
-    with replacing(Path(path)) as temporary:
-        figure.savefig(temporary, dpi=150, format="png", metadata={"Software": None})
+    return NewColormap.from_list("density", [to_rgba(_BLUE, 0.18), to_rgba(_BLUE, 1.0)])

@@ -19,6 +19,8 @@ from suisei.version import __version__
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+    from suisei.explain.explanation import Explanation
+
 
 @runtime_checkable
 class StreamFit(Protocol):
@@ -139,6 +141,36 @@ class Metric(ABC):
         refused = {i: outcome for i, outcome in enumerate(outcomes) if isinstance(outcome, DataError)}
         scores = [math.nan if isinstance(outcome, DataError) else outcome for outcome in outcomes]
         return np.array(scores, dtype=np.float64), refused
+
+    def explain(
+        self,
+        sample: CaptionSample | str,
+        references: Iterable[str] | None = None,
+        image: str | Path | Image | Any = None,
+        *,
+        batch_size: int = 64,
+    ) -> Explanation:
+        """Say why a caption has its score: what it would be without image, references, each word, ...
+
+        All of these are scored in one batch. ``explanation.as_dict()`` is for JSON,
+        :func:`suisei.explain.chart.plot_explanation` draws it.
+
+        Args:
+            sample: the sample, or a candidate caption.
+            references: only with a candidate given as text.
+            image: likewise, as CaptionSample takes it.
+            batch_size: how many samples are scored at once; never changes a score.
+
+        Raises:
+            DataError: invalid input, or no score for the sample.
+            ConfigError: the metric needs ``fit`` first.
+        """
+        from suisei.explain.leave_out import explain
+        from suisei.metrics.tokenizers import caption_words
+
+        own = None if references is None else [references]
+        samples = as_samples([sample], own, None if image is None else [image])
+        return explain(self, samples[0], caption_words, batch_size=batch_size)
 
     @abstractmethod
     def _score(self, samples: Sequence[CaptionSample], *, batch_size: int, progress: bool) -> np.ndarray:

@@ -16,14 +16,18 @@ from torch import Tensor
 from suisei.data.sample import CaptionSample
 from suisei.encoders.feature_cache import FeatureCache, disk_cache
 from suisei.encoders.precision import choose_device, choose_precision, matrix_products, to_precision
+from suisei.errors import ConfigError
+from suisei.explain.leave_out import COSINES, InputColumn
 from suisei.metrics.base import Metric
 from suisei.metrics.default_model import default_model
 from suisei.metrics.extras import ExtraInputs, check_names
 from suisei.models.alignment import alignment_inputs
+from suisei.models.batch import Batch
+from suisei.models.blocks import BLOCKS
 from suisei.models.features import ModelFeatures
 from suisei.models.folder import LoadedModel, load_model
 from suisei.models.regressor import Regressor
-from suisei.models.table import Collator, SampleTable, is_seen
+from suisei.models.table import Collator, SampleTable
 from suisei.progress import progress_bar
 
 CACHE_BYTES = 128 * 1024**2
@@ -110,13 +114,43 @@ class SuiSeiMetric(Metric):
             "dtype": self.precision + ("-compiled" if self.compiled else ""),
         }
 
+    def input_columns(self) -> list[InputColumn]:
+        """Return the numbers that the model reads beside captions and image, with what is typical of each."""
+        columns = self.regressor.columns
+        kinds = {
+            "metrics": columns.measured,
+            "alignment": columns.aligned,
+            COSINES: columns.similar,
+            "cosines with the image": columns.seen,
+        }
+        named = [(kind, name) for kind, names in kinds.items() for name in names]
+        typical = self.regressor.extra_mean.tolist()
+        return [InputColumn(name, kind, mean) for (kind, name), mean in zip(named, typical, strict=True)]
+
+    def score_replaced(
+        self, samples: Sequence[CaptionSample], replaced: np.ndarray, *, batch_size: int = 64
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Score samples with extra inputs replaced, see :class:`suisei.explain.leave_out.ReadsInputs`."""
+        values = torch.from_numpy(np.asarray(replaced, dtype=np.float32))
+        return self._compute(samples, values, batch_size=batch_size)
+
     def _score(self, samples: Sequence[CaptionSample], *, batch_size: int, progress: bool) -> np.ndarray:
         self._warn_blind(samples)
+        return self._compute(samples, None, batch_size=batch_size, progress=progress)[0]
+
+    def _compute(
+        self,
+        samples: Sequence[CaptionSample],
+        replaced: Tensor | None,
+        *,
+        batch_size: int,
+        progress: bool = False,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the scores, and the extra inputs where some are replaced (as they were), else none."""
         table = SampleTable(
             samples,
             self.extras.compute(samples),
             with_images=self.regressor.image is not None,
-            image_languages=self.regressor.config.fusion.image_languages,
         )
         pooled: dict[int, Tensor] = {}
         with torch.inference_mode(), matrix_products(self.precision):
@@ -125,22 +159,38 @@ class SuiSeiMetric(Metric):
                 table.extras = self.regressor.columns.with_aligned(table.extras, matched)
             captions = self._caption_features(table, pooled, progress)
             images = self._image_features(table, progress)
-            return self._fuse(table, captions, images, batch_size)
+            return self._fuse(table, captions, images, replaced, batch_size)
 
     def _fuse(
-        self, table: SampleTable, captions: Tensor, images: Tensor | None, batch_size: int
-    ) -> np.ndarray:
+        self,
+        table: SampleTable,
+        captions: Tensor,
+        images: Tensor | None,
+        replaced: Tensor | None,
+        batch_size: int,
+    ) -> tuple[np.ndarray, np.ndarray]:
         collate = Collator(table)
-        scores = np.empty(len(table))
+        scores, inputs = (
+            np.empty(len(table)),
+            np.empty((len(table), 0 if replaced is None else len(self.regressor.columns.names))),
+        )
         for start in range(0, len(table), batch_size):
             batch = collate(range(start, min(start + batch_size, len(table))))
             features = captions[batch.caption_rows].to(self.device)
             looks = None if images is None else images[batch.image_rows].to(self.device)
             for name in ("candidate", "references", "reference_mask", "image", "image_mask", "extras"):
                 setattr(batch, name, getattr(batch, name).to(self.device))
+            if replaced is not None:
+                inputs[start : start + batch_size] = self._inputs(batch, features, looks)
+                batch.replaced = replaced[start : start + batch_size].to(self.device)
             values = self.regressor(batch, features, looks)
             scores[start : start + batch_size] = values.double().cpu().numpy()
-        return scores
+        return scores, inputs
+
+    def _inputs(self, batch: Batch, captions: Tensor, images: Tensor | None) -> np.ndarray:
+        """Return the extra inputs as they are, float64 [B, E]."""
+        extras: np.ndarray = self.regressor.outputs(batch, captions, images).extras.double().cpu().numpy()
+        return extras
 
     def _caption_features(self, table: SampleTable, pooled: dict[int, Tensor], progress: bool) -> Tensor:
         """Return the vectors [T, P, d] of a table's captions, of which some are known by their row."""
@@ -168,17 +218,42 @@ class SuiSeiMetric(Metric):
         pairs = list(zip(table.image_keys, table.images, strict=True))
         return self._images.look_up(table.image_keys, pairs, encode)
 
+    @property
+    def reads(self) -> frozenset[str]:
+        """What decides the score beside the candidate: any of "references" and "image"."""
+        model, fusion = self.regressor, self.regressor.config.fusion
+        blocks = {BLOCKS[name].reads for name in (BLOCKS if fusion.blocks is None else fusion.blocks)}
+        cosines = model.start is not None
+        found = set().union(*self.extras.needs().values())
+        if cosines or model.columns.similar or model.columns.aligned or "reference" in blocks:
+            found.add("references")
+        if model.image is not None and (cosines or model.columns.seen or "image" in blocks):
+            found.add("image")
+        return frozenset(found & {"references", "image"})
+
     def _warn_blind(self, samples: Sequence[CaptionSample]) -> None:
-        sees_images = self.regressor.image is not None
-        languages = self.regressor.config.fusion.image_languages
-        blind = sum(not s.references and not (sees_images and is_seen(s, languages)) for s in samples)
+        reads = self.reads
+        blind = sum(
+            not ("references" in reads and sample.references)
+            and not ("image" in reads and sample.image is not None)
+            for sample in samples
+        )
         if blind:
-            what = "references or an image" if sees_images else "references (this model reads no image)"
-            if sees_images and languages is not None:
-                what = f"references or an image (images are read beside {', '.join(languages)} captions)"
             logger.warning(
-                "%d of %d samples are scored from the candidate alone: no %s", blind, len(samples), what
-            )
+                "%d of %d samples are scored from the candidate alone: %s",
+                blind, len(samples), _lacking(reads),
+            )  # fmt: skip
+
+
+def _lacking(reads: frozenset[str]) -> str:
+    """Return what samples lack that are scored from the candidate alone."""
+    if not reads:
+        return "this model reads neither references nor image"
+    if "image" not in reads:
+        return "no references (this model reads no image)"
+    return (
+        "no references or an image" if "references" in reads else "no image (this model reads no references)"
+    )
 
 
 def _without_hooks(regressor: Regressor) -> Regressor:
@@ -198,21 +273,35 @@ def load(
     precision: str = "auto",
     compile: bool = False,  # noqa: A002 - the word users know
     cache: str | Path | None = None,
+    revision: str | None = None,
 ) -> SuiSeiMetric:
-    """Load a trained metric from its model folder.
+    """Load a trained metric from its model folder, or from the Hugging Face hub.
 
     Args:
-        path: the folder that holds config.json; None for the model in the package.
+        path: the folder that holds config.json; or, where there is no such folder, ``org/name`` on the hub;
+            None for the model in the package.
         device: "auto", "cpu", "cuda", ...
         precision: "auto", "fp32", "tf32", "bf16" or "fp16", see :class:`SuiSeiMetric`.
         compile: whether the text encoder is compiled.
         cache: a folder that keeps features between runs, "off", or None for SUISEI_CACHE or the default.
+        revision: of a model on the hub: a branch, a tag or a commit.
 
     Raises:
         ModelError: a part of the folder is missing, altered, or does not fit.
-        UnavailableError: no path, and this installation has no model.
-        ConfigError: an unknown precision, or a cache folder that cannot be made.
+        ConfigError: an unknown precision, a cache folder that cannot be made, or a revision of a folder.
+        UnavailableError: a model on the hub that is neither in the hub's cache nor within reach; or no path, and
+            this installation has no model.
     """
-    return SuiSeiMetric(
-        load_model(path or default_model(), check_names), device, precision, compile=compile, cache=cache
-    )
+    model = _found(path or default_model(), revision)
+    return SuiSeiMetric(model, device, precision, compile=compile, cache=cache)
+
+
+def _found(path: str | Path, revision: str | None) -> LoadedModel:
+    from suisei.models.hub_folder import cache_of, fetch_model, is_hub_name
+
+    if is_hub_name(path):
+        folder = fetch_model(str(path), revision)
+        return load_model(folder, check_names, within=cache_of(folder))
+    if revision is not None:
+        raise ConfigError(f"revision {revision!r} is for a model on the hub, and {path} is a folder's name")
+    return load_model(path, check_names)

@@ -6,6 +6,7 @@ figure, so the tokenizer, with its version, is part of each metric's signature.
 
 from __future__ import annotations
 
+import re
 import threading
 import unicodedata
 import warnings
@@ -15,7 +16,6 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.metadata import version
 from importlib.util import find_spec
-from typing import Any
 
 from suisei.data.sample import CaptionSample, detect_language, language_of
 from suisei.errors import ConfigError, UnavailableError
@@ -49,6 +49,9 @@ MECAB_PACKAGES = "fugashi unidic-lite"
 KNOWN_CAPTIONS = 1 << 13
 LONGEST_KNOWN = 1000
 """How many captions' tokens are remembered, and up to how many characters: references come again."""
+
+
+_ENGLISH_WORD = re.compile(r"[^\W_]+(?:['’\-][^\W_]+)*")
 
 
 class _Plain(Tokenizer):
@@ -144,25 +147,44 @@ def _mecab() -> Tokenizer:
     missing = mecab_missing()
     if missing:
         raise UnavailableError(f"tokenizer 'mecab' needs {missing}: pip install {MECAB_PACKAGES}")
-    tagger = _tagger()
-    lock = threading.Lock()  # a MeCab tagger keeps state between calls
+    surfaces = _surfaces()
 
     def cut(text: str) -> list[str]:
-        folded = unicodedata.normalize("NFKC", text).lower().replace("\x00", " ")
-        with lock:
-            surfaces = tagger.parse(folded).split()
-        return [surface for surface in surfaces if not is_punctuation(surface)]
+        return surfaces(unicodedata.normalize("NFKC", text).lower())
 
     signature = f"mecab-unidic-lite-{version('unidic-lite')}-nfkc-nopunct"
     return _Plain("mecab", signature, cut)
 
 
-def _tagger() -> Any:
+@cache
+def _surfaces() -> Callable[[str], list[str]]:
+    """Return what cuts Japanese into words as they stand in the text, without punctuation."""
     import fugashi
     import unidic_lite
 
     folder = unidic_lite.DICDIR
-    return fugashi.GenericTagger(f'-Owakati -r "{folder}/mecabrc" -d "{folder}"')
+    tagger = fugashi.GenericTagger(f'-Owakati -r "{folder}/mecabrc" -d "{folder}"')
+    lock = threading.Lock()  # a MeCab tagger keeps state between calls
+
+    def cut(text: str) -> list[str]:
+        with lock:
+            found = tagger.parse(text.replace("\x00", " ")).split()
+        return [surface for surface in found if not is_punctuation(surface)]
+
+    return cut
+
+
+def caption_words(text: str, language: str) -> list[str]:
+    """Return the words of a caption as they stand in it, without punctuation.
+
+    Japanese is cut by MeCab, or by characters where it is not installed; other text at what is no letter or
+    digit, with apostrophes and hyphens inside words.
+    """
+    if language != "ja":
+        return _ENGLISH_WORD.findall(text)
+    if mecab_missing():
+        return [character for character in text if not (character.isspace() or is_punctuation(character))]
+    return _surfaces()(text)
 
 
 def mecab_missing() -> str:

@@ -39,6 +39,8 @@ class Batch:
         pair_target: their similarity in [0, 1], float32 [Q].
         spans: parts of ``ids`` that are encoded one after the other, each without the columns that
             are padding in all of its rows; empty where all rows are encoded at once.
+        replaced: what stands in the place of extra inputs that are known, float32 [B, all E of the model];
+            NaN, or None for all, leaves them as they are.
     """
 
     caption_rows: Tensor
@@ -58,6 +60,7 @@ class Batch:
     pairs: Tensor | None = None
     pair_target: Tensor | None = None
     spans: tuple[Span, ...] = ()
+    replaced: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.candidate)

@@ -140,20 +140,24 @@ def _put_in_place(new: Path, folder: Path, *, aside: Path) -> None:
         raise
 
 
-def load_model(path: str | Path, check_inputs: Callable[[Sequence[str]], Any]) -> LoadedModel:
+def load_model(
+    path: str | Path, check_inputs: Callable[[Sequence[str]], Any], *, within: Path | None = None
+) -> LoadedModel:
     """Read a model folder and check every file of it. Nothing in it is executed or unpickled.
 
     Args:
         path: the folder.
         check_inputs: called with the names of the extra inputs before anything is built; refuses those that
             a folder may not name, such as :func:`suisei.metrics.extras.check_names`.
+        within: a folder above it that links may lead to, as those of the hub's cache do; by default none may
+            leave the folder.
 
     Raises:
         ModelError: the folder, a file or a weight is missing, altered, or does not fit.
     """
     folder = Path(path)
-    config = _read_config(folder)
-    _verify(folder, config)
+    config = read_config(folder, within)
+    _verify(folder, config, within)
     try:
         settings = RegressorConfig.from_dict(config["settings"])
         check_inputs(settings.fusion.extra_inputs)
@@ -202,13 +206,18 @@ def _read_extras(folder: Path, config: Mapping[str, Any], names: Sequence[str]) 
     return read_extras(folder, names, config["extras"], str(config.get("suisei", ""))[:20])
 
 
-def _read_config(folder: Path) -> dict[str, Any]:
+def read_config(folder: Path, within: Path | None = None) -> dict[str, Any]:
+    """Return what a folder's config.json holds, of which the parts are there and no more is checked.
+
+    Raises:
+        ModelError: there is none, or none that this version reads.
+    """
     if not folder.is_dir():
         raise ModelError(f"no model folder at {folder}; give the folder that holds config.json")
     path = folder / "config.json"
     if not path.is_file():
         raise ModelError(f"{folder} is not a model folder: config.json is missing")
-    if not _inside(folder, "config.json") or path.stat().st_size > LARGEST_CONFIG:
+    if not _inside(folder, "config.json", within) or path.stat().st_size > LARGEST_CONFIG:
         raise ModelError(f"{path}: a link that leaves the folder, or larger than any config; {RESTORE}")
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
@@ -230,7 +239,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def _verify(folder: Path, config: dict[str, Any]) -> None:
+def _verify(folder: Path, config: dict[str, Any], within: Path | None) -> None:
     expected = config["sha256"]
     problems = [
         f"config.json lacks the checksum of {name}"
@@ -239,7 +248,7 @@ def _verify(folder: Path, config: dict[str, Any]) -> None:
     ]
     for name, checksum in expected.items():
         path = folder / name
-        if not _inside(folder, name):
+        if not _inside(folder, name, within):
             problems.append(f"{shown(name)} leads out of the folder")
         elif not path.is_file():
             problems.append(f"{name} is missing")
@@ -252,13 +261,13 @@ def _verify(folder: Path, config: dict[str, Any]) -> None:
         raise ModelError(f"{folder}: {'; '.join(problems)}; {RESTORE}")
 
 
-def _inside(folder: Path, name: str) -> bool:
-    """Whether a name is one of a file in the folder, and no link leads out of it from there."""
+def _inside(folder: Path, name: str, within: Path | None) -> bool:
+    """Whether a name is one of a file in the folder, and no link leads out of what it may lead to."""
     pure = PurePosixPath(name)
     if not name or "\\" in name or "\0" in name or ":" in name or pure.is_absolute() or ".." in pure.parts:
         return False
     try:
-        return (folder / name).resolve().is_relative_to(folder.resolve())
+        return (folder / name).resolve().is_relative_to((within or folder).resolve())
     except (OSError, RuntimeError):  # a link to itself
         return False
 

@@ -103,6 +103,23 @@ class InputColumns:
         parts = [given, *(part for part in (similar, seen) if part is not None)]
         return torch.cat(parts, dim=1) if len(parts) > 1 else given
 
+    def cosines(
+        self, columns: Tensor, similar: Tensor | None, seen: Tensor | None
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """Return the cosines with references and with the image as they stand in all columns [B, E].
+
+        Args:
+            columns: what :meth:`complete` returned, with some of it replaced.
+            similar: what is returned where the columns have none.
+            seen: likewise.
+        """
+        first = self.given.stop
+        middle = first + len(self.similar)
+        return (
+            columns[:, first:middle] if self.similar else similar,
+            columns[:, middle:] if self.seen else seen,
+        )
+
     def needing(self, what: str, needs: Mapping[str, Collection[str]]) -> list[int]:
         """Return the given columns of which nothing is known without "references", or without "image".
 

@@ -324,6 +324,9 @@ class Regressor(nn.Module):
         extras = self.columns.complete(
             given, similar if self.columns.similar else None, seen if self.columns.seen else None
         )
+        if batch.replaced is not None:
+            extras = torch.where(batch.replaced.isnan() | extras.isnan(), extras, batch.replaced)
+            similar, seen = self.columns.cosines(extras, similar, seen)
         if self.training and self.start is not None and not self.config.text.frozen:
             self.follow_extras(extras.detach(), FOLLOWED)
         filled = self._standardised(extras)
@@ -331,7 +334,8 @@ class Regressor(nn.Module):
         if self.start is not None:
             assert similar is not None
             start = self.start(similar, seen)
-            logits = logits + start
+            compared = batch.reference_mask.any(dim=1)  # without references there is nothing to correct
+            logits = logits * compared + start
         return Outputs(logits, start, vectors, extras, similar, seen)
 
     def image_similarities(self, candidate: Tensor, image: Tensor | None, mask: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from suisei.data.sample import CaptionSample
 from suisei.encoders.feature_cache import disk_cache
 from suisei.errors import DataError
 from suisei.models.features import ModelFeatures
 from suisei.models.regressor import Regressor
-from suisei.models.table import PixelStore
+from suisei.models.table import PixelStore, SampleTable
 from suisei.training.augment import random_crops
 from suisei.training.contrastive import MAX_SCALE, symmetric_info_nce
+from suisei.training.cosine_fit import fit_line
 from suisei.training.pretraining import TEMPERATURE, PretrainingConfig
 from suisei.training.pretraining_loop import Passes, run_passes
 
@@ -89,6 +92,36 @@ def pretrain_images(
     trained = [*model.image.parameters(), *model.fusion.project.parameters()]
     with _trainable(trained):
         return _run(model, pixels, (texts, rows), passes, advance)
+
+
+def fit_image_line(model: Regressor, samples: Sequence[CaptionSample], progress: Progress) -> None:
+    """Fit what the cosine with the image says of the rating, with encoders as they will stay.
+
+    Args:
+        model: the regressor, which starts from the cosine.
+        samples: the training samples; those with a rating and an image are used.
+        progress: reports long work.
+
+    Raises:
+        DataError: there is none.
+    """
+    assert model.start is not None
+    assert model.fusion.project is not None
+    rated = [s for s in samples if s.rating is not None and s.image is not None]
+    if not rated:
+        raise DataError(
+            "no training sample has a rating and an image, so that nothing is known of what the image says "
+            "of a rating; train with such data too, or set model.image to null"
+        )
+    table = SampleTable([replace(sample, references=()) for sample in rated])
+    features = ModelFeatures(model, disk_cache(), mixed=True)
+    texts = features.of_captions(table.captions, progress("encoding captions", len(table.captions)))
+    sources = list(zip(table.image_keys, table.images, strict=True))
+    images = features.of_images(sources, progress("encoding images", len(sources)))
+    with torch.no_grad():
+        shown = torch.from_numpy(table.image)
+        seen = model.image_similarities(texts[table.candidate], images[shown], shown >= 0)
+    fit_line(model.start.image, seen.mean(dim=1), table.target, np.ones(len(table)))
 
 
 def _run(

@@ -1,11 +1,12 @@
-"""The sanity command on the bundled scenes and on files, with text metrics and a small model."""
+"""The probe command on the bundled scenes and on files, with text metrics and a small model."""
 
 import json
 
 import pytest
 
+from suisei.__main__ import main as suisei
 from suisei.cli import run_command
-from suisei.commands.sanity import main
+from suisei.commands.probe import main
 
 QUICK = ("--limit", "30", "--bootstrap", "20")
 
@@ -51,12 +52,13 @@ def test_text_metrics_with_all_outputs(rated, tmp_path, capsys):
     assert "reliability unigram-f1" in content
     assert "reliability chrf" not in content  # its scores are from 0 to 100
     assert content["metrics"]["chrf"].startswith("chrf|")
-    assert (tmp_path / "a.md").read_text().startswith("# Sanity")
+    assert (tmp_path / "a.md").read_text().startswith("# Probes")
     assert r"\begin{table}" in (tmp_path / "a.tex").read_text()
     made = sorted(path.name for path in (tmp_path / "plots").iterdir())
     assert made == [
-        "chrf-degradations.png", "cider-degradations.png",
-        "unigram-f1-degradations.png", "unigram-f1-reliability.png",
+        "chrf-degradations.png", "chrf-invariances.png", "cider-degradations.png", "cider-invariances.png",
+        "curves.png", "unigram-f1-degradations.png", "unigram-f1-invariances.png",
+        "unigram-f1-reliability.png",
     ]  # fmt: skip
     assert "Degraded captions" in capsys.readouterr().out
 
@@ -94,9 +96,46 @@ def test_a_metric_that_fails_leaves_the_others(rated, tmp_path, capsys):
     assert "failed" in capsys.readouterr().err
 
 
+def test_protocols_are_chosen_and_references_held_out(rated, tmp_path):
+    chosen = ("--protocols", "shuffling", "--degradations", "half", "--json", tmp_path / "a.json")
+    assert run("--metrics", "unigram-f1,bleu-2", "--data", rated, *QUICK, *chosen) == 0
+    content = json.loads((tmp_path / "a.json").read_text())
+    assert "replacing" not in content
+    assert "curves" not in content
+    assert "invariances" not in content
+    rows = {row["label"]: row for row in content["shuffling"]["sections"][0]["rows"]}
+    assert rows["unigram-f1"]["cells"]["rho"]["value"] == 0  # it does not see the order of words
+    assert rows["bleu-2"]["cells"]["published"]["value"] == 0.380119
+    assert rows["bleu-2"]["cells"]["n"]["value"] == 12  # images, one reference each
+
+
+def test_without_two_references_the_protocols_are_left_out_and_it_is_said(tmp_path, capsys):
+    rows = [
+        {"candidate": f"a dog {n}", "references": ["a dog"], "rating": 1, "group": str(n)} for n in range(5)
+    ]
+    path = tmp_path / "one.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert run("--metrics", "unigram-f1", "--data", path, *QUICK, "--degradations", "half") == 0
+    assert "no replacing, shuffling, curves: none of 5 samples has two references" in capsys.readouterr().out
+
+
+def test_the_old_name_works_and_says_the_new_one(rated, capsys):
+    chosen = ["--data", str(rated), "--protocols", "none", "--degradations", "half", "--bootstrap", "0"]
+    assert suisei(["sanity", "--metrics", "length", *chosen]) == 0
+    shown = capsys.readouterr()
+    assert "suisei: 'suisei sanity' is called 'suisei probe' now" in shown.err
+    assert "Degraded captions" in shown.out
+    assert suisei(["--help"]) == 0
+    assert "sanity" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (
+            ("--metrics", "chrf", "--protocols", "recap"),
+            "no protocol 'recap'; there are: replacing, shuffling",
+        ),
         (("--metrics", "chrf", "--degradations", "flip"), "no degradation 'flip'"),
         (("--metrics", "chrf", "--good", "3"), "--good: must be a number from 0 to 1, got '3'"),
         (("--metrics", "chrf", "--json", "/absent/a.json"), "its folder does not exist"),

@@ -1,0 +1,157 @@
+"""``suisei explain``: why a caption has its score."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from suisei.cli import table_console
+from suisei.commands.options import (
+    CommandParser,
+    add_metric_options,
+    add_row_options,
+    filled,
+    metric_plans,
+    positive,
+)
+from suisei.commands.reports import check_report, json_text, report_files
+from suisei.data.outputs import check_media, given, raise_first, write_texts
+from suisei.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from suisei.data.sample import CaptionSample
+    from suisei.explain.explanation import Explanation
+    from suisei.metrics.base import Metric
+    from suisei.scoring.plan import MetricPlan
+
+_EPILOG = """examples:
+  suisei explain "a dog runs on grass" --reference "a brown dog running" --image dog.jpg
+  suisei explain --input captions.jsonl --images DIR --row 3 --json why.json --plot why.svg
+  suisei explain --model runs/scenes/model --input captions.jsonl --id 0007 --metrics cider
+
+It says what the score would be without the image, without references, with each reference alone (nearest
+first), without each word (Japanese is cut by MeCab), and for a SuiSei model with each of the numbers that it
+reads (scores of other metrics, cosines, ...) put at what is typical of its training data. CIDEr and other
+metrics that learn from a corpus are fitted on the references of the whole --input.
+
+Without --model and --metrics it explains the model that suisei.load() gives without a name.
+
+Exit status: 0, or 2 for a wrong option, unusable data or a metric that cannot score the caption."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns the exit status."""
+    options = _parser().parse_args(argv)
+    _check(options)
+    plans = metric_plans(options)
+    samples, chosen = _load(options)
+    if options.plot and len(chosen) * len(plans) > 1:
+        raise ConfigError("--plot draws one caption by one metric; ask for one row and one metric")
+    check_media(report_files(options), samples)
+    from suisei.encoders.sharing import shared_encoders
+
+    with shared_encoders():
+        metrics = [_metric(plan, samples, options) for plan in plans]
+        found = [
+            metric.explain(sample, batch_size=options.batch_size) for sample in chosen for metric in metrics
+        ]
+    _conclude(found, options)
+    return 0
+
+
+def _parser() -> CommandParser:
+    parser = CommandParser(
+        prog="suisei explain",
+        description="Say why a caption has its score: what it would be without each thing it is made of.",
+        epilog=_EPILOG,
+    )
+    parser.add_argument("candidate", nargs="?", type=filled, metavar="CAPTION", help="what to explain")
+    add = parser.add_argument_group("the caption").add_argument
+    add("--reference", metavar="TEXT", type=filled, action="append", default=[], help="once per reference")
+    add("--image", metavar="FILE", type=filled, help="of the caption")
+    add("--language", choices=("ja", "en"), help="of the caption (default: as its characters show)")
+    add = parser.add_argument_group("or rows of a file").add_argument
+    add("--input", metavar="NAME_OR_FILE", type=filled, help="a file of samples, or a benchmark's name")
+    add("--root", metavar="DIR", type=filled, help="where the benchmark's files are")
+    add_row_options(add, images="where relative image paths start")
+    add("--row", metavar="N", type=positive, action="append", default=[], help="which, from 1 (default 1)")
+    add("--id", metavar="ID", type=filled, action="append", default=[], help="which, by its id")
+    add_metric_options(parser.add_argument_group("metrics").add_argument)
+    add = parser.add_argument_group("output").add_argument
+    add("--json", metavar="FILE", type=filled, help="everything, at full precision")
+    add("--plot", metavar="FILE", type=filled, help="a chart, as .png, .pdf or .svg")
+    return parser
+
+
+def _check(options: argparse.Namespace) -> None:
+    if not (options.model or options.metrics):
+        options.metrics = ["suisei"]
+    if (options.candidate is None) == (options.input is None):
+        raise ConfigError("give a caption, or --input FILE (see suisei explain --help)")
+    mine = {"--reference": options.reference, "--image": options.image, "--language": options.language}
+    theirs = {"--row": options.row, "--id": options.id, "--images": options.images, "--root": options.root}
+    unused = [name for name, value in (mine if options.input else theirs).items() if value]
+    if unused:
+        belongs = "a caption on the command line" if options.input else "--input"
+        raise ConfigError(f"{unused[0]} belongs to {belongs}")
+    check_report(options, given(vars(options), "input", "image"), sealed=["model", "root"])
+
+
+def _load(options: argparse.Namespace) -> tuple[list[CaptionSample], list[CaptionSample]]:
+    """Return all samples, and those to be explained."""
+    from suisei.data.load import load_data
+    from suisei.data.sample import CaptionSample
+
+    if options.input is None:
+        image = None if options.image is None else Path(options.image)
+        own = CaptionSample(options.candidate, tuple(options.reference), image, language=options.language)
+        return [own], [own]
+    samples = load_data(options.input, root=options.root, images=options.images, on_error=options.on_error)
+    rows = options.row or ([] if options.id else [1])
+    beyond = [row for row in rows if row > len(samples)]
+    if beyond:
+        raise DataError(f"{options.input}: --row {beyond[0]}, but it has {len(samples):,} samples")
+    chosen = [samples[row - 1] for row in rows]
+    by_id = {sample.id: sample for sample in samples}
+    unknown = [wanted for wanted in options.id if wanted not in by_id]
+    if unknown:
+        raise DataError(f"{options.input}: no sample has the id {unknown[0]!r}; --row N counts from 1")
+    chosen += [by_id[wanted] for wanted in options.id]
+    return samples, chosen
+
+
+def _metric(plan: MetricPlan, samples: list[CaptionSample], options: argparse.Namespace) -> Metric:
+    from suisei.metrics.registry import get_metric
+    from suisei.scoring.fitting import fit_unrated
+
+    metric = get_metric(plan.spec, **plan.options)
+    if metric.needs_fit:
+        if options.input is None:
+            raise ConfigError(f"{plan.spec} learns from many references: give --input FILE and --row N")
+        fit_unrated(metric, samples)
+    return metric
+
+
+def _conclude(found: Sequence[Explanation], options: argparse.Namespace) -> None:
+    """Write the files, show the explanations, and then say what could not be written."""
+    from suisei.explain.wording import terminal_parts
+    from suisei.version import __version__
+
+    content: dict[str, Any] = {"suisei": __version__, "explanations": [each.as_dict() for each in found]}
+    problems = write_texts([(options.json, json_text(content))])
+    if options.plot:
+        from suisei.explain.chart import plot_explanation
+
+        try:
+            plot_explanation(options.plot, found[0])
+        except DataError as error:
+            problems.append(error)
+    console = table_console(100)
+    for number, each in enumerate(found):
+        if number:
+            console.rule()
+        for part in terminal_parts(each):
+            console.print(part)
+    raise_first(problems)

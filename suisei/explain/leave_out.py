@@ -1,0 +1,287 @@
+"""A score explained by the scores of samples from which one thing each was left out, all in one batch.
+
+The metric is asked through its scores alone, so any metric can be explained. One that reads numbers beside
+captions and image (:class:`ReadsInputs`) is also asked what its score is with a number replaced.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from suisei.data.sample import CaptionSample, language_of
+from suisei.errors import DataError
+from suisei.explain.explanation import Explanation, InputEffect, ReferenceEffect, WordEffect
+
+MAX_WORDS = 200
+"""So many words of a caption are left out, one by one."""
+COSINES = "cosines with references"
+
+_ALL, _IMAGE, _REFERENCES, _CANDIDATE = "all", "image", "references", "candidate"
+_CLOSING = ",.;:!?)]」』、。"
+
+Key = Hashable
+"""What was left out of a sample."""
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class InputColumn:
+    """A number that a model reads beside captions and image.
+
+    Attributes:
+        name: of the number.
+        kind: which numbers it belongs to, as :class:`suisei.explain.explanation.InputEffect` has them.
+        typical: its mean over the training data, or the constant that the model standardises it by.
+    """
+
+    name: str
+    kind: str
+    typical: float
+
+
+class Scorer(Protocol):
+    """A metric, as far as it is asked here."""
+
+    name: str
+
+    @property
+    def signature(self) -> str:
+        """One line that says what decides the score."""
+
+    def score(self, samples: Any, *, batch_size: int = 64) -> np.ndarray:
+        """Return the scores, float64 [N], NaN where a sample lacks what the metric needs."""
+
+    def missing(self, samples: Sequence[CaptionSample]) -> dict[int, str]:
+        """Return {position: reason} of the samples that lack it."""
+
+
+@runtime_checkable
+class ReadsInputs(Protocol):
+    """A metric whose score comes from numbers that can be seen and replaced."""
+
+    def input_columns(self) -> Sequence[InputColumn]:
+        """Return what the numbers are, E of them."""
+
+    def score_replaced(
+        self, samples: Sequence[CaptionSample], replaced: np.ndarray, *, batch_size: int = 64
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return scores [N], and the numbers as they were, [N, E], NaN where one is not known.
+
+        Args:
+            samples: the samples.
+            replaced: what to put in the place of a number, [N, E]; NaN leaves it as it is, and a number
+                that is not known stays unknown.
+            batch_size: how many samples are scored at once; never changes a score.
+        """
+
+
+def explain(
+    metric: Scorer,
+    sample: CaptionSample,
+    cut: Callable[[str, str], Sequence[str]],
+    *,
+    batch_size: int = 64,
+) -> Explanation:
+    """Explain the score of one sample.
+
+    Args:
+        metric: any metric, fitted where it must be.
+        sample: the sample.
+        cut: returns the words of a caption as they stand in it, given the caption and its language.
+        batch_size: how many samples are scored at once; never changes a score.
+
+    Raises:
+        DataError: the metric has no score for the sample, or it cannot be read.
+    """
+    sample = replace(sample, language=language_of(sample))  # a caption without its kanji is Japanese still
+    spans = word_spans(sample.candidate, cut(sample.candidate, sample.language or "en"))
+    asked = _Asked(sample, dict(_variants(sample, spans[:MAX_WORDS])))
+    scores, inputs, groups = asked.of(metric, batch_size)
+    score = scores[_ALL]
+    if score is None:
+        lacking = metric.missing([sample]).get(0, "it gave none")
+        raise DataError(f"{metric.name} has no score for this caption: {lacking}")
+    notes = [f"the first {MAX_WORDS} of {len(spans)} words were left out"] if len(spans) > MAX_WORDS else []
+    return Explanation(
+        metric.name,
+        metric.signature,
+        sample.candidate,
+        sample.language or "en",
+        _image_name(sample),
+        score,
+        scores.get(_IMAGE),
+        scores.get(_REFERENCES),
+        scores.get(_CANDIDATE),
+        _reference_effects(sample, scores, asked.cosines),
+        _word_effects(sample.candidate, spans[:MAX_WORDS], scores),
+        inputs,
+        groups,
+        tuple(notes),
+    )
+
+
+def word_spans(caption: str, words: Sequence[str]) -> list[Span]:
+    """Return where words stand in their caption, in order; what is not found there is left out."""
+    spans, place = [], 0
+    for word in words:
+        start = caption.find(word, place)
+        if word and start >= 0:
+            place = start + len(word)
+            spans.append((start, place))
+    return spans
+
+
+def without_word(caption: str, span: Span) -> str:
+    """Return a caption without one word, and without the space that the word would leave behind."""
+    left, right = caption[: span[0]], caption[span[1] :]
+    if not right or right[0].isspace() or right[0] in _CLOSING:
+        left = left.rstrip()
+    return (left + right).strip()
+
+
+def _variants(sample: CaptionSample, spans: Sequence[Span]) -> Iterator[tuple[Key, CaptionSample]]:
+    """Yield what is left out and the sample without it; what cannot be left out is not there."""
+    references = sample.references
+    yield _ALL, sample
+    if sample.image is not None:
+        yield _IMAGE, replace(sample, image=None)
+    if references:
+        yield _REFERENCES, replace(sample, references=())
+    if references and sample.image is not None:
+        yield _CANDIDATE, replace(sample, references=(), image=None)
+    for position, reference in enumerate(references):
+        yield ("alone", position), replace(sample, references=(reference,))
+        others = (*references[:position], *references[position + 1 :])
+        yield ("without", position), replace(sample, references=others)
+    for span in spans:
+        try:
+            yield span, replace(sample, candidate=without_word(sample.candidate, span))
+        except DataError:  # nothing that can be seen is left
+            continue
+
+
+class _Asked:
+    """The variants of a sample, and what a metric says of them."""
+
+    def __init__(self, sample: CaptionSample, variants: Mapping[Key, CaptionSample]) -> None:
+        self.sample = sample
+        self.variants = variants
+        self.cosines: dict[int, float] = {}
+
+    def of(
+        self, metric: Scorer, batch_size: int
+    ) -> tuple[dict[Key, float | None], tuple[InputEffect, ...], tuple[InputEffect, ...]]:
+        """Return the score without each thing, and what single numbers and groups of them do."""
+        if not isinstance(metric, ReadsInputs) or not (columns := metric.input_columns()):
+            scores = metric.score(list(self.variants.values()), batch_size=batch_size)
+            return self._named(scores), (), ()
+        count, kinds = len(self.variants), _kinds(columns)
+        replaced = _replacements(columns, list(kinds.values()), count)
+        samples = [*self.variants.values(), *[self.sample] * (len(replaced) - count)]
+        scores, inputs = metric.score_replaced(samples, replaced, batch_size=batch_size)
+        self._see_cosines(columns, inputs)
+        own, changed = inputs[0], scores[count:]
+        singles = [
+            _effect(column.name, column, own[place], scores[0], changed[place])
+            for place, column in enumerate(columns)
+        ]
+        known = {kind: [p for p in places if not math.isnan(own[p])] for kind, places in kinds.items()}
+        groups = [
+            _group_effect(kind, len(known[kind]), scores[0], changed[len(columns) + number])
+            for number, kind in enumerate(kinds)
+            if len(known[kind]) > 1
+        ]
+        return self._named(scores), _largest_first(singles), _largest_first(groups)
+
+    def _named(self, scores: np.ndarray) -> dict[Key, float | None]:
+        return {key: _number(score) for key, score in zip(self.variants, scores, strict=False)}
+
+    def _see_cosines(self, columns: Sequence[InputColumn], inputs: np.ndarray) -> None:
+        """Keep the cosine of each reference: with no other beside it, the only one."""
+        places = [place for place, column in enumerate(columns) if column.kind == COSINES]
+        for row, key in enumerate(self.variants):
+            if places and isinstance(key, tuple) and key[0] == "alone":
+                self.cosines[key[1]] = float(inputs[row, places].max())
+
+
+def _kinds(columns: Sequence[InputColumn]) -> dict[str, list[int]]:
+    kinds: dict[str, list[int]] = {}
+    for place, column in enumerate(columns):
+        kinds.setdefault(column.kind, []).append(place)
+    return kinds
+
+
+def _replacements(
+    columns: Sequence[InputColumn], groups: Sequence[Sequence[int]], variants: int
+) -> np.ndarray:
+    """Return what is put in the place of numbers: nothing in variants, then each number, then each group."""
+    typical = np.array([column.typical for column in columns])
+    changes = [[place] for place in range(len(columns))] + [list(places) for places in groups]
+    replaced = np.full((variants + len(changes), len(columns)), np.nan)
+    for row, places in enumerate(changes, start=variants):
+        replaced[row, places] = typical[places]
+    return replaced
+
+
+def _effect(name: str, column: InputColumn, value: float, score: float, changed: float) -> InputEffect:
+    if math.isnan(value):
+        return InputEffect(name, column.kind, None, column.typical, None, None)
+    return InputEffect(
+        name, column.kind, float(value), column.typical, float(changed), float(score - changed)
+    )
+
+
+def _group_effect(kind: str, members: int, score: float, changed: float) -> InputEffect:
+    return InputEffect(f"all {kind}", kind, None, None, float(changed), float(score - changed), members)
+
+
+def _largest_first(effects: Sequence[InputEffect]) -> tuple[InputEffect, ...]:
+    return tuple(sorted(effects, key=lambda effect: -abs(effect.moved or 0.0)))
+
+
+def _reference_effects(
+    sample: CaptionSample, scores: Mapping[Key, float | None], cosines: Mapping[int, float]
+) -> tuple[ReferenceEffect, ...]:
+    """Return what each reference does: nearest first by the cosine, or else by the score with it alone."""
+    effects = []
+    for position, text in enumerate(sample.references):
+        alone, left = scores.get(("alone", position)), scores.get(("without", position))
+        moved = _minus(scores[_ALL], left)
+        effects.append(ReferenceEffect(text, position, alone, left, cosines.get(position), moved))
+
+    def nearness(effect: ReferenceEffect) -> float:
+        near = effect.alone if effect.cosine is None else effect.cosine
+        return -math.inf if near is None else near
+
+    return tuple(sorted(effects, key=nearness, reverse=True))
+
+
+def _word_effects(
+    candidate: str, spans: Sequence[Span], scores: Mapping[Key, float | None]
+) -> tuple[WordEffect, ...]:
+    effects = []
+    for start, end in spans:
+        left = scores.get((start, end))
+        moved = _minus(scores[_ALL], left)
+        effects.append(WordEffect(candidate[start:end], start, end, left, moved))
+    return tuple(effects)
+
+
+def _image_name(sample: CaptionSample) -> str | None:
+    if sample.image is None:
+        return None
+    return str(sample.image) if isinstance(sample.image, str | Path) else "in memory"
+
+
+def _number(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _minus(score: float | None, without: float | None) -> float | None:
+    return None if score is None or without is None else score - without

@@ -1,0 +1,195 @@
+"""Results as they lie on the disk: the folder of a training, and the JSON that commands write."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from suisei.data.load import load_data
+from suisei.errors import ConfigError, DataError, SuiseiError
+from suisei.metaeval.correlation_tables import versions
+from suisei.metaeval.table_reading import read_table
+from suisei.metaeval.tables import Table
+from suisei.report.parts import Rated, Result
+
+_OWN_FACTS = ("command", "settings", "versions", "data", "training", "machine", "resampling")
+_FACTS = {"command": "Options", "versions": "Versions of what computed the figures"}
+
+
+def read_result(path: str | Path) -> Result:
+    """Return what a page is told of a training's folder, or of a JSON file of a command.
+
+    Raises:
+        ConfigError: the path is neither.
+        DataError: a file cannot be read, or is not what a command writes.
+    """
+    path = Path(path)
+    if path.is_dir():
+        return _read_run(path)
+    if path.suffix.lower() != ".json":
+        raise ConfigError(f"{path}: give the folder of a training, or a JSON file of evaluate, compare, ...")
+    content = _read_json(path)
+    rated, notes = _rated_of(content)
+    return Result(path.stem, _tables(content, path), rated, facts=facts_of(content), notes=notes)
+
+
+def _read_run(folder: Path) -> Result:
+    report = folder / "report.json"
+    if not report.is_file():
+        raise ConfigError(
+            f"{folder}: has no report.json; give the folder of a finished training, or a JSON file"
+        )
+    content = _read_json(report)
+    samples = load_data(folder / "test.jsonl") if (folder / "test.jsonl").is_file() else []
+    rated = _joined(folder / "test_scores.jsonl", samples)
+    config = folder / "config.yaml"
+    facts = facts_of(content)
+    if config.is_file():
+        facts.append(("config.yaml", config.read_text(encoding="utf-8", errors="replace")))
+    title = f"Training: {folder.resolve().name}"
+    return Result(title, _tables(content, report), rated, read_curves(folder), facts)
+
+
+def _joined(path: Path, samples: list[Any]) -> Rated | None:
+    """Return the samples of a run with their scores, in the order of both files."""
+    from suisei.scoring.scorefile import read_scores
+
+    if not samples or not path.is_file():
+        return None
+    return Rated(samples, read_scores(path, samples)[0])
+
+
+def _rated_of(content: Mapping[str, Any]) -> tuple[Rated | None, list[str]]:
+    """Return the samples behind a JSON and their scores, where both are where they were."""
+    command = content.get("command")
+    if not isinstance(command, dict) or not command.get("data"):
+        return None, []
+    saved = command.get("save_scores")
+    if not saved or not Path(str(saved)).is_file():
+        return None, ["single predictions are not shown: the scores were not kept (--save-scores FILE)"]
+    names = ("root", "images", "on_error")
+    try:
+        settings = {name: command[name] for name in names if command.get(name)}
+        if command.get("rating_scale"):
+            settings["rating_scale"] = tuple(command["rating_scale"])
+        samples = [s for s in load_data(str(command["data"]), **settings) if s.rating is not None]
+        return _joined(Path(str(saved)), samples), []
+    except (SuiseiError, TypeError) as error:
+        return None, [f"single predictions are not shown: {error}"]
+
+
+def read_curves(folder: Path) -> dict[str, dict[float, float]]:
+    """Return what the newest log of a run's folder holds, {figure: {step: value}}; nothing without a log."""
+    found = sorted(folder.glob("logs/version_*/metrics.csv"), key=lambda path: path.stat().st_mtime)
+    curves: dict[str, dict[float, float]] = {}
+    for path in found[-1:]:
+        with path.open(encoding="utf-8", newline="", errors="replace") as stream:
+            for row in csv.DictReader(stream):
+                step = _number(row.pop("step", None))
+                row.pop("epoch", None)
+                for name, text in row.items():
+                    value = _number(text)
+                    if step is not None and value is not None and isinstance(name, str):
+                        curves.setdefault(name, {})[step] = value
+    return curves
+
+
+def _number(text: Any) -> float | None:
+    try:
+        value = float(text)
+    except (TypeError, ValueError):
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: not JSON ({error})") from None
+    if not isinstance(content, dict):
+        raise DataError(f"{path}: holds no object; give the JSON that a command wrote with --json")
+    return content
+
+
+def _tables(content: Mapping[str, Any], path: Path) -> dict[str, Table]:
+    """Return the tables of a JSON: itself, those among its values, and those of its ``tables``.
+
+    Raises:
+        DataError: there is none, or one is malformed.
+    """
+    found = {"results": content} if _is_table(content) else {}
+    inner = content.get("tables")
+    for values in (content, inner if isinstance(inner, dict) else {}):
+        found |= {name: value for name, value in values.items() if _is_table(value)}
+    if not found:
+        raise DataError(
+            f"{path}: holds no table; give the JSON that evaluate, compare, ... wrote with --json"
+        )
+    try:
+        return {name: read_table(value) for name, value in found.items()}
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from None
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("sections"), list) and "title" in value
+
+
+def facts_of(content: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return where a result comes from, as its JSON says it: signatures, settings, data, environment."""
+    facts = [("Signatures", "\n".join(dict.fromkeys(_signatures(content))))]
+    for name in _OWN_FACTS:
+        values = [content.get(name)] + [v.get(name) for v in content.values() if _is_table(v)]
+        value = next((value for value in values if isinstance(value, dict) and value), None)
+        if value is not None:
+            facts.append((_FACTS.get(name, name.capitalize()), as_yaml(value)))
+    return [fact for fact in facts if fact[1]]
+
+
+def as_yaml(value: Any) -> str:
+    """Return settings as people read them; what is not set is left out."""
+    import yaml
+
+    if isinstance(value, dict):
+        value = {name: each for name, each in value.items() if each not in (None, [], {}, "")}
+    return yaml.safe_dump(value, allow_unicode=True, sort_keys=False, width=100)
+
+
+def _signatures(content: Any) -> list[str]:
+    """Return the signatures of the rows of all tables, and of metrics that are named beside them."""
+    found: list[str] = []
+    tables = [content, *content.values()] if isinstance(content, dict) else []
+    for table in filter(_is_table, tables):
+        for section in table["sections"][:1]:
+            rows = section.get("rows", ()) if isinstance(section, dict) else ()
+            found += [
+                f"{row.get('label')}: {row['signature']}"
+                for row in rows
+                if isinstance(row, dict) and row.get("signature")
+            ]
+    named = content.get("metrics")
+    if isinstance(named, dict):
+        found += [f"{name}: {signature}" for name, signature in named.items()]
+    return found
+
+
+def environment() -> str:
+    """Return the versions and the machine that a result was computed with, a line each."""
+    import os
+    import platform
+    from importlib import metadata
+
+    lines = {**versions(), "system": platform.platform(), "CPU threads": str(os.cpu_count())}
+    for name in ("scipy", "scikit-learn", "torch", "transformers", "open_clip_torch", "sacrebleu", "fugashi"):
+        try:
+            lines[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            lines[name] = "not installed"
+    return "\n".join(f"{name}: {value}" for name, value in lines.items())

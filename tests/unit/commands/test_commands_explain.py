@@ -1,0 +1,109 @@
+"""The explain command: a caption on the command line, or rows of a file."""
+
+import json
+
+import pytest
+
+from suisei.__main__ import main as suisei
+from suisei.cli import run_command
+from suisei.commands.explain import main
+from suisei.metrics.registry import get_metric
+from suisei.metrics.suisei import load
+
+ROWS = [
+    {"id": "x", "candidate": "a red dog runs", "references": ["a dog runs on grass", "dogs run"]},
+    {"id": "y", "candidate": "犬が公園を走る", "references": ["公園を走る犬"]},
+    {"id": "z", "candidate": "a cat", "references": ["cats sleep"]},
+]
+
+
+@pytest.fixture
+def rows(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS), encoding="utf-8")
+    return path
+
+
+def run(*arguments):
+    return run_command(main, [str(argument) for argument in arguments])
+
+
+def explained(tmp_path, *arguments):
+    assert run(*arguments, "--json", tmp_path / "out.json") == 0
+    return json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["explanations"]
+
+
+def test_a_caption_of_the_command_line(model_folder, pictures, tmp_path, capsys):
+    given = ["two dogs", "--reference", "dogs", "--reference", "a cat", "--image", pictures[0]]
+    (found,) = explained(tmp_path, *given, "--model", model_folder, "--plot", tmp_path / "why.svg")
+    metric = load(model_folder)
+    own = metric.explain("two dogs", ["dogs", "a cat"], pictures[0])
+    assert found == json.loads(json.dumps(own.as_dict()))
+    shown = capsys.readouterr().out
+    assert f"{own.score:.3f}" in shown
+    assert "without the image" in shown
+    assert ">dogs<" in (tmp_path / "why.svg").read_text()
+
+
+def test_rows_by_place_and_by_id(rows, tmp_path):
+    first = explained(tmp_path, "--input", rows, "--metrics", "bleu-1")
+    assert [each["candidate"] for each in first] == ["a red dog runs"]
+    some = explained(tmp_path, "--input", rows, "--metrics", "bleu-1,length", "--row", 3, "--id", "y")
+    assert [(each["metric"], each["candidate"]) for each in some] == [
+        (name, text) for text in ("a cat", "犬が公園を走る") for name in ("bleu-1", "length")
+    ]
+
+
+def test_cider_is_fitted_on_all_rows(rows, tmp_path):
+    from suisei.data.formats import read_samples
+
+    (found,) = explained(tmp_path, "--input", rows, "--metrics", "cider")
+    cider, samples = get_metric("cider"), read_samples(rows)
+    cider.fit(samples)
+    assert found["score"] == pytest.approx(cider.score(samples)[0])
+
+
+def test_what_cannot_be_drawn_costs_nothing_else(rows, tmp_path, capsys, monkeypatch):
+    from suisei.data import figures
+
+    monkeypatch.setattr(figures, "east_asian_font", lambda: None)
+    files = ["--json", tmp_path / "a.json", "--plot", tmp_path / "a.png"]
+    assert run("--input", rows, "--row", 2, "--metrics", "bleu-1", *files) == 2
+    said = capsys.readouterr()
+    assert "fonts-noto-cjk" in said.err
+    assert "公園を走る犬" in said.out
+    assert (tmp_path / "a.json").exists()
+    assert not (tmp_path / "a.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "give a caption, or --input FILE"),
+        (["a dog", "--input", "ROWS"], "give a caption, or --input FILE"),
+        (["a dog", "--row", "1"], "--row belongs to --input"),
+        (["--input", "ROWS", "--reference", "x"], "--reference belongs to a caption on the command line"),
+        (["--input", "ROWS", "--row", "4"], "--row 4, but it has 3 samples"),
+        (["--input", "ROWS", "--id", "w"], "no sample has the id 'w'"),
+        (
+            ["--input", "ROWS", "--metrics", "length,bleu-1", "--plot", "a.png"],
+            "draws one caption by one metric",
+        ),
+        (["--input", "ROWS", "--plot", "a.gif"], "must end in .png, .pdf or .svg"),
+        (["a dog", "--reference", "dogs", "--metrics", "cider"], "cider learns from many references"),
+        (["a dog", "--metrics", "bleu-1"], "bleu-1 has no score for this caption: no references"),
+        (["a dog", "--image", "absent.png"], "absent.png"),
+        (["--input", "ROWS", "--json", "ROWS"], "is the input"),
+    ],
+)
+def test_refuses(arguments, message, rows, capsys, model_folder):
+    named = [str(rows) if argument == "ROWS" else argument for argument in arguments]
+    chosen = [] if "--metrics" in named else ["--model", model_folder]
+    assert run(*named, *chosen) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_it_is_a_command_with_help(capsys):
+    with pytest.raises(SystemExit):
+        suisei(["explain", "--help"])
+    assert "--reference TEXT" in capsys.readouterr().out

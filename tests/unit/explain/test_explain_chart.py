@@ -1,0 +1,96 @@
+"""What is drawn and said of an explanation."""
+
+from dataclasses import replace
+from io import StringIO
+
+import pytest
+from PIL import Image
+from rich.console import Console
+
+from suisei.data.figures import style
+from suisei.explain.chart import MOST_INPUTS, explanation_figure, plot_explanation
+from suisei.explain.explanation import Explanation, InputEffect, ReferenceEffect, WordEffect
+from suisei.explain.wording import MOST_INPUTS as MOST_SHOWN
+from suisei.explain.wording import sentences, terminal_parts
+
+
+@pytest.fixture
+def explanation():
+    references = (
+        ReferenceEffect("a [red] dog", 1, 0.6, 0.55, 0.9, 0.15),
+        ReferenceEffect("the mathematical $x_1$ dog of a very, very long reference", 0, 0.5, 0.65, 0.4, 0.05),
+    )
+    words = (WordEffect("red", 2, 5, 0.4, 0.3), WordEffect("blue", 6, 10, 0.9, -0.2))
+    inputs = [InputEffect(f"n{k}", "metrics", 0.1 * k, 0.5, 0.6, 0.1 - 0.01 * k) for k in range(20)]
+    inputs.append(InputEffect("unknown", "metrics", None, 0.5, None, None))
+    group = InputEffect("all metrics", "metrics", None, None, 0.5, 0.2, 20)
+    return Explanation(
+        "suisei", "suisei|x", "a red blue dog", "en", "dog.jpg", 0.7, 0.66, 0.3, 0.2,
+        references, words, tuple(inputs), (group,),
+    )  # fmt: skip
+
+
+def texts_of(figure):
+    return [text.get_text() for axis in figure.axes for text in axis.texts + axis.get_yticklabels()]
+
+
+def test_the_chart_has_every_part(explanation):
+    with style():
+        figure = explanation_figure(explanation)
+        figure.canvas.draw()
+    parts, words, numbers = figure.axes
+    assert [bar.get_width() for bar in parts.patches] == [0.7, 0.66, 0.3, 0.2, 0.6, 0.5]
+    assert [bar.get_width() for bar in words.patches] == [0.3, -0.2]
+    assert [text.get_text() for text in words.get_yticklabels()] == ["red", "blue"]
+    assert len(numbers.patches) == 1 + MOST_INPUTS
+    assert "only: the mathematical $x_1$ dog of…" in texts_of(figure)
+    assert "a red blue dog" in figure.get_suptitle()
+
+
+def test_no_label_is_cut_off_or_covered(explanation):
+    with style():
+        figure = explanation_figure(explanation)
+        figure.canvas.draw()
+        width = figure.bbox.width
+        for axis in figure.axes:
+            for text in [*axis.texts, *axis.get_yticklabels()]:
+                box = text.get_window_extent()
+                assert box.x0 >= 0
+                assert box.x1 <= width
+
+
+def test_files_by_suffix(explanation, tmp_path):
+    for name in ("a.png", "a.pdf", "a.svg"):
+        plot_explanation(tmp_path / name, explanation)
+    assert Image.open(tmp_path / "a.png").format == "PNG"
+    assert (tmp_path / "a.pdf").read_bytes().startswith(b"%PDF")
+    assert ">red<" in (tmp_path / "a.svg").read_text()
+
+
+def test_a_bare_explanation_is_drawn_and_said(tmp_path):
+    bare = Explanation("length", "length|x", "dog", "en", None, 0.1)
+    plot_explanation(tmp_path / "a.png", bare)
+    assert sentences(bare) == ["length gives this caption 0.100."]
+
+
+def test_sentences_name_what_matters_most(explanation):
+    said = " ".join(sentences(explanation))
+    assert "The image raises it by 0.040, from 0.660 without." in said
+    assert "The references raise it by 0.400, from 0.300 without." in said
+    assert "helps most is “red”: without it, 0.400" in said
+    assert "costs most is “blue”: without it, 0.900" in said
+    assert "n0 (0, typically 0.5) raises it most, by 0.100" in said
+    still = replace(explanation, without_image=0.7)
+    assert "The image hardly changes it." in sentences(still)
+
+
+def test_a_terminal_of_80_columns_shows_all_and_no_markup(explanation):
+    console = Console(width=80, file=StringIO(), color_system=None)
+    for part in terminal_parts(explanation):
+        console.print(part)
+    shown = console.file.getvalue()
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "a [red] dog" in shown
+    for wanted in ("without references", "+0.300", "all metrics (20)", "n5", "9 more", "signature: suisei|x"):
+        assert wanted in shown
+    assert f"n{MOST_SHOWN} " not in shown

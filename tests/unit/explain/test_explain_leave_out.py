@@ -1,0 +1,218 @@
+"""Explanations: every number in one is a score that can be had by scoring the changed sample itself."""
+
+import json
+import logging
+
+import numpy as np
+import pytest
+
+from suisei.data.sample import CaptionSample
+from suisei.errors import ConfigError, DataError
+from suisei.explain import leave_out
+from suisei.explain.leave_out import without_word, word_spans
+from suisei.metrics.extras import ExtraInputs
+from suisei.metrics.registry import get_metric
+from suisei.metrics.suisei import load
+from suisei.metrics.tokenizers import caption_words
+from suisei.models import regressor as regressor_module
+from suisei.models.folder import save_model
+
+MEASURED = ["unigram-f1", "length"]
+
+
+@pytest.fixture(scope="module", params=[None, "cosine"])
+def metric(build_regressor, tmp_path_factory, request):
+    """A model that reads numbers of every kind, and starts from nothing or from the cosine."""
+    folder = tmp_path_factory.mktemp("explained") / "model"
+    model = build_regressor(
+        similarity=True,
+        image_similarity=True,
+        alignment=True,
+        extra_inputs=MEASURED,
+        text={"frozen": True},
+        head={"extra_hidden": 6, "start": request.param},
+    )
+    model.extra_mean[:] = 0.3
+    if model.start is not None:
+        model.start.references.slope.data.fill_(2.0)
+    save_model(folder, model, extras=ExtraInputs(MEASURED).state())
+    return load(folder, device="cpu", precision="fp32", cache="off")
+
+
+@pytest.fixture(scope="module")
+def sample(captions, pictures):
+    return CaptionSample("two black dogs run, fast", (captions[0], captions[2], captions[4]), pictures[0])
+
+
+@pytest.fixture(scope="module")
+def explanation(metric, sample):
+    return metric.explain(sample)
+
+
+def test_with_and_without_each_part(metric, sample, explanation):
+    own = metric.score(
+        [sample.candidate] * 4,
+        references=[sample.references, sample.references, (), ()],
+        images=[sample.image, None, sample.image, None],
+    )
+    said = [explanation.score, explanation.without_image]
+    said += [explanation.without_references, explanation.candidate_alone]
+    np.testing.assert_allclose(said, own, atol=1e-6)
+    assert len(set(own.round(6))) == 4
+    assert explanation.signature == metric.signature
+
+
+def test_each_reference_alone_and_left_out_the_nearest_first(metric, sample, explanation):
+    assert sorted(effect.position for effect in explanation.references) == [0, 1, 2]
+    for effect in explanation.references:
+        place = effect.position
+        others = sample.references[:place] + sample.references[place + 1 :]
+        own = metric.score([sample.candidate] * 2, [[effect.text], others], [sample.image] * 2)
+        np.testing.assert_allclose([effect.alone, effect.without], own, atol=1e-6)
+        assert effect.moved == pytest.approx(explanation.score - effect.without)
+    cosines = [effect.cosine for effect in explanation.references]
+    assert cosines == sorted(cosines, reverse=True)
+    assert len(set(cosines)) == 3
+
+
+def test_each_word_left_out(metric, sample, explanation):
+    left = ["black dogs run, fast", "two dogs run, fast", "two black run, fast"]
+    left += ["two black dogs, fast", "two black dogs run,"]
+    own = metric.score(left, [sample.references] * 5, [sample.image] * 5)
+    assert [word.text for word in explanation.words] == ["two", "black", "dogs", "run", "fast"]
+    np.testing.assert_allclose([word.without for word in explanation.words], own, atol=1e-6)
+    for word in explanation.words:
+        assert sample.candidate[word.start : word.end] == word.text
+        assert word.moved == pytest.approx(explanation.score - word.without)
+
+
+def test_japanese_is_cut_by_mecab_and_stays_japanese(metric, captions):
+    found = metric.explain("犬が dog と走る。", captions[:2])
+    assert [word.text for word in found.words] == ["犬", "が", "dog", "と", "走る"]
+    assert found.language == "ja"
+    bleu = get_metric("bleu-1")
+    words = {w.text: w.without for w in bleu.explain("犬 dog run", ["犬 dog runs", "dog run"]).words}
+    # without its only kanji the caption would be taken for English, which is cut otherwise
+    as_japanese = bleu.score([CaptionSample("dog run", ("犬 dog runs", "dog run"), language="ja")])[0]
+    assert words["犬"] == as_japanese
+
+
+def test_all_is_asked_at_once(metric, sample, monkeypatch):
+    calls = []
+    real = metric.score_replaced
+    monkeypatch.setattr(metric, "score_replaced", lambda *a, **k: calls.append(1) or real(*a, **k))
+    monkeypatch.setattr(metric, "_score", lambda *a, **k: pytest.fail("scored apart"))
+    metric.explain(sample)
+    assert calls == [1]
+
+
+def test_a_measured_number_is_put_at_its_typical_value(metric, sample, explanation, monkeypatch):
+    effect = next(effect for effect in explanation.inputs if effect.name == "unigram-f1")
+    assert effect.value == pytest.approx(get_metric("unigram-f1").score([sample])[0], abs=1e-6)
+    assert effect.typical == pytest.approx(0.3)
+
+    def computed(samples, **_):
+        return np.array([[0.3, get_metric("length").score([s])[0]] for s in samples], np.float32)
+
+    monkeypatch.setattr(metric.extras, "compute", computed)
+    assert effect.replaced == pytest.approx(metric.score([sample])[0], abs=1e-6)
+    assert effect.moved == pytest.approx(explanation.score - effect.replaced)
+    assert abs(effect.moved) > 1e-5
+
+
+def test_cosines_are_put_there_too_alone_and_all_together(metric, sample, explanation, monkeypatch):
+    real = regressor_module.similarities
+    singles = {effect.name: effect for effect in explanation.inputs}
+    group = next(e for e in explanation.groups if e.kind == leave_out.COSINES)
+    assert group.members == sum(e.kind == leave_out.COSINES for e in explanation.inputs)
+
+    def one_at_rest(*arguments):
+        values = real(*arguments)
+        values[:, 0] = 0.3
+        return values
+
+    monkeypatch.setattr(regressor_module, "similarities", one_at_rest)
+    first = metric.regressor.columns.similar[0]
+    assert singles[first].replaced == pytest.approx(metric.score([sample])[0], abs=1e-6)
+    monkeypatch.setattr(regressor_module, "similarities", lambda *a: real(*a).fill_(0.3))
+    assert group.replaced == pytest.approx(metric.score([sample])[0], abs=1e-6)
+
+
+def test_numbers_that_cannot_be_known_are_not_replaced(metric, pictures):
+    found = metric.explain("two dogs", image=pictures[1])
+    known = {effect.name for effect in found.inputs if effect.value is not None}
+    assert "length" in known
+    assert "unigram-f1" not in known
+    for effect in found.inputs:
+        assert (effect.value is None) == (effect.moved is None) == (effect.replaced is None)
+    assert not any(group.kind == leave_out.COSINES for group in found.groups)
+    assert found.references == ()
+    assert found.without_references is None
+    assert found.candidate_alone is None
+
+
+def test_what_is_explained_is_not_counted_as_blind(metric, caplog):
+    with caplog.at_level(logging.WARNING):
+        metric.explain("two dogs", ["dogs"])
+    assert not caplog.text
+
+
+def test_any_metric_can_be_explained(sample):
+    found = get_metric("bleu-1").explain(sample)
+    assert found.without_references is None  # it has no score then
+    assert found.without_image == found.score
+    assert found.inputs == ()
+    best = max(effect.alone for effect in found.references)
+    assert found.references[0].alone == best
+    json.dumps(found.as_dict(), allow_nan=False)
+
+
+def test_one_word_cannot_be_left_out():
+    found = get_metric("length").explain("dogs!")
+    assert [word.without for word in found.words] == [get_metric("length").score(["!"])[0]]
+    assert [word.without for word in get_metric("length").explain("dogs").words] == [None]
+
+
+def test_a_long_caption_says_how_many_words_were_left_out(monkeypatch):
+    monkeypatch.setattr(leave_out, "MAX_WORDS", 3)
+    found = get_metric("length").explain("one two three four five")
+    assert [word.text for word in found.words] == ["one", "two", "three"]
+    assert found.notes == ("the first 3 of 5 words were left out",)
+
+
+@pytest.mark.parametrize(
+    ("metric_name", "arguments", "error", "message"),
+    [
+        ("bleu-1", ("a dog",), DataError, "bleu-1 has no score for this caption: no references"),
+        ("bleu-1", ("",), DataError, "candidate is empty"),
+        ("cider", ("a dog", ["a dog"]), ConfigError, "fit"),
+    ],
+)
+def test_refuses(metric_name, arguments, error, message):
+    with pytest.raises(error, match=message):
+        get_metric(metric_name).explain(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("caption", "word", "left"),
+    [
+        ("a dog, and a cat", "dog", "a, and a cat"),
+        ("A dog runs.", "A", "dog runs."),
+        ("a dog runs.", "runs", "a dog."),
+        ("a man , a dog", "man", "a , a dog"),
+        ("犬が走る。", "が", "犬走る。"),
+    ],
+)
+def test_a_word_is_left_out_with_its_space(caption, word, left):
+    start = caption.index(word)
+    assert without_word(caption, (start, start + len(word))) == left
+
+
+def test_words_are_found_where_they_stand():
+    assert word_spans("a dog sees a dog", ["a", "dog", "sees", "a", "dog"]) == [
+        (0, 1), (2, 5), (6, 10), (11, 12), (13, 16),
+    ]  # fmt: skip
+    assert word_spans("a dog", ["cat", "dog"]) == [(2, 5)]
+    assert caption_words("The dog's well-known ball, 3 of them!", "en") == [
+        "The", "dog's", "well-known", "ball", "3", "of", "them",
+    ]  # fmt: skip
