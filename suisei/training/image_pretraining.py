@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from suisei.data.sample import CaptionSample
+from suisei.data.sample import CaptionSample, language_of
 from suisei.encoders.feature_cache import disk_cache
 from suisei.errors import DataError
 from suisei.models.features import ModelFeatures
@@ -41,6 +41,8 @@ WEIGHT_DECAY = 0.05
 """Decoupled weight decay of the tower and its projection."""
 WARMUP = 0.15
 """Share of the steps in which the rate rises."""
+MEAN_OF = 500
+"""Captions, about, that the mean vector of a language is taken of."""
 SMALLEST_CROP = 0.4
 """Least share of an image's area that a random crop keeps."""
 
@@ -52,6 +54,7 @@ def pretrain_images(
     *,
     seed: int,
     progress: Progress,
+    centred: bool = False,
 ) -> list[float]:
     """Pre-train the image encoder of a regressor, and its projection to the text, in place.
 
@@ -61,6 +64,8 @@ def pretrain_images(
         config: the settings.
         seed: decides order, crops and mirroring.
         progress: reports long work.
+        centred: whether what all captions have in common is taken from their vectors: of a sentence encoder
+            most of it, so that next to nothing would be left to tell images apart by.
 
     Returns:
         The mean loss of every epoch.
@@ -76,6 +81,8 @@ def pretrain_images(
             f"{len(pairs)}; add them with data.support, or set model.pretraining.image_epochs to 0"
         )
     texts, rows = _caption_vectors(model, [captions for _, captions in pairs], progress)
+    if centred:
+        texts -= texts.mean(dim=0)
     advance = progress("reading images", len(pairs))
     pixels = PixelStore([image for image, _ in pairs], model.image.preprocess, progress=advance)
     passes = Passes(
@@ -92,6 +99,30 @@ def pretrain_images(
     trained = [*model.image.parameters(), *model.fusion.project.parameters()]
     with _trainable(trained):
         return _run(model, pixels, (texts, rows), passes, advance)
+
+
+def leave_languages_out(model: Regressor, samples: Sequence[CaptionSample]) -> None:
+    """Keep from projected images what all captions of a language have in common, in place.
+
+    An image that was taught by centred English vectors then has the same cosine with a Japanese caption as
+    with an English one that says as much.
+
+    Args:
+        model: the regressor.
+        samples: the training samples, of whose references some of each language are read.
+    """
+    spoken: dict[str, dict[str, None]] = {}
+    for sample in samples:
+        spoken.setdefault(language_of(sample), {}).update(dict.fromkeys(sample.references))
+    features = ModelFeatures(model, disk_cache(), mixed=True)
+    some = [list(captions)[:: max(1, len(captions) // MEAN_OF)] for captions in spoken.values() if captions]
+    means = torch.stack([features.of_captions(captions)[:, 0].mean(dim=0) for captions in some])
+    common, _ = torch.linalg.qr(means.T)  # [d, languages]
+    project = model.fusion.project
+    assert project is not None
+    with torch.no_grad():
+        for part in (project.weight, project.bias):
+            part -= common @ (common.T @ part)
 
 
 def fit_image_line(model: Regressor, samples: Sequence[CaptionSample], progress: Progress) -> None:

@@ -39,7 +39,7 @@ from suisei.training.cross_fitting import (
     separate_parts,
 )
 from suisei.training.feature_table import FeatureTable
-from suisei.training.image_pretraining import fit_image_line, pretrain_images
+from suisei.training.image_pretraining import fit_image_line, leave_languages_out, pretrain_images
 from suisei.training.losses import require_finite
 from suisei.training.lower_states import LowerStates
 from suisei.training.objective import LossConfig, Objective
@@ -187,8 +187,9 @@ class SuiSei(LightningModule):
         model, images = self.regressor, CaptionCorpus.of(training, support).images
         with torch.random.fork_rng():
             model.eval()
-            pretrain_images(model, images, self.pretraining, seed=seed, progress=progress)
+            pretrain_images(model, images, self.pretraining, seed=seed, progress=progress, centred=True)
             model.eval()
+            leave_languages_out(model, training)
             fit_image_line(model, training, progress)
 
     def _regressor(

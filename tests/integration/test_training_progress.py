@@ -1,6 +1,8 @@
 """How a training goes, without a terminal: a line every so often, and figures of every validation."""
 
+import os
 import re
+from types import SimpleNamespace
 
 import pytest
 
@@ -44,3 +46,26 @@ def test_times_are_told_as_people_do():
         "1 h 0 min",
         "2 h 30 min",
     ]
+
+
+@pytest.mark.parametrize(
+    ("command", "before", "after"),
+    [("train", None, "PASSIVE"), ("train", "ACTIVE", "ACTIVE"), ("score", None, None)],
+)
+def test_threads_of_a_training_sleep_while_they_wait(monkeypatch, command, before, after):
+    from suisei import __main__ as entry
+
+    monkeypatch.setenv("OMP_WAIT_POLICY", "set, so that it is put back")
+    if before is None:
+        monkeypatch.delenv("OMP_WAIT_POLICY")
+    else:
+        monkeypatch.setenv("OMP_WAIT_POLICY", before)
+    seen = []
+
+    def run(_):
+        seen.append(os.environ.get("OMP_WAIT_POLICY"))
+        return 0
+
+    monkeypatch.setattr(entry, "import_module", lambda _: SimpleNamespace(main=run))
+    assert entry.main([command]) == 0
+    assert seen == [after]
