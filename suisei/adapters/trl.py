@@ -128,4 +128,4 @@ def _scores(metric: Metric, rows: Sequence[CaptionSample | None], batch_size: in
 
 
 suisei_reward = make_reward("suisei")
-"""The reward of suisei-mini."""
+"""The reward of the model in the package."""
