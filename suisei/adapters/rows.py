@@ -67,7 +67,7 @@ def make_row(candidate: Any, references: Any = None, image: Any = None) -> Capti
     Raises:
         DataError: a value of the wrong type, a blank reference, more than one image.
     """
-    own = [references] if isinstance(references, str) else () if references is None else references
+    own: Any = [references] if isinstance(references, str) else () if references is None else references
     if isinstance(image, list | tuple):
         if len(image) > 1:
             raise DataError(f"the row has {len(image)} images; a caption is scored beside one")

@@ -110,7 +110,7 @@ def _parser() -> CommandParser:
     add("--name", metavar="NAME", type=filled, help="what the card calls the model")
     add("--encoder", metavar="NAME", type=filled, help="what settings and card call the text encoder")
     add(
-        "--figures", metavar="FILE", type=filled,
+        "--card-figures", metavar="FILE", type=filled,
         help="JSON of 'python -m tests.benchmarks.zero_shot': a table for the card",
     )  # fmt: skip
     add_report_options(add)
@@ -123,12 +123,12 @@ def _check(options: argparse.Namespace) -> None:
         raise ConfigError("--keep-text says what a cut vocabulary keeps; leave out --whole-vocabulary")
     if options.base and not (Path(options.base) / "model.safetensors").is_file():
         raise ConfigError(f"--base {options.base}: no folder with a model.safetensors")
-    for path in (*options.keep_text, *([options.figures] if options.figures else [])):
+    for path in (*options.keep_text, *([options.card_figures] if options.card_figures else [])):
         if not Path(path).is_file():
             raise ConfigError(f"{path}: no such file")
     if options.bits is None:
         options.bits = 4 if options.base else 8
-    inputs = given(vars(options), "data", "keep_text", "figures")
+    inputs = given(vars(options), "data", "keep_text", "card_figures")
     if Path(options.output).exists():
         raise ConfigError(f"--output {options.output} exists; name a new folder, or remove it first")
     check_report(options, inputs, sealed=["model", "base", "root"])
@@ -243,7 +243,8 @@ def _card(options: argparse.Namespace, regressor: Regressor, old: list[int] | No
     path = Path(options.model) / "README.md"
     card = path.read_text(encoding="utf-8") if path.is_file() else ""
     card = card.replace(json.dumps(called), json.dumps(regressor.config.text.name))  # no path of this machine
-    figures = json.loads(Path(options.figures).read_text(encoding="utf-8")) if options.figures else None
+    given_figures = options.card_figures
+    figures = json.loads(Path(given_figures).read_text(encoding="utf-8")) if given_figures else None
     storage = Storage(
         regressor.config.text.name,
         len(regressor.text.tokenizer) if old is not None else None,

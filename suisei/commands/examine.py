@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from suisei.examination.columns import Candidate
     from suisei.examination.measures import Means, Measure
     from suisei.examination.places import Place
+    from suisei.examination.probing import Probed
     from suisei.report.parts import Result
 
 _EPILOG = """examples:
@@ -131,13 +133,13 @@ def _measures(
     console: Console,
 ) -> tuple[list[Measure], dict[str, str]]:
     """Return what came of each benchmark and probe, and why others were not examined."""
-    from suisei.examination.measures import measure_benchmark, measure_probes
+    from suisei.examination.measures import measure_benchmark
     from suisei.examination.places import find_benchmark
-    from suisei.probes.degrade import DEGRADATIONS
+    from suisei.examination.probing import measure_probes
 
     measures: list[Measure] = []
     skipped: dict[str, str] = {}
-    good: dict[str, list[CaptionSample]] = {}
+    probed: dict[str, Probed] = {}
     for name in names:
         place = find_benchmark(name, Path(options.root))
         try:
@@ -148,31 +150,34 @@ def _measures(
             skipped[name] = str(error)
             say(console, f"{name} is not examined: {error}", "dim")
             continue
-        for language, originals in _originals(place, options):
-            good.setdefault(language, originals)
-    probes = [
-        measure_probes(f"probes, {language}", originals, list(DEGRADATIONS), candidates, means)
-        for language, originals in good.items()
-    ]
-    return [*measures, *probes], skipped
+        for found in _probed(place, options):
+            probed.setdefault(found.language, found)
+    for found in probed.values():
+        measures += measure_probes(found, candidates, means)
+    return measures, skipped
 
 
-def _originals(place: Place, options: argparse.Namespace) -> Iterator[tuple[str, list[CaptionSample]]]:
-    """Yield good captions of a benchmark by language: what is probed, the first benchmark's that has them."""
+def _probed(place: Place, options: argparse.Namespace) -> Iterator[Probed]:
+    """Yield the captions of a benchmark that are probed, by language: good ones that people rated."""
     from suisei.data.benchmarks import BENCHMARKS
     from suisei.data.sample import LANGUAGE_NAMES, language_of
+    from suisei.examination.probing import Probed
     from suisei.probes.probe_tables import good_samples
 
     if not options.probe_captions or BENCHMARKS[place.name].protocol != "ratings" or place.root is None:
         return
-    try:
-        found = good_samples(place.samples or (), "rated", limit=options.probe_captions, seed=options.seed)
-    except DataError:
-        return
+    samples = [sample for sample in place.samples or () if sample.references]
     for language, title in LANGUAGE_NAMES.items():
-        own = [sample for sample in found if language_of(sample) == language and sample.references]
-        if own:
-            yield title, own
+        own = [sample for sample in samples if language_of(sample) == language]
+        settings = {"limit": options.probe_captions, "seed": options.seed}
+        try:
+            good = good_samples(own, "rated", **settings)
+        except DataError:
+            continue
+        humans: list[CaptionSample] = []
+        with suppress(DataError):  # with one reference each there is none to hold out
+            humans = good_samples(own, "references", **settings)
+        yield Probed(language, title, good, humans)
 
 
 def _conclude(
@@ -188,7 +193,7 @@ def _conclude(
 
     failed = {candidate.label: candidate.problem for candidate in candidates if candidate.problem}
     overview = overview_table([candidate.label for candidate in candidates], measures, skipped, failed)
-    results = [_result(measure, options) for measure in measures]
+    results = [_result(measure, options) for measure in measures if measure.tables]
     if skipped:
         results.append(Result("Not examined", {"skipped": skipped_table(skipped)}))
     tables = {"overview": overview.as_dict()}

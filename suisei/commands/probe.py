@@ -48,7 +48,7 @@ PROTOCOLS = ("replacing", "shuffling", "curves")
 
 _COMMON = (
     "--model", "--metrics", "--data", "--root", "--images", "--rating-scale", "--degradations", "--protocols",
-    "--json", "--markdown", "--plots",
+    "--json", "--plots",
 )  # fmt: skip
 _EPILOG = """examples:
   suisei probe --model runs/scenes/model --data runs/scenes/test.jsonl --plots plots
@@ -82,10 +82,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     facts = {"notes": told, "failed": failed, "metrics": _signatures(metrics)}
     plot = partial(_plot, options.plots, metrics, found, calibrations)
     report = _report(options, found, facts, plot if options.plots else None)
-    rated = _rated(samples, metrics, scores)
-    page = Shown("Probes", report.content, rated, notes=told)
-    write = page.writer(options, argv, "probe", found.tables)
-    replace(report, page=write).conclude(Files.of(options))
+    shown = Shown("Probes", report.content, _rated(samples, metrics, scores), notes=told, plans=plans)
+    page = shown.writer(options, argv, "probe", found.tables)
+    replace(report, page=page).conclude(Files.of(options))
     return 1 if failed else 0
 
 

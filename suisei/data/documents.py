@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TextIO
 
 from suisei.data.fields import match_columns
+from suisei.data.file_rows import NOT_UTF8, FileProblem, Note, RawRow
 from suisei.data.lines import checked_first, is_broken
-from suisei.data.rows import NOT_UTF8, FileProblem, Note, RawRow
 from suisei.errors import DataError
 
 RESULT_FIELDS = {"image_id", "caption"}

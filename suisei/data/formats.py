@@ -27,12 +27,12 @@ from suisei.data.fields import (
     record_id,
     require_chosen,
 )
+from suisei.data.file_rows import NOT_UTF8, FileProblem, Note, RawRow, Row, warn
 from suisei.data.idset import IdSet
 from suisei.data.joins import References, joined
 from suisei.data.lines import TOO_LONG, Line, delimited_records, is_broken, is_cut, numbered_lines, utf8_lines
 from suisei.data.parquet import import_pyarrow
 from suisei.data.paths import descriptor_of, is_stream
-from suisei.data.rows import NOT_UTF8, FileProblem, Note, RawRow, Row, warn
 from suisei.data.sample import CaptionSample
 from suisei.data.writers import write_samples
 from suisei.errors import ConfigError, DataError

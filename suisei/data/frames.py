@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from suisei.data.fields import Settings, make_sample, match_columns
+from suisei.data.file_rows import warn
 from suisei.data.given_columns import is_missing, is_series
-from suisei.data.rows import warn
 from suisei.data.sample import CaptionSample
 from suisei.errors import DataError
 

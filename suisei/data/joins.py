@@ -14,9 +14,9 @@ from pathlib import Path
 
 from suisei.data.coco import CaptionFile, is_text, read_references
 from suisei.data.compressed import open_plain
+from suisei.data.file_rows import Note, Row
 from suisei.data.lines import is_broken, is_cut, numbered_lines, utf8_lines
 from suisei.data.paths import is_stream
-from suisei.data.rows import Note, Row
 from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError, DataError
 

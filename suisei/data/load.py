@@ -11,9 +11,9 @@ from typing import Any
 from suisei.data.benchmarks import BENCHMARKS
 from suisei.data.benchmarks.benchmark import Benchmark
 from suisei.data.compressed import plain_suffix
+from suisei.data.file_rows import Note, warn
 from suisei.data.formats import FORMATS, NamedColumns, OnError, Row, format_of, read_samples
 from suisei.data.paths import is_stream
-from suisei.data.rows import Note, warn
 from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError, DataError
 

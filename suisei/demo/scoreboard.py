@@ -80,8 +80,8 @@ class Scoreboard:
         caption = (candidate or "").strip()
         if len(lines) > MAX_REFERENCES or max(map(len, (caption, *lines))) > MAX_CHARACTERS:
             raise DataError(
-                f"the page takes captions of up to {MAX_CHARACTERS:,} characters and {MAX_REFERENCES} references; "
-                "'suisei score' takes more"
+                f"the page takes captions of up to {MAX_CHARACTERS:,} characters and {MAX_REFERENCES} "
+                "references; 'suisei score' takes more"
             )
         return CaptionSample(caption, tuple(lines), image or None)
 

@@ -1,14 +1,12 @@
-"""One benchmark, or the probes of one language, measured for all metrics of an examination."""
+"""One benchmark measured for all metrics of an examination, by its own protocol."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
-
-import numpy as np
 
 from suisei.data.sample import CaptionSample
 from suisei.errors import DataError
@@ -21,10 +19,9 @@ from suisei.metaeval.settings import EvaluationSettings
 from suisei.metaeval.table_reading import read_table
 from suisei.metaeval.tables import Cell, Table
 from suisei.metrics.registry import get_entry
-from suisei.probes.probe_tables import Scored, degradation_table
-from suisei.scoring.columns import FAILURES, ScoreColumn, column_notes, failure_text
+from suisei.scoring.columns import ScoreColumn, column_notes
 from suisei.scoring.digest import value_digest
-from suisei.scoring.fitting import fit_unrated, protocol_corpus
+from suisei.scoring.fitting import protocol_corpus
 from suisei.scoring.plan import MetricPlan
 from suisei.version import __version__
 
@@ -159,70 +156,3 @@ def _measured(evaluation: Evaluation, means: Means, failed: Sequence[str]) -> di
 @contextmanager
 def _silent(_description: str) -> Iterator[Callable[[int, int], None]]:
     yield lambda _done, _total: None
-
-
-def measure_probes(
-    name: str,
-    originals: Sequence[CaptionSample],
-    degradations: Sequence[str],
-    candidates: Sequence[Candidate],
-    means: Means,
-) -> Measure:
-    """Measure how often each metric notices each degradation.
-
-    Args:
-        name: of the probe, such as "probes, Japanese".
-        originals: good captions.
-        degradations: names of degradations.
-        candidates: the metrics.
-        means: where work is kept, and how it is measured.
-    """
-    digest = samples_digest(originals)
-    tables: list[Table] = []
-    figures: dict[str, Cell] = {}
-    notes = []
-    for candidate in candidates:
-        decided = [digest, candidate.state, list(degradations), repr(means.settings), __version__]
-        make = partial(_probed, candidate, originals, degradations, means)
-        means.say(f"{name}: {len(originals):,} captions with {candidate.label}")
-        found = means.kept.get(f"{name}-{candidate.label}", value_digest(decided), make)
-        if found.get("error"):
-            notes.append(f"{candidate.label}: {found['error']}")
-            continue
-        table = read_table(found["table"])
-        section = replace(table.overall, title=candidate.label)
-        tables.append(replace(table, sections=(section,)))
-        shares = [row.cells["lower"].value for row in section.rows if row.cells["lower"].value is not None]
-        figures[candidate.label] = Cell(float(np.mean(shares)) if shares else None)
-    joined = {}
-    if tables:
-        sections = tuple(table.overall for table in tables)
-        lines = tuple(dict.fromkeys(note for table in tables for note in table.notes))
-        joined = {"probes": replace(tables[0], title=name, sections=sections, notes=lines)}
-    return Measure(name, f"{name}: mean share noticed", joined, figures, notes=notes)
-
-
-def _probed(
-    candidate: Candidate, originals: Sequence[CaptionSample], degradations: Sequence[str], means: Means
-) -> dict[str, Any]:
-    from suisei.metrics.registry import get_metric
-
-    if candidate.problem:
-        return {"error": candidate.problem}
-    try:
-        metric = get_metric(candidate.plan.spec, **candidate.plan.options)
-        if metric.needs_fit:
-            fit_unrated(metric, originals)
-        sign = 1.0 if metric.higher_is_better else -1.0
-
-        def score(wanted: Sequence[CaptionSample]) -> np.ndarray:
-            return sign * metric.score(wanted, batch_size=means.batch_size)
-
-        scored = Scored(candidate.label, score, metric.signature)
-        settings = means.settings
-        table = degradation_table(
-            [scored], originals, degradations, n_resamples=settings.n_resamples, seed=settings.seed
-        )
-    except FAILURES as error:
-        return {"error": failure_text(error)}
-    return {"table": table.as_dict()}

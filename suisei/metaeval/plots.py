@@ -231,6 +231,43 @@ def plot_degradation(
         save_figure(figure, path)
 
 
+def plot_boxes(
+    path: str | Path, boxes: Mapping[str, Sequence[float]], *, heading: str, title: str = ""
+) -> None:
+    """Draw a distribution per row: whiskers from 5 to 95 %, a box from 25 to 75 %, the median.
+
+    Args:
+        path: of the file; its folder must exist.
+        boxes: {name: quantiles at 5, 25, 50, 75 and 95 %}.
+        heading: of the axis.
+        title: above the figure.
+
+    Raises:
+        DataError: there is no distribution.
+    """
+    if not boxes:
+        raise DataError("plot: no distribution to show")
+    names = ("whislo", "q1", "med", "q3", "whishi")
+    stats = [dict(zip(names, values, strict=True)) | {"label": label} for label, values in boxes.items()]
+    with style():
+        figure = new_figure((5.6, 1.2 + 0.3 * len(stats)))
+        axis = figure.subplots()
+        axis.axvline(0, color=_GREY, linewidth=1, linestyle="--", zorder=1)
+        look = {"color": _BLUE, "linewidth": 1.2}
+        drawn = axis.bxp(
+            stats, vert=False, showfliers=False, patch_artist=True, widths=0.55, whiskerprops=look,
+            capprops=look, boxprops={"edgecolor": _BLUE, "facecolor": _LIGHT}, medianprops={"color": _ORANGE},
+        )  # fmt: skip
+        for box in drawn["boxes"]:
+            box.set_zorder(2)
+        axis.invert_yaxis()
+        axis.set_xlabel(heading)
+        axis.grid(axis="x", color=_LIGHT, linewidth=0.6)
+        axis.set_axisbelow(True)
+        figure.suptitle(title)
+        save_figure(figure, path)
+
+
 def plot_reliability(path: str | Path, calibrations: Mapping[str, Calibration], *, title: str) -> None:
     """Write a reliability diagram: mean rating over mean score per bin, and how many scores are in each.
 

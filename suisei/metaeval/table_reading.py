@@ -46,7 +46,22 @@ def _read(value: Mapping[str, Any]) -> Table:
 def _row(row: Mapping[str, Any]) -> Row:
     cells = {str(key): _cell(cell) for key, cell in row["cells"].items()}
     texts = {name: str(row[name]) for name in ("signature", "error") if row.get(name)}
-    return Row(str(row["label"]), cells, **texts, info={"best": row.get("best", ())})
+    return Row(str(row["label"]), cells, **texts, info=_info(row))
+
+
+def _info(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a row holds beside its cells, as far as it is shown: what is best, quantiles, examples."""
+    info: dict[str, Any] = {"best": [str(key) for key in row.get("best", ())]}
+    if "quantiles" in row:
+        info["quantiles"] = {str(key): float(value) for key, value in row["quantiles"].items()}
+    if "examples" in row:
+        names, numbers = ("original", "changed"), ("before", "after")
+        info["examples"] = {
+            str(kind): {name: str(example[name]) for name in names}
+            | {name: float(example[name]) for name in numbers}
+            for kind, example in row["examples"].items()
+        }
+    return info
 
 
 def _cell(cell: Mapping[str, Any]) -> Cell:

@@ -289,8 +289,8 @@ def load(
     Raises:
         ModelError: a part of the folder is missing, altered, or does not fit.
         ConfigError: an unknown precision, a cache folder that cannot be made, or a revision of a folder.
-        UnavailableError: a model on the hub that is neither in the hub's cache nor within reach; or no path, and
-            this installation has no model.
+        UnavailableError: a model on the hub that is neither in the hub's cache nor within reach; or no
+            path, and this installation has no model.
     """
     model = _found(path or default_model(), revision)
     return SuiSeiMetric(model, device, precision, compile=compile, cache=cache)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from suisei.data.benchmarks import BENCHMARKS
 from suisei.data.benchmarks.flickr8k import FLICKR8K_PARTS
+from suisei.data.file_rows import warn
 from suisei.data.formats import NamedColumns
 from suisei.data.lines import numbered_lines, utf8_lines
 from suisei.data.load import load_data
 from suisei.data.pairs import load_pairs
-from suisei.data.rows import warn
 from suisei.errors import DataError
 
 _FIELDS = ("id", "image", "caption")

@@ -59,6 +59,7 @@ def plan_metrics(
             whose metric is not asked for, or a tokenizer that no metric takes.
     """
     specs = [canonical(spec) for spec in specs]
+    names = {canonical(spec): name for spec, name in (names or {}).items()}
     repeated = [spec for spec, count in Counter(specs).items() if count > 1]
     if repeated:
         raise ConfigError(f"metric {repeated[0]!r} is given twice")

@@ -103,7 +103,7 @@ def test_figures_become_a_table_of_the_card(run, tmp_path):
     }
     path = tmp_path / "figures.json"
     path.write_text(json.dumps(figures), encoding="utf-8")
-    run(tmp_path / "small", "--whole-vocabulary", "--bits", "8", "--figures", str(path))
+    run(tmp_path / "small", "--whole-vocabulary", "--bits", "8", "--card-figures", str(path))
     card = (tmp_path / "small" / "README.md").read_text(encoding="utf-8")
     assert "| flickr8k, 5,664 samples | **suisei** | 0.700 | 0.650 | 0.560 (tau-c) |  |" in card
     assert "|  | chrf | 0.400 | 0.300 | 0.351 (tau-c) | +0.210 [+0.190, +0.230], <.001 |" in card
@@ -113,7 +113,7 @@ def test_figures_become_a_table_of_the_card(run, tmp_path):
     ("options", "message"),
     [
         (["--base", "nowhere"], "--base nowhere: no folder with a model.safetensors"),
-        (["--figures", "nowhere"], "nowhere: no such file"),
+        (["--card-figures", "nowhere"], "nowhere: no such file"),
         (["--whole-vocabulary", "--keep-text", "words.txt"], "leave out --whole-vocabulary"),
         (["--bits", "5"], "invalid choice: 5"),
     ],

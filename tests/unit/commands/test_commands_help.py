@@ -32,7 +32,7 @@ def options_in(text):
     return set(re.findall(r"^  (?:-\w[^,]*, )?(--[\w-]+)", text, re.MULTILINE))
 
 
-@pytest.mark.parametrize("command", ["score", "evaluate", "compare", "sanity"])
+@pytest.mark.parametrize("command", ["score", "evaluate", "compare", "probe"])
 def test_help_shows_ten_options_and_help_all_every_one(capsys, command):
     short = shown(capsys, command, "--help")
     every = shown(capsys, command, "--help", "all")

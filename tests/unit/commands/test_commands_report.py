@@ -64,3 +64,18 @@ def test_outputs_that_would_destroy_something_are_refused(tmp_path, rated):
         evaluate.main(["--metrics", "length", "--data", str(rated), "--html", str(rated)])
     with pytest.raises(ConfigError, match=r"--figures .*is no folder"):
         evaluate.main(["--metrics", "length", "--data", str(rated), "--figures", str(rated)])
+
+
+def test_training_takes_the_page_out_of_its_settings(tmp_path):
+    from suisei.commands.train import main, without_page
+
+    page = str(tmp_path / "page.html")
+    assert without_page(["--a", "1", "--html", page, "--b=2"]) == (["--a", "1", "--b=2"], page)
+    assert without_page([f"--html={page}"]) == ([], page)
+    assert without_page(["--a"]) == (["--a"], None)
+    with pytest.raises(ConfigError, match="--html needs the name of a file"):
+        without_page(["--html"])
+    with pytest.raises(ConfigError, match="its folder does not exist"):
+        without_page(["--html", str(tmp_path / "gone" / "page.html")])
+    with pytest.raises(ConfigError, match="only a training on ratings has a page"):
+        main(["--task", "pretrain", "--html", page])

@@ -11,9 +11,10 @@ from suisei.data.load import load_data
 from suisei.errors import ConfigError, DataError
 from suisei.examination.columns import candidate_of
 from suisei.examination.kept import Kept, samples_digest
-from suisei.examination.measures import Means, lacking, measure_benchmark, measure_probes
+from suisei.examination.measures import Means, lacking, measure_benchmark
 from suisei.examination.overview import overview_table
 from suisei.examination.places import Place, find_benchmark
+from suisei.examination.probing import Probed, measure_probes
 from suisei.metaeval.settings import EvaluationSettings
 from suisei.scoring.plan import MetricPlan
 
@@ -132,14 +133,23 @@ def test_a_metric_that_needs_what_nobody_has_did_not_fail(tmp_path, samples):
 
 
 def test_probes_have_a_section_per_metric(tmp_path, samples):
-    good = [sample for sample in samples if sample.rating.mean >= 0.75][:20]
+    good = [s for s in samples if s.rating.mean >= 0.75 and s.language == "en" and len(s.references) > 1][:20]
+    humans = [replace(s, candidate=s.references[0], references=s.references[1:], rating=None) for s in good]
     candidates = [candidate_of(MetricPlan(name)) for name in ("unigram-f1", "length", "pac-s:/no/folder")]
-    found = measure_probes("probes", good, ["swap", "shuffle"], candidates, Means(Kept(tmp_path), SETTINGS))
-    table = found.tables["probes"]
+    means = Means(Kept(tmp_path), SETTINGS)
+    probes, *ladders = measure_probes(Probed("en", "English", good, humans), candidates, means)
+    table = probes.tables["degradations"]
     assert [section.title for section in table.sections] == ["unigram-f1", "length"]
-    shares = [row.cells["lower"].value for row in table.overall.rows]
-    assert found.figures["unigram-f1"].value == pytest.approx(np.mean(shares))
-    assert found.notes[0].startswith("pac-s:/no/folder: ")
+    shares = [row.cells["lower"].value for row in table.overall.rows if row.cells["lower"].value is not None]
+    assert probes.figures["unigram-f1"].value == pytest.approx(np.mean(shares))
+    assert {"invariances", "shuffling", "curves"} <= set(probes.tables)
+    assert [row.label for row in probes.tables["curves"].overall.rows] == ["unigram-f1", "length"]
+    assert "shuffling, English" in [each.name for each in ladders]
+    assert probes.notes[0].startswith("pac-s:/no/folder: ")
+    kept = Kept(tmp_path)
+    again, *_ = measure_probes(Probed("en", "English", good, humans), candidates, Means(kept, SETTINGS))
+    assert kept.reused == 2
+    assert again.tables["degradations"].to_markdown() == table.to_markdown()
 
 
 def test_the_overview_marks_the_best_and_names_what_is_absent(tmp_path, samples):
