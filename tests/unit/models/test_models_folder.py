@@ -233,7 +233,10 @@ def test_rounded_weights_are_read_as_what_they_stand_for(rounded):
     ("edit", "message"),
     [
         (lambda parts, name: parts.pop(name + ".scale"), "needs its numbers and its scale"),
-        (lambda parts, name: parts.update({name + ".change4": parts[name + ".q8"]}), "a rounded change"),
+        (
+            lambda parts, name: parts.update({name + ".change4": parts[name + ".q8"].clone()}),
+            "a rounded change",
+        ),
         (lambda parts, name: parts.update({name + ".q8": torch.ones(1, 32).to(torch.int8)}), "another shape"),
         (lambda parts, name: parts.update({"x.change4": torch.ones(1, 32)}), r"1 unknown: x\.change4"),
         (lambda parts, name: parts.update({name: torch.ones(2, 32)}), "stored whole as well"),
