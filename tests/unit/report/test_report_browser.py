@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from suisei.report.blocks import part_of
+from suisei.report.contents import part_of
 from suisei.report.page import write_page
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
