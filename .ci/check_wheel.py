@@ -51,6 +51,10 @@ def check_files(checkout: Path) -> list[str]:
             problems.append(f"{path} is not what the wheel has at {found}")
     if not load_data("scenes"):
         problems.append("the bundled sample is empty")
+    for path in sorted((checkout / "suisei" / "small").rglob("*.*")):
+        found = package / path.relative_to(checkout / "suisei")
+        if not found.is_file() or found.read_bytes() != path.read_bytes():
+            problems.append(f"{path} is not in the wheel")
     return problems
 
 

@@ -17,6 +17,7 @@ from suisei.commands.options import (
     add_row_options,
     filled,
     metric_plans,
+    named_columns,
     whole,
 )
 from suisei.commands.reports import Files, Report, Shown, add_report_options, check_report, save_scores
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
 
 DEFAULT_METRICS = "suisei,cider,bleu-4"
 
+_COMMON = (
+    "--references", "--column", "--images", "--model", "--metrics", "--bootstrap", "--json", "--markdown",
+    "--latex", "--plot",
+)  # fmt: skip
 _EPILOG = """examples:
   suisei compare a.jsonl b.jsonl c.jsonl --markdown systems.md --plot systems.png
   suisei compare ours=run7/results.json baseline=run1/results.json \\
@@ -65,7 +70,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     plans = metric_plans(options)
     messages = Console(stderr=True)
     systems = load_systems(
-        options.systems, references=options.references, images=options.images, on_error=options.on_error
+        options.systems,
+        references=options.references,
+        images=options.images,
+        columns=named_columns(options),
+        on_error=options.on_error,
     )
     pair = _pair_shown(options, systems.names)
     for note in systems.notes:
@@ -90,18 +99,14 @@ def _parser() -> CommandParser:
         prog="suisei compare",
         description="Compare captioning systems: scores, intervals, tests, and where they differ.",
         epilog=_EPILOG,
+        common=_COMMON,
     )
     parser.add_argument(
         "systems", nargs="+", metavar="[NAME=]FILE",
         help="captions of a system (its name: the file's), or one file whose rows name their systems",
     )  # fmt: skip
     add = parser.add_argument_group("data").add_argument
-    add(
-        "--references", metavar="FILE", action="append", default=[],
-        help="COCO annotations, JSON or JSONL of references by image id, or text, once per reference "
-        "(default: the rows' own)",
-    )  # fmt: skip
-    add_row_options(add, images="where the images are")
+    add_row_options(add, images="where the images are", several=False)
     add_metric_options(parser.add_argument_group("metrics", f"default: {DEFAULT_METRICS}").add_argument)
     add(
         "--human", metavar="FILE", type=filled,
@@ -230,13 +235,19 @@ class _Findings:
         """Return the table of systems, and those of pairs and of people's scores where there are any."""
         from suisei.metaeval.system_tables import pair_table, system_table
 
+        agreement = self.agreement()
         tables = {
             "systems": system_table(self.outcomes, self.systems.names, self.title, self.notes),
             "pairs": pair_table(self.outcomes, self.settings),
         }
-        agreement = self.agreement()
-        found = {name: table for name, table in tables.items() if table.sections}
-        return found | ({"human": agreement} if agreement else {})
+        shown = {name: table for name, table in tables.items() if table.sections}
+        return shown | ({"human": agreement} if agreement else {})
+
+    def agreement(self) -> Table | None:
+        """Return how metrics agree with people's scores of the systems, where there are some."""
+        from suisei.metaeval.system_agreement import agreement_table, system_agreements
+
+        return agreement_table(system_agreements(self.outcomes, self.human, self.settings.seed))
 
     def shown(self) -> Shown:
         """Return what a page shows beside the tables: the images on which two systems differ."""
@@ -245,12 +256,6 @@ class _Findings:
         pictures = {str(s.id): s.image for s in self.systems.samples[self.systems.names[0]]}
         cards = [difference_cards(label, found, pictures) for label, found in self.examples.items() if found]
         return Shown(self.title, self.content(), cards=cards)
-
-    def agreement(self) -> Table | None:
-        """Return how metrics agree with people's scores of the systems, where there are some."""
-        from suisei.metaeval.system_agreement import agreement_table, system_agreements
-
-        return agreement_table(system_agreements(self.outcomes, self.human, self.settings.seed))
 
     def report(self, plot: str | None) -> Report:
         """Return the report; its figure where there is something to show."""
@@ -292,6 +297,6 @@ class _Findings:
             },
             "metrics": [as_dict(outcome, self.examples[outcome.label]) for outcome in self.outcomes],
             "notes": list(self.notes),
-            "tables": {name: table.as_dict() for name, table in self.named_tables().items()},
             **({"human": agreement.as_dict()} if agreement else {}),
+            "tables": {name: table.as_dict() for name, table in self.named_tables().items()},
         }

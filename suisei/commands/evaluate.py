@@ -19,6 +19,7 @@ from suisei.commands.options import (
     add_resampling_options,
     filled,
     metric_plans,
+    take_default_model,
 )
 from suisei.commands.reports import (
     Files,
@@ -43,12 +44,19 @@ if TYPE_CHECKING:
     from suisei.scoring.fitting import Corpus
     from suisei.scoring.plan import MetricPlan
 
+_COMMON = (
+    "--model", "--metrics", "--data", "--root", "--images", "--rating-scale", "--column", "--compare",
+    "--json", "--plot",
+)  # fmt: skip
 _EPILOG = """examples:
   suisei evaluate --model runs/scenes/model --data runs/scenes/test.jsonl --json out.json
   suisei evaluate --metrics bleu-4,cider,clip-s --data flickr8k-expert --root DIR --compare
   suisei evaluate --metrics clip-s,ref-clip-s --data ratings.csv --images DIR --cache features
   suisei evaluate --metrics cider --scores mine.jsonl --data ratings.csv --rating-scale 1 5
+  suisei evaluate --data ratings.csv --column candidate=my_caption --column rating=mos --references refs.json
   suisei evaluate --metrics em-score,ref-em-score --data vatex-eval --root DIR --images VIDEOS
+
+Without --model, --metrics and --scores the model in the package is evaluated.
 
 Benchmarks with ratings: scenes (the bundled sample), shichimi, pfn-pic-gen, flickr8k-expert, flickr8k-cf,
 composite, polaris, nebula, capeval1k, jsts; thumb and longcap-arena (several scales) and vatex-eval (videos;
@@ -124,6 +132,7 @@ def _parser() -> CommandParser:
         prog="suisei evaluate",
         description="Measure how well metrics agree with human ratings.",
         epilog=_EPILOG,
+        common=_COMMON,
     )
     add = parser.add_argument_group("metrics").add_argument
     add_metric_options(add)
@@ -174,11 +183,11 @@ def _add_figure_options(add: Add) -> None:
 
 def _check(options: argparse.Namespace) -> None:
     """Refuse what would fail only after hours of scoring."""
-    if not (options.model or options.metrics or options.scores):
-        raise ConfigError("nothing to evaluate; give --model DIR, --metrics NAMES or --scores FILE")
+    if not options.scores:
+        take_default_model(options)
     if options.compare and not options.bootstrap:
         raise ConfigError("--compare needs resamples; leave out --bootstrap 0")
-    inputs = given(vars(options), "data", "scores")
+    inputs = given(vars(options), "data", "scores", "references")
     check_report(options, inputs, folders=["save_idf"], sealed=["model", "root"])
 
 
@@ -187,7 +196,10 @@ def _load(options: argparse.Namespace) -> tuple[list[CaptionSample], list[int], 
     samples, notes = read_samples(options)
     positions = [position for position, sample in enumerate(samples) if sample.rating is not None]
     if not positions:
-        raise DataError(f"{options.data}: none of its {len(samples)} samples is rated")
+        raise DataError(
+            f"{options.data}: none of its {len(samples)} samples is rated; if a column holds "
+            "ratings, name it: --column rating=NAME"
+        )
     if len(positions) < len(samples):
         notes.append(f"{len(samples) - len(positions)} samples skipped: no rating")
     return [samples[position] for position in positions], positions, len(samples), notes

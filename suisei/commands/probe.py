@@ -22,6 +22,7 @@ from suisei.commands.options import (
     metric_plans,
     positive,
     real,
+    take_default_model,
     whole,
 )
 from suisei.commands.reports import Files, Report, Shown, add_report_options, check_report, report_files
@@ -45,6 +46,10 @@ if TYPE_CHECKING:
 
 PROTOCOLS = ("replacing", "shuffling", "curves")
 
+_COMMON = (
+    "--model", "--metrics", "--data", "--root", "--images", "--rating-scale", "--degradations", "--protocols",
+    "--json", "--plots",
+)  # fmt: skip
 _EPILOG = """examples:
   suisei probe --model runs/scenes/model --data runs/scenes/test.jsonl --plots plots
   suisei probe --metrics bleu-4,cider,chrf --data flickr8k-expert --root DIR --markdown probes.md
@@ -73,12 +78,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     found.tables |= _tables(options, metrics, scores, samples, console)
     calibrations = _calibrations(options, metrics, scores, samples)
     found.tables |= _calibration_tables(calibrations)
-    facts = {"notes": [*notes, *found.notes], "failed": failed, "metrics": _signatures(metrics)}
+    told = [*notes, *found.notes]
+    facts = {"notes": told, "failed": failed, "metrics": _signatures(metrics)}
     plot = partial(_plot, options.plots, metrics, found, calibrations)
     report = _report(options, found, facts, plot if options.plots else None)
-    shown = Shown(
-        "Probes", report.content, _rated(samples, metrics, scores), notes=[*notes, *found.notes], plans=plans
-    )
+    shown = Shown("Probes", report.content, _rated(samples, metrics, scores), notes=told, plans=plans)
     page = shown.writer(options, argv, "probe", found.tables)
     replace(report, page=page).conclude(Files.of(options))
     return 1 if failed else 0
@@ -91,6 +95,7 @@ def _parser() -> CommandParser:
         "captions are put in their order (replacing, shuffling, degradation curves), that more references\n"
         "do not hurt, and that scores spread over and are calibrated to the human scale.",
         epilog=_EPILOG,
+        common=_COMMON,
     )
     add_metric_options(parser.add_argument_group("metrics").add_argument)
     add = parser.add_argument_group("data").add_argument
@@ -145,7 +150,9 @@ def _check(options: argparse.Namespace) -> None:
     for name in options.protocols:
         if name not in PROTOCOLS:
             raise ConfigError(f"no protocol {name!r}; there are: {', '.join(PROTOCOLS)}, or none")
-    check_report(options, given(vars(options), "data"), folders=["plots"], sealed=["model", "root"])
+    check_report(
+        options, given(vars(options), "data", "references"), folders=["plots"], sealed=["model", "root"]
+    )
 
 
 def _listed(names: str) -> list[str]:
@@ -173,8 +180,8 @@ def _metrics(
             scores.append(metric.score(samples))
             metrics.append(metric)
         except FAILURES as error:
-            failed[plan.spec] = failure_text(error)
-            say(console, f"{plan.spec} failed: {failed[plan.spec]}", "red")
+            failed[plan.label] = failure_text(error)
+            say(console, f"{plan.spec} failed: {failed[plan.label]}", "red")
     if not metrics:
         raise ConfigError("no metric could score: " + "; ".join(f"{k}: {v}" for k, v in failed.items()))
     return metrics, scores, failed
@@ -182,8 +189,7 @@ def _metrics(
 
 def _plans(options: argparse.Namespace) -> list[MetricPlan]:
     """Return the metrics asked for, or the model that suisei.load() gives without a name."""
-    if not (options.model or options.metrics):
-        options.metrics = ["suisei"]
+    take_default_model(options)
     return metric_plans(options)
 
 
@@ -204,7 +210,7 @@ def _scored(plan: MetricPlan, samples: list[CaptionSample], batch_size: int, con
         return sign * metric.score(wanted, batch_size=batch_size, progress=console.is_terminal)
 
     counts = partial(summands, metric) if isinstance(metric, SummableCorpus) else None
-    return NewScored(plan.spec, score, metric.signature, counts, learned=metric.needs_fit)
+    return NewScored(plan.label, score, metric.signature, counts, learned=metric.needs_fit)
 
 
 @dataclass
@@ -215,6 +221,7 @@ class _Findings:
         tables: by their name in the JSON.
         notes: what else must be known.
         ending: examples, as Markdown.
+        lines: the same as plain text.
         ladders: of replacing and shuffling.
         curves: of degradation.
     """
@@ -222,6 +229,7 @@ class _Findings:
     tables: dict[str, Table] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     ending: str = ""
+    lines: list[str] = field(default_factory=list)
     ladders: list[LadderOutcome] = field(default_factory=list)
     curves: list[Curve] = field(default_factory=list)
 
@@ -256,6 +264,7 @@ def _probe_changes(
         if table is not None:
             found.tables[name] = table
     found.ending = "\n".join(probe_tables.example_lines(outcomes))
+    found.lines = probe_tables.example_lines(outcomes, markdown=False)
 
 
 def _probe_protocols(
@@ -323,9 +332,9 @@ def _fitted_on(
     console: Console,
 ) -> list[Scored]:
     """Return the metrics, those with corpus statistics fitted on the references of these samples alone."""
-    by_spec = {plan.spec: plan for plan in plans}
+    by_label = {plan.label: plan for plan in plans}
     return [
-        _scored(by_spec[metric.label], humans, batch_size, console) if metric.learned else metric
+        _scored(by_label[metric.label], humans, batch_size, console) if metric.learned else metric
         for metric in metrics
     ]
 
@@ -423,7 +432,15 @@ def _report(
     lines += [f"- signature: `{signature}`" for signature in facts["metrics"].values()]
     heading = "\n".join(["# Probes", "", *lines, "", ""])
     shown = list(found.tables.values())
-    return Report(content, shown, heading=heading, ending=found.ending, notes=facts["notes"], plot=plot)
+    return Report(
+        content,
+        shown,
+        heading=heading,
+        ending=found.ending,
+        lines=found.lines,
+        notes=facts["notes"],
+        plot=plot,
+    )
 
 
 def _plot(

@@ -143,6 +143,7 @@ def add_report_options(
     plot: str | None = None,
     scores: str | None = None,
     scopes: bool = False,
+    page: bool = True,
 ) -> None:
     """Add where the report goes.
 
@@ -152,6 +153,7 @@ def add_report_options(
         plot: what --plot draws; None for no such option.
         scores: what the rows of --save-scores are; None for no such option.
         scopes: whether tables have sections by language and system, of which --sections chooses.
+        page: whether the command writes one; False for no such options.
     """
     add("--json", metavar="FILE", type=filled, help="everything, at full precision")
     add("--markdown", metavar="FILE", type=filled, help=f"{tables} as Markdown")
@@ -161,13 +163,11 @@ def add_report_options(
             "--sections", metavar="A,B", type=_scopes, default=LATEX_SCOPES,
             help="of the LaTeX: any of overall, language, system (default overall,language)",
         )  # fmt: skip
-    add(
-        "--html",
-        metavar="FILE",
-        type=filled,
-        help="one page that needs nothing else: tables, figures, pictures",
-    )
-    add("--figures", metavar="DIR", type=filled, help="the figures of that page, each as SVG, PDF and PNG")
+    if page:
+        what = "one page that needs nothing else: tables, figures, pictures"
+        add("--html", metavar="FILE", type=filled, help=what)
+        what = "the figures of that page, each as SVG, PDF and PNG"
+        add("--figures", metavar="DIR", type=filled, help=what)
     if plot:
         add("--plot", metavar="FILE", type=filled, help=f"{plot}, as .png, .pdf or .svg")
     if scores:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from suisei.cli import say
-from suisei.commands.options import rating_scale
+from suisei.commands.options import named_columns, note_text, rating_scale
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,15 +19,24 @@ if TYPE_CHECKING:
 
 
 def read_samples(options: argparse.Namespace) -> tuple[list[CaptionSample], list[str]]:
-    """Return the samples of ``--data``, and a note where bad rows were skipped."""
+    """Return the samples of ``--data``, and a note where bad rows were skipped.
+
+    What was guessed of a file is said on standard error.
+    """
+    from rich.console import Console
+
     from suisei.data.load import load_data
 
     skipped: list[Any] = []
+    messages = Console(stderr=True)
     samples = load_data(
         options.data,
         root=options.root,
         images=options.images,
         rating_scale=rating_scale(options),
+        columns=named_columns(options),
+        references=options.references,
+        note=lambda text: say(messages, note_text(text)),
         on_error=options.on_error,
         skipped=skipped,
     )

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
+from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser
 
 from suisei.commands.report import main as write_report
@@ -30,6 +30,7 @@ from suisei.resources import resource_path
 from suisei.training.command_line import RunCLI
 from suisei.training.datamodule import CaptionDataModule
 from suisei.training.module import SuiSei
+from suisei.training.progress_lines import ProgressLines, wanted
 from suisei.training.run import DEFAULT_BASELINES, pool_folds, run_training, started_run
 from suisei.training.text_run import TASK as PRETRAIN
 from suisei.training.text_run import run_pretraining
@@ -154,7 +155,11 @@ class TrainingCLI(RunCLI):
         last = ModelCheckpoint(
             dirpath=folder / "checkpoints", filename="last", every_n_epochs=1, enable_version_counter=False
         )
-        self.trainer_defaults["callbacks"] = [*self._early_stopping(), steps, last]
+        lines: list[Callback] = []
+        if wanted(config.trainer.enable_progress_bar):
+            config.trainer.enable_progress_bar = False
+            lines = [ProgressLines()]
+        self.trainer_defaults["callbacks"] = [*self._early_stopping(), steps, last, *lines]
 
     def _early_stopping(self) -> list[EarlyStopping]:
         monitor, stopping = self.config.monitor, self.config.early_stopping

@@ -151,7 +151,7 @@ def checked_caption(field: str, caption: Any) -> str:
     if not isinstance(caption, str):
         advice = "; decode it: caption.decode()" if isinstance(caption, bytes) else ""
         raise DataError(f"{field} must be text, got {type(caption).__name__} {caption!r:.60}{advice}")
-    if not any(map(_is_visible, caption)):
+    if is_blank(caption):
         hidden = f", only invisible ones such as {caption[:10]!a}" if caption.strip() else ""
         raise DataError(f"{field} is empty; every caption needs at least one visible character{hidden}")
     if has_surrogate(caption):
@@ -162,6 +162,11 @@ def checked_caption(field: str, caption: Any) -> str:
             f"it begins {caption[:40]!r} and is probably a broken row"
         )
     return str(caption)
+
+
+def is_blank(text: str) -> bool:
+    """Return whether a text has no visible character, so that it is no caption."""
+    return not any(map(_is_visible, text))
 
 
 def has_surrogate(text: str) -> bool:

@@ -26,13 +26,13 @@ COLOURS = {"blue": _BLUE, "orange": _ORANGE, "grey": _GREY, "grid": _LIGHT}
 """What is drawn in which colour: a page may put its own in their place."""
 _ALL = "All"
 _FEW = 3000
+_MARKERS = "osv^Dp*X"
 _WIDE = 7
 """Inches from which four entries of a legend stand beside each other."""
 _ROOMY = 24
 """Systems that can be named beside a figure in letters of usual size."""
 _MANY = 400
 """Points from which a cloud of them is an image inside of a vector figure."""
-_MARKERS = "osv^Dp*X"
 
 
 def plot_predicted(
@@ -219,8 +219,8 @@ def plot_degradation(
         for axis, (name, curves) in zip(axes, panels.items(), strict=True):
             axis.plot([0, 1], [1, 0], color=_GREY, linewidth=1, linestyle="--", label="in proportion")
             for number, (label, (x, y)) in enumerate(curves.items()):
-                marker = _MARKERS[number % len(_MARKERS)]
-                axis.plot(x, y, f"C{number % 10}", marker=marker, linewidth=1.4, markersize=4.5, label=label)
+                drawn = {"color": f"C{number % 10}", "marker": _MARKERS[number % len(_MARKERS)]}
+                axis.plot(x, y, linewidth=1.4, markersize=4.5, label=label, **drawn)
             axis.set(xlabel="share of captions changed", xlim=(-0.02, 1.02))
             axis.set_title(name, fontsize=10)
             axis.grid(color=_LIGHT, linewidth=0.6)

@@ -16,8 +16,10 @@ from torch import Tensor
 from suisei.data.sample import CaptionSample
 from suisei.encoders.feature_cache import FeatureCache, disk_cache
 from suisei.encoders.precision import choose_device, choose_precision, matrix_products, to_precision
+from suisei.errors import ConfigError
 from suisei.explain.leave_out import COSINES, InputColumn
 from suisei.metrics.base import Metric
+from suisei.metrics.default_model import default_model
 from suisei.metrics.extras import ExtraInputs, check_names
 from suisei.models.alignment import alignment_inputs
 from suisei.models.batch import Batch
@@ -25,14 +27,11 @@ from suisei.models.blocks import BLOCKS
 from suisei.models.features import ModelFeatures
 from suisei.models.folder import LoadedModel, load_model
 from suisei.models.regressor import Regressor
-from suisei.models.table import Collator, SampleTable, is_seen
+from suisei.models.table import Collator, SampleTable
 from suisei.progress import progress_bar
 
 CACHE_BYTES = 128 * 1024**2
 """Features of captions, and of images, are kept between calls up to this size each."""
-
-MINI = Path(__file__).resolve().parents[1] / "mini"
-"""The model that comes with the package."""
 
 HOOKED = "_output_capturing_hooks_installed"
 """How transformers marks an encoder in which it catches hidden states."""
@@ -152,13 +151,13 @@ class SuiSeiMetric(Metric):
             samples,
             self.extras.compute(samples),
             with_images=self.regressor.image is not None,
-            image_languages=self.regressor.config.fusion.image_languages,
         )
+        pooled: dict[int, Tensor] = {}
         with torch.inference_mode(), matrix_products(self.precision):
             if self.regressor.columns.aligned:
-                matched = alignment_inputs(self.regressor, table)
+                matched = alignment_inputs(self.regressor, table, pooled=pooled)
                 table.extras = self.regressor.columns.with_aligned(table.extras, matched)
-            captions = self._caption_features(table, progress)
+            captions = self._caption_features(table, pooled, progress)
             images = self._image_features(table, progress)
             return self._fuse(table, captions, images, replaced, batch_size)
 
@@ -193,10 +192,18 @@ class SuiSeiMetric(Metric):
         extras: np.ndarray = self.regressor.outputs(batch, captions, images).extras.double().cpu().numpy()
         return extras
 
-    def _caption_features(self, table: SampleTable, progress: bool) -> Tensor:
+    def _caption_features(self, table: SampleTable, pooled: dict[int, Tensor], progress: bool) -> Tensor:
+        """Return the vectors [T, P, d] of a table's captions, of which some are known by their row."""
+        if len(pooled) == len(table.captions):
+            return torch.stack([pooled[row] for row in range(len(pooled))])
+        known = {table.captions[row]: vector for row, vector in pooled.items()}
+
         def encode(captions: list[str]) -> Tensor:
-            with progress_bar("encoding captions", len(captions), shown=progress) as advance:
-                return self._features.of_captions(captions, advance)
+            rest = [caption for caption in captions if caption not in known]
+            if rest:
+                with progress_bar("encoding captions", len(rest), shown=progress) as advance:
+                    known.update(zip(rest, self._features.of_captions(rest, advance), strict=True))
+            return torch.stack([known[caption] for caption in captions])
 
         return self._captions.look_up(table.captions, table.captions, encode)
 
@@ -225,31 +232,28 @@ class SuiSeiMetric(Metric):
         return frozenset(found & {"references", "image"})
 
     def _warn_blind(self, samples: Sequence[CaptionSample]) -> None:
-        reads, languages = self.reads, self.regressor.config.fusion.image_languages
-        if any("image" in needs for needs in self.extras.needs().values()):
-            languages = None  # other metrics among the inputs look at every image
+        reads = self.reads
         blind = sum(
             not ("references" in reads and sample.references)
-            and not ("image" in reads and is_seen(sample, languages))
+            and not ("image" in reads and sample.image is not None)
             for sample in samples
         )
         if blind:
             logger.warning(
                 "%d of %d samples are scored from the candidate alone: %s",
-                blind, len(samples), _lacking(reads, languages),
+                blind, len(samples), _lacking(reads),
             )  # fmt: skip
 
 
-def _lacking(reads: frozenset[str], languages: Sequence[str] | None) -> str:
+def _lacking(reads: frozenset[str]) -> str:
     """Return what samples lack that are scored from the candidate alone."""
     if not reads:
         return "this model reads neither references nor image"
     if "image" not in reads:
         return "no references (this model reads no image)"
-    what = (
+    return (
         "no references or an image" if "references" in reads else "no image (this model reads no references)"
     )
-    return what if languages is None else f"{what} (images are read beside {', '.join(languages)} captions)"
 
 
 def _without_hooks(regressor: Regressor) -> Regressor:
@@ -269,20 +273,35 @@ def load(
     precision: str = "auto",
     compile: bool = False,  # noqa: A002 - the word users know
     cache: str | Path | None = None,
+    revision: str | None = None,
 ) -> SuiSeiMetric:
-    """Load a trained metric from its model folder.
+    """Load a trained metric from its model folder, or from the Hugging Face hub.
 
     Args:
-        path: the folder that holds config.json; None for suisei-mini, the model in the package.
+        path: the folder that holds config.json; or, where there is no such folder, ``org/name`` on the hub;
+            None for the model in the package.
         device: "auto", "cpu", "cuda", ...
         precision: "auto", "fp32", "tf32", "bf16" or "fp16", see :class:`SuiSeiMetric`.
         compile: whether the text encoder is compiled.
         cache: a folder that keeps features between runs, "off", or None for SUISEI_CACHE or the default.
+        revision: of a model on the hub: a branch, a tag or a commit.
 
     Raises:
         ModelError: a part of the folder is missing, altered, or does not fit.
-        ConfigError: an unknown precision, or a cache folder that cannot be made.
+        ConfigError: an unknown precision, a cache folder that cannot be made, or a revision of a folder.
+        UnavailableError: a model on the hub that is neither in the hub's cache nor within reach; or no
+            path, and this installation has no model.
     """
-    return SuiSeiMetric(
-        load_model(path or MINI, check_names), device, precision, compile=compile, cache=cache
-    )
+    model = _found(path or default_model(), revision)
+    return SuiSeiMetric(model, device, precision, compile=compile, cache=cache)
+
+
+def _found(path: str | Path, revision: str | None) -> LoadedModel:
+    from suisei.models.hub_folder import cache_of, fetch_model, is_hub_name
+
+    if is_hub_name(path):
+        folder = fetch_model(str(path), revision)
+        return load_model(folder, check_names, within=cache_of(folder))
+    if revision is not None:
+        raise ConfigError(f"revision {revision!r} is for a model on the hub, and {path} is a folder's name")
+    return load_model(path, check_names)

@@ -33,6 +33,7 @@ def alignment_inputs(
     advance: Callable[[int], Any] = ignore_progress,
     *,
     rows: Iterable[int] | None = None,
+    pooled: dict[int, Tensor] | None = None,
 ) -> np.ndarray:
     """Return the alignment of samples, float32 [N, A]; NaN for samples without references.
 
@@ -41,6 +42,7 @@ def alignment_inputs(
         table: the samples.
         advance: called with the number of captions of each batch.
         rows: the N samples to align, in this order; None for all.
+        pooled: takes the pooled vectors [P, d] of the captions, by their row, so that none is encoded twice.
     """
     chosen = range(len(table)) if rows is None else [int(row) for row in rows]
     values = np.full((len(chosen), len(ALIGNMENTS)), np.nan, dtype=np.float32)
@@ -49,7 +51,8 @@ def alignment_inputs(
     if not compared:
         return values
     used = {int(caption) for row in compared for caption in (table.candidate[row], *table.references[row])}
-    tokens = _Tokens(model, {caption: table.captions[caption] for caption in sorted(used)}, advance)
+    captions = {caption: table.captions[caption] for caption in sorted(used)}
+    tokens = _Tokens(model, captions, advance, pooled)
     compared.sort(key=lambda row: (len(table.references[row]), tokens.count(int(table.candidate[row]))))
     for start in range(0, len(compared), SAMPLES_PER_BATCH):
         batch = compared[start : start + SAMPLES_PER_BATCH]
@@ -74,7 +77,13 @@ def _align(tokens: _Tokens, table: SampleTable, rows: Sequence[int]) -> Tensor:
 class _Tokens:
     """The token vectors of captions at unit length, and their idf; special tokens left out."""
 
-    def __init__(self, model: Regressor, captions: Mapping[int, str], advance: Callable[[int], Any]) -> None:
+    def __init__(
+        self,
+        model: Regressor,
+        captions: Mapping[int, str],
+        advance: Callable[[int], Any],
+        pooled: dict[int, Tensor] | None,
+    ) -> None:
         text, device = model.text, model.idf_weights.device
         ids = dict(zip(captions, text.tokenize(list(captions.values())), strict=True))
         self._vectors: dict[int, Tensor] = {}
@@ -87,7 +96,11 @@ class _Tokens:
             own = [numbers[position] for position in positions]
             batch, mask = (part.to(device) for part in text.pad([ids[caption] for caption in own]))
             with torch.inference_mode():
-                hidden = F.normalize(text(batch, mask)[-1].float(), dim=-1)
+                states = text(batch, mask)
+                hidden = F.normalize(states[-1].float(), dim=-1)
+                if pooled is not None:
+                    vectors = model.mix_layers(model.pool(states, batch, mask)).float().cpu()
+                    pooled |= dict(zip(own, vectors, strict=True))
             kept = ordinary_tokens(text, batch, mask)
             idf = model.idf_weights[batch]
             for row, caption in enumerate(own):

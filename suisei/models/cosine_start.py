@@ -2,7 +2,8 @@
 
 Few ratings teach a network little of what an encoder trained on a billion sentences knows already: how near
 two captions are. Here the logit is a line through that cosine, and what the network adds starts at zero.
-Far from what it was trained on, where the network has nothing to say, the cosine is left.
+Far from what it was trained on, where the network has nothing to say, the cosine is left; and so it is of a
+caption without references, which is scored by the image alone.
 
 Shape letters: B samples, P poolings.
 """

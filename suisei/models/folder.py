@@ -1,7 +1,7 @@
 """Model folders: what a trained model is on disk, written whole and checked when read.
 
 config.json         format, settings, architectures, extra inputs, checksums of the other files
-model.safetensors   weights
+model.safetensors   weights, whole or in parts of 4 and 8 bits (:mod:`suisei.models.quantization`)
 idf.json            document frequencies of the training references
 tokenizer/          the tokenizer's files
 extras.json ...     what the extra inputs were fitted to, see :mod:`suisei.models.extras_folder`
@@ -24,22 +24,25 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file
+from torch import Tensor
 
 from suisei.data.idf import IdfTable
 from suisei.encoders.image import ImageEncoder
 from suisei.encoders.rules import BUILD_ERRORS, one_line
 from suisei.encoders.text import TextEncoder, read_tokenizer
-from suisei.encoders.weights import check_fit, save_weights, weight_shapes
+from suisei.encoders.weights import Unfilled, check_fit, save_weights, take_weights, weight_shapes
 from suisei.errors import ConfigError, ModelError, SuiseiError
 from suisei.models.config import RegressorConfig
 from suisei.models.extras_folder import SavedInput, read_extras, write_extras
+from suisei.models.quantization import dequantize_state, dequantized_shapes, is_rounded
 from suisei.models.regressor import Regressor
 from suisei.ranges import shown
 from suisei.version import __version__
 
-FORMAT = 2
-"""Version of the folder's layout. In the first, states of extra inputs stood in config.json."""
-READABLE = (1, 2)
+FORMAT, ROUNDED = 2, 3
+"""Version of the folder's layout: in the first, states of extra inputs stood in config.json; the third has
+weights in parts of few bits."""
+READABLE = (1, 2, 3)
 CHECKED = ("model.safetensors", "idf.json")
 RESTORE = "restore the file, or train or export the model again"
 LARGEST_CONFIG, LARGEST_FILE = 2**28, 2**36
@@ -65,7 +68,12 @@ class LoadedModel:
 
 
 def save_model(
-    folder: Path, regressor: Regressor, *, extras: Mapping[str, SavedInput] | None = None, card: str = ""
+    folder: Path,
+    regressor: Regressor,
+    *,
+    extras: Mapping[str, SavedInput] | None = None,
+    card: str = "",
+    stored: Mapping[str, Tensor] | None = None,
 ) -> None:
     """Write a model folder; an existing one is replaced once the new one is complete.
 
@@ -75,6 +83,8 @@ def save_model(
         extras: what :meth:`suisei.metrics.extras.ExtraInputs.state` returned. Dual encoders are written into
             the folder, so that it needs no other.
         card: text of the model card.
+        stored: its weights as they are to be stored, see :func:`suisei.models.quantization.quantize_state`;
+            None for as they are.
 
     Raises:
         ConfigError: an extra input of the model is not among ``extras``, or cannot go into a folder.
@@ -83,7 +93,7 @@ def save_model(
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as name:
         new = Path(name) / folder.name
         new.mkdir()
-        config = _write_parts(new, regressor, extras or {})
+        config = _write_parts(new, regressor, extras or {}, stored or regressor.state_dict())
         (new / "README.md").write_text(card, encoding="utf-8")
         config["sha256"] = _checksums(new)
         config["sha256"]["config.json"] = _own_checksum(config)
@@ -93,20 +103,22 @@ def save_model(
         _put_in_place(new, folder, aside=Path(name) / "old")
 
 
-def _write_parts(new: Path, regressor: Regressor, extras: Mapping[str, SavedInput]) -> dict[str, Any]:
+def _write_parts(
+    new: Path, regressor: Regressor, extras: Mapping[str, SavedInput], weights: Mapping[str, Tensor]
+) -> dict[str, Any]:
     """Write all but config.json and the card; returns what config.json says, save for the checksums."""
     names = list(regressor.config.fusion.extra_inputs)
     absent = [name for name in names if name not in extras]
     if absent:
         raise ConfigError(f"the model reads extra inputs that are not saved with it: {', '.join(absent)}")
-    save_weights(regressor.state_dict(), new / "model.safetensors")
+    save_weights(weights, new / "model.safetensors")
     regressor.idf.save(new / "idf.json")
     regressor.text.tokenizer.save_pretrained(new / "tokenizer")
     own, record = write_extras(new, names, extras)
     settings = regressor.config.to_dict()
     settings["fusion"]["extra_inputs"] = own
     return {
-        "format": FORMAT,
+        "format": ROUNDED if is_rounded(weights) else FORMAT,
         "suisei": __version__,
         "settings": settings,
         "text_architecture": regressor.text.architecture(),
@@ -128,20 +140,24 @@ def _put_in_place(new: Path, folder: Path, *, aside: Path) -> None:
         raise
 
 
-def load_model(path: str | Path, check_inputs: Callable[[Sequence[str]], Any]) -> LoadedModel:
+def load_model(
+    path: str | Path, check_inputs: Callable[[Sequence[str]], Any], *, within: Path | None = None
+) -> LoadedModel:
     """Read a model folder and check every file of it. Nothing in it is executed or unpickled.
 
     Args:
         path: the folder.
         check_inputs: called with the names of the extra inputs before anything is built; refuses those that
             a folder may not name, such as :func:`suisei.metrics.extras.check_names`.
+        within: a folder above it that links may lead to, as those of the hub's cache do; by default none may
+            leave the folder.
 
     Raises:
         ModelError: the folder, a file or a weight is missing, altered, or does not fit.
     """
     folder = Path(path)
-    config = _read_config(folder)
-    _verify(folder, config)
+    config = read_config(folder, within)
+    _verify(folder, config, within)
     try:
         settings = RegressorConfig.from_dict(config["settings"])
         check_inputs(settings.fusion.extra_inputs)
@@ -166,10 +182,17 @@ def _build(folder: Path, config: Mapping[str, Any], settings: RegressorConfig) -
         image = None if architecture is None else ImageEncoder.from_architecture(architecture)
         return Regressor(settings, text, image, idf)
 
-    with torch.device("meta"):
-        check_fit(made(), weight_shapes(path), str(path))
-    regressor = made()
-    regressor.load_state_dict(load_file(path))
+    shapes = weight_shapes(path)
+    rounded = config["format"] >= ROUNDED
+    with torch.device("meta"), Unfilled():
+        check_fit(made(), dequantized_shapes(shapes) if rounded else shapes, str(path))
+    with Unfilled():
+        regressor = made()
+    weights = load_file(path)
+    if rounded:
+        take_weights(regressor, dequantize_state(weights))
+    else:  # copied: what was read is the file's own memory, which somebody may overwrite
+        regressor.load_state_dict(weights)
     regressor.eval()
     regressor.requires_grad_(False)
     with torch.inference_mode():  # settings that fit the weights and still cannot compute show here
@@ -183,13 +206,18 @@ def _read_extras(folder: Path, config: Mapping[str, Any], names: Sequence[str]) 
     return read_extras(folder, names, config["extras"], str(config.get("suisei", ""))[:20])
 
 
-def _read_config(folder: Path) -> dict[str, Any]:
+def read_config(folder: Path, within: Path | None = None) -> dict[str, Any]:
+    """Return what a folder's config.json holds, of which the parts are there and no more is checked.
+
+    Raises:
+        ModelError: there is none, or none that this version reads.
+    """
     if not folder.is_dir():
         raise ModelError(f"no model folder at {folder}; give the folder that holds config.json")
     path = folder / "config.json"
     if not path.is_file():
         raise ModelError(f"{folder} is not a model folder: config.json is missing")
-    if not _inside(folder, "config.json") or path.stat().st_size > LARGEST_CONFIG:
+    if not _inside(folder, "config.json", within) or path.stat().st_size > LARGEST_CONFIG:
         raise ModelError(f"{path}: a link that leaves the folder, or larger than any config; {RESTORE}")
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
@@ -203,7 +231,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
     if type(config["format"]) is not int or config["format"] not in READABLE:
         raise ModelError(
             f"{path}: format {shown(config['format'])}, this suisei reads "
-            f"{' and '.join(map(str, READABLE))}; install a matching version"
+            f"{', '.join(map(str, READABLE))}; install a matching version"
         )
     for key in ("extras", "sha256"):
         if not isinstance(config[key], dict):
@@ -211,7 +239,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def _verify(folder: Path, config: dict[str, Any]) -> None:
+def _verify(folder: Path, config: dict[str, Any], within: Path | None) -> None:
     expected = config["sha256"]
     problems = [
         f"config.json lacks the checksum of {name}"
@@ -220,7 +248,7 @@ def _verify(folder: Path, config: dict[str, Any]) -> None:
     ]
     for name, checksum in expected.items():
         path = folder / name
-        if not _inside(folder, name):
+        if not _inside(folder, name, within):
             problems.append(f"{shown(name)} leads out of the folder")
         elif not path.is_file():
             problems.append(f"{name} is missing")
@@ -233,13 +261,13 @@ def _verify(folder: Path, config: dict[str, Any]) -> None:
         raise ModelError(f"{folder}: {'; '.join(problems)}; {RESTORE}")
 
 
-def _inside(folder: Path, name: str) -> bool:
-    """Whether a name is one of a file in the folder, and no link leads out of it from there."""
+def _inside(folder: Path, name: str, within: Path | None) -> bool:
+    """Whether a name is one of a file in the folder, and no link leads out of what it may lead to."""
     pure = PurePosixPath(name)
     if not name or "\\" in name or "\0" in name or ":" in name or pure.is_absolute() or ".." in pure.parts:
         return False
     try:
-        return (folder / name).resolve().is_relative_to(folder.resolve())
+        return (folder / name).resolve().is_relative_to((within or folder).resolve())
     except (OSError, RuntimeError):  # a link to itself
         return False
 

@@ -204,9 +204,10 @@ class Regressor(nn.Module):
 
     def encode_text(self, ids: Tensor, mask: Tensor) -> Tensor:
         """Encode captions int64 [T, L] to pooled states [T, S, P, d]."""
-        return self._pooled(self.text(ids, mask), ids, mask)
+        return self.pool(self.text(ids, mask), ids, mask)
 
-    def _pooled(self, states: Sequence[Tensor], ids: Tensor, mask: Tensor) -> Tensor:
+    def pool(self, states: Sequence[Tensor], ids: Tensor, mask: Tensor) -> Tensor:
+        """Pool the hidden states S x [T, L, d] of captions int64 [T, L] to [T, S, P, d]."""
         fusion = self.config.fusion
         return pool_layers(states, mask, self.idf_weights[ids], fusion.poolings, normalise=fusion.layer_norm)
 
@@ -229,7 +230,7 @@ class Regressor(nn.Module):
             else:
                 trained = self.config.text.trained_layers or 0
                 states = [self.text.above(below(start, end, width), mask, trained)]
-            pooled.append(self._pooled(states, ids, mask))
+            pooled.append(self.pool(states, ids, mask))
             if tokens:
                 last.append(F.pad(states[-1].float(), (0, 0, 0, longest - width)))
         return torch.cat(pooled), torch.cat(last) if tokens else None
@@ -333,7 +334,8 @@ class Regressor(nn.Module):
         if self.start is not None:
             assert similar is not None
             start = self.start(similar, seen)
-            logits = logits + start
+            compared = batch.reference_mask.any(dim=1)  # without references there is nothing to correct
+            logits = logits * compared + start
         return Outputs(logits, start, vectors, extras, similar, seen)
 
     def image_similarities(self, candidate: Tensor, image: Tensor | None, mask: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from suisei.data.images import content_key, read_image
-from suisei.data.sample import CaptionSample, language_of
+from suisei.data.sample import CaptionSample
 from suisei.errors import DataError
 from suisei.models.batch import Batch, Span, length_spans
 
@@ -26,7 +26,6 @@ class SampleTable:
         samples: the samples.
         extras: raw extra inputs, [N, E]; none by default.
         with_images: False for a model that reads no image: no image file is then opened.
-        image_languages: languages of the candidates whose images are used; None for all.
         pairs: (caption, caption, similarity in [0, 1]) of captions that are compared by themselves.
 
     Attributes:
@@ -51,7 +50,6 @@ class SampleTable:
         extras: np.ndarray | None = None,
         *,
         with_images: bool = True,
-        image_languages: Sequence[str] | None = None,
         pairs: Sequence[tuple[str, str, float]] = (),
     ) -> None:
         caption_rows: dict[str, int] = {}
@@ -66,8 +64,8 @@ class SampleTable:
         self.source: np.ndarray | None = None
         self.original: np.ndarray | None = None
         self.captions = list(caption_rows)
-        # A model that reads no image, or none beside some language, must not fail on one either.
-        used = [with_images and is_seen(sample, image_languages) for sample in samples]
+        # A model that reads no image must not fail on one either.
+        used = [with_images and sample.image is not None for sample in samples]
         self.image, self.images, self.image_keys = _image_rows(samples, used)
         ratings = [np.nan if s.rating is None else s.rating.mean for s in samples]
         self.target = np.array(ratings, dtype=np.float32)
@@ -95,13 +93,6 @@ class SampleTable:
 
 def _row(rows: dict[str, int], caption: str) -> int:
     return rows.setdefault(caption, len(rows))
-
-
-def is_seen(sample: CaptionSample, languages: Sequence[str] | None) -> bool:
-    """Return whether there is an image, and the candidate's language is one of those; None for all."""
-    if sample.image is None or languages is None:
-        return sample.image is not None
-    return language_of(sample) in languages
 
 
 def _image_rows(

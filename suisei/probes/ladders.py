@@ -240,7 +240,7 @@ def replacing(humans: Sequence[CaptionSample], words: Sequence[str], seed: int =
     """
     if len(words) < 2:
         raise DataError(f"replacing: {len(words)} words occur {LEAST_OCCURRENCES} times in the references")
-    others = degrade_samples(humans, OTHER_IMAGE, seed=seed, pool_size=len(humans))
+    others = degrade_samples(humans, OTHER_IMAGE, seed=seed)
     kept = [place for place, sample in enumerate(others) if sample is not None]
     if len(kept) < 2:
         raise DataError("replacing: it takes captions of at least two images")

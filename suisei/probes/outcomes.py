@@ -94,7 +94,8 @@ class ChangeOutcome:
     def distribution(self) -> dict[str, Any]:
         """Return quantiles and a histogram of the drops, as JSON values."""
         drops = self.before - self.after
-        counts, edges = np.histogram(drops, bins=_BINS)
+        low, high = float(drops.min()), float(drops.max())
+        counts, edges = np.histogram(drops, bins=_BINS, range=(low, max(high, low + _BINS * TIE)))
         quantiles = {f"{q:g}": float(np.quantile(drops, q)) for q in _QUANTILES}
         return {"quantiles": quantiles, "histogram": {"edges": edges.tolist(), "counts": counts.tolist()}}
 

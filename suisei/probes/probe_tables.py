@@ -200,8 +200,14 @@ def _minded(section: Section) -> list[str]:
     return [f"{section.title}: costs more than {_MINDED:.0%} of another image's drop: {', '.join(dear)}"]
 
 
-def example_lines(outcomes: Sequence[ChangeOutcome]) -> list[str]:
-    """Return the typical example of every change and language as Markdown, with every metric's scores."""
+def example_lines(outcomes: Sequence[ChangeOutcome], *, markdown: bool = True) -> list[str]:
+    """Return the typical example of every change and language, with the scores of metrics.
+
+    Args:
+        outcomes: from :func:`suisei.probes.outcomes.change_outcomes`; the first metric chooses the example,
+            and another's scores are shown where it chooses the same.
+        markdown: whether for a Markdown file, or else as plain text.
+    """
     shown: dict[tuple[str, str], tuple[Example, list[str]]] = {}
     for outcome in outcomes:
         example = outcome.examples.get("typical")
@@ -211,10 +217,11 @@ def example_lines(outcomes: Sequence[ChangeOutcome]) -> list[str]:
             first, scores = shown.setdefault(key, (example, []))
             if example.original == first.original:
                 scores.append(text)
-    lines = ["## Examples", ""]
+    lines = ["## Examples", ""] if markdown else ["Examples"]
     for (language, change), (example, scores) in shown.items():
-        lines.append(f"- **{change}** ({LANGUAGE_NAMES[language]}): {_line(example.original)}")
-        lines.append(f"  → {_line(example.changed)} ({', '.join(scores)})")
+        name = f"- **{change}**" if markdown else f"  {change}"
+        lines.append(f"{name} ({LANGUAGE_NAMES[language]}): {_line(example.original)}")
+        lines.append(f"  {'' if markdown else '  '}→ {_line(example.changed)} ({', '.join(scores)})")
     return [*lines, ""] if shown else []
 
 

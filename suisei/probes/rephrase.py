@@ -142,7 +142,9 @@ def _list_turned_en(task: Task) -> str | None:
         start = place - (2 if article else 1)
         if start < 0 or not (caption.words[place - 1].noun and caption.words[stop - 1].noun):
             continue
-        if article == (words[start].lower() in ARTICLES) or not article:
+        before = words[start - 1].lower() if start else ""
+        described = bool(start) and (caption.words[start - 1].content or before in ARTICLES)
+        if words[start].lower() in ARTICLES if article else not described:  # a red shirt and hat: both red
             turned = [*words[place + 1 : stop], word, *words[start:place]]
             return caption.join([*words[:start], *turned, *words[stop:]])
     return None

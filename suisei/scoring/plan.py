@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any
 
 from suisei.errors import ConfigError
-from suisei.metrics.registry import get_entry
+from suisei.metrics.registry import canonical, get_entry
 
 _NAMED = re.compile(r"([^=:/\\,]*[^=:/\\,\s][^=:/\\,]*)=(.+)", re.DOTALL)
 """NAME=SPEC; what has a colon or a slash before its "=" is a spec or a path."""
@@ -58,6 +58,8 @@ def plan_metrics(
         ConfigError: an unknown or repeated metric, a name for two, an option that its metric does not take or
             whose metric is not asked for, or a tokenizer that no metric takes.
     """
+    specs = [canonical(spec) for spec in specs]
+    names = {canonical(spec): name for spec, name in (names or {}).items()}
     repeated = [spec for spec, count in Counter(specs).items() if count > 1]
     if repeated:
         raise ConfigError(f"metric {repeated[0]!r} is given twice")
@@ -114,6 +116,7 @@ def _parse_options(options: Sequence[str]) -> Mapping[str, dict[str, Any]]:
     for option in options:
         target, equals, value = option.partition("=")
         name, dot, key = target.rpartition(".")
+        name = canonical(name)
         if not (equals and dot and name and key):
             raise ConfigError(f"metric option {option!r} must be NAME.KEY=VALUE, such as bertscore.idf=true")
         try:

@@ -79,7 +79,8 @@ class CaptionDataModule(LightningDataModule):
         root: folder of a benchmark's official layout; with several benchmarks, {name: folder}.
         images: folder that relative image paths of a file start from.
         rating_scale: lowest and highest rating of a file that does not say so itself.
-        fractions: shares of the groups in train, validation and test.
+        fractions: shares of the groups in train, validation and test; with folds the second is the share of
+            validation in what is not tested.
         folds: number of folds for cross-validation; 0 for a single split by ``fractions``.
         fold: which fold is the test split, from 0; null for all of them, one after the other.
         split_seed: seed of the split.
@@ -356,7 +357,9 @@ class CaptionDataModule(LightningDataModule):
                 raise ConfigError(
                     "data.fold is null: choose one fold, or run `suisei train`, which runs them all"
                 )
-            return fold_by_group(samples, self.fold, self.folds, seed=self.split_seed)
+            return fold_by_group(
+                samples, self.fold, self.folds, seed=self.split_seed, validation=self.fractions[1]
+            )
         train, validation, test = self.fractions
         wanted = (train, 0.0 if self.validation else validation, 0.0 if self.test else test)
         total = sum(wanted)

@@ -8,6 +8,7 @@ import math
 import platform
 import random
 import shutil
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -33,7 +34,7 @@ from suisei.metrics.extras import ExtraInputs
 from suisei.metrics.registry import get_metric
 from suisei.metrics.suisei import load
 from suisei.models.folder import save_model
-from suisei.models.table import SampleTable, is_seen
+from suisei.models.table import SampleTable
 from suisei.progress import progress_bar
 from suisei.training.card import describe_data, describe_left_out, describe_training, model_card
 from suisei.training.cautions import as_markdown, cautions
@@ -98,6 +99,7 @@ def run_training(cli: Any) -> None:
         _record(cli, folder, split)  # not before: a checkpoint of other data is refused, and the run stays
     minutes = (time.perf_counter() - started) / 60
     validation = _restore_best(model, trainer)
+    _finish(cli.config.seed_everything, data, model)
     facts = {
         "seed": cli.config.seed_everything,
         "minutes": round(minutes, 2),
@@ -237,17 +239,12 @@ def _build(seed: int, data: Any, model: SuiSei, device: torch.device) -> ExtraIn
     if model.config.image is not None and not _pictured(data, model):
         logger.warning("no training sample has an image: the model reads none (--model.image null says so)")
         model.config.image = None  # else it would have an encoder from which it learned nothing
-    with ExitStack() as stack:
-
-        def progress(description: str, total: int) -> Callable[[int], Any]:
-            return stack.enter_context(progress_bar(description, total))
-
+    with _reported() as progress:
         model.build(training, data.support_data, seed=seed, progress=progress)
         table = SampleTable(
             data.samples,
             extras.fit_compute(data.samples, data.split.train, data.support_data.rated),
-            with_images=model.config.image is not None,
-            image_languages=model.config.fusion.image_languages,
+            with_images=model.config.image is not None and not model.pictures_last,
             pairs=_rated_pairs(data, model, seed),
         )
         table.target = model.regressor.targets(data.samples)
@@ -258,12 +255,31 @@ def _build(seed: int, data: Any, model: SuiSei, device: torch.device) -> ExtraIn
     return extras
 
 
-def _pictured(data: Any, model: SuiSei) -> int:
-    """Return how many images training shows to the model's image encoder."""
-    languages = model.config.fusion.image_languages
-    shown = sum(is_seen(sample, languages) for sample in data.part("train"))
-    taught = model.pretraining is not None and model.pretraining.image_epochs
-    return shown + (len(data.support_data.images) if taught else 0)
+def _pictured(data: Any, model: SuiSei) -> bool:
+    """Return whether training shows any image to the model's image encoder."""
+    taught = model.pretraining is not None and model.pretraining.image_epochs > 0
+    return taught or any(sample.image is not None for sample in data.part("train"))
+
+
+def _finish(seed: int, data: Any, model: SuiSei) -> None:
+    """Do what comes after the ratings."""
+    with _reported() as progress:
+        model.to("cpu")
+        model.finish(data.part("train"), data.support_data, seed=seed, progress=progress)
+
+
+@contextmanager
+def _reported() -> Iterator[Callable[[str, int], Callable[[int], Any]]]:
+    """Give what reports long work: a bar each on a terminal, else a line when it begins."""
+    with ExitStack() as stack:
+
+        def progress(description: str, total: int) -> Callable[[int], Any]:
+            if not sys.stderr.isatty():
+                sys.stderr.write(f"{description}: {total:,}\n")
+                sys.stderr.flush()
+            return stack.enter_context(progress_bar(description, total))
+
+        yield progress
 
 
 def _rated_pairs(data: Any, model: SuiSei, seed: int) -> list[tuple[str, str, float]]:

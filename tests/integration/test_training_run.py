@@ -203,7 +203,7 @@ def test_unknown_setting_is_refused_by_name(train, key):
 def test_unknown_key_in_the_config_file_is_refused_by_name(settings, tmp_path):
     path = tmp_path / "typo.yaml"
     path.write_text(settings.read_text().replace("batch_size", "batchsize"))
-    with pytest.raises(ConfigError, match=r"'batchsize'; near to it: data\.batch_size"):
+    with pytest.raises(ConfigError, match=r"'batchsize'; did you mean --data\.batch_size"):
         train_module.main(["--config", str(path), "--output", str(tmp_path / "run")])
     assert not (tmp_path / "run").exists()
 

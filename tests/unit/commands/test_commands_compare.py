@@ -147,7 +147,7 @@ def test_refused_before_scoring(files, arguments, message, capsys):
 
 def test_it_is_a_command(capsys):
     with pytest.raises(SystemExit) as stopped:
-        suisei(["compare", "--help"])
+        suisei(["compare", "--help", "all"])
     assert stopped.value.code == 0
     assert "--examples-of" in capsys.readouterr().out
 

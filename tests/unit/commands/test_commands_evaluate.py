@@ -287,6 +287,27 @@ def test_averaging_and_raters_reach_the_figures(ratings, tmp_path):
     assert "avg:item|raters:mean|n:40" in cell["signature"]
 
 
+def test_without_metrics_it_measures_what_score_takes_without_metrics(ratings, tmp_path, monkeypatch):
+    monkeypatch.setitem(REGISTRY, "suisei", REGISTRY["fake-plain"])
+    code, report = evaluate(ratings, tmp_path)
+    assert code == 0
+    assert set(rows_of(report)) == {"suisei", "human"}
+
+
+def test_references_and_columns_of_other_names(tmp_path, capsys):
+    rows = [{"image_id": n, "what": f"a dog {n}", "mos": n % 5, "url": "x"} for n in range(1, 11)]
+    source, references = tmp_path / "in.jsonl", tmp_path / "refs.json"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    references.write_text(json.dumps({str(n): [f"a dog {n}" if n % 3 else "cat"] for n in range(1, 11)}))
+    more = ("--column", "candidate=what", "--references", references, "--rating-scale", 0, 4)
+    code, report = evaluate(source, tmp_path, "--metrics", "rouge-l", *more)
+    assert code == 0
+    assert rows_of(report)["rouge-l"]["cells"]["pearson"]["value"] is not None
+    told = capsys.readouterr().err
+    assert "taken: 'mos' for the rating, 'image_id' for the group; ignored: 'url'; --column FIELD" in told
+    assert "captions by image id, 10 images; rows of" in told
+
+
 def test_model_is_short_for_suisei(ratings, tmp_path):
     code, report = evaluate(ratings, tmp_path, "--model", tmp_path / "absent", "--metrics", "fake-plain")
     assert code == 1
@@ -296,7 +317,6 @@ def test_model_is_short_for_suisei(ratings, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "nothing to evaluate"),
         (["--metrics", "fake-plane"], "no metric 'fake-plane'; did you mean 'fake-plain'"),
         (["--metrics", "ridge"], "no metric 'ridge'"),  # it learns from ratings: an input of a model only
         (["--metrics", "fake-plain,fake-plain"], "given twice"),

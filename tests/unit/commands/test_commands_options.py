@@ -15,6 +15,7 @@ BASE = {
     "score": ["--metrics", "length", "--input", "in.jsonl"],
     "evaluate": ["--metrics", "length", "--data", "in.jsonl", "--bootstrap", "0"],
     "probe": ["--metrics", "length", "--data", "in.jsonl", "--bootstrap", "0"],
+    "compare": ["in.jsonl", "other.jsonl", "--metrics", "length", "--bootstrap", "0"],
     "cache": [],
     "ablate": ["--config", "scenes", "--dry-run"],
     "captions": ["in.jsonl", "--output", "made"],
@@ -226,3 +227,17 @@ def test_resamples_that_would_fill_the_memory_are_refused():
     ):
         group_weights(100_000, 100_000, 0)
     assert group_weights(3, 2, 0).shape == (2, 3)
+
+
+@pytest.mark.parametrize("command", ["score", "evaluate", "probe", "compare", "captions", "images"])
+@pytest.mark.parametrize("device", ["cuda", "cuda:3", "mps", "xpu"])
+def test_a_device_that_is_not_there_is_refused_at_once(capsys, monkeypatch, command, device):
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    monkeypatch.setattr(torch.xpu, "device_count", lambda: 0)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    arguments = ["--device", device]
+    if command not in ("captions", "images"):
+        arguments += ["--metrics", "clip-s"]
+    assert f"device '{device}' is not there" in refused(capsys, command, *arguments)

@@ -269,21 +269,3 @@ def test_altering_a_result_does_not_alter_the_cache():
     cache, encoder = FeatureCache(10 * ITEM), Encoder()
     ask(cache, encoder, "ab").zero_()
     ask(cache, encoder, "ab")
-
-
-def test_images_beside_a_language_that_was_never_seen_with_one_are_left_out(
-    build_regressor, tmp_path, pictures, caplog
-):
-    save_model(tmp_path / "english", build_regressor(image_languages=["en"]))
-    metric = load(tmp_path / "english")
-    references = [["a dog runs"], ["犬が走る"]]
-    with caplog.at_level(logging.WARNING):
-        looked = metric.score(["a dog", "犬"], references=references, images=[pictures[0], "absent.png"])
-    blind = metric.score(["a dog", "犬"], references=references)
-    assert looked[0] != blind[0]
-    assert looked[1] == blind[1]
-    assert not caplog.text
-    with caplog.at_level(logging.WARNING):
-        metric.score(["犬"], images=[pictures[0]])
-    assert "1 of 1 samples are scored from the candidate alone" in caplog.text
-    assert "images are read beside en captions" in caplog.text

@@ -174,3 +174,12 @@ def test_a_model_wants_something_to_score_by(build_regressor):
         build_regressor(blocks=[])
     with pytest.raises(ConfigError, match="members"):
         HeadConfig(members=0)
+
+
+def test_no_caption_is_encoded_twice(model, samples, tmp_path):
+    save_model(tmp_path / "model", model)
+    metric = load(tmp_path / "model", device="cpu", precision="fp32", cache="off")
+    encoded = []
+    metric.regressor.text.register_forward_hook(lambda _, given, __: encoded.append(len(given[0])))
+    metric.score(samples)
+    assert sum(encoded) == len({text for s in samples for text in (s.candidate, *s.references)})

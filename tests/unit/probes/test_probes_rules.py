@@ -136,6 +136,8 @@ def test_politeness(caption, expected):
         ("猫がいる", "script", "ja", {"ねこがいる", "ネコがいる"}),
         ("A man sits on a bench in the park.", "order", "en", {"In the park, a man sits on a bench."}),
         ("a man and a woman smile", "order", "en", {"a woman and a man smile"}),
+        ("dogs and cats sleep", "order", "en", {"cats and dogs sleep"}),
+        ("a red shirt and hat hang here", "order", "en", set()),  # both may be red
         ("a boy stands in a red shirt", "order", "en", set()),
         ("男性が公園で走っている", "order", "ja", {"公園で男性が走っている"}),
         ("犬と猫が寝ている", "order", "ja", {"猫と犬が寝ている"}),

@@ -1,5 +1,7 @@
 """Tables of probes and calibration, on metrics whose behaviour is known."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -13,7 +15,8 @@ from suisei.metaeval.calibration import (
     reliability_table,
 )
 from suisei.metaeval.plots import plot_dots, plot_reliability
-from suisei.probes.outcomes import Scored, change_outcomes
+from suisei.metaeval.tables import Cell
+from suisei.probes.outcomes import ChangeOutcome, Scored, change_outcomes
 from suisei.probes.probe_tables import (
     change_table,
     degradation_table,
@@ -226,6 +229,15 @@ def test_what_should_not_matter_has_a_table_of_its_own():
     assert table.row("synonym", "constant, English").cells["higher"].value == 0
     assert change_table(found, "lower").row("other-image", "constant, English").cells["lower"].value == 0
     assert change_table([o for o in found if o.change == "other-image"], "same") is None
+
+
+def test_drops_that_differ_by_rounding_alone_have_a_histogram():
+    one = 1.0 + np.arange(4) * 2.0**-52
+    nothing = Cell(0.0)
+    outcome = ChangeOutcome("m", "en", "half", one, np.zeros(4), one, nothing, nothing, nothing)
+    assert sum(outcome.distribution()["histogram"]["counts"]) == 4
+    large = replace(outcome, before=1e9 * one)
+    assert sum(large.distribution()["histogram"]["counts"]) == 4
 
 
 def test_a_drop_is_related_to_that_of_another_images_caption():

@@ -1,0 +1,57 @@
+"""Any metric of suisei as capevalkit's ``metric(samples) -> {id: score}``.
+
+``capevalkit.evaluate_metric(benchmark="flickr8k-expert", metric=caption_metric("suisei"))``
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from suisei.adapters.rows import fitted, make_row, metric_of, score_rows
+from suisei.errors import DataError
+from suisei.metrics.base import Metric
+
+
+def caption_metric(
+    metric: Metric | str = "suisei", *, images: bool = True, batch_size: int = 64
+) -> Callable[[Iterable[Any]], dict[str, float]]:
+    """Return a metric for ``capevalkit.evaluate_metric``.
+
+    Args:
+        metric: a name, or a metric. CIDEr and the like are fitted on the references of what is scored.
+        images: whether the images are looked at; without them their files need not exist.
+        batch_size: captions at once; changes no score.
+    """
+    made = metric_of(metric)
+
+    def score(samples: Iterable[Any]) -> dict[str, float]:
+        """Return {id: score} of capevalkit's samples.
+
+        Raises:
+            DataError: a sample without a caption or without what the metric needs, or an image that
+                cannot be read; the id is named.
+        """
+        given = list(samples)
+        rows = [_row(sample, images) for sample in given]
+        scores = score_rows(fitted(made, [row for row in rows if row is not None]), rows, batch_size)
+        without = [sample.id for sample, value in zip(given, scores, strict=True) if np.isnan(value)]
+        if without:
+            needs = " and ".join(sorted(made.needs))
+            raise DataError(f"{made.name} needs {needs}, which {len(without)} samples lack: {without[0]} ...")
+        return {sample.id: float(value) for sample, value in zip(given, scores, strict=True)}
+
+    return score
+
+
+def _row(sample: Any, images: bool) -> Any:
+    if sample.prediction is None:
+        raise DataError(f"sample {sample.id} has no prediction; load the samples with predictions")
+    image = Path(sample.image) if images and sample.image else None
+    try:
+        return make_row(sample.prediction, sample.references, image)
+    except DataError as error:
+        raise DataError(f"sample {sample.id}: {error}") from None

@@ -1,0 +1,66 @@
+"""suisei as a module of Hugging Face evaluate, loaded from this file and without a network.
+
+``evaluate.load(suisei.adapters.EVALUATE)`` is the model in the package; a second argument names any other
+metric, such as ``"bleu-4"``, or ``"suisei:DIR"`` for a model of your own.
+"""
+
+from typing import Any
+
+import datasets
+import evaluate
+import numpy as np
+
+from suisei.adapters.rows import fitted, metric_of, reference_lists
+from suisei.data.sample import make_samples
+
+_DESCRIPTION = "Rates captions the way people do, Japanese and English, beside references, an image, or both."
+_INPUTS = """
+Args:
+    predictions: captions.
+    references: for each a list of captions, or one caption; None for none.
+    images: for each a path or an image, None where missing; for ``compute`` alone.
+    batch_size: captions at once; changes no score.
+
+Returns:
+    A dict of the corpus score under the metric's name, ``scores`` (None where a caption lacks what the metric
+    needs) and ``signature``.
+"""
+
+
+class Suisei(evaluate.Metric):
+    """Any metric of suisei; the configuration's name is the metric's."""
+
+    def _info(self) -> evaluate.MetricInfo:
+        text = datasets.Value("string")
+        return evaluate.MetricInfo(
+            description=_DESCRIPTION,
+            citation="",
+            inputs_description=_INPUTS,
+            features=[
+                datasets.Features({"predictions": text, "references": datasets.Sequence(text)}),
+                datasets.Features({"predictions": text, "references": text}),
+            ],
+        )
+
+    def _download_and_prepare(self, dl_manager: Any) -> None:
+        self.scorer = metric_of("suisei" if self.config_name == "default" else self.config_name)
+
+    def compute(self, *, predictions: Any = None, references: Any = None, **kwargs: Any) -> Any:
+        """Compute the scores of captions."""
+        if predictions is not None:
+            predictions = list(predictions)
+            if references is None:
+                references = [[] for _ in predictions]
+        return evaluate.Metric.compute(self, predictions=predictions, references=references, **kwargs)
+
+    def _compute(
+        self, predictions: Any, references: Any, images: Any = None, batch_size: int = 64
+    ) -> dict[str, Any]:
+        samples = make_samples(predictions, reference_lists(references), images)
+        scorer = fitted(self.scorer, samples)
+        scores = scorer.score(samples, batch_size=batch_size)
+        return {
+            scorer.name: scorer.corpus_score(samples, scores),
+            "scores": [None if np.isnan(score) else float(score) for score in scores],
+            "signature": scorer.signature,
+        }

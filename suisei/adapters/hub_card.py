@@ -1,0 +1,144 @@
+"""The model card of a model on the Hugging Face hub: that of the run, below metadata that the hub reads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from suisei.data.sample import LANGUAGES, detect_language
+from suisei.errors import DataError, ModelError
+from suisei.training.card import SIMULATED
+
+TASK = "image-to-text"
+"""What the hub files captioning under."""
+TAGS = ("image-captioning", "evaluation", "metric", "suisei")
+FIGURES = {"pearson": "Pearson", "spearman": "Spearman", "tau-b": "Kendall tau-b", "tau-c": "Kendall tau-c"}
+OWN_PATH = "PATH OF THIS FOLDER"
+"""What stands in a run's card for the place of the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What is known of the run that made a model.
+
+    Attributes:
+        sources: names of the training data, as they were given.
+        figures: {figure: value} of the test split, overall.
+        languages: of the captions in the test split.
+    """
+
+    sources: Sequence[str] = ()
+    figures: Mapping[str, float] = field(default_factory=dict)
+    languages: Sequence[str] = ()
+
+
+def find_model(folder: Path) -> tuple[Path, Path]:
+    """Return the model folder and the run's folder for either of them.
+
+    Raises:
+        ModelError: neither is there.
+    """
+    for model in (folder, folder / "model"):
+        if (model / "config.json").is_file():
+            return model, model.parent
+    raise ModelError(f"no model at {folder}; give a model folder, or that of a run with 'model' inside")
+
+
+def read_run(run: Path) -> RunFacts:
+    """Return the facts in a run's report.json and test.jsonl; none where there is no report.
+
+    Raises:
+        DataError: a file that is not as a run writes it.
+    """
+    path = run / "report.json"
+    if not path.is_file():
+        return RunFacts()
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        rows = content["results"]["sections"][0]["rows"]
+        cells: dict[str, Any] = next((row["cells"] for row in rows if row["label"] == "suisei"), {})
+        values = {name: cells.get(name, {}).get("value") for name in FIGURES}
+        sources = [str(source) for source in content["data"]["sources"]]
+    except (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
+        raise DataError(f"{path}: not the report of a run ({type(error).__name__}: {error})") from None
+    figures = {name: float(value) for name, value in values.items() if value is not None}
+    return RunFacts(sources, figures, _languages(run / "test.jsonl"))
+
+
+def _languages(path: Path) -> list[str]:
+    found = set()
+    try:
+        with path.open(encoding="utf-8") as stream:
+            for line in stream:
+                row = json.loads(line)
+                found.add(row.get("language") or detect_language(row["candidate"]))
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"{path}: not the test split of a run ({type(error).__name__}: {error})") from None
+    return [language for language in LANGUAGES if language in found]
+
+
+def hub_card(name: str, card: str, facts: RunFacts, **given: Any) -> str:
+    """Return a card with its metadata.
+
+    Args:
+        name: ``org/name`` of the model.
+        card: the model folder's card. Metadata that somebody has written there is kept.
+        facts: of the run.
+        given: metadata that the user gives, such as ``license``; None for none.
+
+    Returns:
+        The text of README.md.
+    """
+    from huggingface_hub import ModelCard
+
+    body, written = card, {}
+    if card.startswith("---\n"):
+        parsed = ModelCard(card, ignore_metadata_errors=True)
+        body, written = parsed.text, parsed.data.to_dict()
+    for source in facts.sources:  # where a file was on the author's machine is nobody's concern
+        body = body.replace(source, Path(source).name)
+    data = _metadata(name, facts)
+    fields = {**data, **written, **{key: value for key, value in given.items() if value is not None}}
+    return f"---\n{_as_yaml(fields)}---\n{body.replace(OWN_PATH, name).lstrip()}"
+
+
+def _metadata(name: str, facts: RunFacts) -> dict[str, Any]:
+    from huggingface_hub import EvalResult, ModelCardData
+
+    names = [Path(source).stem for source in facts.sources]
+    simulated = " (simulated ratings)" if SIMULATED in facts.sources else ""
+    results = [
+        EvalResult(
+            task_type=TASK,
+            task_name="rating image captions",
+            dataset_type="-".join(names),
+            dataset_name=", ".join(names) + simulated,
+            dataset_split="test",
+            metric_type=figure,
+            metric_name=f"{FIGURES[figure]} with human ratings",
+            metric_value=round(value, 4),
+        )
+        for figure, value in facts.figures.items()
+    ]
+    data = ModelCardData(
+        model_name=name,
+        language=list(facts.languages) or None,
+        library_name="suisei",
+        pipeline_tag=TASK,
+        tags=list(TAGS),
+        eval_results=results or None,
+    )
+    found: dict[str, Any] = data.to_dict()
+    return found
+
+
+def _as_yaml(fields: Mapping[str, Any]) -> str:
+    import yaml
+
+    text: str = yaml.safe_dump(dict(fields), sort_keys=False, allow_unicode=True)
+    return text

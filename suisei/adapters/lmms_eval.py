@@ -1,0 +1,75 @@
+"""The pair of functions by which an lmms-eval task names a metric.
+
+In the task's ``utils.py``::
+
+    from suisei.adapters.lmms_eval import suisei_aggregation, suisei_process_results
+
+and in its YAML ``process_results: !function utils.suisei_process_results``, ``process_results_use_image:
+true``, and a metric ``suisei`` with ``aggregation: !function utils.suisei_aggregation``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from suisei.adapters.rows import corpus_mean, make_row, row_metric, score_rows
+from suisei.errors import ConfigError, DataError
+from suisei.metrics.base import Metric
+
+REFERENCES = ("references", "answer", "captions", "caption", "annotations_captions")
+"""Where caption tasks of lmms-eval keep their references; the first that a document has is taken."""
+
+Process = Callable[..., dict[str, float]]
+Aggregate = Callable[[Sequence[float]], float]
+
+
+def make_pair(
+    metric: Metric | str = "suisei", *, references: str | None = None, image: str | None = "image"
+) -> tuple[Process, Aggregate]:
+    """Return ``process_results`` and ``aggregation`` of a metric.
+
+    Args:
+        metric: a name, or a metric, fitted where it must be. One given by name is made at the first result.
+        references: the documents' field of references; None for the first of REFERENCES that is there.
+        image: the documents' field of images; None for a metric that shall see none.
+    """
+
+    @cache
+    def scorer() -> Metric:
+        made = row_metric(metric, "lmms-eval")
+        if type(made).corpus_score is not Metric.corpus_score:
+            raise ConfigError(
+                f"{made.name}: its corpus score is no mean of scores; score the logged samples with "
+                "'suisei score', or take lmms-eval's own"
+            )
+        return made
+
+    def process_results(doc: Mapping[str, Any], results: Sequence[str], **_: Any) -> dict[str, float]:
+        """Return {metric: score} of one document; NaN where it lacks what the metric needs, 0 for no caption.
+
+        Raises:
+            DataError: a field is absent or of the wrong type.
+        """
+        prediction = results[0] if results else ""
+        row = make_row(prediction, _references(doc, references), None if image is None else doc.get(image))
+        return {scorer().name: float(score_rows(scorer(), [row])[0])}
+
+    def aggregation(results: Sequence[float]) -> float:
+        """Return the mean of the scores that there are; NaN for none."""
+        return corpus_mean(scorer().name, results) if len(results) else math.nan
+
+    return process_results, aggregation
+
+
+def _references(doc: Mapping[str, Any], field: str | None) -> Any:
+    if field is None:
+        return next((doc[name] for name in REFERENCES if doc.get(name)), None)
+    if field not in doc:
+        raise DataError(f"the document has no field {field!r}; its fields are {', '.join(map(str, doc))}")
+    return doc[field]
+
+
+suisei_process_results, suisei_aggregation = make_pair()

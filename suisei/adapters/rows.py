@@ -1,0 +1,117 @@
+"""What the adapters share: a metric from its name, and one sample from what a library has of a row."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from suisei.data.sample import CaptionSample, is_blank
+from suisei.errors import ConfigError, DataError
+from suisei.metrics.base import Metric
+from suisei.metrics.registry import get_metric
+from suisei.scoring.fitting import fit_unrated
+
+EMPTY = 0.0
+"""Score of a caption without a visible character on a leaderboard: leaving it out would reward silence."""
+
+
+def metric_of(metric: Metric | str) -> Metric:
+    """Return a metric, made from its name (``suisei:DIR``, ``bleu-4``, ...) where it is one.
+
+    Raises:
+        ConfigError: an unknown name, or something that is neither.
+        UnavailableError: the metric cannot run on this machine.
+    """
+    if isinstance(metric, str):
+        return get_metric(metric)
+    if not isinstance(metric, Metric):
+        raise ConfigError(f"metric must be a name or a suisei.Metric, got {type(metric).__name__}")
+    return metric
+
+
+def row_metric(metric: Metric | str, where: str) -> Metric:
+    """Return a metric that scores a row before the others are known.
+
+    Raises:
+        ConfigError: it must be fitted on a whole corpus first and is not.
+    """
+    made = metric_of(metric)
+    if made.needs_fit:
+        raise ConfigError(
+            f"{made.name} learns weights from a corpus, and {where} scores row by row; make it with "
+            f"suisei.get_metric({made.name!r}), fit it on a corpus of samples, and give that"
+        )
+    return made
+
+
+def fitted(metric: Metric, samples: Sequence[CaptionSample]) -> Metric:
+    """Return the metric, or a copy fitted on what is scored where it lacks corpus statistics."""
+    if not metric.needs_fit:
+        return metric
+    own = copy.copy(metric)
+    fit_unrated(own, samples)
+    return own
+
+
+def make_row(candidate: Any, references: Any = None, image: Any = None) -> CaptionSample | None:
+    """Return a sample, None where the candidate has no visible character.
+
+    Args:
+        candidate: the caption.
+        references: a caption, a list of captions, or None.
+        image: an image as CaptionSample takes it, a list of one, or None.
+
+    Raises:
+        DataError: a value of the wrong type, a blank reference, more than one image.
+    """
+    own: Any = [references] if isinstance(references, str) else () if references is None else references
+    if isinstance(image, list | tuple):
+        if len(image) > 1:
+            raise DataError(f"the row has {len(image)} images; a caption is scored beside one")
+        image = image[0] if image else None
+    if isinstance(candidate, str) and is_blank(candidate):
+        return None
+    return CaptionSample(candidate, own, image)
+
+
+def reference_lists(column: Any) -> Any:
+    """Return a column of references in which a caption alone, as some libraries give it, is a list of one."""
+    if not isinstance(column, list | tuple):
+        return column
+    return [[own] if isinstance(own, str) else own for own in column]
+
+
+def score_rows(metric: Metric, rows: Sequence[CaptionSample | None], batch_size: int = 64) -> np.ndarray:
+    """Score rows for a leaderboard.
+
+    Args:
+        metric: fitted where it must be.
+        rows: what :func:`make_row` made.
+        batch_size: handed to the metric.
+
+    Returns:
+        float64 [N]; EMPTY for a blank candidate, NaN where the row lacks what the metric needs.
+
+    Raises:
+        DataError: an image cannot be read.
+    """
+    scores = np.full(len(rows), EMPTY)
+    there = [position for position, row in enumerate(rows) if row is not None]
+    if there:
+        scores[there] = metric.score([row for row in rows if row is not None], batch_size=batch_size)
+    return scores
+
+
+def corpus_mean(name: str, scores: Sequence[float]) -> float:
+    """Return the mean of the scores that there are.
+
+    Raises:
+        DataError: there are none.
+    """
+    values = np.asarray(scores, dtype=np.float64)
+    if not np.isfinite(values).any():
+        raise DataError(f"{name} has no score for any of the {len(values)} rows; they lack what it needs")
+    return float(np.nanmean(values))

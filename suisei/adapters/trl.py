@@ -1,0 +1,131 @@
+"""Rewards for TRL's trainers: captions that people would rate higher are rewarded higher.
+
+The data set needs a column ``image``, ``references``, or both, beside ``prompt``::
+
+    from datasets import load_dataset
+    from trl import GRPOConfig, GRPOTrainer
+    from suisei.adapters.trl import suisei_reward
+
+    data = load_dataset("json", data_files="prompts.jsonl", split="train")
+    settings = GRPOConfig(output_dir="runs/grpo", num_generations=8, max_completion_length=40)
+    GRPOTrainer("MODEL", reward_funcs=suisei_reward, args=settings, train_dataset=data).train()
+
+``make_reward("suisei:DIR")`` makes a reward of a model of your own, or of any other metric.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+from suisei.adapters.rows import make_row, row_metric
+from suisei.data.sample import CaptionSample
+from suisei.errors import DataError
+from suisei.metrics.base import Metric
+
+Reward = Callable[..., list[float | None]]
+
+
+def make_reward(metric: Metric | str, *, batch_size: int = 64) -> Reward:
+    """Return a reward function of any metric, with the name that TRL logs it under.
+
+    Args:
+        metric: a name such as "suisei:DIR" or "chrf", or a metric, fitted where it must be. One given by name
+            is made when the first reward is asked for, in the process that asks. A distance is negated.
+        batch_size: captions at once; changes no score.
+    """
+
+    @cache
+    def scorer() -> Metric:
+        return row_metric(metric, "a reward")
+
+    def reward(
+        completions: Sequence[Any],
+        image: Sequence[Any] | None = None,
+        references: Sequence[Any] | None = None,
+        log_metric: Callable[[str, float], None] | None = None,
+        **kwargs: Any,
+    ) -> list[float | None]:
+        """Return the score of each completion, None where a row cannot be scored.
+
+        Args:
+            completions: N texts, or N conversations whose last message is the caption.
+            image: N images, None where missing; TRL's column ``images`` is taken too.
+            references: N lists of captions, or N captions, None where missing.
+            log_metric: TRL's logger, which is told the share of rows that were scored.
+            kwargs: what else TRL hands over, which decides nothing.
+
+        Raises:
+            DataError: no row has a reference or an image, or a column has another length.
+        """
+        images = kwargs.get("images") if image is None else image
+        rows = _rows(completions, references, images)
+        rewards = _scores(scorer(), rows, batch_size)
+        if log_metric is not None and rewards:
+            log_metric(f"{name}/scored", sum(one is not None for one in rewards) / len(rewards))
+        return rewards
+
+    spec = metric if isinstance(metric, str) else metric.name
+    name = spec.partition(":")[0].replace("-", "_") + "_reward"
+    reward.__name__ = reward.__qualname__ = name
+    return reward
+
+
+def _rows(completions: Sequence[Any], references: Any, images: Any) -> list[CaptionSample | None]:
+    if references is None and images is None:
+        raise DataError(
+            "a reward needs a column 'references' or 'image' (or 'images') in the data set; with neither, a "
+            "caption would be rewarded for its wording alone"
+        )
+    columns = {"references": references, "image": images}
+    for name, column in columns.items():
+        if column is not None and len(column) != len(completions):
+            raise DataError(f"{name} has {len(column)} rows, completions has {len(completions)}")
+    blank = [None] * len(completions)
+    return [
+        _row(*fields)
+        for fields in zip(completions, blank if references is None else references,
+                          blank if images is None else images, strict=True)
+    ]  # fmt: skip
+
+
+def _row(completion: Any, references: Any, image: Any) -> CaptionSample | None:
+    """Return a sample; None for a row with nothing to compare, or that is no sample."""
+    try:
+        row = make_row(caption_of(completion), references, image)
+    except DataError:
+        return None
+    return row if row is not None and (row.references or row.image is not None) else None
+
+
+def caption_of(completion: Any) -> str:
+    """Return the text of a completion: itself, or of the last message of a conversation.
+
+    Raises:
+        DataError: it is neither.
+    """
+    if isinstance(completion, str):
+        return completion
+    last = completion[-1] if isinstance(completion, list | tuple) and completion else None
+    content = last.get("content") if isinstance(last, dict) else None
+    if isinstance(content, list):  # parts of a message, of which some may be images
+        content = "".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
+    if not isinstance(content, str):
+        raise DataError(f"a completion must be text or messages, got {completion!r:.80}")
+    return content
+
+
+def _scores(metric: Metric, rows: Sequence[CaptionSample | None], batch_size: int) -> list[float | None]:
+    there = [position for position, row in enumerate(rows) if row is not None]
+    rewards: list[float | None] = [None] * len(rows)
+    scores, refused = metric.score_each([row for row in rows if row is not None], batch_size=batch_size)
+    sign = 1.0 if metric.higher_is_better else -1.0
+    for number, (position, score) in enumerate(zip(there, scores.tolist(), strict=True)):
+        if number not in refused and score == score:  # NaN: it lacks what the metric needs
+            rewards[position] = sign * score
+    return rewards
+
+
+suisei_reward = make_reward("suisei")
+"""The reward of the model in the package."""

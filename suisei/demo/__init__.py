@@ -1,0 +1,1 @@
+"""A web page to try metrics on: ``suisei demo``."""

@@ -1,0 +1,167 @@
+"""The page itself, made of Gradio's parts. It keeps nothing and asks nobody."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+from suisei.data.sample import LANGUAGES
+from suisei.demo.panels import EMPTY, STYLE, explanation_panel, score_panel
+from suisei.demo.scoreboard import FORMATS, MAX_ROWS, Scoreboard, write_table
+from suisei.errors import SuiseiError, UnavailableError
+from suisei.resources import resource_path
+
+SHOWN_ROWS = 200
+"""Rows of a scored file that are shown; the file to be downloaded has all."""
+LIFETIME = 3600
+"""Seconds that a visitor's files may lie in the temporary folder."""
+
+_INTRODUCTION = (
+    "# SuiSei\nRates how well a caption describes an image, the way people would: from 0 to 1, in English or "
+    "Japanese. References and image may each be left out."
+)
+_FILE_HINT = (
+    f"A file of captions ({', '.join(FORMATS)}, up to {MAX_ROWS:,} rows) with a column `candidate` and, "
+    "where there are any, `references`. Images that a file names are not read; `suisei score` reads them."
+)
+
+
+def load_gradio() -> Any:
+    """Return Gradio.
+
+    Raises:
+        UnavailableError: it is not installed.
+    """
+    try:
+        import gradio
+    except ImportError as error:
+        raise UnavailableError(f"the page needs gradio ({error}): pip install 'suisei[demo]'") from None
+    return gradio
+
+
+def make_page(board: Scoreboard) -> Any:
+    """Return the page, as Gradio's ``Blocks``.
+
+    Args:
+        board: computes what is shown.
+    """
+    gr = load_gradio()
+    with gr.Blocks(title="SuiSei", analytics_enabled=False, delete_cache=(60, LIFETIME)) as page:
+        gr.Markdown(_INTRODUCTION)
+        with gr.Tab("One caption"):
+            _one_caption(gr, board)
+        with gr.Tab("A file of captions"):
+            _a_file(gr, board)
+    return page
+
+
+def launch_settings(gr: Any, *, host: str, port: int | None, megabytes: int) -> dict[str, Any]:
+    """Return what ``Blocks.launch`` is told: fonts of this machine alone, no tunnel, a limit of uploads."""
+    fonts = ["ui-sans-serif", "system-ui", "Hiragino Sans", "Noto Sans CJK JP", "Meiryo", "sans-serif"]
+    return {
+        "server_name": host,
+        "server_port": port,
+        "share": False,
+        "max_file_size": megabytes * 2**20,
+        "theme": gr.themes.Default(primary_hue="blue", font=fonts, font_mono=["ui-monospace", "monospace"]),
+        "css": STYLE,
+        "footer_links": [],
+        "run_history": False,
+        "enable_monitoring": False,
+        "ssr_mode": False,
+        "mcp_server": False,
+        "quiet": True,
+    }
+
+
+def _one_caption(gr: Any, board: Scoreboard) -> None:
+    with gr.Row():
+        with gr.Column():
+            image = gr.Image(type="filepath", label="Image", sources=["upload", "clipboard"], height=260)
+            caption = gr.Textbox(label="Caption", placeholder="a dog runs across the grass")
+            references = gr.Textbox(
+                label="References, one a line", lines=3, placeholder="what people wrote of it"
+            )
+            with gr.Row():
+                gr.ClearButton([image, caption, references], value="Clear")
+                button = gr.Button("Score", variant="primary")
+            gr.Examples(examples(), [caption, references, image], label="Drawn scenes, good captions and bad")
+        with gr.Column():
+            scores, why = gr.HTML(EMPTY), gr.HTML()
+
+    @_told(gr)
+    def score(caption: str, references: str, image: str | None) -> tuple[str, str]:
+        sample = board.one(caption, references, image)
+        lines = board.scores(sample)
+        known = lines[0].score is not None
+        return score_panel(lines), explanation_panel(board.explanation(sample)) if known else ""
+
+    given, results = [caption, references, image], [scores, why]
+    gr.on([button.click, caption.submit], score, given, results, api_name="score")
+
+
+def _a_file(gr: Any, board: Scoreboard) -> None:
+    gr.Markdown(_FILE_HINT)
+    upload = gr.File(label="Captions", file_types=list(FORMATS), type="filepath", height=140)
+    button = gr.Button("Score the file", variant="primary")
+    said = gr.Markdown()
+    table = gr.Dataframe(interactive=False, wrap=True, visible=False)
+    download = gr.DownloadButton("Download all rows (CSV)", visible=False)
+
+    @_told(gr)
+    def score(path: str | None) -> tuple[Any, Any, Any]:
+        if not path:
+            raise gr.Error("Choose a file first.")
+        with tempfile.TemporaryDirectory() as folder:
+            headings, rows = board.table(Path(path), Path(folder))
+        result = Path(path).with_name("scores.csv")  # goes with the upload it was made of
+        write_table(result, headings, rows)
+        shown = f", the first {SHOWN_ROWS} below" if len(rows) > SHOWN_ROWS else ""
+        return (
+            f"{len(rows):,} rows{shown}",
+            gr.Dataframe(value={"headers": headings, "data": rows[:SHOWN_ROWS]}, visible=True),
+            gr.DownloadButton(value=str(result), visible=True),
+        )
+
+    button.click(score, upload, [said, table, download], api_name="score_file")
+
+
+def _told(gr: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Let a visitor see what is wrong with what they gave, as one line."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def call(*given: Any) -> Any:
+            try:
+                return function(*given)
+            except SuiseiError as error:
+                raise gr.Error(_public(str(error), given), duration=10, print_exception=False) from None
+
+        return call
+
+    return decorate
+
+
+def _public(message: str, given: tuple[Any, ...]) -> str:
+    """Return a message without the folders that a visitor's files lie in for the moment."""
+    for value in given:
+        if isinstance(value, str) and value.startswith(tempfile.gettempdir()):
+            message = message.replace(value, Path(value).name)
+    return message
+
+
+def examples() -> list[list[str]]:
+    """Return [caption, references, image] of bundled scenes: of each language a good one and a bad one."""
+    folder = resource_path("data/scenes")
+    rows = [json.loads(line) for line in (folder / "captions.jsonl").read_text("utf-8").splitlines()]
+    chosen = []
+    for language in reversed(LANGUAGES):
+        own = [row for row in rows if row["language"] == language]
+        best = next(row for row in own if row["system"] == "faithful" and min(row["rating"]) == 5)
+        worse = next(row for row in own if row["system"] == "wrong-count")
+        chosen += [best, worse]
+    return [[row["candidate"], "\n".join(row["references"]), str(folder / row["image"])] for row in chosen]

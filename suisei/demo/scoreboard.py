@@ -1,0 +1,200 @@
+"""What the page computes: metrics side by side, for one caption or a file of them."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from suisei.data.formats import Row, format_of, iter_rows
+from suisei.data.sample import CaptionSample
+from suisei.errors import ConfigError, DataError
+from suisei.metrics.base import Metric
+from suisei.metrics.registry import get_entry
+from suisei.scoring.stream import ScoredRow, Scorer
+
+if TYPE_CHECKING:
+    from suisei.explain.explanation import Explanation
+
+MAX_ROWS = 2000
+"""Rows of a file that the page takes."""
+FORMATS = (".jsonl", ".csv", ".tsv")
+MAX_CHARACTERS, MAX_REFERENCES = 1000, 20
+"""Of a caption or reference, and of references, that the page takes: each word costs a score."""
+UNBOUNDED = ("length", "cider", "comet")
+"""Metrics without an upper end, which no bar can show."""
+HUNDREDS = ("sacrebleu", "chrf")
+"""Metrics from 0 to 100; the others that the page shows by a bar go from 0 to 1."""
+_FILES = ("image", "img", "video", "image_path", "video_path", "file_name", "filename", "path")
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One metric's line on the page.
+
+    Attributes:
+        label: the metric.
+        summary: what it is.
+        score: the score; None where there is none.
+        share: the score as a share of the metric's range, in [0, 1]; None where it has no upper end.
+        reason: why there is no score.
+    """
+
+    label: str
+    summary: str
+    score: float | None = None
+    share: float | None = None
+    reason: str = ""
+
+
+class Scoreboard:
+    """Metrics that score what visitors of the page give.
+
+    Args:
+        metrics: {label: metric}, the one that is explained first.
+
+    Raises:
+        ConfigError: a metric that must be fitted on a corpus first.
+    """
+
+    def __init__(self, metrics: Mapping[str, Metric]) -> None:
+        unfitted = [label for label, metric in metrics.items() if metric.needs_fit]
+        if unfitted:
+            raise ConfigError(
+                f"{unfitted[0]} learns weights from a corpus, and the page scores single captions; leave it "
+                "out"
+            )
+        self.metrics = dict(metrics)
+
+    def one(self, candidate: str, references: str, image: str | Path | None) -> CaptionSample:
+        """Return the sample that a visitor has put in; ``references`` has one a line.
+
+        Raises:
+            DataError: there is no caption, or more text than the page takes.
+        """
+        lines = [line.strip() for line in (references or "").splitlines() if line.strip()]
+        caption = (candidate or "").strip()
+        if len(lines) > MAX_REFERENCES or max(map(len, (caption, *lines))) > MAX_CHARACTERS:
+            raise DataError(
+                f"the page takes captions of up to {MAX_CHARACTERS:,} characters and {MAX_REFERENCES} "
+                "references; 'suisei score' takes more"
+            )
+        return CaptionSample(caption, tuple(lines), image or None)
+
+    def scores(self, sample: CaptionSample) -> list[Shown]:
+        """Return a line per metric.
+
+        Raises:
+            DataError: the image cannot be read.
+        """
+        return [self._shown(label, metric, sample) for label, metric in self.metrics.items()]
+
+    def _shown(self, label: str, metric: Metric, sample: CaptionSample) -> Shown:
+        summary = get_entry(metric.name).summary.partition(":")[0]
+        missing = metric.missing([sample])
+        if missing:
+            return Shown(label, summary, reason=missing[0])
+        score = float(metric.score([sample])[0])
+        if not metric.higher_is_better or metric.name in UNBOUNDED:
+            return Shown(label, summary, score)
+        share = score / 100 if metric.name in HUNDREDS else score
+        return Shown(label, summary, score, min(max(share, 0.0), 1.0))
+
+    def explanation(self, sample: CaptionSample) -> Explanation:
+        """Return why the first metric gives the sample its score.
+
+        Raises:
+            DataError: it gives none.
+        """
+        return next(iter(self.metrics.values())).explain(sample)
+
+    def table(self, source: Path, folder: Path) -> tuple[list[str], list[list[Any]]]:
+        """Score the rows of a file.
+
+        Paths of images in it are not looked at: a visitor's file must not name files of this machine.
+
+        Args:
+            source: JSONL, CSV or TSV.
+            folder: where a copy without such paths is written.
+
+        Returns:
+            The headings, and a row of cells per row of the file: id, caption, scores, what is wrong.
+
+        Raises:
+            ConfigError: another format.
+            DataError: the file cannot be used, or has more than MAX_ROWS rows.
+        """
+        copy = _without_files(source, folder)
+        try:
+            rows = list(islice(iter_rows(copy, images=folder), MAX_ROWS + 1))
+        except DataError as error:
+            raise DataError(str(error).replace(str(copy), source.name)) from None
+        if len(rows) > MAX_ROWS:
+            raise DataError(
+                f"the file has more than {MAX_ROWS:,} rows; 'suisei score' takes any number of them"
+            )
+        pairs = zip(rows, Scorer(self.metrics, source.name).score(rows), strict=True)
+        cells = [_cells(row, result, place=f"{copy}, ") for row, result in pairs]
+        return ["id", "caption", *self.metrics, "note"], cells
+
+
+def _cells(row: Row, result: ScoredRow, *, place: str) -> list[Any]:
+    """Return a row of the table; messages lose the place of the copy that was read."""
+    caption = "" if row.sample is None else row.sample.candidate
+    scores = [None if value != value else round(value, 6) for value in result.scores.values()]
+    return [str(result.id), caption, *scores, (result.error or "").replace(place, "")]
+
+
+def write_table(path: Path, headings: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
+    """Write a table as CSV that spreadsheets read, Japanese too."""
+    with path.open("w", encoding="utf-8-sig", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(headings)
+        writer.writerows([_harmless(cell) for cell in row] for row in rows)
+
+
+def _harmless(cell: Any) -> Any:
+    """Return a cell that no spreadsheet takes for a formula."""
+    return f"'{cell}" if isinstance(cell, str) and cell[:1] in ("=", "+", "-", "@", "\t") else cell
+
+
+def _without_files(source: Path, folder: Path) -> Path:
+    """Copy a file of captions without its fields of images and videos; returns the copy."""
+    kind = format_of(source)
+    if source.suffix.lower() not in FORMATS:
+        raise ConfigError(f"{source.name}: the page reads {', '.join(FORMATS)}")
+    target = folder / source.name
+    try:
+        with (
+            source.open(encoding="utf-8-sig", newline="") as stream,
+            target.open("w", encoding="utf-8", newline="") as copy,
+        ):
+            if kind == "jsonl":
+                copy.writelines(_plain_record(line) for line in stream)
+            else:
+                _copy_columns(stream, copy, "," if kind == "csv" else "\t")
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{source.name}: cannot be read as text in UTF-8 ({error})") from None
+    return target
+
+
+def _plain_record(line: str) -> str:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return line  # its row will say what is wrong
+    if not isinstance(record, dict):
+        return line
+    return json.dumps({name: value for name, value in record.items() if name not in _FILES}) + "\n"
+
+
+def _copy_columns(stream: Iterable[str], copy: Any, delimiter: str) -> None:
+    writer, kept = csv.writer(copy, delimiter=delimiter), None
+    for cells in csv.reader(stream, delimiter=delimiter):
+        if kept is None:
+            kept = [place for place, name in enumerate(cells) if name.strip() not in _FILES]
+        writer.writerow([cells[place] for place in kept if place < len(cells)])

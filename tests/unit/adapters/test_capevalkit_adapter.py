@@ -1,0 +1,51 @@
+"""The metric for capevalkit, run by the real package on a benchmark of our own."""
+
+import pytest
+
+from suisei.adapters.capevalkit import caption_metric
+from suisei.errors import DataError
+
+capevalkit = pytest.importorskip("capevalkit", reason="needs capevalkit, an extra of development")
+
+
+@pytest.fixture
+def benchmark(given, monkeypatch):
+    """Let capevalkit load our rows as its benchmark "flickr8k-expert", rated 1 to 5."""
+    from capevalkit.infrastructure.benchmarks.legacy import BenchmarkItem
+    from capevalkit.interfaces import python_api
+
+    items = [
+        BenchmarkItem(id=f"row-{n}", image=image or "", caption=caption, references=own, score=float(n))
+        for n, (caption, own, image) in enumerate(
+            zip(given.captions, given.references, given.images, strict=True)
+        )
+    ]
+    monkeypatch.setattr(python_api, "load_benchmark", lambda *_, **__: items)
+    return items
+
+
+@pytest.mark.parametrize("spec", ["suisei:{}", "cider", "bleu-4"])
+def test_scores_equal_the_commands(benchmark, command_scores, model_folder, spec):
+    spec = spec.format(model_folder)
+    result = capevalkit.evaluate_metric(
+        benchmark="flickr8k-expert", metric=caption_metric(spec), metric_name="ours", score_key="ours"
+    )
+    expected = command_scores(spec)
+    assert result["num_samples"] == len(expected)
+    samples = capevalkit.load_samples("flickr8k-expert")
+    found = caption_metric(spec)(samples)
+    assert list(found) == [item.id for item in benchmark]
+    assert list(found.values()) == pytest.approx(expected, abs=1e-9)
+
+
+def test_a_sample_that_cannot_be_scored_is_named(benchmark):
+    samples = capevalkit.load_samples("flickr8k-expert")
+    without = capevalkit.CaptionSample(id="lonely", image="", references=[], prediction="a dog")
+    with pytest.raises(DataError, match=r"bleu-1 needs references, which 1 samples lack: lonely"):
+        caption_metric("bleu-1")([*samples, without])
+    with pytest.raises(DataError, match="sample x has no prediction"):
+        caption_metric("bleu-1")([capevalkit.CaptionSample(id="x", image="", references=["a"])])
+    blank = capevalkit.CaptionSample(id="blank", image="gone.png", references=["a"], prediction="")
+    assert caption_metric("bleu-1")([*samples, blank])["blank"] == 0
+    absent = capevalkit.CaptionSample(id="absent", image="gone.png", references=["a dog"], prediction="a dog")
+    assert caption_metric("bleu-1", images=False)([absent]) == {"absent": pytest.approx(1)}

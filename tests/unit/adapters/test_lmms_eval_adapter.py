@@ -1,0 +1,93 @@
+"""The pair for lmms-eval; with the real package where it is installed."""
+
+import importlib.util
+import math
+from types import SimpleNamespace
+
+import pytest
+
+import suisei
+from suisei.adapters.lmms_eval import make_pair, suisei_aggregation, suisei_process_results
+from suisei.errors import ConfigError, DataError
+
+
+def docs_of(given):
+    columns = zip(given.references, given.images, strict=True)
+    return [
+        {"answer": references, "image": image, "question_id": n}
+        for n, (references, image) in enumerate(columns)
+    ]
+
+
+def test_scores_equal_the_commands(given, command_scores, model_folder):
+    spec = f"suisei:{model_folder}"
+    process, aggregate = make_pair(spec)
+    found = [process(doc, [caption]) for doc, caption in zip(docs_of(given), given.captions, strict=True)]
+    expected = command_scores(spec, window=1)
+    assert [one["suisei"] for one in found] == pytest.approx(expected, abs=1e-9)
+    assert aggregate([one["suisei"] for one in found]) == pytest.approx(
+        sum(expected) / len(expected), abs=1e-9
+    )
+
+
+def test_the_default_pair_is_of_the_packages_model():
+    found = suisei_process_results({"caption": ["a dog is running"]}, ["a dog runs"])
+    expected = suisei.load().score(["a dog runs"], [["a dog is running"]])[0]
+    assert found == {"suisei": pytest.approx(expected, abs=1e-9)}
+    assert suisei_aggregation([0.25, 0.75]) == 0.5
+    assert math.isnan(suisei_aggregation([]))
+
+
+def test_empty_answers_count_and_rows_without_references_do_not():
+    process, aggregate = make_pair("rouge-l", references="captions", image=None)
+    rows = [
+        ({"captions": ["a dog"]}, ["a dog"]),
+        ({"captions": ["a dog"]}, [""]),
+        ({"captions": []}, ["a dog"]),
+    ]
+    scores = [process(doc, results, full_docs=None)["rouge-l"] for doc, results in rows]
+    assert scores[:2] == [pytest.approx(1), 0]
+    assert math.isnan(scores[2])
+    assert aggregate(scores) == pytest.approx(0.5)
+    with pytest.raises(DataError, match="no field 'captions'; its fields are answer"):
+        process({"answer": ["a"]}, ["a"])
+    with pytest.raises(DataError, match="rouge-l has no score for any of the 1 rows"):
+        aggregate([math.nan])
+
+
+@pytest.mark.parametrize(("name", "why"), [("cider", "learns weights"), ("bleu-4", "no mean of scores")])
+def test_metrics_of_a_whole_corpus_are_refused(name, why):
+    with pytest.raises(ConfigError, match=why):
+        make_pair(name)[0]({"answer": ["a"]}, ["a"])
+
+
+@pytest.mark.skipif(importlib.util.find_spec("lmms_eval") is None, reason="lmms-eval is not installed")
+def test_the_real_task_calls_the_pair(given, command_scores, model_folder, tmp_path, monkeypatch):
+    import datasets
+    from lmms_eval.api.task import ConfigurableTask
+    from lmms_eval.evaluator_utils import TaskOutput
+
+    process, aggregate = make_pair(f"suisei:{model_folder}")
+    rows = [{**doc, "image": doc["image"] or ""} for doc in docs_of(given)]
+    monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: {"test": datasets.Dataset.from_list(rows)})
+
+    def with_image(doc, results):
+        return process({**doc, "image": doc["image"] or None}, results)
+
+    task = ConfigurableTask(
+        config={
+            "task": "captions", "dataset_path": "none", "test_split": "test", "output_type": "generate_until",
+            "doc_to_text": "Caption.", "doc_to_target": "answer", "doc_to_visual": lambda doc: [],
+            "process_results": with_image, "process_results_use_image": True,
+            "metric_list": [{"metric": "suisei", "aggregation": aggregate, "higher_is_better": True}],
+        },
+        model_name="none",
+    )  # fmt: skip
+    output = TaskOutput.from_taskdict("captions", task)
+    output.args = SimpleNamespace()
+    for doc, caption in zip(task.test_docs(), given.captions, strict=True):
+        for name, value in task.process_results(doc, [caption]).items():
+            output.sample_metrics[name, "none"].append(value)
+    output.calculate_aggregate_metric(bootstrap_iters=0)
+    expected = command_scores(f"suisei:{model_folder}", window=1)
+    assert output.agg_metrics["suisei,none"] == pytest.approx(sum(expected) / len(expected), abs=1e-9)

@@ -1,0 +1,110 @@
+"""Rewards for TRL."""
+
+import subprocess
+import sys
+
+import pytest
+
+import suisei
+from suisei.adapters.trl import make_reward, suisei_reward
+from suisei.errors import ConfigError, DataError
+
+
+def test_rewards_equal_the_commands(given, command_scores, model_folder):
+    spec = f"suisei:{model_folder}"
+    reward = make_reward(spec)
+    rewards = reward(given.captions, image=given.images, references=given.references)
+    assert rewards == pytest.approx(command_scores(spec), abs=1e-9)
+    assert (
+        reward(given.captions, images=[[i] if i else [] for i in given.images], references=given.references)
+        == rewards
+    )
+
+
+def test_the_reward_of_the_packages_model():
+    assert suisei_reward.__name__ == "suisei_reward"
+    texts = ["a dog runs", "blue blue blue"]
+    beside = {"prompts": ["?", "?"], "completion_ids": [[1], [2]], "trainer_state": None}
+    rewards = suisei_reward(completions=texts, references=[["a dog is running"]] * 2, **beside)
+    assert rewards == pytest.approx(suisei.load().score(texts, [["a dog is running"]] * 2).tolist(), abs=1e-9)
+    assert rewards[0] > rewards[1]
+
+
+def test_conversations_are_read_to_their_last_message():
+    texts = ["a dog", "two dogs", "dogs"]
+    talks = [
+        [{"role": "assistant", "content": "a dog"}],
+        [{"role": "assistant", "content": "no"}, {"role": "assistant", "content": "two dogs"}],
+        [{"role": "assistant", "content": [{"type": "text", "text": "do"}, {"type": "text", "text": "gs"}]}],
+    ]
+    reward = make_reward("chrf")
+    references = ["two dogs"] * 3  # one reference may be a text
+    assert reward(talks, references=references) == reward(texts, references=references)
+    assert reward.__name__ == "chrf_reward"
+
+
+def test_rows_that_cannot_be_scored_have_none(pictures, tmp_path):
+    told = []
+    torn = tmp_path / "torn.png"
+    torn.write_bytes(pictures[0].read_bytes()[:60])
+    completions = ["a dog", " ", "a cat", "a cow", "a hen", "a pig", [], "an ox"]
+    references = [["a dog"], ["a dog"], [], None, [""], ["a pig"], 5, []]
+    images = [None, None, None, str(torn), None, None, None, str(pictures[0])]
+    rewards = suisei_reward(completions, images, references, lambda *entry: told.append(entry))
+    assert [reward is None for reward in rewards] == [False, True, True, True, True, False, True, False]
+    assert told == [("suisei_reward/scored", 3 / 8)]
+
+
+def test_what_says_nothing_is_refused():
+    with pytest.raises(DataError, match="needs a column 'references' or 'image'"):
+        suisei_reward(["a dog"])
+    with pytest.raises(DataError, match="references has 2 rows, completions has 1"):
+        suisei_reward(["a dog"], references=[["a"], ["b"]])
+    with pytest.raises(
+        ConfigError, match="cider learns weights from a corpus, and a reward scores row by row"
+    ):
+        make_reward("cider")(["a dog"], references=[["a dog"]])
+
+
+def test_making_a_reward_loads_no_model():
+    code = "import sys; from suisei.adapters.trl import suisei_reward; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+WORDS = ["<pad>", "<end>", "?", "a", "dog", "runs", "blue", "of", "table", "seven", "the", "x"]
+
+
+def _speaker(seed):
+    """A language model of twelve words, with its tokenizer."""
+    import torch
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+
+    plain = Tokenizer(models.WordLevel({word: n for n, word in enumerate(WORDS)}, unk_token="?"))
+    plain.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=plain, pad_token="<pad>", eos_token="<end>")
+    torch.manual_seed(seed)
+    size = {"n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 16}
+    config = GPT2Config(vocab_size=len(WORDS), bos_token_id=1, eos_token_id=1, pad_token_id=0, **size)
+    return GPT2LMHeadModel(config), tokenizer
+
+
+@pytest.mark.slow
+def test_grpo_learns_to_say_what_is_rewarded(tmp_path):
+    trl = pytest.importorskip("trl", reason="needs trl, an extra of development")
+    import datasets
+
+    data = datasets.Dataset.from_list([{"prompt": "?", "references": ["a dog runs", "the dog runs"]}] * 8)
+    model, tokenizer = _speaker(3)
+    settings = trl.GRPOConfig(
+        output_dir=str(tmp_path), per_device_train_batch_size=16, num_generations=16, max_completion_length=3,
+        max_steps=25, learning_rate=0.03, logging_steps=1, report_to=[], use_cpu=True, save_strategy="no",
+        beta=0.0, seed=5, disable_tqdm=True,
+    )  # fmt: skip
+    trainer = trl.GRPOTrainer(model, suisei_reward, settings, train_dataset=data, processing_class=tokenizer)
+    trainer.train()
+    key = "rewards/suisei_reward/mean"
+    rewards = [entry[key] for entry in trainer.state.log_history if key in entry]
+    assert len(rewards) == 25
+    assert sum(rewards[-5:]) / 5 > sum(rewards[:5]) / 5 + 0.1

@@ -1,0 +1,66 @@
+"""The command that pushes a model."""
+
+import shutil
+
+import huggingface_hub
+import pytest
+
+from suisei.commands.push import main
+from suisei.errors import ConfigError, ModelError
+
+
+@pytest.fixture
+def pushed(monkeypatch):
+    """What would have gone to the hub: (folder, name, card, settings) of every push."""
+    calls = []
+
+    def push(folder, name, card, **settings):
+        calls.append((folder, name, card, settings))
+        return "https://hub/commit"
+
+    monkeypatch.setattr("suisei.models.hub_folder.push_model", push)
+    return calls
+
+
+def test_a_dry_run_says_all_and_contacts_nobody(model_folder, pushed, capsys, monkeypatch):
+    monkeypatch.setattr(huggingface_hub, "HfApi", lambda **_: pytest.fail("the hub was asked"))
+    assert main([str(model_folder), "me/metric", "--license", "mit", "--language", "ja,en", "--dry-run"]) == 0
+    text = capsys.readouterr().out
+    for part in (
+        "would be pushed to me/metric",
+        "model.safetensors",
+        "tokenizer/",
+        "README.md",
+        "license: mit",
+        "- ja",
+    ):
+        assert part in text
+    assert pushed == []
+
+
+def test_options_reach_the_hub(model_folder, pushed, capsys):
+    assert (
+        main([str(model_folder), "me/metric", "--license=mit", "--language=en", "--private", "--revision=v2"])
+        == 0
+    )
+    [(folder, name, card, settings)] = pushed
+    assert (folder, name, settings) == (model_folder, "me/metric", {"private": True, "revision": "v2"})
+    assert card.startswith("---\n")
+    assert card.endswith("# A model\n")
+    assert 'suisei.load("me/metric") fetches it' in capsys.readouterr().out
+
+
+def test_what_is_missing_is_said_before_anything_is_pushed(model_folder, pushed, tmp_path):
+    with pytest.raises(ConfigError, match="names no licence: give one by --license"):
+        main([str(model_folder), "me/metric"])
+    with pytest.raises(ConfigError, match="give --language ja,en"):
+        main([str(model_folder), "me/metric", "--license", "mit"])
+    for name in ("metric", "https://hub/me/metric", "../x/y", "me/"):
+        with pytest.raises(ConfigError, match="no name on the hub"):
+            main([str(model_folder), name, "--license", "mit"])
+    broken = tmp_path / "model"
+    shutil.copytree(model_folder, broken)
+    (broken / "idf.json").write_text("{}")
+    with pytest.raises(ModelError, match=r"idf\.json was altered"):
+        main([str(broken), "me/metric", "--license", "mit", "--language", "en"])
+    assert pushed == []

@@ -1,0 +1,172 @@
+"""The page's settings, and the page clicked through in a browser."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+import suisei
+from suisei.commands.demo import HERE, temporary_uploads
+from suisei.demo.page import examples, launch_settings, load_gradio, make_page
+from suisei.errors import UnavailableError
+
+CHROMIUM = Path("/usr/bin/chromium")
+
+
+def test_uploads_lie_in_a_folder_that_goes(monkeypatch):
+    monkeypatch.setenv("GRADIO_ANALYTICS_ENABLED", "True")
+    monkeypatch.delenv("GRADIO_TEMP_DIR", raising=False)
+    with temporary_uploads() as folder:
+        assert os.environ["GRADIO_TEMP_DIR"] == folder
+        assert os.environ["GRADIO_ANALYTICS_ENABLED"] == "False"
+        Path(folder, "upload.png").write_bytes(b"x")
+    assert not Path(folder).exists()
+    assert os.environ["GRADIO_ANALYTICS_ENABLED"] == "True"
+    assert "GRADIO_TEMP_DIR" not in os.environ
+
+
+def test_examples_are_in_both_languages_and_their_images_exist():
+    captions, references, images = zip(*examples(), strict=True)
+    assert [suisei.data.sample.detect_language(caption) for caption in captions] == ["en", "en", "ja", "ja"]
+    assert all(Path(image).is_file() for image in images)
+    assert all(len(text.splitlines()) > 1 for text in references)
+
+
+def test_without_gradio_one_line_says_how_to_get_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "gradio", None)
+    with pytest.raises(UnavailableError, match=r"pip install 'suisei\[demo\]'"):
+        load_gradio()
+
+
+def test_the_page_is_closed_unless_told_otherwise():
+    gradio = pytest.importorskip("gradio", reason="needs the extra demo")
+    settings = launch_settings(gradio, host=HERE, port=None, megabytes=10)
+    assert (settings["server_name"], settings["share"]) == ("127.0.0.1", False)
+    assert settings["max_file_size"] == 10 * 1024 * 1024
+    assert [settings[name] for name in ("mcp_server", "enable_monitoring", "run_history")] == [False] * 3
+    assert "fonts.googleapis" not in str(settings["theme"]._font_css)
+    with temporary_uploads():
+        page = make_page(suisei.demo.scoreboard.Scoreboard({"rouge-l": suisei.get_metric("rouge-l")}))
+    assert page.analytics_enabled is False
+    assert page.delete_cache is not None
+
+
+@pytest.fixture
+def running(model_folder, tmp_path):
+    """The command, running: its process and its port."""
+    pytest.importorskip("gradio", reason="needs the extra demo")
+    with socket.socket() as free:
+        free.bind((HERE, 0))
+        port = free.getsockname()[1]
+    arguments = [
+        "demo",
+        "--metrics",
+        f"suisei:{model_folder},rouge-l,chrf",
+        "--port",
+        str(port),
+        "--max-upload",
+        "1",
+    ]
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "SUISEI_PRECISION": "fp32", "HF_HUB_OFFLINE": "1"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "suisei", *arguments, "--device", "cpu"],
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert f"http://{HERE}:{port}/" in process.stdout.readline()
+        yield process, port
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def browser():
+    """A Chromium without a window."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
+    if not CHROMIUM.exists():
+        pytest.skip(f"needs {CHROMIUM}")
+    with playwright.sync_playwright() as started:
+        found = started.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox", "--disable-gpu"])
+        yield found
+        found.close()
+
+
+@pytest.mark.slow
+def test_clicked_through_in_a_browser(running, browser, model_folder, tmp_path):
+    process, port = running
+    metric = suisei.load(model_folder, device="cpu", precision="fp32")
+    page = browser.new_page()
+    page.set_default_timeout(120_000)
+    hosts = set()
+    page.on("request", lambda request: hosts.add(urlsplit(request.url).netloc))  # of data: it is empty
+    page.goto(f"http://{HERE}:{port}/", wait_until="networkidle")
+    caption, references, image = examples()[2]  # Japanese
+    page.locator("tbody tr").nth(2).click()
+    page.wait_for_function("text => document.querySelector('textarea').value == text", arg=caption)
+    page.get_by_role("button", name="Score", exact=True).click()
+    page.wait_for_selector(".sui .words")
+    expected = metric.score([caption], [references.splitlines()], [image])[0]
+    assert page.locator(".row.first .value").inner_text() == f"{expected:.3f}"
+    assert page.locator(".sui .row .name").all_inner_texts() == ["suisei", "rouge-l", "chrf"]
+    assert page.locator(".sui .words").inner_text() == caption
+    assert "the image" in page.locator(".sui table").first.inner_text()
+
+    page.get_by_role("button", name="Clear").click()
+    page.get_by_label("Caption", exact=True).fill("<b>a dog</b>")
+    page.get_by_role("button", name="Score", exact=True).click()
+    alone = metric.score(["<b>a dog</b>"])[0]
+    page.locator(".row.first .value", has_text=f"{alone:.3f}").wait_for()
+    assert page.locator(".sui .row .hint").all_inner_texts() == ["no references", "no references"]
+    page.get_by_label("Caption", exact=True).fill("")
+    page.get_by_role("button", name="Score", exact=True).click()
+    page.get_by_text("candidate is empty").wait_for()
+
+    _score_files(page, metric, tmp_path)
+    assert hosts <= {f"{HERE}:{port}", ""}
+    _refuses_others(port)
+    process.send_signal(signal.SIGTERM)
+    process.wait(60)
+    assert list(tmp_path.glob("suisei-demo-*")) == []
+
+
+def _score_files(page, metric, folder):
+    rows = [
+        {"candidate": "a dog runs", "references": ["a dog"]},
+        {"candidate": "猫", "image": "/etc/hostname"},
+    ]
+    (folder / "captions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "large.csv").write_text("candidate\n" + "a dog runs\n" * 150_000)
+    page.get_by_role("tab", name="A file of captions").click()
+    upload = page.locator("input[type=file]").last
+    upload.set_input_files(folder / "large.csv")
+    page.get_by_text("exceeds").first.wait_for()
+    upload.set_input_files(folder / "captions.jsonl")
+    page.get_by_text("captions.jsonl").first.wait_for()
+    page.get_by_role("button", name="Score the file").click()
+    page.get_by_text("2 rows").wait_for()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download all rows").click()
+    text = Path(download.value.path()).read_text(encoding="utf-8-sig")
+    first, second = metric.score(["a dog runs", "猫"], [["a dog"], []])
+    lines = text.splitlines()
+    assert lines[0] == "id,caption,suisei,rouge-l,chrf,note"
+    assert lines[1].startswith(f"1,a dog runs,{first:.4f}"[:-1])
+    assert lines[2].startswith(f"2,猫,{second:.4f}"[:-1])
+
+
+def _refuses_others(port):
+    """An address of this machine that others see is not answered."""
+    own = {entry[4][0] for entry in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)}
+    for address in own - {HERE}:
+        if not address.startswith("127."):
+            with pytest.raises(OSError, match=r"refused|unreachable"):
+                socket.create_connection((address, port), timeout=5)

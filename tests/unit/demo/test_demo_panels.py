@@ -1,0 +1,61 @@
+"""Scores and reasons as HTML."""
+
+import re
+from html import unescape
+
+from suisei.demo.panels import explanation_panel, score_panel
+from suisei.demo.scoreboard import Shown
+from suisei.explain.explanation import Explanation, ReferenceEffect, WordEffect
+
+HOSTILE = '<script>alert("x")</script>'
+
+
+def test_bars_are_as_long_as_the_scores():
+    lines = [Shown("suisei", "s", 0.25, 0.25), Shown("chrf", "c", 62.5, 0.625), Shown("length", "l", 7.0)]
+    panel = score_panel([*lines, Shown("bleu-4", "b", reason="no references")])
+    assert re.findall(r"width: ([\d.]+)%", panel) == ["25.0", "62.5"]
+    assert re.findall(r'class="value">([^<]*)<', panel) == ["0.250", "62.5", "7.0", "–"]
+    assert "no references" in panel
+    assert panel.count("row first") == 1
+
+
+def made(candidate, words, **rest):
+    effects, end = [], 0
+    for text, moved in words:
+        start = candidate.index(text, end)
+        end = start + len(text)
+        effects.append(WordEffect(text, start, end, 0.5, moved))
+    return Explanation("suisei", "suisei|x", candidate, "en", None, 0.5, words=tuple(effects), **rest)
+
+
+def test_words_are_tinted_by_what_they_do():
+    panel = explanation_panel(made("two  dogs run.", [("two", 0.2), ("dogs", -0.1), ("run", 0.001)]))
+    words = panel.partition('<div class="words">')[2].partition("</div>")[0]
+    assert unescape(re.sub("<[^>]*>", "", words)) == "two  dogs run."
+    strong, weak, flat = re.findall(r"<span ([^>]*)>", words)
+    assert "34, 197, 94, 0.85" in strong
+    assert "248, 113, 113, 0.50" in weak
+    assert "flat" in flat
+
+
+def test_effects_and_parts_are_in_tables():
+    effects = tuple(ReferenceEffect(text, n, 0.4, 0.3, None, 0.2) for n, text in enumerate(("near", "far")))
+    panel = explanation_panel(
+        made(
+            "a dog", [("a", None), ("dog", 0.1)], references=effects, without_references=0.7, notes=("known",)
+        )
+    )
+    assert "<td>the references</td>" in panel
+    assert "−0.200" in panel
+    assert panel.index("near") < panel.index(">far<")
+    assert "known" in panel
+    assert "the image" not in panel.partition("With and without")[2]
+
+
+def test_nothing_of_a_visitors_text_is_markup():
+    effects = tuple(ReferenceEffect(HOSTILE, n, None, None, None, None) for n in range(2))
+    panel = explanation_panel(
+        made(f"a {HOSTILE}", [("a", 0.1), ("script", 0.2)], references=effects, notes=(HOSTILE,))
+    )
+    assert "<script" not in panel
+    assert "<script" not in score_panel([Shown(HOSTILE, HOSTILE, reason=HOSTILE)])
