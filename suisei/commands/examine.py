@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from suisei.data.sample import CaptionSample
-    from suisei.examination.columns import Candidate
+    from suisei.examination.kept_columns import Candidate
     from suisei.examination.measures import Means, Measure
     from suisei.examination.places import Place
     from suisei.examination.probing import Probed
@@ -54,8 +54,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     from rich.console import Console
 
     from suisei.encoders.sharing import shared_encoders
-    from suisei.examination.columns import candidate_of
     from suisei.examination.kept import Kept
+    from suisei.examination.kept_columns import candidate_of
     from suisei.examination.measures import Means
     from suisei.metaeval.settings import EvaluationSettings
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from suisei.data.sample import CaptionSample
 from suisei.errors import DataError
-from suisei.examination.columns import Candidate, kept_column
 from suisei.examination.kept import Kept, samples_digest
+from suisei.examination.kept_columns import Candidate, kept_column
 from suisei.examination.places import Place
 from suisei.metaeval.best import significantly_best
 from suisei.metaeval.protocols import Evaluation, protocol_of

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from suisei.data.sample import CaptionSample
-from suisei.examination.columns import Candidate
 from suisei.examination.kept import samples_digest
+from suisei.examination.kept_columns import Candidate
 from suisei.examination.measures import Means, Measure
 from suisei.metaeval.table_reading import read_table
 from suisei.metaeval.tables import Cell, Section, Table

@@ -247,19 +247,16 @@ def plot_boxes(
     """
     if not boxes:
         raise DataError("plot: no distribution to show")
-    names = ("whislo", "q1", "med", "q3", "whishi")
-    stats = [dict(zip(names, values, strict=True)) | {"label": label} for label, values in boxes.items()]
+    low, first, middle, third, high = np.array(list(boxes.values()), dtype=np.float64).T
+    places = np.arange(len(boxes))
     with style():
-        figure = new_figure((5.6, 1.2 + 0.3 * len(stats)))
+        figure = new_figure((5.6, 1.2 + 0.3 * len(boxes)))
         axis = figure.subplots()
         axis.axvline(0, color=_GREY, linewidth=1, linestyle="--", zorder=1)
-        look = {"color": _BLUE, "linewidth": 1.2}
-        drawn = axis.bxp(
-            stats, vert=False, showfliers=False, patch_artist=True, widths=0.55, whiskerprops=look,
-            capprops=look, boxprops={"edgecolor": _BLUE, "facecolor": _LIGHT}, medianprops={"color": _ORANGE},
-        )  # fmt: skip
-        for box in drawn["boxes"]:
-            box.set_zorder(2)
+        axis.hlines(places, low, high, color=_BLUE, linewidth=1.2, zorder=2)
+        axis.barh(places, third - first, left=first, height=0.55, color=_LIGHT, edgecolor=_BLUE, zorder=3)
+        axis.vlines(middle, places - 0.275, places + 0.275, color=_ORANGE, linewidth=1.6, zorder=4)
+        axis.set_yticks(places, list(boxes))
         axis.invert_yaxis()
         axis.set_xlabel(heading)
         axis.grid(axis="x", color=_LIGHT, linewidth=0.6)

@@ -9,8 +9,8 @@ import pytest
 from suisei.commands.examine import main
 from suisei.data.load import load_data
 from suisei.errors import ConfigError, DataError
-from suisei.examination.columns import candidate_of
 from suisei.examination.kept import Kept, samples_digest
+from suisei.examination.kept_columns import candidate_of
 from suisei.examination.measures import Means, lacking, measure_benchmark
 from suisei.examination.overview import overview_table
 from suisei.examination.places import Place, find_benchmark
@@ -110,7 +110,7 @@ def test_a_second_measure_computes_nothing(tmp_path, samples, monkeypatch):
     def again(*_args, **_settings):
         raise AssertionError("computed again")
 
-    monkeypatch.setattr("suisei.examination.columns.score_column", again)
+    monkeypatch.setattr("suisei.examination.kept_columns.score_column", again)
     monkeypatch.setattr("suisei.examination.measures._measured", again)
     kept = Kept(tmp_path)
     second = measure_benchmark(place, candidates, Means(kept, SETTINGS))
