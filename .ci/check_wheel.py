@@ -51,6 +51,10 @@ def check_files(checkout: Path) -> list[str]:
             problems.append(f"{path} is not what the wheel has at {found}")
     if not load_data("scenes"):
         problems.append("the bundled sample is empty")
+    for path in sorted((checkout / "suisei" / "small").rglob("*.*")):
+        found = package / path.relative_to(checkout / "suisei")
+        if not found.is_file() or found.read_bytes() != path.read_bytes():
+            problems.append(f"{path} is not in the wheel")
     return problems
 
 
@@ -68,8 +72,8 @@ def check_scores() -> list[str]:
     for row, score in zip(rows, expected, strict=True):
         if not (0 < score < 1 and abs(row["suisei"] - score) < 1e-4):
             problems.append(f"suisei score gave {row}, suisei.load() {score}")
-    if main(["sanity", "--metrics", "suisei,bleu-4", "--limit", "20"]):
-        problems.append("suisei sanity failed")
+    if main(["probe", "--metrics", "suisei,bleu-4", "--limit", "20"]):
+        problems.append("suisei probe failed")
     return problems
 
 

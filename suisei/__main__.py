@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 import sys
+import warnings
 from collections.abc import Sequence
 from importlib import import_module
 
-from suisei.cli import run_command, write_output
+from suisei.cli import run_command, spare_waiting_threads, write_output
 from suisei.errors import ConfigError
 from suisei.version import __version__
 
@@ -16,10 +18,11 @@ COMMANDS = {
     "explain": "say why a caption has its score: image, references, each word, each number",
     "compare": "compare captioning systems: scores, intervals, tests, where they differ",
     "evaluate": "measure how well metrics agree with human ratings",
+    "examine": "measure metrics on every benchmark and probe whose data is there, on one page",
     "report": "write one page out of trainings and results, with figures and pictures",
     "ablate": "train a model without one part at a time, and say what each is worth",
-    "sanity": "test that a metric does what people expect of one",
-    "average": "make one model of several: the mean of their weights",
+    "probe": "test that a metric notices what it should, and minds nothing else",
+    "compact": "make a trained model small enough to ship, and say what that changes",
     "positives": "generate captions and images to train PAC-S with",
     "demo": "open a web page to score captions on, beside baselines",
     "push": "write a model to the Hugging Face hub, with a card that it reads",
@@ -27,6 +30,11 @@ COMMANDS = {
     "metrics": "list the metrics, what each needs, and why one is unavailable",
 }
 """What each command does; its module in suisei.commands has its name."""
+_QUICK = {"train": "train_help"}
+"""Commands whose own module is slow to import, and what answers for them until there is work to do."""
+
+RENAMED = {"sanity": "probe"}
+"""Commands that were called otherwise in the version before."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -36,23 +44,32 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _dispatch(argv: Sequence[str] | None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
-    if not arguments or arguments[0] in ("-h", "--help"):
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
         write_output(_usage())
         return 0
     name, *rest = arguments
+    if name == "train":
+        spare_waiting_threads()
     if name in ("-V", "--version"):
         write_output(f"suisei {__version__}\n")
         return 0
+    if name in RENAMED:
+        new = RENAMED[name]
+        message = f"'suisei {name}' is called 'suisei {new}' now; the old name goes with the next version"
+        warnings.warn(message, UserWarning, stacklevel=1)
+        name = new
     if name not in COMMANDS:
-        raise ConfigError(f"no command {name!r}; there are: {', '.join(COMMANDS)}")
-    status: int = import_module(f"suisei.commands.{name}").main(rest)
+        near = difflib.get_close_matches(name.strip("-").lower(), COMMANDS, 1)
+        hint = f", did you mean {near[0]!r}?" if near else ";"
+        raise ConfigError(f"no command {name[:60]!r}{hint} There are: {', '.join(COMMANDS)}")
+    status: int = import_module(f"suisei.commands.{_QUICK.get(name, name)}").main(rest)
     return status
 
 
 def _usage() -> str:
     lines = ["usage: suisei COMMAND [options]", "", "Rates image captions the way people do.", ""]
     lines += [f"  {name:<10} {summary}" for name, summary in COMMANDS.items()]
-    lines += ["", "suisei COMMAND --help shows the options of a command.", ""]
+    lines += ["", "suisei COMMAND --help shows the options that most people use, --help all every one.", ""]
     return "\n".join(lines)
 
 

@@ -21,6 +21,15 @@ if TYPE_CHECKING:
 Command = Callable[[Sequence[str] | None], int]
 
 
+def spare_waiting_threads() -> None:
+    """Let threads that wait for another sleep; to be called before torch is imported.
+
+    By default they spin, which on a machine that others use too doubles the time of a training and of all
+    else. Whoever set ``OMP_WAIT_POLICY`` keeps it.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+
 def run_command(command: Command, argv: Sequence[str] | None = None) -> int:
     """Run a command's ``main`` and turn an expected error into one line and exit status 2.
 

@@ -3,7 +3,7 @@
 import sys
 
 from suisei.cli import run_command
-from suisei.commands.train import main
+from suisei.commands.train_help import main
 
 if __name__ == "__main__":
     sys.exit(run_command(main))

@@ -201,7 +201,8 @@ def resolve(arguments: Sequence[str]) -> dict[str, Any]:
 
 def _check_reports(plan: Plan, options: argparse.Namespace) -> None:
     if plan.folder.is_dir():
-        reports = [("--output:", file) for file in _files(plan)]
+        files = _files(plan)
+        reports = [("--output:", file) for file in (files.json, files.markdown, files.latex)]
         plot = ("--output:", plan.folder / _PLOT)
         check_outputs(reports, given(vars(options), "config"), pictures=[plot])
 

@@ -17,6 +17,7 @@ from suisei.commands.options import (
     add_row_options,
     filled,
     metric_plans,
+    named_columns,
     whole,
 )
 from suisei.commands.reports import Files, Report, Shown, add_report_options, check_report, save_scores
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
 
 DEFAULT_METRICS = "suisei,cider,bleu-4"
 
+_COMMON = (
+    "--references", "--column", "--images", "--model", "--metrics", "--bootstrap", "--json", "--markdown",
+    "--latex", "--plot",
+)  # fmt: skip
 _EPILOG = """examples:
   suisei compare a.jsonl b.jsonl c.jsonl --markdown systems.md --plot systems.png
   suisei compare ours=run7/results.json baseline=run1/results.json \\
@@ -65,11 +70,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     plans = metric_plans(options)
     messages = Console(stderr=True)
     systems = load_systems(
-        options.systems, references=options.references, images=options.images, on_error=options.on_error
+        options.systems,
+        references=options.references,
+        images=options.images,
+        columns=named_columns(options),
+        on_error=options.on_error,
     )
     pair = _pair_shown(options, systems.names)
     for note in systems.notes:
         say(messages, note)
+    human = _human_scores(options.human, systems.names)
     with shared_encoders():
         columns = _score(plans, systems, options, messages)
     settings = Resampling(options.bootstrap, options.seed)
@@ -77,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     saved = {f"{each.label}/{name}": scores for each in outcomes for name, scores in each.scores.items()}
     problems = save_scores(options.save_scores, systems.samples[systems.names[0]], saved)
     notes, examples = _notes(systems, columns, outcomes), _examples(outcomes, systems, pair, options)
-    found = _Findings(systems, outcomes, settings, notes, examples)
+    found = _Findings(systems, outcomes, settings, notes, examples, human)
     report = found.report(options.plot)
     page = found.shown().writer(options, argv, "compare", found.named_tables())
     replace(report, page=page).conclude(Files.of(options), problems)
@@ -89,19 +99,19 @@ def _parser() -> CommandParser:
         prog="suisei compare",
         description="Compare captioning systems: scores, intervals, tests, and where they differ.",
         epilog=_EPILOG,
+        common=_COMMON,
     )
     parser.add_argument(
         "systems", nargs="+", metavar="[NAME=]FILE",
         help="captions of a system (its name: the file's), or one file whose rows name their systems",
     )  # fmt: skip
     add = parser.add_argument_group("data").add_argument
-    add(
-        "--references", metavar="FILE", action="append", default=[],
-        help="COCO annotations, JSON or JSONL of references by image id, or text, once per reference "
-        "(default: the rows' own)",
-    )  # fmt: skip
-    add_row_options(add, images="where the images are")
+    add_row_options(add, images="where the images are", several=False)
     add_metric_options(parser.add_argument_group("metrics", f"default: {DEFAULT_METRICS}").add_argument)
+    add(
+        "--human", metavar="FILE", type=filled,
+        help='JSON of {"system": score that people gave it}: metrics are correlated with it over systems',
+    )  # fmt: skip
     add = parser.add_argument_group("figures").add_argument
     add_resampling_options(add, none="no intervals and no tests", what="resamples and permutations")
     add(
@@ -129,7 +139,7 @@ def _check(options: argparse.Namespace) -> None:
         raise ConfigError(f"--images {options.images}: no such folder")
     from suisei.data.system_outputs import named_files
 
-    inputs = [*given(vars(options), "references"), *named_files(options.systems)]
+    inputs = [*given(vars(options), "references", "human"), *named_files(options.systems)]
     check_report(options, inputs, sealed=["model"])
 
 
@@ -142,6 +152,16 @@ def _pair_shown(options: argparse.Namespace, names: Sequence[str]) -> tuple[str,
     if len(set(chosen)) != 2 or len(chosen) != 2 or unknown:
         raise ConfigError(f"--examples-of {options.examples_of}: give two of {', '.join(names)} as A,B")
     return chosen[0], chosen[1]
+
+
+def _human_scores(path: str | None, names: Sequence[str]) -> dict[str, float]:
+    """Return people's scores of the systems; none without a file."""
+    if path is None:
+        return {}
+    from suisei.data.benchmarks.jsonfile import read_object
+    from suisei.metaeval.system_agreement import checked_human_scores
+
+    return checked_human_scores(read_object(Path(path)), names, f"--human {path}")
 
 
 def _score(
@@ -205,20 +225,29 @@ class _Findings:
     settings: Resampling
     notes: Sequence[str]
     examples: Mapping[str, list[Example]]
+    human: Mapping[str, float]
 
     @property
     def title(self) -> str:
         return f"Captioning systems on {len(self.systems.images):,} images"
 
     def named_tables(self) -> dict[str, Table]:
-        """Return the table of systems, and that of pairs where there are any."""
+        """Return the table of systems, and those of pairs and of people's scores where there are any."""
         from suisei.metaeval.system_tables import pair_table, system_table
 
+        agreement = self.agreement()
         tables = {
             "systems": system_table(self.outcomes, self.systems.names, self.title, self.notes),
             "pairs": pair_table(self.outcomes, self.settings),
         }
-        return {name: table for name, table in tables.items() if table.sections}
+        shown = {name: table for name, table in tables.items() if table.sections}
+        return shown | ({"human": agreement} if agreement else {})
+
+    def agreement(self) -> Table | None:
+        """Return how metrics agree with people's scores of the systems, where there are some."""
+        from suisei.metaeval.system_agreement import agreement_table, system_agreements
+
+        return agreement_table(system_agreements(self.outcomes, self.human, self.settings.seed))
 
     def shown(self) -> Shown:
         """Return what a page shows beside the tables: the images on which two systems differ."""
@@ -255,7 +284,7 @@ class _Findings:
         from suisei.metaeval.system_tables import as_dict
         from suisei.version import __version__
 
-        settings = self.settings
+        settings, agreement = self.settings, self.agreement()
         return {
             "suisei": __version__,
             "systems": self.systems.names,
@@ -268,5 +297,6 @@ class _Findings:
             },
             "metrics": [as_dict(outcome, self.examples[outcome.label]) for outcome in self.outcomes],
             "notes": list(self.notes),
+            **({"human": agreement.as_dict()} if agreement else {}),
             "tables": {name: table.as_dict() for name, table in self.named_tables().items()},
         }

@@ -19,6 +19,7 @@ from suisei.commands.options import (
     add_resampling_options,
     filled,
     metric_plans,
+    take_default_model,
 )
 from suisei.commands.reports import (
     Files,
@@ -43,12 +44,19 @@ if TYPE_CHECKING:
     from suisei.scoring.fitting import Corpus
     from suisei.scoring.plan import MetricPlan
 
+_COMMON = (
+    "--model", "--metrics", "--data", "--root", "--images", "--rating-scale", "--column", "--compare",
+    "--json", "--plot",
+)  # fmt: skip
 _EPILOG = """examples:
   suisei evaluate --model runs/scenes/model --data runs/scenes/test.jsonl --json out.json
   suisei evaluate --metrics bleu-4,cider,clip-s --data flickr8k-expert --root DIR --compare
   suisei evaluate --metrics clip-s,ref-clip-s --data ratings.csv --images DIR --cache features
   suisei evaluate --metrics cider --scores mine.jsonl --data ratings.csv --rating-scale 1 5
+  suisei evaluate --data ratings.csv --column candidate=my_caption --column rating=mos --references refs.json
   suisei evaluate --metrics em-score,ref-em-score --data vatex-eval --root DIR --images VIDEOS
+
+Without --model, --metrics and --scores the model in the package is evaluated.
 
 Benchmarks with ratings: scenes (the bundled sample), shichimi, pfn-pic-gen, flickr8k-expert, flickr8k-cf,
 composite, polaris, nebula, capeval1k, jsts; thumb and longcap-arena (several scales) and vatex-eval (videos;
@@ -100,7 +108,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     meta = {**_meta(options, samples), **refused_samples(columns, samples), **table.meta}
     measured = replace(measured, table=replace(table, notes=(*table.notes, *notes), meta=meta))
     report = _report(options, measured, protocol.plotted(settings))
-    report = replace(report, page=_page(options, argv, measured, report, (samples, columns)))
+    report = replace(report, page=_page(options, argv, measured, report, (samples, columns, plans)))
     report.conclude(Files.of(options), problems)
     return 1 if any(_has_failed(column, options) for column in columns) else 0
 
@@ -124,6 +132,7 @@ def _parser() -> CommandParser:
         prog="suisei evaluate",
         description="Measure how well metrics agree with human ratings.",
         epilog=_EPILOG,
+        common=_COMMON,
     )
     add = parser.add_argument_group("metrics").add_argument
     add_metric_options(add)
@@ -141,7 +150,10 @@ def _parser() -> CommandParser:
     _add_figure_options(parser.add_argument_group("figures").add_argument)
     add = parser.add_argument_group("output").add_argument
     add_report_options(
-        add, plot="the metrics with their intervals", scores="every metric's score of every sample"
+        add,
+        plot="the metrics with their intervals",
+        scores="every metric's score of every sample",
+        scopes=True,
     )
     add(
         "--save-idf", metavar="DIR", type=filled,
@@ -171,11 +183,11 @@ def _add_figure_options(add: Add) -> None:
 
 def _check(options: argparse.Namespace) -> None:
     """Refuse what would fail only after hours of scoring."""
-    if not (options.model or options.metrics or options.scores):
-        raise ConfigError("nothing to evaluate; give --model DIR, --metrics NAMES or --scores FILE")
+    if not options.scores:
+        take_default_model(options)
     if options.compare and not options.bootstrap:
         raise ConfigError("--compare needs resamples; leave out --bootstrap 0")
-    inputs = given(vars(options), "data", "scores")
+    inputs = given(vars(options), "data", "scores", "references")
     check_report(options, inputs, folders=["save_idf"], sealed=["model", "root"])
 
 
@@ -184,7 +196,10 @@ def _load(options: argparse.Namespace) -> tuple[list[CaptionSample], list[int], 
     samples, notes = read_samples(options)
     positions = [position for position, sample in enumerate(samples) if sample.rating is not None]
     if not positions:
-        raise DataError(f"{options.data}: none of its {len(samples)} samples is rated")
+        raise DataError(
+            f"{options.data}: none of its {len(samples)} samples is rated; if a column holds "
+            "ratings, name it: --column rating=NAME"
+        )
     if len(positions) < len(samples):
         notes.append(f"{len(samples) - len(positions)} samples skipped: no rating")
     return [samples[position] for position in positions], positions, len(samples), notes
@@ -237,15 +252,16 @@ def _page(
     argv: Sequence[str] | None,
     measured: Measured,
     report: Report,
-    scored: tuple[Sequence[CaptionSample], Sequence[ScoreColumn]],
+    scored: tuple[Sequence[CaptionSample], Sequence[ScoreColumn], Sequence[MetricPlan]],
 ) -> Callable[[], None] | None:
     """Return what writes the page, with the samples and their scores."""
     from suisei.report.parts import Rated
 
-    samples, columns = scored
+    samples, columns, plans = scored
     rated = Rated(samples, {column.label: column.oriented for column in columns if column.scores is not None})
     tables = {"results": measured.table, **measured.others}
-    return Shown(measured.table.title, report.content, rated).writer(options, argv, "evaluate", tables)
+    shown = Shown(measured.table.title, report.content, rated, plans=plans)
+    return shown.writer(options, argv, "evaluate", tables)
 
 
 def _report(options: argparse.Namespace, measured: Measured, plotted: str) -> Report:

@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from suisei.cli import table_console
+from suisei.cli import say, table_console
 from suisei.commands.options import (
     CommandParser,
     add_metric_options,
     add_row_options,
     filled,
     metric_plans,
+    named_columns,
+    note_text,
     positive,
 )
 from suisei.commands.reports import check_report, json_text, report_files
@@ -26,6 +28,10 @@ if TYPE_CHECKING:
     from suisei.metrics.base import Metric
     from suisei.scoring.plan import MetricPlan
 
+_COMMON = (
+    "--reference", "--image", "--input", "--references", "--images", "--row", "--model", "--metrics",
+    "--json", "--plot",
+)  # fmt: skip
 _EPILOG = """examples:
   suisei explain "a dog runs on grass" --reference "a brown dog running" --image dog.jpg
   suisei explain --input captions.jsonl --images DIR --row 3 --json why.json --plot why.svg
@@ -66,6 +72,7 @@ def _parser() -> CommandParser:
         prog="suisei explain",
         description="Say why a caption has its score: what it would be without each thing it is made of.",
         epilog=_EPILOG,
+        common=_COMMON,
     )
     parser.add_argument("candidate", nargs="?", type=filled, metavar="CAPTION", help="what to explain")
     add = parser.add_argument_group("the caption").add_argument
@@ -91,16 +98,19 @@ def _check(options: argparse.Namespace) -> None:
     if (options.candidate is None) == (options.input is None):
         raise ConfigError("give a caption, or --input FILE (see suisei explain --help)")
     mine = {"--reference": options.reference, "--image": options.image, "--language": options.language}
-    theirs = {"--row": options.row, "--id": options.id, "--images": options.images, "--root": options.root}
+    names = ("row", "id", "images", "root", "references", "column")
+    theirs = {f"--{name}": getattr(options, name) for name in names}
     unused = [name for name, value in (mine if options.input else theirs).items() if value]
     if unused:
         belongs = "a caption on the command line" if options.input else "--input"
         raise ConfigError(f"{unused[0]} belongs to {belongs}")
-    check_report(options, given(vars(options), "input", "image"), sealed=["model", "root"])
+    check_report(options, given(vars(options), "input", "image", "references"), sealed=["model", "root"])
 
 
 def _load(options: argparse.Namespace) -> tuple[list[CaptionSample], list[CaptionSample]]:
     """Return all samples, and those to be explained."""
+    from rich.console import Console
+
     from suisei.data.load import load_data
     from suisei.data.sample import CaptionSample
 
@@ -108,7 +118,16 @@ def _load(options: argparse.Namespace) -> tuple[list[CaptionSample], list[Captio
         image = None if options.image is None else Path(options.image)
         own = CaptionSample(options.candidate, tuple(options.reference), image, language=options.language)
         return [own], [own]
-    samples = load_data(options.input, root=options.root, images=options.images, on_error=options.on_error)
+    messages = Console(stderr=True)
+    samples = load_data(
+        options.input,
+        root=options.root,
+        images=options.images,
+        columns=named_columns(options),
+        references=options.references,
+        note=lambda text: say(messages, note_text(text)),
+        on_error=options.on_error,
+    )
     rows = options.row or ([] if options.id else [1])
     beyond = [row for row in rows if row > len(samples)]
     if beyond:

@@ -9,7 +9,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from suisei.commands.options import CommandParser, device, filled, positive, real, seed, whole
+from suisei.commands.options import (
+    Add,
+    CommandParser,
+    add_column_options,
+    check_device,
+    device,
+    filled,
+    named_columns,
+    positive,
+    real,
+    seed,
+    whole,
+)
 from suisei.data.outputs import check_outputs, given
 from suisei.errors import ConfigError, DataError, UnavailableError
 
@@ -18,6 +30,10 @@ if TYPE_CHECKING:
     from suisei.pacs.sources import Source
 
 SHOWN_PROBLEMS = 5
+_COMMON = (
+    "--root", "--images", "--column", "--output", "--model", "--seed", "--limit", "--batch-size", "--device",
+    "--positives",
+)  # fmt: skip
 _EPILOG = """examples:
   suisei positives captions flickr8k-train --root DIR --output runs/positives
   suisei positives images pairs.jsonl --model FOLDER --output runs/positives --limit 100
@@ -44,12 +60,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status."""
     options = _parser().parse_args(argv)
     _check(options)
+    check_device(vars(options).get("device"))
     if options.kind == "join":
         return _join(options)
     from suisei.pacs.manifest import PositiveWriter
-    from suisei.pacs.sources import read_sources
 
-    sources = read_sources(options.data, root=options.root, images=options.images)
+    sources = _sources(options)
     problems: list[str] = []
     with PositiveWriter(options.output, options.kind) as writer:
         items = list(_items(sources[: options.limit], options.kind, problems))
@@ -69,15 +85,20 @@ def _parser() -> CommandParser:
         epilog=_EPILOG,
     )
     commands = parser.add_subparsers(dest="kind", required=True, metavar="captions|images|join")
-    captions = commands.add_parser("captions", help="captions from images, by an image-to-text model")
-    images = commands.add_parser("images", help="images from captions, by a diffusion model")
-    join = commands.add_parser("join", help="write data with its positives as a training file")
+    captions = commands.add_parser(
+        "captions", common=_COMMON, help="captions from images, by an image-to-text model"
+    )
+    images = commands.add_parser("images", common=_COMMON, help="images from captions, by a diffusion model")
+    join = commands.add_parser(
+        "join", common=_COMMON, help="write data with its positives as a training file"
+    )
     for command in (captions, images, join):
         command.add_argument("data", metavar="DATA", type=filled, help="images and captions, see below")
         command.add_argument("--root", metavar="DIR", type=filled, help="where a named data set is")
         command.add_argument(
             "--images", metavar="DIR", type=filled, help="folder where relative image paths start"
         )
+        add_column_options(command.add_argument, several=False)
     for command, default in ((captions, "BLIP large"), (images, "Stable Diffusion 1.5")):
         add = command.add_argument
         add("--output", metavar="DIR", type=filled, required=True, help="folder of the manifest")
@@ -87,14 +108,7 @@ def _parser() -> CommandParser:
         add("--limit", type=positive, metavar="N", help="only the first N images of the data")
         add("--batch-size", type=positive, default=8, metavar="N", help="default 8")
         add("--device", type=device, default="auto", help="auto, cpu, cuda, cuda:1, ...")
-    add = captions.add_argument
-    add("--beams", type=whole(1, 100), default=3, metavar="N", help="beams of the search; default 3")
-    add("--top-p", type=real(1e-6, 1), metavar="P", help="sample instead of searching")
-    add("--max-tokens", type=whole(1, 1000), default=30, metavar="N", help="longest caption; default 30")
-    add = images.add_argument
-    add("--steps", type=whole(1, 10_000), default=50, metavar="N", help="denoising steps; default 50")
-    add("--guidance", type=real(0, 1000), default=7.5, metavar="X", help="guidance scale; default 7.5")
-    add("--size", type=whole(8, 8192), metavar="PIXELS", help="width and height; default the model's own")
+    _add_generator_options(captions.add_argument, images.add_argument)
     join.add_argument(
         "--positives", metavar="DIR", type=filled, required=True, help="folder or file of a manifest"
     )
@@ -102,9 +116,20 @@ def _parser() -> CommandParser:
     return parser
 
 
+def _add_generator_options(add: Add, add_to_images: Add) -> None:
+    """Add what decides the captions, and what decides the images."""
+    add("--beams", type=whole(1, 100), default=3, metavar="N", help="beams of the search; default 3")
+    add("--top-p", type=real(1e-6, 1), metavar="P", help="sample instead of searching")
+    add("--max-tokens", type=whole(1, 1000), default=30, metavar="N", help="longest caption; default 30")
+    add = add_to_images
+    add("--steps", type=whole(1, 10_000), default=50, metavar="N", help="denoising steps; default 50")
+    add("--guidance", type=real(0, 1000), default=7.5, metavar="X", help="guidance scale; default 7.5")
+    add("--size", type=whole(8, 8192), metavar="PIXELS", help="width and height; default the model's own")
+
+
 def _check(options: argparse.Namespace) -> None:
     """Refuse an output that is what is read."""
-    read = [("DATA", options.data), *given(vars(options), "positives")]
+    read = [("DATA", options.data), *given(vars(options), "positives", "references")]
     if options.kind != "join":
         manifest = Path(options.output) / f"{options.kind}.jsonl"
         check_outputs(
@@ -118,6 +143,18 @@ def _check(options: argparse.Namespace) -> None:
 
         read += [("--positives", Path(options.positives) / f"{kind}.jsonl") for kind in KINDS]
     check_outputs(given(vars(options), "output"), read, sealed=given(vars(options), "root"))
+
+
+def _sources(options: argparse.Namespace) -> list[Source]:
+    from suisei.pacs.sources import read_sources
+
+    return read_sources(
+        options.data,
+        root=options.root,
+        images=options.images,
+        columns=named_columns(options),
+        references=options.references,
+    )
 
 
 def _items(sources: Sequence[Source], kind: str, problems: list[str]) -> Iterator[_Item]:
@@ -243,10 +280,9 @@ def _make_images(
 def _join(options: argparse.Namespace) -> int:
     from suisei.data.pairs import ImageCaptions
     from suisei.pacs.manifest import join_positives, read_positives, write_pairs
-    from suisei.pacs.sources import read_sources
 
     merged: dict[Path, dict[str, None]] = {}
-    for source in read_sources(options.data, root=options.root, images=options.images):
+    for source in _sources(options):
         if source.image is not None and source.captions:
             merged.setdefault(source.image, {}).update(dict.fromkeys(source.captions))
     if not merged:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from suisei.cli import say
 from suisei.commands.options import CommandParser, filled, whole
 from suisei.data.outputs import Named, check_outputs
+
+if TYPE_CHECKING:
+    from suisei.report.examples import Explain
 
 _EPILOG = """examples:
   suisei report runs/scenes --output report.html
@@ -49,6 +54,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     results = [replace(read_result(path), examples=options.examples) for path in options.results]
     title = options.title or (results[0].title if len(results) == 1 else "Results")
-    write_page(options.output, options.figures, title, [part_of(result) for result in results])
+    parts = [
+        part_of(result, partial(_explainer, Path(path)))
+        for path, result in zip(options.results, results, strict=True)
+    ]
+    write_page(options.output, options.figures, title, parts)
     say(Console(stderr=True), f"page: {options.output}")
     return 0
+
+
+def _explainer(run: Path, label: str) -> Explain | None:
+    """Return what explains the scores of a run's own model, if it is there."""
+    from suisei.commands.steps import explainer
+    from suisei.scoring.plan import MetricPlan
+
+    there = label == "suisei" and (run / "model" / "config.json").is_file()
+    return explainer(MetricPlan(f"suisei:{run / 'model'}")) if there else None

@@ -10,7 +10,7 @@ import json
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,22 +24,35 @@ from suisei.errors import ConfigError, DataError
 if TYPE_CHECKING:
     from suisei.data.sample import CaptionSample
     from suisei.metaeval.tables import Table
-    from suisei.report.parts import Cards, Rated
+    from suisei.report.examples import Explain
+    from suisei.report.parts import Cards, Rated, Result
+    from suisei.scoring.plan import MetricPlan
 
+LATEX_SCOPES = ("overall", "language")
+"""What is in LaTeX if nothing else is asked for: a hundred systems are no table of a paper."""
 _TEXTS = ("json", "markdown", "latex", "html", "save_scores")
 
 
 class Files(NamedTuple):
-    """Where a report goes; None for what is not wanted."""
+    """Where a report goes; None for what is not wanted.
+
+    Attributes:
+        json: everything.
+        markdown: the tables.
+        latex: the tables for a paper.
+        scopes: what the sections of the LaTeX tables are over.
+    """
 
     json: str | Path | None
     markdown: str | Path | None
     latex: str | Path | None
+    scopes: Sequence[str] = LATEX_SCOPES
 
     @classmethod
     def of(cls, options: argparse.Namespace) -> Files:
         """Return those of the options of :func:`add_report_options`."""
-        return cls(options.json, options.markdown, options.latex)
+        scopes = getattr(options, "sections", LATEX_SCOPES)
+        return cls(options.json, options.markdown, options.latex, scopes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +98,7 @@ class Report:
         texts = [
             (files.json, json_text(self.content)),
             (files.markdown, self.heading + "\n".join(part for part in parts if part)),
-            (files.latex, "\n".join(table.to_latex() for table in self.tables)),
+            (files.latex, "\n".join(table.to_latex(files.scopes) for table in self.tables)),
         ]
         problems = write_texts(texts)
         for write in (self.plot, self.page):
@@ -112,8 +125,24 @@ def json_text(content: Mapping[str, Any]) -> str:
     return json.dumps(content, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
 
 
+def _scopes(text: str) -> tuple[str, ...]:
+    """Read which sections are wanted."""
+    from suisei.metaeval.tables import SCOPES
+
+    named = tuple(name.strip() for name in text.split(","))
+    unknown = [name for name in named if name not in SCOPES]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(SCOPES)}")
+    return named
+
+
 def add_report_options(
-    add: Add, *, tables: str = "the tables", plot: str | None = None, scores: str | None = None
+    add: Add,
+    *,
+    tables: str = "the tables",
+    plot: str | None = None,
+    scores: str | None = None,
+    scopes: bool = False,
 ) -> None:
     """Add where the report goes.
 
@@ -122,10 +151,16 @@ def add_report_options(
         tables: what the Markdown file holds.
         plot: what --plot draws; None for no such option.
         scores: what the rows of --save-scores are; None for no such option.
+        scopes: whether tables have sections by language and system, of which --sections chooses.
     """
     add("--json", metavar="FILE", type=filled, help="everything, at full precision")
     add("--markdown", metavar="FILE", type=filled, help=f"{tables} as Markdown")
-    add("--latex", metavar="FILE", type=filled, help="the tables as LaTeX (booktabs)")
+    add("--latex", metavar="FILE", type=filled, help="the tables as LaTeX (booktabs), one per section")
+    if scopes:
+        add(
+            "--sections", metavar="A,B", type=_scopes, default=LATEX_SCOPES,
+            help="of the LaTeX: any of overall, language, system (default overall,language)",
+        )  # fmt: skip
     add(
         "--html",
         metavar="FILE",
@@ -188,6 +223,9 @@ class Shown:
         rated: samples and scores, where there are any.
         cards: what is shown with pictures beside predictions.
         notes: sentences above all.
+        results: further parts of the page, after the tables.
+        overview: a table above all parts.
+        plans: the metrics, of which the one whose predictions are shown is explained.
     """
 
     title: str
@@ -195,6 +233,9 @@ class Shown:
     rated: Rated | None = None
     cards: Sequence[Cards] = ()
     notes: Sequence[str] = ()
+    results: Sequence[Result] = ()
+    overview: Table | None = None
+    plans: Sequence[MetricPlan] = ()
 
     def writer(
         self,
@@ -223,8 +264,21 @@ class Shown:
         from suisei.report.stored import environment, facts_of
 
         facts = [("Command", line), *facts_of(self.content), ("Environment", environment())]
-        result = Result(self.title, tables, self.rated, facts=facts, notes=self.notes, cards=self.cards)
-        write_page(html, figures, self.title, [part_of(result)])
+        whole = Result(self.title, tables, self.rated, facts=facts, notes=self.notes, cards=self.cards)
+        if not tables:  # a page of many results ends with where they come from
+            whole = replace(whole, title="The whole page")
+        parts = [
+            part_of(result, self._explainer)
+            for result in ([*self.results, whole] if not tables else [whole, *self.results])
+        ]
+        write_page(html, figures, self.title, parts, self.overview)
+
+    def _explainer(self, label: str) -> Explain | None:
+        """Return what explains a metric of the command; one read from a file has nothing to be asked."""
+        from suisei.commands.steps import explainer
+
+        plan = next((plan for plan in self.plans if plan.spec == label), None)
+        return explainer(plan, self.rated.samples if self.rated else ()) if plan else None
 
 
 def save_scores(

@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -18,9 +18,12 @@ from suisei.commands.options import (
     add_row_options,
     filled,
     metric_plans,
+    named_columns,
+    note_text,
     positive,
     processes,
     rating_scale,
+    take_default_model,
 )
 from suisei.commands.reports import json_text
 from suisei.errors import ConfigError, DataError, SuiseiError
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from suisei.data.formats import Row
+    from suisei.data.joins import References
     from suisei.data.sample import CaptionSample
     from suisei.metrics.base import Metric
     from suisei.scoring.output import FileOutput, StreamOutput
@@ -44,11 +48,17 @@ PARALLEL_WINDOW = 1024
 """The same with several processes, which are to have work from shorter inputs too."""
 
 _FIT = "|fit:references-of-"
+_COMMON = (
+    "--model", "--metrics", "--device", "--input", "--references", "--column", "--images", "--on-error",
+    "--output", "--summary",
+)  # fmt: skip
 _EPILOG = """examples:
   suisei score --model runs/scenes/model --input captions.jsonl --images DIR --output scores.jsonl
   suisei score --metrics bleu-4,cider,clip-s,suisei:DIR --input captions.csv --output scores.csv
   suisei score --metrics cider,meteor --input captions.jsonl --output scores.jsonl --processes 4
   suisei score --metrics em-score --input videos.jsonl --images VIDEOS --output scores.jsonl
+  suisei score --input results.json --references captions_val2014.json --images val2014 --output scores.csv
+  suisei score --metrics sacrebleu --input hyp.txt --references ref1.txt ref2.txt
   cat captions.jsonl | suisei score --model DIR --input - | head
 
 The output has a row per input row, in the same order: the row's id (its number where it has none), a
@@ -71,6 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     from rich.console import Console
 
     console = Console(stderr=True)
+    options.note = _once(console)
     if options.resume and _is_complete(options.output):
         _check_not_older(options)
         say(console, f"{options.output} is complete; nothing to resume (without --resume it is scored anew)")
@@ -91,14 +102,17 @@ def _parser() -> CommandParser:
         prog="suisei score",
         description="Score captions with a model or with any set of metrics.",
         epilog=_EPILOG,
+        common=_COMMON,
     )
     add_metric_options(parser.add_argument_group("metrics").add_argument)
     add = parser.add_argument_group("data").add_argument
     add(
         "--input", metavar="FILE", type=filled, required=True,
-        help=".jsonl, .csv, .tsv or .parquet; - is standard input",
+        help=".jsonl, .csv, .tsv, .parquet, .json (COCO results) or .txt (a caption a line), also .gz; - is "
+        "standard input",
     )  # fmt: skip
-    add("--format", choices=("jsonl", "csv", "tsv", "parquet"), help="of the input (default: by its name)")
+    kinds = ("jsonl", "csv", "tsv", "parquet", "json", "text")
+    add("--format", choices=kinds, help="of the input (default: by its name; JSONL for standard input)")
     add_row_options(
         add,
         images="where relative image and video paths start (default: beside the input)",
@@ -126,13 +140,14 @@ def _parser() -> CommandParser:
 
 def _check(options: argparse.Namespace) -> None:
     """Refuse what would fail only after hours of scoring."""
-    if not (options.model or options.metrics):
-        options.metrics = ["suisei"]  # suisei-mini
+    take_default_model(options)
     if options.images and not Path(options.images).is_dir():
         raise ConfigError(f"--images {options.images}: no such folder")
     if options.processes and options.devices:
         raise ConfigError("--processes is for the CPU and --devices for GPUs; give one of them")
     _check_input(options)
+    named_columns(options)
+    options.references_read = _references(options)
     _check_output(options)
 
 
@@ -152,7 +167,17 @@ def _check_input(options: argparse.Namespace) -> None:
     elif path.is_dir():
         raise DataError(f"{path}: is a folder; give a file")
     elif not options.format:
-        format_of(path)
+        try:
+            format_of(path)
+        except ConfigError as error:
+            raise ConfigError(f"{error}, or say which it is: --format NAME") from None
+
+
+def _references(options: argparse.Namespace) -> References | None:
+    """Return the files of references, which are read once however often the rows are."""
+    from suisei.data.joins import References
+
+    return References(options.references) if options.references else None
 
 
 def _check_output(options: argparse.Namespace) -> None:
@@ -173,7 +198,7 @@ def _check_output(options: argparse.Namespace) -> None:
         output_format(path)
         outputs += [("--output's part file", part) for part in part_files(path)]
     models = [("--model", folder) for folder in options.model]
-    check_outputs(outputs, given(vars(options), "input", "model"), sealed=models)
+    check_outputs(outputs, given(vars(options), "input", "model", "references"), sealed=models)
 
 
 def _devices(options: argparse.Namespace) -> list[str | None]:
@@ -229,7 +254,11 @@ def _check_not_older(options: argparse.Namespace) -> None:
 
     A finished output holds no digests any more; its age is what tells that it is of other captions.
     """
-    sources = [options.input, *(Path(folder) / "config.json" for folder in options.model)]
+    sources = [
+        options.input,
+        *options.references,
+        *(Path(folder) / "config.json" for folder in options.model),
+    ]
     written = Path(options.output).stat().st_mtime_ns
     for source in map(Path, sources):
         if source.is_file() and source.stat().st_mtime_ns > written:
@@ -303,8 +332,27 @@ def _rows(options: argparse.Namespace) -> Iterator[Row]:
     from suisei.data.formats import iter_rows
 
     source = _standard_input() if options.input == "-" else Path(options.input)
-    scale = rating_scale(options)
-    return iter_rows(source, format=options.format, images=options.images, rating_scale=scale)
+    return iter_rows(
+        source,
+        format=options.format,
+        images=options.images,
+        rating_scale=rating_scale(options),
+        columns={"rating": "rating", **named_columns(options)},  # none is guessed that is not used
+        references=options.references_read,
+        note=options.note,
+    )
+
+
+def _once(console: Console) -> Callable[[str], None]:
+    """Return what says a note the first time alone: for metrics that are fitted, rows are read twice."""
+    said: set[str] = set()
+
+    def note(text: str) -> None:
+        if text not in said:
+            said.add(text)
+            say(console, note_text(text))
+
+    return note
 
 
 def _standard_input() -> TextIO:
@@ -436,17 +484,17 @@ def _kept(rows: int, options: argparse.Namespace) -> str:
 
 
 def _quick_count(options: argparse.Namespace) -> int | None:
-    """Count the input's lines for the progress bar; None where that is not cheap."""
+    """Count the input's rows for the progress bar; None where that is not cheap."""
+    from suisei.data.compressed import is_gzip
+    from suisei.data.formats import FORMATS
+    from suisei.data.lines import count_lines
+
     path = Path(options.input)
-    if options.input == "-" or not path.is_file():
+    kind = options.format or FORMATS.get(path.suffix.lower())
+    if options.input == "-" or not path.is_file() or is_gzip(path) or kind in ("parquet", "json"):
         return None
-    if path.suffix.lower() == ".parquet" or options.format == "parquet":
-        return None
-    lines = 0
-    with path.open("rb") as stream:
-        while block := stream.read(1 << 20):
-            lines += block.count(b"\n")
-    return lines
+    table = kind in ("csv", "tsv")
+    return max(0, count_lines(path, quoted=table) - table)
 
 
 def _summarise(

@@ -7,32 +7,69 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from suisei.cli import say
-from suisei.commands.options import rating_scale
+from suisei.commands.options import named_columns, note_text, rating_scale
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from suisei.data.sample import CaptionSample
+    from suisei.report.examples import Explain
     from suisei.scoring.columns import ScoreColumn
     from suisei.scoring.plan import MetricPlan
 
 
 def read_samples(options: argparse.Namespace) -> tuple[list[CaptionSample], list[str]]:
-    """Return the samples of ``--data``, and a note where bad rows were skipped."""
+    """Return the samples of ``--data``, and a note where bad rows were skipped.
+
+    What was guessed of a file is said on standard error.
+    """
+    from rich.console import Console
+
     from suisei.data.load import load_data
 
     skipped: list[Any] = []
+    messages = Console(stderr=True)
     samples = load_data(
         options.data,
         root=options.root,
         images=options.images,
         rating_scale=rating_scale(options),
+        columns=named_columns(options),
+        references=options.references,
+        note=lambda text: say(messages, note_text(text)),
         on_error=options.on_error,
         skipped=skipped,
     )
     if not skipped:
         return samples, []
     return samples, [f"{len(skipped)} bad rows skipped, the first: {skipped[0].error}"]
+
+
+def explainer(plan: MetricPlan, samples: Sequence[CaptionSample] = ()) -> Explain:
+    """Return what says in sentences why a metric gives samples their scores.
+
+    A sample that cannot be explained has the reason in place of sentences: a page does not fail for it.
+
+    Args:
+        plan: the metric, which is made when it is first asked.
+        samples: what it is fitted on where it must be.
+    """
+
+    def explain(wanted: Sequence[CaptionSample]) -> list[list[str]]:
+        from suisei.explain.wording import sentences
+        from suisei.metrics.registry import get_metric
+        from suisei.scoring.columns import FAILURES, failure_text
+        from suisei.scoring.fitting import fit_unrated
+
+        try:
+            metric = get_metric(plan.spec, **plan.options)
+            if metric.needs_fit:
+                fit_unrated(metric, samples)
+            return [sentences(metric.explain(sample)) for sample in wanted]
+        except FAILURES as error:
+            return [[f"not explained: {failure_text(error)}"] for _ in wanted]
+
+    return explain
 
 
 def scored_column(

@@ -2,6 +2,7 @@
 
 Without a config it trains on the bundled sample. Settings come from a YAML file (``--config``) and
 from the command line (``--data.train my.csv --trainer.max_epochs 5``); unknown ones are refused.
+With ``--html FILE`` the finished run is also written as one page, as by ``suisei report RUN``.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
+from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser
 
+from suisei.commands.report import main as write_report
+from suisei.data.outputs import check_outputs
 from suisei.errors import ConfigError
 from suisei.pacs.dual_run import TASK as PACS
 from suisei.pacs.dual_run import run as run_pacs
@@ -27,6 +30,7 @@ from suisei.resources import resource_path
 from suisei.training.command_line import RunCLI
 from suisei.training.datamodule import CaptionDataModule
 from suisei.training.module import SuiSei
+from suisei.training.progress_lines import ProgressLines, wanted
 from suisei.training.run import DEFAULT_BASELINES, pool_folds, run_training, started_run
 from suisei.training.text_run import TASK as PRETRAIN
 from suisei.training.text_run import run_pretraining
@@ -151,7 +155,11 @@ class TrainingCLI(RunCLI):
         last = ModelCheckpoint(
             dirpath=folder / "checkpoints", filename="last", every_n_epochs=1, enable_version_counter=False
         )
-        self.trainer_defaults["callbacks"] = [*self._early_stopping(), steps, last]
+        lines: list[Callback] = []
+        if wanted(config.trainer.enable_progress_bar):
+            config.trainer.enable_progress_bar = False
+            lines = [ProgressLines()]
+        self.trainer_defaults["callbacks"] = [*self._early_stopping(), steps, last, *lines]
 
     def _early_stopping(self) -> list[EarlyStopping]:
         monitor, stopping = self.config.monitor, self.config.early_stopping
@@ -251,18 +259,47 @@ def make_cli(arguments: Sequence[str], kind: type[TrainingCLI] = TrainingCLI) ->
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `suisei train`; returns the exit status."""
     quiet_libraries()
-    arguments = with_config(sys.argv[1:] if argv is None else argv)
+    arguments, page = without_page(sys.argv[1:] if argv is None else argv)
+    arguments = with_config(arguments)
     task = task_of(arguments)
+    if page is not None and task in (PACS, PRETRAIN):
+        raise ConfigError(f"--html {page}: only a training on ratings has a page")
     if task == PACS:
         return run_pacs(arguments)
     cli = make_cli(arguments)
     if task == PRETRAIN:
         run_pretraining(cli)
         return 0
+    _train(cli, arguments)
+    return 0 if page is None else write_report([cli.config.output, "--output", page])
+
+
+def without_page(arguments: Sequence[str]) -> tuple[list[str], str | None]:
+    """Return the arguments without --html, and its file: it decides nothing about the run.
+
+    Raises:
+        ConfigError: the file is missing, or cannot be written.
+    """
+    left: list[str] = []
+    page: str | None = None
+    rest = iter(arguments)
+    for argument in rest:
+        if argument == "--html" or argument.startswith("--html="):
+            page = next(rest, "") if argument == "--html" else argument.removeprefix("--html=")
+            if not page.strip():
+                raise ConfigError("--html needs the name of a file")
+        else:
+            left.append(argument)
+    check_outputs([("--html", page)])
+    return left, page
+
+
+def _train(cli: TrainingCLI, arguments: Sequence[str]) -> None:
+    """Train once, or once per fold."""
     folds = cli.config.data.folds
     if not folds or cli.config.data.fold is not None:
         run_training(cli)
-        return 0
+        return
     folder = Path(cli.config.output)
     resuming = cli.config.ckpt_path is not None
     if resuming and (folder / "config.yaml").exists():
@@ -271,7 +308,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         with started_run(cli, folder):
             _train_folds(arguments, folder, folds, resuming=resuming)
     pool_folds(folder, folds)
-    return 0
 
 
 def _train_folds(arguments: Sequence[str], folder: Path, folds: int, *, resuming: bool) -> None:

@@ -8,25 +8,29 @@ caption a line. Each may be compressed by gzip. Which of them a file is, its con
 
 from __future__ import annotations
 
-import gzip
 import json
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from suisei.data.formats import unique_keys
+from suisei.data.compressed import open_plain, plain_suffix
+from suisei.data.documents import RESULT_FIELDS, is_row, unique_keys
+from suisei.data.fields import ALIASES, match_columns
 from suisei.data.sample import MAX_CAPTION_CHARACTERS
 from suisei.errors import DataError
 
-IMAGE_FIELDS = ("image_id", "id", "image", "file_name", "group")
+IMAGE_FIELDS = (*ALIASES["group"][1], "id", *(name for tier in ALIASES["image"] for name in tier), "group")
 """Fields of a JSON Lines row that may name its image, the first that is there."""
-CAPTION_FIELDS = ("references", "captions", "reference", "caption")
+CAPTION_FIELDS = (
+    *(name for tier in ALIASES["references"] for name in tier),
+    *("reference", "ref", *ALIASES["candidate"][2]),
+)
 """Fields of a row that may hold its captions, the first that is there."""
 
 _JSON_LINES = (".jsonl", ".ndjson")
+_TABLES = (".csv", ".tsv", ".parquet", ".xlsx", ".xls")
 _SHOWN = 80
 
 
@@ -60,6 +64,13 @@ class CaptionFile:
     bad: list[DataError] = field(default_factory=list)
     repeated: int = 0
 
+    def find(self, name: str | None) -> tuple[str, ...] | None:
+        """Return the captions of an image by its id or, where files are listed, by its file's name."""
+        if name is None:
+            return None
+        found = self.captions.get(name)
+        return found if found is not None else self.captions.get(self.file_names.get(name, ""))
+
     def describe(self) -> str:
         """Return what the file was taken for and how much is in it, in one line."""
         names = ", ".join(Path(name).name for name in self.name.split(", "))
@@ -77,20 +88,36 @@ def is_json_lines(path: Path | str) -> bool:
     return plain_suffix(path) in _JSON_LINES
 
 
-def plain_suffix(path: Path | str) -> str:
-    """Return a file's suffix in lower case, looking through ``.gz``."""
-    path = Path(path)
-    return Path(path.stem).suffix.lower() if path.suffix.lower() == ".gz" else path.suffix.lower()
+def is_text(path: Path | str) -> bool:
+    """Say whether a file is plain text, by its name: what is called otherwise than the other kinds."""
+    return not (is_json(path) or is_json_lines(path) or plain_suffix(path) in _TABLES)
 
 
 def has_result_rows(path: Path | str) -> bool:
-    """Say whether a JSON Lines file holds rows of a result file, by its first row."""
-    first = next((line for line in read_text(path).splitlines() if line.strip()), "")
+    """Say whether a file is a result file, or captions by image id, by the first thing in it.
+
+    Raises:
+        DataError: it cannot be read.
+    """
+    text = read_text(path)
+    if not is_json(path):
+        text = next((line for line in text.splitlines() if line.strip()), "")
     try:
-        row = json.loads(first)
+        content = json.loads(text)
     except (ValueError, RecursionError):
         return False
-    return isinstance(row, dict) and {"image_id", "caption"} <= set(row)
+    if is_json(path) and isinstance(content, dict):
+        return not is_row(content)
+    row = content[0] if isinstance(content, list) and content else content
+    return isinstance(row, dict) and (_is_result(row) or (is_json(path) and len(row) == 1))
+
+
+def _is_result(row: Mapping[str, Any]) -> bool:
+    """Say whether a row says what a result file does, and no more that a comparison needs."""
+    if not set(row) >= RESULT_FIELDS or not is_row(row):
+        return False
+    columns = match_columns(tuple(row))
+    return columns.of["candidate"] == "caption" and "image" not in columns.of and not columns.references
 
 
 def read_results(path: Path | str, *, on_error: str = "raise") -> CaptionFile:
@@ -134,6 +161,12 @@ def read_references(paths: Sequence[Path | str]) -> CaptionFile:
         DataError: an unreadable file or another layout, a reference that is no text or empty, or text
             files of different lengths.
     """
+    tables = [path for path in paths if plain_suffix(path) in _TABLES]
+    if tables:
+        raise DataError(
+            f"{tables[0]}: references are read from COCO annotations, JSON, JSONL or text, one file per "
+            "reference; of a table, name the column: --column references=NAME"
+        )
     if len(paths) > 1:
         return _text_references(paths)
     found = CaptionFile(str(paths[0]), "plain text, a reference a line", by_line=True)
@@ -154,20 +187,25 @@ def read_text(path: Path | str) -> str:
     Raises:
         DataError: the file cannot be read, is damaged or is not UTF-8.
     """
-    path = Path(path)
     try:
-        content = path.read_bytes()
-        if path.suffix.lower() == ".gz":
-            content = gzip.decompress(content)
+        with open_plain(path) as stream:
+            content = stream.read()
         return content.decode("utf-8-sig")
-    except gzip.BadGzipFile:
-        raise DataError(f"{path}: not compressed by gzip; leave out .gz, or copy the file again") from None
-    except (EOFError, zlib.error):
-        raise DataError(f"{path}: the compressed file is cut off or damaged; copy it again") from None
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
-        raise DataError(f"{path}: not valid UTF-8 at byte {error.start:,}; save it as UTF-8") from None
+        if content[:2] == b"\x1f\x8b":
+            raise DataError(
+                f"{path}: compressed by gzip; let the name end in .gz, or decompress it"
+            ) from None
+        kind = (
+            "UTF-16"
+            if content[:2] in (b"\xff\xfe", b"\xfe\xff")
+            else f"not valid UTF-8 at byte {error.start:,}"
+        )
+        raise DataError(f"{path}: {kind}; save it as UTF-8") from None
 
 
 _ANNOTATIONS = "COCO annotations"
@@ -214,7 +252,7 @@ def _document_records(path: Path | str, content: Any, found: CaptionFile) -> Ite
         found.form = "captions by image id"
         return (Record(f"image {image!r:.60}", image, captions) for image, captions in content.items())
     if isinstance(content, list) and content and isinstance(content[0], dict):
-        if {"image_id", "caption"} <= set(content[0]):
+        if set(content[0]) >= RESULT_FIELDS:
             found.form = "a COCO result file"
             return _field_records(content, "row")
         if len(content[0]) == 1:

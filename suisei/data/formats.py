@@ -1,8 +1,8 @@
-"""Reading rated and unrated captions from JSONL, CSV, TSV and Parquet, one row at a time.
+"""Reading rated and unrated captions from JSONL, CSV, TSV, Parquet, JSON and text, one row at a time.
 
 Every row that a file holds comes out as one ``Row``, good or bad, so nothing is lost silently and
 memory stays bounded however long the file is, apart from 16 to 32 bytes per id, kept to find an id that
-occurs twice. ``suisei.data.fields`` says which fields there are.
+occurs twice. ``suisei.data.fields`` says which fields there are, ``suisei.data.documents`` which JSON.
 """
 
 from __future__ import annotations
@@ -10,14 +10,28 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, TextIO
+from typing import IO, Any, Literal, TextIO
 
-from suisei.data.fields import DEFAULT_SCALE, Settings, make_sample, match_columns, record_id
+from suisei.data.compressed import is_gzip, open_plain, plain_suffix
+from suisei.data.documents import document_rows, unique_keys
+from suisei.data.fields import (
+    DEFAULT_SCALE,
+    Columns,
+    Settings,
+    chosen_columns,
+    make_sample,
+    match_columns,
+    record_id,
+    require_chosen,
+)
+from suisei.data.file_rows import NOT_UTF8, FileProblem, Note, RawRow, Row, warn
 from suisei.data.idset import IdSet
+from suisei.data.joins import References, joined
 from suisei.data.lines import TOO_LONG, Line, delimited_records, is_broken, is_cut, numbered_lines, utf8_lines
+from suisei.data.parquet import import_pyarrow
 from suisei.data.paths import descriptor_of, is_stream
 from suisei.data.sample import CaptionSample
 from suisei.data.writers import write_samples
@@ -25,46 +39,37 @@ from suisei.errors import ConfigError, DataError
 
 __all__ = ["FORMATS", "Row", "collect", "format_of", "iter_rows", "read_samples", "write_samples"]
 
-FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".tsv": "tsv", ".parquet": "parquet"}
+FORMATS = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".parquet": "parquet",
+    ".json": "json",
+    ".txt": "text",
+}
+"""What a suffix stands for; each but Parquet may be followed by ``.gz``."""
+KINDS = tuple(dict.fromkeys(FORMATS.values()))
 OnError = Literal["raise", "skip"]
-NOT_UTF8 = "the row is not valid UTF-8; save the file as UTF-8 (Excel: 'CSV UTF-8')"
+NamedColumns = Mapping[str, str | Sequence[str] | None]
+"""{field: the column that fills it}; for references several columns, none for no column."""
 
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One data row of a file.
-
-    Attributes:
-        number: counted from 1, without the header.
-        id: the row's own id, None where it has none or cannot be parsed.
-        sample: the sample, or None for a bad row.
-        error: what is wrong with a bad row, beginning with the file and the row's number.
-    """
-
-    number: int
-    id: str | None
-    sample: CaptionSample | None
-    error: DataError | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Raw:
-    """A row before its fields are checked: a record, or the problem that kept it from being one."""
-
-    record: Mapping[str, Any] | None
-    problem: str = ""
-    line: int | None = None
+_EXCEL = (".xlsx", ".xls", ".ods")
+_NOTES = 3
+"""So many notes about columns at most are told of one file, whose rows may differ in theirs."""
 
 
 def format_of(path: Path | str) -> str:
-    """Return the format that a file's suffix stands for.
+    """Return the format that a file's suffix stands for, looking through ``.gz``.
 
     Raises:
         ConfigError: an unknown suffix; the valid ones are listed.
     """
-    suffix = Path(path).suffix.lower()
+    suffix = plain_suffix(path)
+    if suffix == ".parquet" and is_gzip(path):
+        raise ConfigError(f"{path}: Parquet is compressed inside; write it without .gz")
     if suffix not in FORMATS:
-        hint = " (one JSON object per line is JSON Lines: name the file .jsonl)" if suffix == ".json" else ""
+        hint = " (Excel: save it as 'CSV UTF-8')" if suffix in _EXCEL else ""
         raise ConfigError(
             f"{path}: {f'unknown file format {suffix!r}' if suffix else 'no file format in the name'}{hint}; "
             f"expected {', '.join(FORMATS)}"
@@ -78,37 +83,55 @@ def iter_rows(
     format: str | None = None,  # noqa: A002 - the word users know
     images: Path | str | None = None,
     rating_scale: tuple[float, float] | None = None,
+    columns: NamedColumns | None = None,
+    references: References | Sequence[Path | str] | None = None,
+    note: Note = warn,
 ) -> Iterator[Row]:
     """Stream the rows of a file, in file order, bad rows included.
 
     Args:
         source: a path, or an open text stream such as ``sys.stdin``.
-        format: "jsonl", "csv", "tsv" or "parquet"; by default from the suffix, JSONL for a stream or pipe.
+        format: "jsonl", "csv", "tsv", "parquet", "json" or "text"; by default from the suffix, JSONL for a
+            stream or pipe.
         images: folder where relative image and video paths start; by default the file's own folder, for a
-            stream the working directory.
+            stream the working directory. Rows that name no image get the file in it that has their id.
         rating_scale: (low, high) of rows that state no ``rating_scale``; (0, 1) by default.
+        columns: {field: the column that fills it}, for columns that are called otherwise.
+        references: files of references, which take the place of the rows' own: COCO annotations, JSON or
+            JSONL by image id, or text, one file per reference.
+        note: told in a line what is guessed and what is left out; a warning by default.
 
     Yields:
         One Row per data row; a bad row has its error and no sample.
 
     Raises:
-        ConfigError: an unknown format or an impossible scale.
+        ConfigError: an unknown format, field or an impossible scale.
         DataError: the file as a whole is unusable: absent, empty, not UTF-8, a wrong header.
     """
     scale = DEFAULT_SCALE if rating_scale is None else _checked_scale(rating_scale)
     if isinstance(source, Path | str):
         path, name = Path(source), str(source)
-        piped = is_stream(path) and path.suffix.lower() not in FORMATS
+        piped = is_stream(path) and plain_suffix(path) not in FORMATS
         kind = _checked_format(format or "jsonl") if format or piped else format_of(path)
         folder = Path() if descriptor_of(path) is not None else path.parent
-        raws = _rows_of_file(path, kind)
+        reader = _Reader(kind, name, note)
+        raws = reader.rows_of_file(path)
     else:
         name = str(getattr(source, "name", "<stream>"))
         kind = _checked_format(format or "jsonl")
         folder = Path()
-        raws = _rows_of_stream(source, kind)
-    settings = Settings(Path(images) if images is not None else folder, scale, cells=kind in ("csv", "tsv"))
-    return _checked_rows(raws, name, settings)
+        reader = _Reader(kind, name, note)
+        raws = reader.rows_of_stream(source)
+    settings = Settings(
+        Path(images) if images is not None else folder,
+        scale,
+        cells=kind in ("csv", "tsv"),
+        chosen=chosen_columns(columns),
+    )
+    reader.chosen = settings.chosen
+    rows = _checked_rows(raws, name, settings, note)
+    given = references if isinstance(references, References | None) else References(references)
+    return joined(rows, given, images, name, note)
 
 
 def read_samples(
@@ -117,23 +140,37 @@ def read_samples(
     format: str | None = None,  # noqa: A002 - the word users know
     images: Path | str | None = None,
     rating_scale: tuple[float, float] | None = None,
+    columns: NamedColumns | None = None,
+    references: References | Sequence[Path | str] | None = None,
+    note: Note = warn,
     on_error: OnError = "raise",
     skipped: list[Row] | None = None,
 ) -> list[CaptionSample]:
-    """Read all samples of a file; see ``iter_rows`` for the first four arguments.
+    """Read all samples of a file; see ``iter_rows`` for all arguments but the last two.
 
     Args:
         source: a path or an open text stream.
-        format: "jsonl", "csv", "tsv" or "parquet".
+        format: "jsonl", "csv", "tsv", "parquet", "json" or "text".
         images: folder where relative image and video paths start.
         rating_scale: (low, high) of rows that state no ``rating_scale``.
+        columns: {field: the column that fills it}.
+        references: files of references.
+        note: told what is guessed and left out.
         on_error: "raise" stops at the first bad row, "skip" leaves bad rows out.
         skipped: a list that receives the rows left out.
 
     Raises:
         DataError: a bad row under "raise", no usable row at all, or an unusable file.
     """
-    rows = iter_rows(source, format=format, images=images, rating_scale=rating_scale)
+    rows = iter_rows(
+        source,
+        format=format,
+        images=images,
+        rating_scale=rating_scale,
+        columns=columns,
+        references=references,
+        note=note,
+    )
     return collect(rows, on_error=on_error, skipped=skipped)
 
 
@@ -159,8 +196,8 @@ def collect(
 
 
 def _checked_format(name: str) -> str:
-    if name not in FORMATS.values():
-        raise ConfigError(f"format is {name!r}; expected {', '.join(dict.fromkeys(FORMATS.values()))}")
+    if name not in KINDS:
+        raise ConfigError(f"format is {name!r}; expected {', '.join(KINDS)}")
     return name
 
 
@@ -171,212 +208,328 @@ def _checked_scale(scale: tuple[float, float]) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def _checked_rows(raws: Iterator[_Raw], name: str, settings: Settings) -> Iterator[Row]:
+def _checked_rows(raws: Iterator[RawRow], name: str, settings: Settings, note: Note) -> Iterator[Row]:
     """Number the raw rows, make their samples and refuse an id that was used before."""
-    seen = IdSet()
+    seen, told = IdSet(), _Told(name, settings, note)
     number = 0
     try:
         for number, raw in enumerate(raws, start=1):
-            row_id, sample, problem = _checked(raw, settings, seen)
+            row_id, sample, problem = _checked(raw, settings, seen, told)
             if problem is None:
                 yield Row(number, row_id, sample, None)
             else:
                 line = f" (line {raw.line})" if raw.line is not None and raw.line != number else ""
                 yield Row(number, row_id, None, DataError(f"{name}, row {number}: {problem}{line}"))
-    except _FileProblem as error:
+    except FileProblem as error:
         raise DataError(f"{name}{error.place}: {error}") from None
     if number == 0:
         raise DataError(f"{name}: the file is empty; expected at least one data row (after a CSV's header)")
 
 
 def _checked(
-    raw: _Raw, settings: Settings, seen: IdSet
+    raw: RawRow, settings: Settings, seen: IdSet, told: _Told
 ) -> tuple[str | None, CaptionSample | None, str | None]:
     if raw.record is None:
         return None, None, raw.problem
-    row_id = record_id(raw.record)
+    row_id = None
     try:
+        columns = match_columns(tuple(raw.record), settings.chosen)
+        row_id = record_id(raw.record, columns)
         if row_id is not None:
             _refuse_repeated(row_id, seen)
-        sample = make_sample(raw.record, match_columns(tuple(raw.record)), settings)
+        told.of(columns)
+        sample = make_sample(raw.record, columns, settings)
     except DataError as error:
-        return row_id, None, str(error)
+        return row_id or record_id(raw.record), None, str(error)
     return row_id, sample, None
 
 
 def _refuse_repeated(row_id: str, seen: IdSet) -> None:
     if not seen.add(row_id):
-        raise DataError(f"id {row_id[:100]!r} is used by an earlier row; every id must be unique")
+        raise DataError(
+            f"id {row_id[:100]!r} is used by an earlier row; every id must be unique "
+            "(to do without: --column id=)"
+        )
 
 
-class _FileProblem(Exception):  # noqa: N818 - never leaves this module
-    """The file as a whole is unusable; ``place`` is put after its name."""
+class _Told:
+    """Tells once what is made of a file's columns, whose rows may differ in theirs."""
 
-    def __init__(self, message: str, place: str = "") -> None:
-        super().__init__(message)
-        self.place = place
+    def __init__(self, name: str, settings: Settings, note: Note) -> None:
+        self._name, self._note = name, note
+        self._asked = {column for field, columns in settings.chosen for column in columns if column != field}
+        self._last: Columns | None = None
+        self._known: set[str] = set()
+        self._count = 0
 
-
-def _rows_of_file(path: Path, kind: str) -> Iterator[_Raw]:
-    try:
-        if path.is_dir():
-            raise _FileProblem("is a folder; give a file")
-        if kind == "parquet" and is_stream(path):
-            raise _FileProblem("Parquet cannot be read from a pipe or device; give a file")
-        if path.is_file() and path.stat().st_size == 0:
+    def of(self, columns: Columns) -> None:
+        """Tell what is new about the columns of a row."""
+        if columns is self._last:
             return
-        if kind == "parquet":
-            yield from _parquet_rows(path)
-        else:
-            with path.open("rb") as stream:
-                yield from _rows_of_bytes(stream, kind)
-    except FileNotFoundError:
-        raise _FileProblem("no such file") from None
-    except OSError as error:
-        raise _FileProblem(f"cannot be read: {error.strerror or error}") from None
+        if self._last is None:
+            self._missing(columns)
+        self._last = columns
+        new = {*columns.guessed, *columns.ignored} - self._known
+        if not new or self._count == _NOTES:
+            return
+        self._count += 1
+        self._known |= new
+        guessed = {column: field for column, field in columns.guessed.items() if column in new}
+        ignored = tuple(column for column in columns.ignored if column in new)
+        self._note(f"{self._name}: columns {Columns({}, (), guessed, ignored).note()}")
+
+    def _missing(self, columns: Columns) -> None:
+        absent = self._asked - {*columns.of.values(), *columns.references}
+        if absent:
+            self._note(
+                f"{self._name}: the first row has no column {', '.join(sorted(map(repr, absent)))} (--column)"
+            )
 
 
-def _rows_of_stream(stream: TextIO, kind: str) -> Iterator[_Raw]:
-    if kind == "parquet":
-        raise _FileProblem("Parquet cannot be read from a stream; give a path")
-    # Standard input is read as bytes: whatever the locale says, data is UTF-8, and a wrong byte
-    # must cost one row. A stream that the caller opened keeps the encoding the caller chose.
-    if stream is sys.stdin and hasattr(stream, "buffer"):
-        yield from _rows_of_bytes(stream.buffer, kind)
-        return
-    try:
-        yield from _READERS[kind](numbered_lines(stream))
-    except UnicodeDecodeError as error:
-        raise _FileProblem(f"not valid {error.encoding}: {error.reason}") from None
-    except DataError as error:
-        raise _FileProblem(str(error)) from None
+class _Reader:
+    """Reads the raw rows of one file or stream.
 
+    Args:
+        kind: its format.
+        name: of the file, for notes.
+        note: told what is guessed.
+    """
 
-def _rows_of_bytes(stream: BinaryIO, kind: str) -> Iterator[_Raw]:
-    # JSONL ends a line at \n only; in CSV a bare \r may end one too.
-    text = utf8_lines(stream, newline="\n" if kind == "jsonl" else "")
-    try:
-        yield from _READERS[kind](numbered_lines(text))
-    except DataError as error:
-        raise _FileProblem(str(error)) from None
-    except OSError as error:  # such as a folder as standard input
-        raise _FileProblem(f"cannot be read: {error.strerror or error}") from None
-    finally:
-        text.detach()  # otherwise the stream would be closed with it
+    def __init__(self, kind: str, name: str, note: Note) -> None:
+        self.kind, self.name, self.note = kind, name, note
+        self.chosen: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
+    def rows_of_file(self, path: Path) -> Iterator[RawRow]:
+        """Yield the rows of a file.
 
-def _jsonl_rows(lines: Iterator[Line]) -> Iterator[_Raw]:
-    blank = 0
-    for _number, line in lines:
-        if not line.strip():
-            blank += 1
-            continue
-        for _ in range(blank):  # blank lines at the end of a file are no rows, those between rows are
-            yield _Raw(None, "the line is blank; remove it or fill it in")
+        Raises:
+            FileProblem: it is unusable.
+        """
+        try:
+            if path.is_dir():
+                raise FileProblem("is a folder; give a file")
+            if self.kind == "parquet" and is_stream(path):
+                raise FileProblem("Parquet cannot be read from a pipe or device; give a file")
+            if path.is_file() and path.stat().st_size == 0:
+                return
+            if self.kind == "parquet":
+                yield from self._parquet_rows(path)
+            else:
+                with open_plain(path) as stream:
+                    yield from self._rows_of_bytes(stream)
+        except FileNotFoundError:
+            raise FileProblem("no such file") from None
+        except DataError as error:
+            raise FileProblem(str(error)) from None
+        except OSError as error:
+            raise FileProblem(f"cannot be read: {error.strerror or error}") from None
+
+    def rows_of_stream(self, stream: TextIO) -> Iterator[RawRow]:
+        """Yield the rows of an open stream.
+
+        Raises:
+            FileProblem: it is unusable.
+        """
+        if self.kind == "parquet":
+            raise FileProblem("Parquet cannot be read from a stream; give a path")
+        try:
+            # Standard input is read as bytes: whatever the locale says, data is UTF-8, and a wrong byte
+            # must cost one row. A stream that the caller opened keeps the encoding the caller chose.
+            if stream is sys.stdin and hasattr(stream, "buffer"):
+                yield from self._rows_of_bytes(stream.buffer)
+            else:
+                yield from self._rows_of_text(stream)
+        except UnicodeDecodeError as error:
+            raise FileProblem(f"not valid {error.encoding}: {error.reason}") from None
+        except DataError as error:
+            raise FileProblem(str(error)) from None
+        except OSError as error:  # such as a folder as standard input
+            raise FileProblem(f"cannot be read: {error.strerror or error}") from None
+
+    def _rows_of_bytes(self, stream: IO[bytes]) -> Iterator[RawRow]:
+        # JSONL ends a line at \n only; in CSV a bare \r may end one too.
+        text = utf8_lines(stream, newline="" if self.kind in ("csv", "tsv") else "\n")
+        try:
+            yield from self._rows_of_text(text)
+        finally:
+            with suppress(ValueError):  # of a file that is closed already
+                text.detach()  # otherwise the stream would be closed with it
+
+    def _rows_of_text(self, text: TextIO) -> Iterator[RawRow]:
+        yield from _READERS[self.kind](self, text)
+
+    def told(self, text: str) -> None:
+        """Tell what the file is taken for."""
+        self.note(f"{self.name}: {text}")
+
+    def jsonl_rows(self, text: TextIO, first: str = "") -> Iterator[RawRow]:
+        """Yield the rows of JSON Lines; ``first`` is a line that was read already."""
+        if first:
+            yield _json_row(first)
         blank = 0
-        yield _json_row(line)
+        for _number, line in numbered_lines(text):
+            if not line.strip():
+                blank += 1
+                continue
+            for _ in range(blank):  # blank lines at the end of a file are no rows, those between rows are
+                yield RawRow(None, "the line is blank; remove it or fill it in")
+            blank = 0
+            yield _json_row(line)
+
+    def json_rows(self, text: TextIO) -> Iterator[RawRow]:
+        """Yield the rows of a JSON document."""
+        yield from document_rows(text, self.told, self.jsonl_rows)
+
+    def text_rows(self, text: TextIO) -> Iterator[RawRow]:
+        """Yield a row per line of plain text."""
+        for number, line in numbered_lines(text):
+            if number == 1:
+                self._refuse_other_than_text(line)
+                self.told("taken for plain text, a caption a line")
+            if is_cut(line):
+                yield RawRow(None, TOO_LONG)
+            elif is_broken(line):
+                yield RawRow(None, NOT_UTF8)
+            else:
+                yield RawRow({"candidate": line.rstrip("\r\n")})
+
+    def _refuse_other_than_text(self, first: str) -> None:
+        start = first.strip()
+        if start.startswith("{") and _json_row(start).record is not None:
+            raise FileProblem("its lines are JSON objects, not captions; name it .jsonl")
+        if "\t" in start and _has_candidate(start.split("\t"), self.chosen):
+            raise FileProblem("it is a table, not a caption a line; name it .tsv")
+
+    def delimited_rows(self, text: TextIO) -> Iterator[RawRow]:
+        """Yield the rows of CSV or TSV."""
+        lines = numbered_lines(text)
+        first = next(lines, None)
+        if first is None:
+            return
+        delimiter = self._delimiter(first[1])
+        records = delimited_records(_again(first, lines), delimiter)
+        header = next(records)
+        names = self._checked_header(header.fields, header.problem)
+        blank: list[int] = []
+        for record in records:
+            if record.problem is None and not record.fields:
+                blank.append(record.line)
+                continue
+            for line in blank:
+                yield RawRow(None, "the line is blank; remove it or fill it in", line)
+            blank.clear()
+            if record.problem is not None:
+                yield RawRow(None, record.problem, record.line)
+            else:
+                yield _cells_row(record.fields, names, record.line)
+
+    def _delimiter(self, header: str) -> str:
+        """Return what separates the fields: what the format says, or what alone makes a header."""
+        usual = "\t" if self.kind == "tsv" else ","
+        if not _has_candidate(_split(header, usual), self.chosen):
+            for other, name in ((";", "semicolons"), ("\t", "tabs"), (",", "commas")):
+                if other != usual and _has_candidate(_split(header, other), self.chosen):
+                    self.told(f"taken for columns separated by {name}")
+                    return other
+        return usual
+
+    def _checked_header(self, fields: list[str], problem: str | None) -> tuple[str, ...]:
+        names = tuple(name.strip() for name in fields)
+        if problem is None and any(map(is_broken, names)):
+            problem = "not valid UTF-8; save the file as UTF-8 (Excel: 'CSV UTF-8')"
+        if problem is None and len(set(names)) < len(names):
+            named = [name for name in names if name]
+            if len(set(named)) < len(named):
+                problem = f"a column name occurs twice: {', '.join(names)}"
+            names = tuple(name or f"(column {number})" for number, name in enumerate(names, 1))
+        if problem is None:
+            try:
+                match_columns(names, self.chosen)
+                require_chosen(names, self.chosen)
+            except DataError as error:
+                problem = str(error)
+        if problem is not None:
+            raise FileProblem(problem, ", header")
+        return names
+
+    def _parquet_rows(self, path: Path) -> Iterator[RawRow]:
+        pyarrow = import_pyarrow(path)
+        try:
+            with pyarrow.parquet.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as file:
+                self._checked_header(list(file.schema_arrow.names), None)
+                for batch in file.iter_batches(batch_size=1024):
+                    yield from _batch_rows(batch)
+        except pyarrow.ArrowException as error:
+            raise FileProblem(f"cannot be read as Parquet: {error}") from None
 
 
-def _json_row(line: str) -> _Raw:
+_READERS: dict[str, Callable[[_Reader, TextIO], Iterator[RawRow]]] = {
+    "jsonl": _Reader.jsonl_rows,
+    "json": _Reader.json_rows,
+    "text": _Reader.text_rows,
+    "csv": _Reader.delimited_rows,
+    "tsv": _Reader.delimited_rows,
+}
+
+
+def _again(first: Line, lines: Iterator[Line]) -> Iterator[Line]:
+    yield first
+    yield from lines
+
+
+def _split(header: str, delimiter: str) -> list[str]:
+    """Return the names of a header, roughly; what is wrong with it is said by who reads it."""
+    return [name.strip().strip('"') for name in header.strip().split(delimiter)]
+
+
+def _has_candidate(names: Sequence[str], chosen: tuple[tuple[str, tuple[str, ...]], ...]) -> bool:
+    try:
+        match_columns(tuple(names), chosen)
+    except DataError:
+        return False
+    return True
+
+
+def _json_row(line: str) -> RawRow:
     if is_cut(line):
-        return _Raw(None, TOO_LONG)
+        return RawRow(None, TOO_LONG)
     if is_broken(line):
-        return _Raw(None, NOT_UTF8)
+        return RawRow(None, NOT_UTF8)
     try:
         record = json.loads(line, object_pairs_hook=unique_keys)
     except json.JSONDecodeError as error:
-        return _Raw(None, f"not valid JSON: {error.msg} at character {error.pos + 1}: {line.strip()[:60]!r}")
+        return RawRow(
+            None, f"not valid JSON: {error.msg} at character {error.pos + 1}: {line.strip()[:60]!r}"
+        )
     except (ValueError, RecursionError) as error:
-        return _Raw(None, f"not valid JSON: {error}")
+        return RawRow(None, f"not valid JSON: {error}")
     if not isinstance(record, dict):
-        return _Raw(None, f"expected a JSON object with a 'candidate', got {line.strip()[:60]!r}")
-    return _Raw(record)
+        return RawRow(None, f"expected a JSON object with a 'candidate', got {line.strip()[:60]!r}")
+    return RawRow(record)
 
 
-def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Make a JSON object, as a hook of the json module; a key that occurs twice is a ValueError."""
-    record = dict(pairs)
-    if len(record) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the field {twice!r} is given twice")
-    return record
+def _cells_row(fields: list[str], names: tuple[str, ...], line: int) -> RawRow:
+    if any(map(is_broken, fields)):
+        return RawRow(None, NOT_UTF8, line)
+    if len(fields) != len(names):
+        return RawRow(
+            None,
+            f"{len(fields)} fields where the header has {len(names)} ({', '.join(names)}); "
+            "put a caption that holds the delimiter in quotation marks",
+            line,
+        )
+    return RawRow(dict(zip(names, fields, strict=True)), line=line)
 
 
-def _delimited_rows(lines: Iterator[Line], delimiter: str) -> Iterator[_Raw]:
-    records = delimited_records(lines, delimiter)
-    header = next(records, None)
-    if header is None:
-        return
-    names = _checked_header(header.fields, header.problem)
-    blank: list[int] = []
-    for record in records:
-        if record.problem is None and not record.fields:
-            blank.append(record.line)
-            continue
-        for line in blank:
-            yield _Raw(None, "the line is blank; remove it or fill it in", line)
-        blank.clear()
-        if record.problem is not None:
-            yield _Raw(None, record.problem, record.line)
-        elif any(map(is_broken, record.fields)):
-            yield _Raw(None, NOT_UTF8, record.line)
-        elif len(record.fields) != len(names):
-            yield _Raw(
-                None,
-                f"{len(record.fields)} fields where the header has {len(names)} ({', '.join(names)}); "
-                "put a caption that holds the delimiter in quotation marks",
-                record.line,
-            )
-        else:
-            yield _Raw(dict(zip(names, record.fields, strict=True)), line=record.line)
-
-
-def _checked_header(fields: list[str], problem: str | None) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in fields)
-    if problem is None and any(map(is_broken, names)):
-        problem = "not valid UTF-8; save the file as UTF-8 (Excel: 'CSV UTF-8')"
-    if problem is None and len(set(names)) < len(names):
-        problem = f"a column name occurs twice: {', '.join(names)}"
-    if problem is None:
-        try:
-            match_columns(names)
-        except DataError as error:
-            problem = str(error)
-    if problem is not None:
-        raise _FileProblem(problem, ", header")
-    return names
-
-
-def _parquet_rows(path: Path) -> Iterator[_Raw]:
-    import pyarrow
-    import pyarrow.parquet
-
-    try:
-        with pyarrow.parquet.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as file:
-            _checked_header(list(file.schema_arrow.names), None)
-            for batch in file.iter_batches(batch_size=1024):
-                yield from _batch_rows(batch)
-    except pyarrow.ArrowException as error:
-        raise _FileProblem(f"cannot be read as Parquet: {error}") from None
-
-
-def _batch_rows(batch: Any) -> Iterator[_Raw]:
+def _batch_rows(batch: Any) -> Iterator[RawRow]:
     try:
         records = batch.to_pylist()
     except UnicodeDecodeError:  # one bad cell fails the whole batch: take its rows one by one
         for position in range(batch.num_rows):
             try:
-                yield _Raw(batch.slice(position, 1).to_pylist()[0])
+                yield RawRow(batch.slice(position, 1).to_pylist()[0])
             except UnicodeDecodeError:
-                yield _Raw(None, NOT_UTF8)
+                yield RawRow(None, NOT_UTF8)
         return
     for record in records:
-        yield _Raw(record)
-
-
-_READERS: dict[str, Callable[[Iterator[Line]], Iterator[_Raw]]] = {
-    "jsonl": _jsonl_rows,
-    "csv": lambda lines: _delimited_rows(lines, ","),
-    "tsv": lambda lines: _delimited_rows(lines, "\t"),
-}
+        yield RawRow(record)

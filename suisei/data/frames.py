@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from suisei.data.fields import Settings, make_sample, match_columns
+from suisei.data.file_rows import warn
 from suisei.data.given_columns import is_missing, is_series
 from suisei.data.sample import CaptionSample
 from suisei.errors import DataError
@@ -18,10 +19,11 @@ def frame_samples(frame: Any) -> list[CaptionSample]:
     """Return one sample per row of a pandas or Polars DataFrame.
 
     The columns are those of a file (see :mod:`suisei.data.fields`), except that images may also be
-    objects: PIL images, arrays, tensors. A missing cell (None, NaN) is a field left out.
+    objects: PIL images, arrays, tensors. A missing cell (None, NaN) is a field left out. A warning says
+    which columns were guessed, and which are ignored.
 
     Raises:
-        DataError: an unknown column, or a row that cannot be a sample; its position is named.
+        DataError: no column of candidates, or a row that cannot be a sample; its position is named.
     """
     names = tuple(frame.columns)
     wrong = next((name for name in names if not isinstance(name, str)), None)
@@ -30,12 +32,14 @@ def frame_samples(frame: Any) -> list[CaptionSample]:
     if len(set(names)) < len(names):
         raise DataError(f"a column of the DataFrame occurs twice: {', '.join(names)[:200]}")
     columns = match_columns(names)
+    if note := columns.note():
+        warn(f"the DataFrame: columns {note}")
+    of_image = columns.of.get("image", "image")
     cells = [frame[name].to_list() for name in names]
     samples = []
     for position, row in enumerate(zip(*cells, strict=True)):
         record = {name: _plain(value) for name, value in zip(names, row, strict=True)}
-        image = record.get(columns.image)
-        inside = None if isinstance(image, str) else record.pop(columns.image, None)
+        inside = None if isinstance(record.get(of_image), str) else record.pop(of_image, None)
         try:
             sample = make_sample(record, columns, Settings(Path()))
             samples.append(sample if inside is None else replace(sample, image=inside))

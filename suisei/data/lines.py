@@ -8,7 +8,8 @@ import re
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import BinaryIO, TextIO
+from pathlib import Path
+from typing import IO, TextIO
 
 from suisei.errors import DataError
 
@@ -25,9 +26,33 @@ Line = tuple[int, str]
 _BYTE = re.compile("[\udc80-\udcff]")
 
 
-def utf8_lines(stream: BinaryIO, newline: str) -> io.TextIOWrapper:
+def utf8_lines(stream: IO[bytes], newline: str) -> io.TextIOWrapper:
     """Decode bytes as UTF-8 so that a wrong byte becomes a lone surrogate instead of an exception."""
     return io.TextIOWrapper(stream, encoding="utf-8", errors="surrogateescape", newline=newline)
+
+
+def count_lines(path: Path, *, quoted: bool) -> int:
+    """Count the lines of a file, blank ones at its end left out.
+
+    Args:
+        path: the file.
+        quoted: whether a line end inside quotation marks ends no line, as in CSV.
+    """
+    lines, inside, ended = 0, False, True
+    blank = 0
+    with path.open("rb") as stream:
+        while block := stream.read(1 << 20):
+            for number, part in enumerate(block.split(b'"') if quoted else [block]):
+                if number:
+                    inside, ended, blank = not inside, False, 0
+                if not inside:
+                    found = part.count(b"\n")
+                    rest = part.rstrip(b"\r\n")
+                    lines += found
+                    blank = (blank if not rest else 0) + part[len(rest) :].count(b"\n")
+                if part:
+                    ended = part.endswith(b"\n") and not inside
+    return lines - max(0, blank - 1) + (not ended)
 
 
 def is_broken(text: str) -> bool:
@@ -50,13 +75,24 @@ def numbered_lines(stream: TextIO) -> Iterator[Line]:
     while line := stream.readline(MAX_LINE_CHARACTERS):
         number += 1
         if number == 1:
-            line = _checked_first(line)
+            line = checked_first(line)
         if len(line) == MAX_LINE_CHARACTERS and not line.endswith("\n"):
             _skip_rest_of_line(stream)
         yield number, line
 
 
-def _checked_first(line: str) -> str:
+def checked_first(line: str) -> str:
+    """Return a file's first line without its byte order mark.
+
+    Raises:
+        DataError: it shows that the file is compressed, UTF-16, or not text at all.
+    """
+    if line.startswith("\x1f\udc8b"):
+        raise DataError("the content is compressed by gzip; let the name end in .gz, or decompress it")
+    if line.startswith("PK\x03\x04"):
+        raise DataError(
+            "the file is a ZIP archive or an Excel workbook; save it as UTF-8 (Excel: 'CSV UTF-8')"
+        )
     if line.startswith(("\udcff\udcfe", "\udcfe\udcff")) or "\0" in line[:1000]:
         raise DataError("the file is UTF-16 or not text; save it as UTF-8 (Excel: 'CSV UTF-8')")
     return line.removeprefix("\ufeff")

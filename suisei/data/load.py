@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import difflib
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from suisei.data.benchmarks import BENCHMARKS
-from suisei.data.formats import FORMATS, OnError, Row, read_samples
+from suisei.data.benchmarks.benchmark import Benchmark
+from suisei.data.compressed import plain_suffix
+from suisei.data.file_rows import Note, warn
+from suisei.data.formats import FORMATS, NamedColumns, OnError, Row, format_of, read_samples
 from suisei.data.paths import is_stream
 from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError, DataError
@@ -19,6 +24,9 @@ def load_data(
     root: Path | str | None = None,
     images: Path | str | None = None,
     rating_scale: tuple[float, float] | None = None,
+    columns: NamedColumns | None = None,
+    references: Sequence[Path | str] = (),
+    note: Note = warn,
     on_error: OnError = "raise",
     skipped: list[Row] | None = None,
 ) -> list[CaptionSample]:
@@ -26,10 +34,13 @@ def load_data(
 
     Args:
         name_or_file: a name in ``suisei.data.benchmarks.BENCHMARKS``, such as "scenes", or the path
-            of a .jsonl, .csv, .tsv or .parquet file.
+            of a .jsonl, .csv, .tsv, .parquet, .json or .txt file.
         root: where a benchmark's files are; not for a file.
         images: folder of the images, where they are not at their usual place.
         rating_scale: (low, high) of a file's rows that state none; a benchmark knows its own.
+        columns: {field: the column that fills it}, in a file.
+        references: files of references, which take the place of a file's own.
+        note: told what is guessed of a file, and what is left out.
         on_error: "raise" stops at the first bad row, "skip" leaves bad rows out.
         skipped: a list that receives the rows left out.
 
@@ -39,20 +50,52 @@ def load_data(
     """
     benchmark = BENCHMARKS.get(str(name_or_file)) if isinstance(name_or_file, str) else None
     if benchmark is not None:
-        if rating_scale is not None and tuple(rating_scale) != benchmark.rating_scale:
-            low, high = benchmark.rating_scale
-            raise ConfigError(f"{benchmark.name} has its own rating scale, {low:g} to {high:g}; leave it out")
+        _check_own(benchmark, rating_scale=rating_scale, columns=columns, references=references)
         return benchmark.read(root, images=images, on_error=on_error, skipped=skipped)
-    path = Path(name_or_file)
-    if path.suffix.lower() not in FORMATS and not is_stream(path):
-        raise ConfigError(_unknown(str(name_or_file)))
+    path = _checked_file(Path(name_or_file), root, images)
+    return read_samples(
+        path,
+        images=images,
+        rating_scale=rating_scale,
+        columns=columns,
+        references=references or None,
+        note=note,
+        on_error=on_error,
+        skipped=skipped,
+    )
+
+
+def _check_own(benchmark: Benchmark, **given: Any) -> None:
+    """Refuse what a benchmark decides itself.
+
+    Raises:
+        ConfigError: the first such argument.
+    """
+    scale = given.pop("rating_scale")
+    if scale is not None and tuple(scale) != benchmark.rating_scale:
+        low, high = benchmark.rating_scale
+        raise ConfigError(f"{benchmark.name} has its own rating scale, {low:g} to {high:g}; leave it out")
+    for what, value in given.items():
+        if value:
+            raise ConfigError(f"{benchmark.name} has its own {what}; leave them out, or give a file")
+
+
+def _checked_file(path: Path, root: Path | str | None, images: Path | str | None) -> Path:
+    if plain_suffix(path) not in FORMATS and not is_stream(path):
+        if path.is_file():
+            format_of(path)
+        if path.is_dir():
+            raise ConfigError(
+                f"{path} is a folder; give a file, or a benchmark's name and the folder as root"
+            )
+        raise ConfigError(_unknown(str(path)))
     if root is not None:
         raise ConfigError(
             f"{path} is a file and takes no root; to say where its images are, pass their folder (--images)"
         )
     if images is not None and not os.path.isdir(images):  # noqa: PTH112 - whatever the name is
         raise DataError(f"{images}: no such folder of images or videos; leave it out if there are none")
-    return read_samples(path, images=images, rating_scale=rating_scale, on_error=on_error, skipped=skipped)
+    return path
 
 
 def _unknown(name: str) -> str:

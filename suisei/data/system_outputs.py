@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
-import io
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +13,16 @@ from suisei.data.coco import (
     has_result_rows,
     is_json,
     is_json_lines,
-    plain_suffix,
     read_references,
     read_results,
 )
-from suisei.data.formats import FORMATS, OnError, Row, collect, iter_rows
+from suisei.data.compressed import plain_suffix
+from suisei.data.formats import NamedColumns, OnError, Row, collect, iter_rows
+from suisei.data.joins import IMAGE_NAMES, image_file, image_names
 from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError, DataError
 
 _SHOWN = 3
-_IMAGE_NAMES = ("{}", "{}.jpg", "{:0>12}.jpg", "COCO_val2014_{:0>12}.jpg", "COCO_train2014_{:0>12}.jpg")
-"""How image files are called after an image's id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +70,7 @@ def load_systems(
     *,
     references: Sequence[str] = (),
     images: str | None = None,
+    columns: NamedColumns | None = None,
     on_error: OnError = "raise",
 ) -> Systems:
     """Read the outputs of systems and join them by image.
@@ -81,6 +79,7 @@ def load_systems(
         files: ``FILE`` or ``NAME=FILE`` per system, or one file whose rows name their systems.
         references: one file of references, or one text file per reference; those of the rows by default.
         images: the folder of the images.
+        columns: {field: the column that fills it}, in the files of rows.
         on_error: "raise" stops at the first bad row, "skip" leaves it out.
 
     Raises:
@@ -89,7 +88,8 @@ def load_systems(
     """
     notes: list[str] = []
     named = named_files(files)
-    found = [_read(name, path, images, on_error, notes) for name, path in named]
+    how = _How(images, columns, on_error, notes)
+    found = [_read(name, path, how) for name, path in named]
     if len(found) == 1:
         found = _split(found[0], named[0][1])
     else:
@@ -119,20 +119,26 @@ def named_files(files: Sequence[str]) -> list[tuple[str, str]]:
     return pairs
 
 
-def _read(name: str, path: str, images: str | None, on_error: OnError, notes: list[str]) -> SystemFile:
-    results = is_json(path) or plain_suffix(path) in ("", ".txt")
-    if results or (is_json_lines(path) and has_result_rows(path)):
-        return _from_results(name, read_results(path, on_error=on_error), notes)
-    suffix = plain_suffix(path)
-    if suffix not in FORMATS:
-        raise ConfigError(
-            f"{path}: unknown file format {suffix!r}; expected .json (COCO results), .txt, "
-            f"{', '.join(FORMATS)}"
-        )
+@dataclass(frozen=True, slots=True)
+class _How:
+    """How files are read, and where what was guessed is noted."""
+
+    images: str | None
+    columns: NamedColumns | None
+    on_error: OnError
+    notes: list[str] = field(default_factory=list)
+
+
+def _read(name: str, path: str, how: _How) -> SystemFile:
+    text = plain_suffix(path) in ("", ".txt")
+    if text or ((is_json(path) or is_json_lines(path)) and not how.columns and has_result_rows(path)):
+        return _from_results(name, read_results(path, on_error=how.on_error), how.notes)
     skipped: list[Row] = []
-    samples = tuple(collect(_rows(path, images), on_error=on_error, skipped=skipped))
+    columns = {"rating": None, **(how.columns or {})}  # a comparison has no use for ratings
+    rows = iter_rows(path, images=how.images, columns=columns, note=how.notes.append)
+    samples = tuple(collect(rows, on_error=how.on_error, skipped=skipped))
     if skipped:
-        notes.append(f"{path}: {len(skipped):,} bad rows skipped, the first: {skipped[0].error}")
+        how.notes.append(f"{path}: {len(skipped):,} bad rows skipped, the first: {skipped[0].error}")
     return SystemFile(name, samples, _keys(samples), skipped=len(skipped))
 
 
@@ -142,39 +148,16 @@ def _from_results(name: str, found: CaptionFile, notes: list[str]) -> SystemFile
         notes.append(f"{found.name}: {len(found.bad):,} bad rows skipped, the first: {found.bad[0]}")
     samples = tuple(CaptionSample(captions[0]) for captions in found.captions.values())
     ids = tuple(found.captions)
-    keys = {} if found.by_line else {"id": ids}
+    keys = {} if found.by_line else {"id": ids, "group": ids}
     return SystemFile(name, samples, keys, has_ids=not found.by_line, skipped=len(found.bad))
-
-
-def _rows(path: str, images: str | None) -> Iterable[Row]:
-    if Path(path).suffix.lower() != ".gz":
-        return iter_rows(path, images=images)
-    kind = FORMATS[plain_suffix(path)]
-    if kind == "parquet":
-        raise ConfigError(f"{path}: Parquet is compressed inside; write it without .gz")
-    return _gzip_rows(path, kind, images or str(Path(path).parent))
-
-
-def _gzip_rows(path: str, kind: str, images: str) -> Iterable[Row]:
-    try:
-        newline = "\n" if kind == "jsonl" else ""
-        with gzip.open(path, "rb") as stream, io.TextIOWrapper(stream, "utf-8", newline=newline) as text:
-            yield from iter_rows(text, format=kind, images=images)
-    except (OSError, EOFError) as error:
-        raise DataError(f"{path}: cannot be read: {error}") from None
 
 
 def _keys(samples: Sequence[CaptionSample]) -> dict[str, tuple[str, ...]]:
     """Return what may name the image of each sample, where every one has it and no two have the same."""
-    columns: dict[str, list[Any]] = {
-        "id": [sample.id for sample in samples],
-        "group": [sample.group for sample in samples],
-        "image": [
-            Path(sample.image).name if isinstance(sample.image, str | Path) else None for sample in samples
-        ],
-    }
+    names = [image_names(sample) for sample in samples]
+    columns = {kind: [each[kind] for each in names] for kind in ("id", "group", "image")}
     return {
-        kind: tuple(values)
+        kind: tuple(value for value in values if value is not None)
         for kind, values in columns.items()
         if None not in values and len(set(values)) == len(values)
     }
@@ -368,17 +351,12 @@ def _pictures(
     names = {image: name for name, image in given.file_names.items()} if given is not None else {}
     for key in common:
         if found[key] is None:
-            found[key] = _image_file(Path(images), key, names.get(key))
+            found[key] = image_file(Path(images), key, names.get(key))
     absent = [key for key in common if found[key] is None]
     if len(absent) == len(common):
-        tried = ", ".join(pattern.format(common[0]) for pattern in _IMAGE_NAMES)
+        tried = ", ".join(pattern.format(common[0]) for pattern in IMAGE_NAMES)
         raise DataError(f"--images {images}: no file of image {common[0]!r} is there; tried {tried}")
     if absent:
         shown = ", ".join(absent[:_SHOWN]) + (", ..." if len(absent) > _SHOWN else "")
         notes.append(f"{len(absent):,} of {len(common):,} images have no file in {images} ({shown})")
     return found
-
-
-def _image_file(folder: Path, key: str, name: str | None) -> Path | None:
-    names = [name] if name else [pattern.format(key) for pattern in _IMAGE_NAMES]
-    return next((folder / each for each in names if (folder / each).is_file()), None)

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from suisei.data.parquet import import_pyarrow
 from suisei.data.paths import descriptor_of, is_stream, real_path
 from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError, DataError
@@ -43,6 +44,7 @@ def write_samples(path: Path | str, samples: Sequence[CaptionSample]) -> None:
         ConfigError: an unknown suffix.
         DataError: no sample, a sample whose image is in memory only, or the folder cannot be
             written to.
+        UnavailableError: Parquet without the extra of that name.
     """
     path = Path(path)
     write = _WRITERS.get(path.suffix.lower())
@@ -50,6 +52,8 @@ def write_samples(path: Path | str, samples: Sequence[CaptionSample]) -> None:
         raise ConfigError(f"{path}: unknown file format {path.suffix!r}; expected {', '.join(_WRITERS)}")
     if not samples:
         raise DataError(f"{path}: there are no samples to write")
+    if write is _write_parquet:
+        import_pyarrow(path)  # refused by the name that was asked for, not that of the file beside it
     records = [_record(sample, position, path) for position, sample in enumerate(samples)]
     with replacing(path) as temporary:
         write(temporary, records)
@@ -172,9 +176,7 @@ def _cell(value: Any) -> str:
 
 
 def _write_parquet(path: Path, records: list[dict[str, Any]]) -> None:
-    import pyarrow
-    import pyarrow.parquet
-
+    pyarrow = import_pyarrow(path)
     text, numbers = pyarrow.string(), pyarrow.list_(pyarrow.float64())
     types = {
         "references": pyarrow.list_(text),

@@ -58,7 +58,8 @@ class Encoded:
 class BertEncoder(nn.Module):
     """Embeddings and layers of self-attention, each sum normalised afterwards (Devlin et al., 2019).
 
-    For inference: nothing is dropped.
+    In training, hidden states and attention are dropped as the settings say; embeddings never are: they are
+    not trained here.
 
     Args:
         settings: transformers' settings of the encoder, for which :func:`is_bert` holds.
@@ -79,15 +80,42 @@ class BertEncoder(nn.Module):
     ) -> Encoded:
         """Encode int64 [T, L], padded on the right where the mask [T, L] is 0."""
         states = [self.embeddings(input_ids)]
-        mask = None
-        if not bool(attention_mask.all()):  # without a mask attention is faster
-            mask = attention_mask.bool()[:, None, None, :]
+        mask = _attention_mask(attention_mask)
         last = states[0]
-        for layer in cast(nn.ModuleList, self.encoder["layer"]):
+        for layer in self.layers:
             last = layer(last, mask)
             if output_hidden_states:
                 states.append(last)
         return Encoded(last, tuple(states))
+
+    @property
+    def layers(self) -> nn.ModuleList:
+        """The layers, first to last."""
+        return cast(nn.ModuleList, self.encoder["layer"])
+
+    def below(self, ids: Tensor, mask: Tensor, trained: int) -> Tensor:
+        """Return what the layers below the last ``trained`` ones say, [T, L, d]."""
+        states: Tensor = self.embeddings(ids)
+        for layer in self.layers[: len(self.layers) - trained]:
+            states = layer(states, _attention_mask(mask))
+        return states
+
+    def above(self, states: Tensor, mask: Tensor, trained: int) -> Tensor:
+        """Return what the last ``trained`` layers make of the states [T, L, d] below them, [T, L, d]."""
+        for layer in self.layers[len(self.layers) - trained :]:
+            states = layer(states, _attention_mask(mask))
+        return states
+
+
+def _attention_mask(mask: Tensor) -> Tensor | None:
+    """Return bool [T, 1, 1, L]; None where nothing is padded, for without a mask attention is faster."""
+    return None if bool(mask.all()) else mask.bool()[:, None, None, :]
+
+
+def _dropout(config: SimpleNamespace, name: str) -> float:
+    """Return the probability that the settings name, which scoring never reads; 0 where it is none."""
+    value = getattr(config, name, None)
+    return float(value) if isinstance(value, int | float) and 0 <= value < 1 else 0.0
 
 
 class _Embeddings(nn.Module):
@@ -117,6 +145,8 @@ class _Layer(nn.Module):
         super().__init__()
         width, inner = config.hidden_size, config.intermediate_size
         self.heads = config.num_attention_heads
+        self.dropout = _dropout(config, "hidden_dropout_prob")
+        self.attention_dropout = _dropout(config, "attention_probs_dropout_prob")
         names = ("query", "key", "value")
         self.attention = nn.ModuleDict(
             {
@@ -134,10 +164,11 @@ class _Layer(nn.Module):
         query, key, value = (
             part(states).view(split).transpose(1, 2) for part in attention["self"].values()
         )  # [T, H, L, d / H]
-        attended = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+        share, dropped = (self.dropout, self.attention_dropout) if self.training else (0.0, 0.0)
+        attended = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropped)
         attended = attended.transpose(1, 2).flatten(2)
-        states = _add(attention["output"], attended, states)
-        return _add(self.output, F.gelu(self.intermediate["dense"](states)), states)
+        states = _add(attention["output"], attended, states, share)
+        return _add(self.output, F.gelu(self.intermediate["dense"](states)), states, share)
 
 
 def _added(inner: int, width: int, config: SimpleNamespace) -> nn.ModuleDict:
@@ -145,6 +176,9 @@ def _added(inner: int, width: int, config: SimpleNamespace) -> nn.ModuleDict:
     return nn.ModuleDict({"dense": nn.Linear(inner, width), "LayerNorm": norm})
 
 
-def _add(parts: nn.ModuleDict, change: Tensor, states: Tensor) -> Tensor:
-    normalised: Tensor = parts["LayerNorm"](parts["dense"](change) + states)
+def _add(parts: nn.ModuleDict, change: Tensor, states: Tensor, dropout: float) -> Tensor:
+    changed = parts["dense"](change)
+    if dropout:
+        changed = F.dropout(changed, dropout)
+    normalised: Tensor = parts["LayerNorm"](changed + states)
     return normalised

@@ -38,6 +38,11 @@ def choose_device(device: str) -> str:
     if chosen.type == "cuda" and (chosen.index or 0) >= there:
         has = f"{there} GPUs, counted from cuda:0" if there else "no GPU that torch can use"
         raise UnavailableError(f"device {device!r} is not there: this machine has {has}; use cpu or auto")
+    missing = (chosen.type == "mps" and not torch.backends.mps.is_available()) or (
+        chosen.type == "xpu" and (chosen.index or 0) >= torch.xpu.device_count()
+    )
+    if missing:
+        raise UnavailableError(f"device {device!r} is not there; use cpu or auto")
     return device
 
 

@@ -50,7 +50,7 @@ RULES: dict[str, Rule] = {
     "name": NAME,
     "layers": Word(LAYERS),
     "frozen": SWITCH,
-    "frozen_embeddings": SWITCH,
+    "trained_layers": at_least(1, 1000, null=True),
     "checkpointing": SWITCH,
 }
 
@@ -63,8 +63,10 @@ class TextEncoderConfig:
         name: a Hugging Face encoder name or a local folder; "tiny" is a small one built from ``tiny``.
         layers: "mix" for a learned mixture of all layers, "last" for the last layer alone.
         frozen: whether the encoder keeps its weights; its features are then computed once.
-        frozen_embeddings: whether the embeddings keep their weights while the layers are trained, as in
-            COMET: two thirds of XLM-R base's weights, which the optimizer then passes over.
+        trained_layers: how many layers are trained, counted from the last; embeddings and the layers below
+            keep their weights, and in training nothing of theirs is dropped. As many as there are layers
+            leaves the embeddings alone, two thirds of XLM-R base's weights, as in COMET. Null trains all. Of
+            BERT's kind with ``layers: last``, what lies below is computed once for a whole run.
         checkpointing: whether training keeps the input of each layer alone and computes the rest once
             more on the way back: much less memory, a third more time, the same numbers.
         tiny: size of the encoder when the name is "tiny".
@@ -73,7 +75,7 @@ class TextEncoderConfig:
     name: str = "FacebookAI/xlm-roberta-base"
     layers: str = "mix"
     frozen: bool = False
-    frozen_embeddings: bool = False
+    trained_layers: int | None = None
     checkpointing: bool = False
     tiny: TinyTextConfig = field(default_factory=TinyTextConfig)
 
@@ -131,6 +133,8 @@ class TextEncoder(nn.Module):
                 raise ConfigError(f"text.checkpointing: {config.name} does not support it; set it to false")
             enable = getattr(backbone, "activation_checkpointing_enable", None)  # its name from 5.2x on
             (enable or backbone.gradient_checkpointing_enable)()
+        if config.trained_layers is not None and config.layers == "last" and not config.checkpointing:
+            backbone = _light(backbone)
         encoder = cls(backbone, tokenizer, layers=config.layers)
         if config.name != "tiny":
             _check_storable(config.name, backbone.config.to_diff_dict())
@@ -207,12 +211,43 @@ class TextEncoder(nn.Module):
         """Id of the padding token (0 where the tokenizer has none: padding is masked anyway)."""
         return int(self.tokenizer.pad_token_id or 0)
 
-    def set_trainable(self, trainable: bool, *, embeddings: bool = True) -> None:
-        """Choose whether the weights get gradients, and whether the embeddings do too."""
+    def set_trainable(self, trainable: bool, *, layers: int | None = None) -> None:
+        """Choose whether the weights get gradients.
+
+        Args:
+            trainable: whether any do.
+            layers: how many layers do, counted from the last; None for all, embeddings included.
+        """
         self.backbone.requires_grad_(trainable)
-        if trainable and not embeddings:
-            own = getattr(self.backbone, "embeddings", None) or self.backbone.get_input_embeddings()
-            own.requires_grad_(False)
+        if trainable and layers is not None:
+            depths = self.layer_depths()
+            for name, parameter in self.named_parameters():
+                parameter.requires_grad_(depths[name] < min(layers, self._count))
+
+    def keep_still(self, layers: int) -> None:
+        """Leave evaluation mode to embeddings and layers below the last ``layers``: nothing is dropped."""
+        for name, module in self.backbone.named_modules():
+            if _depth(name, self._count) >= min(layers, self._count):
+                module.eval()
+
+    @property
+    def _count(self) -> int:
+        return int(self.backbone.config.num_hidden_layers)
+
+    @property
+    def parted(self) -> bool:
+        """Whether :meth:`below` and :meth:`above` can be asked for."""
+        return isinstance(self.backbone, BertEncoder) and self.layers == "last"
+
+    def below(self, ids: Tensor, mask: Tensor, trained: int) -> Tensor:
+        """Return what the layers below the last ``trained`` ones say of int64 [T, L], [T, L, d]."""
+        states: Tensor = self.backbone.below(ids, mask, min(trained, self._count))
+        return states
+
+    def above(self, states: Tensor, mask: Tensor, trained: int) -> Tensor:
+        """Return the last hidden state [T, L, d] of what :meth:`below` said."""
+        last: Tensor = self.backbone.above(states, mask, min(trained, self._count))
+        return last
 
     def call_overhead(self) -> float | None:
         """Return what one more call costs in training, in tokens; None where parts are not worth it."""
@@ -234,8 +269,7 @@ class TextEncoder(nn.Module):
 
         Used by layerwise learning-rate decay.
         """
-        count = int(self.backbone.config.num_hidden_layers)
-        return {name: _depth(name, count) for name, _ in self.named_parameters()}
+        return {name: _depth(name, self._count) for name, _ in self.named_parameters()}
 
 
 def _check_storable(name: str, settings: dict[str, Any]) -> None:
@@ -253,6 +287,18 @@ def _depth(parameter: str, layers: int) -> int:
         if previous in ("layer", "layers", "h", "block") and part.isdigit():
             return layers - 1 - int(part)
     return layers if "embed" in parameter else 0
+
+
+def _light(backbone: Any) -> Any:
+    """Return an encoder of BERT's kind as the one in which the lower layers can be left out; others as is."""
+    settings = backbone.config.to_diff_dict()
+    if not is_bert(settings):
+        return backbone
+    if getattr(backbone, "pooler", None) is not None:
+        backbone.pooler = None
+    light = BertEncoder(settings)
+    light.load_state_dict(backbone.state_dict())
+    return light
 
 
 def _from_hub(name: str) -> tuple[Any, Any]:

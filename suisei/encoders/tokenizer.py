@@ -73,6 +73,20 @@ class FolderTokenizer:
     def __len__(self) -> int:
         return self._backend.get_vocab_size()
 
+    def description(self) -> dict[str, Any]:
+        """Return the content of ``tokenizer.json``."""
+        content: dict[str, Any] = json.loads(self._texts["tokenizer.json"])
+        return content
+
+    def fresh(self) -> Any:
+        """Return a tokenizer of the tokenizers library that cuts nothing off."""
+        from tokenizers import Tokenizer
+
+        made = Tokenizer.from_str(self._texts["tokenizer.json"])
+        made.no_padding()
+        made.no_truncation()
+        return made
+
     def save_pretrained(self, folder: Path) -> None:
         """Write the files as they were read."""
         folder.mkdir(parents=True, exist_ok=True)

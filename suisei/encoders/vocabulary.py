@@ -8,7 +8,7 @@ best among fewer. Single characters are always kept, so nothing becomes unknown 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from suisei.errors import ConfigError
@@ -20,6 +20,40 @@ SPACE = "▁"
 def is_character(piece: str) -> bool:
     """Return whether a piece is a single character, with or without the sign of a space before it."""
     return len(piece.removeprefix(SPACE)) <= 1
+
+
+def language_pieces(vocabulary: Mapping[str, int]) -> set[int]:
+    """Return the ids of the pieces of Japanese scripts, and of those without any letter.
+
+    Han characters are kept whatever their language; of a piece with other letters none.
+    """
+    return {id_ for piece, id_ in vocabulary.items() if _is_japanese(_scripts(piece))}
+
+
+def _is_japanese(scripts: set[str]) -> bool:
+    own = scripts - {"sign", "letter"}
+    return "other" not in own and (len(own) == 1 or "letter" not in scripts)
+
+
+_RANGES = (
+    ("kana", 0x3040, 0x30FF),
+    ("han", 0x3400, 0x4DBF),
+    ("han", 0x4E00, 0x9FFF),
+    ("wide", 0x3000, 0x303F),
+    ("wide", 0xFF00, 0xFFEF),
+)
+
+
+def _scripts(piece: str) -> set[str]:
+    """Return what a piece is made of: kana, han, wide (forms, punctuation), ASCII letter or sign, other."""
+    found = set()
+    for character in piece.replace(SPACE, ""):
+        code = ord(character)
+        if code < 128:
+            found.add("letter" if character.isalpha() else "sign")
+        else:
+            found.add(next((name for name, low, high in _RANGES if low <= code <= high), "other"))
+    return found
 
 
 def needed_pieces(tokenizer: Any, texts: Iterable[str], *, batch: int = 4096) -> set[int]:

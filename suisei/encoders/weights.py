@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import pickle
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from suisei.errors import ModelError
 
@@ -63,6 +64,35 @@ def fit_weights(model: nn.Module, tensors: Mapping[str, Tensor], source: str) ->
     """
     check_fit(model, {key: tuple(tensor.shape) for key, tensor in tensors.items()}, source)
     model.load_state_dict(dict(tensors))
+
+
+class Unfilled(TorchFunctionMode):
+    """Inside this context modules are made without the random numbers that weights begin with.
+
+    For what gets all of its weights from a file: drawing them takes longer than reading a file, and on the
+    device "meta" it imports PyTorch's compiler.
+    """
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Call a function, save for those of ``torch.nn.init``, which return their tensor as it is."""
+        kwargs = kwargs or {}
+        if getattr(func, "__module__", None) == "torch.nn.init":
+            return kwargs["tensor"] if "tensor" in kwargs else args[0]
+        return func(*args, **kwargs)
+
+
+def take_weights(model: nn.Module, tensors: dict[str, Tensor]) -> None:
+    """Make tensors the weights of a model, without a copy where the type is the same.
+
+    Args:
+        model: what has just these weights, see :func:`check_fit`; what it held before is let go.
+        tensors: the state dict, which is emptied.
+    """
+    own = model.state_dict()
+    kept = {name: tensors.pop(name).to(own[name].dtype) for name in list(tensors)}
+    model.load_state_dict(kept, assign=True)
 
 
 def check_fit(model: nn.Module, given: Mapping[str, tuple[int, ...]], source: str) -> None:

@@ -171,6 +171,7 @@ class Agreement:
         dropped: samples left out because their score is missing.
         undefined: with averaging "item", the groups whose own correlation is not defined; they are
             left out of the mean.
+        systems: number of systems behind the rows: with averaging "system", that of the points correlated.
     """
 
     value: float
@@ -182,11 +183,14 @@ class Agreement:
     groups: int
     dropped: int = 0
     undefined: tuple[str, ...] = ()
+    systems: int = 1
 
     @property
     def signature(self) -> str:
         """One line that states what the number is, such as ``tau-c|avg:pooled|raters:rows|n:16992``."""
         fields = [self.correlation, f"avg:{self.averaging}", f"raters:{self.raters}", f"n:{self.n}"]
+        if self.averaging == "system":
+            fields.append(f"systems:{self.systems}")
         if self.dropped:
             fields.append(f"dropped:{self.dropped}")
         if self.undefined:
@@ -226,6 +230,7 @@ def agree(rows: Rows, correlation: str = "tau-c", averaging: str = "pooled") -> 
         len(rows.group_names),
         rows.dropped,
         undefined,
+        len(rows.system_names),
     )
 
 

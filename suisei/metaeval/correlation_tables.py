@@ -81,6 +81,8 @@ def evaluation_table(
                 progress(next(done), len(scopes) * (len(datas) + human))
         sections.append(Section(scope, tuple(rows)))
     columns = {**{kind: LABELS[kind] for kind in CORRELATIONS}, "n": "n"}
+    if settings.averaging == "system":
+        columns |= {"n": "rows", "systems": "systems"}
     meta: dict[str, Any] = {"settings": _described(settings), "versions": versions()}
     meta |= {"samples": len(samples), "groups": len(set(base.groups))}
     return Table(title, columns, tuple(sections), tuple(_notes(settings, human)), meta)
@@ -135,7 +137,7 @@ def _row(name: str, make_rows: Callable[[], Rows], settings: EvaluationSettings)
             cells[kind] = Cell(None, reason=constant)
             continue
         cells[kind] = measured_cell(rows, kind, settings)
-    cells["n"] = Cell(len(rows.x))
+    cells |= _counts(len(rows.x), rows, settings)
     info = {"raters": rows.raters, "samples": len(np.unique(rows.item)), "groups": len(rows.group_names)}
     return Row(name, cells, info=info)
 
@@ -156,10 +158,18 @@ def _human_row(data: AgreementData, settings: EvaluationSettings) -> Row:
     cells = {
         kind: measured_cell(rounds, kind, settings, human_agreement, human_bootstrap) for kind in CORRELATIONS
     }
-    cells["n"] = Cell(sum(len(rows.x) for rows in rounds))
     first = rounds[0]
+    cells |= _counts(sum(len(rows.x) for rows in rounds), first, settings)
     info = {"raters": first.raters, "samples": len(first.x), "groups": len(first.group_names)}
     return Row(HUMAN, cells, info={**info, "skipped": first.dropped})
+
+
+def _counts(count: int, rows: Rows, settings: EvaluationSettings) -> dict[str, Cell]:
+    """Return how many rows there are, and of how many systems where their means are what is correlated."""
+    cells = {"n": Cell(count)}
+    if settings.averaging == "system":
+        cells["systems"] = Cell(len(rows.system_names))
+    return cells
 
 
 def measured_cell(

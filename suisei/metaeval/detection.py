@@ -112,6 +112,31 @@ def _row(
     return Row(column.label, cells, column.signature, info=info)
 
 
+def resampled_difference(
+    a: np.ndarray, b: np.ndarray, samples: Sequence[CaptionSample], settings: EvaluationSettings
+) -> np.ndarray | None:
+    """Return how much better a metric finds bad captions than another on resamples of groups.
+
+    Args:
+        a: scores of N captions, higher is better.
+        b: those of the other metric; captions without score of both are left out.
+        samples: the captions.
+        settings: resamples and seed.
+
+    Returns:
+        float64 [resamples], NaN where a resample has no bad caption; None where there is nothing to resample.
+    """
+    there = ~np.isnan(a + b)
+    bad = _labels(samples)[there]
+    groups = np.array([str(sample.group or sample.id) for sample in samples], dtype=object)[there]
+    names, numbers = np.unique(groups, return_inverse=True)
+    if not settings.n_resamples or len(names) < 2:
+        return None
+    weights = group_weights(len(names), settings.n_resamples, settings.seed)[:, numbers]
+    values = [[_average_precision(bad, scores[there], row) for row in weights] for scores in (a, b)]
+    return np.array(values[0]) - np.array(values[1])
+
+
 def _average_precision(bad: np.ndarray, scores: np.ndarray, weights: np.ndarray | None = None) -> float:
     """Return the average precision of low scores, NaN where the weights leave no bad caption."""
     from sklearn.metrics import average_precision_score

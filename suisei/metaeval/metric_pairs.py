@@ -22,7 +22,7 @@ from suisei.metaeval.significance import (
     too_few_permutations,
     williams_test,
 )
-from suisei.metaeval.tables import LABELS, Cell, Row, Section, Table
+from suisei.metaeval.tables import LABELS, VERSUS, Cell, Row, Section, Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def compare_metrics(
     pairs = list(combinations(names, 2))
     results: list[tuple[TestResult | None, Row]] = []
     for done, (better, worse) in enumerate(pairs, start=1):
-        results.append(_compared(f"{better} > {worse}", datas[better], datas[worse], settings))
+        results.append(_compared(f"{better}{VERSUS}{worse}", datas[better], datas[worse], settings))
         if progress:
             progress(done, len(pairs))
     p_values = dict(zip(pairs, _corrected([test for test, _ in results]), strict=True))

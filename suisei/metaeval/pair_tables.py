@@ -172,6 +172,36 @@ def _cells(
     return cells
 
 
+def resampled_difference(
+    a: np.ndarray, b: np.ndarray, samples: Sequence[CaptionSample], settings: EvaluationSettings
+) -> np.ndarray | None:
+    """Return how much more accurate a metric is than another on resamples of groups, mean of kinds.
+
+    Args:
+        a: scores of N captions of pairs, higher is better.
+        b: those of the other metric; pairs without score of both are left out.
+        samples: the captions.
+        settings: resamples and seed.
+
+    Returns:
+        float64 [resamples]; None where there is nothing to resample.
+    """
+    pairs = PairSet.from_samples(samples)
+    there = ~np.isnan(a + b)[pairs.first] & ~np.isnan(a + b)[pairs.second]
+    credit = []
+    for preference in pairs.preferences.values():
+        wanted = np.where(there, np.nan_to_num(preference), 0.0)
+        sides = [
+            (np.nan_to_num(scores[pairs.first]), np.nan_to_num(scores[pairs.second])) for scores in (a, b)
+        ]
+        credit.append(pair_credits(*sides[0], wanted) - pair_credits(*sides[1], wanted))
+    stacked = np.stack(credit)
+    counted = ~np.isnan(stacked)
+    sums = _by_group(np.where(counted, stacked, 0.0), pairs.groups)
+    resampled = _resampled(sums, _by_group(counted.astype(np.float64), pairs.groups), settings)
+    return None if resampled is None else resampled[:, len(credit)]
+
+
 def _by_group(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
     """Return sums per group, [groups, kinds], of values [kinds, P]."""
     return np.stack([np.bincount(groups, weights=row) for row in values], axis=1)

@@ -12,18 +12,23 @@ from suisei.data.figures import new_figure, save_figure, style
 from suisei.data.sample import LANGUAGE_NAMES
 from suisei.errors import DataError
 from suisei.metaeval.correlation import CorrelationError, kendall_tau_c, pearson
-from suisei.metaeval.tables import HUMAN, Row, Table
+from suisei.metaeval.tables import HUMAN, Row, Table, short_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colors import LinearSegmentedColormap, LogNorm
+    from matplotlib.figure import Figure
 
     from suisei.metaeval.calibration import Calibration
 
 _BLUE, _ORANGE, _GREY, _LIGHT = "#2b6ca3", "#d9722b", "#8a8a8a", "#e6e6e6"
 COLOURS = {"blue": _BLUE, "orange": _ORANGE, "grey": _GREY, "grid": _LIGHT}
 """What is drawn in which colour: a page may put its own in their place."""
+_ALL = "All"
 _FEW = 3000
+_MARKERS = "osv^Dp*X"
+_WIDE = 7
+"""Inches from which four entries of a legend stand beside each other."""
 _ROOMY = 24
 """Systems that can be named beside a figure in letters of usual size."""
 _MANY = 400
@@ -37,6 +42,7 @@ def plot_predicted(
     languages: Sequence[str] | None = None,
     *,
     title: str = "Predicted against human scores",
+    figures: tuple[Table, str] | None = None,
 ) -> None:
     """Draw predicted against human scores, one panel per language and one for all.
 
@@ -46,6 +52,8 @@ def plot_predicted(
         human: mean human scores in [0, 1], [N].
         languages: "ja" or "en" per sample, or None.
         title: above the panels.
+        figures: a table of correlations and the label of the row that says the panels' coefficients, so that
+            both say the same; None for those of the points.
 
     Raises:
         DataError: different lengths, or nothing to plot.
@@ -53,7 +61,7 @@ def plot_predicted(
     from matplotlib.cm import ScalarMappable
 
     predicted, human = np.asarray(predicted, dtype=np.float64), np.asarray(human, dtype=np.float64)
-    names = np.array(list(languages) if languages is not None else ["All"] * len(predicted), dtype=object)
+    names = np.array(list(languages) if languages is not None else [_ALL] * len(predicted), dtype=object)
     if not len(predicted) == len(human) == len(names):
         raise DataError(
             f"plot: {len(predicted)} predicted, {len(human)} human, {len(names)} languages; must match"
@@ -64,21 +72,27 @@ def plot_predicted(
     missing = int((~known).sum())
     predicted, human, names = predicted[known], human[known], names[known]
     distinct = sorted(set(names.tolist()))
-    panels = [(LANGUAGE_NAMES.get(name, str(name)), names == name) for name in distinct]
+    panels = [(str(name), names == name) for name in distinct]
     if len(panels) > 1:
-        panels.insert(0, ("All", np.ones(len(names), dtype=bool)))
+        panels.insert(0, (_ALL, np.ones(len(names), dtype=bool)))
     with style():
         figure = new_figure((4.3 * len(panels) + 0.4, 4.6))
         axes = figure.subplots(1, len(panels), squeeze=False)[0]
         limits, density = _limits(predicted), _density(panels)
         for axis, (name, mask) in zip(axes, panels, strict=True):
-            _predicted_panel(axis, predicted[mask], human[mask], name, limits, density)
+            _predicted_panel(axis, predicted[mask], human[mask], limits, density)
+            said = _statistics(predicted[mask], human[mask])
+            if figures is not None:
+                said = _said(*figures, "overall" if name == _ALL or len(panels) == 1 else f"language: {name}")
+            heading = f"{LANGUAGE_NAMES.get(name, name)}, n = {mask.sum():,}\n{said}"
+            axis.set_title(heading, fontsize=10)
         if len(human) > _FEW:
             scale = ScalarMappable(density, _blues())
             figure.colorbar(
                 scale, ax=axes[-1], label="samples per cell", format=lambda value, _: f"{value:,g}"
             )
         axes[0].set_ylabel("predicted score")
+        _legend(figure, axes[0])
         figure.suptitle(title + (f" ({missing} without a score left out)" if missing else ""))
         save_figure(figure, path)
 
@@ -99,7 +113,7 @@ def plot_table(path: str | Path, table: Table, correlation: str = "tau-c") -> No
         raise DataError(f"plot: no metric has a {correlation} to show")
     rows.sort(key=lambda row: _value(row, correlation) or 0.0)
     with style():
-        figure = new_figure((7.2, 1.5 + 0.38 * len(rows)))
+        figure = new_figure((5.4 + _room([row.label for row in rows]), 1.5 + 0.38 * len(rows)))
         axis = figure.subplots()
         _bars(axis, rows, correlation, table.columns[correlation])
         figure.suptitle(table.title)
@@ -137,7 +151,7 @@ def plot_dots(
         raise DataError(f"plot: no row has a {table.columns.get(column, column)} to show")
     labels = list(dict.fromkeys(row.label for section in shown for row in section.rows))
     with style():
-        figure = new_figure((2.2 + 3.4 * len(shown), 1.5 + 0.34 * len(labels)))
+        figure = new_figure((_room(labels) + 3.6 * len(shown), 1.5 + 0.34 * len(labels)))
         axes = figure.subplots(1, len(shown), squeeze=False, sharey=True)[0]
         for axis, section in zip(axes, shown, strict=True):
             _dots(axis, section.rows, labels, column, line)
@@ -148,7 +162,7 @@ def plot_dots(
                 axis.set_xlim(*limits)
             if len(table.sections) > 1:
                 axis.set_title(section.title, fontsize=10)
-        axes[0].set_yticks(range(len(labels)), labels)
+        axes[0].set_yticks(range(len(labels)), list(short_names(labels).values()))
         axes[0].set_ylim(len(labels) - 0.4, -0.6)
         figure.suptitle(table.title)
         save_figure(figure, path)
@@ -181,6 +195,79 @@ def _figures(axis: Axes, rows: Sequence[Row], labels: list[str], column: str, di
     axis.margins(x=0.28)
 
 
+def plot_degradation(
+    path: str | Path,
+    panels: Mapping[str, Mapping[str, tuple[Sequence[float], Sequence[float]]]],
+    *,
+    title: str,
+) -> None:
+    """Write a figure of falling curves, with the line of a fall in proportion.
+
+    Args:
+        path: of the file; its folder must exist.
+        panels: {panel: {name: (shares of what is made bad, score as a share of the untouched one)}}.
+        title: above the panels.
+
+    Raises:
+        DataError: there is no curve.
+    """
+    if not any(panels.values()):
+        raise DataError("plot: no curve to show")
+    with style():
+        figure = new_figure((4.2 * len(panels) + 1.6, 4.2))
+        axes = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+        for axis, (name, curves) in zip(axes, panels.items(), strict=True):
+            axis.plot([0, 1], [1, 0], color=_GREY, linewidth=1, linestyle="--", label="in proportion")
+            for number, (label, (x, y)) in enumerate(curves.items()):
+                drawn = {"color": f"C{number % 10}", "marker": _MARKERS[number % len(_MARKERS)]}
+                axis.plot(x, y, linewidth=1.4, markersize=4.5, label=label, **drawn)
+            axis.set(xlabel="share of captions changed", xlim=(-0.02, 1.02))
+            axis.set_title(name, fontsize=10)
+            axis.grid(color=_LIGHT, linewidth=0.6)
+            axis.set_axisbelow(True)
+        axes[0].set_ylabel("score, as a share of the untouched")
+        axes[-1].legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8, frameon=False)
+        figure.suptitle(title)
+        save_figure(figure, path)
+
+
+def plot_boxes(
+    path: str | Path, boxes: Mapping[str, Sequence[float]], *, heading: str, title: str = ""
+) -> None:
+    """Draw a distribution per row: whiskers from 5 to 95 %, a box from 25 to 75 %, the median.
+
+    Args:
+        path: of the file; its folder must exist.
+        boxes: {name: quantiles at 5, 25, 50, 75 and 95 %}.
+        heading: of the axis.
+        title: above the figure.
+
+    Raises:
+        DataError: there is no distribution.
+    """
+    if not boxes:
+        raise DataError("plot: no distribution to show")
+    names = ("whislo", "q1", "med", "q3", "whishi")
+    stats = [dict(zip(names, values, strict=True)) | {"label": label} for label, values in boxes.items()]
+    with style():
+        figure = new_figure((5.6, 1.2 + 0.3 * len(stats)))
+        axis = figure.subplots()
+        axis.axvline(0, color=_GREY, linewidth=1, linestyle="--", zorder=1)
+        look = {"color": _BLUE, "linewidth": 1.2}
+        drawn = axis.bxp(
+            stats, vert=False, showfliers=False, patch_artist=True, widths=0.55, whiskerprops=look,
+            capprops=look, boxprops={"edgecolor": _BLUE, "facecolor": _LIGHT}, medianprops={"color": _ORANGE},
+        )  # fmt: skip
+        for box in drawn["boxes"]:
+            box.set_zorder(2)
+        axis.invert_yaxis()
+        axis.set_xlabel(heading)
+        axis.grid(axis="x", color=_LIGHT, linewidth=0.6)
+        axis.set_axisbelow(True)
+        figure.suptitle(title)
+        save_figure(figure, path)
+
+
 def plot_reliability(path: str | Path, calibrations: Mapping[str, Calibration], *, title: str) -> None:
     """Write a reliability diagram: mean rating over mean score per bin, and how many scores are in each.
 
@@ -201,6 +288,7 @@ def plot_reliability(path: str | Path, calibrations: Mapping[str, Calibration], 
             lower.set(xlabel="score", xlim=(-0.03, 1.03))
         axes[0][0].set_ylabel("mean rating")
         axes[1][0].set_ylabel("samples")
+        _legend(figure, axes[0][0])
         figure.suptitle(title)
         save_figure(figure, path)
 
@@ -276,11 +364,24 @@ def plot_curves(
             )  # fmt: skip
         axis.set(xlabel=headings[0], ylabel=headings[1])
         if len(curves) > 1:
-            axis.legend(fontsize=8, framealpha=0.85, edgecolor="none")
+            _legend(figure, axis)
         axis.grid(color=_LIGHT, linewidth=0.6)
         axis.set_axisbelow(True)
         figure.suptitle(title)
         save_figure(figure, path)
+
+
+def _room(labels: Sequence[str]) -> float:
+    """Return the inches that labels beside an axis take, within limits."""
+    longest = max(map(len, short_names(labels).values()), default=0)
+    return min(max(0.4 + 0.088 * longest, 1.8), 6.0)
+
+
+def _legend(figure: Figure, axis: Axes) -> None:
+    """Say below all panels what the lines of one are: inside of it, that would hide points."""
+    lines, names = axis.get_legend_handles_labels()
+    wide = figure.get_figwidth() > _WIDE
+    figure.legend(lines, names, loc="outside lower center", ncols=4 if wide else 2, fontsize=8, frameon=False)
 
 
 def _reliability_panel(axis: Axes, value: Calibration) -> None:
@@ -293,7 +394,6 @@ def _reliability_panel(axis: Axes, value: Calibration) -> None:
         color=_ORANGE, marker="o", markersize=5, linewidth=1.2, label="mean rating with interval",
     )  # fmt: skip
     axis.set_ylim(-0.03, 1.03)
-    axis.legend(loc="upper left", fontsize=8, framealpha=0.85, edgecolor="none")
     axis.grid(color=_LIGHT, linewidth=0.6)
     axis.set_axisbelow(True)
 
@@ -302,7 +402,6 @@ def _predicted_panel(
     axis: Axes,
     predicted: np.ndarray,
     human: np.ndarray,
-    name: str,
     limits: tuple[float, float],
     density: LogNorm,
 ) -> None:
@@ -328,10 +427,20 @@ def _predicted_panel(
         middles, means, color=_ORANGE, linewidth=2, marker="o", markersize=4, label="mean predicted", zorder=3
     )
     axis.set(xlim=(-0.03, 1.03), ylim=(low, high), xlabel="human score (mean of raters)")
-    axis.set_title(f"{name}, n = {len(human):,}\n{_statistics(predicted, human)}", fontsize=10)
-    axis.legend(loc="upper left", fontsize=8, framealpha=0.85, edgecolor="none")
     axis.grid(color=_LIGHT, linewidth=0.6, zorder=-1)
     axis.set_axisbelow(True)
+
+
+def _said(table: Table, label: str, section: str) -> str:
+    """Return the coefficients of a row of a table, and how they count ratings where that is not as drawn."""
+    row = table.row(label, section)
+    values = {kind: _value(row, kind) for kind in ("pearson", "tau-c")}
+    if None in values.values():
+        return "correlation undefined"
+    raters = table.meta.get("settings", {}).get("raters")
+    per_rating = raters == "rows" and row.info.get("samples") != getattr(row.cells.get("n"), "value", None)
+    text = f"Pearson {values['pearson']:.3f}, tau-c {values['tau-c']:.3f}"
+    return f"{text}\n(each rating a row)" if per_rating else text
 
 
 def _statistics(predicted: np.ndarray, human: np.ndarray) -> str:
@@ -395,7 +504,8 @@ def _bars(axis: Axes, rows: list[Row], correlation: str, heading: str) -> None:
     span = max(ends) - low or 1.0
     for height, value, end in zip(positions.tolist(), values, ends, strict=True):
         axis.text(end + 0.015 * span, height, f"{value:.3f}", va="center", fontsize=9)
-    axis.set_yticks(positions, [row.label for row in rows])
+    names = short_names([row.label for row in rows])
+    axis.set_yticks(positions, [names[row.label] for row in rows])
     axis.set(xlim=(low - (0.03 * span if low < 0 else 0), max(ends) + 0.13 * span))
     axis.axvline(0, color="black", linewidth=0.8)
     intervals = any(cell.low is not None for cell in cells)

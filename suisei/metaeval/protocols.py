@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from itertools import permutations
+from pathlib import Path
 
 from suisei.data.benchmarks import BENCHMARKS
 from suisei.data.benchmarks.vatex import limit_references
@@ -111,7 +112,7 @@ class Protocol:
                 samples,
                 settings,
                 signatures={column.label: column.signature or "" for column in columns},
-                title=f"Agreement with human ratings: {evaluation.data}",
+                title=f"Agreement with human ratings: {Path(evaluation.data).name}",
                 progress=report,
             )
         others, comparison = {}, None
@@ -159,7 +160,7 @@ class ScaleProtocol(Protocol):
         """Add the table by scale to that of ratings."""
         measured = super().measure(evaluation, settings, progress, compare=compare)
         scored = {column.label: column.oriented for column in evaluation.columns if column.scores is not None}
-        title = f"Agreement by scale: {evaluation.data}"
+        title = f"Agreement by scale: {Path(evaluation.data).name}"
         with progress("correlations by scale"):
             measured.others["scales"] = scale_table(scored, evaluation.samples, settings, title=title)
         return measured
@@ -193,7 +194,7 @@ class ReferencePairProtocol(Protocol):
         """Add the table by pairs of references to that of ratings."""
         measured = super().measure(evaluation, settings, progress, compare=compare)
         if evaluation.further:
-            title = f"By pairs of references: {evaluation.data}"
+            title = f"By pairs of references: {Path(evaluation.data).name}"
             measured.others["reference_pairs"] = reference_pair_table(
                 evaluation.further, evaluation.samples, settings, title=title
             )
@@ -252,7 +253,7 @@ class PairProtocol(NoRatingsProtocol):
         self, evaluation: Evaluation, settings: EvaluationSettings, progress: Progress, *, compare: bool
     ) -> Measured:
         """Return how often each metric prefers the caption that people prefer."""
-        title = f"Agreement with human preferences: {evaluation.data}"
+        title = f"Agreement with human preferences: {Path(evaluation.data).name}"
         with progress("pairs"):
             table = pair_table(evaluation.columns, evaluation.samples, settings, title=title)
         others = beside_published(evaluation.data, table) if settings.published else {}
@@ -262,7 +263,7 @@ class PairProtocol(NoRatingsProtocol):
                     evaluation.columns,
                     evaluation.samples,
                     settings,
-                    title=f"Finding hallucinated captions: {evaluation.data}",
+                    title=f"Finding hallucinated captions: {Path(evaluation.data).name}",
                 )
         return Measured(table, others)
 
@@ -292,7 +293,7 @@ class FoilProtocol(PairProtocol):
         self, evaluation: Evaluation, settings: EvaluationSettings, progress: Progress, *, compare: bool
     ) -> Measured:
         """Return the accuracies with four references and with one, side by side."""
-        title = f"Agreement with human preferences: {evaluation.data}"
+        title = f"Agreement with human preferences: {Path(evaluation.data).name}"
         with progress("pairs"):
             four = pair_table(evaluation.columns, evaluation.samples, settings, title=title)
             one = pair_table(evaluation.further.get(1, ()), evaluation.samples, settings)
@@ -317,7 +318,7 @@ class DetectionProtocol(NoRatingsProtocol):
         self, evaluation: Evaluation, settings: EvaluationSettings, progress: Progress, *, compare: bool
     ) -> Measured:
         """Return how well each metric's low scores find the bad captions."""
-        title = f"Finding hallucinated captions: {evaluation.data}"
+        title = f"Finding hallucinated captions: {Path(evaluation.data).name}"
         with progress("average precision"):
             return Measured(
                 detection_table(evaluation.columns, evaluation.samples, settings, title=title), {}

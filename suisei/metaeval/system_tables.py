@@ -7,7 +7,7 @@ from typing import Any
 
 from suisei.metaeval.significance import Interval, too_few_permutations
 from suisei.metaeval.systems import Example, MetricOutcome, Pair, Resampling
-from suisei.metaeval.tables import Cell, Row, Section, Table
+from suisei.metaeval.tables import VERSUS, Cell, Row, Section, Table
 
 _PER_CENT = ("bleu-1", "bleu-2", "bleu-3", "bleu-4", "rouge-l", "cider", "meteor", "spice")
 """Metrics that papers on captioning print times 100."""
@@ -96,7 +96,7 @@ def _pair_row(label: str, pair: Pair) -> Row:
     p_values = {"bootstrap": pair.p_bootstrap, "permutation": pair.p_permutation, "holm": pair.p_holm}
     counts = {"wins": pair.wins, "ties": pair.ties, "losses": pair.losses}
     return Row(
-        f"{pair.better} > {pair.worse}",
+        f"{pair.better}{VERSUS}{pair.worse}",
         {
             "difference": _cell(label, pair.difference, pair.interval),
             **{name: Cell(value, is_p_value=True) for name, value in p_values.items()},

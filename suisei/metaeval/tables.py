@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
 LABELS = {"pearson": "Pearson", "spearman": "Spearman", "tau-b": "Kendall tau-b", "tau-c": "Kendall tau-c"}
+SCOPES = ("overall", "language", "system")
+"""What sections of correlations may be over: all samples, those of a language, those of a system."""
 _LATEX_ESCAPES = {
     "\\": r"\textbackslash{}",
     "&": r"\&",
@@ -28,6 +31,10 @@ _LATEX_ESCAPES = {
     ">": r"\textgreater{}",
 }
 
+VERSUS = " > "
+"""Stands between the names of two that a row compares."""
+_LEAST_LABEL = 10
+"""Cells to which labels are folded before anything else is."""
 _LONG_HEADING = 13
 """Characters that a heading of a LaTeX column has on one line."""
 
@@ -114,6 +121,12 @@ class Section:
     title: str
     rows: tuple[Row, ...]
 
+    @property
+    def scope(self) -> str | None:
+        """Which of SCOPES this is; None for a section of another kind, such as one of a metric."""
+        kind = self.title.partition(": ")[0]
+        return kind if kind in SCOPES else None
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -195,44 +208,73 @@ class Table:
         lines += [f"- signature: `{row.signature}`" for row in self.overall.rows if row.signature]
         return "\n".join(lines).rstrip() + "\n"
 
-    def to_latex(self) -> str:
-        """Return the table in LaTeX, for the package booktabs, with each interval below its figure."""
-        lines = [r"\begin{table}", r"\centering", rf"\caption{{{_latex(self.title)}}}"]
-        if self._has_intervals():  # four of them side by side are as wide as a page at most
-            lines.append(r"\footnotesize\setlength{\tabcolsep}{3pt}")
-        lines += [rf"\begin{{tabular}}{{l{'r' * len(self.columns)}}}", r"\toprule"]
-        heads = [_latex_heading(head) for head in (self.row_heading, *self.columns.values())]
-        lines += [" & ".join(heads) + r" \\"]
-        for section in self.sections:
-            lines.append(r"\midrule")
-            if len(self.sections) > 1:
-                width = len(self.columns) + 1
-                lines.append(rf"\multicolumn{{{width}}}{{l}}{{\emph{{{_latex(section.title)}}}}} \\")
-            for row in section.rows:
-                lines += self._latex_row(row)
-        lines += [r"\bottomrule", r"\end{tabular}", r"\end{table}"]
-        lines += [f"% {note}" for note in self.all_notes()]
+    def to_latex(self, scopes: Sequence[str] = ("overall", "language")) -> str:
+        """Return LaTeX for the package booktabs: a table per section, with each interval below its figure.
+
+        Args:
+            scopes: which of "overall", "language" and "system" to keep; sections of other kinds stay.
+        """
+        shown = [section for section in self.sections if section.scope in (None, *scopes)]
+        labels = short_names([row.label for section in shown for row in section.rows])
+        lines = []
+        for section in shown:
+            lines += self._latex_table(section, labels)
+        lines += [f"% {note}" for note in self.all_notes(shown or None)]
+        if len(shown) < len(self.sections):
+            kinds = sorted({section.scope or "" for section in self.sections} - {*scopes, ""})
+            lines.append(f"% left out: {len(self.sections) - len(shown)} sections ({', '.join(kinds)})")
         lines += [f"% signature: {row.signature}" for row in self.overall.rows if row.signature]
         return "\n".join(lines) + "\n"
 
+    def _latex_table(self, section: Section, labels: Mapping[str, str]) -> list[str]:
+        title = self.title if len(self.sections) == 1 else f"{self.title} ({section.title})"
+        lines = [r"\begin{table}", r"\centering", rf"\caption{{{_latex(title)}}}"]
+        if any(cell.interval_text() for row in section.rows for cell in row.cells.values()):
+            # four of them side by side are as wide as a page at most
+            lines.append(r"\footnotesize\setlength{\tabcolsep}{3pt}")
+        lines += [rf"\begin{{tabular}}{{l{'r' * len(self.columns)}}}", r"\toprule"]
+        heads = [_latex_heading(head) for head in (self.row_heading, *self.columns.values())]
+        lines += [" & ".join(heads) + r" \\", r"\midrule"]
+        for row in section.rows:
+            lines += self._latex_row(row, labels[row.label])
+        return [*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}", ""]
+
     def to_rich(self, most: int = 8) -> RenderableType:
-        """Return the table for a rich console; intervals are left out where they do not fit.
+        """Return the table for a rich console; intervals stand below their figures where there is no room.
 
         Args:
             most: with more sections than this, those by system are left out, and counted.
         """
         return _FittedTable(self, most)
 
-    def rich_table(self, intervals: bool, most: int) -> tuple[RichTable, list[str]]:
-        """Return the rich table, with or without intervals, and the notes below it."""
+    def rich_table(self, most: int, layout: str) -> tuple[RichTable, list[str]]:
+        """Return the rich table and the notes below it.
+
+        Args:
+            most: see :meth:`to_rich`.
+            layout: "wide"; "stacked" for each interval below its figure, with no lines between columns; or
+                "folded" for the same where intervals take two lines.
+        """
+        from rich.box import HEAVY_HEAD, SIMPLE_HEAD
         from rich.markup import escape
         from rich.table import Table as NewTable
         from rich.text import Text
 
-        table = NewTable(title=escape(self.title), title_justify="left", title_style="bold")
+        narrow = layout != "wide"
+        table = NewTable(
+            title=escape(self.title),
+            title_justify="left",
+            title_style="bold",
+            box=SIMPLE_HEAD if narrow else HEAVY_HEAD,
+            pad_edge=not narrow,
+            padding=0 if narrow else (0, 1),
+        )
         table.add_column(self.row_heading, overflow="fold")
-        for heading in self.columns.values():
-            table.add_column(escape(heading), justify="right")
+        for key, heading in self.columns.items():
+            shown_heading = self._broken(key, heading) if narrow else heading
+            table.add_column(
+                escape(shown_heading), justify="right", overflow="fold", no_wrap=layout == "stacked"
+            )
         shown = self.sections
         if len(shown) > most:
             shown = self._without_systems()
@@ -245,30 +287,46 @@ class Table:
                 table.add_row(Text(section.title, style="bold cyan"))
             for row in section.rows:
                 style = "red" if row.error else "italic" if row.label == HUMAN else ""
-                table.add_row(escape(row.label), *map(escape, self._texts(row, intervals)), style=style)
+                texts = self._stacked(row, layout == "folded") if narrow else self._texts(row)
+                table.add_row(escape(row.label), *map(escape, texts), style=style)
         return table, notes
 
     def _without_systems(self) -> tuple[Section, ...]:
         return tuple(section for section in self.sections if not section.title.startswith("system: "))
 
-    def _texts(self, row: Row, intervals: bool = True) -> list[str]:
-        empty = Cell(None)
-        return [row.cells.get(key, empty).text(self.digits, intervals) for key in self.columns]
+    def _texts(self, row: Row) -> list[str]:
+        return [cell.text(self.digits) for cell in self._cells(row)]
 
-    def _latex_row(self, row: Row) -> list[str]:
+    def _stacked(self, row: Row, folded: bool) -> list[str]:
+        """Return figures with their intervals on a second line, or folded on two."""
+        texts = []
+        for cell in self._cells(row):
+            interval = cell.interval_text(self.digits).replace(" ", "\n" if folded else " ")
+            texts.append(f"{cell.text(self.digits, False)}\n{interval}".rstrip())
+        return texts
+
+    def _broken(self, key: str, heading: str) -> str:
+        """Return a heading a word a line if it is wider than what stands below it."""
+        rows = (row.cells[key] for section in self.sections for row in section.rows if key in row.cells)
+        widest = max(
+            (max(len(c.text(self.digits, False)), len(c.interval_text(self.digits))) for c in rows), default=0
+        )
+        return heading if len(heading) <= widest else heading.replace(" ", "\n")
+
+    def _cells(self, row: Row) -> list[Cell]:
+        empty = Cell(None)
+        return [row.cells.get(key, empty) for key in self.columns]
+
+    def _latex_row(self, row: Row, label: str) -> list[str]:
         """Return a line of figures, and one of their intervals where there are any."""
-        cells = [row.cells.get(key, Cell(None)) for key in self.columns]
-        lines = [" & ".join([_latex(row.label), *(_latex_number(c.text(self.digits, False)) for c in cells)])]
+        cells = self._cells(row)
+        lines = [" & ".join([_latex(label), *(_latex_number(c.text(self.digits, False)) for c in cells)])]
         if any(cell.interval_text(self.digits) for cell in cells):
             texts = [_latex_number(cell.interval_text(self.digits)) for cell in cells]
             small = [rf"{{\scriptsize {text}}}" if text else "" for text in texts]
             lines.append(" & ".join(["", *small]).lstrip())
             return [rf"{lines[0]} \\", rf"{lines[1]} \\[2pt]"]
         return [rf"{lines[0]} \\"]
-
-    def _has_intervals(self) -> bool:
-        rows = (row for section in self.sections for row in section.rows)
-        return any(cell.interval_text() for row in rows for cell in row.cells.values())
 
     def all_notes(self, sections: Sequence[Section] | None = None) -> list[str]:
         """Return the notes, and the reasons for absent numbers; those of a scope only if its own."""
@@ -293,25 +351,48 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class _FittedTable:
-    """A table that decides when it is printed, and the width is known, whether to show intervals."""
+    """A table that decides when it is printed, and the width is known, where its intervals stand."""
 
     table: Table
     most: int
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        from rich.cells import cell_len
         from rich.measure import Measurement
         from rich.text import Text
 
-        unbounded = options.update(width=10_000)
-        shown, notes = self.table.rich_table(True, self.most)
-        needed = Measurement.get(console, unbounded, shown).maximum
-        if needed > options.max_width:
-            shown, notes = self.table.rich_table(False, self.most)
-            if Measurement.get(console, unbounded, shown).maximum < needed:
-                notes.append(f"a terminal of {needed} columns shows the intervals, as the written reports do")
+        labels = [row.label for section in self.table.sections for row in section.rows]
+        spare = max((cell_len(label) - _LEAST_LABEL for label in labels), default=0)
+        for layout, may_fold in (("wide", 0), ("stacked", max(spare, 0)), ("folded", math.inf)):
+            shown, notes = self.table.rich_table(self.most, layout)
+            needed = Measurement.get(console, options.update(width=10_000), shown).maximum
+            if needed - may_fold <= options.max_width:
+                break
         yield shown
         for note in notes:
             yield Text(f"· {note}", style="dim")
+
+
+def short_names(labels: Sequence[str]) -> dict[str, str]:
+    """Return what metrics are called in papers and figures: the end of a path in place of the whole.
+
+    >>> short_names(["cider", "suisei:runs/a/model", "suisei:runs/b/model"])
+    {'cider': 'cider', 'suisei:runs/a/model': 'suisei:a', 'suisei:runs/b/model': 'suisei:b'}
+    """
+    names = {part: part for label in labels for part in label.split(VERSUS)}
+    depth = {name: 1 for name in names if "/" in name.partition(":")[2] and "//" not in name}
+    while depth:
+        for name, kept in depth.items():
+            metric, _, path = name.partition(":")
+            steps = [step for step in path.split("/") if step]
+            if len(steps) > 1 and steps[-1] == "model":  # as every run calls it
+                steps = steps[:-1]
+            names[name] = f"{metric}:{'/'.join(steps[-kept:])}" if kept <= len(steps) else name
+        taken = Counter(names.values())
+        depth = {
+            name: kept + 1 for name, kept in depth.items() if taken[names[name]] > 1 and names[name] != name
+        }
+    return {label: VERSUS.join(names[part] for part in label.split(VERSUS)) for label in labels}
 
 
 HUMAN = "human"

@@ -126,7 +126,7 @@ class BertScore(Metric):
     def settings(self) -> dict[str, str]:
         """Return encoder, layer, output, idf, rescaling and precision."""
         own = {
-            "model": _model_label(self.model_name),
+            "model": model_label(self.model_name),
             "layer": str(self.num_layers),
             "output": self.output,
             "idf": f"fitted-{self._documents}" if self.idf else "no",
@@ -332,7 +332,7 @@ class BertScore(Metric):
         return rows[self.num_layers]
 
 
-def _model_label(name: str) -> str:
+def model_label(name: str) -> str:
     """Return a hub name as it is, and a folder as its name with a hash of its weights."""
     from suisei.encoders.weights import file_hash
 

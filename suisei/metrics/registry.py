@@ -52,9 +52,9 @@ REGISTRY: dict[str, Entry] = {
     "suisei": Entry(
         "suisei.metrics.suisei:load",
         (),
-        "the learned metric: suisei-mini, or a model folder that suisei train has written (suisei:DIR)",
+        "the learned metric: the model in the package, or a model folder (suisei:DIR)",
         argument="path",
-        default_check="suisei.metrics.tokenizers:mecab_reason",
+        default_check="suisei.metrics.default_model:default_model_reason",
     ),
     **{
         f"bleu-{n}": Entry(
@@ -175,6 +175,13 @@ REGISTRY: dict[str, Entry] = {
         argument="model",
         requires="the encoder in a folder or in the cache of the Hugging Face hub, or a connection",
     ),
+    "cosine": Entry(
+        "suisei.metrics.cosine:Cosine",
+        ("references",),
+        "mean cosine of a sentence encoder's vectors: cosine:MODEL, any Hugging Face encoder or folder",
+        argument="model",
+        requires="its encoder: cosine:MODEL",
+    ),
     "jaspice": Entry(
         "suisei.metrics.jaspice:JaSpice",
         ("references",),
@@ -190,6 +197,31 @@ REGISTRY: dict[str, Entry] = {
         requires="the interpreter of an environment that has unbabel-comet: --comet-python PATH",
     ),
 }
+
+
+FAMILIES: dict[str, tuple[str, ...]] = {
+    "bleu": ("bleu-4", "bleu-1", "bleu-2", "bleu-3", "sacrebleu"),
+    "rouge": ("rouge-l",),
+    "ciderd": ("cider",),
+    "chrf++": ("chrf",),
+    "clip": ("clip-s", "ref-clip-s"),
+    "clipscore": ("clip-s", "ref-clip-s"),
+    "refclipscore": ("ref-clip-s",),
+    "pac": ("pac-s", "pac-s++", "ref-pac-s", "ref-pac-s++"),
+    "pacscore": ("pac-s", "pac-s++", "ref-pac-s", "ref-pac-s++"),
+    "refpacscore": ("ref-pac-s", "ref-pac-s++"),
+    "emscore": ("em-score", "ref-em-score"),
+    "bert": ("bertscore",),
+    "distinct": ("distinct-2",),
+}
+"""What people call a metric or a family of them, letters and digits alone, and the names here."""
+
+
+def canonical(spec: str) -> str:
+    """Return ``NAME`` or ``NAME:ARGUMENT`` with the registered name, whatever its case: CIDEr is cider."""
+    name, colon, argument = spec.partition(":")
+    known = name.strip().lower().replace("_", "-")
+    return f"{known}{colon}{argument}" if name not in REGISTRY and known in REGISTRY else spec
 
 
 def list_metrics() -> list[str]:
@@ -224,7 +256,7 @@ def get_metric(spec: str, **options: Any) -> Metric:
         ConfigError: unknown name, argument or option; the valid ones are listed.
         UnavailableError: the metric cannot run on this machine; the reason and the cure are named.
     """
-    name, _, argument = spec.partition(":")
+    name, _, argument = canonical(spec).partition(":")
     entry = get_entry(name)
     if argument:
         if entry.argument is None:
@@ -249,11 +281,24 @@ def get_entry(name: str) -> Entry:
     Raises:
         ConfigError: no metric has that name; those that are registered are listed.
     """
-    if name not in REGISTRY:
-        close = difflib.get_close_matches(name, REGISTRY, n=1)
-        hint = f"; did you mean {close[0]!r}? " if close else "; "
-        raise ConfigError(f"no metric {name!r}{hint}registered: {', '.join(REGISTRY)}")
-    return REGISTRY[name]
+    found = REGISTRY.get(canonical(name))
+    if found is None:
+        raise ConfigError(f"no metric {name!r}; {_meant(name)}registered: {', '.join(REGISTRY)}")
+    return found
+
+
+def _meant(name: str) -> str:
+    """Return what an unknown name probably stands for, as part of a sentence; "" where nothing is near."""
+    plain = "".join(letter for letter in name.lower() if letter.isalnum() or letter == "+")
+    family = FAMILIES.get(plain)
+    if family is not None and len(family) > 1:
+        return f"of that family there are {', '.join(family)} (did you mean {family[0]!r}?); "
+    close = family or difflib.get_close_matches(name.lower(), REGISTRY, n=1)
+    close = close or difflib.get_close_matches(plain, [each.replace("-", "") for each in REGISTRY], n=1)
+    near = next(
+        (each for each in REGISTRY if close and each.replace("-", "") == close[0].replace("-", "")), None
+    )
+    return f"did you mean {near!r}? " if near else ""
 
 
 def _resolve(target: str) -> Any:

@@ -19,19 +19,19 @@ from suisei.encoders.precision import choose_device, choose_precision, matrix_pr
 from suisei.errors import ConfigError
 from suisei.explain.leave_out import COSINES, InputColumn
 from suisei.metrics.base import Metric
+from suisei.metrics.default_model import default_model
 from suisei.metrics.extras import ExtraInputs, check_names
 from suisei.models.alignment import alignment_inputs
+from suisei.models.batch import Batch
+from suisei.models.blocks import BLOCKS
 from suisei.models.features import ModelFeatures
 from suisei.models.folder import LoadedModel, load_model
 from suisei.models.regressor import Regressor
-from suisei.models.table import Collator, SampleTable, is_seen
+from suisei.models.table import Collator, SampleTable
 from suisei.progress import progress_bar
 
 CACHE_BYTES = 128 * 1024**2
 """Features of captions, and of images, are kept between calls up to this size each."""
-
-MINI = Path(__file__).resolve().parents[1] / "mini"
-"""The model that comes with the package."""
 
 HOOKED = "_output_capturing_hooks_installed"
 """How transformers marks an encoder in which it catches hidden states."""
@@ -151,13 +151,13 @@ class SuiSeiMetric(Metric):
             samples,
             self.extras.compute(samples),
             with_images=self.regressor.image is not None,
-            image_languages=self.regressor.config.fusion.image_languages,
         )
+        pooled: dict[int, Tensor] = {}
         with torch.inference_mode(), matrix_products(self.precision):
             if self.regressor.columns.aligned:
-                matched = alignment_inputs(self.regressor, table)
+                matched = alignment_inputs(self.regressor, table, pooled=pooled)
                 table.extras = self.regressor.columns.with_aligned(table.extras, matched)
-            captions = self._caption_features(table, progress)
+            captions = self._caption_features(table, pooled, progress)
             images = self._image_features(table, progress)
             return self._fuse(table, captions, images, replaced, batch_size)
 
@@ -181,17 +181,29 @@ class SuiSeiMetric(Metric):
             for name in ("candidate", "references", "reference_mask", "image", "image_mask", "extras"):
                 setattr(batch, name, getattr(batch, name).to(self.device))
             if replaced is not None:
-                own = self.regressor.extra_inputs(batch, features, looks)
-                inputs[start : start + batch_size] = own.double().cpu().numpy()
+                inputs[start : start + batch_size] = self._inputs(batch, features, looks)
                 batch.replaced = replaced[start : start + batch_size].to(self.device)
             values = self.regressor(batch, features, looks)
             scores[start : start + batch_size] = values.double().cpu().numpy()
         return scores, inputs
 
-    def _caption_features(self, table: SampleTable, progress: bool) -> Tensor:
+    def _inputs(self, batch: Batch, captions: Tensor, images: Tensor | None) -> np.ndarray:
+        """Return the extra inputs as they are, float64 [B, E]."""
+        extras: np.ndarray = self.regressor.outputs(batch, captions, images).extras.double().cpu().numpy()
+        return extras
+
+    def _caption_features(self, table: SampleTable, pooled: dict[int, Tensor], progress: bool) -> Tensor:
+        """Return the vectors [T, P, d] of a table's captions, of which some are known by their row."""
+        if len(pooled) == len(table.captions):
+            return torch.stack([pooled[row] for row in range(len(pooled))])
+        known = {table.captions[row]: vector for row, vector in pooled.items()}
+
         def encode(captions: list[str]) -> Tensor:
-            with progress_bar("encoding captions", len(captions), shown=progress) as advance:
-                return self._features.of_captions(captions, advance)
+            rest = [caption for caption in captions if caption not in known]
+            if rest:
+                with progress_bar("encoding captions", len(rest), shown=progress) as advance:
+                    known.update(zip(rest, self._features.of_captions(rest, advance), strict=True))
+            return torch.stack([known[caption] for caption in captions])
 
         return self._captions.look_up(table.captions, table.captions, encode)
 
@@ -206,17 +218,42 @@ class SuiSeiMetric(Metric):
         pairs = list(zip(table.image_keys, table.images, strict=True))
         return self._images.look_up(table.image_keys, pairs, encode)
 
+    @property
+    def reads(self) -> frozenset[str]:
+        """What decides the score beside the candidate: any of "references" and "image"."""
+        model, fusion = self.regressor, self.regressor.config.fusion
+        blocks = {BLOCKS[name].reads for name in (BLOCKS if fusion.blocks is None else fusion.blocks)}
+        cosines = model.start is not None
+        found = set().union(*self.extras.needs().values())
+        if cosines or model.columns.similar or model.columns.aligned or "reference" in blocks:
+            found.add("references")
+        if model.image is not None and (cosines or model.columns.seen or "image" in blocks):
+            found.add("image")
+        return frozenset(found & {"references", "image"})
+
     def _warn_blind(self, samples: Sequence[CaptionSample]) -> None:
-        sees_images = self.regressor.image is not None
-        languages = self.regressor.config.fusion.image_languages
-        blind = sum(not s.references and not (sees_images and is_seen(s, languages)) for s in samples)
+        reads = self.reads
+        blind = sum(
+            not ("references" in reads and sample.references)
+            and not ("image" in reads and sample.image is not None)
+            for sample in samples
+        )
         if blind:
-            what = "references or an image" if sees_images else "references (this model reads no image)"
-            if sees_images and languages is not None:
-                what = f"references or an image (images are read beside {', '.join(languages)} captions)"
             logger.warning(
-                "%d of %d samples are scored from the candidate alone: no %s", blind, len(samples), what
-            )
+                "%d of %d samples are scored from the candidate alone: %s",
+                blind, len(samples), _lacking(reads),
+            )  # fmt: skip
+
+
+def _lacking(reads: frozenset[str]) -> str:
+    """Return what samples lack that are scored from the candidate alone."""
+    if not reads:
+        return "this model reads neither references nor image"
+    if "image" not in reads:
+        return "no references (this model reads no image)"
+    return (
+        "no references or an image" if "references" in reads else "no image (this model reads no references)"
+    )
 
 
 def _without_hooks(regressor: Regressor) -> Regressor:
@@ -242,7 +279,7 @@ def load(
 
     Args:
         path: the folder that holds config.json; or, where there is no such folder, ``org/name`` on the hub;
-            None for suisei-mini, the model in the package.
+            None for the model in the package.
         device: "auto", "cpu", "cuda", ...
         precision: "auto", "fp32", "tf32", "bf16" or "fp16", see :class:`SuiSeiMetric`.
         compile: whether the text encoder is compiled.
@@ -252,9 +289,10 @@ def load(
     Raises:
         ModelError: a part of the folder is missing, altered, or does not fit.
         ConfigError: an unknown precision, a cache folder that cannot be made, or a revision of a folder.
-        UnavailableError: a model on the hub that is neither in the hub's cache nor within reach.
+        UnavailableError: a model on the hub that is neither in the hub's cache nor within reach; or no
+            path, and this installation has no model.
     """
-    model = _found(path or MINI, revision)
+    model = _found(path or default_model(), revision)
     return SuiSeiMetric(model, device, precision, compile=compile, cache=cache)
 
 

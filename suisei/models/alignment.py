@@ -19,10 +19,10 @@ from torch.nn import functional as F
 
 from suisei.encoders.batch_sizes import tokens_per_batch
 from suisei.models.features import ignore_progress, token_batches
-from suisei.models.greedy_matching import NOWHERE, greedy_match, weighted_mean
 from suisei.models.inputs import ALIGNMENTS
 from suisei.models.regressor import Regressor
 from suisei.models.table import SampleTable
+from suisei.models.token_matches import aligned, ordinary_tokens
 
 SAMPLES_PER_BATCH = 64
 
@@ -33,14 +33,16 @@ def alignment_inputs(
     advance: Callable[[int], Any] = ignore_progress,
     *,
     rows: Iterable[int] | None = None,
+    pooled: dict[int, Tensor] | None = None,
 ) -> np.ndarray:
     """Return the alignment of samples, float32 [N, A]; NaN for samples without references.
 
     Args:
-        model: the regressor, whose text encoder is frozen.
+        model: the regressor, whose text encoder is not being trained.
         table: the samples.
         advance: called with the number of captions of each batch.
         rows: the N samples to align, in this order; None for all.
+        pooled: takes the pooled vectors [P, d] of the captions, by their row, so that none is encoded twice.
     """
     chosen = range(len(table)) if rows is None else [int(row) for row in rows]
     values = np.full((len(chosen), len(ALIGNMENTS)), np.nan, dtype=np.float32)
@@ -49,7 +51,8 @@ def alignment_inputs(
     if not compared:
         return values
     used = {int(caption) for row in compared for caption in (table.candidate[row], *table.references[row])}
-    tokens = _Tokens(model, {caption: table.captions[caption] for caption in sorted(used)}, advance)
+    captions = {caption: table.captions[caption] for caption in sorted(used)}
+    tokens = _Tokens(model, captions, advance, pooled)
     compared.sort(key=lambda row: (len(table.references[row]), tokens.count(int(table.candidate[row]))))
     for start in range(0, len(compared), SAMPLES_PER_BATCH):
         batch = compared[start : start + SAMPLES_PER_BATCH]
@@ -71,60 +74,18 @@ def _align(tokens: _Tokens, table: SampleTable, rows: Sequence[int]) -> Tensor:
     )
 
 
-def aligned(candidate: Tensor, weights: Tensor, references: Tensor, reference_weights: Tensor) -> Tensor:
-    """Return the numbers named in ``ALIGNMENTS``, [B, A]; NaN where either side has no token.
-
-    Args:
-        candidate: token vectors of unit length, [B, L, d].
-        weights: idf of the candidate's tokens, [B, L]; negative where there is none.
-        references: token vectors of unit length, [B, R, M, d].
-        reference_weights: idf of the references' tokens, [B, R, M]; negative where there is none. A
-            reference without any token is not there.
-    """
-    present = weights >= 0
-    reference_present = reference_weights >= 0
-    there = reference_present.any(dim=2)
-    matched, found = greedy_match(candidate[:, None], references, present[:, None], reference_present)
-    anywhere = matched.masked_fill(~there[..., None], NOWHERE).amax(dim=1)  # [B, L]
-    shared = present[:, None].expand_as(matched)
-    pairwise = [
-        weighted_mean(matched, shared.float()),
-        weighted_mean(matched, shared * weights[:, None]),
-        matched.masked_fill(~shared, 2.0).amin(dim=2),
-        weighted_mean(found, reference_present.float()),
-        weighted_mean(found, reference_present * reference_weights),
-        found.masked_fill(~reference_present, 2.0).amin(dim=2),
-    ]
-    numbers = []
-    for values in pairwise:  # [B, R]
-        numbers.append(values.masked_fill(~there, NOWHERE).amax(dim=1))
-        numbers.append((values * there).sum(dim=1) / there.sum(dim=1).clamp(min=1))
-    numbers += [
-        weighted_mean(anywhere, present.float()),
-        weighted_mean(anywhere, present * weights),
-        anywhere.masked_fill(~present, 2.0).amin(dim=1),
-        _agreement(references, reference_weights.clamp(min=0), there),
-    ]
-    empty = ~present.any(dim=1) | ~there.any(dim=1)
-    return torch.stack(numbers, dim=1).masked_fill(empty[:, None], torch.nan)
-
-
-def _agreement(references: Tensor, weights: Tensor, there: Tensor) -> Tensor:
-    """Mean cosine between the idf-pooled vectors of the references; 1 for a single one, [B]."""
-    vectors = F.normalize((weights[..., None] * references).sum(dim=2), dim=-1) * there[..., None]
-    count = there.sum(dim=1)
-    squared = vectors.sum(dim=1).square().sum(dim=-1)  # all pairs, those with itself included
-    return torch.where(count > 1, (squared - count) / (count * (count - 1)).clamp(min=1), 1.0)
-
-
 class _Tokens:
     """The token vectors of captions at unit length, and their idf; special tokens left out."""
 
-    def __init__(self, model: Regressor, captions: Mapping[int, str], advance: Callable[[int], Any]) -> None:
+    def __init__(
+        self,
+        model: Regressor,
+        captions: Mapping[int, str],
+        advance: Callable[[int], Any],
+        pooled: dict[int, Tensor] | None,
+    ) -> None:
         text, device = model.text, model.idf_weights.device
         ids = dict(zip(captions, text.tokenize(list(captions.values())), strict=True))
-        unknown = text.tokenizer.unk_token_id  # a token like any other, though nothing is known of it
-        special = torch.tensor([own for own in text.special_ids if own != unknown], device=device)
         self._vectors: dict[int, Tensor] = {}
         self._weights: dict[int, Tensor] = {}
         was_training = model.training
@@ -135,8 +96,12 @@ class _Tokens:
             own = [numbers[position] for position in positions]
             batch, mask = (part.to(device) for part in text.pad([ids[caption] for caption in own]))
             with torch.inference_mode():
-                hidden = F.normalize(text(batch, mask)[-1].float(), dim=-1)
-            kept = mask.bool() & ~torch.isin(batch, special)
+                states = text(batch, mask)
+                hidden = F.normalize(states[-1].float(), dim=-1)
+                if pooled is not None:
+                    vectors = model.mix_layers(model.pool(states, batch, mask)).float().cpu()
+                    pooled |= dict(zip(own, vectors, strict=True))
+            kept = ordinary_tokens(text, batch, mask)
             idf = model.idf_weights[batch]
             for row, caption in enumerate(own):
                 self._vectors[caption] = hidden[row, kept[row]]

@@ -16,7 +16,7 @@ class Batch:
     """Samples that point into the captions and images of the batch.
 
     Shape letters: B samples, T captions, L tokens, R references (padded), I images, s side in
-    pixels, E extra inputs.
+    pixels, E extra inputs, Q pairs of captions.
 
     Attributes:
         caption_rows: which captions of the data set these are, int64 [T].
@@ -32,6 +32,11 @@ class Batch:
         image_mask: True where there is an image, bool [B].
         extras: raw extra inputs, float32 [B, E], NaN where a metric has no score.
         target: human rating in [0, 1], float32 [B].
+        source: the data set of every sample, by number, int64 [B]; None where there is but one.
+        original: position in the batch of the sample that a degraded one was made of, int64 [B]; -1 for
+            none, None where there is none at all.
+        pairs: positions of the captions of rated pairs, int64 [Q, 2]; None without any.
+        pair_target: their similarity in [0, 1], float32 [Q].
         spans: parts of ``ids`` that are encoded one after the other, each without the columns that
             are padding in all of its rows; empty where all rows are encoded at once.
         replaced: what stands in the place of extra inputs that are known, float32 [B, all E of the model];
@@ -50,6 +55,10 @@ class Batch:
     image_mask: Tensor
     extras: Tensor
     target: Tensor
+    source: Tensor | None = None
+    original: Tensor | None = None
+    pairs: Tensor | None = None
+    pair_target: Tensor | None = None
     spans: tuple[Span, ...] = ()
     replaced: Tensor | None = None
 

@@ -16,14 +16,15 @@ from suisei.models.pooling import POOLINGS
 from suisei.ranges import DROPOUT, NAME, SHARE, SWITCH, Rule, Several, Word, at_least, check_settings
 
 RETIRED = {
-    "text": ("max_tokens",),
+    "text": ("max_tokens", "frozen_embeddings"),
     "text.tiny": ("heads", "dropout", "max_positions"),
     "image.tiny": ("layers",),
-    "fusion": ("layer_dropout",),
+    "fusion": ("layer_dropout", "image_languages"),
     "head": ("input_norm",),
 }
 """Settings in folders of earlier versions that say nothing which the architectures beside them do not."""
 
+STARTS = ("cosine",)
 WIDTH = 16_384
 """Widest hidden layer."""
 FUSION: dict[str, Rule] = {
@@ -33,7 +34,6 @@ FUSION: dict[str, Rule] = {
     "layer_norm": SWITCH,
     "similarity": SWITCH,
     "image_similarity": SWITCH,
-    "image_languages": Several(Word(("ja", "en")), 0, 2, null=True),
     "alignment": SWITCH,
     "extra_inputs": Several(NAME, 0, 100),
 }
@@ -46,6 +46,7 @@ HEAD: dict[str, Rule] = {
     "extra_dropout": DROPOUT,
     "members": at_least(1, 100),
     "rank_share": SHARE,
+    "start": Word(STARTS, null=True),
 }
 
 
@@ -64,11 +65,8 @@ class FusionConfig:
             pooling, enter as further inputs: products of vectors hold them only as a sum to be learned.
         image_similarity: whether the cosine between candidate and projected image, per pooling, enters as a
             further input; for image encoders that were trained to be compared with captions.
-        image_languages: languages ("ja", "en") whose candidates are compared with their image; null for all.
-            A small model that saw images with English captions only knows nothing of an image beside a
-            Japanese one, and scores that one as if it had no image.
         alignment: whether the token-by-token match of candidate and references enters as further inputs
-            (:mod:`suisei.models.alignment`); the text encoder must be frozen.
+            (:mod:`suisei.models.alignment`).
         extra_inputs: metrics whose scores enter as further inputs, by registry name: "ridge", those that this
             package computes by itself, and CLIP-S and PAC-S, whose encoder goes into the model folder.
     """
@@ -79,7 +77,6 @@ class FusionConfig:
     layer_norm: bool = True
     similarity: bool = False
     image_similarity: bool = False
-    image_languages: Sequence[str] | None = None
     alignment: bool = False
     extra_inputs: Sequence[str] = ()
 
@@ -104,6 +101,9 @@ class HeadConfig:
             error, whose scores are averaged.
         rank_share: share of a rating's rank among the training ratings, as against the rating itself, in what
             is learned, 0 to 1 (:mod:`suisei.models.rating_scale`); for ratings that crowd at one end.
+        start: "cosine" for a network that corrects what the cosine between candidate and references (without
+            any, the one with the image is the score) says of the rating, and starts by leaving it as it is
+            (:mod:`suisei.models.cosine_start`); null for one that starts from nothing.
     """
 
     hidden: Sequence[int] = (2304, 1152)
@@ -114,6 +114,7 @@ class HeadConfig:
     extra_dropout: float = 0.0
     members: int = 1
     rank_share: float = 0.0
+    start: str | None = None
 
     def __post_init__(self) -> None:
         check_settings("model.head", self, HEAD)

@@ -1,7 +1,7 @@
 """Model folders: what a trained model is on disk, written whole and checked when read.
 
 config.json         format, settings, architectures, extra inputs, checksums of the other files
-model.safetensors   weights
+model.safetensors   weights, whole or in parts of 4 and 8 bits (:mod:`suisei.models.quantization`)
 idf.json            document frequencies of the training references
 tokenizer/          the tokenizer's files
 extras.json ...     what the extra inputs were fitted to, see :mod:`suisei.models.extras_folder`
@@ -24,22 +24,25 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file
+from torch import Tensor
 
 from suisei.data.idf import IdfTable
 from suisei.encoders.image import ImageEncoder
 from suisei.encoders.rules import BUILD_ERRORS, one_line
 from suisei.encoders.text import TextEncoder, read_tokenizer
-from suisei.encoders.weights import check_fit, save_weights, weight_shapes
+from suisei.encoders.weights import Unfilled, check_fit, save_weights, take_weights, weight_shapes
 from suisei.errors import ConfigError, ModelError, SuiseiError
 from suisei.models.config import RegressorConfig
 from suisei.models.extras_folder import SavedInput, read_extras, write_extras
+from suisei.models.quantization import dequantize_state, dequantized_shapes, is_rounded
 from suisei.models.regressor import Regressor
 from suisei.ranges import shown
 from suisei.version import __version__
 
-FORMAT = 2
-"""Version of the folder's layout. In the first, states of extra inputs stood in config.json."""
-READABLE = (1, 2)
+FORMAT, ROUNDED = 2, 3
+"""Version of the folder's layout: in the first, states of extra inputs stood in config.json; the third has
+weights in parts of few bits."""
+READABLE = (1, 2, 3)
 CHECKED = ("model.safetensors", "idf.json")
 RESTORE = "restore the file, or train or export the model again"
 LARGEST_CONFIG, LARGEST_FILE = 2**28, 2**36
@@ -65,7 +68,12 @@ class LoadedModel:
 
 
 def save_model(
-    folder: Path, regressor: Regressor, *, extras: Mapping[str, SavedInput] | None = None, card: str = ""
+    folder: Path,
+    regressor: Regressor,
+    *,
+    extras: Mapping[str, SavedInput] | None = None,
+    card: str = "",
+    stored: Mapping[str, Tensor] | None = None,
 ) -> None:
     """Write a model folder; an existing one is replaced once the new one is complete.
 
@@ -75,6 +83,8 @@ def save_model(
         extras: what :meth:`suisei.metrics.extras.ExtraInputs.state` returned. Dual encoders are written into
             the folder, so that it needs no other.
         card: text of the model card.
+        stored: its weights as they are to be stored, see :func:`suisei.models.quantization.quantize_state`;
+            None for as they are.
 
     Raises:
         ConfigError: an extra input of the model is not among ``extras``, or cannot go into a folder.
@@ -83,7 +93,7 @@ def save_model(
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as name:
         new = Path(name) / folder.name
         new.mkdir()
-        config = _write_parts(new, regressor, extras or {})
+        config = _write_parts(new, regressor, extras or {}, stored or regressor.state_dict())
         (new / "README.md").write_text(card, encoding="utf-8")
         config["sha256"] = _checksums(new)
         config["sha256"]["config.json"] = _own_checksum(config)
@@ -93,20 +103,22 @@ def save_model(
         _put_in_place(new, folder, aside=Path(name) / "old")
 
 
-def _write_parts(new: Path, regressor: Regressor, extras: Mapping[str, SavedInput]) -> dict[str, Any]:
+def _write_parts(
+    new: Path, regressor: Regressor, extras: Mapping[str, SavedInput], weights: Mapping[str, Tensor]
+) -> dict[str, Any]:
     """Write all but config.json and the card; returns what config.json says, save for the checksums."""
     names = list(regressor.config.fusion.extra_inputs)
     absent = [name for name in names if name not in extras]
     if absent:
         raise ConfigError(f"the model reads extra inputs that are not saved with it: {', '.join(absent)}")
-    save_weights(regressor.state_dict(), new / "model.safetensors")
+    save_weights(weights, new / "model.safetensors")
     regressor.idf.save(new / "idf.json")
     regressor.text.tokenizer.save_pretrained(new / "tokenizer")
     own, record = write_extras(new, names, extras)
     settings = regressor.config.to_dict()
     settings["fusion"]["extra_inputs"] = own
     return {
-        "format": FORMAT,
+        "format": ROUNDED if is_rounded(weights) else FORMAT,
         "suisei": __version__,
         "settings": settings,
         "text_architecture": regressor.text.architecture(),
@@ -170,10 +182,17 @@ def _build(folder: Path, config: Mapping[str, Any], settings: RegressorConfig) -
         image = None if architecture is None else ImageEncoder.from_architecture(architecture)
         return Regressor(settings, text, image, idf)
 
-    with torch.device("meta"):
-        check_fit(made(), weight_shapes(path), str(path))
-    regressor = made()
-    regressor.load_state_dict(load_file(path))
+    shapes = weight_shapes(path)
+    rounded = config["format"] >= ROUNDED
+    with torch.device("meta"), Unfilled():
+        check_fit(made(), dequantized_shapes(shapes) if rounded else shapes, str(path))
+    with Unfilled():
+        regressor = made()
+    weights = load_file(path)
+    if rounded:
+        take_weights(regressor, dequantize_state(weights))
+    else:  # copied: what was read is the file's own memory, which somebody may overwrite
+        regressor.load_state_dict(weights)
     regressor.eval()
     regressor.requires_grad_(False)
     with torch.inference_mode():  # settings that fit the weights and still cannot compute show here
@@ -212,7 +231,7 @@ def read_config(folder: Path, within: Path | None = None) -> dict[str, Any]:
     if type(config["format"]) is not int or config["format"] not in READABLE:
         raise ModelError(
             f"{path}: format {shown(config['format'])}, this suisei reads "
-            f"{' and '.join(map(str, READABLE))}; install a matching version"
+            f"{', '.join(map(str, READABLE))}; install a matching version"
         )
     for key in ("extras", "sha256"):
         if not isinstance(config[key], dict):

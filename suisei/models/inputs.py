@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -26,6 +27,7 @@ ALIGNMENTS = (
     *("precision-anywhere", "idf-precision-anywhere", "least-precision-anywhere", "reference-agreement"),
 )
 """What :mod:`suisei.models.alignment` measures: per reference, then the best and the mean over references."""
+Numbers = TypeVar("Numbers", np.ndarray, Tensor)
 SIMILARITIES = ("largest", "mean", "smallest")
 """Cosines over references, each of all poolings."""
 
@@ -90,14 +92,33 @@ class InputColumns:
         columns = [by_metric[name] for name in self.measured]
         return np.stack(columns, axis=1).astype(np.float32) if columns else np.zeros((count, 0), np.float32)
 
-    def with_aligned(self, measured: np.ndarray, aligned: np.ndarray) -> np.ndarray:
+    def with_aligned(self, measured: Numbers, aligned: Numbers) -> Numbers:
         """Return the given columns [B, G]: the measured ones [B, M], then the alignment's numbers [B, A]."""
-        return np.concatenate([measured, aligned], axis=1)
+        if isinstance(measured, np.ndarray):
+            return np.concatenate([measured, aligned], axis=1)
+        return torch.cat([measured, aligned], dim=1)
 
     def complete(self, given: Tensor, similar: Tensor | None, seen: Tensor | None) -> Tensor:
         """Return all columns [B, E] of the given ones [B, G] and what the model computed of the others."""
         parts = [given, *(part for part in (similar, seen) if part is not None)]
         return torch.cat(parts, dim=1) if len(parts) > 1 else given
+
+    def cosines(
+        self, columns: Tensor, similar: Tensor | None, seen: Tensor | None
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """Return the cosines with references and with the image as they stand in all columns [B, E].
+
+        Args:
+            columns: what :meth:`complete` returned, with some of it replaced.
+            similar: what is returned where the columns have none.
+            seen: likewise.
+        """
+        first = self.given.stop
+        middle = first + len(self.similar)
+        return (
+            columns[:, first:middle] if self.similar else similar,
+            columns[:, middle:] if self.seen else seen,
+        )
 
     def needing(self, what: str, needs: Mapping[str, Collection[str]]) -> list[int]:
         """Return the given columns of which nothing is known without "references", or without "image".
@@ -114,9 +135,10 @@ def blank(given: Tensor, rows: Tensor, columns: Sequence[int]) -> None:
     """Take from the rows what cannot be known without the input that was dropped.
 
     Args:
-        given: the given columns, float [B, G]; changed in place, to NaN.
+        given: the given columns, float [B, G], or those of them that are known yet; changed in place, to NaN.
         rows: the samples, bool [B].
         columns: what :meth:`InputColumns.needing` said.
     """
     for column in columns:
-        given[rows, column] = torch.nan
+        if column < given.shape[1]:
+            given[rows, column] = torch.nan

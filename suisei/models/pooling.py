@@ -64,7 +64,8 @@ def pool_layers(
         state = state.float()  # encoders may compute in half precision, what follows does not
         if normalise:
             state = F.layer_norm(state, state.shape[-1:])
-        pooled.append(weights.to(state.dtype) @ state)  # [T, P, L] @ [T, L, d] -> [T, P, d]
+        with torch.autocast(state.device.type, enabled=False):
+            pooled.append(weights.to(state.dtype) @ state)  # [T, P, L] @ [T, L, d] -> [T, P, d]
     return torch.stack(pooled, dim=1)
 
 

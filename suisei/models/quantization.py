@@ -1,9 +1,16 @@
 """Weights in 8 or 4 bits: how a model folder holds large matrices in a quarter or an eighth of the bytes.
 
-Rounding is symmetric. A row is cut into blocks, each with a scale of its own in half precision; an entry
-is ``scale * q`` with a whole number q from -127 to 127 (8 bits) or from -7 to 7 (4 bits). A matrix W is
-stored as ``W.q8`` (int8 [rows, columns]) or ``W.q4`` (uint8 [rows, columns / 2]: the even column in the low
-half of a byte, the odd one in the high half, 8 added) beside ``W.scale`` (float16 [rows, blocks]).
+A row is cut into blocks of 32, each with a scale of its own in half precision; an entry is ``scale * q`` with
+a whole number q. In 8 bits q goes from -127 to 127. In 4 bits it goes from -8 to 7, and the entry of a block
+that is largest by size becomes -8, whatever its sign: the grid of GGML's q4_0, so that weights that were
+published on it are stored without any loss. A matrix W is stored as ``W.q8`` (int8 [rows, columns]) or
+``W.q4`` (uint8 [rows, columns / 2]: the even column in the low half of a byte, the odd one in the high half,
+8 added) beside ``W.scale`` (float16 [rows, blocks]).
+
+Training changes a pretrained matrix by far less than a step of such a grid, so rounding the trained matrix
+undoes the training. It is stored as a base (the matrix before training, as above) and the change from it, on
+a grid of its own: ``W.change4`` or ``W.change8``, from -7 to 7 or from -127 to 127, beside
+``W.change_scale`` (float32 [rows], one step per row).
 
 Models compute in full or half precision: the numbers are unpacked when they are read.
 """
@@ -11,7 +18,9 @@ Models compute in full or half precision: the numbers are unpacked when they are
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,29 +31,54 @@ BLOCK = 32
 """Entries that share a scale."""
 SUFFIXES = {4: ".q4", 8: ".q8"}
 SCALE = ".scale"
+CHANGES = {4: ".change4", 8: ".change8"}
+CHANGE_SCALE = ".change_scale"
+_ENDINGS = (*SUFFIXES.values(), SCALE, *CHANGES.values(), CHANGE_SCALE)
 _LIMIT = {4: 7, 8: 127}
+_TYPES = {4: torch.uint8, 8: torch.int8}
 
 
-def quantize(weight: Tensor, bits: int) -> dict[str, Tensor]:
-    """Return the parts of a matrix float [rows, columns], by suffix.
+@dataclass(frozen=True)
+class Rounding:
+    """How a matrix is stored.
+
+    Attributes:
+        bits: 4 or 8, of its entries, or of the base's entries where there is one.
+        base: the matrix before training, float [rows, columns]; None rounds the matrix itself.
+        change_bits: 4 or 8, of the change from the base.
+    """
+
+    bits: int
+    base: Tensor | None = None
+    change_bits: int = 4
+
+
+def is_roundable(weight: Tensor) -> bool:
+    """Return whether a weight is a matrix that blocks divide."""
+    return weight.ndim == 2 and weight.is_floating_point() and not weight.shape[1] % BLOCK
+
+
+def quantize(weight: Tensor, rounding: Rounding) -> dict[str, Tensor]:
+    """Return the parts of a matrix float [rows, columns], by suffix; a change of nothing is no part.
 
     Raises:
-        ConfigError: other bits than 4 or 8, no matrix, columns that blocks do not divide, or an entry that
-            is not finite.
+        ConfigError: other bits than 4 or 8, no matrix, columns that blocks do not divide, a base of another
+            shape, or an entry that is not finite or too large.
     """
-    if bits not in BITS:
-        raise ConfigError(f"weights are stored in 4 or 8 bits, got {bits}")
-    if weight.ndim != 2 or weight.shape[1] % BLOCK:
-        raise ConfigError(
-            f"only matrices whose columns {BLOCK} divides are rounded, got {tuple(weight.shape)}"
-        )
-    if not weight.isfinite().all():
-        raise ConfigError("a weight is not finite; train the model again")
-    blocks = weight.detach().float().unflatten(1, (-1, BLOCK))  # [rows, blocks, BLOCK]
-    scale = (blocks.abs().amax(dim=2) / _LIMIT[bits]).half()
-    step = torch.where(scale > 0, scale.float(), 1.0)[..., None]
-    whole = (blocks / step).round().clamp(-_LIMIT[bits], _LIMIT[bits]).to(torch.int8).flatten(1)
-    return {SUFFIXES[bits]: _pack(whole) if bits == 4 else whole, SCALE: scale}
+    base = rounding.base
+    if base is None:
+        return _in_blocks(weight, rounding.bits)
+    if base.shape != weight.shape:
+        raise ConfigError(f"its base is {tuple(base.shape)}, and it is {tuple(weight.shape)}")
+    parts = _in_blocks(base, rounding.bits)
+    _check(weight, rounding.change_bits)
+    change = weight.detach().float() - dequantize(parts)
+    if bool(change.any()):
+        limit = _LIMIT[rounding.change_bits]
+        scale = change.abs().amax(dim=1) / limit
+        whole = (change / _divisor(scale)[:, None]).round().clamp(-limit, limit).to(torch.int8)
+        parts |= {CHANGES[rounding.change_bits]: _stored(whole, rounding.change_bits), CHANGE_SCALE: scale}
+    return parts
 
 
 def dequantize(parts: Mapping[str, Tensor]) -> Tensor:
@@ -53,56 +87,77 @@ def dequantize(parts: Mapping[str, Tensor]) -> Tensor:
     Raises:
         ModelError: the parts do not belong together.
     """
-    scale = parts.get(SCALE)
-    stored = [(bits, parts[suffix]) for bits, suffix in SUFFIXES.items() if suffix in parts]
-    if scale is None or len(stored) != 1:
+    bits, change_bits = _bits_of(parts, SUFFIXES, SCALE), None
+    if bits is None:
         raise ModelError(f"a rounded matrix needs its numbers and its scale, got {', '.join(parts)}")
-    bits, numbers = stored[0]
-    whole = _unpack(numbers) if bits == 4 else numbers
-    if numbers.dtype != (torch.uint8 if bits == 4 else torch.int8) or scale.dtype != torch.float16:
+    if any(suffix in parts for suffix in (*CHANGES.values(), CHANGE_SCALE)):
+        change_bits = _bits_of(parts, CHANGES, CHANGE_SCALE)
+        if change_bits is None:
+            raise ModelError(f"a rounded change needs its numbers and its scale, got {', '.join(parts)}")
+    numbers, scale = parts[SUFFIXES[bits]], parts[SCALE]
+    shape = _shape(tuple(numbers.shape), bits)
+    if numbers.dtype != _TYPES[bits] or scale.dtype != torch.float16:
         raise ModelError(f"a rounded matrix of {bits} bits has the types {numbers.dtype} and {scale.dtype}")
-    if whole.ndim != 2 or scale.shape != (whole.shape[0], whole.shape[1] // BLOCK) or whole.shape[1] % BLOCK:
-        raise ModelError(f"a rounded matrix of {tuple(whole.shape)} has scales of {tuple(scale.shape)}")
-    return (whole.unflatten(1, (-1, BLOCK)).float() * scale.float()[..., None]).flatten(1)
+    if len(shape) != 2 or shape[1] % BLOCK or scale.shape != (shape[0], shape[1] // BLOCK):
+        raise ModelError(f"a rounded matrix of {shape} has scales of {tuple(scale.shape)}")
+    weight = _whole(numbers, bits)
+    weight.unflatten(1, (-1, BLOCK)).mul_(scale.float()[..., None])
+    return weight if change_bits is None else weight.add_(_change(parts, change_bits, shape))
 
 
-def quantize_state(state: Mapping[str, Tensor], bits: Mapping[str, int]) -> dict[str, Tensor]:
+def _change(parts: Mapping[str, Tensor], bits: int, shape: tuple[int, ...]) -> Tensor:
+    numbers, scale = parts[CHANGES[bits]], parts[CHANGE_SCALE]
+    own = _shape(tuple(numbers.shape), bits)
+    if numbers.dtype != _TYPES[bits] or scale.dtype != torch.float32:
+        raise ModelError(f"a rounded change of {bits} bits has the types {numbers.dtype} and {scale.dtype}")
+    if own != shape or scale.shape != shape[:1]:
+        raise ModelError(
+            f"a rounded matrix of {shape} has a change of {own} with scales of {tuple(scale.shape)}"
+        )
+    return _whole(numbers, bits).mul_(scale[:, None])
+
+
+def quantize_state(state: Mapping[str, Tensor], roundings: Mapping[str, Rounding]) -> dict[str, Tensor]:
     """Return a model's weights with some matrices rounded.
 
     Args:
         state: {name: weight}.
-        bits: {name: 4 or 8} of the matrices to round.
+        roundings: {name: how} of the matrices to round.
 
     Raises:
         ConfigError: a name that is not there, or a weight that cannot be rounded; it is named.
     """
-    absent = sorted(set(bits) - set(state))
+    absent = sorted(set(roundings) - set(state))
     if absent:
         raise ConfigError(f"no weight {absent[0]!r} to round")
     stored: dict[str, Tensor] = {}
     for name, weight in state.items():
-        if name not in bits:
+        if name not in roundings:
             stored[name] = weight
             continue
         try:
-            stored |= {name + suffix: part for suffix, part in quantize(weight, bits[name]).items()}
+            parts = quantize(weight, roundings[name])
         except ConfigError as error:
             raise ConfigError(f"{name}: {error}") from None
+        stored |= {name + suffix: part for suffix, part in parts.items()}
     return stored
 
 
 def dequantize_state(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the weights that :func:`quantize_state` stored, those that were rounded as float32.
 
+    None shares memory with a part, which may be that of a file.
+
     Raises:
         ModelError: the parts of a matrix do not belong together; it is named.
     """
-    names = {key.removesuffix(s): s for key in stored for s in SUFFIXES.values() if key.endswith(s)}
+    rounded = _rounded_names(stored)
     state = {}
     for key, value in stored.items():
-        if not any(key.endswith(suffix) and key.removesuffix(suffix) in names for suffix in _ENDINGS):
-            state[key] = value
-    for name in names:
+        name, suffix = _split(key)
+        if not suffix or name not in rounded:
+            state[key] = value.clone()
+    for name in rounded:
         parts = {suffix: stored[name + suffix] for suffix in _ENDINGS if name + suffix in stored}
         try:
             state[name] = dequantize(parts)
@@ -111,15 +166,96 @@ def dequantize_state(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return state
 
 
-_ENDINGS = (*SUFFIXES.values(), SCALE)
+def dequantized_shapes(stored: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+    """Return {name: shape} of the weights that stored parts of these shapes stand for."""
+    rounded = _rounded_names(stored)
+    shapes = {}
+    for key, shape in stored.items():
+        name, suffix = _split(key)
+        bits = next((bits for bits, own in SUFFIXES.items() if own == suffix), None)
+        if bits is not None:
+            shapes[name] = _shape(shape, bits)
+        elif not suffix or name not in rounded:
+            shapes[key] = shape
+    return shapes
 
 
-def _pack(whole: Tensor) -> Tensor:
-    """Put int8 [rows, columns] from -7 to 7 into uint8 [rows, columns / 2]."""
+def is_rounded(stored: Mapping[str, object]) -> bool:
+    """Return whether any weight among these names is stored in parts."""
+    return bool(_rounded_names(stored))
+
+
+def _rounded_names(stored: Mapping[str, object]) -> list[str]:
+    found = dict.fromkeys(name for name, suffix in map(_split, stored) if suffix in SUFFIXES.values())
+    return list(found)
+
+
+def _split(key: str) -> tuple[str, str]:
+    """Return the name of a weight and which part of it a key is of, "" for the whole."""
+    for suffix in _ENDINGS:
+        if key.endswith(suffix):
+            return key.removesuffix(suffix), suffix
+    return key, ""
+
+
+def _bits_of(parts: Mapping[str, Tensor], suffixes: Mapping[int, str], scale: str) -> int | None:
+    """Return in how many bits numbers are stored; None unless they are there once, with their scale."""
+    found = [bits for bits, suffix in suffixes.items() if suffix in parts]
+    return found[0] if len(found) == 1 and scale in parts else None
+
+
+def _shape(stored: tuple[int, ...], bits: int) -> tuple[int, ...]:
+    return (*stored[:-1], 2 * stored[-1]) if bits == 4 and stored else stored
+
+
+def _check(weight: Tensor, bits: int) -> None:
+    if bits not in BITS:
+        raise ConfigError(f"weights are stored in 4 or 8 bits, got {bits}")
+    if not is_roundable(weight):
+        raise ConfigError(
+            f"only matrices whose columns {BLOCK} divides are rounded, got {tuple(weight.shape)}"
+        )
+    if not weight.isfinite().all():
+        raise ConfigError("a weight is not finite; train the model again")
+
+
+def _in_blocks(weight: Tensor, bits: int) -> dict[str, Tensor]:
+    _check(weight, bits)
+    blocks = weight.detach().float().unflatten(1, (-1, BLOCK))  # [rows, blocks, BLOCK]
+    if bits == 4:
+        least, largest = -8, 7
+        exact = blocks.gather(2, blocks.abs().argmax(dim=2, keepdim=True))[..., 0] / least
+    else:
+        least, largest = -_LIMIT[bits], _LIMIT[bits]
+        exact = blocks.abs().amax(dim=2) / largest
+    scale = exact.half()
+    if not scale.isfinite().all():
+        raise ConfigError("a weight is too large for a scale in half precision; train the model again")
+    whole = (blocks / _divisor(scale.float())[..., None]).round().clamp(least, largest)
+    return {SUFFIXES[bits]: _stored(whole.to(torch.int8).flatten(1), bits), SCALE: scale}
+
+
+def _divisor(scale: Tensor) -> Tensor:
+    """Return scales to divide by: 1 where everything is 0."""
+    return torch.where(scale != 0, scale, 1.0)
+
+
+def _stored(whole: Tensor, bits: int) -> Tensor:
+    """Put int8 [rows, columns] from -8 to 7 into uint8 [rows, columns / 2]; 8 bits stay as they are."""
+    if bits == 8:
+        return whole
     shifted = (whole + 8).to(torch.uint8)
     return shifted[:, 0::2] | (shifted[:, 1::2] << 4)
 
 
-def _unpack(packed: Tensor) -> Tensor:
-    low, high = (packed & 15).to(torch.int8) - 8, (packed >> 4).to(torch.int8) - 8
-    return torch.stack([low, high], dim=-1).flatten(-2)
+def _whole(numbers: Tensor, bits: int) -> Tensor:
+    """Return what :func:`_stored` was given, as float32 [rows, columns].
+
+    A byte's two numbers are looked up as one: unpacking is most of what loading a small model takes.
+    """
+    if bits == 8:
+        return numbers.float()
+    byte = np.arange(256)
+    pairs = np.stack([byte & 15, byte >> 4], axis=1).astype(np.float32) - 8
+    found = pairs.view(np.float64)[:, 0].take(numbers.numpy())
+    return torch.from_numpy(found.view(np.float32))

@@ -6,7 +6,8 @@ width, d_img image width.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -18,18 +19,28 @@ from suisei.data.sample import CaptionSample
 from suisei.encoders.image import ImageEncoder
 from suisei.encoders.text import TextEncoder
 from suisei.errors import ConfigError
-from suisei.models.batch import Batch, Span
+from suisei.models.batch import Batch
 from suisei.models.config import HeadConfig, RegressorConfig
+from suisei.models.cosine_start import CosineStart
 from suisei.models.feedforward import FeedForward
 from suisei.models.fusion import Fusion
 from suisei.models.inputs import SIMILARITIES, InputColumns
 from suisei.models.pooling import LayerMix, pool_layers
 from suisei.models.rating_scale import RatingScale
+from suisei.models.token_matches import batch_matches, ordinary_tokens
 
-EXTRA_LIMIT = 3.0
+EXTRA_LIMIT, EXTRA_LIMIT_BESIDE_COSINE = 3.0, 4.0
 """Extra inputs are cut off at so many standard deviations."""
+FOLLOWED = 0.05
+"""Share of a training batch in mean and scale of what a trained encoder says."""
+LEAST_SCALE = 1e-3
+"""Added to the scale of what a trained encoder says, some of which differs little at first."""
 SIMILARITY_MEAN, SIMILARITY_SCALE = 0.5, 0.25
 """About the mean and standard deviation of cosines between captions."""
+
+
+def _autocast(tensor: Tensor) -> bool:
+    return torch.is_autocast_enabled(tensor.device.type)
 
 
 def similarities(candidate: Tensor, references: Tensor, mask: Tensor) -> Tensor:
@@ -50,6 +61,31 @@ def similarities(candidate: Tensor, references: Tensor, mask: Tensor) -> Tensor:
         cosines.masked_fill(outside, 2.0).amin(dim=1),
     ]
     return torch.cat(parts, dim=1).masked_fill(~mask.any(dim=1)[:, None], torch.nan)
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """What the model says of a batch.
+
+    Attributes:
+        logits: of every member, float32 [members, B].
+        start: what the cosine alone says, float32 [B]; None for a model that starts from nothing.
+        vectors: of the batch's captions, [T, P, d].
+        extras: the extra inputs as they were before they were standardised, [B, E].
+        similar: cosines with references, see :func:`similarities`; None where they are not read.
+        seen: cosines with the image, [B, P]; None where they are not read.
+    """
+
+    logits: Tensor
+    start: Tensor | None
+    vectors: Tensor
+    extras: Tensor
+    similar: Tensor | None
+    seen: Tensor | None
+
+
+Below = Callable[[int, int, int], Tensor]
+"""Gives what the untrained lower layers say of some captions [n, L, d]: first row, row after the last, L."""
 
 
 class Head(nn.Module):
@@ -83,6 +119,13 @@ class Head(nn.Module):
             if width
             else None
         )
+
+    def start_at_zero(self) -> None:
+        """Let the network say 0 of everything until it is trained."""
+        for part in (self.beside, self.fused):
+            if part is not None:
+                nn.init.zeros_(part.layers[-1].weight)  # type: ignore[arg-type]
+                nn.init.zeros_(part.layers[-1].bias)  # type: ignore[arg-type]
 
     def forward(self, fused: Tensor, extras: Tensor) -> Tensor:
         """Return logits [B] of fused features [B, n] and standardised extra inputs [B, E]."""
@@ -139,34 +182,68 @@ class Regressor(nn.Module):
             Head(self.fusion.out_features, extras, config.head) for _ in range(config.head.members)
         )
         self.scale = RatingScale(config.head.rank_share) if config.head.rank_share else None
-        if fusion.alignment and not config.text.frozen:
-            raise ConfigError("fusion.alignment is computed once: set text.frozen to true")
-        text.set_trainable(not config.text.frozen, embeddings=not config.text.frozen_embeddings)
+        self.start = CosineStart() if config.head.start else None
+        if self.start is not None:
+            for member in self.members:
+                assert isinstance(member, Head)
+                member.start_at_zero()
+        text.set_trainable(not config.text.frozen, layers=config.text.trained_layers)
         if image is not None and config.image is not None:
             image.requires_grad_(not config.image.frozen)
 
     def train(self, mode: bool = True) -> Regressor:
-        """Set training mode; frozen encoders stay in evaluation mode."""
+        """Set training mode; frozen encoders and layers stay in evaluation mode."""
         super().train(mode)
         if self.config.text.frozen:
             self.text.eval()
+        elif self.config.text.trained_layers is not None:
+            self.text.keep_still(self.config.text.trained_layers)
         if self.image is not None and self.config.image is not None and self.config.image.frozen:
             self.image.eval()
         return self
 
     def encode_text(self, ids: Tensor, mask: Tensor) -> Tensor:
         """Encode captions int64 [T, L] to pooled states [T, S, P, d]."""
-        states = self.text(ids, mask)
+        return self.pool(self.text(ids, mask), ids, mask)
+
+    def pool(self, states: Sequence[Tensor], ids: Tensor, mask: Tensor) -> Tensor:
+        """Pool the hidden states S x [T, L, d] of captions int64 [T, L] to [T, S, P, d]."""
         fusion = self.config.fusion
         return pool_layers(states, mask, self.idf_weights[ids], fusion.poolings, normalise=fusion.layer_norm)
 
-    def _encode_spans(self, ids: Tensor, mask: Tensor, spans: Sequence[Span]) -> Tensor:
-        """Encode captions part by part, each without the columns that are padding in all its rows."""
-        if len(spans) < 2:
-            return self.encode_text(ids, mask)
-        return torch.cat(
-            [self.encode_text(ids[start:end, :width], mask[start:end, :width]) for start, end, width in spans]
-        )
+    def _encode_spans(
+        self, batch: Batch, below: Below | None, *, tokens: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """Encode captions part by part, each without the columns that are padding in all its rows.
+
+        Returns:
+            Pooled states [T, S, P, d], and where they are wanted last hidden states [T, L, d].
+        """
+        assert batch.ids is not None
+        assert batch.mask is not None
+        longest = batch.ids.shape[1]
+        pooled, last = [], []
+        for start, end, width in batch.spans or ((0, len(batch.ids), longest),):
+            ids, mask = batch.ids[start:end, :width], batch.mask[start:end, :width]
+            if below is None:
+                states = self.text(ids, mask)
+            else:
+                trained = self.config.text.trained_layers or 0
+                states = [self.text.above(below(start, end, width), mask, trained)]
+            pooled.append(self.pool(states, ids, mask))
+            if tokens:
+                last.append(F.pad(states[-1].float(), (0, 0, 0, longest - width)))
+        return torch.cat(pooled), torch.cat(last) if tokens else None
+
+    def _match_tokens(self, batch: Batch, hidden: Tensor | None) -> Tensor:
+        """Return the alignment's numbers [B, A] of last hidden states [T, L, d]."""
+        if hidden is None or batch.ids is None or batch.mask is None:
+            raise ConfigError(
+                "fusion.alignment needs the words of captions, where only pooled vectors are known"
+            )
+        ordinary = ordinary_tokens(self.text, batch.ids, batch.mask)
+        weights = self.idf_weights[batch.ids].masked_fill(~ordinary, -1.0)
+        return batch_matches(batch, hidden, weights)
 
     def encode_image(self, pixels: Tensor) -> Tensor:
         """Encode images [I, 3, s, s] to [I, d_img]."""
@@ -195,50 +272,71 @@ class Regressor(nn.Module):
     ) -> Tensor:
         """Return the scores in (0, 1) of every member, as they are learned, float32 [members, B].
 
+        Arguments as ``outputs``.
+        """
+        return torch.sigmoid(self.outputs(batch, captions, images).logits)
+
+    def outputs(
+        self,
+        batch: Batch,
+        captions: Tensor | None = None,
+        images: Tensor | None = None,
+        below: Below | None = None,
+    ) -> Outputs:
+        """Return what every member says, before the sigmoid, and what it started from.
+
         Args:
-            batch: the samples.
+            batch: the samples; where their alignment is not among the extra inputs, it is computed.
             captions: pooled states of the batch's captions where they are known already, [T, S, P, d], or
                 [T, P, d] with mixed layers.
             images: features of the batch's images [I, d_img] where they are known already.
+            below: what lower layers say, where the upper ones alone are computed here.
         """
+        hidden = None
+        matching = batch.extras.shape[1] < self.columns.given.stop
         if captions is None:
-            assert batch.ids is not None
-            assert batch.mask is not None
-            captions = self._encode_spans(batch.ids, batch.mask, batch.spans)
+            captions, hidden = self._encode_spans(batch, below, tokens=matching)
         if images is None and batch.pixels is not None:
             images = self.encode_image(batch.pixels)
         vectors = self.mix_layers(captions)
-        image = images[batch.image] if images is not None and len(images) else None
-        candidate, references = vectors[batch.candidate], vectors[batch.references]
-        fused = self.fusion(candidate, references, batch.reference_mask, image, batch.image_mask)
-        extras = self._extra_inputs(batch, candidate, references, image)
+        image = images[batch.image].float() if images is not None and len(images) else None
+        # The line through the cosine is steep: half precision would show in its slope.
+        with torch.autocast(vectors.device.type, enabled=self.start is None and _autocast(vectors)):
+            given = batch.extras
+            if matching:
+                given = self.columns.with_aligned(given, self._match_tokens(batch, hidden))
+            return self._judged(batch, vectors, image, given)
+
+    def _judged(self, batch: Batch, vectors: Tensor, image: Tensor | None, given: Tensor) -> Outputs:
+        """Fuse vectors [T, P, d], images [B, d_img] and given columns [B, G], and ask every member."""
+        fused = self.fusion(
+            vectors[batch.candidate],
+            vectors[batch.references],
+            batch.reference_mask,
+            image,
+            batch.image_mask,
+        )
+        similar = seen = start = None
+        if self.columns.similar or self.start is not None:
+            similar = similarities(vectors[batch.candidate], vectors[batch.references], batch.reference_mask)
+        if self.columns.seen or (self.start is not None and self.fusion.project is not None):
+            seen = self.image_similarities(vectors[batch.candidate], image, batch.image_mask)
+        extras = self.columns.complete(
+            given, similar if self.columns.similar else None, seen if self.columns.seen else None
+        )
+        if batch.replaced is not None:
+            extras = torch.where(batch.replaced.isnan() | extras.isnan(), extras, batch.replaced)
+            similar, seen = self.columns.cosines(extras, similar, seen)
+        if self.training and self.start is not None and not self.config.text.frozen:
+            self.follow_extras(extras.detach(), FOLLOWED)
         filled = self._standardised(extras)
-        return torch.stack([torch.sigmoid(member(fused, filled)) for member in self.members])
-
-    def extra_inputs(self, batch: Batch, captions: Tensor, images: Tensor | None = None) -> Tensor:
-        """Return all extra inputs as the members read them before they are standardised, float32 [B, E].
-
-        Args:
-            batch: the samples; what it says is replaced is.
-            captions: as ``member_scores``.
-            images: as ``member_scores``.
-        """
-        vectors = self.mix_layers(captions)
-        image = images[batch.image] if images is not None and len(images) else None
-        return self._extra_inputs(batch, vectors[batch.candidate], vectors[batch.references], image)
-
-    def _extra_inputs(
-        self, batch: Batch, candidate: Tensor, references: Tensor, image: Tensor | None
-    ) -> Tensor:
-        similar = seen = None
-        if self.columns.similar:
-            similar = similarities(candidate, references, batch.reference_mask)
-        if self.columns.seen:
-            seen = self.image_similarities(candidate, image, batch.image_mask)
-        extras = self.columns.complete(batch.extras, similar, seen)
-        if batch.replaced is None:
-            return extras
-        return torch.where(batch.replaced.isnan() | extras.isnan(), extras, batch.replaced)
+        logits = torch.stack([member(fused, filled) for member in self.members])
+        if self.start is not None:
+            assert similar is not None
+            start = self.start(similar, seen)
+            compared = batch.reference_mask.any(dim=1)  # without references there is nothing to correct
+            logits = logits * compared + start
+        return Outputs(logits, start, vectors, extras, similar, seen)
 
     def image_similarities(self, candidate: Tensor, image: Tensor | None, mask: Tensor) -> Tensor:
         """Return the cosine between candidate and projected image per pooling, [B, P]; NaN without image.
@@ -261,7 +359,8 @@ class Regressor(nn.Module):
         """
         if self.missing_extra is None:
             return extras
-        standard = ((extras - self.extra_mean) / self.extra_scale).clamp(-EXTRA_LIMIT, EXTRA_LIMIT)
+        limit = EXTRA_LIMIT if self.start is None else EXTRA_LIMIT_BESIDE_COSINE
+        standard = ((extras - self.extra_mean) / self.extra_scale).clamp(-limit, limit)
         return torch.where(extras.isnan(), self.missing_extra, standard)
 
     def fit_extras(self, extras: Tensor) -> None:
@@ -275,6 +374,22 @@ class Regressor(nn.Module):
             if len(values) > 1:
                 self.extra_mean[column] = values.mean()
                 self.extra_scale[column] = values.std().clamp(min=1e-6)
+
+    def follow_extras(self, extras: Tensor, share: float) -> None:
+        """Move mean and scale of what the text encoder says towards those of a batch [B, E], NaN left out.
+
+        An encoder that is being trained changes what it says; scores of other metrics stay what they are.
+
+        Args:
+            extras: all columns.
+            share: how far to move, 0 to 1.
+        """
+        said = slice(len(self.columns.measured), extras.shape[1])
+        values = extras[:, said].float()
+        mean = values.nanmean(dim=0)
+        scale = (values - mean).square().nanmean(dim=0).sqrt() + LEAST_SCALE
+        for own, new in ((self.extra_mean, mean), (self.extra_scale, scale)):
+            own[said] = torch.where(new.isnan(), own[said], torch.lerp(own[said], new, share))
 
     def beside_parameters(self) -> Iterator[nn.Parameter]:
         """Yield the weights of the extra inputs' own paths."""

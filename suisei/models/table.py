@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from suisei.data.images import content_key, read_image
-from suisei.data.sample import CaptionSample, language_of
+from suisei.data.sample import CaptionSample
 from suisei.errors import DataError
 from suisei.models.batch import Batch, Span, length_spans
 
@@ -26,7 +26,7 @@ class SampleTable:
         samples: the samples.
         extras: raw extra inputs, [N, E]; none by default.
         with_images: False for a model that reads no image: no image file is then opened.
-        image_languages: languages of the candidates whose images are used; None for all.
+        pairs: (caption, caption, similarity in [0, 1]) of captions that are compared by themselves.
 
     Attributes:
         captions: the unique captions, in order of appearance.
@@ -37,6 +37,11 @@ class SampleTable:
         image: row of each sample's image, int64 [N]; -1 where there is none.
         target: mean human rating in [0, 1], float32 [N]; NaN where unrated.
         extras: raw extra inputs, float32 [N, E].
+        source: the data set of every sample, by number, int64 [N]; None where there is but one.
+        original: row of the sample that a degraded one was made of, int64 [N]; -1 for none, None where there
+            is none at all.
+        pairs: rows of the captions of each pair, int64 [Q, 2].
+        pair_target: similarity of each pair, float32 [Q].
     """
 
     def __init__(
@@ -45,7 +50,7 @@ class SampleTable:
         extras: np.ndarray | None = None,
         *,
         with_images: bool = True,
-        image_languages: Sequence[str] | None = None,
+        pairs: Sequence[tuple[str, str, float]] = (),
     ) -> None:
         caption_rows: dict[str, int] = {}
         self.candidate = np.array([_row(caption_rows, s.candidate) for s in samples], dtype=np.int64)
@@ -53,9 +58,14 @@ class SampleTable:
             np.array([_row(caption_rows, reference) for reference in s.references], dtype=np.int64)
             for s in samples
         ]
+        rows = [(_row(caption_rows, one), _row(caption_rows, other)) for one, other, _ in pairs]
+        self.pairs = np.array(rows, dtype=np.int64).reshape(-1, 2)
+        self.pair_target = np.array([similarity for *_, similarity in pairs], dtype=np.float32)
+        self.source: np.ndarray | None = None
+        self.original: np.ndarray | None = None
         self.captions = list(caption_rows)
-        # A model that reads no image, or none beside some language, must not fail on one either.
-        used = [with_images and is_seen(sample, image_languages) for sample in samples]
+        # A model that reads no image must not fail on one either.
+        used = [with_images and sample.image is not None for sample in samples]
         self.image, self.images, self.image_keys = _image_rows(samples, used)
         ratings = [np.nan if s.rating is None else s.rating.mean for s in samples]
         self.target = np.array(ratings, dtype=np.float32)
@@ -83,13 +93,6 @@ class SampleTable:
 
 def _row(rows: dict[str, int], caption: str) -> int:
     return rows.setdefault(caption, len(rows))
-
-
-def is_seen(sample: CaptionSample, languages: Sequence[str] | None) -> bool:
-    """Return whether there is an image, and the candidate's language is one of those; None for all."""
-    if sample.image is None or languages is None:
-        return sample.image is not None
-    return language_of(sample) in languages
 
 
 def _image_rows(
@@ -221,11 +224,16 @@ class Collator:
         return longest
 
     def __call__(self, positions: Sequence[int]) -> Batch:
-        """Collate the samples at ``positions``; every caption and image of the batch is in it once."""
+        """Collate the samples at ``positions``; every caption and image of the batch is in it once.
+
+        A position beyond the last sample is that of a pair of captions.
+        """
         rows = np.asarray(positions, dtype=np.int64)
         table = self.table
+        rows, pairs = rows[rows < len(table)], rows[rows >= len(table)] - len(table)
         references, reference_mask = self._pad_references(rows)
-        occurring = np.concatenate([table.candidate[rows], references[reference_mask]])
+        compared = table.pairs[pairs].ravel()
+        occurring = np.concatenate([table.candidate[rows], references[reference_mask], compared])
         captions, local = np.unique(occurring, return_inverse=True)
         ids = mask = pixels = None
         spans: tuple[Span, ...] = ()
@@ -236,7 +244,7 @@ class Collator:
                 spans = length_spans(self._tokens[captions], self.overhead)
             ids, mask = self.pad([self.token_ids[row] for row in captions])
         local_references = np.zeros_like(references)
-        local_references[reference_mask] = local[len(rows) :]
+        local_references[reference_mask] = local[len(rows) : len(local) - len(compared)]
         images = table.image[rows]
         image_mask = images >= 0
         image_rows, local_images = np.unique(images[image_mask], return_inverse=True)
@@ -258,8 +266,22 @@ class Collator:
             image_mask=torch.from_numpy(image_mask),
             extras=torch.from_numpy(table.extras[rows]),
             target=torch.from_numpy(table.target[rows]),
+            source=None if table.source is None else torch.from_numpy(table.source[rows]),
+            original=self._originals(rows),
+            pairs=torch.from_numpy(local[len(local) - len(compared) :].reshape(-1, 2))
+            if len(pairs)
+            else None,
+            pair_target=torch.from_numpy(table.pair_target[pairs]) if len(pairs) else None,
             spans=spans,
         )
+
+    def _originals(self, rows: np.ndarray) -> Tensor | None:
+        """Return where in the batch stands what each sample was made of, int64 [B]; -1 for nowhere."""
+        if self.table.original is None:
+            return None
+        places = {int(row): place for place, row in enumerate(rows)}
+        found = [places.get(int(original), -1) for original in self.table.original[rows]]
+        return torch.tensor(found, dtype=torch.long)
 
     def _pad_references(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return caption rows [B, R] and mask [B, R]; R is the largest number of references in the batch."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from suisei.data.benchmarks import BENCHMARKS
 from suisei.data.benchmarks.flickr8k import FLICKR8K_PARTS
+from suisei.data.file_rows import warn
+from suisei.data.formats import NamedColumns
 from suisei.data.lines import numbered_lines, utf8_lines
 from suisei.data.load import load_data
 from suisei.data.pairs import load_pairs
@@ -32,7 +35,12 @@ class Source:
 
 
 def read_sources(
-    name_or_file: str, *, root: Path | str | None = None, images: Path | str | None = None
+    name_or_file: str,
+    *,
+    root: Path | str | None = None,
+    images: Path | str | None = None,
+    columns: NamedColumns | None = None,
+    references: Sequence[Path | str] = (),
 ) -> list[Source]:
     """Read images and captions.
 
@@ -42,13 +50,15 @@ def read_sources(
             are taken, and the candidate where there are none.
         root: where a named data set is.
         images: folder where relative image paths start, where it is not the file's own.
+        columns: {field: the column that fills it}, of rated data in a file.
+        references: files of references, of rated data in a file.
 
     Raises:
         ConfigError: an unknown name.
         DataError: unusable data. Whether an image can be read shows only when it is.
     """
     path = Path(name_or_file)
-    if path.suffix == ".jsonl":
+    if path.suffix == ".jsonl" and not (columns or references):
         keys = _first_keys(path)
         if "caption" in keys:
             return list(_captioned(path, Path(images) if images is not None else path.parent))
@@ -58,7 +68,9 @@ def read_sources(
     name, _, part = name_or_file.partition("-")
     if name == "flickr8k" and part in FLICKR8K_PARTS:
         return [Source(pair.image, pair.captions) for pair in load_pairs(name_or_file, root=root)]
-    samples = load_data(name_or_file, root=root, images=images)
+    if name_or_file not in BENCHMARKS:
+        columns = {"rating": None, **(columns or {})}  # ratings are of no use here
+    samples = load_data(name_or_file, root=root, images=images, columns=columns, references=references)
     return [
         Source(
             Path(sample.image) if isinstance(sample.image, str | Path) else None,
@@ -79,8 +91,10 @@ def _captioned(path: Path, folder: Path) -> Iterator[Source]:
     seen: set[str] = set()
     for number, record, place in _objects(path):
         unknown = [key for key in record if key not in _FIELDS]
-        if unknown:
-            raise DataError(f"{place}: unknown field {unknown[0]!r}; there are {', '.join(_FIELDS)}")
+        if unknown and not seen:
+            warn(
+                f"{path}: fields ignored: {', '.join(map(repr, unknown[:8]))}; there are {', '.join(_FIELDS)}"
+            )
         image, caption, id_ = _text(record, "image", place), _text(record, "caption", place), record.get("id")
         if not image and not caption:
             raise DataError(f"{place}: neither an image nor a caption; a row needs one of them")
@@ -115,5 +129,8 @@ def _objects(path: Path) -> Iterator[tuple[int, dict[str, object], str]]:
                 yield number, record, place
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
+    except DataError as error:
+        text = str(error)
+        raise DataError(text if text.startswith(str(path)) else f"{path}: {text}") from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None

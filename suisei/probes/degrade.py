@@ -1,25 +1,30 @@
-"""Making captions worse on purpose, so that one can see whether a metric notices.
+"""Changing captions on purpose, so that one can see whether a metric notices what it should, and no more.
 
-Every degradation is a rule, seeded by the seed, its own name and the caption: the same caption is always
-degraded alike, whatever else is degraded with it. None of them looks at an image, so a degraded caption
-could by chance be as true as the original (two dogs that change places); the shares of
-:mod:`suisei.probes.probe_tables` are to be read with that in mind.
+Most changes make a caption worse (``expects`` is "lower"); the others say the same in other words ("same").
+Every change is a rule, seeded by the seed, its own name and the caption: the same caption is always changed
+alike, whatever else is changed with it. None of them looks at an image, so a degraded caption could by
+chance be as true as the original (two dogs that change places); the shares of
+:mod:`suisei.probes.outcomes` are to be read with that in mind.
 """
 
 from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from suisei.data.sample import CaptionSample, detect_language, language_of
+import numpy as np
+
+from suisei.data.sample import LANGUAGES, CaptionSample, detect_language, language_of
 from suisei.data.splits import group_of
 from suisei.errors import ConfigError
+from suisei.probes import falsify, rephrase
+from suisei.probes.falsify import Rule, Task
 from suisei.probes.negation import negate
-from suisei.probes.segments import Segmented, segment, swappable
+from suisei.probes.segments import segment, swappable
+from suisei.probes.spans import texts
 
-Rule = Callable[[Segmented, random.Random], str | None]
 OTHER_IMAGE = "other-image"
 WELL_RATED = 0.75
 """Mean rating, on [0, 1], from which a rated candidate is good enough to be degraded."""
@@ -30,70 +35,75 @@ _TRIES = 20
 
 @dataclass(frozen=True, slots=True)
 class Degradation:
-    """One way to make a caption worse.
+    """One way to change a caption.
 
     Attributes:
         name: in tables and options.
         summary: what is done, in a few words.
-        rule: takes the caption's words and random numbers; None where the caption has no room for it.
-            The rule of "other-image" needs other captions, see :func:`degrade`.
+        rule: what is done; None where the caption has no room for it. The rule of "other-image" needs
+            other captions, see :func:`degrade`.
+        expects: "lower" where the caption becomes worse, "same" where it says the same.
+        languages: those in which there is such a change.
     """
 
     name: str
     summary: str
     rule: Rule
+    expects: str = "lower"
+    languages: tuple[str, ...] = LANGUAGES
 
 
-def _swap(caption: Segmented, rng: random.Random) -> str | None:
-    pairs = swappable(caption)
+def _swap(task: Task) -> str | None:
+    pairs = swappable(task.caption)
     if not pairs:
         return None
-    words = [word.text for word in caption.words]
-    first, second = rng.choice(pairs)
+    words = texts(task.caption)
+    first, second = task.rng.choice(pairs)
     words[first], words[second] = words[second], words[first]
-    return caption.join(words)
+    return task.caption.join(words)
 
 
-def _negate(caption: Segmented, rng: random.Random) -> str | None:
-    return negate(caption)
+def _negate(task: Task) -> str | None:
+    return negate(task.caption)
 
 
-def _shuffle(caption: Segmented, rng: random.Random) -> str | None:
-    words = [word.text for word in caption.words]
+def _shuffle(task: Task) -> str | None:
+    words = texts(task.caption)
     if len(set(words)) < 3:  # two words, exchanged, are often as good
         return None
     shuffled = list(words)
     for _ in range(_TRIES):
-        rng.shuffle(shuffled)
+        task.rng.shuffle(shuffled)
         if shuffled != words:
-            return caption.join(shuffled)
+            return task.caption.join(shuffled)
     return None
 
 
-def _repeat(caption: Segmented, rng: random.Random) -> str | None:
-    words = [word.text for word in caption.words]
+def _repeat(task: Task) -> str | None:
+    words = texts(task.caption)
     if len(words) < 2:
         return None
-    length = min(len(words), rng.choice((2, 3, 4)))
-    start = rng.randrange(len(words) - length + 1)
+    length = min(len(words), task.rng.choice((2, 3, 4)))
+    start = task.rng.randrange(len(words) - length + 1)
     phrase = words[start : start + length]
-    return caption.join(words[: start + length] + phrase * rng.choice((1, 2)) + words[start + length :])
+    said = words[: start + length] + phrase * task.rng.choice((1, 2)) + words[start + length :]
+    return task.caption.join(said)
 
 
-def _half(caption: Segmented, rng: random.Random) -> str | None:
-    words = [word.text for word in caption.words]
-    return caption.join(words[: len(words) // 2]) if len(words) > 1 else None
+def _half(task: Task) -> str | None:
+    words = texts(task.caption)
+    return task.caption.join(words[: len(words) // 2]) if len(words) > 1 else None
 
 
-def _mark(caption: Segmented, rng: random.Random) -> str | None:
-    return _MARKS[caption.language]
+def _mark(task: Task) -> str | None:
+    return _MARKS[task.caption.language]
 
 
-def _letter(caption: Segmented, rng: random.Random) -> str | None:
-    return _LETTERS[caption.language]
+def _letter(task: Task) -> str | None:
+    return _LETTERS[task.caption.language]
 
 
-def _needs_others(caption: Segmented, rng: random.Random) -> str | None:
+def _needs_others(task: Task) -> str | None:
     return None
 
 
@@ -101,56 +111,97 @@ DEGRADATIONS: dict[str, Degradation] = {
     name: Degradation(name, summary, rule)
     for name, summary, rule in (
         ("swap", "two nouns (or content words) change places", _swap),
+        ("object", "another thing of its kind: a cat for a dog", falsify.wrong_object),
+        ("attribute", "another colour, size, age or material", falsify.wrong_attribute),
+        ("number", "another number", falsify.wrong_number),
+        ("relation", "another place or direction: under for on", falsify.wrong_relation),
         ("negate", "a negation is added, or the one there is removed", _negate),
+        ("omit", "a phrase of place or means, or an attribute, left out", falsify.omit),
+        ("add", "a thing that no caption of the image mentions is added", falsify.add_thing),
         ("shuffle", "all words in random order", _shuffle),
         ("repeat", "a phrase of two to four words said two or three times", _repeat),
+        ("copy", "a copy of a reference with one word changed for a wrong one", falsify.near_copy),
         (OTHER_IMAGE, "a good caption of another image", _needs_others),
+        ("generic", "fluent and true of every picture: a photo of something, 何かの写真", falsify.generic),
+        ("break-off", "the last quarter of the words left out", falsify.break_off),
         ("half", "the second half of the words left out", _half),
         ("mark", "nothing but a full stop", _mark),
         ("letter", "nothing but one letter: あ, a", _letter),
     )
 }
+INVARIANCES: dict[str, Degradation] = {
+    name: Degradation(name, summary, rule, "same", languages)
+    for name, summary, rule, languages in (
+        (
+            "politeness",
+            "plain for polite Japanese, or back: います for いる",
+            rephrase.other_politeness,
+            ("ja",),
+        ),
+        (
+            "script",
+            "another script or spelling: いぬ for 犬, grey for gray",
+            rephrase.other_spelling,
+            LANGUAGES,
+        ),
+        ("synonym", "another word for the same: sofa for couch", rephrase.other_words, LANGUAGES),
+        ("order", "another word order of the same meaning", rephrase.other_order, LANGUAGES),
+        ("digits", "a digit for a number word, or back", rephrase.other_digits, LANGUAGES),
+    )
+}
+CHANGES = {**DEGRADATIONS, **INVARIANCES}
+"""All ways to change a caption: those that make it worse, then those that do not."""
 
 
 def degrade(
-    caption: str, name: str, *, language: str | None = None, seed: int = 0, others: Sequence[str] = ()
+    caption: str,
+    name: str,
+    *,
+    language: str | None = None,
+    seed: int = 0,
+    others: Sequence[str] = (),
+    references: Sequence[str] = (),
 ) -> str | None:
-    """Return a worse version of a caption.
+    """Return a changed version of a caption: worse, or for an invariance as good.
 
     Args:
         caption: the text.
-        name: a key of DEGRADATIONS.
+        name: a key of CHANGES.
         language: "ja" or "en"; detected where it is None.
         seed: another seed gives other choices; 0 is a seed like any other.
         others: captions of other images in the same language, for "other-image".
+        references: other captions of its image: what they mention is not put there as wrong, and "copy"
+            copies one.
 
     Returns:
-        The degraded caption, or None where this one has no room for it; never the caption itself.
+        The changed caption, or None where this one has no room for it; never the caption itself.
 
     Raises:
-        ConfigError: no such degradation; the valid ones are listed.
+        ConfigError: no such change; the valid ones are listed.
     """
     check_names([name])
     rng = random.Random(seeded_key(seed, name, caption))
     if name == OTHER_IMAGE:
         fitting = [other for other in others if other.strip() != caption.strip()]
         return rng.choice(fitting) if fitting else None
-    cut = segment(caption, language or detect_language(caption))
-    worse = DEGRADATIONS[name].rule(cut, rng)
-    return worse if worse and worse.strip() and worse.strip() != caption.strip() else None
+    change, spoken = CHANGES[name], language or detect_language(caption)
+    if spoken not in change.languages:
+        return None
+    changed = change.rule(Task(segment(caption, spoken), rng, tuple(references)))
+    return changed if changed and changed.strip() and changed.strip() != caption.strip() else None
 
 
 def degrade_samples(
     samples: Sequence[CaptionSample], name: str, *, seed: int = 0, pool_size: int = 50
 ) -> list[CaptionSample | None]:
-    """Return each sample with its candidate degraded and its rating taken away; None where that cannot be.
+    """Return each sample with its candidate changed and its rating taken away; None where that cannot be.
 
     The captions for "other-image" are the candidates of ``samples`` in the same language and of another
     group (image).
 
     Args:
         samples: N good samples.
-        name: a key of DEGRADATIONS.
+        name: a key of CHANGES.
         seed: of all choices.
         pool_size: other captions that one is drawn from.
     """
@@ -161,16 +212,18 @@ def degrade_samples(
         others: list[str] = []
         if name == OTHER_IMAGE:
             others = _elsewhere(sample, pools[language], seed, pool_size)
-        worse = degrade(sample.candidate, name, language=language, seed=seed, others=others)
-        result.append(None if worse is None else replace(sample, candidate=worse, rating=None))
+        changed = degrade(
+            sample.candidate, name, language=language, seed=seed, others=others, references=sample.references
+        )
+        result.append(None if changed is None else replace(sample, candidate=changed, rating=None))
     return result
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Raise ConfigError unless every name is a key of DEGRADATIONS."""
+    """Raise ConfigError unless every name is a key of CHANGES."""
     for name in names:
-        if name not in DEGRADATIONS:
-            raise ConfigError(f"no degradation {name!r}; there are: {', '.join(DEGRADATIONS)}")
+        if name not in CHANGES:
+            raise ConfigError(f"no degradation {name!r}; there are: {', '.join(CHANGES)}")
 
 
 def _pools(samples: Sequence[CaptionSample]) -> dict[str, list[tuple[str, str]]]:
@@ -187,6 +240,14 @@ def _elsewhere(sample: CaptionSample, pool: Sequence[tuple[str, str]], seed: int
     own, known = group_of(sample), {sample.candidate, *sample.references}
     drawn = rng.sample(range(len(pool)), min(size, len(pool)))
     return [pool[n][1] for n in drawn if pool[n][0] != own and pool[n][1] not in known]
+
+
+def by_language(samples: Sequence[CaptionSample]) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield each language that occurs, Japanese first, with the mask of its samples."""
+    languages = np.array([language_of(sample) for sample in samples])
+    for language in LANGUAGES:
+        if (languages == language).any():
+            yield language, languages == language
 
 
 def seeded_key(seed: int, *texts: str) -> int:

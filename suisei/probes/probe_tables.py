@@ -1,51 +1,36 @@
-"""What people expect of a metric, measured: worse captions score lower, more references do not hurt.
+"""What people expect of a metric, in tables: worse captions score lower, more references do not hurt.
 
-Each function takes metrics as :class:`Scored` and returns a :class:`~suisei.metaeval.tables.Table` with a
-section per metric and language. Intervals are 95 % bootstrap intervals over groups (images).
+Each function returns a :class:`~suisei.metaeval.tables.Table`, most with a section per metric and language.
+Intervals are 95 % bootstrap intervals over groups (images).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
-from suisei.data.sample import LANGUAGE_NAMES, CaptionSample
+from suisei.data.sample import LANGUAGE_NAMES, CaptionSample, language_of
 from suisei.data.splits import group_of
 from suisei.errors import ConfigError, DataError
 from suisei.metaeval.agreement import AgreementData, agree
-from suisei.metaeval.correlation import CorrelationError, pearson
-from suisei.metaeval.significance import (
-    Interval,
-    bootstrap_difference,
-    group_weights,
-    percentile_interval,
-)
+from suisei.metaeval.correlation import CorrelationError, pearson, spearman
+from suisei.metaeval.significance import Interval, bootstrap_difference
 from suisei.metaeval.tables import HUMAN, Cell, Row, Section, Table
-from suisei.probes.degrade import WELL_RATED, degrade_samples, language_of, seeded_key
+from suisei.probes.curves import SHARES, UNNOTICED, Curve
+from suisei.probes.degrade import CHANGES, WELL_RATED, by_language, seeded_key
+from suisei.probes.ladders import LadderOutcome, published_rho
+from suisei.probes.outcomes import ChangeOutcome, Example, Scored, change_outcomes, mean_cell
 
 SOURCES = ("rated", "references")
 _QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 _NOTICED = 0.9
-_TIE = 1e-6
-"""Scores that are nearer to each other than this are a tie: rounding may differ with a caption's words."""
-
-
-@dataclass(frozen=True, slots=True)
-class Scored:
-    """A metric that is ready to score.
-
-    Attributes:
-        label: as the user wrote it.
-        score: gives scores for samples, float64 [N], higher is better, NaN where it needs what is missing.
-        signature: of the metric.
-    """
-
-    label: str
-    score: Callable[[Sequence[CaptionSample]], np.ndarray]
-    signature: str = ""
+_MINDED = 0.1
+_BERTSCORE_NOTE = "BERTScore's is of the encoder that the paper used, RoBERTa-large by default"
 
 
 def good_samples(
@@ -116,6 +101,38 @@ def _held_out(samples: Sequence[CaptionSample], seed: int) -> list[CaptionSample
     return found
 
 
+def change_table(outcomes: Sequence[ChangeOutcome], expects: str, notes: Sequence[str] = ()) -> Table | None:
+    """Return a table of the changes that should lower the score, or of those that should not matter.
+
+    Args:
+        outcomes: from :func:`suisei.probes.outcomes.change_outcomes`.
+        expects: "lower" or "same".
+        notes: lines for below the table.
+
+    Returns:
+        The table, a section per metric and language; None where there is no such outcome.
+    """
+    chosen = [o for o in outcomes if CHANGES[o.change].expects == expects]
+    if not chosen:
+        return None
+    alone = len({outcome.metric for outcome in chosen}) == 1
+    blocks: dict[str, list[Row]] = {}
+    for outcome in chosen:
+        name = LANGUAGE_NAMES[outcome.language]
+        title = name if alone else f"{outcome.metric}, {name}"
+        blocks.setdefault(title, []).append(_change_row(outcome))
+    sections = tuple(Section(title, tuple(rows)) for title, rows in blocks.items())
+    lower = expects == "lower"
+    told = [note for section in sections for note in (_unnoticed if lower else _minded)(section)]
+    columns = {"lower": "scores lower", "higher": "scores higher", "drop": "mean drop"}
+    columns |= {"relative": "of another image's", "original": "original", "n": "n"}
+    if lower:
+        del columns["higher"]
+    title = "Degraded captions against their originals" if lower else "The same said otherwise"
+    heading = "Degradation" if lower else "Change"
+    return Table(title, columns, sections, (*notes, *told), row_heading=heading)
+
+
 def degradation_table(
     metrics: Sequence[Scored],
     originals: Sequence[CaptionSample],
@@ -128,37 +145,43 @@ def degradation_table(
 
     Args:
         metrics: what is tested.
-        originals: N good samples, from :func:`good_samples`.
+        originals: good samples, from :func:`good_samples`.
         names: keys of :data:`suisei.probes.degrade.DEGRADATIONS`.
         n_resamples: bootstrap resamples; 0 for no intervals.
         seed: of the degradations and of the bootstrap.
 
-    A tie is not lower. A caption that leaves no room for a degradation does not count in its row.
+    Raises:
+        ConfigError: there is no degradation among the names.
     """
-    worse = {name: degrade_samples(originals, name, seed=seed) for name in names}
-    flat = [sample for name in names for sample in worse[name] if sample is not None]
-    groups = np.array([group_of(sample, n) for n, sample in enumerate(originals)], dtype=object)
-    sections, notes = [], []
-    for metric in metrics:
-        scores = metric.score([*originals, *flat])
-        base, columns = scores[: len(originals)], _unflatten(worse, scores[len(originals) :])
-        for language, keep in _by_language(originals):
-            rows = []
-            for name in names:
-                used = keep & ~np.isnan(base) & ~np.isnan(columns[name])
-                rows.append(
-                    _degradation_row(name, base[used], columns[name][used], groups[used], n_resamples, seed)
-                )
-            sections.append(Section(_title(metrics, metric, language), tuple(rows)))
-            notes += _unnoticed(sections[-1])
-    notes = [
-        "scores lower: share of captions whose degraded version scores lower; a tie is not lower",
-        f"{len(originals)} originals; intervals: bootstrap over images, {n_resamples} resamples, seed {seed}",
-        *notes,
+    settings = {"n_resamples": n_resamples, "seed": seed}
+    outcomes = change_outcomes(metrics, originals, names, **settings)
+    table = change_table(outcomes, "lower", change_notes(len(originals), **settings))
+    if table is None:
+        raise ConfigError(f"no degradation among {', '.join(names) or 'no names'}")
+    return table
+
+
+def change_notes(n_originals: int, n_resamples: int, seed: int) -> list[str]:
+    """Return what the tables of changes say of themselves."""
+    return [
+        "scores lower: share of captions whose changed version scores lower; a tie is not lower",
+        "of another image's: the mean drop as a share of the drop to another image's caption",
+        f"{n_originals} originals; intervals: bootstrap over images, {n_resamples} resamples, seed {seed}",
     ]
-    columns_shown = {"lower": "scores lower", "drop": "mean drop", "original": "original", "n": "n"}
-    title = "Degraded captions against their originals"
-    return Table(title, columns_shown, tuple(sections), tuple(notes), row_heading="Degradation")
+
+
+def _change_row(outcome: ChangeOutcome) -> Row:
+    change = CHANGES[outcome.change]
+    info: dict[str, Any] = {"expects": change.expects, "summary": change.summary}
+    if not len(outcome.before):
+        return Row(outcome.change, {"lower": outcome.lower}, info=info)
+    info |= outcome.distribution()
+    info["examples"] = {name: example.as_dict() for name, example in outcome.examples.items()}
+    cells = {"lower": outcome.lower, "higher": outcome.higher, "drop": outcome.drop}
+    if outcome.relative is not None:
+        cells["relative"] = Cell(outcome.relative)
+    cells |= {"original": Cell(float(outcome.before.mean())), "n": Cell(len(outcome.before))}
+    return Row(outcome.change, cells, info=info)
 
 
 def _unnoticed(section: Section) -> list[str]:
@@ -168,43 +191,115 @@ def _unnoticed(section: Section) -> list[str]:
     return [f"{section.title}: scores lower in less than {_NOTICED:.0%}: {', '.join(rare)}"] if rare else []
 
 
-def _unflatten(worse: dict[str, list[CaptionSample | None]], scores: np.ndarray) -> dict[str, np.ndarray]:
-    """Return scores [N] per degradation, NaN where there is no degraded caption."""
-    columns, start = {}, 0
-    for name, samples in worse.items():
-        there = np.array([sample is not None for sample in samples], dtype=bool)
-        columns[name] = np.full(len(samples), np.nan)
-        columns[name][there] = scores[start : start + int(there.sum())]
-        start += int(there.sum())
-    return columns
+def _minded(section: Section) -> list[str]:
+    """Return a note that names the changes that cost much though they change no meaning."""
+    shares = {row.label: row.cells["relative"].value for row in section.rows if "relative" in row.cells}
+    dear = [f"{name} {share:.1%}" for name, share in shares.items() if share is not None and share > _MINDED]
+    if not dear:
+        return []
+    return [f"{section.title}: costs more than {_MINDED:.0%} of another image's drop: {', '.join(dear)}"]
 
 
-def _degradation_row(
-    name: str, original: np.ndarray, worse: np.ndarray, groups: np.ndarray, n_resamples: int, seed: int
-) -> Row:
-    if not len(original):
-        return Row(name, {"lower": Cell(None, reason="no caption to which it applies")})
-    return Row(
-        name,
-        {
-            "lower": mean_cell((worse < original - _TIE).astype(np.float64), groups, n_resamples, seed),
-            "drop": mean_cell(original - worse, groups, n_resamples, seed),
-            "original": Cell(float(original.mean())),
-            "n": Cell(len(original)),
-        },
+def example_lines(outcomes: Sequence[ChangeOutcome], *, markdown: bool = True) -> list[str]:
+    """Return the typical example of every change and language, with the scores of metrics.
+
+    Args:
+        outcomes: from :func:`suisei.probes.outcomes.change_outcomes`; the first metric chooses the example,
+            and another's scores are shown where it chooses the same.
+        markdown: whether for a Markdown file, or else as plain text.
+    """
+    shown: dict[tuple[str, str], tuple[Example, list[str]]] = {}
+    for outcome in outcomes:
+        example = outcome.examples.get("typical")
+        if example is not None:
+            key = (outcome.language, outcome.change)
+            text = f"{outcome.metric} {example.before:.3f} → {example.after:.3f}"
+            first, scores = shown.setdefault(key, (example, []))
+            if example.original == first.original:
+                scores.append(text)
+    lines = ["## Examples", ""] if markdown else ["Examples"]
+    for (language, change), (example, scores) in shown.items():
+        name = f"- **{change}**" if markdown else f"  {change}"
+        lines.append(f"{name} ({LANGUAGE_NAMES[language]}): {_line(example.original)}")
+        lines.append(f"  {'' if markdown else '  '}→ {_line(example.changed)} ({', '.join(scores)})")
+    return [*lines, ""] if shown else []
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def ladder_table(outcomes: Sequence[LadderOutcome], notes: Sequence[str] = ()) -> Table | None:
+    """Return one protocol's correlations, a section per language, beside the published ones.
+
+    Args:
+        outcomes: of one protocol, from :func:`suisei.probes.ladders.ladder_outcomes`.
+        notes: lines for below the table.
+
+    Returns:
+        The table; None without outcomes.
+    """
+    if not outcomes:
+        return None
+    protocol, names = outcomes[0].protocol, outcomes[0].names
+    columns = {"rho": "rho", "published": "published (COCO)"}
+    columns |= {f"step{n}": f"{b} > {a}" for n, (a, b) in enumerate(pairwise(names), start=1)}
+    columns["n"] = "images"
+    blocks: dict[str, list[Row]] = {}
+    for outcome in outcomes:
+        cells = {"rho": outcome.rho, "n": Cell(outcome.scores.shape[1])}
+        cells |= {f"step{n}": replace(cell, digits=2) for n, cell in enumerate(outcome.steps, start=1)}
+        known = published_rho(outcome.metric, protocol)
+        if known is not None:
+            cells["published"] = Cell(known)
+        row = Row(outcome.metric, cells, info=outcome.as_dict())
+        blocks.setdefault(LANGUAGE_NAMES[outcome.language], []).append(row)
+    sections = tuple(Section(title, tuple(rows)) for title, rows in blocks.items())
+    told = (
+        "rho: set labels along the captions sorted by score against those of the right order, 1 is perfect; "
+        "ties count as all their orders do on average; then the share of images whose caption beats that "
+        "of the next worse set",
+        f"published: González-Chávez et al. (2022), table 2, on COCO's val2017; {_BERTSCORE_NOTE}",
     )
+    return Table(protocol.capitalize(), columns, sections, (*told, *_beside_published(sections), *notes))
 
 
-def mean_cell(values: np.ndarray, groups: np.ndarray, n_resamples: int, seed: int) -> Cell:
-    """Return the mean of values [N] with its bootstrap interval over groups [N]."""
-    mean, interval = float(values.mean()), Interval(None, None)
-    names, group = np.unique(groups, return_inverse=True)
-    if n_resamples and len(names) > 1:
-        weights = group_weights(len(names), n_resamples, seed)
-        sums = np.bincount(group, weights=values, minlength=len(names))
-        counts = np.bincount(group, minlength=len(names))
-        interval = percentile_interval(weights @ sums / (weights @ counts))
-    return Cell(mean, interval.low, interval.high)
+def _beside_published(sections: Sequence[Section]) -> list[str]:
+    """Return how the order of metrics agrees with the published one, where three metrics have both."""
+    for section in sections:
+        both = [row for row in section.rows if "published" in row.cells]
+        pairs = {
+            row.label.partition(":")[0]: [row.cells[k].value or 0.0 for k in ("rho", "published")]
+            for row in both
+        }
+        if section.title == LANGUAGE_NAMES["en"] and len(pairs) >= 3:
+            try:
+                rho = spearman(*zip(*pairs.values(), strict=True))
+            except CorrelationError:
+                continue
+            return [f"rank correlation with the published column: {rho:.3f} over {len(pairs)} metrics"]
+    return []
+
+
+def curve_table(found: Sequence[Curve], notes: Sequence[str] = ()) -> Table | None:
+    """Return the degradation curves as a table, a section per kind and language; None without any."""
+    if not found:
+        return None
+    columns = {f"at{share:g}": f"{share:.0%}" for share in SHARES}
+    columns |= {"area": "area from ideal", "original": "untouched", "n": "n"}
+    blocks: dict[str, list[Row]] = {}
+    for curve in found:
+        cells = {f"at{share:g}": cell for share, cell in zip(SHARES, curve.values, strict=True)}
+        cells |= {"area": curve.area, "original": Cell(curve.original), "n": Cell(curve.n)}
+        title = f"{curve.kind}, {LANGUAGE_NAMES[curve.language]}"
+        blocks.setdefault(title, []).append(Row(curve.metric, cells, info={"curve": curve.as_dict()}))
+    told = (
+        "corpus score with so many of the captions changed, as a share of that of the untouched ones; ideal "
+        "is 1 minus the share (RECAP, section 4)",
+        f"area between the curve and the ideal line: 0 is ideal, {UNNOTICED:.3f} notices nothing",
+    )
+    sections = tuple(Section(title, tuple(rows)) for title, rows in sorted(blocks.items()))
+    return Table("Degradation curves", columns, sections, (*told, *notes))
 
 
 def reference_table(
@@ -232,7 +327,7 @@ def reference_table(
         DataError: half of the samples have no reference.
     """
     prepared = {}
-    for language, keep in _by_language(samples):
+    for language, keep in by_language(samples):
         own = [sample for sample, there in zip(samples, keep, strict=True) if there]
         used = _with_growing_references(own, most, seed)
         if used:
@@ -309,7 +404,7 @@ def spread_table(
     columns = {f"q{q:g}": {0: "least", 0.5: "median", 1: "most"}.get(q, f"{q:.0%}") for q in _QUANTILES}
     columns |= {"mean": "mean", "sd": "sd", "n": "n"}
     sections = []
-    for language, keep in _by_language(samples):
+    for language, keep in by_language(samples):
         named = [(metric.label, column) for metric, column in zip(metrics, scores, strict=True)]
         rows = [_spread_row(label, column[keep]) for label, column in [*named, (HUMAN, human)]]
         sections.append(Section(LANGUAGE_NAMES[language], tuple(rows)))
@@ -385,14 +480,6 @@ def _language_row(
             "n": Cell(int(there.sum())),
         },
     )
-
-
-def _by_language(samples: Sequence[CaptionSample]) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield each language that occurs, Japanese first, with the mask of its samples."""
-    languages = np.array([language_of(sample) for sample in samples])
-    for language in LANGUAGE_NAMES:
-        if (languages == language).any():
-            yield language, languages == language
 
 
 def _title(metrics: Sequence[Scored], metric: Scored, language: str) -> str:

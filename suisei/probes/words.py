@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 
-def _words(text: str) -> frozenset[str]:
+def word_set(text: str) -> frozenset[str]:
+    """Return the words of a list separated by blanks."""
     return frozenset(text.split())
 
 
-STOP_WORDS = _words(
+STOP_WORDS = word_set(
     """a an the this that these those some any every each both several many few no not and or but nor so as
     of in on at by to from into onto over under above below behind beside between through across along around
     near next with without against toward towards up down off out inside outside during while for than then
@@ -17,32 +18,32 @@ STOP_WORDS = _words(
     left right middle center centre forward backward together"""
 )
 
-ARTICLES = _words("a an the some one two three four five six several many")
+ARTICLES = word_set("a an the some one two three four five six several many")
 
-AUXILIARIES = _words("is are was were can could will would has have had must may might does do did")
+AUXILIARIES = word_set("is are was were can could will would has have had must may might does do did")
 
-ING_NOUNS = _words(
+ING_NOUNS = word_set(
     """building ceiling railing clothing evening morning wedding painting spring string swing thing something
     nothing anything everything crossing opening sibling king ring wing"""
 )
 
-ABOUT_PICTURES = _words(
+ABOUT_PICTURES = word_set(
     """image picture photo photograph illustration drawing scene view part kind sort
     画像 写真 絵 イラスト 風景 光景 場面"""
 )
 
-NOT_THINGS = ABOUT_PICTURES | _words(
+NOT_THINGS = ABOUT_PICTURES | word_set(
     """上 下 中 前 横 隣 後ろ そば 傍 近く 手前 奥 左 右 側 こと もの 物 様子 姿 ところ 所
     赤 青 白 黒 緑 黄色 茶色 赤色 青色 白色 黒色 緑色 水色 紫 紫色 ピンク オレンジ グレー 灰色"""
 )
 
 SYMMETRIC = {
-    "en": _words("and or & , a an the some next to beside near by"),
-    "ja": _words("と や も か 、 , 及び および または"),
+    "en": word_set("and or & , a an the some next to beside near by"),
+    "ja": word_set("と や も か 、 , 及び および または"),
 }
 """Words between two nouns that may change places and say the same."""
 
-_PLAIN_VERBS = _words(
+_PLAIN_VERBS = word_set(
     """run walk sit stand jump play hold wear ride look eat sleep swim climb throw kick lie smile talk lean
     drive hang point show seem appear wait work read sing lay leap bark surf gather make take give chase pose
     dance gaze skate race"""
@@ -51,8 +52,8 @@ _PLAIN_VERBS = _words(
 VERBS = {
     **{verb: verb for verb in _PLAIN_VERBS},
     **{f"{verb}s": verb for verb in _PLAIN_VERBS},
-    **{verb: verb for verb in _words("catch watch pass reach push brush carry fly")},
-    **{f"{verb}es": verb for verb in _words("catch watch pass reach push brush")},
+    **{verb: verb for verb in word_set("catch watch pass reach push brush carry fly")},
+    **{f"{verb}es": verb for verb in word_set("catch watch pass reach push brush")},
     "carries": "carry",
     "flies": "fly",
 }

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,7 +14,9 @@ from suisei.data.sample import LANGUAGE_NAMES, language_of
 from suisei.errors import DataError
 from suisei.metaeval.calibration import Bin, Calibration, calibrate_by_language, calibration_table
 from suisei.metaeval.plots import (
+    plot_boxes,
     plot_curves,
+    plot_degradation,
     plot_dots,
     plot_predicted,
     plot_reliability,
@@ -23,49 +25,64 @@ from suisei.metaeval.plots import (
 )
 from suisei.metaeval.significance import Interval
 from suisei.metaeval.tables import Cell, Row, Section, Table
-from suisei.report.examples import Explain, human_scores, prediction_cards
+from suisei.report.examples import Explain, human_scores, nearest_metric, prediction_cards
 from suisei.report.parts import Block, Figure, Part, Rated, Result
+from suisei.report.vector import plain
 
-DRAWN_METRICS = 6
-"""Metrics whose scores are drawn beside ratings; tables have all."""
 _MOST_SYSTEMS = 40
 _VERDICTS = 2
 _PREFERRED = ("tau-c", "mean", "average-precision", "accuracy")
 """Columns of a main table, of which the first that is there is drawn."""
-_PROBES = "lower"
+_NOT_DRAWN = ("published",)
+"""Tables that repeat figures of another."""
+_FALLS = "lower"
 """The column of a probe that is drawn: how often the score falls."""
+_PROBES = (
+    "degradations",
+    "invariances",
+    "probes",
+    "replacing",
+    "shuffling",
+    "curves",
+    "references",
+    "spread",
+)
+"""Tables of the probes; :mod:`suisei.commands.probe` names them."""
 
 
-def part_of(result: Result, explain: Explain | None = None) -> Part:
-    """Return a result as a part of a page; headings without content are left out."""
+def part_of(result: Result, explained: Callable[[str], Explain | None] | None = None) -> Part:
+    """Return a result as a part of a page; headings without content are left out.
+
+    Args:
+        result: the result.
+        explained: gives what explains a metric's scores, or None where they are not explained.
+    """
     calibration = {name: table for name, table in result.tables.items() if _is_calibration(name)}
-    probes = {name: table for name, table in result.tables.items() if _PROBES in table.columns}
+    probes = {n: t for n, t in result.tables.items() if n in _PROBES or n.startswith("probes ")}
     others = [t for name, t in result.tables.items() if name not in calibration and name not in probes]
+    drawn = [table for name, table in result.tables.items() if name not in _NOT_DRAWN and table in others]
     blocks = [
-        Block("Results", others, _bars(others), notes=result.notes),
-        Block("Probes", list(probes.values()), [f for t in probes.values() for f in probe_figures(t)]),
+        Block("Results", others, _bars(drawn), notes=result.notes),
+        Block(
+            "Probes",
+            list(probes.values()),
+            [figure for table in probes.values() for figure in probe_figures(table)],
+            texts=_example_texts(probes.values()),
+        ),
     ]
     graded = result.rated if result.rated is not None and _is_graded(result.rated) else None
     if graded is not None:
-        blocks.append(Block("Predicted against human", figures=_predicted(graded)))
+        blocks.append(Block("Predicted against human", figures=_predicted(graded, result.drawn)))
     blocks.append(_calibration(calibration, graded))
     blocks.append(Block("Learning curves", figures=_curves(result.curves)))
     if result.rated is not None and result.rated.scores:
-        first = next((name for name in result.rated.scores if name.startswith("suisei")), None)
-        label = first or next(iter(result.rated.scores))
+        label = nearest_metric(result.rated)
+        explain = explained(label) if explained and result.examples else None
         cards = prediction_cards(result.rated, label, result.examples, explain)
         blocks.append(Block("Best and worst predictions", cards=cards))
     blocks.append(Block("Examples", cards=result.cards))
     blocks.append(Block("Where it comes from", texts=[fact for fact in result.facts if fact[1]]))
     return Part(result.title, [block for block in blocks if block])
-
-
-def plain(text: str) -> str:
-    """Return text for a figure: without control characters and marks of direction, which act on others."""
-    marks = "\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
-    return "".join(
-        "\ufffd" if unicodedata.category(c) in ("Cc", "Cs") or c in marks else c for c in str(text)
-    )
 
 
 def _plain_table(table: Table) -> Table:
@@ -87,14 +104,11 @@ def _bars(tables: Sequence[Table]) -> list[Figure]:
     figures = []
     for number, table in enumerate(tables):
         column = next((key for key in _PREFERRED if key in table.columns), None)
-        if column is None or not any(_value(row, column) is not None for row in table.overall.rows):
+        rows = [row for row in table.overall.rows if column and _value(row, column) is not None]
+        if column is None or not rows:
             continue
         heading = table.columns[column]
-        text = "; ".join(
-            f"{row.label} {row.cells[column].text(table.digits)}"
-            for row in table.overall.rows
-            if _value(row, column) is not None
-        )
+        text = "; ".join(f"{row.label} {row.cells[column].text(table.digits)}" for row in rows)
         drawn = partial(plot_table, table=_plain_table(table), correlation=column)
         figures.append(Figure(f"agreement-{number + 1}", f"{table.title}, {heading}", plain(text), drawn))
     return figures
@@ -105,20 +119,84 @@ def _value(row: Row, column: str) -> Any:
 
 
 def probe_figures(table: Table) -> list[Figure]:
-    """Return how often the score falls, a figure per metric and language."""
+    """Return what is drawn of a table of probes: how often and by how much scores fall, curves, or rho."""
+    plainly = _plain_table(table)
+    if "rho" in table.columns:
+        return _ranks(table, plainly)
+    draw = _changes if _FALLS in table.columns else _curve
+    found = [figure for section in plainly.sections for figure in draw(plainly, section)]
+    stem = re.sub(r"\W+", "-", table.title.lower())[:30]
+    return [
+        replace(each, name=f"{stem}-{number}", title=f"{table.title}: {each.title}")
+        for number, each in enumerate(found, 1)
+    ]
+
+
+def _changes(table: Table, section: Section) -> Iterator[Figure]:
+    """Yield how often each change lowers the score, and by how much."""
+    named = [(row, _value(row, _FALLS)) for row in section.rows]
+    text = "; ".join(f"{row.label} {value:.0%}" for row, value in named if value is not None)
+    if not text:
+        return
+    drawn = partial(
+        plot_dots, table=replace(table, sections=(section,)), column=_FALLS, line=0.5, limits=(-0.03, 1.03),
+        heading="share that scores lower",
+    )  # fmt: skip
+    yield Figure("", section.title, text, drawn)
+    places = ("0.05", "0.25", "0.5", "0.75", "0.95")
+    boxes = {
+        row.label: [row.info["quantiles"][place] for place in places]
+        for row in section.rows
+        if set(places) <= set(row.info.get("quantiles", ()))
+    }
+    if boxes:
+        text = "; ".join(f"{name} median {values[2]:.3f}" for name, values in boxes.items())
+        drawn = partial(plot_boxes, boxes=boxes, heading="by how much it falls (5, 25, 50, 75, 95 %)")
+        yield Figure("", f"{section.title}, distributions", text, drawn)
+
+
+def _curve(table: Table, section: Section) -> Iterator[Figure]:
+    """Yield the degradation curves of one section, a line per metric."""
+    shares = {key: float(key.removeprefix("at")) for key in table.columns if re.fullmatch(r"at[\d.]+", key)}
+    lines = {
+        row.label: (list(shares.values()), [_value(row, key) for key in shares])
+        for row in section.rows
+        if all(_value(row, key) is not None for key in shares)
+    }
+    if shares and lines:
+        text = "; ".join(f"{name} falls to {values[-1]:.2f}" for name, (_, values) in lines.items())
+        drawn = partial(plot_degradation, panels={section.title: lines}, title="")
+        yield Figure("", section.title, text, drawn)
+
+
+def _ranks(table: Table, plainly: Table) -> list[Figure]:
+    """Return the rank correlations of a protocol, a figure per language."""
     figures = []
-    for number, section in enumerate(_plain_table(table).sections):
-        named = [(row, _value(row, _PROBES)) for row in section.rows]
-        text = "; ".join(f"{row.label} {value:.0%}" for row, value in named if value is not None)
-        if text:
-            own = replace(_plain_table(table), sections=(section,))
-            drawn = partial(
-                plot_dots, table=own, column=_PROBES, line=0.5, limits=(-0.03, 1.03),
-                heading="share that scores lower",
-            )  # fmt: skip
+    for number, section in enumerate(plainly.sections, 1):
+        rows = [row for row in section.rows if _value(row, "rho") is not None]
+        if rows:
+            own = replace(plainly, sections=(replace(section, rows=tuple(rows)),))
+            text = "; ".join(f"{row.label} {row.cells['rho'].text(3)}" for row in rows)
+            drawn = partial(plot_table, table=own, correlation="rho")
             title = f"{table.title}: {section.title}"
-            figures.append(Figure(f"probe-{number + 1}", title, text, drawn))
+            figures.append(Figure(f"{plain(table.title).lower()}-{number}", title, text, drawn))
     return figures
+
+
+def _example_texts(tables: Iterable[Table]) -> list[tuple[str, str]]:
+    """Return an example of each change that can be read, a text per section."""
+    texts = []
+    for table in tables:
+        for section in table.sections:
+            lines = []
+            for row in section.rows:
+                example = row.info.get("examples", {}).get("typical")
+                if example:
+                    fall = f"{example['before']:.3f} to {example['after']:.3f}"
+                    lines.append(f"{row.label} ({fall})\n  {example['original']}\n  {example['changed']}")
+            if lines:
+                texts.append((f"Examples of {table.title.lower()}: {section.title}", "\n".join(lines)))
+    return texts
 
 
 def _is_graded(rated: Rated) -> bool:
@@ -127,11 +205,11 @@ def _is_graded(rated: Rated) -> bool:
     return len(np.unique(human[np.isfinite(human)])) > _VERDICTS
 
 
-def _predicted(rated: Rated) -> list[Figure]:
+def _predicted(rated: Rated, most: int) -> list[Figure]:
     human, figures = human_scores(rated.samples), []
     languages = np.array([language_of(sample) for sample in rated.samples], dtype=object)
     systems = np.array([sample.system or "" for sample in rated.samples], dtype=object)
-    for metric, (label, scores) in enumerate(list(rated.scores.items())[:DRAWN_METRICS]):
+    for metric, (label, scores) in enumerate(list(rated.scores.items())[:most]):
         known = np.isfinite(scores) & np.isfinite(human)
         found = [name for name in LANGUAGE_NAMES if (known & (languages == name)).any()]
         scopes = [(LANGUAGE_NAMES[name], languages == name) for name in found]

@@ -95,6 +95,21 @@ def _picture(image: Any) -> tuple[str | None, str]:
         return None, str(error)
 
 
+def nearest_metric(rated: Rated) -> str:
+    """Return a SuiSei model, else the metric whose order is nearest to people's."""
+    from suisei.metaeval.correlation import CorrelationError, spearman
+
+    human = human_scores(rated.samples)
+    found: dict[str, float] = {}
+    for label, scores in rated.scores.items():
+        known = np.isfinite(scores) & np.isfinite(human)
+        try:
+            found[label] = spearman(scores[known], human[known]) + 2 * label.startswith("suisei")
+        except CorrelationError:
+            found[label] = -2.0
+    return max(found, key=lambda label: found[label])
+
+
 def human_scores(samples: Sequence[CaptionSample]) -> np.ndarray:
     """Return mean ratings in [0, 1], float64 [N], NaN where there is none."""
     return np.array([np.nan if sample.rating is None else sample.rating.mean for sample in samples])

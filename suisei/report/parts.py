@@ -123,6 +123,7 @@ class Result:
         facts: (heading, text) of where it comes from: signatures, settings, data, environment, command.
         notes: what else must be known.
         examples: how many best and how many worst predictions are shown.
+        drawn: how many metrics are drawn beside ratings; tables have all.
         cards: what else is shown with pictures.
     """
 
@@ -133,4 +134,5 @@ class Result:
     facts: Sequence[tuple[str, str]] = ()
     notes: Sequence[str] = ()
     examples: int = 8
+    drawn: int = 6
     cards: Sequence[Cards] = ()

@@ -12,12 +12,12 @@ from typing import Any
 from suisei.data.load import load_data
 from suisei.errors import ConfigError, DataError, SuiseiError
 from suisei.metaeval.correlation_tables import versions
-from suisei.metaeval.tables import LABELS, Cell, Row, Section, Table
+from suisei.metaeval.table_reading import read_table
+from suisei.metaeval.tables import Table
 from suisei.report.parts import Rated, Result
 
-_HEADINGS = {**LABELS, "n": "n", "mean": "mean", "lower": "scores lower", "drop": "mean drop"}
-"""Of columns of a JSON that says none."""
 _OWN_FACTS = ("command", "settings", "versions", "data", "training", "machine", "resampling")
+_FACTS = {"command": "Options", "versions": "Versions of what computed the figures"}
 
 
 def read_result(path: str | Path) -> Result:
@@ -134,64 +134,22 @@ def _tables(content: Mapping[str, Any], path: Path) -> dict[str, Table]:
         )
     try:
         return {name: read_table(value) for name, value in found.items()}
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{path}: a table in it is malformed ({error}); write it again") from None
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from None
 
 
 def _is_table(value: Any) -> bool:
     return isinstance(value, dict) and isinstance(value.get("sections"), list) and "title" in value
 
 
-def read_table(value: Mapping[str, Any]) -> Table:
-    """Return a table from what :meth:`suisei.metaeval.tables.Table.as_dict` made.
-
-    Raises:
-        AttributeError, KeyError, TypeError or ValueError: it was made by something else.
-    """
-    sections = tuple(
-        Section(str(section["title"]), tuple(_row(row) for row in section["rows"]))
-        for section in value["sections"]
-    )
-    keys = dict.fromkeys(key for section in sections for row in section.rows for key in row.cells)
-    columns = value.get("columns") or {key: _HEADINGS.get(key, key) for key in keys}
-    return Table(
-        str(value["title"]),
-        {str(key): str(heading) for key, heading in columns.items()},
-        sections or (Section("overall", ()),),
-        tuple(str(note) for note in value.get("notes", ())),
-        digits=min(max(int(value.get("digits", 3)), 0), 10),
-        row_heading=str(value.get("row_heading", "Metric")),
-    )
-
-
-def _row(row: Mapping[str, Any]) -> Row:
-    cells = {str(key): _cell(cell) for key, cell in row["cells"].items()}
-    texts = {name: str(row[name]) for name in ("signature", "error") if row.get(name)}
-    return Row(str(row["label"]), cells, **texts, info={"best": row.get("best", ())})
-
-
-def _cell(cell: Mapping[str, Any]) -> Cell:
-    value = cell["value"]
-    if value is not None and not isinstance(value, int):
-        value = float(value)
-    low, high = (None if cell.get(end) is None else float(cell[end]) for end in ("low", "high"))
-    digits = cell.get("digits")
-    return Cell(
-        value, low, high,
-        str(cell["reason"]) if cell.get("reason") else None,
-        is_p_value=bool(cell.get("is_p_value")),
-        digits=None if digits is None else min(max(int(digits), 0), 10),
-    )  # fmt: skip
-
-
 def facts_of(content: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return where a result comes from, as its JSON says it: signatures, settings, data, environment."""
     facts = [("Signatures", "\n".join(dict.fromkeys(_signatures(content))))]
     for name in _OWN_FACTS:
-        values = [content.get(name)] + [v.get(name) for v in content.values() if isinstance(v, dict)]
-        value = next((value for value in values if value), None)
+        values = [content.get(name)] + [v.get(name) for v in content.values() if _is_table(v)]
+        value = next((value for value in values if isinstance(value, dict) and value), None)
         if value is not None:
-            facts.append((name.capitalize(), as_yaml(value)))
+            facts.append((_FACTS.get(name, name.capitalize()), as_yaml(value)))
     return [fact for fact in facts if fact[1]]
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 import tempfile
+import unicodedata
 from collections.abc import Iterable
 from pathlib import Path
 from xml.etree import ElementTree
 
+from suisei.data.outputs import raise_first
+from suisei.errors import DataError
 from suisei.metaeval.plots import COLOURS
 from suisei.report.parts import Figure
 
@@ -45,10 +48,18 @@ def inline_svg(figure: Figure, prefix: str) -> str:
     for name in ("width", "height"):
         root.attrib.pop(name, None)
     root.set("role", "img")
-    root.set("aria-label", f"{figure.title}: {figure.text}")
+    root.set("aria-label", plain(f"{figure.title}: {figure.text}"))
     ElementTree.register_namespace("", _SVG)
     ElementTree.register_namespace("xlink", _XLINK)
     return ElementTree.tostring(root, encoding="unicode")
+
+
+def plain(text: str) -> str:
+    """Return text for a figure: without control characters and marks of direction, which act on others."""
+    marks = "\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+    return "".join(
+        "\ufffd" if unicodedata.category(c) in ("Cc", "Cs") or c in marks else c for c in str(text)
+    )
 
 
 def _theme(root: ElementTree.Element, prefix: str) -> None:
@@ -76,9 +87,8 @@ def save_figures(folder: str | Path, figures: Iterable[tuple[str, Figure]]) -> l
     Raises:
         DataError: the folder or a file cannot be written.
     """
-    from suisei.errors import DataError
-
-    target, written = Path(folder), []
+    target, written = Path(folder), list[Path]()
+    problems: list[DataError] = []
     try:
         target.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -87,6 +97,10 @@ def save_figures(folder: str | Path, figures: Iterable[tuple[str, Figure]]) -> l
         name = re.sub(r"[^\w.-]+", "-", f"{prefix}-{figure.name}").strip("-.")[:120]
         for suffix in (".svg", ".pdf", ".png"):
             path = target / f"{name}{suffix}"
-            figure.draw(path)
-            written.append(path)
+            try:
+                figure.draw(path)
+                written.append(path)
+            except DataError as error:  # such as no font for Japanese: the others are written
+                problems.append(error)
+    raise_first(problems)
     return written

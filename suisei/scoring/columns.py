@@ -122,7 +122,7 @@ def score_column(
         fitted, notes = fit_metric(metric, plan.spec, learned_from, corpus) if metric.needs_fit else ("", ())
         if idf_folder is not None and isinstance(metric, LearnsFromCaptions) and metric.state():
             idf_folder.mkdir(parents=True, exist_ok=True)
-            metric.save_idf(idf_folder / f"{re.sub(r'[^0-9A-Za-z.+-]+', '_', plan.spec)}.json")
+            metric.save_idf(idf_folder / f"{re.sub(r'[^0-9A-Za-z.+-]+', '_', plan.label)}.json")
         scores, refused = metric.score_each(samples, batch_size=batch_size, progress=progress)
         signature = metric.signature + fitted
         if not metric.higher_is_better and shared is None:
@@ -131,9 +131,9 @@ def score_column(
         parts = summands(metric, samples, scores) if shared is not None else None
     except FAILURES as error:
         _LOG.debug("metric %s failed", plan.spec, exc_info=True)
-        return ScoreColumn(plan.spec, None, error=failure_text(error))
+        return ScoreColumn(plan.label, None, error=failure_text(error))
     return ScoreColumn(
-        plan.spec,
+        plan.label,
         scores,
         signature,
         missing=dict(missing),

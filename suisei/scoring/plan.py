@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,15 +12,30 @@ from importlib import import_module
 from typing import Any
 
 from suisei.errors import ConfigError
-from suisei.metrics.registry import get_entry
+from suisei.metrics.registry import canonical, get_entry
+
+_NAMED = re.compile(r"([^=:/\\,]*[^=:/\\,\s][^=:/\\,]*)=(.+)", re.DOTALL)
+"""NAME=SPEC; what has a colon or a slash before its "=" is a spec or a path."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetricPlan:
-    """A metric to be made: ``NAME`` or ``NAME:ARGUMENT``, and its options."""
+    """A metric to be made.
+
+    Attributes:
+        spec: ``NAME`` or ``NAME:ARGUMENT``.
+        options: of the metric.
+        name: what the user calls it, None for nothing.
+    """
 
     spec: str
     options: dict[str, Any] = field(default_factory=dict)
+    name: str | None = None
+
+    @property
+    def label(self) -> str:
+        """What it is called in reports."""
+        return self.name or self.spec
 
 
 def plan_metrics(
@@ -27,6 +43,7 @@ def plan_metrics(
     tokenizer: str | None = None,
     options: Sequence[str] = (),
     common: Mapping[str, Any] | None = None,
+    names: Mapping[str, str] | None = None,
 ) -> list[MetricPlan]:
     """Check metric names and options before any work is done.
 
@@ -35,11 +52,14 @@ def plan_metrics(
         tokenizer: given to every metric that takes one.
         options: ``NAME.KEY=VALUE``; the value is JSON where it parses as such, else text.
         common: options such as "device", given to every metric that takes them.
+        names: {spec: what the user calls it}.
 
     Raises:
-        ConfigError: an unknown or repeated metric, an option that its metric does not take, an option
-            of a metric that is not asked for, or a tokenizer that no metric takes.
+        ConfigError: an unknown or repeated metric, a name for two, an option that its metric does not take or
+            whose metric is not asked for, or a tokenizer that no metric takes.
     """
+    specs = [canonical(spec) for spec in specs]
+    names = {canonical(spec): name for spec, name in (names or {}).items()}
     repeated = [spec for spec, count in Counter(specs).items() if count > 1]
     if repeated:
         raise ConfigError(f"metric {repeated[0]!r} is given twice")
@@ -61,7 +81,10 @@ def plan_metrics(
         for key, value in (common or {}).items():
             if key in taken or open_ended:
                 chosen.setdefault(key, value)
-        plans.append(MetricPlan(spec, chosen))
+        plans.append(MetricPlan(spec, chosen, (names or {}).get(spec)))
+    called = [label for label, count in Counter(plan.label for plan in plans).items() if count > 1]
+    if called:
+        raise ConfigError(f"two metrics are called {called[0]!r}; give each a name of its own")
     unused = sorted(set(given) - {plan.spec.partition(":")[0] for plan in plans})
     if unused:
         raise ConfigError(f"an option is given for metric {unused[0]!r}, which is not asked for")
@@ -71,9 +94,21 @@ def plan_metrics(
 
 
 def short_labels(plans: Sequence[MetricPlan]) -> list[str]:
-    """Return each metric's name without its argument, where no other has the same name."""
-    names = [plan.spec.partition(":")[0] for plan in plans]
-    return [name if names.count(name) == 1 else plan.spec for name, plan in zip(names, plans, strict=True)]
+    """Return what the user calls each metric, else its name without argument where no other has the same."""
+    names = [plan.name or plan.spec.partition(":")[0] for plan in plans]
+    return [name if names.count(name) == 1 else plan.label for name, plan in zip(names, plans, strict=True)]
+
+
+def named_spec(text: str) -> tuple[str | None, str]:
+    """Return the name that a text gives to a metric or model, None for none, and the rest of it.
+
+    >>> named_spec("tuned=suisei:runs/lr=1/model")
+    ('tuned', 'suisei:runs/lr=1/model')
+    >>> named_spec("suisei:runs/lr=1/model")
+    (None, 'suisei:runs/lr=1/model')
+    """
+    found = _NAMED.fullmatch(text)
+    return (found[1].strip(), found[2]) if found else (None, text)
 
 
 def _parse_options(options: Sequence[str]) -> Mapping[str, dict[str, Any]]:
@@ -81,6 +116,7 @@ def _parse_options(options: Sequence[str]) -> Mapping[str, dict[str, Any]]:
     for option in options:
         target, equals, value = option.partition("=")
         name, dot, key = target.rpartition(".")
+        name = canonical(name)
         if not (equals and dot and name and key):
             raise ConfigError(f"metric option {option!r} must be NAME.KEY=VALUE, such as bertscore.idf=true")
         try:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from suisei.data.formats import unique_keys
+from suisei.data.documents import unique_keys
 from suisei.data.sample import CaptionSample
 from suisei.data.writers import COLUMNS, VIDEO_COLUMNS, replacing
 from suisei.errors import ConfigError, DataError

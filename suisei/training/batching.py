@@ -11,7 +11,9 @@ from torch.utils.data import DataLoader, Sampler
 
 from suisei.models.batch import Batch
 
-Batching = Literal["shuffled", "length", "group"]
+Batching = Literal["shuffled", "length", "group", "balanced"]
+PAIRS_PER_STEP = 6
+"""Rated pairs of captions in a balanced batch."""
 BATCHES_PER_CHUNK = 50
 """Samples are sorted by length among this many batches, so that most of the order stays random."""
 
@@ -83,6 +85,64 @@ class EpochBatches(Sampler[list[int]]):
         rank = np.empty(units, dtype=np.int64)
         rank[shuffled] = np.arange(units)
         return self.positions[np.argsort(rank[self._unit], kind="stable")]
+
+
+class BalancedBatches(Sampler[list[int]]):
+    """Batches of whole groups of every data set, in an order that depends on the seed and the epoch alone.
+
+    Every batch has as many groups of each set as make up the set's equal share of the samples, at least one;
+    an epoch is one pass over the set that lasts longest, and the others start again when they are through.
+
+    Args:
+        sets: for every data set, the positions of each group's samples.
+        batch_size: samples per batch, about.
+        seed: decides the order, together with the epoch.
+        pairs: positions of rated pairs of captions, PAIRS_PER_STEP of which go into every batch.
+
+    Attributes:
+        first: the batch that the next iteration begins with.
+    """
+
+    def __init__(
+        self, sets: Sequence[Sequence[Sequence[int]]], batch_size: int, seed: int, pairs: range = range(0)
+    ) -> None:
+        self.sets = sets
+        share = batch_size / len(sets)
+        self.per_step = [max(1, round(share * len(groups) / sum(map(len, groups)))) for groups in sets]
+        self.seed = seed
+        self.pairs = pairs
+        self.epoch = 0
+        self.first = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch; Lightning calls this before every one."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return max(-(-len(groups) // own) for groups, own in zip(self.sets, self.per_step, strict=True))
+
+    def __iter__(self) -> Iterator[list[int]]:
+        first, self.first = self.first, 0
+        generator = torch.Generator().manual_seed(self.seed * 100_003 + self.epoch)
+        orders = [
+            _endless(len(groups), own * len(self), generator, again=-(-len(groups) // own) < len(self))
+            for groups, own in zip(self.sets, self.per_step, strict=True)
+        ]
+        pairs = _endless(len(self.pairs), PAIRS_PER_STEP * len(self), generator, again=True)
+        for step in range(first, len(self)):
+            batch = []
+            for groups, order, own in zip(self.sets, orders, self.per_step, strict=True):
+                batch += [row for group in order[step * own : (step + 1) * own] for row in groups[group]]
+            drawn = pairs[step * PAIRS_PER_STEP : (step + 1) * PAIRS_PER_STEP]
+            yield batch + [self.pairs[pair] for pair in drawn]
+
+
+def _endless(count: int, wanted: int, generator: torch.Generator, *, again: bool) -> list[int]:
+    """Return as many numbers below ``count`` in random order, of one permutation or ``again`` and again."""
+    order: list[int] = []
+    while count and (not order or (again and len(order) < wanted)):
+        order += torch.randperm(count, generator=generator).tolist()
+    return order[:wanted]
 
 
 class ResumableDataLoader(DataLoader):

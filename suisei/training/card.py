@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from suisei.data.leaks import describe_shared
+from suisei.data.sample import LANGUAGE_NAMES
+from suisei.training.cautions import as_markdown
 from suisei.version import __version__
 
 SIMULATED = "scenes"
@@ -23,7 +25,8 @@ def model_card(report: dict[str, Any], results: str, settings: dict[str, Any]) -
         settings: the model's settings.
     """
     training = report["training"]
-    sees_image = settings.get("image") is not None
+    data = report["data"]
+    sees_image = "image" in data.get("reads", ())
     return f"""# A SuiSei model
 
 Rates how well a caption describes an image, from 0 to 1. Trained with suisei {__version__}.
@@ -37,9 +40,9 @@ metric.score(["a caption"], references=[["what a person wrote"]]{', images=["ima
 
 ## Data
 
-{describe_data(report["data"])}
+{describe_data(data)}
 
-{results}
+{as_markdown(report.get("cautions", ()))}{results}
 ## Training
 
 {describe_training(training)}
@@ -53,10 +56,33 @@ metric.score(["a caption"], references=[["what a person wrote"]]{', images=["ima
 
 - Scores follow the people who rated the training data, on images and captions like theirs. On another kind of
   image or another style of caption, measure the agreement first: `suisei evaluate`.
-- It {"reads an image where one is given" if sees_image else "does not look at the image"}.
+- {_reading(data)}
+- {_languages(data.get("languages", {}))}
 - References and image may be missing, at some loss of agreement; a candidate alone says little.
 - A difference between two systems needs a test, not two numbers: `suisei compare`.
 """
+
+
+def _reading(data: Mapping[str, Any]) -> str:
+    """Return what the model does with an image, and how often it saw one."""
+    if "image" not in data.get("reads", ()):
+        return "It does not look at the image."
+    if not data.get("images"):
+        return (
+            "It looks at an image where one is given, but no rated training sample had one: measure it first."
+        )
+    share = f"{data['images']:,} of its {data['samples']['train']:,} rated training samples"
+    return f"It reads an image where one is given; {share} had one."
+
+
+def _languages(counts: Mapping[str, int]) -> str:
+    """Return which languages the model learned to rate, and which it did not."""
+    learned = [f"{counts[key]:,} {name}" for key, name in LANGUAGE_NAMES.items() if counts.get(key)]
+    never = [name for key, name in LANGUAGE_NAMES.items() if not counts.get(key)]
+    if not learned:
+        return "Which languages it learned from is not recorded."
+    text = f"It learned from ratings of {' and '.join(learned)} captions"
+    return f"{text}, and from none in {' or '.join(never)}: measure it there first." if never else f"{text}."
 
 
 def describe_data(data: dict[str, Any]) -> str:

@@ -88,10 +88,10 @@ class PlainParser(LightningArgumentParser):
             raise ex
         text = re.sub(r'Parser key "([^"]*)": ', r"\1: ", " ".join(message.split()))
         text = re.sub(r"(<class '|typing\.)([^'>]*)('>)?", r"\2", text)[:LONGEST_ERROR]
-        raise ConfigError(f"{text}{self._near(text)} (suisei train --help lists all settings)") from None
+        raise ConfigError(f"{text}{self._near(text)} (suisei train --help all lists every setting)") from None
 
     def _near(self, text: str) -> str:
-        """Return the settings whose names are near to the one that a message calls unknown."""
+        """Return the settings whose names are near to one that a message calls unknown."""
         unknown = re.search(
             r"unrecognized arguments: --([\w.]+)|accept(?:ed)? option '([\w.]+)'|Option '(\w+)'", text
         )
@@ -100,8 +100,9 @@ class PlainParser(LightningArgumentParser):
         group = re.search(r"Group '(\w+)'", text)
         name = ".".join(part for part in (group and group[1], *unknown.groups()) if part)
         known = [option.removeprefix("--") for action in self._actions for option in action.option_strings]
-        near = difflib.get_close_matches(name, [option for option in known if not option.endswith("help")], 3)
-        return f"; near to it: {', '.join(near)}" if near else ""
+        own = [option for option in known if not option.endswith(("help", "+"))]
+        near = difflib.get_close_matches(name, own, 3)
+        return f"; did you mean --{', --'.join(near)}?" if near else ""
 
     def add_lightning_class_args(
         self,

@@ -30,8 +30,15 @@ from suisei.data.splits import (
 from suisei.errors import ConfigError, DataError
 from suisei.models.batch import Batch
 from suisei.ranges import NAME, SEED, SHARE, Range, Rule, Several, Word, at_least, check, check_settings
-from suisei.training.batching import Batching, EpochBatches, ResumableDataLoader, batch_loader
+from suisei.training.batching import (
+    BalancedBatches,
+    Batching,
+    EpochBatches,
+    ResumableDataLoader,
+    batch_loader,
+)
 from suisei.training.support import Support, read_support
+from suisei.training.synthetic import Synthetic
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +79,8 @@ class CaptionDataModule(LightningDataModule):
         root: folder of a benchmark's official layout; with several benchmarks, {name: folder}.
         images: folder that relative image paths of a file start from.
         rating_scale: lowest and highest rating of a file that does not say so itself.
-        fractions: shares of the groups in train, validation and test.
+        fractions: shares of the groups in train, validation and test; with folds the second is the share of
+            validation in what is not tested.
         folds: number of folds for cross-validation; 0 for a single split by ``fractions``.
         fold: which fold is the test split, from 0; null for all of them, one after the other.
         split_seed: seed of the split.
@@ -86,7 +94,9 @@ class CaptionDataModule(LightningDataModule):
         batch_size: samples per training batch.
         batching: how samples meet in training batches: "shuffled" for at random; "length" for samples
             whose longest captions are about as long, which saves padding; "group" for samples of the
-            same images, whose references are then encoded once for all of them.
+            same images, whose references are then encoded once for all of them; "balanced" for whole groups
+            of every data set, as many as make up its equal share of ``batch_size`` about, where each set
+            counts by its own mean in the loss, and a smaller one starts again within an epoch.
         num_workers: processes that prepare batches; useful where images are decoded per batch.
         on_error: "raise" to stop at a bad row, "skip" to leave it out, counted and named.
     """
@@ -123,6 +133,9 @@ class CaptionDataModule(LightningDataModule):
         self._collate: Collate | None = None
         self._seed = 0
         self._lengths: np.ndarray | None = None
+        self._pairs = 0
+        self._originals: dict[int, int] = {}
+        self._source_of: dict[str, int] = {}
         self._loader: ResumableDataLoader | None = None
         self._resume: dict[str, Any] = {}
 
@@ -153,12 +166,13 @@ class CaptionDataModule(LightningDataModule):
         parts: tuple[list[int], list[int], list[int]] = ([], [], [])
         self.samples, self.skipped = [], []
         names: list[str] = []
-        for source in self.sources:
+        for number, source in enumerate(self.sources):
             start = len(self.samples)
             samples = self._read(source)
             names += [group_of(sample) for sample in samples]
             if len(self.sources) > 1:  # two sources may use one name for different images
                 samples = [replace(s, group=f"{source}/{group_of(s)}") for s in samples]
+            self._source_of.update(dict.fromkeys(map(group_of, samples), number))
             split = self._split(samples)
             for part, chosen in zip(parts, (split.train, split.validation, split.test), strict=True):
                 part.extend(start + position for position in chosen)
@@ -224,26 +238,44 @@ class CaptionDataModule(LightningDataModule):
                         f"{PARTS[other]} split too; take them out of one, or name the groups apart"
                     )
 
-    def add_training(self, samples: Sequence[CaptionSample]) -> int:
+    def add_training(self, made: Synthetic) -> int:
         """Add samples to the training split and return how many; their groups must be of it already.
 
         Where captions are disjoint, samples with a held-out candidate are left out.
         """
+        held_out: set[str] = set()
         if self.disjoint != "group":
             others = self._held_out() if self.disjoint == "captions" else self.part("test")
             held_out = {caption_key(sample.candidate) for sample in others}
-            samples = [sample for sample in samples if caption_key(sample.candidate) not in held_out]
-        first = len(self.samples)
-        self.samples = [*self.samples, *samples]
-        added = range(first, first + len(samples))
-        self.split = replace(self.split, train=(*self.split.train, *added))
-        return len(samples)
+        kept = [row for row, s in enumerate(made.samples) if caption_key(s.candidate) not in held_out]
+        first, rated = len(self.samples), self.split.train
+        position = {len(rated) + row: first + place for place, row in enumerate(kept)}
+        position.update(enumerate(rated))
+        self._originals = {
+            position[len(rated) + row]: position[made.originals[row]]
+            for row in kept
+            if made.originals[row] in position
+        }
+        self.samples = [*self.samples, *(made.samples[row] for row in kept)]
+        self.split = replace(self.split, train=(*rated, *range(first, len(self.samples))))
+        return len(kept)
+
+    def originals(self) -> np.ndarray | None:
+        """Return which sample each degraded one was made of, int64 [N], -1 for none; None without any."""
+        found = [self._originals.get(position, -1) for position in range(len(self.samples))]
+        return np.array(found, dtype=np.int64) if self._originals else None
+
+    def set_numbers(self) -> np.ndarray | None:
+        """Return which data set each sample is of, int64 [N]; None where that makes no difference."""
+        if self.batching != "balanced" or len(self.sources) < 2:
+            return None
+        return np.array([self._source_of.get(group_of(sample), 0) for sample in self.samples])
 
     def part(self, name: str) -> list[CaptionSample]:
         """Return the samples of "train", "validation" or "test"."""
         return [self.samples[position] for position in getattr(self.split, name)]
 
-    def attach(self, collate: Collate, seed: int, lengths: np.ndarray | None = None) -> None:
+    def attach(self, collate: Collate, seed: int, lengths: np.ndarray | None = None, pairs: int = 0) -> None:
         """Set what makes batches; called once the model is built.
 
         Args:
@@ -251,26 +283,39 @@ class CaptionDataModule(LightningDataModule):
             seed: decides the order of the training samples.
             lengths: tokens of the longest caption of every sample, for ``batching``; None where nothing
                 is padded.
+            pairs: number of rated pairs of captions, whose positions come after those of the samples.
         """
-        self._collate, self._seed, self._lengths = collate, seed, lengths
+        self._collate, self._seed, self._lengths, self._pairs = collate, seed, lengths, pairs
 
     def train_dataloader(self) -> ResumableDataLoader:
         """Return shuffled training batches that can be resumed in the middle of an epoch."""
+        batches = self._balanced() if self.batching == "balanced" else self._epochs()
+        self._loader = batch_loader(batches, self._collate, self.num_workers, ResumableDataLoader)
+        if self._resume:
+            self._loader.load_state_dict(self._resume)
+        assert self._loader is not None
+        return self._loader
+
+    def _epochs(self) -> EpochBatches:
         positions = list(self.split.train)
         grouped = self.batching == "group"
         sort = self.batching != "shuffled" and self._lengths is not None
-        batches = EpochBatches(
+        return EpochBatches(
             positions,
             self.batch_size,
             self._seed,
             lengths=self._lengths[positions] if sort and self._lengths is not None else None,
             groups=[group_of(self.samples[position]) for position in positions] if grouped else None,
         )
-        self._loader = batch_loader(batches, self._collate, self.num_workers, ResumableDataLoader)
-        if self._resume:
-            self._loader.load_state_dict(self._resume)
-        assert self._loader is not None
-        return self._loader
+
+    def _balanced(self) -> BalancedBatches:
+        numbers = self.set_numbers()
+        sets: list[dict[str, list[int]]] = [{} for _ in self.sources]
+        for position in self.split.train:
+            own = sets[0 if numbers is None else int(numbers[position])]
+            own.setdefault(group_of(self.samples[position]), []).append(position)
+        pairs = range(len(self.samples), len(self.samples) + self._pairs)
+        return BalancedBatches([list(own.values()) for own in sets], self.batch_size, self._seed, pairs)
 
     def state_dict(self) -> dict[str, Any]:
         """Return where in the epoch the training batches are, for the checkpoint."""
@@ -312,7 +357,9 @@ class CaptionDataModule(LightningDataModule):
                 raise ConfigError(
                     "data.fold is null: choose one fold, or run `suisei train`, which runs them all"
                 )
-            return fold_by_group(samples, self.fold, self.folds, seed=self.split_seed)
+            return fold_by_group(
+                samples, self.fold, self.folds, seed=self.split_seed, validation=self.fractions[1]
+            )
         train, validation, test = self.fractions
         wanted = (train, 0.0 if self.validation else validation, 0.0 if self.test else test)
         total = sum(wanted)

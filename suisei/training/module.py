@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
+from lightning.fabric.utilities import move_data_to_device
 from lightning.pytorch import LightningModule
 from scipy.stats import kendalltau, pearsonr
 from torch import Tensor
@@ -20,13 +22,15 @@ from suisei.encoders.image import ImageEncoder, ImageEncoderConfig
 from suisei.encoders.text import TextEncoder, TextEncoderConfig
 from suisei.errors import ConfigError, ModelError
 from suisei.models.batch import Batch
+from suisei.models.blocks import BLOCKS
 from suisei.models.config import FusionConfig, HeadConfig, RegressorConfig
 from suisei.models.features import ModelFeatures
 from suisei.models.inputs import blank
-from suisei.models.regressor import Regressor
+from suisei.models.regressor import Outputs, Regressor
 from suisei.models.table import Collator, PixelStore, SampleTable
 from suisei.ranges import DROPOUT, check
 from suisei.training.checkpoints import FrozenWeights, restore_frozen
+from suisei.training.cosine_fit import fit_start
 from suisei.training.cross_fitting import (
     PartEncoder,
     align_samples,
@@ -35,8 +39,10 @@ from suisei.training.cross_fitting import (
     separate_parts,
 )
 from suisei.training.feature_table import FeatureTable
-from suisei.training.image_pretraining import pretrain_images
+from suisei.training.image_pretraining import fit_image_line, leave_languages_out, pretrain_images
 from suisei.training.losses import require_finite
+from suisei.training.lower_states import LowerStates
+from suisei.training.objective import LossConfig, Objective
 from suisei.training.optimizers import OptimizerConfig, build_optimizer, schedule_factor
 from suisei.training.pretraining import PretrainingConfig, pretrain
 from suisei.training.random_states import random_states, set_random_states
@@ -53,7 +59,7 @@ def no_progress(_: str, __: int) -> Callable[[int], Any]:
 
 
 class SuiSei(LightningModule):
-    """Trains the regressor with mean squared error on ratings in [0, 1].
+    """Trains the regressor with mean squared error on ratings in [0, 1], and what ``loss`` adds to it.
 
     Args:
         text: which text encoder.
@@ -61,6 +67,7 @@ class SuiSei(LightningModule):
         fusion: how captions and image become one feature vector.
         head: the feed-forward network.
         optimizer: learning rates and schedule.
+        loss: what is lowered beside the squared error.
         reference_dropout: probability that a training sample loses all its references.
         image_dropout: probability that a training sample loses its image.
         pretraining: how the text encoder is trained on captions before any rating is seen; null for
@@ -68,6 +75,7 @@ class SuiSei(LightningModule):
 
     Attributes:
         needs: which of "references" and "image" each metric among the extra inputs needs, by name.
+        mixed: whether encoders compute in bf16 ahead of the training, as the trainer then lets them.
     """
 
     regressor: Regressor
@@ -79,6 +87,7 @@ class SuiSei(LightningModule):
         fusion: FusionConfig = FusionConfig(),  # noqa: B008
         head: HeadConfig = HeadConfig(),  # noqa: B008
         optimizer: OptimizerConfig = OptimizerConfig(),  # noqa: B008
+        loss: LossConfig = LossConfig(),  # noqa: B008
         reference_dropout: float = 0.1,
         image_dropout: float = 0.1,
         pretraining: PretrainingConfig | None = None,
@@ -92,7 +101,14 @@ class SuiSei(LightningModule):
                 "model.pretraining.cross_fit makes several text encoders, whose vectors do not compare: it "
                 "needs model.fusion.blocks: [] and model.text.frozen: true"
             )
+        self.pictures_last = bool(
+            pretraining and pretraining.image_epochs and image and head.start and not text.frozen
+        )
+        if self.pictures_last:
+            _refuse_early_images(fusion)
         self.config = RegressorConfig(text, image, fusion, head)
+        self.objective = Objective(loss)
+        self.mixed = False
         self.optimizer_config = optimizer
         self.pretraining = pretraining
         self.reference_dropout = reference_dropout
@@ -101,6 +117,7 @@ class SuiSei(LightningModule):
         self._parts: list[PartEncoder] = []
         self._captions: FeatureTable | None = None
         self._images: FeatureTable | None = None
+        self._lower: LowerStates | None = None
         self._random_states: dict[str, Any] = {}
         self._validation: list[tuple[Tensor, Tensor]] = []
         self._losses: list[Tensor] = []
@@ -144,7 +161,7 @@ class SuiSei(LightningModule):
             )
             pretrain(text, weights, corpus, self.pretraining, seed=seed, advance=advance)
         self.regressor = self._regressor(text, image, idf, training)
-        if self.pretraining.image_epochs and image is not None:
+        if self.pretraining.image_epochs and image is not None and not self.pictures_last:
             pretrain_images(self.regressor, corpus.images, self.pretraining, seed=seed, progress=progress)
         # What is pre-trained here may differ in its last bits the next time: it stays in the checkpoints.
         trained = {
@@ -152,6 +169,28 @@ class SuiSei(LightningModule):
             "regressor.image.": self.pretraining.image_epochs,
         }
         self._frozen = FrozenWeights(self, but=tuple(name for name, epochs in trained.items() if epochs))
+
+    def finish(
+        self,
+        training: Sequence[CaptionSample],
+        support: Support,
+        *,
+        seed: int = 0,
+        progress: Progress = no_progress,
+    ) -> None:
+        """Teach the image encoder what the trained text encoder says of captions, where that comes last.
+
+        Arguments as ``build``.
+        """
+        if not self.pictures_last or self.pretraining is None:
+            return
+        model, images = self.regressor, CaptionCorpus.of(training, support).images
+        with torch.random.fork_rng():
+            model.eval()
+            pretrain_images(model, images, self.pretraining, seed=seed, progress=progress, centred=True)
+            model.eval()
+            leave_languages_out(model, training)
+            fit_image_line(model, training, progress)
 
     def _regressor(
         self,
@@ -182,10 +221,21 @@ class SuiSei(LightningModule):
         """
         model = self.regressor
         frozen_image = self.config.image is not None and self.config.image.frozen
-        with _moved(model, device if self.config.text.frozen or frozen_image else None):
+        parted = model.text.parted and self.config.text.trained_layers is not None
+        ahead = self.config.text.frozen or frozen_image or parted or model.start is not None
+        with _moved(model, device if ahead else None):
             self._encode(table, training, progress, images=frozen_image)
-        if table.extras.shape[1]:
-            model.fit_extras(torch.from_numpy(table.extras[list(training)]))
+            if table.extras.shape[1]:
+                model.fit_extras(torch.from_numpy(table.extras[list(training)]))
+            collate = self._collator(table, progress, frozen_image=frozen_image)
+            if parted and not self.config.text.frozen:
+                self._encode_below(collate.token_ids or [], progress)
+            if model.start is not None:
+                self._fit_start(collate, training)
+        return collate
+
+    def _collator(self, table: SampleTable, progress: Progress, *, frozen_image: bool) -> Collator:
+        model = self.regressor
         pixels = None
         if model.image is not None and table.images and not frozen_image:
             advance = progress("reading images", len(table.images))
@@ -195,6 +245,33 @@ class SuiSei(LightningModule):
         token_ids = model.text.tokenize(table.captions)
         return Collator(table, token_ids, model.text.pad, pixels, overhead=model.text.call_overhead())
 
+    def _encode_below(self, token_ids: Sequence[Sequence[int]], progress: Progress) -> None:
+        """Compute what the layers that are not trained say of every caption."""
+        model, trained = self.regressor, self.config.text.trained_layers or 0
+        device = model.idf_weights.device
+        advance = progress("encoding captions, lower layers", len(token_ids))
+        model.eval()
+        with self._half(device):
+            self._lower = LowerStates(model.text, token_ids, trained, device, advance)
+        model.train()
+
+    def _fit_start(self, collate: Collator, training: Sequence[int]) -> None:
+        """Fit what the score starts from to some training samples, with the encoders as they are."""
+        model = self.regressor
+        device = model.idf_weights.device
+
+        def said(positions: list[int]) -> tuple[Batch, Outputs]:
+            batch: Batch = move_data_to_device(collate(positions), device)
+            return batch, self.outputs(batch)
+
+        model.eval()
+        with torch.no_grad(), self._half(device):
+            fit_start(model, self.objective, collate.table, training, said)
+        model.train()
+
+    def _half(self, device: torch.device) -> torch.autocast:
+        return torch.autocast(device.type, torch.bfloat16, enabled=self.mixed)
+
     def _encode(
         self, table: SampleTable, training: Sequence[int], progress: Progress, *, images: bool
     ) -> None:
@@ -202,7 +279,7 @@ class SuiSei(LightningModule):
         model = self.regressor
         parts = separate_parts(table, training, self._parts)
         self._parts = []
-        if model.columns.aligned:
+        if model.columns.aligned and self.config.text.frozen:
             advance = progress("aligning captions", len(table.captions))
             matched = align_samples(model, table, parts, advance)
             table.extras = model.columns.with_aligned(table.extras, matched)
@@ -219,7 +296,7 @@ class SuiSei(LightningModule):
 
     def configure_optimizers(self) -> Any:
         """Return Adam with one group per learning rate, and the schedule."""
-        optimizer = build_optimizer(self.regressor, self.optimizer_config)
+        optimizer = build_optimizer(self.regressor, self.optimizer_config, self.objective)
         total = int(self.trainer.estimated_stepping_batches)
         scheduler = torch.optim.lr_scheduler.LambdaLR(
             optimizer, schedule_factor(self.optimizer_config, total)
@@ -232,12 +309,18 @@ class SuiSei(LightningModule):
 
     def member_scores(self, batch: Batch) -> Tensor:
         """Return the scores in (0, 1) of every member, float32 [members, B]."""
-        captions = images = None
+        return torch.sigmoid(self.outputs(batch).logits)
+
+    def outputs(self, batch: Batch) -> Outputs:
+        """Return what the model says of a batch; what was computed ahead of the training is looked up."""
+        captions = images = below = None
+        if self._lower is not None:
+            below = partial(_below, self._lower, batch)
         if self._captions is not None:
             captions = self._captions.look_up(batch.caption_rows, batch.candidate.device)
         if self._images is not None:
             images = self._images.look_up(batch.image_rows, batch.candidate.device)
-        return self.regressor.member_scores(batch, captions, images)
+        return self.regressor.outputs(batch, captions, images, below)
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         """Freeze the text encoder for the first part of the first epoch; restore random numbers."""
@@ -248,16 +331,15 @@ class SuiSei(LightningModule):
             return
         frozen_batches = self.optimizer_config.frozen_fraction * float(self.trainer.num_training_batches)
         frozen = self.current_epoch == 0 and batch_idx < frozen_batches
-        self.regressor.text.set_trainable(not frozen, embeddings=not self.config.text.frozen_embeddings)
+        self.regressor.text.set_trainable(not frozen, layers=self.config.text.trained_layers)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        """Return the mean squared error of a batch whose references and images are dropped at random.
+        """Return the loss of a batch whose references and images are dropped at random.
 
-        Every member answers for its own error, so that members differ as much as they would alone. What is
-        logged is the mean over the batches whose gradients are accumulated for a step.
+        What is logged is the mean over the batches whose gradients are accumulated for a step.
         """
         self._drop(batch)
-        loss = (self.member_scores(batch) - batch.target).square().mean()
+        loss: Tensor = self.objective(self.outputs(batch), batch)
         place = f"epoch {self.current_epoch + 1}, step {self.global_step + 1}"
         require_finite(loss, self.regressor, place, "model.optimizer.head_lr and its like")
         self._losses.append(loss.detach())
@@ -324,6 +406,22 @@ class SuiSei(LightningModule):
         idf = self.regressor.idf
         content = repr((vocabulary, idf.documents, dict(idf.frequencies)))
         return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
+
+
+def _refuse_early_images(fusion: FusionConfig) -> None:
+    """Refuse a network that reads what is only taught once it has been trained."""
+    chosen = BLOCKS if fusion.blocks is None else fusion.blocks
+    if fusion.image_similarity or any(BLOCKS[name].reads == "image" for name in chosen):
+        raise ConfigError(
+            "with model.head.start and a trained text encoder the image encoder is pre-trained last, and "
+            "scores captions without references: set model.fusion.image_similarity to false and leave image "
+            "blocks out of model.fusion.blocks"
+        )
+
+
+def _below(lower: LowerStates, batch: Batch, start: int, end: int, width: int) -> Tensor:
+    """Return what the lower layers say of some captions of a batch."""
+    return lower.padded(batch.caption_rows[start:end], width)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from suisei.models.cosine_start import OFFSET_RATE, SLOPE_RATE, CosineStart, Line
 from suisei.models.regressor import Regressor
 from suisei.ranges import LEARNING_RATE, SHARE, WEIGHT_DECAY, Range, Rule, Word, check_settings
 
@@ -65,12 +66,20 @@ class OptimizerConfig:
         check_settings("model.optimizer", self, RULES)
 
 
-def parameter_groups(model: Regressor, config: OptimizerConfig) -> list[dict[str, Any]]:
+def parameter_groups(
+    model: Regressor, config: OptimizerConfig, beside: nn.Module | None = None
+) -> list[dict[str, Any]]:
     """Return one group per learning rate and weight decay, holding every trainable parameter once.
 
     A text-encoder parameter at depth k from the top (0 is the last layer) has the rate
     ``encoder_lr * layerwise_decay ** (k + 1)``, as in SuiSei's research code.
+
+    Args:
+        model: the model.
+        config: the settings.
+        beside: what is trained with it and does not belong to it.
     """
+    modules = [*model.modules(), *(beside.modules() if beside is not None else ())]
     rates: dict[nn.Parameter, float] = {}
     for _, parameter, depth in model.encoder_parameters():
         decayed = (
@@ -79,8 +88,13 @@ def parameter_groups(model: Regressor, config: OptimizerConfig) -> list[dict[str
         rates.setdefault(parameter, decayed)
     if config.extra_lr is not None:
         rates.update(dict.fromkeys(model.beside_parameters(), config.extra_lr))
+    for module in modules:
+        if isinstance(module, Line):
+            rates.update({module.slope: SLOPE_RATE, module.offset: OFFSET_RATE})
+        elif isinstance(module, CosineStart):
+            rates[module.nothing] = OFFSET_RATE
     groups: dict[tuple[float, float], dict[str, Any]] = {}
-    for parameter in model.parameters():
+    for parameter in (own for module in modules for own in module.parameters(recurse=False)):
         if not parameter.requires_grad:
             continue
         rate = rates.get(parameter, config.head_lr)
@@ -90,9 +104,11 @@ def parameter_groups(model: Regressor, config: OptimizerConfig) -> list[dict[str
     return list(groups.values())
 
 
-def build_optimizer(model: Regressor, config: OptimizerConfig) -> torch.optim.Optimizer:
-    """Return the optimizer that a config describes."""
-    groups = parameter_groups(model, config)
+def build_optimizer(
+    model: Regressor, config: OptimizerConfig, beside: nn.Module | None = None
+) -> torch.optim.Optimizer:
+    """Return the optimizer that a config describes; arguments as ``parameter_groups``."""
+    groups = parameter_groups(model, config, beside)
     weights = [parameter for group in groups for parameter in group["params"]]
     large = sum(parameter.numel() for parameter in weights) >= FUSED_WEIGHTS
     fused = bool(weights) and (large or weights[0].is_cuda)

@@ -6,9 +6,12 @@ import json
 import logging
 import math
 import platform
+import random
 import shutil
+import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -34,6 +37,7 @@ from suisei.models.folder import save_model
 from suisei.models.table import SampleTable
 from suisei.progress import progress_bar
 from suisei.training.card import describe_data, describe_left_out, describe_training, model_card
+from suisei.training.cautions import as_markdown, cautions
 from suisei.training.checkpoints import (
     newest_whole,
     read_checkpoint,
@@ -45,11 +49,14 @@ from suisei.training.command_line import settings_of
 from suisei.training.losses import require_finite_weights
 from suisei.training.module import SuiSei
 from suisei.training.run_settings import check_resumed
+from suisei.training.support import CaptionCorpus
 from suisei.training.synthetic import synthetic_samples
 
 logger = logging.getLogger(__name__)
 
 DEFAULT_BASELINES = ("unigram-f1", "length")
+MOST_PAIRS = 4096
+"""Rated pairs of captions of the support that training draws from."""
 RESAMPLES = 1000
 """Bootstrap resamples of the intervals in a run's report."""
 RECORDS = ("config.yaml", "splits.json")
@@ -79,6 +86,7 @@ def run_training(cli: Any) -> None:
     made = data.add_training(
         synthetic_samples(data.part("train"), data.synthetic, cli.config.seed_everything)
     )
+    model.mixed = "bf16" in str(trainer.precision)
     extras = _build(cli.config.seed_everything, data, model, trainer.strategy.root_device)
     started = time.perf_counter()
     if checkpoint is None:
@@ -91,6 +99,7 @@ def run_training(cli: Any) -> None:
         _record(cli, folder, split)  # not before: a checkpoint of other data is refused, and the run stays
     minutes = (time.perf_counter() - started) / 60
     validation = _restore_best(model, trainer)
+    _finish(cli.config.seed_everything, data, model)
     facts = {
         "seed": cli.config.seed_everything,
         "minutes": round(minutes, 2),
@@ -227,23 +236,73 @@ def _build(seed: int, data: Any, model: SuiSei, device: torch.device) -> ExtraIn
     """Build the model from the training split and hand the data module what makes batches."""
     training = data.part("train")
     extras = ExtraInputs(model.config.fusion.extra_inputs)  # first: it refuses what no model folder can hold
-    with ExitStack() as stack:
-
-        def progress(description: str, total: int) -> Callable[[int], Any]:
-            return stack.enter_context(progress_bar(description, total))
-
+    if model.config.image is not None and not _pictured(data, model):
+        logger.warning("no training sample has an image: the model reads none (--model.image null says so)")
+        model.config.image = None  # else it would have an encoder from which it learned nothing
+    with _reported() as progress:
         model.build(training, data.support_data, seed=seed, progress=progress)
         table = SampleTable(
             data.samples,
             extras.fit_compute(data.samples, data.split.train, data.support_data.rated),
-            with_images=model.config.image is not None,
-            image_languages=model.config.fusion.image_languages,
+            with_images=model.config.image is not None and not model.pictures_last,
+            pairs=_rated_pairs(data, model, seed),
         )
         table.target = model.regressor.targets(data.samples)
+        table.source, table.original = data.set_numbers(), data.originals()
         model.needs = extras.needs()
         collate = model.prepare(table, data.split.train, progress, device)
-        data.attach(collate, seed, collate.lengths)
+        data.attach(collate, seed, collate.lengths, len(table.pairs))
     return extras
+
+
+def _pictured(data: Any, model: SuiSei) -> bool:
+    """Return whether training shows any image to the model's image encoder."""
+    taught = model.pretraining is not None and model.pretraining.image_epochs > 0
+    return taught or any(sample.image is not None for sample in data.part("train"))
+
+
+def _finish(seed: int, data: Any, model: SuiSei) -> None:
+    """Do what comes after the ratings."""
+    with _reported() as progress:
+        model.to("cpu")
+        model.finish(data.part("train"), data.support_data, seed=seed, progress=progress)
+
+
+@contextmanager
+def _reported() -> Iterator[Callable[[str, int], Callable[[int], Any]]]:
+    """Give what reports long work: a bar each on a terminal, else a line when it begins."""
+    with ExitStack() as stack:
+
+        def progress(description: str, total: int) -> Callable[[int], Any]:
+            if not sys.stderr.isatty():
+                sys.stderr.write(f"{description}: {total:,}\n")
+                sys.stderr.flush()
+            return stack.enter_context(progress_bar(description, total))
+
+        yield progress
+
+
+def _rated_pairs(data: Any, model: SuiSei, seed: int) -> list[tuple[str, str, float]]:
+    """Return the rated pairs of captions that training draws from, at random where there are more.
+
+    Raises:
+        ConfigError: a weight in the loss that these data or batches have no use for.
+    """
+    weights = model.objective.config
+    if weights.pair_weight and not (data.synthetic and data.batching in ("group", "balanced")):
+        raise ConfigError(
+            "model.loss.pair_weight compares degraded captions with what they were made of: set "
+            "data.synthetic above 0 and data.batching to balanced or group, or the weight to 0"
+        )
+    if not weights.support_weight:
+        return []
+    pairs = CaptionCorpus.of([], data.support_data).rated
+    if not pairs or data.batching != "balanced":
+        raise ConfigError(
+            "model.loss.support_weight learns from rated pairs of captions in every step: set data.support, "
+            "such as jsts, and data.batching to balanced, or the weight to 0"
+        )
+    return random.Random(seed).sample(pairs, min(len(pairs), MOST_PAIRS))
 
 
 def find_checkpoint(folder: Path, wanted: str | None, settings: Mapping[str, Any]) -> str | None:
@@ -326,7 +385,9 @@ def _report(folder: Path, stage: Path, data: Any, config: Any, facts: dict[str, 
     signatures = {"suisei": metric.signature}
     facts["unavailable_baselines"] = _add_baselines(scores, signatures, config.baselines, samples)
     table = _table(scores, samples, signatures, "Test split")
+    training = data.part("train")
     content = {
+        "cautions": cautions(table, len(samples), "fold" if data.folds else "split"),
         "data": {
             "sources": data.sources,
             "samples": {part: len(data.part(part)) for part in PARTS},
@@ -334,6 +395,9 @@ def _report(folder: Path, stage: Path, data: Any, config: Any, facts: dict[str, 
             "disjoint": data.split.disjoint,
             "left_out": {part: len(rows) for part, rows in data.split.left_out.items()},
             "shared": data.shared,
+            "languages": dict(Counter(map(language_of, training))),
+            "images": sum(sample.image is not None for sample in training),
+            "reads": sorted(metric.reads),
         },
         "training": facts,
         "machine": {"cpu_threads": torch.get_num_threads(), "python": platform.python_version()},
@@ -395,17 +459,21 @@ def _write_outputs(
     markdown += "\n## Predicted against human\n\n![predicted against human](predicted.png)\n"
     human = np.array([sample.rating.mean if sample.rating else np.nan for sample in samples])
     languages = [language_of(sample) for sample in samples]
-    plot_predicted(stage / "predicted.png", scores, human, languages)
+    plot_predicted(stage / "predicted.png", scores, human, languages, figures=(table, "suisei"))
     (stage / "report.md").write_text(markdown, encoding="utf-8")
     (stage / "report.json").write_text(text, encoding="utf-8")
-    Console().print(table.to_rich())
+    console = Console()
+    console.print(table.to_rich())
+    for caution in content["cautions"]:
+        console.print(f"Caution: {caution}", style="bold yellow", markup=False, highlight=False)
 
 
 def _summary(content: dict[str, Any]) -> str:
-    """Return data and training of a report as Markdown; nothing for pooled folds, which have their own."""
+    """Return cautions, data and training as Markdown; of pooled folds, which have their own, no data."""
+    said = as_markdown(content["cautions"])
     if "training" not in content:
-        return ""
-    return f"{describe_data(content['data'])}\n\n{describe_training(content['training'])}\n\n"
+        return said
+    return f"{said}{describe_data(content['data'])}\n\n{describe_training(content['training'])}\n\n"
 
 
 def _write_scores(path: Path, samples: Sequence[CaptionSample], scores: Mapping[str, np.ndarray]) -> None:
@@ -436,7 +504,8 @@ def pool_folds(folder: Path, folds: int) -> None:
         per_fold.append(json.loads((part / "report.json").read_text(encoding="utf-8")))
     scores = {name: np.array(values) for name, values in columns.items()}
     table = _table(scores, samples, {}, f"Test samples of all {folds} folds")
-    content = {"results": table.as_dict(), "folds": per_fold}
+    said = cautions(table, len(samples), "folds")
+    content = {"cautions": said, "results": table.as_dict(), "folds": per_fold}
     with staged(folder) as stage:
         _write_scores(stage / "test_scores.jsonl", samples, scores)
         _write_outputs(stage, folder.name, content, table, samples, scores["suisei"])

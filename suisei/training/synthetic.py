@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from suisei.data.sample import CaptionSample, Rating
 from suisei.data.splits import group_of
@@ -29,13 +29,31 @@ KEPT = {
     "letter": 0.0,
 }
 """Share of its rating that a good caption keeps when it is degraded."""
+OFTEN = ("swap", "negate", "shuffle", "half")
+"""Ways that are hard to notice, and are taken three times as often."""
+EMPTY = (OTHER_IMAGE, "mark", "letter")
+"""Ways after which nothing of the caption is left: to rank it lower teaches nothing."""
 
 
-def synthetic_samples(samples: Sequence[CaptionSample], share: float, seed: int = 0) -> list[CaptionSample]:
+@dataclass(frozen=True)
+class Synthetic:
+    """Samples that were made, and what of.
+
+    Attributes:
+        samples: the samples.
+        originals: number of the sample that each degraded one is to be compared with: first the training
+            samples count, then the samples made; -1 for none.
+    """
+
+    samples: list[CaptionSample]
+    originals: list[int]
+
+
+def synthetic_samples(samples: Sequence[CaptionSample], share: float, seed: int = 0) -> Synthetic:
     """Return rated samples made of references, and of degraded references and good candidates.
 
-    A third are references as candidates, beside other references of their image; the others are
-    degraded, each in one of the ways of ``KEPT``.
+    Good candidates, and references as candidates beside other references of their image, are degraded, each
+    in one of the ways of ``KEPT``. The references themselves are among what is made, a third or more of it.
 
     Args:
         samples: rated training samples.
@@ -56,15 +74,21 @@ def synthetic_samples(samples: Sequence[CaptionSample], share: float, seed: int 
     for sample in samples:
         captions.setdefault(language_of(sample), []).extend(sample.references)
     made: list[CaptionSample] = []
-    for number in range(round(share * len(samples))):
-        sample = rng.choice(samples)
+    originals: list[int] = []
+    wanted = round(share * len(samples))
+    for _ in range(wanted):
+        if len(made) >= wanted:
+            break
+        original = rng.randrange(len(samples))
+        sample = samples[original]
         good = _good(sample, images[group_of(sample)], rng)
         if good is None:
             continue
-        if number % 3 == 0:
+        if good.candidate != sample.candidate:
+            original = len(samples) + len(made)
             made.append(good)
-            continue
-        name = rng.choice(list(KEPT))
+            originals.append(-1)
+        name = rng.choices(list(KEPT), [3 if way in OFTEN else 1 for way in KEPT])[0]
         own = set(images[group_of(sample)])
         others = [c for c in rng.sample(captions[language_of(sample)], 3) if c not in own]
         worse = degrade(
@@ -72,7 +96,8 @@ def synthetic_samples(samples: Sequence[CaptionSample], share: float, seed: int 
         )
         if worse is not None and good.rating is not None:
             made.append(replace(good, candidate=worse, rating=Rating((good.rating.mean * KEPT[name],))))
-    return made
+            originals.append(-1 if name in EMPTY else original)
+    return Synthetic(made, originals)
 
 
 def _good(sample: CaptionSample, pool: Sequence[str], rng: random.Random) -> CaptionSample | None:

@@ -32,6 +32,7 @@ class Options:
         memory_rows: rows of the longest file that is scored for its peak memory.
         repeats: how often the sides alternate.
         root: Flickr8k's folder; None for the bundled scenes.
+        model: a model folder to measure in the place of the one in the package.
         comet_python: interpreter of an environment with unbabel-comet and torchmetrics.
         threads: compute threads of every side.
     """
@@ -45,6 +46,7 @@ class Options:
     memory_rows: int = 20_000
     repeats: int = 3
     root: Path | None = None
+    model: Path | None = None
     comet_python: str | None = None
     threads: int = field(default_factory=torch.get_num_threads)
 

@@ -15,6 +15,7 @@ from suisei.data.sample import CaptionSample
 from suisei.encoders.image import ImageEncoder, ImageEncoderConfig
 from suisei.encoders.text import TextEncoder, TextEncoderConfig
 from suisei.encoders.tiny import TinyImageConfig, image_architecture, train_tokenizer
+from suisei.metrics.default_model import default_model, default_model_reason
 from suisei.models.config import FusionConfig, HeadConfig, RegressorConfig
 from suisei.models.folder import LoadedModel
 from suisei.models.regressor import Regressor
@@ -95,7 +96,7 @@ def regressor(options: Options, *, image: bool, references: str) -> Regressor:
     """Return the paper's regressor with random weights."""
     text = TextEncoder(backbone(options.size), tokenizer(options.root, options.size))
     config = RegressorConfig(
-        TextEncoderConfig(name="random", frozen_embeddings=True),
+        TextEncoderConfig(name="random", trained_layers=12),
         ImageEncoderConfig(name="random") if image else None,
         FusionConfig(references=references),
         HeadConfig(hidden=HIDDEN[options.size]),
@@ -109,6 +110,13 @@ def loaded(options: Options, *, image: bool, references: str) -> LoadedModel:
     """Return the same as a loaded model."""
     model = regressor(options, image=image, references=references)
     return LoadedModel(model, {}, "random weights", Path())
+
+
+def shipped(options: Options) -> Path | None:
+    """Return the folder of the model in the package, or the one asked for; None where there is none."""
+    if options.model is not None:
+        return options.model
+    return None if default_model_reason() else default_model()
 
 
 def matrix_operations(model: TextEncoder, lengths: Sequence[int]) -> float:

@@ -75,7 +75,7 @@ def _columns(rows: Sequence[CaptionSample]) -> list[list[str]]:
 def train(model: PlainRegressor, rows: Sequence[CaptionSample], batch_size: int) -> None:
     """Fine-tune on rows in the order they come, the embeddings frozen as in COMET."""
     model.train()
-    model.text.set_trainable(True, embeddings=False)
+    model.text.set_trainable(True, layers=12)
     trained = [weights for weights in model.parameters() if weights.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=1e-6)
     for start in range(0, len(rows), batch_size):

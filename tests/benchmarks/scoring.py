@@ -13,7 +13,7 @@ from suisei.data.sample import CaptionSample
 from suisei.encoders.batch_sizes import images_per_batch, tokens_per_batch
 from suisei.encoders.feature_cache import FeatureCache
 from suisei.metrics.clipscore import PROMPT
-from suisei.metrics.suisei import CACHE_BYTES, SuiSeiMetric
+from suisei.metrics.suisei import CACHE_BYTES, SuiSeiMetric, load
 from suisei.models.features import encode_captions, token_batches
 from tests.benchmarks import clip_peer, inputs, plain
 from tests.benchmarks.harness import Options, Row, alternate, compared, matrix_peak, seconds, spread
@@ -56,17 +56,34 @@ def _regressor(
         own = inputs.with_references(rows, references, image=image)
         model = inputs.loaded(options, image=image, references="concat" if references == 2 else "mean")
         metric = SuiSeiMetric(model, device="cpu", cache="off")
-        metric.score(own[:4])
+        yield from _beside(what, metric, own, sides, peer_count, options)
+    folder = inputs.shipped(options)
+    if folder is not None:
+        what = "candidate and two references, the model in the package"
+        own = inputs.with_references(rows, 2, image=False)
+        metric = load(folder, device="cpu", cache="off")
+        yield from _beside(what, metric, own, sides, peer_count, options)
 
-        def ours(metric: SuiSeiMetric = metric, own: list[CaptionSample] = own) -> float:
-            metric._captions, metric._images = FeatureCache(CACHE_BYTES), FeatureCache(CACHE_BYTES)
-            return seconds(lambda: metric.score(own))
 
-        times = alternate([ours, *(side for _, side in sides)], options.repeats)
-        for (name, _), theirs in zip(sides, times[1:], strict=True):
-            note = f"ours {metric.precision}, {len(own)} rows; theirs fp32, {peer_count} of the rows"
-            note += ", two references, no image" if image else ""
-            yield compared(SECTION, what, (times[0], theirs), (len(own), peer_count), name, note=note)
+def _beside(
+    what: str,
+    metric: SuiSeiMetric,
+    own: list[CaptionSample],
+    sides: list,
+    peer_count: int,
+    options: Options,
+) -> Iterator[Row]:
+    metric.score(own[:4])
+
+    def ours() -> float:
+        metric._captions, metric._images = FeatureCache(CACHE_BYTES), FeatureCache(CACHE_BYTES)
+        return seconds(lambda: metric.score(own))
+
+    times = alternate([ours, *(side for _, side in sides)], options.repeats)
+    for (name, _), theirs in zip(sides, times[1:], strict=True):
+        note = f"ours {metric.precision}, {len(own)} rows; theirs fp32, {peer_count} of the rows"
+        note += ", two references, no image" if own[0].image is not None else ""
+        yield compared(SECTION, what, (times[0], theirs), (len(own), peer_count), name, note=note)
 
 
 def _work(slow: plain.PlainRegressor, rows: Sequence[CaptionSample]) -> Row:

@@ -32,9 +32,12 @@ def run(options: Options) -> list[Row]:
                 sys.executable,
                 [*scoring, "--model", str(folder / "model")],
             ),
-            "suisei score, suisei-mini, one caption": (sys.executable, scoring),
             "python without anything": (sys.executable, ["-c", "pass"]),
         }
+        shipped = inputs.shipped(options)
+        if shipped is not None:
+            side = (sys.executable, [*scoring, "--model", str(shipped)])
+            sides["suisei score, the model in the package, one caption"] = side
         if options.comet_python is not None:
             sides["import comet"] = (options.comet_python, ["-c", "import comet"])
         times = alternate(

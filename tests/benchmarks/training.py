@@ -94,7 +94,7 @@ def _compare(options: Options, ours: dict[str, Callable[[], float]], sides: list
 
 def _fine_tuned(options: Options) -> SuiSei:
     model = SuiSei(
-        text=TextEncoderConfig(name="random", frozen_embeddings=True),
+        text=TextEncoderConfig(name="random", trained_layers=12),
         image=None,
         fusion=FusionConfig(references="concat"),
         head=HeadConfig(hidden=inputs.HIDDEN[options.size]),

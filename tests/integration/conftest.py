@@ -68,7 +68,7 @@ def train(settings: Path, tmp_path_factory: pytest.TempPathFactory) -> Train:
         with pytest.MonkeyPatch.context() as patch:
             if arguments:
                 patch.setattr(run_module, "RESAMPLES", 20)
-                patch.setattr(run_module, "plot_predicted", lambda *_: None)
+                patch.setattr(run_module, "plot_predicted", lambda *_, **__: None)
             assert module.main(["--config", str(settings), f"--output={output}", *arguments]) == 0
         return output
 

@@ -58,8 +58,10 @@ def test_scoring_and_training_beside_plain_loops(tmp_path):
 @pytest.mark.slow
 def test_startup_and_memory(tmp_path):
     results = run(tmp_path, "startup", "memory")
-    assert [row["unit"] for row in results] == ["s"] * 5 + ["MB"] * 2
-    assert results[0]["ours"] > results[4]["ours"]  # an import takes longer than none
+    assert [row["unit"] for row in results[-2:]] == ["MB"] * 2
+    seconds = {row["what"]: row["ours"] for row in results if row["unit"] == "s"}
+    assert len(seconds) >= 4
+    assert seconds["import suisei"] > seconds["python without anything"]
 
 
 def test_text_metrics_and_bootstrap(tmp_path):

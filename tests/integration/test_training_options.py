@@ -13,9 +13,11 @@ import pytest
 import torch
 
 from suisei.commands import train as train_module
+from suisei.errors import ConfigError
 from suisei.models.inputs import ALIGNMENTS, SIMILARITIES
 from suisei.training import run as run_module
 from suisei.training.module import SuiSei
+from suisei.training.synthetic import synthetic_samples
 
 
 @pytest.fixture
@@ -25,7 +27,9 @@ def built(settings, tmp_path):
     def build(*options):
         os.environ.pop("PL_GLOBAL_SEED", None)
         cli = train_module.make_cli(["--config", str(settings), f"--output={tmp_path / 'run'}", *options])
-        cli.datamodule.load()
+        data = cli.datamodule
+        data.load()
+        data.add_training(synthetic_samples(data.part("train"), data.synthetic, cli.config.seed_everything))
         run_module._build(cli.config.seed_everything, cli.datamodule, cli.model, torch.device("cpu"))
         return cli
 
@@ -59,15 +63,18 @@ def test_layers_of_the_text_encoder(built, layers, states):
     assert (regressor.mix is not None) == (layers == "mix")
 
 
-def test_frozen_embeddings_keep_their_weights_while_layers_learn(train, monkeypatch):
+@pytest.mark.parametrize("layers", ["mix", "last"])
+def test_layers_below_the_trained_ones_keep_their_weights(train, monkeypatch, layers):
     before = {}
 
     def remember(self):
         before.update({name: value.clone() for name, value in self.regressor.state_dict().items()})
 
     def watched(self, batch, batch_idx):
-        own = self.regressor.text.backbone.embeddings.parameters()
-        assert not any(parameter.requires_grad for parameter in own)
+        still = {name for name, p in self.regressor.text.named_parameters() if not p.requires_grad}
+        assert still == {
+            name for name in dict(self.regressor.text.named_parameters()) if "layer.1" not in name
+        }
         return step(self, batch, batch_idx)
 
     step = SuiSei.training_step
@@ -76,15 +83,17 @@ def test_frozen_embeddings_keep_their_weights_while_layers_learn(train, monkeypa
     run = train(
         "--baselines=[]",
         "--trainer.max_epochs=1",
-        "--model.text.frozen_embeddings=true",
+        "--model.text.tiny.layers=2",
+        f"--model.text.layers={layers}",
+        "--model.text.trained_layers=1",
         "--model.optimizer.frozen_fraction=0",
     )
     from safetensors.torch import load_file
 
     after = load_file(run / "model" / "model.safetensors")
     moved = {name for name in after if not torch.equal(after[name], before[name])}
-    assert any(name.startswith("text.") and ".layer.0." in name for name in moved)
-    assert not [name for name in moved if name.startswith("text.") and ".embeddings." in name]
+    assert any(name.startswith("text.") and ".layer.1." in name for name in moved)
+    assert not [name for name in moved if name.startswith("text.") and ".layer.1." not in name]
 
 
 @pytest.mark.parametrize("fraction", [0.0, 1.0])
@@ -153,17 +162,6 @@ def test_further_inputs_and_how_many_there_are(built):
         assert batch.extras.shape[1] == measured, options
 
 
-def test_images_of_other_languages_are_not_seen_in_training(built):
-    def languages_with_image(*options):
-        cli = built("--model.image_dropout=0", *options)
-        table = cli.datamodule._collate.table
-        return {cli.datamodule.samples[row].language for row in (table.image >= 0).nonzero()[0]}
-
-    assert languages_with_image() == {"ja", "en"}
-    assert languages_with_image("--model.fusion.image_languages=[en]") == {"en"}
-    assert languages_with_image("--model.fusion.image_languages=[ja]") == {"ja"}
-
-
 def test_head_of_the_model(built):
     model = built(
         "--model.fusion.extra_inputs=[length]",
@@ -184,6 +182,143 @@ def test_head_of_the_model(built):
     rates = [[m.p for m in part.modules() if isinstance(m, torch.nn.Dropout)] for part in (fused, beside)]
     assert rates == [[0.3, 0.2, 0.2], [0.4]]
     assert model.scale.rank_share == 0.5
+
+
+COSINE = (
+    "--model.text.layers=last",
+    "--model.text.trained_layers=1",
+    "--model.fusion.blocks=[]",
+    "--model.fusion.similarity=true",
+    "--model.head.extra_hidden=3",
+    "--model.head.start=cosine",
+)
+
+
+def test_a_score_may_start_from_the_cosine(built):
+    """Before training it orders captions as the cosine does, on the scale of the ratings."""
+    assert built().model.regressor.start is None
+    cli = built(*COSINE)
+    model = cli.model.eval()
+    batch = next(iter(cli.datamodule.train_dataloader()))
+    with torch.no_grad():
+        outputs = model.outputs(batch)
+        whole = model.regressor.outputs(batch)  # lower layers included
+    cosine = outputs.similar[:, :4].mean(dim=1)  # two poolings
+    assert torch.equal(outputs.logits[0].argsort(), cosine.argsort())
+    assert float(model.regressor.start.references.slope.detach()) != 16.0  # it was fitted
+    scores = torch.sigmoid(outputs.logits[0])
+    assert float((scores - batch.target).abs().mean()) < 0.35
+    torch.testing.assert_close(
+        outputs.logits, whole.logits, atol=0.05, rtol=0.01
+    )  # they are in half precision
+
+
+def test_an_image_encoder_is_taught_by_the_vectors_that_score(train, monkeypatch):
+    """After the ratings; it then scores captions without references, and those alone."""
+    from suisei.data.formats import read_samples
+    from suisei.metrics.suisei import load
+    from suisei.training import module as training_module
+
+    taught = []
+
+    def teach(model, pairs, config, **options):
+        taught.append({name: value.clone() for name, value in model.text.state_dict().items()})
+        return pretrain_images(model, pairs, config, **options)
+
+    pretrain_images = training_module.pretrain_images
+    monkeypatch.setattr(training_module, "pretrain_images", teach)
+    run = train(
+        *COSINE, "--baselines=[]", "--model.optimizer.frozen_fraction=0", "--model.image.frozen=true",
+        "--model.pretraining.epochs=0", "--model.pretraining.image_epochs=2",
+        "--trainer.limit_train_batches=4",
+    )  # fmt: skip
+    metric = load(run / "model")
+    own = metric.regressor.text.state_dict()
+    assert len(taught) == 1
+    assert all(torch.equal(value, own[name]) for name, value in taught[0].items())
+    assert float(metric.regressor.start.image.slope) != 16.0
+    samples = [s for s in read_samples(run / "test.jsonl") if s.references and s.image][:6]
+    bare = [dataclasses.replace(s, image=None) for s in samples]
+    assert metric.score(samples).tolist() == metric.score(bare).tolist()
+    alone = metric.score([dataclasses.replace(s, references=()) for s in samples])
+    assert len(set(alone.tolist())) > 1
+    nothing = metric.score([dataclasses.replace(s, references=()) for s in bare])
+    assert len(set(nothing.tolist())) == 1
+
+
+@pytest.mark.parametrize("option", ["image_similarity=true", "blocks=[image-product]", "blocks=null"])
+def test_what_is_taught_last_is_not_read_before(built, option):
+    options = ("--model.pretraining.epochs=0", "--model.pretraining.image_epochs=1")
+    with pytest.raises(ConfigError, match="pre-trained last"):
+        built(*COSINE, *options, f"--model.fusion.{option}")
+
+
+@pytest.fixture(scope="module")
+def two_sets(rated_file, tmp_path_factory):
+    """The rated captions by language in two files, and rated pairs of captions."""
+    folder = tmp_path_factory.mktemp("sets")
+    rows = [json.loads(line) for line in rated_file.read_text("utf-8").splitlines()]
+    paths = []
+    for language in ("en", "ja"):
+        path = folder / f"{language}.jsonl"
+        own = [json.dumps(row) for row in rows if row["language"] == language]
+        path.write_text("\n".join(own) + "\n", encoding="utf-8")
+        paths.append(str(path))
+    pairs = [
+        {"candidate": f"{n} red balls", "references": [f"{n + 1} balls"], "rating": n / 30} for n in range(30)
+    ]
+    path = folder / "pairs.jsonl"
+    path.write_text("\n".join(map(json.dumps, pairs)) + "\n", encoding="utf-8")
+    return (
+        f"--data.train=[{','.join(paths)}]",
+        f"--data.support={path}",
+        "--data.synthetic=0.5",
+        "--data.batching=balanced",
+    )
+
+
+def test_a_balanced_step_takes_whole_images_of_every_set_and_rated_pairs(built, two_sets):
+    cli = built(*COSINE, *two_sets, "--model.loss.support_weight=1")
+    table = cli.datamodule._collate.table
+    for batch in cli.datamodule.train_dataloader():
+        assert set(batch.source.tolist()) == {0, 1}
+        assert batch.pairs.shape == (6, 2)
+        texts = [table.captions[row] for row in batch.caption_rows[batch.pairs].flatten().tolist()]
+        assert all("balls" in text for text in texts)
+    plain = next(iter(built(*COSINE, *two_sets).datamodule.train_dataloader()))
+    assert plain.pairs is None
+    shuffled = next(iter(built(*COSINE, *two_sets, "--data.batching=shuffled").datamodule.train_dataloader()))
+    assert shuffled.source is None
+
+
+def test_the_loss_of_a_step_has_what_is_asked_for(built, two_sets):
+    def loss(*weights):
+        cli = built(*COSINE, *two_sets, *(f"--model.loss.{weight}" for weight in weights))
+        model, batches = cli.model.eval(), cli.datamodule.train_dataloader()
+        with torch.no_grad():
+            return sum(float(model.objective(model.outputs(batch), batch)) for batch in batches)
+
+    plain = loss()
+    for name in ("cosine_weight", "pair_weight", "support_weight"):
+        more = [loss(f"{name}={weight}") - plain for weight in (1, 3)]
+        assert more[0] > 1e-4
+        assert more[1] == pytest.approx(3 * more[0], rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ["--model.loss.pair_weight=1", "--data.batching=group"],
+            "pair_weight .* set data.synthetic above 0",
+        ),
+        (["--model.loss.pair_weight=1", "--data.synthetic=1"], "data.batching to balanced or group"),
+        (["--model.loss.support_weight=1", "--data.batching=balanced"], "support_weight .* set data.support"),
+    ],
+)
+def test_a_loss_without_its_data_is_refused(built, options, message):
+    with pytest.raises(ConfigError, match=message):
+        built(*COSINE, *options)
 
 
 def test_rates_decay_and_optimizer(train):
@@ -351,7 +486,13 @@ def test_data_of_a_run(built, rated_file, tmp_path):
 COVERED = {
     "test_model_without_image_and_frozen_text_encoder": ("model.text.name", "model.text.frozen"),
     "test_layers_of_the_text_encoder": ("model.text.layers",),
-    "test_frozen_embeddings_keep_their_weights_while_layers_learn": ("model.text.frozen_embeddings",),
+    "test_layers_below_the_trained_ones_keep_their_weights": ("model.text.trained_layers",),
+    "test_a_score_may_start_from_the_cosine": ("model.head.start",),
+    "test_the_loss_of_a_step_has_what_is_asked_for": (
+        "model.loss.cosine_weight",
+        "model.loss.pair_weight",
+        "model.loss.support_weight",
+    ),
     "test_checkpointing_computes_layers_twice": ("model.text.checkpointing",),
     "test_sizes_of_the_encoders": (
         "model.text.tiny.vocabulary",
@@ -375,7 +516,6 @@ COVERED = {
         "model.fusion.alignment",
         "model.fusion.extra_inputs",
     ),
-    "test_images_of_other_languages_are_not_seen_in_training": ("model.fusion.image_languages",),
     "test_head_of_the_model": (
         "model.head.hidden",
         "model.head.activation",
@@ -428,7 +568,7 @@ COVERED = {
     "test_every_group_is_tested_in_exactly_one_fold": ("data.folds", "data.fold"),
     "test_split_depends_on_its_seed_alone": ("data.split_seed",),
     "test_crossed_folds_of_the_data_module_part_candidates_and_images": ("data.disjoint",),
-    "test_samples_of_a_group_meet_in_a_batch": ("data.batching",),
+    "test_a_balanced_step_takes_whole_images_of_every_set_and_rated_pairs": ("data.batching",),
     "test_batches_are_made_by_as_many_processes": ("data.num_workers",),
     "test_bad_rows_are_raised_or_counted": ("data.on_error",),
     "test_a_run_writes_a_model_that_scores": (

@@ -92,6 +92,27 @@ def test_resuming_batches_of_like_samples(train, tmp_path, batching):
     assert_same(whole, tmp_path / "run")
 
 
+def test_resuming_upper_layers_that_start_from_the_cosine(train, rated_file, tmp_path):
+    """Balanced batches with rated pairs, running means, lower layers computed anew, an image taught last."""
+    options = (
+        *OPTIONS, "--model.text.tiny.layers=2", "--model.text.layers=last", "--model.text.trained_layers=1",
+        "--model.head.start=cosine", "--model.head.extra_hidden=3", "--model.fusion.blocks=[]",
+        "--model.fusion.alignment=true", "--model.fusion.similarity=true",
+        "--model.optimizer.frozen_fraction=0",
+        f"--data.support={rated_file}", "--data.synthetic=0.3", "--data.batching=balanced",
+        "--model.loss.cosine_weight=1", "--model.loss.pair_weight=0.1", "--model.loss.support_weight=1",
+        "--model.image.frozen=true", "--model.pretraining.epochs=0", "--model.pretraining.image_epochs=1",
+    )  # fmt: skip
+    whole = train(*options)
+    killed(train, options, 7, tmp_path / "run")
+    checkpoint = torch.load(next((tmp_path / "run" / "checkpoints").glob("*.ckpt")), weights_only=True)
+    kept = [name for name in checkpoint["state_dict"] if name.startswith("regressor.text.")]
+    assert kept
+    assert all(".layer.1." in name for name in kept)
+    train(*options, "--ckpt_path=last", output=tmp_path / "run")
+    assert_same(whole, tmp_path / "run")
+
+
 def test_resuming_a_pretrained_ensemble_on_partly_made_data(train, tmp_path):
     options = (
         *OPTIONS, "--model.text.frozen=true", "--model.text.layers=last", "--model.pretraining.epochs=2",

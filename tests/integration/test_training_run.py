@@ -203,7 +203,7 @@ def test_unknown_setting_is_refused_by_name(train, key):
 def test_unknown_key_in_the_config_file_is_refused_by_name(settings, tmp_path):
     path = tmp_path / "typo.yaml"
     path.write_text(settings.read_text().replace("batch_size", "batchsize"))
-    with pytest.raises(ConfigError, match=r"'batchsize'; near to it: data\.batch_size"):
+    with pytest.raises(ConfigError, match=r"'batchsize'; did you mean --data\.batch_size"):
         train_module.main(["--config", str(path), "--output", str(tmp_path / "run")])
     assert not (tmp_path / "run").exists()
 
@@ -247,6 +247,28 @@ def test_missing_reference_and_image_are_trained_and_scored(train, rated_file, t
     path.write_text("\n".join(json.dumps(row) for row in rows) + "\n", encoding="utf-8")
     scores = [row["suisei"] for row in rows_of(train(f"--data.train={path}") / "test_scores.jsonl")]
     assert all(0 < score < 1 for score in scores)
+
+
+def test_a_model_that_saw_no_image_reads_none_and_few_tested_samples_are_said(
+    train, rated_file, tmp_path, capsys
+):
+    rows = rows_of(rated_file)
+    path = tmp_path / "unseen.jsonl"
+    path.write_text("".join(json.dumps({**row, "image": None}) + "\n" for row in rows), encoding="utf-8")
+    run = train(f"--data.train={path}", "--trainer.max_epochs=1")
+    report = json.loads((run / "report.json").read_text())
+    assert report["data"]["images"] == 0
+    assert report["data"]["reads"] == ["references"]
+    assert sum(report["data"]["languages"].values()) == report["data"]["samples"]["train"]
+    metric = suisei.load(run / "model")
+    assert metric.regressor.image is None
+    few = f"Tested on {report['data']['samples']['test']} samples; figures of fewer than 50 say little"
+    assert any(caution.startswith(few) for caution in report["cautions"])
+    card = (run / "model" / "README.md").read_text(encoding="utf-8")
+    assert "does not look at the image" in card
+    for said in (capsys.readouterr().out, card, (run / "report.md").read_text(encoding="utf-8")):
+        assert "Tested on" in said
+        assert "--data.folds 5" in said
 
 
 @pytest.mark.parametrize("references", ["mean", "max", "concat"])

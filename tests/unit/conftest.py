@@ -167,6 +167,40 @@ def model_folder(build_regressor: Callable[..., Any], tmp_path_factory: pytest.T
 
 
 @pytest.fixture(scope="session")
+def tuned_model(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A model folder whose encoder's layers were changed a little, and the encoder's folder before that."""
+    import torch
+
+    from suisei.data.idf import IdfTable
+    from suisei.encoders.text import TextEncoder, TextEncoderConfig
+    from suisei.encoders.tiny import TinyTextConfig
+    from suisei.models.config import FusionConfig, HeadConfig, RegressorConfig
+    from suisei.models.folder import save_model
+    from suisei.models.quantization import Rounding, dequantize, is_roundable, quantize
+    from suisei.models.regressor import Regressor
+
+    torch.manual_seed(3)
+    folder = tmp_path_factory.mktemp("tuned")
+    tiny = TinyTextConfig(vocabulary=300, width=32, layers=2)
+    text = TextEncoderConfig("tiny", layers="last", frozen=True, tiny=tiny)
+    encoder = TextEncoder.create(text, CAPTIONS)
+    with torch.no_grad():
+        for weight in encoder.parameters():
+            weight.add_(torch.randn_like(weight), alpha=0.2)
+            if is_roundable(weight):  # as the weights of an encoder that was published in 4 bits
+                weight.copy_(dequantize(quantize(weight, Rounding(4))))
+    encoder.backbone.save_pretrained(folder / "base")
+    with torch.no_grad():
+        for name, weight in encoder.named_parameters():
+            if ".layer." in name:
+                weight.add_(torch.randn_like(weight), alpha=2e-4)
+    config = RegressorConfig(text, None, FusionConfig(), HeadConfig(hidden=(12,)))
+    model = Regressor(config, encoder, None, IdfTable.fit(encoder.tokenize(CAPTIONS[:3])))
+    save_model(folder / "model", model, card="# A SuiSei model\n\nTrained on jsts.\n")
+    return folder / "model", folder / "base"
+
+
+@pytest.fixture(scope="session")
 def resign() -> Callable[..., None]:
     """Change the config of a model folder as somebody would who knows how it is checked."""
 

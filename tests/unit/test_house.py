@@ -32,7 +32,11 @@ def test_file_names_occur_once():
     assert twice <= entry_points
 
 
-@pytest.mark.parametrize("page", ["docs/architecture.md", "CONTRIBUTING.md", "README.md", "SECURITY.md"])
+PAGES = ["CONTRIBUTING.md", "README.md", "README.ja.md", "SECURITY.md"]
+PAGES += sorted(path.relative_to(REPOSITORY).as_posix() for path in (REPOSITORY / "docs").rglob("*.md"))
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_files_that_a_page_names_exist(page):
     text = (REPOSITORY / page).read_text(encoding="utf-8")
     named = set(re.findall(r"`((?:suisei|tests|configs|data|docs)/[\w./-]*\w\.\w+)`", text))

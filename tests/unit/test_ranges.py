@@ -15,7 +15,7 @@ from suisei.models import config
 from suisei.pacs import dual_module as pacs
 from suisei.pacs import pair_datamodule
 from suisei.ranges import Either, Entries, Of, Range, Several, Suits, Word, at_least, check, or_null
-from suisei.training import command_line, datamodule, optimizers, pretraining
+from suisei.training import command_line, datamodule, objective, optimizers, pretraining
 from suisei.training import module as suisei
 
 RULES = {
@@ -26,6 +26,7 @@ RULES = {
     config.FusionConfig: config.FUSION,
     config.HeadConfig: config.HEAD,
     optimizers.OptimizerConfig: optimizers.RULES,
+    objective.LossConfig: objective.RULES,
     pretraining.PretrainingConfig: pretraining.RULES,
     datamodule.CaptionDataModule: datamodule.RULES,
     pair_datamodule.PairDataModule: pair_datamodule.RULES,

@@ -19,6 +19,7 @@ from typing import Any
 from suisei.data.benchmarks.benchmark import Benchmark, ImageFolder, LayoutError, make_row
 from suisei.data.formats import NOT_UTF8, Row
 from suisei.data.lines import delimited_records, is_broken, numbered_lines, utf8_lines
+from suisei.data.parquet import import_pyarrow
 from suisei.data.sample import CaptionSample, Rating
 from suisei.data.writers import replacing
 from suisei.errors import DataError
@@ -182,9 +183,7 @@ def _csv_records(lines: Iterator[tuple[int, str]]) -> Iterator[tuple[Mapping[str
 
 
 def _parquet_records(path: Path) -> Iterator[tuple[Mapping[str, Any], str | None]]:
-    import pyarrow
-    import pyarrow.parquet
-
+    pyarrow = import_pyarrow(path)
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
             for batch in file.iter_batches(batch_size=64):  # rows may hold images

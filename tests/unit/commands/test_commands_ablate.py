@@ -135,7 +135,7 @@ def test_refused_options(arguments, message, tmp_path, capsys):
 def test_a_setting_that_train_does_not_know_is_refused(tmp_path, capsys):
     given = ("--config", "scenes", "--output", tmp_path / "ab", "--variant", "x:model.hed=1", "--dry-run")
     assert command(*given) == 2
-    assert "--model.hed=1; near to it: model.head" in capsys.readouterr().err
+    assert "--model.hed=1; did you mean --model.head" in capsys.readouterr().err
 
 
 def test_runs_of_another_split_are_refused(tmp_path, made_up, capsys):

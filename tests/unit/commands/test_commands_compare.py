@@ -147,7 +147,7 @@ def test_refused_before_scoring(files, arguments, message, capsys):
 
 def test_it_is_a_command(capsys):
     with pytest.raises(SystemExit) as stopped:
-        suisei(["compare", "--help"])
+        suisei(["compare", "--help", "all"])
     assert stopped.value.code == 0
     assert "--examples-of" in capsys.readouterr().out
 
@@ -186,3 +186,19 @@ def test_published_scores_of_systems_on_coco(shared, tmp_path, capsys):
     latex = (tmp_path / "a.tex").read_text()
     assert "blip2 & 146.0 & 1 & 43.8 & 1" in latex
     assert "long & 0.3 & 4 & 8.3 & 4" in latex
+
+
+def test_metrics_are_correlated_with_peoples_scores_of_the_systems(files, tmp_path, capsys):
+    middling = {**BAD, "1": GOOD["1"], "2": GOOD["2"]}
+    third = tmp_path / "middling.json"
+    third.write_text(json.dumps(middling))
+    human = tmp_path / "human.json"
+    human.write_text(json.dumps({"good": 4.1, "bad": 1.3, "middling": 2.0, "other": 9}))
+    chosen = ["--references", files["refs"], "--metrics", "bleu-1", "--bootstrap", 9, "--human", human]
+    assert run(files["bad"], files["good"], third, *chosen, "--json", tmp_path / "a.json") == 0
+    report = json.loads((tmp_path / "a.json").read_text())
+    cells = report["human"]["sections"][0]["rows"][0]["cells"]
+    assert (cells["spearman"]["value"], cells["n"]["value"]) == (pytest.approx(1), 3)
+    assert "3 systems: one order in 6 is right by chance alone" in capsys.readouterr().out
+    assert run(files["bad"], files["good"], *chosen) == 2
+    assert "a correlation takes three" in capsys.readouterr().err

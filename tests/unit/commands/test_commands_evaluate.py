@@ -230,7 +230,7 @@ def test_compare_writes_ranks_and_every_format(ratings, tmp_path, capsys):
     rng = np.random.default_rng(0)
     noise = tmp_path / "noise.jsonl"
     noise.write_text("".join(json.dumps({"id": f"r{i}", "score": rng.random()}) + "\n" for i in range(40)))
-    paths = {name: tmp_path / f"out.{name}" for name in ("markdown", "latex", "plot")}
+    paths = {"markdown": tmp_path / "a.md", "latex": tmp_path / "a.tex", "plot": tmp_path / "a.png"}
     options = [part for name, path in paths.items() for part in (f"--{name}", path)]
     code, report = evaluate(
         ratings,
@@ -251,9 +251,31 @@ def test_compare_writes_ranks_and_every_format(ratings, tmp_path, capsys):
     assert pair["label"] == "fake-plain > noise"
     assert pair["cells"]["p"]["signature"] == "perm-both|tau-b|avg:pooled|unit:item|n:20|seed:0|greater"
     assert "## Paired comparison" in paths["markdown"].read_text()
-    assert paths["latex"].read_text().count(r"\begin{tabular}") == 2
+    assert paths["latex"].read_text().count(r"\begin{tabular}") == 4  # overall, two languages, the pairs
     assert paths["plot"].read_bytes().startswith(b"\x89PNG")
     assert "Paired comparison" in capsys.readouterr().out
+
+
+def test_names_and_sections_for_papers(ratings, tmp_path):
+    latex, chart = tmp_path / "a.tex", tmp_path / "a.svg"
+    options = ["--metrics", "ours=fake-plain,fake-fit", "--latex", latex, "--plot", chart]
+    code, report = evaluate(
+        ratings, tmp_path, *options, "--sections", "overall,system", "--averaging", "system"
+    )
+    assert code == 0
+    assert list(rows_of(report)) == ["ours", "fake-fit", "human"]
+    assert report["title"].endswith("ratings: ratings.jsonl")  # no path
+    text = latex.read_text()
+    assert text.count(r"\begin{table}") == 1  # means per system have no section by system
+    assert r"rows & systems \\" in text
+    assert "ours & " in text
+    assert ">ours</text>" in chart.read_text()
+
+
+def test_unknown_sections_are_refused(ratings, tmp_path, capsys):
+    code, _ = evaluate(ratings, tmp_path, "--metrics", "fake-plain", "--sections", "overall,images")
+    assert code == 2
+    assert "'images' is none of overall, language, system" in capsys.readouterr().err
 
 
 def test_averaging_and_raters_reach_the_figures(ratings, tmp_path):
@@ -265,6 +287,27 @@ def test_averaging_and_raters_reach_the_figures(ratings, tmp_path):
     assert "avg:item|raters:mean|n:40" in cell["signature"]
 
 
+def test_without_metrics_it_measures_what_score_takes_without_metrics(ratings, tmp_path, monkeypatch):
+    monkeypatch.setitem(REGISTRY, "suisei", REGISTRY["fake-plain"])
+    code, report = evaluate(ratings, tmp_path)
+    assert code == 0
+    assert set(rows_of(report)) == {"suisei", "human"}
+
+
+def test_references_and_columns_of_other_names(tmp_path, capsys):
+    rows = [{"image_id": n, "what": f"a dog {n}", "mos": n % 5, "url": "x"} for n in range(1, 11)]
+    source, references = tmp_path / "in.jsonl", tmp_path / "refs.json"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    references.write_text(json.dumps({str(n): [f"a dog {n}" if n % 3 else "cat"] for n in range(1, 11)}))
+    more = ("--column", "candidate=what", "--references", references, "--rating-scale", 0, 4)
+    code, report = evaluate(source, tmp_path, "--metrics", "rouge-l", *more)
+    assert code == 0
+    assert rows_of(report)["rouge-l"]["cells"]["pearson"]["value"] is not None
+    told = capsys.readouterr().err
+    assert "taken: 'mos' for the rating, 'image_id' for the group; ignored: 'url'; --column FIELD" in told
+    assert "captions by image id, 10 images; rows of" in told
+
+
 def test_model_is_short_for_suisei(ratings, tmp_path):
     code, report = evaluate(ratings, tmp_path, "--model", tmp_path / "absent", "--metrics", "fake-plain")
     assert code == 1
@@ -274,7 +317,6 @@ def test_model_is_short_for_suisei(ratings, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "nothing to evaluate"),
         (["--metrics", "fake-plane"], "no metric 'fake-plane'; did you mean 'fake-plain'"),
         (["--metrics", "ridge"], "no metric 'ridge'"),  # it learns from ratings: an input of a model only
         (["--metrics", "fake-plain,fake-plain"], "given twice"),
@@ -366,7 +408,7 @@ def test_shichimi_stands_beside_the_paper_with_the_differences(
     for text in (paths["markdown"].read_text(), capsys.readouterr().out):
         assert "Beside published figures: shichimi" in text
         assert "the paper states no tokenizer" in text
-    assert paths["latex"].read_text().count(r"\begin{tabular}") == 2
+    assert paths["latex"].read_text().count(r"\begin{tabular}") == 4  # overall, two languages, the pairs
 
 
 def test_published_figures_can_be_left_out_and_are_of_known_data_only(tmp_path, capsys):

@@ -82,6 +82,8 @@ def test_what_cannot_be_drawn_costs_nothing_else(rows, tmp_path, capsys, monkeyp
         ([], "give a caption, or --input FILE"),
         (["a dog", "--input", "ROWS"], "give a caption, or --input FILE"),
         (["a dog", "--row", "1"], "--row belongs to --input"),
+        (["a dog", "--column", "candidate=x"], "--column belongs to --input"),
+        (["a dog", "--references", "ROWS"], "--references belongs to --input"),
         (["--input", "ROWS", "--reference", "x"], "--reference belongs to a caption on the command line"),
         (["--input", "ROWS", "--row", "4"], "--row 4, but it has 3 samples"),
         (["--input", "ROWS", "--id", "w"], "no sample has the id 'w'"),
@@ -101,6 +103,18 @@ def test_refuses(arguments, message, rows, capsys, model_folder):
     chosen = [] if "--metrics" in named else ["--model", model_folder]
     assert run(*named, *chosen) == 2
     assert message in capsys.readouterr().err
+
+
+def test_rows_of_other_columns_with_references_in_a_file(tmp_path, capsys):
+    data, references, out = (tmp_path / name for name in ("in.csv", "refs.txt", "out.json"))
+    data.write_text("what,url\na dog runs,x\na cat,y\n")
+    references.write_text("a dog walks\nthe cat\n")
+    chosen = ("--column", "candidate=what", "--references", references, "--json", out)
+    assert run("--input", data, "--row", 2, "--metrics", "bleu-1", *chosen) == 0
+    assert "the cat" in out.read_text()
+    told = capsys.readouterr().err
+    assert "ignored: 'url'; --column FIELD=NAME says otherwise" in told
+    assert "is joined with line n of" in told
 
 
 def test_it_is_a_command_with_help(capsys):

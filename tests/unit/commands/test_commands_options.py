@@ -14,7 +14,8 @@ from suisei.metaeval.significance import group_weights
 BASE = {
     "score": ["--metrics", "length", "--input", "in.jsonl"],
     "evaluate": ["--metrics", "length", "--data", "in.jsonl", "--bootstrap", "0"],
-    "sanity": ["--metrics", "length", "--data", "in.jsonl", "--bootstrap", "0"],
+    "probe": ["--metrics", "length", "--data", "in.jsonl", "--bootstrap", "0"],
+    "compare": ["in.jsonl", "other.jsonl", "--metrics", "length", "--bootstrap", "0"],
     "cache": [],
     "ablate": ["--config", "scenes", "--dry-run"],
     "captions": ["in.jsonl", "--output", "made"],
@@ -23,7 +24,7 @@ BASE = {
 NUMBERS = {
     "score": ["--batch-size", "--window", "--processes"],
     "evaluate": ["--batch-size", "--bootstrap", "--seed"],
-    "sanity": ["--batch-size", "--bootstrap", "--seed", "--limit", "--max-references", "--bins", "--good"],
+    "probe": ["--batch-size", "--bootstrap", "--seed", "--limit", "--max-references", "--bins", "--good"],
     "ablate": ["--jobs", "--seeds", "--bootstrap"],
     "captions": ["--seed", "--limit", "--batch-size", "--beams", "--top-p", "--max-tokens"],
     "images": ["--seed", "--limit", "--batch-size", "--steps", "--guidance", "--size"],
@@ -31,7 +32,7 @@ NUMBERS = {
 NAMES = {
     "score": "--tokenizer --comet-python --device --precision --cache --input --images --output --summary",
     "evaluate": "--scores --data --root --images --json --markdown --latex --plot --save-idf --save-scores",
-    "sanity": "--data --root --images --degradations --json --markdown --latex --plots --cache --device",
+    "probe": "--data --root --images --degradations --json --markdown --latex --plots --cache --device",
     "cache": "--cache",
     "ablate": "--config --variants --variant --output",
     "captions": "--root --images --output --model --revision --device",
@@ -77,14 +78,14 @@ def test_what_is_no_number_or_too_small_is_refused(capsys, command, option, valu
     ("command", "option", "value", "limit"),
     [
         ("evaluate", "--bootstrap", "100000000", "100,000"),
-        ("sanity", "--bootstrap", "100000000", "100,000"),
+        ("probe", "--bootstrap", "100000000", "100,000"),
         ("ablate", "--bootstrap", "100000000", "100,000"),
         ("score", "--processes", "100000", "256"),
         ("ablate", "--jobs", "100000", "256"),
         ("score", "--processes", "0", "1"),
         ("score", "--batch-size", "0", "1"),
-        ("sanity", "--bins", "1000000000", "1,000"),
-        ("sanity", "--good", "1.5", "1"),
+        ("probe", "--bins", "1000000000", "1,000"),
+        ("probe", "--good", "1.5", "1"),
         ("captions", "--top-p", "1.5", "1"),
         ("captions", "--top-p", "0", "1"),
         ("images", "--size", "1000000", "8,192"),
@@ -106,7 +107,7 @@ def test_an_empty_name_is_refused(capsys, command, option, value):
     assert option in refused(capsys, command, f"{option}={value}")
 
 
-@pytest.mark.parametrize("command", ["score", "evaluate", "sanity"])
+@pytest.mark.parametrize("command", ["score", "evaluate", "probe"])
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -166,7 +167,7 @@ NOT_DATA = {
 @pytest.mark.parametrize("name", NOT_DATA)
 @pytest.mark.parametrize(
     ("command", "option"),
-    [("score", "--input"), ("evaluate", "--data"), ("sanity", "--data"), ("evaluate", "--scores")],
+    [("score", "--input"), ("evaluate", "--data"), ("probe", "--data"), ("evaluate", "--scores")],
 )
 def test_what_is_no_data_is_named(here, capsys, command, option, name):
     (here / name).write_bytes(NOT_DATA[name])
@@ -226,3 +227,17 @@ def test_resamples_that_would_fill_the_memory_are_refused():
     ):
         group_weights(100_000, 100_000, 0)
     assert group_weights(3, 2, 0).shape == (2, 3)
+
+
+@pytest.mark.parametrize("command", ["score", "evaluate", "probe", "compare", "captions", "images"])
+@pytest.mark.parametrize("device", ["cuda", "cuda:3", "mps", "xpu"])
+def test_a_device_that_is_not_there_is_refused_at_once(capsys, monkeypatch, command, device):
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    monkeypatch.setattr(torch.xpu, "device_count", lambda: 0)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    arguments = ["--device", device]
+    if command not in ("captions", "images"):
+        arguments += ["--metrics", "clip-s"]
+    assert f"device '{device}' is not there" in refused(capsys, command, *arguments)

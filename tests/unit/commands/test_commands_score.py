@@ -1,11 +1,14 @@
 """The score command on files, with a small model of random weights and the text metrics."""
 
+import argparse
 import csv
+import gzip
 import io
 import json
 import math
 import os
 import random
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +19,7 @@ from PIL import Image
 
 import suisei
 from suisei.cli import run_command
-from suisei.commands.score import main
+from suisei.commands.score import _quick_count, main
 from suisei.errors import ConfigError, DataError
 from suisei.metrics.base import Metric
 from suisei.metrics.registry import REGISTRY, Entry
@@ -186,7 +189,7 @@ BAD_ROWS = {
     "scale": ('{"id": "bad-3", "candidate": "a", "rating": 7}', "outside the rating scale"),
     "image": ('{"id": "bad-4", "candidate": "a", "image": "no.png"}', "'no.png' is not there"),
     "cut image": ('{"id": "bad-5", "candidate": "a", "image": "images/cut.png"}', "cut.png"),
-    "column": ('{"id": "bad-6", "candidat": "a"}', "unknown column 'candidat'"),
+    "column": ('{"id": "bad-6", "candidat": "a"}', "no column 'candidate'"),
     "json": ('{"id": "bad-7", "candidate": "a"', "not valid JSON"),
     "bytes": ('{"id": "bad-8", "candidate": "\udcff"}', "not valid UTF-8"),
     "long": ('{"id": "bad-9", "candidate": "%s"}' % ("x" * 100_000), "100,000 characters"),
@@ -418,6 +421,70 @@ def test_missing_files_are_named(tmp_path, model):
         assert run("--model", model, "--input", data) == 2
     finally:
         (model / "away").rename(model / "idf.json")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "rows"),
+    [
+        ("r.csv", 'candidate\na\n"b ""x""\nc"\nd', 3),
+        ("r.csv", "candidate\n", 0),
+        ("r.tsv", "candidate\r\na\r\nb\r\n\r\n", 2),
+        ("r.jsonl", '{"candidate": "a"}\n{"candidate": "b"}', 2),
+        ("r.jsonl", '{"candidate": "a"}\n\n\n', 1),
+        ("r.txt", 'an "open quotation\nb\n', 2),
+        ("r.json", "[]", None),
+        ("r.csv.gz", "", None),
+    ],
+)
+def test_progress_counts_rows(tmp_path, name, text, rows):
+    path = tmp_path / name
+    path.write_bytes(text.encode())
+    assert _quick_count(argparse.Namespace(input=str(path), format=None)) == rows
+
+
+def test_captions_and_references_in_text_are_what_they_are_in_json_lines(tmp_path, capsys):
+    captions, references = ENGLISH[:3], [ENGLISH[1:], JAPANESE[:3]]
+    rows = [{"candidate": c, "references": [a, b]} for c, a, b in zip(captions, *references, strict=True)]
+    texts = [tmp_path / f"ref{n}.txt" for n in range(2)]
+    for path, lines in zip(texts, references, strict=True):
+        path.write_text("\n".join(lines) + "\n")
+    (tmp_path / "hyp.txt.gz").write_bytes(gzip.compress("\n".join(captions).encode()))
+    outputs = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
+    chosen = ("--metrics", "CIDEr,rouge-l", "--output")
+    assert run(*chosen, outputs[0], "--input", write(tmp_path / "in.jsonl", rows)) == 0
+    assert "taken for" not in capsys.readouterr().err
+    assert run(*chosen, outputs[1], "--input", tmp_path / "hyp.txt.gz", "--references", *texts) == 0
+    told = capsys.readouterr().err
+    assert outputs[0].read_bytes() == outputs[1].read_bytes()
+    assert told.count("taken for plain text, a caption a line") == 1  # though CIDEr reads them twice
+    assert told.count("is joined with line n of") == 1
+
+
+def test_scores_of_other_metrics_are_no_ratings(tmp_path, capsys):
+    data = write(tmp_path / "in.jsonl", [{"caption": "a dog", "image_id": 3, "score": -7.5}])
+    assert run("--metrics", "length", "--input", data) == 0
+    told = capsys.readouterr().err
+    assert "taken: 'caption' for the candidate, 'image_id' for the group; ignored: 'score'; --column" in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--references", "gone.json"], "--references gone.json: no such file"),
+        (["--references", "."], "is a folder; give a file"),
+        (["--column", "candiate=x"], "no field 'candiate' .*did you mean 'candidate'"),
+        (["--column", "candidate"], "must be FIELD=NAME, such as candidate=my_name, got 'candidate'"),
+        (["--references", "in.jsonl", "--output", "in.jsonl"], "is the input"),
+        (["--references=--"], "--references: '--' is no value"),
+    ],
+)
+def test_references_and_columns_that_cannot_be(tmp_path, monkeypatch, capsys, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "in.jsonl", [{"candidate": "a"}])
+    assert run("--metrics", "length", "--input", "in.jsonl", *arguments) == 2
+    found = capsys.readouterr()
+    assert (found.out, found.err.count("\n")) == ("", 1)
+    assert re.search(message, found.err)
 
 
 def test_warnings_come_once_and_not_in_every_window(tmp_path, model, capsys):

@@ -50,7 +50,7 @@ def shell(line, *arguments, folder):
         "cache --cache .",
         "score --metrics length --input $1",
         "evaluate --metrics length --bootstrap 0 --data $1 --json a.json",
-        "sanity --metrics length --bootstrap 0 --data $1 --json a.json",
+        "probe --metrics length --bootstrap 0 --data $1 --json a.json",
     ],
 )
 def test_an_output_that_takes_nothing_is_one_line(data, tmp_path, command, where):

@@ -40,6 +40,15 @@ def test_forms_of_a_systems_captions(tmp_path, name, content, form):
     assert "2 images" in found.describe()
 
 
+def test_what_is_compressed_or_utf16_without_saying_so_is_named(tmp_path):
+    (tmp_path / "a.json").write_bytes(gzip.compress(b"{}"))
+    with pytest.raises(DataError, match=r"a\.json: compressed by gzip; let the name end in \.gz"):
+        read_results(tmp_path / "a.json")
+    (tmp_path / "a.json").write_bytes('{"7": "a dog"}'.encode("utf-16"))
+    with pytest.raises(DataError, match=r"a\.json: UTF-16; save it as UTF-8"):
+        read_results(tmp_path / "a.json")
+
+
 def test_plain_text_has_line_numbers(tmp_path):
     found = read_results(save(tmp_path / "a.txt", "a dog\r\na dog\n"))
     assert found.captions == {"1": ("a dog",), "2": ("a dog",)}

@@ -12,7 +12,9 @@ import pytest
 
 from suisei.data.formats import Row, iter_rows, read_samples
 from suisei.data.lines import MAX_LINE_CHARACTERS
-from suisei.errors import ConfigError, DataError
+from suisei.data.sample import CaptionSample
+from suisei.data.writers import write_samples
+from suisei.errors import ConfigError, DataError, UnavailableError
 
 
 def write(folder: Path, name: str, content: str | bytes) -> Path:
@@ -93,9 +95,15 @@ def test_scale_of_the_row_before_the_callers_before_0_to_1(tmp_path):
         ({"candidate": "a", "image": "x" * 5000}, "image 'x+"),
         ({"candidate": "a", "image": 1.5}, "image must be text"),
         ({"candidate": "a", "language": "fr"}, "language is 'fr'; expected one of ja, en"),
-        ({"candidate": "a", "candiate": "a"}, "unknown column 'candiate'; did you mean 'candidate'"),
-        ({"candidate": "a", "Rating": 1}, "did you mean 'rating'.*valid are candidate, references"),
-        ({"candidate": "a", "mt": "a"}, "mix two naming schemes"),
+        ({"candiate": "a"}, r"no column 'candidate'; 'candiate' \(did you mean 'candidate'\?\)"),
+        (
+            {"caption": "a", "text": "b"},
+            "candidate may be caption, text; say which: --column candidate=caption",
+        ),
+        ({"candidate": "a", "mos": 1, "human": 1}, "the rating may be human, mos; say which"),
+        ({"candidate": "a", "score": 3}, "score 3 is outside .*; if it is no rating: --column rating="),
+        ({"candidate": "a", "Rating": 3}, "Rating 3 is outside the rating scale"),
+        ({"candidate": "a", "file_name": "gone.png"}, "file_name 'gone.png' is not there.*--column image="),
         ({"candidate": "a", "references": [], "reference": "b"}, "references are given twice"),
         ([1], "expected a JSON object"),
         ("text", "expected a JSON object"),
@@ -189,6 +197,7 @@ def test_comet_columns(tmp_path):
         (b'2,"closed" too early,1', "quotation mark"),
         (b"2,," + b"1", "candidate is empty"),
         (b"2,b,nan", "rating is NaN"),
+        (b'2,b,"3,5"', "got '3,5'; write decimals with a point"),
         (b"2,b,four", "rating must be a number or a JSON list of numbers, got 'four'"),
         (b"2,b,[1", "rating must be a JSON list"),
         (b"2," + b"x" * 100_000 + b",1", "candidate has 100,000 characters"),
@@ -233,12 +242,31 @@ def test_csv_leaves_the_csv_modules_limit_alone(tmp_path):
         ("e.csv", b"candidate\n", "the file is empty"),
         ("e.parquet", b"", "the file is empty"),
         ("e.parquet", b"PAR1 but no more", "cannot be read as Parquet"),
-        ("h.csv", b"id,candiate\n1,a\n", "header: unknown column 'candiate'; did you mean 'candidate'"),
-        ("h.csv", b"id,rating\n1,1\n", "header: no column 'candidate'"),
-        ("h.csv", b"src,ref,score\na,b,1\n", "header: no column 'mt'"),
-        ("h.csv", b"candidate,score\na,1\n", "header: the columns mix two naming schemes"),
+        (
+            "h.csv",
+            b"id,candiate\n1,a\n",
+            "header: no column 'candidate'; 'candiate' .did you mean 'candidate'",
+        ),
+        (
+            "h.csv",
+            b"id,rating\n1,1\n",
+            "header: no column 'candidate'.*--column candidate=NAME .known: candidate, mt",
+        ),
+        ("h.csv", b"src,ref,score\na,b,1\n", "header: no column 'candidate'"),
         ("h.csv", b"candidate,candidate\na,b\n", "header: a column name occurs twice"),
-        ("h.csv", b"candidate;rating\na;1\n", "is the delimiter right"),
+        ("h.csv", b"candiate|rating\na|1\n", "is the delimiter right"),
+        ("h.txt", b'{"candidate": "a"}\n', "its lines are JSON objects, not captions; name it .jsonl"),
+        ("h.txt", b"id\tcaption\n1\ta\n", "it is a table, not a caption a line; name it .tsv"),
+        ("h.jsonl", b"\x1f\x8b\x08\x00", "compressed by gzip; let the name end in .gz"),
+        ("h.csv", b"PK\x03\x04\x00", "ZIP archive or an Excel workbook"),
+        ("h.jsonl.gz", b'{"candidate": "a"}\n', "not compressed by gzip; leave out .gz"),
+        ("h.json", b"3", "expected .*it begins '3'"),
+        ("h.json", b'[{"candidate": "a"}, {"candi', "not valid JSON in item 2"),
+        ("h.json", b'[{"candidate": "a"} {"candidate": "b"}]', "after item 1: expected a comma"),
+        ("h.json", b'[{"candidate": "a"}, ', "not valid JSON in item 2"),
+        ("h.json", b'{"a": "b"', "not valid JSON: .* at line 1, character"),
+        ("h.json", b'{"images": [], "annotations": []}', "an annotation file holds references.*--references"),
+        ("h.json", b"[]", "the file is empty"),
         ("h.csv", b"candidate,\x83\n", "header: not valid UTF-8"),
         ("h.csv", b"\ncandidate\na\n", "header: no column 'candidate'"),
         ("u.csv", "candidate\na\n".encode("utf-16"), "UTF-16"),
@@ -259,9 +287,11 @@ def test_absent_files_folders_and_unknown_formats(tmp_path):
     (tmp_path / "folder.csv").mkdir()
     with pytest.raises(DataError, match="is a folder"):
         read_samples(tmp_path / "folder.csv")
-    with pytest.raises(ConfigError, match=r"'\.json'.*name the file \.jsonl.*expected \.jsonl"):
-        read_samples(tmp_path / "rows.json")
-    with pytest.raises(ConfigError, match="format is 'xml'; expected jsonl, csv, tsv, parquet"):
+    with pytest.raises(ConfigError, match=r"'\.xlsx' \(Excel: save it as 'CSV UTF-8'\); expected \.jsonl"):
+        read_samples(tmp_path / "rows.xlsx")
+    with pytest.raises(ConfigError, match=r"Parquet is compressed inside; write it without \.gz"):
+        read_samples(tmp_path / "rows.parquet.gz")
+    with pytest.raises(ConfigError, match="format is 'xml'; expected jsonl, csv, tsv, parquet, json, text"):
         read_samples(tmp_path / "rows.csv", format="xml")
     with pytest.raises(ConfigError, match="LOW < HIGH"):
         read_samples(tmp_path / "rows.csv", rating_scale=(5, 1))
@@ -334,8 +364,8 @@ def test_parquet_rows(tmp_path):
     assert (good.id, good.sample.references, good.sample.rating.values) == ("1", ("x", "y"), (0.5,))
     assert "row 2: candidate is empty" in problem(blank)
     assert "row 3: rating is NaN" in problem(nan)
-    with pytest.raises(DataError, match="header: unknown column 'caption'"):
-        read_samples(parquet(tmp_path, caption=["a"]))
+    with pytest.raises(DataError, match="header: no column 'candidate'"):
+        read_samples(parquet(tmp_path, captoin=["a"]))
 
 
 def test_a_parquet_cell_that_is_not_utf8_costs_one_row(tmp_path):
@@ -362,3 +392,128 @@ def test_memory_does_not_grow_with_the_file(tmp_path, suffix):
     tracemalloc.stop()
     assert count == 20_000
     assert peak < 3_000_000  # the captions alone are 8 MB, and a plain set of the ids' hashes 3.3 MB
+
+
+FORMS = {
+    "r.jsonl": '{"image_id": 7, "caption": "a dog"}\n{"image_id": 8, "caption": "犬"}\n',
+    "r.csv": "image_id,caption\n7,a dog\n8,犬\n",
+    "r.json": '[{"image_id": 7, "caption": "a dog"},\n {"image_id": 8, "caption": "犬"}]',
+    "by_image.json": '{"7": "a dog", "8": ["犬"]}',
+    "list.json": '[{"7": "a dog"}, {"8": "犬"}]',
+    "rows.json": '[{"group": 7, "candidate": "a dog", "rating": 1}, {"group": 8, "hyp": "犬"}]',
+    "lines.json": '{"image_id": 7, "prediction": "a dog"}\n\n{"image_id": 8, "prediction": "犬"}\n',
+    "objects.json": '{"7": {"group": 7, "caption": "a dog"}, "8": {"group": 8, "caption": "犬"}}',
+    "semicolon.csv": "image_id;caption\r\n7;a dog\r\n8;犬\r\n",
+    "tabs.csv": "image_id\tcaption\n7\ta dog\n8\t犬\n",
+    "commas.tsv": "image_id,caption\n7,a dog\n8,犬\n",
+}
+
+
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"], ids=["plain", "byte-order-mark"])
+@pytest.mark.parametrize("packed", [False, True], ids=["", "gz"])
+@pytest.mark.parametrize("name", FORMS)
+def test_the_forms_that_people_have_say_the_same(tmp_path, name, packed, mark):
+    import gzip
+
+    notes, content = [], mark + FORMS[name].encode()
+    path = write(tmp_path, name + ".gz" * packed, gzip.compress(content) if packed else content)
+    samples = read_samples(path, note=notes.append)
+    assert [(sample.group, sample.candidate) for sample in samples] == [("7", "a dog"), ("8", "犬")]
+    assert 1 <= len(notes) <= 2
+    assert all(note.startswith(f"{path}: ") and "\n" not in note for note in notes)
+
+
+def test_one_row_as_a_document_is_a_row(tmp_path):
+    path = write(tmp_path, "r.json", '{\n "caption": "a dog",\n "references": ["the dog", "dog"]\n}')
+    (sample,) = read_samples(path, note=str)
+    assert (sample.candidate, sample.references) == ("a dog", ("the dog", "dog"))
+
+
+def test_plain_text_is_a_caption_a_line(tmp_path):
+    path = write(tmp_path, "r.txt", 'a dog\r\n"quoted", 猫\n')
+    assert [sample.candidate for sample in read_samples(path, note=str)] == ["a dog", '"quoted", 猫']
+
+
+def test_columns_that_differ_by_row_are_noted_a_few_times(tmp_path):
+    notes = []
+    rows = [{"candidate": "a", f"extra{number // 2}": 1} for number in range(100)]
+    assert len(read_samples(jsonl(tmp_path, *rows), note=notes.append)) == 100
+    assert 1 <= len(notes) <= 3
+    assert "ignored: 'extra0'" in notes[0]
+
+
+def test_columns_of_the_callers_choice(tmp_path):
+    path = write(tmp_path, "r.csv", "what,gold,alt,caption\na dog,the dog,,no\n")
+    notes = []
+    columns = {"candidate": "what", "references": ["gold", "alt"]}
+    sample = read_samples(path, columns=columns, note=notes.append)[0]
+    assert (sample.candidate, sample.references) == ("a dog", ("the dog",))
+    with pytest.raises(
+        DataError, match="no column 'waht', which is to be the candidate; did you mean 'what'"
+    ):
+        read_samples(path, columns={"candidate": "waht"}, note=str)
+    assert "ignored: 'caption'" in notes[0]
+    with pytest.raises(DataError, match="header: no column 'mos', which is to be the rating"):
+        read_samples(path, columns={**columns, "rating": "mos"}, note=str)
+    rows = jsonl(tmp_path, {"caption": "a"}, {"caption": "b", "mos": 1})
+    assert [s.rating is None for s in read_samples(rows, columns={"rating": "mos"}, note=notes.append)] == [
+        True,
+        False,
+    ]
+    assert "the first row has no column 'mos'" in notes[1]
+
+
+def test_a_repeated_image_of_a_result_file_is_refused_or_kept_without_ids(tmp_path):
+    path = write(tmp_path, "r.json", json.dumps([{"image_id": 1, "caption": text} for text in "ab"]))
+    with pytest.raises(DataError, match=r"row 2: id '1' is used by an earlier row.*--column id="):
+        read_samples(path, note=str)
+    samples = read_samples(path, columns={"id": None}, note=str)
+    assert [(sample.id, sample.group, sample.candidate) for sample in samples] == [
+        (None, "1", "a"),
+        (None, "1", "b"),
+    ]
+
+
+def test_bad_items_of_a_json_list_cost_a_row_each(tmp_path):
+    content = b'[{"image_id": 1, "caption": "a"}, 3, {"image_id": 2, "caption": "\x83"}'
+    content += b', {"image_id": 4, "caption": "b"}]'
+    rows = list(iter_rows(write(tmp_path, "r.json", content), note=str))
+    assert [row.sample and row.sample.candidate for row in rows] == ["a", None, None, "b"]
+    assert "got 3" in problem(rows[1])
+    assert "not valid UTF-8" in problem(rows[2])
+    rows = list(iter_rows(write(tmp_path, "r.json", '{"1": ["a", "b"], "2": "c", "3": 4}'), note=str))
+    assert "2 captions for image '1'" in problem(rows[0])
+    assert "candidate must be text" in problem(rows[2])
+
+
+@pytest.mark.parametrize("form", ["results", "joined"])
+def test_memory_does_not_grow_with_a_json_list_or_files_of_references(tmp_path, form):
+    caption, count = "a caption of some length, as long as captions usually are " * 5, 20_000
+    items = ({"image_id": number, "caption": caption} for number in range(count))
+    path = write(tmp_path, "r.json", "[" + ",\n".join(map(json.dumps, items)) + "]")
+    references = None
+    if form == "joined":
+        path = write(tmp_path, "r.txt", f"{caption}\n" * count)
+        references = [write(tmp_path, f"ref{n}.txt", f"{caption}\n" * count) for n in range(2)]
+    tracemalloc.start()
+    found = sum(row.sample is not None for row in iter_rows(path, references=references, note=str))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found == count
+    assert peak < 4_000_000  # the captions alone are 6 MB, three times where there are references
+
+
+def test_parquet_without_its_library_says_what_to_install(tmp_path, monkeypatch, capsys):
+    from suisei.__main__ import main
+
+    source = parquet(tmp_path, candidate=["a dog"])
+    monkeypatch.setitem(sys.modules, "pyarrow", None)  # as in an install without the extra
+    wanted = r"r\.parquet: Parquet needs pyarrow: pip install 'suisei\[parquet\]'"
+    with pytest.raises(UnavailableError, match=wanted):
+        list(iter_rows(source))
+    with pytest.raises(UnavailableError, match=r"/out\.parquet: Parquet needs pyarrow"):
+        write_samples(tmp_path / "out.parquet", [CaptionSample("a dog")])
+    output = tmp_path / "out.jsonl"
+    assert main(["score", "--metrics", "length", "--input", str(source), "--output", str(output)]) == 2
+    assert "pip install 'suisei[parquet]'" in capsys.readouterr().err.replace("\n", " ")
+    assert list(tmp_path.iterdir()) == [source]

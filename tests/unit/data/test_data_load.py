@@ -43,6 +43,31 @@ def test_an_unknown_name_lists_what_there_is(name):
     assert ".jsonl, .ndjson, .csv, .tsv, .parquet" in message
 
 
+def test_columns_and_references_of_a_file(tmp_path):
+    path, references, notes = tmp_path / "rows.csv", tmp_path / "refs.txt", []
+    path.write_text("what,mos\na,4\nb,5\n")
+    references.write_text("x\ny\n")
+    samples = load_data(
+        path, rating_scale=(1, 5), columns={"candidate": "what"}, references=[references], note=notes.append
+    )
+    assert [(s.candidate, s.references, s.rating.mean) for s in samples] == [
+        ("a", ("x",), 0.75),
+        ("b", ("y",), 1),
+    ]
+    assert any("'mos' for the rating" in note for note in notes)
+    for given in ({"columns": {"candidate": "what"}}, {"references": [references]}):
+        with pytest.raises(ConfigError, match=f"shichimi has its own {next(iter(given))}; leave them out"):
+            load_data("shichimi", root=tmp_path, **given)
+
+
+def test_a_folder_and_a_workbook_are_no_data(tmp_path):
+    with pytest.raises(ConfigError, match="is a folder; give a file, or a benchmark's name"):
+        load_data(tmp_path)
+    (tmp_path / "book.xlsx").write_bytes(b"PK")
+    with pytest.raises(ConfigError, match="Excel: save it as 'CSV UTF-8'"):
+        load_data(tmp_path / "book.xlsx")
+
+
 def test_a_file_takes_no_root(rows):
     with pytest.raises(ConfigError, match=r"takes no root.*--images"):
         load_data(rows, root=rows.parent)

@@ -40,14 +40,14 @@ def here(tmp_path, monkeypatch):
 COMMANDS = {
     "score": ["score", "--metrics", "length", "--input", "in.jsonl"],
     "evaluate": ["evaluate", "--metrics", "length", "--bootstrap", "0", "--data", "in.jsonl"],
-    "sanity": ["sanity", "--metrics", "length", "--bootstrap", "0", "--data", "in.jsonl"],
+    "probe": ["probe", "--metrics", "length", "--bootstrap", "0", "--data", "in.jsonl"],
 }
 PART = [*COMMANDS["score"][:-1], "a.jsonl.part"]
 JOIN = ["positives", "join", "in.jsonl", "--positives", "other.jsonl"]
 FILES = {
     "score": ["--output", "--summary"],
     "evaluate": ["--json", "--markdown", "--latex", "--plot", "--save-scores"],
-    "sanity": ["--json", "--markdown", "--latex"],
+    "probe": ["--json", "--markdown", "--latex"],
 }
 OPTIONS = [(command, option) for command, options in FILES.items() for option in options]
 
@@ -113,7 +113,7 @@ def test_the_input_is_never_written_over(here, capsys, command, option, kind):
         [*COMMANDS["evaluate"], "--json", "a.jsonl", "--save-scores", "a.jsonl"],
         [*COMMANDS["evaluate"], "--json", "a.x", "--plot", "model/../a.x"],
         [*COMMANDS["evaluate"], "--markdown", "a.x", "--latex", "link.x"],
-        [*COMMANDS["sanity"], "--markdown", "a.x", "--json", "a.x"],
+        [*COMMANDS["probe"], "--markdown", "a.x", "--json", "a.x"],
     ],
 )
 def test_two_outputs_are_not_one_file(here, capsys, arguments):
@@ -133,7 +133,7 @@ def test_two_outputs_are_not_one_file(here, capsys, arguments):
         ),
         ([*COMMANDS["evaluate"], "--model", "model", "--json", "model/config.json"], "is a file of --model"),
         ([*COMMANDS["score"], "--model", "model", "--summary", "model/config.json"], "is a file of --model"),
-        ([*COMMANDS["sanity"], "--root", "model", "--json", "model/config.json"], "is a file of --root"),
+        ([*COMMANDS["probe"], "--root", "model", "--json", "model/config.json"], "is a file of --root"),
         ([*COMMANDS["score"], "--summary", "photo.png"], "is an image or a video"),
         (
             [*COMMANDS["score"][:-1], "a.jsonl.part", "--output", "a.jsonl"],
@@ -190,7 +190,7 @@ def test_what_cannot_be_written_is_one_line(here, capsys, command, option, name,
     assert error.count("\n") == 1
 
 
-@pytest.mark.parametrize(("command", "option"), [("evaluate", "--save-idf"), ("sanity", "--plots")])
+@pytest.mark.parametrize(("command", "option"), [("evaluate", "--save-idf"), ("probe", "--plots")])
 @pytest.mark.parametrize("name", ["in.jsonl", "in.jsonl/deeper"])
 def test_a_folder_to_write_into_is_no_file(here, capsys, command, option, name):
     assert run(*COMMANDS[command], option, name) == 2
@@ -274,7 +274,7 @@ def test_a_link_stays_and_what_it_names_is_written(here, command, option, there)
     assert target.read_bytes() not in (b"", b"old")
 
 
-@pytest.mark.parametrize("command", ["evaluate", "sanity"])
+@pytest.mark.parametrize("command", ["evaluate", "probe"])
 def test_one_output_that_fails_loses_neither_the_others_nor_the_tables(here, capsys, monkeypatch, command):
     from pathlib import Path
 
@@ -305,7 +305,7 @@ def test_a_name_that_is_no_text_is_written_as_json_can_hold_it(here, capsys):
 
 
 def test_plots_of_two_metrics_have_two_names():
-    from suisei.commands.sanity import _file_names
+    from suisei.commands.probe import _file_names
     from suisei.probes.probe_tables import Scored
 
     labels = ["suisei:a/b", "suisei:a:b", "suisei:a-b", "x" * 300, "length"]

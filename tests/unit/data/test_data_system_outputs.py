@@ -168,3 +168,29 @@ def test_bad_rows_of_rows_files(save):
     systems = load_systems([a, b], on_error="skip")
     assert systems.images == ("1", "3")
     assert any("1 bad rows skipped" in note for note in systems.notes)
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json"])
+def test_rows_with_references_are_more_than_a_result_file(save, name):
+    rows = [{"image_id": n, "caption": f"a {n}", "references": [f"r {n}"]} for n in (1, 2)]
+    other = save("b.jsonl", [{"image_id": n, "caption": f"b {n}"} for n in (1, 2)])
+    systems = load_systems([save(name, rows), other], references=[])
+    assert [sample.references for sample in systems.samples["b"]] == [("r 1",), ("r 2",)]
+
+
+def test_rows_of_other_names_in_any_form_and_ratings_of_any_scale(save):
+    a = save("a.jsonl.gz", [{"image_id": n, "prediction": f"a {n}", "rating": 4, "url": "x"} for n in (1, 2)])
+    b = save("b.json", [{"image_id": n, "what": f"b {n}", "refs": [f"r {n}"]} for n in (2, 1)])
+    c = save("c.csv", "image_id;caption\r\n1;c 1\r\n2;c 2\r\n")
+    systems = load_systems([a, c])
+    assert captions(systems) == {"a": ["a 1", "a 2"], "c": ["c 1", "c 2"]}
+    told = "\n".join(systems.notes)
+    assert "'prediction' for the candidate" in told
+    assert "ignored: 'rating', 'url'" in told
+    assert "columns separated by semicolons" in told
+    with pytest.raises(DataError, match="no column 'candidate'; the columns are image_id, what, refs"):
+        load_systems([b, c])
+    d = save("d.json", [{"image_id": n, "what": f"d {n}"} for n in (1, 2)])
+    systems = load_systems([b, d], columns={"candidate": "what"})
+    assert captions(systems) == {"b": ["b 2", "b 1"], "d": ["d 2", "d 1"]}
+    assert [sample.references for sample in systems.samples["d"]] == [("r 2",), ("r 1",)]

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from suisei.encoders.tiny import train_tokenizer
-from suisei.encoders.vocabulary import cut_vocabulary, is_character, needed_pieces
+from suisei.encoders.vocabulary import cut_vocabulary, is_character, language_pieces, needed_pieces
 from suisei.errors import ConfigError
 
 ENGLISH = ["a dog runs on the grass", "two dogs running over grass", "the man is riding a horse"] * 4
@@ -54,3 +54,29 @@ def test_other_tokenizers_and_ids_are_refused(tokenizer):
         cut_vocabulary(description, {100_000})
     with pytest.raises(ConfigError, match="'BPE'"):
         cut_vocabulary({"model": {"type": "BPE"}}, set())
+
+
+@pytest.mark.parametrize(
+    ("piece", "kept"),
+    [
+        ("▁", True),
+        ("犬", True),
+        ("▁ある", True),
+        ("カメラ", True),
+        ("走って", True),
+        ("、犬", True),
+        ("2020", True),
+        ("▁...", True),
+        ("2匹", True),
+        ("Tシャツ", True),
+        ("ABC", False),
+        ("▁dog", False),
+        ("Tの犬", False),
+        ("собака", False),
+        ("개가", False),
+        ("犬の개", False),
+        ("é1", False),
+    ],
+)
+def test_pieces_of_japanese_scripts_and_without_letters_are_known(piece, kept):
+    assert language_pieces({piece: 7}) == ({7} if kept else set())

@@ -20,9 +20,9 @@ from suisei.models.folder import save_model
 MEASURED = ["unigram-f1", "length"]
 
 
-@pytest.fixture(scope="module")
-def metric(build_regressor, tmp_path_factory):
-    """A model that reads numbers of every kind."""
+@pytest.fixture(scope="module", params=[None, "cosine"])
+def metric(build_regressor, tmp_path_factory, request):
+    """A model that reads numbers of every kind, and starts from nothing or from the cosine."""
     folder = tmp_path_factory.mktemp("explained") / "model"
     model = build_regressor(
         similarity=True,
@@ -30,9 +30,11 @@ def metric(build_regressor, tmp_path_factory):
         alignment=True,
         extra_inputs=MEASURED,
         text={"frozen": True},
-        head={"extra_hidden": 6},
+        head={"extra_hidden": 6, "start": request.param},
     )
     model.extra_mean[:] = 0.3
+    if model.start is not None:
+        model.start.references.slope.data.fill_(2.0)
     save_model(folder, model, extras=ExtraInputs(MEASURED).state())
     return load(folder, device="cpu", precision="fp32", cache="off")
 

@@ -4,8 +4,22 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from suisei.data.sample import CaptionSample, Rating
 from suisei.errors import DataError
-from suisei.metaeval.plots import _edges, _running_mean, plot_predicted, plot_table
+from suisei.metaeval import plots
+from suisei.metaeval.calibration import calibrate
+from suisei.metaeval.correlation_tables import evaluation_table
+from suisei.metaeval.plots import (
+    _edges,
+    _running_mean,
+    plot_curves,
+    plot_dots,
+    plot_predicted,
+    plot_reliability,
+    plot_systems,
+    plot_table,
+)
+from suisei.metaeval.settings import EvaluationSettings
 from suisei.metaeval.tables import Cell, Row, Section, Table
 
 
@@ -84,3 +98,72 @@ def test_bars_of_a_table(tmp_path):
     assert Image.open(tmp_path / "bars.png").height > 200
     with pytest.raises(DataError, match="no metric has a pearson"):
         plot_table(tmp_path / "bars.png", table, "pearson")
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """Figures instead of files."""
+    figures = []
+    monkeypatch.setattr(plots, "save_figure", lambda figure, _: figures.append(figure))
+    return figures
+
+
+@pytest.mark.parametrize("raters", ["rows", "mean"])
+def test_the_figure_says_the_coefficients_of_the_table(raters, drawn):
+    rng = np.random.default_rng(0)
+    quality = rng.random(60)
+    samples = [
+        CaptionSample("犬" if i % 3 else "dog", rating=Rating(tuple(np.clip(v + rng.normal(size=3), 0, 1))))
+        for i, v in enumerate(quality)
+    ]
+    settings = EvaluationSettings(raters=raters)
+    table = evaluation_table({"suisei": quality}, samples, settings)
+    human = np.array([sample.rating.mean for sample in samples])
+    languages = ["ja" if i % 3 else "en" for i in range(60)]
+    plot_predicted("x", quality, human, languages, figures=(table, "suisei"))
+    plot_predicted("x", quality, human, figures=(table, "suisei"))
+    scopes = ["overall", "language: en", "language: ja", "overall"]
+    titles = [axis.get_title() for figure in drawn for axis in figure.axes]
+    for title, scope in zip(titles, scopes, strict=True):
+        cells = table.row("suisei", scope).cells
+        assert f"Pearson {cells['pearson'].value:.3f}, tau-c {cells['tau-c'].value:.3f}" in title
+        assert ("each rating a row" in title) == (raters == "rows")
+
+
+def test_legends_stand_outside_of_what_is_drawn(drawn):
+    human = np.linspace(0, 1, 50)
+    plot_predicted("x", human, human, np.where(human > 0.3, "ja", "en"))
+    calibration = calibrate(human, human, [str(value) for value in human])
+    plot_reliability("x", {"a": calibration}, title="t")
+    plot_curves("x", {"a": ([1, 2], [1, 2]), "b": ([1, 2], [2, 1])})
+    for figure in drawn:
+        figure.canvas.draw()
+        (legend,) = figure.legends
+        box = legend.get_window_extent()
+        assert not any(axis.get_legend() or box.overlaps(axis.get_window_extent()) for axis in figure.axes)
+
+
+def test_labels_are_names_and_have_room(drawn):
+    labels = ["suisei:/home/me/runs/a-very-long-name-of-a-run/model", "suisei:/home/me/runs/b/model", "cider"]
+    rows = tuple(Row(label, {"tau-c": Cell(0.4, 0.3, 0.5)}) for label in labels)
+    table = Table("t", {"tau-c": "tau-c"}, (Section("overall", rows),))
+    plot_table("x", table)
+    plot_dots("x", table, "tau-c")
+    for figure in drawn:
+        figure.canvas.draw()
+        (axis,) = figure.axes
+        texts = [text.get_text() for text in axis.get_yticklabels()]
+        assert sorted(texts) == ["cider", "suisei:a-very-long-name-of-a-run", "suisei:b"]
+        assert min(text.get_window_extent().x0 for text in axis.get_yticklabels()) >= 0
+        assert axis.get_window_extent().width > figure.bbox.width / 3
+
+
+def test_systems_are_numbered_and_named(tmp_path):
+    human, systems = np.array([0.0, 0.5, 1.0, np.nan]), ["a", "b", "b", "c"]
+    plot_systems(tmp_path / "s.svg", np.array([0.1, 0.2, 0.4, 0.9]), human, systems)
+    text = (tmp_path / "s.svg").read_text()
+    assert "1  a</text>" in text
+    assert "2  b</text>" in text
+    assert "3  c" not in text
+    with pytest.raises(DataError, match="no sample has both"):
+        plot_systems(tmp_path / "s.svg", np.array([np.nan]), np.array([1.0]), ["a"])

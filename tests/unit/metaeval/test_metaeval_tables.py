@@ -13,7 +13,7 @@ from suisei.metaeval.correlation import CORRELATIONS, CorrelationError
 from suisei.metaeval.correlation_tables import add_failed, evaluation_table
 from suisei.metaeval.metric_pairs import compare_metrics
 from suisei.metaeval.settings import EvaluationSettings
-from suisei.metaeval.tables import HUMAN, Cell, Row, Section, Table
+from suisei.metaeval.tables import HUMAN, Cell, Row, Section, Table, short_names
 
 
 @pytest.fixture
@@ -96,10 +96,82 @@ def test_json_has_full_precision_and_reasons(table):
 
 def test_terminal_with_and_without_room_for_intervals(table):
     assert "0.123 [0.100, 0.200]" in render(table)
-    narrow = render(table, width=40)
-    assert "columns shows the intervals" in " ".join(narrow.split())
-    assert "0.123" in narrow
-    assert "[0.100" not in narrow
+    narrow = [line.rstrip() for line in render(table, width=40).splitlines()]
+    place = next(number for number, line in enumerate(narrow) if "a_b|50%" in line)
+    assert narrow[place].split() == ["a_b|50%", "0.123", "16,992"]
+    assert narrow[place + 1].split() == ["[0.100,", "0.200]"]
+
+
+CORRELATED = {"p": "Pearson", "s": "Spearman", "b": "Kendall tau-b", "c": "Kendall tau-c", "n": "n"}
+
+
+def correlated(*labels, value=0.5):
+    cells = {key: Cell(value, value - 0.03, value + 0.03) for key in "psbc"}
+    return Table(
+        "T",
+        CORRELATED,
+        (Section("overall", tuple(Row(each, {**cells, "n": Cell(16992)}) for each in labels)),),
+    )
+
+
+@pytest.mark.parametrize(("width", "value"), [(80, 0.5), (80, -0.5), (70, 0.5), (60, -0.5)])
+def test_no_interval_vanishes_in_a_narrow_terminal(width, value):
+    text = render(correlated("suisei", "suisei:runs/a-long-name/model", value=value), width)
+    assert max(map(len, text.splitlines())) <= width
+    joined = "".join(text.split())
+    for end in (value - 0.03, value + 0.03):
+        assert joined.count(f"{end:.3f}") == 8
+    if (width, value) == (80, 0.5):
+        assert text.count("[0.470, 0.530] [0.470, 0.530] [0.470, 0.530] [0.470, 0.530]") == 2
+
+
+def test_latex_has_a_table_per_section_and_leaves_systems_out_unless_asked():
+    rows = (Row("m", {"x": Cell(0.5)}),)
+    titles = ["overall", "language: ja", "system: s", "1 reference"]
+    table = Table("T", {"x": "r"}, tuple(Section(title, rows) for title in titles), ("a note",))
+    text = table.to_latex()
+    assert text.count(r"\begin{table}") == text.count(r"\toprule") == 3
+    captions = [line for line in text.splitlines() if line.startswith(r"\caption")]
+    assert captions == [r"\caption{T (overall)}", r"\caption{T (language: ja)}", r"\caption{T (1 reference)}"]
+    assert text.count("% a note") == 1
+    assert "% left out: 1 sections (system)" in text
+    assert table.to_latex(["system"]).count(r"\begin{table}") == 2
+    assert "% left out" not in table.to_latex(["overall", "language", "system"])
+
+
+def test_papers_get_names_and_no_paths():
+    labels = ["suisei:/home/me/runs/a/model", "suisei:runs/b/model", "suisei:/home/me/runs/a/model > cider"]
+    text = correlated(*labels).to_latex()
+    assert "suisei:a & " in text
+    assert "suisei:b & " in text
+    assert r"suisei:a \textgreater{} cider & " in text
+    assert "/home" not in text
+
+
+@pytest.mark.parametrize(
+    ("labels", "names"),
+    [
+        (["suisei:x/a/model", "suisei:y/a/model"], ["suisei:x/a", "suisei:y/a"]),
+        (["suisei:a/model", "suisei:/z/a/model"], ["suisei:a/model", "suisei:z/a"]),
+        (["jaspice:http://h:1/x", "a/b", "cider"], ["jaspice:http://h:1/x", "a/b", "cider"]),
+        (["suisei:x/a", "pac-s:x/a"], ["suisei:a", "pac-s:a"]),
+    ],
+)
+def test_short_names_stay_different(labels, names):
+    assert list(short_names(labels).values()) == names
+
+
+def test_system_level_tables_say_rows_and_systems():
+    samples, quality = rated(systems=("s", "t", "u"))
+    table = evaluation_table({"q": quality}, samples, EvaluationSettings(averaging="system"))
+    assert table.columns["n"] == "rows"
+    for label in ("q", HUMAN):
+        assert table.row(label).cells["systems"].value == 3
+        assert table.row(label).cells["n"].value == 80
+    assert "|n:80|systems:3|" in table.row("q").cells["tau-c"].signature
+    pooled = evaluation_table({"q": quality}, samples)
+    assert "systems" not in pooled.columns
+    assert "systems" not in pooled.row("q").cells["tau-c"].signature
 
 
 def test_terminal_leaves_out_many_systems(table):

@@ -9,8 +9,8 @@ import pytest
 
 LOCAL = (
     *("suisei", "bleu-1", "bleu-4", "rouge-l", "cider", "sacrebleu", "chrf", "meteor", "unigram-f1"),
-    *("length", "length-ratio", "japanese", "distinct-2", "bertscore", "clip-s", "ref-clip-s", "pac-s"),
-    *("ref-pac-s", "pac-s++", "ref-pac-s++", "em-score", "ref-video-pac-s"),
+    *("length", "length-ratio", "japanese", "distinct-2", "bertscore", "cosine", "clip-s", "ref-clip-s"),
+    *("pac-s", "ref-pac-s", "pac-s++", "ref-pac-s++", "em-score", "ref-video-pac-s"),
 )
 """One of every kind in the registry that needs neither a server nor another environment."""
 
@@ -35,20 +35,21 @@ def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="session")
-def make_metric(tiny_bert: str, tiny_clip: str) -> Callable[[str], Any]:
+def make_metric(tiny_bert: str, tiny_clip: str, model_folder: Path) -> Callable[[str], Any]:
     """Make a metric of a registered name with small models; skip where it cannot run."""
     from suisei.data.sample import CaptionSample
     from suisei.metrics.registry import get_metric, unavailable_reason
 
     encoder = {"seed": 9, "model": tiny_clip, "precision": "fp32", "device": "cpu", "cache": "off"}
     options = {
-        "suisei": {"device": "cpu", "precision": "fp32", "cache": "off"},
+        "suisei": {"path": model_folder, "device": "cpu", "precision": "fp32", "cache": "off"},
         "bertscore": {"model": tiny_bert, "device": "cpu", "precision": "fp32"},
+        "cosine": {"model": tiny_bert, "device": "cpu", "precision": "fp32"},
         "meteor": {"timeout": 600.0},
     }
 
     def make(name: str) -> Any:
-        reason = unavailable_reason(name)
+        reason = unavailable_reason(name, argument=name == "suisei")
         if reason:
             pytest.skip(f"{name} {reason}")
         small = encoder if name.endswith(("clip-s", "pac-s", "pac-s++", "em-score")) else {}

@@ -6,7 +6,8 @@ import pytest
 from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError, DataError
 from suisei.metrics.base import Metric
-from suisei.metrics.registry import REGISTRY, Entry, get_entry, get_metric
+from suisei.metrics.registry import REGISTRY, Entry, canonical, get_entry, get_metric
+from suisei.scoring.plan import plan_metrics
 
 
 class Longest(Metric):
@@ -66,11 +67,34 @@ def test_no_score_at_all_has_no_corpus_score():
 
 
 @pytest.mark.parametrize(
+    ("spec", "name"), [("CIDEr", "cider"), ("Bleu_4", "bleu-4"), ("ROUGE-L", "rouge-l"), (" chrF", "chrf")]
+)
+def test_case_does_not_matter_in_names(spec, name):
+    assert get_metric(spec).signature == get_metric(name).signature
+    assert [plan.spec for plan in plan_metrics([spec])] == [name]
+    with pytest.raises(ConfigError, match=f"'{name}' is given twice"):
+        plan_metrics([spec, name])
+    with pytest.raises(ConfigError, match="has no option 'x'"):
+        plan_metrics([name], options=[f"{spec}.x=1"])
+
+
+def test_an_argument_keeps_its_case():
+    assert canonical("Clip-S:ViT-B-32@OpenAI") == "clip-s:ViT-B-32@OpenAI"
+
+
+@pytest.mark.parametrize(
     ("spec", "message"),
     [
         ("bleu-5", "no metric 'bleu-5'; did you mean 'bleu-"),
         ("qqqq", "no metric 'qqqq'; registered: suisei, bleu-1"),
         ("bleu-4:x", "takes no argument"),
+        ("BLEU", "of that family there are bleu-4, bleu-1, bleu-2, bleu-3, sacrebleu .did you mean 'bleu-4'"),
+        ("CLIPScore", "of that family there are clip-s, ref-clip-s"),
+        ("RefCLIPScore", "did you mean 'ref-clip-s'"),
+        ("CIDEr-D", "did you mean 'cider'"),
+        ("METEORR", "did you mean 'meteor'"),
+        ("ROUGE", "did you mean 'rouge-l'"),
+        ("bleu4", "did you mean 'bleu-4'"),
         ("ridge", "no metric 'ridge'"),  # trained on ratings, so never a baseline by name
     ],
 )

@@ -129,8 +129,6 @@ def test_the_same_holds_for_the_first_layout_as_far_as_it_tells(
     no_mecab()
     with pytest.raises(ModelError, match="pip install fugashi unidic-lite"):
         load(tmp_path / "model", device="cpu")
-    with pytest.raises(ModelError, match="pip install fugashi unidic-lite"):
-        load(device="cpu")  # suisei-mini
 
 
 def test_a_model_trained_without_mecab_scores_the_same_with_it(
@@ -282,6 +280,6 @@ def test_the_shipped_configs_name_what_a_folder_may_hold():
 
 def test_no_metric_that_runs_or_asks_may_be_an_extra_input():
     kinds = {name: entry.extra_input for name, entry in REGISTRY.items()}
-    outside = ["suisei", "bertscore", "jaspice", "comet", "em-score", "video-pac-s"]
+    outside = ["suisei", "bertscore", "cosine", "jaspice", "comet", "em-score", "video-pac-s"]
     assert all(kinds[name] == "" for name in outside)
     assert all(REGISTRY[name].argument is None for name, kind in kinds.items() if kind == "alone")

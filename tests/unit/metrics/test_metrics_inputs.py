@@ -136,7 +136,7 @@ def test_a_data_frame_alone(metric, expected, pixels, kind, tmp_path):
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"caption": ["a", "b"]}, "unknown column 'caption'"),
+        ({"captoin": ["a", "b"]}, "no column 'candidate'"),
         ({"references": [["a"], ["b"]]}, "no column 'candidate'"),
         ({"candidate": ["a", None]}, "sample 1: candidate is empty"),
         ({"candidate": ["a", "\u200b"]}, "sample 1: candidate is empty"),

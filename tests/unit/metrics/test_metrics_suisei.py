@@ -10,6 +10,7 @@ import torch
 from suisei.data.sample import CaptionSample
 from suisei.encoders.feature_cache import _ENTRY_BYTES, FeatureCache
 from suisei.errors import ConfigError, DataError
+from suisei.metrics.extras import ExtraInputs
 from suisei.metrics.suisei import SuiSeiMetric, load
 from suisei.models.folder import LoadedModel, save_model
 from suisei.models.table import Collator, SampleTable
@@ -90,6 +91,35 @@ def test_a_model_without_image_says_that_an_image_is_no_help(build_regressor, tm
     assert "2 of 2" in caplog.text
     assert "this model reads no image" in caplog.text
     assert "image:none" in metric.signature
+
+
+@pytest.mark.parametrize(
+    ("fusion", "image", "reads"),
+    [
+        ({}, True, {"references", "image"}),
+        ({}, False, {"references"}),
+        ({"blocks": ["candidate"]}, True, set()),
+        ({"blocks": ["candidate", "image-product"]}, True, {"image"}),
+        ({"blocks": ["candidate"], "similarity": True}, True, {"references"}),
+        ({"blocks": ["candidate"], "image_similarity": True}, True, {"image"}),
+        ({"blocks": ["candidate"], "extra_inputs": ["unigram-f1"]}, False, {"references"}),
+        ({"blocks": ["candidate"], "extra_inputs": ["length"]}, False, set()),
+    ],
+)
+def test_what_a_model_reads_is_what_its_score_depends_on(
+    build_regressor, tmp_path, pictures, caplog, fusion, image, reads
+):
+    extras = ExtraInputs(fusion.get("extra_inputs", ()))
+    save_model(tmp_path / "model", build_regressor(image=image, **fusion), extras=extras.state())
+    metric = load(tmp_path / "model", device="cpu", precision="fp32", cache="off")
+    assert metric.reads == reads
+    with caplog.at_level(logging.WARNING):
+        alone, referred, pictured = metric.score(
+            ["two dogs"] * 3, [[], ["a cat sat"], []], [None, None, pictures[0]]
+        )
+    assert (referred != alone) == ("references" in reads)
+    assert (pictured != alone) == ("image" in reads)
+    assert f"{3 - len(reads)} of 3 samples are scored from the candidate alone" in caplog.text
 
 
 def test_the_same_picture_under_another_name_or_in_memory_gives_the_same_score(metric, pictures, tmp_path):
@@ -239,21 +269,3 @@ def test_altering_a_result_does_not_alter_the_cache():
     cache, encoder = FeatureCache(10 * ITEM), Encoder()
     ask(cache, encoder, "ab").zero_()
     ask(cache, encoder, "ab")
-
-
-def test_images_beside_a_language_that_was_never_seen_with_one_are_left_out(
-    build_regressor, tmp_path, pictures, caplog
-):
-    save_model(tmp_path / "english", build_regressor(image_languages=["en"]))
-    metric = load(tmp_path / "english")
-    references = [["a dog runs"], ["犬が走る"]]
-    with caplog.at_level(logging.WARNING):
-        looked = metric.score(["a dog", "犬"], references=references, images=[pictures[0], "absent.png"])
-    blind = metric.score(["a dog", "犬"], references=references)
-    assert looked[0] != blind[0]
-    assert looked[1] == blind[1]
-    assert not caplog.text
-    with caplog.at_level(logging.WARNING):
-        metric.score(["犬"], images=[pictures[0]])
-    assert "1 of 1 samples are scored from the candidate alone" in caplog.text
-    assert "images are read beside en captions" in caplog.text

@@ -12,7 +12,10 @@ from suisei.encoders.feature_cache import _ENTRY_BYTES, DiskCache, DiskFeatures,
 from suisei.encoders.precision import matrix_products
 from tests.unit.metrics.conftest import LOCAL
 
-LEARNED = ("suisei", "bertscore", "clip-s", "ref-clip-s", "pac-s", "ref-pac-s", "em-score", "ref-video-pac-s")
+LEARNED = (
+    *("suisei", "bertscore", "cosine", "clip-s", "ref-clip-s", "pac-s", "ref-pac-s", "em-score"),
+    "ref-video-pac-s",
+)
 ROUNDING = 1e-5
 """What a neural encoder's features differ by where other captions are in the batch."""
 

@@ -169,10 +169,17 @@ def test_extra_inputs_are_cut_off_and_image_cosines_missing_without_image(model)
     assert model.image_similarities(candidate, None, torch.tensor([True, True])).isnan().all()
 
 
-def test_alignment_wants_a_frozen_encoder_and_a_model_something_to_score_by(build_regressor):
-    with pytest.raises(ConfigError, match=r"text.frozen"):
-        build_regressor(alignment=True)
+def test_a_model_wants_something_to_score_by(build_regressor):
     with pytest.raises(ConfigError, match="nothing to score by"):
         build_regressor(blocks=[])
     with pytest.raises(ConfigError, match="members"):
         HeadConfig(members=0)
+
+
+def test_no_caption_is_encoded_twice(model, samples, tmp_path):
+    save_model(tmp_path / "model", model)
+    metric = load(tmp_path / "model", device="cpu", precision="fp32", cache="off")
+    encoded = []
+    metric.regressor.text.register_forward_hook(lambda _, given, __: encoded.append(len(given[0])))
+    metric.score(samples)
+    assert sum(encoded) == len({text for s in samples for text in (s.candidate, *s.references)})

@@ -116,8 +116,8 @@ def test_every_problem_is_told_at_once(folder):
 
 
 def test_newer_format_is_refused(folder):
-    edit_config(folder, format=3)
-    with pytest.raises(ModelError, match="format 3, this suisei reads 1 and 2"):
+    edit_config(folder, format=4)
+    with pytest.raises(ModelError, match="format 4, this suisei reads 1, 2, 3"):
         load_model(folder, check_names)
 
 

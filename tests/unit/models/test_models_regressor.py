@@ -1,5 +1,7 @@
 """The regressor's parts: what is frozen, mixed, filled in and added up before the sigmoid."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -39,7 +41,7 @@ def test_frozen_encoders_neither_train_nor_learn(build_regressor, frozen):
 
 
 def test_frozen_embeddings_stay_while_the_layers_learn(build_regressor):
-    model = build_regressor(image=False, text={"frozen_embeddings": True})
+    model = build_regressor(image=False, text={"trained_layers": 9})
     learns = {name: p.requires_grad for name, p in model.text.named_parameters()}
     assert {learns[name] for name in learns if ".embeddings." in name} == {False}
     assert {learns[name] for name in learns if ".layer." in name} == {True}
@@ -65,13 +67,18 @@ def test_captions_encoded_in_parts_equal_those_encoded_at_once(build_regressor, 
     own = sorted(model.text.tokenize(captions), key=len, reverse=True)
     ids, mask = model.text.pad(own)
     spans = ((0, 3, len(own[0])), (3, 5, len(own[3])), (5, 8, len(own[5])))
+    batch = SimpleNamespace(ids=ids, mask=mask, spans=spans)
     seen = []
     handle = model.text.register_forward_pre_hook(lambda _, given: seen.append(tuple(given[0].shape)))
     with torch.no_grad():
-        parts, whole = model._encode_spans(ids, mask, spans), model.encode_text(ids, mask)
+        parts, tokens = model._encode_spans(batch, None, tokens=True)
+        whole = model.encode_text(ids, mask)
     handle.remove()
     torch.testing.assert_close(parts, whole, atol=1e-5, rtol=1e-4)
     assert seen[:3] == [(end - start, width) for start, end, width in spans]
+    with torch.no_grad():
+        last = model.text(ids, mask)[-1] * mask[..., None]
+    torch.testing.assert_close(tokens * mask[..., None], last, atol=1e-5, rtol=1e-4)
 
 
 def test_idf_is_not_among_the_weights_that_a_folder_holds(build_regressor):

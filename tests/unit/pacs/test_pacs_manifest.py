@@ -179,6 +179,29 @@ def test_joined_pairs_are_training_data(tmp_path):
     assert found.image == tmp_path / "a.png"
 
 
+def test_fields_that_sources_do_not_know_are_ignored_with_a_warning(tmp_path):
+    (tmp_path / "data.jsonl").write_text('{"caption": "a", "url": "x"}\n{"caption": "b", "url": "y"}\n')
+    with pytest.warns(UserWarning, match="fields ignored: 'url'; there are id, image, caption") as told:
+        found = read_sources(str(tmp_path / "data.jsonl"))
+    assert [source.captions for source in found] == [("a",), ("b",)]
+    assert sum(issubclass(warning.category, UserWarning) for warning in told) == 1
+
+
+def test_ratings_of_any_scale_are_no_matter_to_sources(tmp_path):
+    (tmp_path / "data.jsonl").write_text('{"candidate": "a", "rating": 4}\n')
+    assert [source.captions for source in read_sources(str(tmp_path / "data.jsonl"))] == [("a",)]
+
+
+def test_sources_of_other_columns_and_references(tmp_path):
+    (tmp_path / "data.jsonl").write_text('{"caption": "a", "image_id": 7}\n')
+    (tmp_path / "refs.json").write_text('{"7": ["one", "two"]}')
+    name, references = str(tmp_path / "data.jsonl"), [tmp_path / "refs.json"]
+    assert [source.captions for source in read_sources(name, references=references)] == [("one", "two")]
+    (tmp_path / "other.jsonl").write_text('{"caption": "a", "what": "b"}\n')
+    found = read_sources(str(tmp_path / "other.jsonl"), columns={"candidate": "what"})
+    assert [source.captions for source in found] == [("b",)]
+
+
 def test_sources_come_from_every_kind_of_data(tmp_path):
     picture().save(tmp_path / "a.png")
     image = tmp_path / "a.png"
@@ -203,7 +226,7 @@ def test_sources_come_from_every_kind_of_data(tmp_path):
         ('{"caption": "a"}\n{"caption": 3}\n', "line 2: image and caption must be text"),
         ('{"caption": "a", "id": 1}\n{"caption": "b", "id": 1}\n', "line 2: id '1' is used"),
         ('{"caption": "a"}\n{"caption": " "}\n', "line 2: neither"),
-        ('{"caption": "a", "captoin": 1}\n', "line 1: unknown field 'captoin'"),
+        ('{"caption": "a", "captoin": 1}\n{"caption": 3}\n', "line 2: image and caption must be text"),
         ("[]\n", "line 1: expected an object"),
         ("", "no rows"),
     ],

@@ -1,4 +1,6 @@
-"""Sanity tables and calibration, on metrics whose behaviour is known."""
+"""Tables of probes and calibration, on metrics whose behaviour is known."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,9 +15,12 @@ from suisei.metaeval.calibration import (
     reliability_table,
 )
 from suisei.metaeval.plots import plot_dots, plot_reliability
+from suisei.metaeval.tables import Cell
+from suisei.probes.outcomes import ChangeOutcome, Scored, change_outcomes
 from suisei.probes.probe_tables import (
-    Scored,
+    change_table,
     degradation_table,
+    example_lines,
     good_samples,
     language_table,
     reference_table,
@@ -198,3 +203,72 @@ def test_plots(tmp_path):
         assert np.asarray(Image.open(tmp_path / name).convert("L")).std() > 10
     with pytest.raises(DataError, match="no row has a nothing"):
         plot_dots(tmp_path / "none.png", table, "nothing")
+
+
+def test_what_should_not_matter_has_a_table_of_its_own():
+    rows = [
+        CaptionSample(
+            f"two dogs and {n} grey cats sit on a sofa", ("two dogs",), language="en", group=f"g{n}"
+        )
+        for n in range(6)
+    ]
+    digits = Scored("digits", lambda samples: np.array([float("two" in s.candidate) for s in samples]))
+    found = change_outcomes(
+        [digits, CONSTANT], rows, ["digits", "synonym", "politeness", "other-image"], n_resamples=20
+    )
+    assert {outcome.change for outcome in found} == {
+        "digits",
+        "synonym",
+        "other-image",
+    }  # no politeness in English
+    table = change_table(found, "same")
+    row = table.row("digits", "digits, English")
+    assert row.cells["lower"].value > 0.5  # else one of the other numbers is written as a word
+    assert row.cells["higher"].value == 0
+    assert table.row("synonym", "constant, English").cells["lower"].value == 0
+    assert table.row("synonym", "constant, English").cells["higher"].value == 0
+    assert change_table(found, "lower").row("other-image", "constant, English").cells["lower"].value == 0
+    assert change_table([o for o in found if o.change == "other-image"], "same") is None
+
+
+def test_drops_that_differ_by_rounding_alone_have_a_histogram():
+    one = 1.0 + np.arange(4) * 2.0**-52
+    nothing = Cell(0.0)
+    outcome = ChangeOutcome("m", "en", "half", one, np.zeros(4), one, nothing, nothing, nothing)
+    assert sum(outcome.distribution()["histogram"]["counts"]) == 4
+    large = replace(outcome, before=1e9 * one)
+    assert sum(large.distribution()["histogram"]["counts"]) == 4
+
+
+def test_a_drop_is_related_to_that_of_another_images_caption():
+    good = good_samples(captions(), "rated")
+    words = Scored(
+        "words",
+        lambda s: np.array([len({*x.candidate} & {*"".join(x.references)}) / 9 for x in s], dtype=float),
+    )
+    found = change_outcomes([words], good, ["half", "other-image", "mark"], n_resamples=0)
+    by_name = {(o.language, o.change): o for o in found}
+    for language in ("ja", "en"):
+        other = by_name[language, "other-image"].drop.value
+        half = by_name[language, "half"]
+        if other > 1e-6:
+            assert half.relative == pytest.approx(half.drop.value / other)
+        else:
+            assert half.relative is None
+
+
+def test_outcomes_have_values_distributions_and_readable_examples():
+    good = good_samples(captions(), "rated")
+    (japanese, english) = change_outcomes([LENGTH], good, ["half"], n_resamples=0)
+    assert (japanese.language, english.language) == ("ja", "en")
+    drops = english.before - english.after
+    spread = english.distribution()
+    assert sum(spread["histogram"]["counts"]) == len(drops) == 8
+    assert spread["quantiles"]["0.5"] == np.median(drops)
+    example = english.examples["typical"]
+    assert example.original.startswith(example.changed.rstrip("."))
+    assert example.before - example.after == pytest.approx(np.sort(drops)[4])
+    assert english.examples["missed"].before - english.examples["missed"].after == drops.min()
+    lines = "\n".join(example_lines([japanese, english]))
+    assert f"**half** (English): {example.original}\n  → {example.changed} (length" in lines
+    assert example_lines([]) == []

@@ -83,6 +83,34 @@ def part_files(folder):
     return {path.name: path.read_bytes() for path in sorted(folder.glob("o.*"))}
 
 
+def test_references_of_other_files_that_changed_are_refused(tmp_path, rows, halting, capsys):
+    """What was scored with other references is not what is asked for, wherever they stand."""
+    for row in rows:
+        del row["references"]
+    references = tmp_path / "refs.txt"
+    references.write_text("".join(f"the dog {n}\n" for n in range(12)))
+    again = start(tmp_path, rows, halting, "--references", references)
+    before = part_files(tmp_path)
+    references.write_text("".join(f"the cat {n}\n" for n in range(12)))
+    assert run(*again) == 2
+    assert "row 1 of the input ('r0') is not what was scored" in capsys.readouterr().err
+    assert part_files(tmp_path) == before
+    references.write_text("".join(f"the dog {n}\n" for n in range(12)))
+    assert run(*again) == 0
+    whole = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
+    assert [row["id"] for row in whole] == [f"r{n}" for n in range(12)]
+    assert all(row["rouge-l"] > 0 for row in whole)
+    os.utime(references, ns=(2**62, 2**62))
+    assert run(*again) == 2
+    assert "refs.txt was changed after it" in capsys.readouterr().err
+
+
+def test_another_column_of_candidates_is_refused(tmp_path, rows, halting, capsys):
+    again = start(tmp_path, [{**row, "other": "a cat"} for row in rows], halting)
+    assert run(*again, "--column", "candidate=other") == 2
+    assert "row 1 of the input ('r0') is not what was scored" in capsys.readouterr().err
+
+
 CHANGES = {
     "candidate": lambda row: row.update(candidate="another dog"),
     "reference": lambda row: row.update(references=["dog 2", "a dog"]),

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suisei.training import batching as module
-from suisei.training.batching import EpochBatches, ResumableDataLoader, batch_loader
+from suisei.training.batching import BalancedBatches, EpochBatches, ResumableDataLoader, batch_loader
 
 
 def at_epoch(sampler, epoch):
@@ -128,3 +128,59 @@ def test_loader_saved_after_an_epoch_skips_nothing_of_the_next():
     resumed = loader_at(1)
     resumed.load_state_dict(shortened.state_dict())
     assert batches(resumed) == batches(loader_at(1))
+
+
+def balanced(counts=(7, 3), sizes=(4, 2), batch_size=16, seed=1, pairs=range(0)):
+    """Data sets with so many groups of so many samples; the position says set, group and place."""
+    sets = [
+        [[1000 * number + 10 * group + place for place in range(size)] for group in range(count)]
+        for number, (count, size) in enumerate(zip(counts, sizes, strict=True))
+    ]
+    return sets, BalancedBatches(sets, batch_size, seed, pairs)
+
+
+def test_balanced_batches_hold_whole_groups_of_every_set():
+    sets, sampler = balanced()
+    assert sampler.per_step == [2, 4]  # eight samples of each
+    batches = at_epoch(sampler, 0)
+    assert len(batches) == len(sampler) == 4
+    for batch in batches:
+        for groups in sets:
+            for group in groups:
+                assert len({*batch} & {*group}) in (0, len(group))
+        assert {position // 1000 for position in batch} == {0, 1}
+
+
+def test_an_epoch_is_one_pass_over_the_longest_set_and_the_others_start_again():
+    sets, sampler = balanced()
+    for epoch in range(3):
+        seen = [position for batch in at_epoch(sampler, epoch) for position in batch]
+        assert sorted(p for p in seen if p < 1000) == sorted(p for group in sets[0] for p in group)
+        assert len([p for p in seen if p >= 1000]) == 4 * 4 * 2
+    times = [sum(p == 1000 + 10 * group for p in seen) for group in range(3)]
+    assert min(times) == 5  # 16 groups of 3
+    assert max(times) == 6
+
+
+def test_balanced_order_depends_on_seed_and_epoch_alone_and_goes_on_anywhere():
+    orders = {str(at_epoch(balanced(seed=seed)[1], epoch)) for seed in (0, 1) for epoch in (0, 1)}
+    assert len(orders) == 4
+    whole = at_epoch(balanced(pairs=range(5000, 5020))[1], 1)
+    sampler = balanced(pairs=range(5000, 5020))[1]
+    sampler.first = 2
+    assert at_epoch(sampler, 1) == whole[2:]
+    assert at_epoch(sampler, 1) == whole
+
+
+def test_every_balanced_batch_has_pairs_of_captions_to_the_last():
+    _, sampler = balanced(pairs=range(5000, 5007))
+    for batch in at_epoch(sampler, 0):
+        assert len([position for position in batch if position >= 5000]) == module.PAIRS_PER_STEP
+    seen = {position for batch in at_epoch(sampler, 0) for position in batch}
+    assert seen >= set(range(5000, 5007))
+
+
+def test_one_set_alone_is_passed_through_once():
+    sets, sampler = balanced(counts=(5,), sizes=(3,), batch_size=1)
+    assert sampler.per_step == [1]
+    assert sorted(map(sorted, at_epoch(sampler, 0))) == sets[0]

@@ -1,3 +1,5 @@
+import pytest
+
 from suisei.training.card import model_card
 
 REPORT = {
@@ -29,6 +31,7 @@ def test_card_states_data_results_and_training():
     assert "meteor: not compared, needs Java" in card
     assert "does not look at the image" in card
     assert "images=" not in card
+    assert "Caution" not in card
     assert "simulated" not in card
 
 
@@ -40,3 +43,38 @@ def test_card_says_that_ratings_are_simulated():
 def test_undefined_validation_is_said():
     report = {**REPORT, "training": {**REPORT["training"], "best_validation": {"val_pearson": None}}}
     assert "pearson undefined" in model_card(report, "", {"image": None})
+
+
+@pytest.mark.parametrize(
+    ("facts", "said", "unsaid"),
+    [
+        (
+            {"reads": ["image", "references"], "images": 960, "languages": {"ja": 1920}},
+            (
+                "reads an image where one is given; 960 of its 1,920",
+                "1,920 Japanese captions, and from none in English",
+            ),
+            ("does not look",),
+        ),
+        (
+            {"reads": ["image"], "images": 0, "languages": {"ja": 20, "en": 1900}},
+            ("no rated training sample had one", "ratings of 20 Japanese and 1,900 English captions."),
+            ("reads an image", "from none"),
+        ),
+        (
+            {"reads": ["references"], "images": 1920, "languages": {"en": 1920}},
+            ("does not look at the image", "from none in Japanese: measure it there first"),
+            ("reads an image", "images="),
+        ),
+    ],
+)
+def test_card_says_what_was_learned_and_no_more(facts, said, unsaid):
+    # an image encoder in the settings is not yet an image that was seen
+    card = model_card({**REPORT, "data": {**REPORT["data"], **facts}}, "", {"image": {"name": "tiny"}})
+    assert all(text in card for text in said)
+    assert not any(text in card for text in unsaid)
+
+
+def test_card_warns():
+    card = model_card({**REPORT, "cautions": ["Tested on 3 samples."]}, "## Test split\n", {"image": None})
+    assert card.index("> **Caution.** Tested on 3 samples.") < card.index("## Test split")

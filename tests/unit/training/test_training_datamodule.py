@@ -62,6 +62,12 @@ def test_every_group_is_tested_in_exactly_one_fold(data):
     assert sorted(tested) == sorted(f"g{number}" for number in range(20))
 
 
+def test_share_of_validation_in_a_fold_is_the_second_fraction(data):
+    for share, count in ((0.25, 4), (0.125, 2)):
+        module = load(data, folds=5, fold=0, fractions=(0.8 - share, share, 0.2))
+        assert [len(groups(module, part)) for part in ("validation", "test")] == [count, 4]
+
+
 def test_several_sources_are_each_split_and_their_names_kept_apart(data, tmp_path):
     other = write(tmp_path / "other.jsonl", 10)  # its groups have the same names
     module = load([data, other], fractions=(0.6, 0.2, 0.2))

@@ -23,6 +23,7 @@ from suisei.errors import ConfigError, DataError
 from suisei.training.card import describe_data
 from suisei.training.datamodule import CaptionDataModule
 from suisei.training.support import Support
+from suisei.training.synthetic import Synthetic
 
 
 def keys(samples, positions):
@@ -229,10 +230,17 @@ def test_added_samples_have_no_held_out_candidate(data):
         CaptionSample(text, ("r",), rating=0.5, group=training[0].group)
         for text in ("made", held_out.candidate.upper(), module.part("validation")[0].candidate + " .")
     ]
-    assert module.add_training(made) == 1
+    count = len(training)
+    assert module.add_training(Synthetic(made, [0, 0, count])) == 1
     assert module.part("train") == [*training, made[0]]
+    assert module.originals()[-1] == module.split.train[0]
     assert_disjoint(module.samples, module.split)
-    assert load(data).add_training(made) == 3
+    by_group = load(data)
+    first, rated = len(by_group.samples), by_group.split.train
+    assert by_group.add_training(Synthetic(made, [0, -1, len(rated) + 1])) == 3
+    originals = by_group.originals().tolist()
+    assert originals[first:] == [rated[0], -1, first + 1]
+    assert set(originals[:first]) == {-1}
 
 
 def test_the_support_holds_no_held_out_candidate(data, tmp_path):

@@ -8,6 +8,7 @@ from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError, DataError
 from suisei.training.datamodule import CaptionDataModule
 from suisei.training.support import CaptionCorpus, Support, read_support
+from suisei.training.synthetic import Synthetic
 
 
 def write(path, rows):
@@ -90,7 +91,7 @@ def test_added_training_samples_are_in_the_training_part_alone(tmp_path):
     data.load()
     before = {part: data.part(part) for part in ("train", "validation", "test")}
     made = [CaptionSample("made", ("r",), rating=0.0, group=before["train"][0].group)]
-    data.add_training(made)
+    data.add_training(Synthetic(made, [-1]))
     assert data.part("train") == before["train"] + made
     assert data.part("test") == before["test"]
     assert data.part("validation") == before["validation"]

@@ -27,7 +27,7 @@ SAMPLES = [
 
 
 def test_made_samples_keep_their_image_and_are_rated_by_rule():
-    made = synthetic_samples(SAMPLES, 40.0, seed=1)
+    made = synthetic_samples(SAMPLES, 40.0, seed=1).samples
     assert len(made) > 150
     known = {
         group: {r for s in SAMPLES if s.group == group for r in s.references} for group in ("dog", "bike")
@@ -47,7 +47,7 @@ def test_made_samples_keep_their_image_and_are_rated_by_rule():
 
 
 def test_degraded_captions_are_rated_below_the_good_ones():
-    made = synthetic_samples(SAMPLES, 40.0, seed=1)
+    made = synthetic_samples(SAMPLES, 40.0, seed=1).samples
     originals = {c for s in SAMPLES for c in (s.candidate, *s.references)}
     own = {
         s.group: {c for t in SAMPLES if t.group == s.group for c in (t.candidate, *t.references)}
@@ -67,7 +67,7 @@ def test_degraded_captions_are_rated_below_the_good_ones():
 def test_what_is_left_of_a_caption_decides_its_rating():
     """The more of a caption still stands, the more of its rating it keeps."""
     ratings = {name: set() for name in ("half", "shuffle", "swap")}
-    for made in synthetic_samples(SAMPLES, 200.0, seed=1):
+    for made in synthetic_samples(SAMPLES, 200.0, seed=1).samples:
         words = made.candidate.split()
         for reference in OTHERS:
             own = reference.split()
@@ -82,10 +82,10 @@ def test_what_is_left_of_a_caption_decides_its_rating():
 
 
 def test_same_seed_makes_the_same_and_another_does_not():
-    first = synthetic_samples(SAMPLES, 10.0, seed=0)
-    assert synthetic_samples(SAMPLES, 10.0, seed=0) == first
-    assert synthetic_samples(SAMPLES, 10.0, seed=2) != first
-    assert synthetic_samples(SAMPLES, 0.0) == []
+    first = synthetic_samples(SAMPLES, 10.0, seed=0).samples
+    assert synthetic_samples(SAMPLES, 10.0, seed=0).samples == first
+    assert synthetic_samples(SAMPLES, 10.0, seed=2).samples != first
+    assert synthetic_samples(SAMPLES, 0.0).samples == []
 
 
 def test_a_negative_share_is_refused():

@@ -1,0 +1,252 @@
+"""``suisei compact``: a trained model made small enough to ship, and what that changes of its scores."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from suisei.cli import say
+from suisei.commands.options import CommandParser, add_data_options, filled, positive
+from suisei.commands.reports import Files, Report, add_report_options, check_report
+from suisei.commands.steps import read_samples
+from suisei.data.outputs import given
+from suisei.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import Tensor
+
+    from suisei.data.sample import CaptionSample
+    from suisei.metaeval.tables import Table
+    from suisei.metrics.suisei import SuiSeiMetric
+    from suisei.models.regressor import Regressor
+
+LEAST_AGREEMENT, LARGEST_DIFFERENCE = 0.999, 0.01
+"""A small model is fine whose scores agree in rank with the whole one's, and differ nowhere by more."""
+
+_EPILOG = """examples:
+  suisei compact runs/mine/model --output small --base multilingual-e5-small --keep-text words.txt
+  suisei compact runs/mine/model --output small --whole-vocabulary --bits 8
+
+The vocabulary is cut to Japanese and English: every single character, all pieces of kana and kanji, signs,
+digits, and whatever the references of the training and the lines of --keep-text are cut into (a list of
+English words belongs there). With --base, the folder of the encoder that was trained further, its weights
+are stored in --bits and what training changed in --change-bits: rounding the trained weights themselves
+undoes the training. Both are measured on --data before the command calls the result fine.
+
+Exit status: 0, or 1 if the scores of the small model differ too much (it is written all the same), or 2
+for a wrong option or unusable data."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns the exit status."""
+    options = _parser().parse_args(argv)
+    _check(options)
+    from rich.console import Console
+
+    from suisei.metrics.suisei import load
+    from suisei.models.folder import save_model
+
+    messages = Console(stderr=True)
+    samples, notes = _samples(options)
+    say(messages, f"scoring {len(samples):,} samples with {options.model}")
+    whole = load(options.model, device="cpu", precision="fp32", cache="off")
+    scores = {"": whole.score(samples)}
+    regressor, old, base = _smaller(whole.regressor, options)
+    extras = whole.extras.state()
+    if old is not None:
+        say(messages, f"scoring with {len(old):,} pieces")
+        scores["vocabulary cut"] = _with(whole, regressor).score(samples)
+    stored = _stored(regressor, base, options)
+    folder = Path(options.output)
+    save_model(folder, regressor, extras=extras, card=_card(options, regressor, old), stored=stored)
+    say(messages, f"scoring with {folder}")
+    small = load(folder, device="cpu", precision="fp32", cache="off")
+    scores["and rounded" if old is not None else "rounded"] = small.score(samples)
+    table = _table(scores, samples)
+    fine, verdict = _is_fine(table)
+    sizes = {"before": _size(Path(options.model)), "after": _size(folder)}
+    content = {"table": table.as_dict(), "bytes": sizes, "fine": fine, "signature": small.signature}
+    lines = [f"{sizes['before'] / 1e6:.1f} MB before, {sizes['after'] / 1e6:.1f} MB after", verdict]
+    Report(content, [table], lines=lines, notes=notes).conclude(Files.of(options))
+    return 0 if fine else 1
+
+
+def _parser() -> CommandParser:
+    parser = CommandParser(
+        prog="suisei compact",
+        description="Store a trained model in a tenth of its size, and measure what that changes.",
+        epilog=_EPILOG,
+    )
+    parser.add_argument("model", metavar="MODEL", type=filled, help="a model folder")
+    add = parser.add_argument_group("what becomes smaller").add_argument
+    add(
+        "--base", metavar="DIR", type=filled,
+        help="folder of the text encoder before training, with model.safetensors",
+    )  # fmt: skip
+    add(
+        "--bits", type=int, choices=(4, 8),
+        help="of the encoder's weights (default: 4 with --base, else 8)",
+    )  # fmt: skip
+    add("--change-bits", type=int, choices=(4, 8), default=4, help="of the change from --base (default 4)")
+    add(
+        "--keep-text", metavar="FILE", type=filled, action="append", default=[],
+        help="UTF-8 text, whose pieces stay in the vocabulary; may be given more than once",
+    )  # fmt: skip
+    add("--whole-vocabulary", action="store_true", help="keep the vocabulary as it is")
+    add = parser.add_argument_group("what is measured").add_argument
+    add(
+        "--data", metavar="NAME_OR_FILE", type=filled, default="scenes",
+        help="a benchmark's name, or a file of samples (default scenes)",
+    )  # fmt: skip
+    add_data_options(add)
+    add("--limit", type=positive, default=600, metavar="N", help="samples, evenly spread (default 600)")
+    add = parser.add_argument_group("output").add_argument
+    add("--output", metavar="DIR", type=filled, required=True, help="the new model folder")
+    add("--name", metavar="NAME", type=filled, help="what the card calls the model")
+    add("--encoder", metavar="NAME", type=filled, help="what settings and card call the text encoder")
+    add(
+        "--card-figures", metavar="FILE", type=filled,
+        help="JSON of 'python -m tests.benchmarks.zero_shot': a table for the card",
+    )  # fmt: skip
+    add_report_options(add)
+    return parser
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Refuse what would fail only after all scoring."""
+    if options.whole_vocabulary and options.keep_text:
+        raise ConfigError("--keep-text says what a cut vocabulary keeps; leave out --whole-vocabulary")
+    if options.base and not (Path(options.base) / "model.safetensors").is_file():
+        raise ConfigError(f"--base {options.base}: no folder with a model.safetensors")
+    for path in (*options.keep_text, *([options.card_figures] if options.card_figures else [])):
+        if not Path(path).is_file():
+            raise ConfigError(f"{path}: no such file")
+    if options.bits is None:
+        options.bits = 4 if options.base else 8
+    inputs = given(vars(options), "data", "keep_text", "card_figures")
+    if Path(options.output).exists():
+        raise ConfigError(f"--output {options.output} exists; name a new folder, or remove it first")
+    check_report(options, inputs, sealed=["model", "base", "root"])
+
+
+def _samples(options: argparse.Namespace) -> tuple[list[CaptionSample], list[str]]:
+    samples, notes = read_samples(options)
+    if len(samples) < 2:
+        raise DataError(f"{options.data}: {len(samples)} samples, and ranks need two")
+    step = max(1.0, len(samples) / options.limit)
+    chosen = [samples[int(number * step)] for number in range(min(options.limit, len(samples)))]
+    return chosen, [f"data: {options.data}, {len(chosen):,} of {len(samples):,} samples", *notes]
+
+
+def _smaller(
+    regressor: Regressor, options: argparse.Namespace
+) -> tuple[Regressor, list[int] | None, dict[str, Tensor] | None]:
+    """Return the model with fewer pieces, their old ids, and the weights before training."""
+    from suisei.models.compaction import read_base, with_encoder_name, with_fewer_pieces
+
+    name = options.encoder or _portable(regressor.config.text.name)
+    regressor, old = with_encoder_name(regressor, name), None
+    if not options.whole_vocabulary:
+        regressor, old = with_fewer_pieces(regressor, _lines(options.keep_text))
+    return regressor, old, read_base(Path(options.base), old) if options.base else None
+
+
+def _portable(name: str) -> str:
+    """Return an encoder's name; of a folder's path the last part, for the rest is of this machine."""
+    return Path(name).name if Path(name).is_absolute() or Path(name).exists() else name
+
+
+def _lines(files: Sequence[str]) -> Iterator[str]:
+    for path in files:
+        try:
+            with Path(path).open(encoding="utf-8-sig") as stream:
+                yield from (line.strip() for line in stream if line.strip())
+        except (OSError, UnicodeDecodeError) as error:
+            raise DataError(f"--keep-text {path}: cannot be read as UTF-8 text ({error})") from None
+
+
+def _with(metric: SuiSeiMetric, regressor: Regressor) -> SuiSeiMetric:
+    from dataclasses import replace
+
+    from suisei.metrics.suisei import SuiSeiMetric as NewMetric
+
+    return NewMetric(replace(metric.model, regressor=regressor), "cpu", "fp32", cache="off")
+
+
+def _stored(
+    regressor: Regressor, base: dict[str, Tensor] | None, options: argparse.Namespace
+) -> dict[str, Tensor]:
+    from suisei.models.compaction import small_weights
+
+    return small_weights(regressor, options.bits, base=base, change_bits=options.change_bits)
+
+
+def _table(scores: dict[str, np.ndarray], samples: Sequence[CaptionSample]) -> Table:
+    """Return how scores of the smaller models agree with the first ones, over all and by language."""
+    from suisei.data.sample import LANGUAGE_NAMES, language_of
+    from suisei.metaeval.tables import Section
+    from suisei.metaeval.tables import Table as NewTable
+
+    languages = [language_of(sample) for sample in samples]
+    before = scores.pop("")
+    sections = []
+    for language, title in {None: "all", **LANGUAGE_NAMES}.items():
+        rows = [row for row, own in enumerate(languages) if language in (None, own)]
+        if len(rows) > 1:
+            own = tuple(_row(label, before[rows], after[rows]) for label, after in scores.items())
+            sections.append(Section(title, own))
+    columns = {"rank": "rank agreement", "largest": "largest difference", "mean": "mean", "n": "n"}
+    title = "Scores of the small model against those of the whole one"
+    return NewTable(title, columns, tuple(sections), digits=5, row_heading="Change")
+
+
+def _row(label: str, before: np.ndarray, after: np.ndarray) -> Any:
+    import numpy as np
+
+    from suisei.metaeval.correlation import CorrelationError, spearman
+    from suisei.metaeval.tables import Cell, Row
+
+    difference = np.abs(after - before)
+    try:
+        rank = Cell(spearman(before, after))
+    except CorrelationError as error:
+        rank = Cell(None, reason=str(error))
+    cells = {"largest": Cell(float(difference.max())), "mean": Cell(float(difference.mean()))}
+    return Row(label, {"rank": rank, **cells, "n": Cell(len(before))})
+
+
+def _is_fine(table: Table) -> tuple[bool, str]:
+    """Return whether the last row of every section is within the limits, and a sentence that says so."""
+    rows = [section.rows[-1] for section in table.sections]
+    ranks = [row.cells["rank"].value for row in rows]
+    largest = max(float(row.cells["largest"].value or 0) for row in rows)
+    agreement = min((float(rank) for rank in ranks if rank is not None), default=0.0)
+    limits = f"at least {LEAST_AGREEMENT} and at most {LARGEST_DIFFERENCE}"
+    found = f"rank agreement {agreement:.5f}, largest difference {largest:.5f} ({limits})"
+    if agreement >= LEAST_AGREEMENT and largest <= LARGEST_DIFFERENCE and None not in ranks:
+        return True, f"fine: {found}"
+    return False, f"NOT fine, do not ship it: {found}; try --base, --bits 8 or more --keep-text"
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def _card(options: argparse.Namespace, regressor: Regressor, old: list[int] | None) -> str:
+    from suisei.training.small_card import Storage, small_card
+
+    path = Path(options.model) / "README.md"
+    card = path.read_text(encoding="utf-8") if path.is_file() else ""
+    given_figures = options.card_figures
+    figures = json.loads(Path(given_figures).read_text(encoding="utf-8")) if given_figures else None
+    storage = Storage(
+        regressor.config.text.name,
+        len(regressor.text.tokenizer) if old is not None else None,
+        options.bits,
+        options.change_bits if options.base else None,
+    )
+    return small_card(card, storage, name=options.name, figures=figures)

@@ -1,0 +1,55 @@
+"""A row of a file, before and after it becomes a sample, and what makes a whole file unusable."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from suisei.data.sample import CaptionSample
+from suisei.errors import DataError
+
+NOT_UTF8 = "the row is not valid UTF-8; save the file as UTF-8 (Excel: 'CSV UTF-8')"
+
+Note = Callable[[str], None]
+"""What is told in a line: a guess, and what is left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One data row of a file.
+
+    Attributes:
+        number: counted from 1, without the header.
+        id: the row's own id, None where it has none or cannot be parsed.
+        sample: the sample, or None for a bad row.
+        error: what is wrong with a bad row, beginning with the file and the row's number.
+    """
+
+    number: int
+    id: str | None
+    sample: CaptionSample | None
+    error: DataError | None
+
+
+@dataclass(frozen=True, slots=True)
+class RawRow:
+    """A row before its fields are checked: a record, or the problem that kept it from being one."""
+
+    record: Mapping[str, Any] | None
+    problem: str = ""
+    line: int | None = None
+
+
+class FileProblem(Exception):  # noqa: N818 - never leaves the readers
+    """The file as a whole is unusable; ``place`` is put after its name."""
+
+    def __init__(self, message: str, place: str = "") -> None:
+        super().__init__(message)
+        self.place = place
+
+
+def warn(text: str) -> None:
+    """Tell a note as a warning, which commands show as one line and Python once."""
+    warnings.warn(text, UserWarning, stacklevel=1)

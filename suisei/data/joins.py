@@ -1,0 +1,262 @@
+"""What stands beside the rows: references in files of their own, and images that are called after an id.
+
+Rows stream through. References of plain text are read line by line beside them; those by image id are held
+in memory, as one file per image's captions is small beside its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from itertools import chain, islice, zip_longest
+from pathlib import Path
+
+from suisei.data.coco import CaptionFile, is_text, read_references
+from suisei.data.compressed import open_plain
+from suisei.data.file_rows import Note, Row
+from suisei.data.lines import is_broken, is_cut, numbered_lines, utf8_lines
+from suisei.data.paths import is_stream
+from suisei.data.sample import CaptionSample
+from suisei.errors import ConfigError, DataError
+
+IMAGE_NAMES = ("{}", "{}.jpg", "{:0>12}.jpg", "COCO_val2014_{:0>12}.jpg", "COCO_train2014_{:0>12}.jpg")
+"""How image files are called after an image's id."""
+_LOOKED_AT = 1000
+"""So many rows say by which of their names they are joined."""
+
+
+class References:
+    """References in files of their own, which can be read for several passes over the rows.
+
+    Args:
+        paths: COCO annotations, JSON or JSONL by image id; or text, one file per reference.
+
+    Raises:
+        ConfigError: no file, or one of another kind.
+        DataError: a file is not there.
+    """
+
+    def __init__(self, paths: Sequence[Path | str]) -> None:
+        if isinstance(paths, str | Path) or not paths:
+            raise ConfigError("references must be a list of one file or more")
+        self.paths = [Path(path) for path in paths]
+        for path in self.paths:
+            if not path.exists():
+                raise DataError(f"--references {path}: no such file")
+            if path.is_dir():
+                raise DataError(f"--references {path}: is a folder; give a file")
+        self.name = ", ".join(map(str, paths))
+        self.streamed = all(is_text(path) and not is_stream(path) for path in self.paths)
+        self._loaded: CaptionFile | None = None
+
+    def loaded(self) -> CaptionFile:
+        """Return the references by image, read once."""
+        if self._loaded is None:
+            self._loaded = read_references(self.paths)
+        return self._loaded
+
+    def lines(self) -> Iterator[tuple[str, ...]]:
+        """Yield the references of line after line of the text files, blank ones left out.
+
+        Raises:
+            DataError: the files differ in length, or hold what is no UTF-8 text.
+        """
+        with ExitStack() as stack:
+            streams = [_text_lines(path, stack) for path in self.paths]
+            for number, lines in enumerate(zip_longest(*streams), 1):
+                if None in lines:
+                    short = self.paths[lines.index(None)]
+                    raise DataError(
+                        f"{short} has {number - 1:,} lines, and another file of references more; they must "
+                        "have a line per row each"
+                    )
+                yield tuple(line for line in lines if line.strip())
+
+
+def _text_lines(path: Path, stack: ExitStack) -> Iterator[str]:
+    try:
+        stream = stack.enter_context(open_plain(path))
+        text = utf8_lines(stream, newline="\n")
+        for number, line in numbered_lines(text):
+            if is_broken(line) or is_cut(line):
+                what = "is not valid UTF-8; save the file as UTF-8" if is_broken(line) else "is too long"
+                raise DataError(f"line {number:,} {what}")
+            if number == 1 and line.startswith('{"'):
+                raise DataError("its lines are JSON objects, not references; name it .jsonl")
+            yield line.rstrip("\r\n")
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def joined(
+    rows: Iterator[Row], given: References | None, images: Path | str | None, name: str, note: Note
+) -> Iterator[Row]:
+    """Put references and images that stand beside the rows into their samples.
+
+    Args:
+        rows: the rows of a file.
+        given: their references; None to keep what the rows have.
+        images: a folder in which rows that name no image find one by their image's id; None for none.
+        name: of the file, for messages.
+        note: told how rows are joined, and at the end what was not found.
+
+    Raises:
+        DataError: no row has an image that the references know, or text with another number of lines.
+    """
+    if given is None and images is None:
+        return rows
+    return _joined(rows, given, None if images is None else Path(images), name, note)
+
+
+def _joined(
+    rows: Iterator[Row], given: References | None, images: Path | None, name: str, note: Note
+) -> Iterator[Row]:
+    head, problem = _head(rows)
+    samples = [row.sample for row in head if row.sample is not None]
+    every: Iterable[Row] = chain(head, rows if problem is None else ())
+    if given is not None:
+        if any(sample.references for sample in samples):
+            note(f"{name}: references in its rows are not used, for there are files of references")
+        if given.streamed or given.loaded().by_line:
+            every = _with_lines(every, given, name, note)
+        else:
+            every = _with_references(every, given.loaded(), samples, name, note)
+    if images is not None and any(sample.image is None and sample.group for sample in samples):
+        known = given.loaded().file_names if given is not None and not given.streamed else {}
+        every = _with_images(every, images, {image: file for file, image in known.items()}, name, note)
+    yield from every
+    if problem is not None:
+        raise problem
+
+
+def _head(rows: Iterator[Row]) -> tuple[list[Row], DataError | None]:
+    """Return the first rows, and the problem that ended them early."""
+    head: list[Row] = []
+    try:
+        head.extend(islice(rows, _LOOKED_AT))
+    except DataError as error:
+        return head, error
+    return head, None
+
+
+def image_names(sample: CaptionSample) -> dict[str, str | None]:
+    """Return what may name a sample's image, by what it is: its group, image file and id."""
+    file = Path(sample.image).name if isinstance(sample.image, str | Path) else None
+    return {"group": sample.group, "image": file, "id": sample.id}
+
+
+def _with_references(
+    rows: Iterable[Row], known: CaptionFile, samples: Sequence[CaptionSample], name: str, note: Note
+) -> Iterator[Row]:
+    kind = _best_kind(known, samples, name)
+    if kind is None:  # no good row so far
+        yield from rows
+        return
+    note(f"{known.describe()}; rows of {name} are joined with it by {kind}")
+    absent = _Absent()
+    for row in rows:
+        if row.sample is None:
+            yield row
+            continue
+        found = known.find(image_names(row.sample)[kind])
+        if found is None:
+            absent.add(row)
+        yield _replaced(row, found or (), name)
+    absent.tell(f"{name}: {known.name} has no references", note)
+
+
+def _best_kind(known: CaptionFile, samples: Sequence[CaptionSample], name: str) -> str | None:
+    """Return by which of their names most samples have references.
+
+    Raises:
+        DataError: none of them has any.
+    """
+    if not samples:
+        return None
+    names = [image_names(sample) for sample in samples]
+    found = {kind: sum(known.find(each[kind]) is not None for each in names) for kind in names[0]}
+    best = max(found, key=lambda kind: found[kind])
+    if not found[best]:
+        ours = "; ".join(f"{kind} such as {value!r}" for kind, value in names[0].items() if value)
+        raise DataError(
+            f"{name}: none of its first {len(samples):,} rows has an image of {known.name}, which has ids "
+            f"such as {next(iter(known.captions))!r}; the rows have {ours or 'nothing that names an image'} "
+            "(--column group=NAME says which column does)"
+        )
+    return best
+
+
+def _with_lines(rows: Iterable[Row], given: References, name: str, note: Note) -> Iterator[Row]:
+    lines = given.lines() if given.streamed else iter(given.loaded().captions.values())
+    note(f"row n of {name} is joined with line n of {given.name}")
+    absent, number = _Absent(), 0
+    for number, row in enumerate(rows, 1):
+        found = next(lines, None)
+        if found is None:
+            raise DataError(
+                f"{given.name} has {number - 1:,} lines, and {name} more rows; it must have a line per row"
+            )
+        if row.sample is not None and not found:
+            absent.add(row)
+        yield _replaced(row, found, name)
+    if next(lines, None) is not None:
+        raise DataError(f"{given.name} has more than the {number:,} lines that {name} has rows")
+    absent.tell(f"{name}: {given.name} has no references", note)
+
+
+def _replaced(row: Row, references: tuple[str, ...], name: str) -> Row:
+    if row.sample is None:
+        return row
+    try:
+        return replace(row, sample=replace(row.sample, references=references))
+    except DataError as error:  # too long, say
+        return replace(row, sample=None, error=DataError(f"{name}, row {row.number}: {error}"))
+
+
+def _with_images(
+    rows: Iterable[Row], folder: Path, files: Mapping[str, str], name: str, note: Note
+) -> Iterator[Row]:
+    absent, found = _Absent(), 0
+    for row in rows:
+        sample = row.sample
+        if sample is None or sample.image is not None or not sample.group:
+            yield row
+            continue
+        image = image_file(folder, sample.group, files.get(sample.group))
+        if image is None:
+            absent.add(row)
+        elif not found:
+            note(f"{name}: images are found in {folder} by their ids, such as {image.name}")
+        found += image is not None
+        yield replace(row, sample=replace(sample, image=image))
+    absent.tell(f"{folder} has no image", note)
+
+
+def image_file(folder: Path, image: str, file: str | None) -> Path | None:
+    """Return the file of an image in a folder: by its name, else by what files are called after its id."""
+    names = [file] if file else [pattern.format(image) for pattern in IMAGE_NAMES]
+    try:
+        return next((folder / each for each in names if (folder / each).is_file()), None)
+    except (OSError, ValueError):  # an id that cannot be a file's name
+        return None
+
+
+class _Absent:
+    """Counts the rows for which something is not there."""
+
+    def __init__(self) -> None:
+        self._count, self._first = 0, ""
+
+    def add(self, row: Row) -> None:
+        self._count += 1
+        if self._count == 1:
+            named = row.sample.group or row.id if row.sample is not None else row.id
+            self._first = f"row {row.number}" + (f", {named!r}" if named else "")
+
+    def tell(self, what: str, note: Note) -> None:
+        if self._count:
+            rows = "row" if self._count == 1 else "rows"
+            note(f"{what} for {self._count:,} {rows} (the first: {self._first})")

@@ -1,0 +1,158 @@
+"""One benchmark measured for all metrics of an examination, by its own protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from suisei.data.sample import CaptionSample
+from suisei.errors import DataError
+from suisei.examination.columns import Candidate, kept_column
+from suisei.examination.kept import Kept, samples_digest
+from suisei.examination.places import Place
+from suisei.metaeval.best import significantly_best
+from suisei.metaeval.protocols import Evaluation, protocol_of
+from suisei.metaeval.settings import EvaluationSettings
+from suisei.metaeval.table_reading import read_table
+from suisei.metaeval.tables import Cell, Table
+from suisei.metrics.registry import get_entry
+from suisei.scoring.columns import ScoreColumn, column_notes
+from suisei.scoring.digest import value_digest
+from suisei.scoring.fitting import protocol_corpus
+from suisei.scoring.plan import MetricPlan
+from suisei.version import __version__
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """What came of one benchmark or probe.
+
+    Attributes:
+        name: of the benchmark or probe.
+        heading: of its column in the overview.
+        tables: {name: table}.
+        figures: {metric: its cell in the overview}.
+        best: the metric that is significantly better than each of the others, if there is one.
+        samples: the samples.
+        columns: the metrics' scores of them.
+        notes: what else must be known.
+        failed: metrics that failed; one that needs what the samples do not have is none of them.
+    """
+
+    name: str
+    heading: str
+    tables: Mapping[str, Table]
+    figures: Mapping[str, Cell]
+    best: str | None = None
+    samples: Sequence[CaptionSample] = ()
+    columns: Sequence[ScoreColumn] = ()
+    notes: Sequence[str] = ()
+    failed: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What measuring takes beside metrics and data.
+
+    Attributes:
+        kept: where finished work is kept.
+        settings: how metrics are correlated and resampled.
+        batch_size: handed to the metrics.
+        say: says what is being done.
+    """
+
+    kept: Kept
+    settings: EvaluationSettings
+    batch_size: int = 64
+    say: Callable[[str], None] = field(default=lambda _: None)
+
+
+def measure_benchmark(place: Place, candidates: Sequence[Candidate], means: Means) -> Measure:
+    """Score a benchmark with every metric and measure it by the benchmark's protocol.
+
+    Args:
+        place: a benchmark with samples.
+        candidates: the metrics.
+        means: where work is kept, and how it is measured.
+
+    Raises:
+        DataError: the benchmark cannot be measured.
+    """
+    samples, name = list(place.samples or ()), place.name
+    digest, protocol = samples_digest(samples), protocol_of(name)
+    plans = [candidate.plan for candidate in candidates]
+    known = {candidate.label: candidate for candidate in candidates}
+    corpus = protocol_corpus(name, place.root, plans)
+    settings: dict[str, Any] = {"batch_size": means.batch_size, "corpus": corpus}
+
+    def score(plan: MetricPlan, some: Sequence[CaptionSample], count: int | None = None) -> ScoreColumn:
+        part = name if count is None else f"{name}-{count}-references-{samples_digest(some)}"
+        what = digest if count is None else samples_digest(some)
+        problem = lacking(plan, some)
+        if problem:
+            return ScoreColumn(plan.spec, None, error=problem)
+        means.say(f"{name}: {len(some):,} captions with {plan.spec}")
+        return kept_column(means.kept, part, known[plan.spec], some, what, **settings)
+
+    columns = [score(plan, samples) for plan in plans]
+    further, notes = protocol.further_columns(plans, columns, samples, score)
+    evaluation = Evaluation(name, samples, columns, (), further)
+    decided = [digest, [candidate.state for candidate in candidates], repr(means.settings), __version__]
+    failed = [each.label for each in columns if each.error and not lacking(known[each.label].plan, samples)]
+    if all(column.error for column in columns):
+        raise DataError("; ".join(f"{column.label}: {column.error}" for column in columns))
+    make = partial(_measured, evaluation, means, failed)
+    found = means.kept.get(f"{name}-measures", value_digest(decided), make)
+    tables = {key: read_table(value) for key, value in found["tables"].items()}
+    column = protocol.plotted(means.settings)
+    main = tables["results"]
+    figures = {row.label: row.cells[column] for row in main.overall.rows if column in row.cells}
+    labels = {each.label for each in columns}
+    return Measure(
+        name,
+        f"{name}: {main.columns[column]}",
+        tables,
+        {label: cell for label, cell in figures.items() if label in labels},
+        found["best"],
+        samples,
+        columns,
+        [*notes, *column_notes(columns), *([place.note] if place.note else [])],
+        failed,
+    )
+
+
+def lacking(plan: MetricPlan, samples: Sequence[CaptionSample]) -> str:
+    """Say what a metric needs that none of the samples has; nothing where it can read them."""
+    needs = get_entry(plan.spec.partition(":")[0]).needs
+    there = {
+        "references": any(sample.references for sample in samples),
+        "image": any(sample.image is not None for sample in samples),
+        "video": any(getattr(sample, "video", None) is not None for sample in samples),
+    }
+    absent = [name for name in needs if not there.get(name, True)]
+    return f"needs {' and '.join(sorted(absent))}, of which there is nothing here" if absent else ""
+
+
+def _measured(evaluation: Evaluation, means: Means, failed: Sequence[str]) -> dict[str, Any]:
+    protocol = protocol_of(evaluation.data)
+    means.say(f"{evaluation.data}: measuring")
+    measured = protocol.measure(evaluation, means.settings, _silent, compare=False)
+    tables = {"results": measured.table, **measured.others}
+    scores = {column.label: column.oriented for column in evaluation.columns if column.scores is not None}
+    column = protocol.plotted(means.settings)
+    values = {
+        row.label: float(row.cells[column].value or 0.0)
+        for row in measured.table.overall.rows
+        if row.label in scores and column in row.cells and row.cells[column].value is not None
+    }
+    best = significantly_best(values, scores, evaluation.samples, protocol, means.settings)
+    error = {"error": "a metric failed"} if failed else {}  # not kept: the next start may have it
+    return {"tables": {name: table.as_dict() for name, table in tables.items()}, "best": best, **error}
+
+
+@contextmanager
+def _silent(_description: str) -> Iterator[Callable[[int, int], None]]:
+    yield lambda _done, _total: None

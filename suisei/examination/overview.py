@@ -1,0 +1,46 @@
+"""The overview of an examination: metrics in rows, what they were examined on in columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from suisei.examination.measures import Measure
+from suisei.metaeval.tables import Cell, Row, Section, Table
+
+_NOTE = (
+    "in bold: better than each of the other metrics by a paired bootstrap over images (5 %, two-sided, "
+    "Bonferroni over the others); nothing is bold where no metric is, and probes are not tested"
+)
+
+
+def overview_table(
+    labels: Sequence[str], measures: Sequence[Measure], skipped: Mapping[str, str], failed: Mapping[str, str]
+) -> Table:
+    """Return one row per metric and one column per benchmark and probe.
+
+    Args:
+        labels: the metrics.
+        measures: what came of each benchmark and probe.
+        skipped: {benchmark: why it was not examined}.
+        failed: {metric: why it cannot be made}.
+    """
+    rows = []
+    for label in labels:
+        cells = {
+            measure.name: measure.figures.get(label, Cell(None, reason=f"no figure on {measure.name}"))
+            for measure in measures
+        }
+        best = [measure.name for measure in measures if measure.best == label]
+        error = failed.get(label)
+        rows.append(Row(label, {} if error else cells, error=error, info={"best": best}))
+    notes = [_NOTE] if len(labels) > 1 else []
+    if skipped:
+        notes.append(f"not examined, see the end of the page: {', '.join(skipped)}")
+    columns = {measure.name: measure.heading for measure in measures}
+    return Table("Overview", columns, (Section("overall", tuple(rows)),), tuple(notes))
+
+
+def skipped_table(skipped: Mapping[str, str]) -> Table:
+    """Return what was not examined, and why."""
+    rows = tuple(Row(name, error=why) for name, why in skipped.items())
+    return Table("Not examined", {}, (Section("overall", rows),), row_heading="Benchmark")

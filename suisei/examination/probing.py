@@ -1,0 +1,153 @@
+"""The probes of one language, for all metrics of an examination."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from suisei.data.sample import CaptionSample
+from suisei.examination.columns import Candidate
+from suisei.examination.kept import samples_digest
+from suisei.examination.measures import Means, Measure
+from suisei.metaeval.table_reading import read_table
+from suisei.metaeval.tables import Cell, Section, Table
+from suisei.metrics.base import SummableCorpus
+from suisei.metrics.registry import get_metric
+from suisei.probes.curves import curves
+from suisei.probes.degrade import CHANGES
+from suisei.probes.ladders import ladder_outcomes, ladders_of
+from suisei.probes.outcomes import Scored, change_outcomes
+from suisei.probes.probe_tables import change_notes, change_table, curve_table, ladder_table
+from suisei.scoring.columns import FAILURES, failure_text
+from suisei.scoring.corpus import summands
+from suisei.scoring.digest import value_digest
+from suisei.scoring.fitting import fit_unrated
+from suisei.version import __version__
+
+LADDERS = ("replacing", "shuffling")
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """What is probed in one language.
+
+    Attributes:
+        language: "ja" or "en".
+        title: the language's name.
+        originals: good captions, which are changed.
+        humans: one human caption of each image against its others, for the protocols of papers.
+    """
+
+    language: str
+    title: str
+    originals: Sequence[CaptionSample]
+    humans: Sequence[CaptionSample] = ()
+
+
+def measure_probes(probed: Probed, candidates: Sequence[Candidate], means: Means) -> list[Measure]:
+    """Measure what each metric notices; returns a measure of all changes and one per protocol.
+
+    Args:
+        probed: the captions.
+        candidates: the metrics.
+        means: where work is kept, and how it is measured.
+    """
+    name, digest = f"probes, {probed.title}", samples_digest([*probed.originals, *probed.humans])
+    found: dict[str, Mapping[str, Table]] = {}
+    notes = []
+    for candidate in candidates:
+        decided = [digest, len(probed.originals), candidate.state, repr(means.settings), __version__]
+        means.say(f"{name}: {len(probed.originals):,} captions with {candidate.label}")
+        make = partial(_probe, candidate, probed, means)
+        value = means.kept.get(f"{name}-{candidate.label}", value_digest(decided), make)
+        if value.get("error"):
+            notes.append(f"{candidate.label}: {value['error']}")
+            continue
+        found[candidate.label] = {kind: read_table(table) for kind, table in value["tables"].items()}
+    tables = {
+        kind: _joined(kind, found) for kind in dict.fromkeys(k for each in found.values() for k in each)
+    }
+    shares = {label: _share(each["degradations"]) for label, each in found.items() if "degradations" in each}
+    measures = [Measure(name, f"{name}: mean share noticed", tables, shares, notes=notes)]
+    for kind in LADDERS:
+        if kind in tables:
+            ranks = {row.label: row.cells["rho"] for row in tables[kind].overall.rows if "rho" in row.cells}
+            measures.append(Measure(f"{kind}, {probed.title}", f"{kind}, {probed.title}: rho", {}, ranks))
+    return measures
+
+
+def _share(table: Table) -> Cell:
+    """Return how often the score falls, the mean over degradations."""
+    values = [row.cells["lower"].value for row in table.overall.rows if "lower" in row.cells]
+    known = [value for value in values if value is not None]
+    return Cell(float(np.mean(known))) if known else Cell(None, reason="no caption to which one applies")
+
+
+def _joined(kind: str, found: Mapping[str, Mapping[str, Table]]) -> Table:
+    """Return one table of those of all metrics: a section per metric, or their rows in common sections."""
+    own = {label: each[kind] for label, each in found.items() if kind in each}
+    first = next(iter(own.values()))
+    notes = tuple(dict.fromkeys(note for table in own.values() for note in table.notes))
+    if "lower" in first.columns:
+        sections = [
+            Section(label, section.rows) for label, table in own.items() for section in table.sections
+        ]
+    else:
+        rows: dict[str, list[Any]] = {}
+        for table in own.values():
+            for section in table.sections:
+                rows.setdefault(section.title, []).extend(section.rows)
+        sections = [Section(title, tuple(each)) for title, each in rows.items()]
+    return replace(first, sections=tuple(sections), notes=notes)
+
+
+def _probe(candidate: Candidate, probed: Probed, means: Means) -> dict[str, Any]:
+    if candidate.problem:
+        return {"error": candidate.problem}
+    settings = {"n_resamples": means.settings.n_resamples, "seed": means.settings.seed}
+    try:
+        scored = _scored(candidate, probed.originals, means.batch_size)
+        outcomes = change_outcomes([scored], probed.originals, list(CHANGES), **settings)
+        notes = change_notes(len(probed.originals), **settings)
+        tables = {
+            "degradations": change_table(outcomes, "lower", notes),
+            "invariances": change_table(outcomes, "same", notes),
+        }
+        if probed.humans:
+            tables |= _protocols(candidate, probed, means, settings)
+    except FAILURES as error:
+        return {"error": failure_text(error)}
+    return {"tables": {kind: table.as_dict() for kind, table in tables.items() if table is not None}}
+
+
+def _protocols(
+    candidate: Candidate, probed: Probed, means: Means, settings: dict[str, int]
+) -> dict[str, Table | None]:
+    """Return the tables of the papers' protocols; one that cannot be made is left out."""
+    own = _scored(candidate, probed.humans, means.batch_size)
+    tables: dict[str, Table | None] = {}
+    for (protocol, language), ladder in ladders_of(probed.humans, settings["seed"], LADDERS).items():
+        if not isinstance(ladder, str):
+            ranked = ladder_outcomes([own], ladder, language, **settings)
+            tables[protocol] = ladder_table([each for each in ranked if not isinstance(each, str)])
+    drawn = curves([own], probed.humans, probed.language, **settings)
+    tables["curves"] = curve_table([each for each in drawn if not isinstance(each, str)])
+    return tables
+
+
+def _scored(candidate: Candidate, samples: Sequence[CaptionSample], batch_size: int) -> Scored:
+    """Make a metric and fit it on samples that are not changed."""
+    metric = get_metric(candidate.plan.spec, **candidate.plan.options)
+    if metric.needs_fit:
+        fit_unrated(metric, samples)
+    sign = 1.0 if metric.higher_is_better else -1.0
+
+    def score(wanted: Sequence[CaptionSample]) -> np.ndarray:
+        return sign * metric.score(wanted, batch_size=batch_size)
+
+    counts = partial(summands, metric) if isinstance(metric, SummableCorpus) else None
+    return Scored(candidate.label, score, metric.signature, counts, learned=metric.needs_fit)

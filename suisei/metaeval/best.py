@@ -1,0 +1,77 @@
+"""Which metric is the best on a benchmark, and whether that is more than chance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from suisei.data.sample import CaptionSample
+from suisei.errors import ConfigError
+from suisei.metaeval import detection, pair_tables
+from suisei.metaeval.agreement import AgreementData
+from suisei.metaeval.correlation import CorrelationError
+from suisei.metaeval.protocols import DetectionProtocol, PairProtocol, ParagraphProtocol, Protocol
+from suisei.metaeval.settings import EvaluationSettings
+from suisei.metaeval.significance import bootstrap_values, group_weights
+
+
+def significantly_best(
+    values: Mapping[str, float],
+    scores: Mapping[str, np.ndarray],
+    samples: Sequence[CaptionSample],
+    protocol: Protocol,
+    settings: EvaluationSettings,
+    *,
+    alpha: float = 0.05,
+) -> str | None:
+    """Return the metric that is significantly better than each of the others; None if there is none.
+
+    The best is compared with every other by a paired bootstrap over groups (images), two-sided, with
+    Bonferroni's correction for their number.
+
+    Args:
+        values: {metric: its figure on the benchmark}, higher is better.
+        scores: {metric: float64 [N]}, higher is better, NaN where missing.
+        samples: N samples.
+        protocol: how the benchmark is measured.
+        settings: the coefficient, resamples and seed; without resamples nothing is significant.
+        alpha: level of the whole.
+    """
+    if len(values) < 2 or not settings.n_resamples:
+        return None
+    best = max(values, key=lambda name: values[name])
+    level = alpha / (len(values) - 1) / 2
+    for other in values:
+        if other != best:
+            differences = _differences(scores[best], scores[other], samples, protocol, settings)
+            if differences is None or not np.nanquantile(differences, level) > 0:
+                return None
+    return best
+
+
+def _differences(
+    a: np.ndarray,
+    b: np.ndarray,
+    samples: Sequence[CaptionSample],
+    protocol: Protocol,
+    settings: EvaluationSettings,
+) -> np.ndarray | None:
+    """Return the resampled differences of two metrics, float64 [B]; None where there are none."""
+    if isinstance(protocol, ParagraphProtocol):
+        return None  # its accuracies are over sentences, which this does not resample
+    if isinstance(protocol, PairProtocol):
+        return pair_tables.resampled_difference(a, b, samples, settings)
+    if isinstance(protocol, DetectionProtocol):
+        return detection.resampled_difference(a, b, samples, settings)
+    both = ~np.isnan(a + b)
+    try:
+        rows = [
+            AgreementData.from_samples(each, samples).subset(both).rows(settings.raters) for each in (a, b)
+        ]
+        weights = group_weights(len(rows[0].group_names), settings.n_resamples, settings.seed)
+        drawn = [bootstrap_values(each, settings.correlation, settings.averaging, weights) for each in rows]
+    except (CorrelationError, ConfigError):
+        return None
+    differences = drawn[0] - drawn[1]
+    return None if np.isnan(differences).all() else differences

@@ -1,0 +1,223 @@
+"""Rules that make a caption say what is not so, less than it did, or nothing: each takes a :class:`Task`."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from suisei.probes.lexicon import (
+    ADDITIONS,
+    CLAUSE_WORDS,
+    COUNTERS,
+    GENERIC,
+    PREPOSITIONS,
+    WRONG,
+)
+from suisei.probes.segments import Segmented, segment
+from suisei.probes.spans import Span, find_spans, put, texts, without
+from suisei.probes.words import AUXILIARIES, word_set
+
+_PARTICLES = word_set("が は を に で へ から まで も と")
+_ADJUNCTS = word_set("に で へ から")
+_BOUND_AFTER_NI = ("つい", "よっ", "対し", "とっ", "関し", "向かっ", "なる", "なっ", "し")
+"""Verbs that a phrase on に is part of, or without which it says nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A caption to be changed.
+
+    Attributes:
+        caption: its words.
+        rng: random numbers that the seed, the probe and the caption decide.
+        references: what else is known to be true of its image.
+    """
+
+    caption: Segmented
+    rng: random.Random
+    references: tuple[str, ...] = ()
+
+    def mentioned(self, phrase: str) -> bool:
+        """Return whether the caption or a reference says this, and it may be true."""
+        if self.caption.language == "ja":
+            return any(phrase in text for text in (self._text, *self.references))
+        return any(f" {phrase} " in _spaced(text) for text in (self._text, *self.references))
+
+    @property
+    def _text(self) -> str:
+        return self.caption.join(texts(self.caption))
+
+
+Rule = Callable[[Task], str | None]
+
+
+def _spaced(text: str) -> str:
+    letters = (c if c.isalnum() or c in "-'" else " " for c in text.lower())
+    return f" {' '.join(''.join(letters).split())} "
+
+
+def wrong_object(task: Task) -> str | None:
+    """Name another thing of its kind: a cat for a dog."""
+    return _wrong(task, "object", lambda span: task.caption.words[span.stop - 1].noun)
+
+
+def wrong_attribute(task: Task) -> str | None:
+    """Give another colour, size, age or material."""
+    return _wrong(task, "attribute", lambda span: True)
+
+
+def wrong_number(task: Task) -> str | None:
+    """Count otherwise: three for two."""
+    said = texts(task.caption)
+
+    def counts(span: Span) -> bool:
+        if task.caption.language == "en":
+            return True
+        return counts_ja(said, span)
+
+    return _wrong(task, "number", counts)
+
+
+def counts_ja(words: Sequence[str], span: Span) -> bool:
+    """Return whether a Japanese number counts something: 二 before 匹, or 二人 as one word."""
+    if len(span.phrase) > 1:
+        return True
+    return span.stop < len(words) and words[span.stop] in COUNTERS
+
+
+def wrong_relation(task: Task) -> str | None:
+    """Place things otherwise: under for on."""
+    return _wrong(task, "relation", lambda span: True, known=False)
+
+
+def _wrong(task: Task, kind: str, fits: Callable[[Span], bool], *, known: bool = True) -> str | None:
+    """Return the caption with one word of a list replaced.
+
+    Args:
+        task: the caption.
+        kind: key of :data:`suisei.probes.lexicon.WRONG`.
+        fits: whether a span's words are used as the list means them.
+        known: whether what the caption or a reference mentions is no wrong word.
+    """
+    choices = WRONG[kind][task.caption.language]
+    possible = []
+    for span in find_spans(task.caption, choices):
+        others = [word for word in choices[span.phrase] if not (known and task.mentioned(word))]
+        if others and fits(span):
+            possible.append((span, others))
+    if not possible:
+        return None
+    span, others = task.rng.choice(possible)
+    return put(task.caption, span, task.rng.choice(others))
+
+
+def near_copy(task: Task) -> str | None:
+    """Copy a reference, with one word of it changed for a wrong one."""
+    references = sorted(task.references)
+    task.rng.shuffle(references)
+    for reference in references:
+        own = replace(task, caption=segment(reference, task.caption.language))
+        rules: list[Rule] = [wrong_object, wrong_attribute, wrong_number]
+        task.rng.shuffle(rules)
+        copied = next((text for text in (rule(own) for rule in rules) if text), None)
+        if copied and copied not in task.references:
+            return copied
+    return None
+
+
+def add_thing(task: Task) -> str | None:
+    """Say that something is there that is not."""
+    absent = [each for each in ADDITIONS[task.caption.language] if not task.mentioned(each.thing)]
+    if not absent:
+        return None
+    phrase = task.rng.choice(absent).phrase
+    said = texts(task.caption)
+    return task.caption.join([f"{phrase}、", *said] if task.caption.language == "ja" else [*said, phrase])
+
+
+def generic(task: Task) -> str | None:
+    """Say fluently what is true of every picture."""
+    fitting = GENERIC[task.caption.language]
+    text = task.rng.choice(fitting)
+    return (text[0].upper() + text[1:] if task.caption.capital else text) + task.caption.tail
+
+
+def break_off(task: Task) -> str | None:
+    """Leave out the last quarter of the words, at least one."""
+    said = texts(task.caption)
+    kept = len(said) - max(1, round(len(said) / 4))
+    return task.caption.join(said[:kept]) if kept else None
+
+
+def omit(task: Task) -> str | None:
+    """Leave out a phrase that says where or with what, or else an attribute."""
+    find = _phrases_ja if task.caption.language == "ja" else _phrases_en
+    spans = find(task.caption)
+    if not spans:
+        spans = _attributes(task.caption)
+    return without(task.caption, task.rng.choice(spans)) if spans else None
+
+
+def _attributes(caption: Segmented) -> list[Span]:
+    """Return words of the list of attributes that stand before a noun."""
+    spans = find_spans(caption, WRONG["attribute"][caption.language])
+    return [s for s in spans if s.stop < len(caption.words) and caption.words[s.stop].noun]
+
+
+def _phrases_en(caption: Segmented) -> list[Span]:
+    """Return prepositional phrases with something said before them."""
+    lowered = [text.lower() for text in texts(caption)]
+    found = []
+    for start, word in enumerate(lowered):
+        stands_alone = start and lowered[start - 1] in AUXILIARIES  # "is in the park" says that alone
+        if word not in PREPOSITIONS or stands_alone or not _says_something(caption, 0, start):
+            continue
+        stop = phrase_end(caption, lowered, start)
+        if _says_something(caption, start, stop):
+            found.append(Span(start, stop, " ".join(lowered[start:stop])))
+    return found
+
+
+def phrase_end(caption: Segmented, lowered: Sequence[str], start: int) -> int:
+    """Return where the English phrase that begins with a preposition ends."""
+    stop = start + 1
+    while stop < len(lowered):
+        ends = lowered[stop] in PREPOSITIONS or lowered[stop] in CLAUSE_WORDS or lowered[stop] in AUXILIARIES
+        if ends or (
+            caption.words[stop].verb and caption.words[stop - 1].noun
+        ):  # "in a striped shirt" goes on
+            break
+        stop += 1
+    return stop
+
+
+def _says_something(caption: Segmented, start: int, stop: int) -> bool:
+    return any(word.noun for word in caption.words[start:stop])
+
+
+def _phrases_ja(caption: Segmented) -> list[Span]:
+    """Return phrases on に, で, へ and から, as in 公園の椅子に."""
+    words = texts(caption)
+    found = []
+    for place, word in enumerate(words[:-1]):
+        if word in _ADJUNCTS and not caption.words[place].verb:
+            start = phrase_start(caption, words, place)
+            bound = word == "に" and words[place + 1].startswith(_BOUND_AFTER_NI)
+            if (
+                not bound
+                and words[place + 1] not in ("は", "も", "の")
+                and _says_something(caption, start, place)
+            ):
+                found.append(Span(start, place + 1, "".join(words[start : place + 1])))
+    return found
+
+
+def phrase_start(caption: Segmented, words: Sequence[str], place: int) -> int:
+    """Return where the Japanese phrase that ends with the particle at ``place`` begins."""
+    start = place
+    while start and words[start - 1] not in _PARTICLES and words[start - 1] != "、":
+        if caption.words[start - 1].verb:
+            break
+        start -= 1
+    return start

@@ -1,0 +1,225 @@
+"""What happens to a metric's scores when captions are changed: values, shares with intervals, examples.
+
+Functions here return dataclasses; :mod:`suisei.probes.probe_tables` makes tables of them. Intervals are 95 %
+bootstrap intervals over groups (images).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from suisei.data.sample import CaptionSample
+from suisei.data.splits import group_of
+from suisei.metaeval.significance import Interval, group_weights, percentile_interval
+from suisei.metaeval.tables import Cell
+from suisei.probes.degrade import CHANGES, OTHER_IMAGE, by_language, degrade_samples
+from suisei.scoring.corpus import Summands
+
+TIE = 1e-6
+"""Scores that are nearer to each other than this are a tie: rounding may differ with a caption's words."""
+_QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
+_BINS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """A metric that is ready to score.
+
+    Attributes:
+        label: as the user wrote it.
+        score: gives scores for samples, float64 [N], higher is better, NaN where it needs what is missing.
+        signature: of the metric.
+        summands: gives what adds up to its corpus score, for samples and their scores; None: it is the mean.
+        learned: whether it has learned something, such as idf weights, from a corpus.
+    """
+
+    label: str
+    score: Callable[[Sequence[CaptionSample]], np.ndarray]
+    signature: str = ""
+    summands: Callable[[Sequence[CaptionSample], np.ndarray], Summands] | None = None
+    learned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One caption, what became of it, and what a metric says of both."""
+
+    original: str
+    changed: str
+    before: float
+    after: float
+    references: tuple[str, ...] = ()
+    group: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return JSON values."""
+        names = ("original", "changed", "before", "after", "group")
+        return {**{name: getattr(self, name) for name in names}, "references": list(self.references)}
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeOutcome:
+    """What one metric says of one change to captions of one language.
+
+    Attributes:
+        metric: its label.
+        language: "ja" or "en".
+        change: key of :data:`suisei.probes.degrade.CHANGES`.
+        before: scores of the originals that have a changed version, float64 [N].
+        after: scores of the changed versions, float64 [N].
+        groups: images, [N].
+        lower: share of the N that score lower; a tie is not lower.
+        higher: share of the N that score higher.
+        drop: mean of before minus after, in the metric's units.
+        relative: the drop as a share of the mean drop to another image's caption; None where that is unknown.
+        examples: {"typical": the median drop, "missed": the one furthest from what is expected}.
+    """
+
+    metric: str
+    language: str
+    change: str
+    before: np.ndarray
+    after: np.ndarray
+    groups: np.ndarray
+    lower: Cell
+    higher: Cell
+    drop: Cell
+    relative: float | None = None
+    examples: Mapping[str, Example] = field(default_factory=dict)
+
+    def distribution(self) -> dict[str, Any]:
+        """Return quantiles and a histogram of the drops, as JSON values."""
+        drops = self.before - self.after
+        low, high = float(drops.min()), float(drops.max())
+        counts, edges = np.histogram(drops, bins=_BINS, range=(low, max(high, low + _BINS * TIE)))
+        quantiles = {f"{q:g}": float(np.quantile(drops, q)) for q in _QUANTILES}
+        return {"quantiles": quantiles, "histogram": {"edges": edges.tolist(), "counts": counts.tolist()}}
+
+
+def change_outcomes(
+    metrics: Sequence[Scored],
+    originals: Sequence[CaptionSample],
+    changes: Sequence[str],
+    *,
+    n_resamples: int = 1000,
+    seed: int = 0,
+) -> list[ChangeOutcome]:
+    """Return what every metric says of every change, by language.
+
+    Args:
+        metrics: what is tested.
+        originals: N good samples, from :func:`suisei.probes.probe_tables.good_samples`.
+        changes: keys of :data:`suisei.probes.degrade.CHANGES`.
+        n_resamples: bootstrap resamples; 0 for no intervals.
+        seed: of the changes and of the bootstrap.
+
+    A caption that leaves no room for a change does not count in its outcome. Metrics come first in the
+    order, then languages, then changes; a language has no outcome of a change that it does not have.
+    """
+    made = {name: degrade_samples(originals, name, seed=seed) for name in changes}
+    flat = [sample for name in changes for sample in made[name] if sample is not None]
+    groups = np.array([group_of(sample, n) for n, sample in enumerate(originals)], dtype=object)
+    found = []
+    for metric in metrics:
+        scores = metric.score([*originals, *flat])
+        before, after = scores[: len(originals)], _unflatten(made, scores[len(originals) :])
+        for language, keep in by_language(originals):
+            scope = _Scope(metric.label, language, groups, n_resamples, seed)
+            there = [name for name in changes if language in CHANGES[name].languages]
+            own = [(name, keep & ~np.isnan(before) & ~np.isnan(after[name])) for name in there]
+            found += scope.related(
+                [scope.outcome(n, originals, made[n], before, after[n], k) for n, k in own]
+            )
+    return found
+
+
+def _unflatten(made: dict[str, list[CaptionSample | None]], scores: np.ndarray) -> dict[str, np.ndarray]:
+    """Return scores [N] per change, NaN where there is no changed caption."""
+    columns, start = {}, 0
+    for name, samples in made.items():
+        there = np.array([sample is not None for sample in samples], dtype=bool)
+        columns[name] = np.full(len(samples), np.nan)
+        columns[name][there] = scores[start : start + int(there.sum())]
+        start += int(there.sum())
+    return columns
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """A metric and a language whose outcomes are made."""
+
+    metric: str
+    language: str
+    groups: np.ndarray
+    n_resamples: int
+    seed: int
+
+    def outcome(
+        self,
+        change: str,
+        originals: Sequence[CaptionSample],
+        changed: Sequence[CaptionSample | None],
+        before: np.ndarray,
+        after: np.ndarray,
+        used: np.ndarray,
+    ) -> ChangeOutcome:
+        places = np.flatnonzero(used)
+        pairs = [(originals[place], changed[place]) for place in places.tolist()]
+        old, new, groups = before[places], after[places], self.groups[places]
+        drops = old - new
+        cells = (drops > TIE, drops < -TIE, drops)
+        lower, higher, drop = (self._mean(values.astype(np.float64), groups) for values in cells)
+        examples = _examples(change, pairs, old, new)
+        return ChangeOutcome(
+            self.metric, self.language, change, old, new, groups, lower, higher, drop, None, examples
+        )
+
+    def _mean(self, values: np.ndarray, groups: np.ndarray) -> Cell:
+        if not len(values):
+            return Cell(None, reason="no caption to which it applies")
+        return mean_cell(values, groups, self.n_resamples, self.seed)
+
+    def related(self, outcomes: Sequence[ChangeOutcome]) -> list[ChangeOutcome]:
+        """Return the outcomes with their drops as shares of that to another image's caption."""
+        other = next((o.drop.value for o in outcomes if o.change == OTHER_IMAGE), None)
+        if other is None or other <= TIE:
+            return list(outcomes)
+        return [o if o.drop.value is None else replace(o, relative=o.drop.value / other) for o in outcomes]
+
+
+def _examples(
+    change: str,
+    pairs: Sequence[tuple[CaptionSample, CaptionSample | None]],
+    before: np.ndarray,
+    after: np.ndarray,
+) -> dict[str, Example]:
+    """Return the example of the median drop, and that which is furthest from what is expected."""
+    if not len(before):
+        return {}
+    order = np.argsort(before - after, kind="stable")
+    missed = order[0] if CHANGES[change].expects == "lower" else order[-1]
+    found = {}
+    for name, place in (("typical", order[len(order) // 2]), ("missed", missed)):
+        original, changed = pairs[int(place)]
+        if changed is not None:
+            found[name] = Example(
+                original.candidate, changed.candidate, float(before[place]), float(after[place]),
+                changed.references, group_of(original),
+            )  # fmt: skip
+    return found
+
+
+def mean_cell(values: np.ndarray, groups: np.ndarray, n_resamples: int, seed: int) -> Cell:
+    """Return the mean of values [N] with its bootstrap interval over groups [N]."""
+    mean, interval = float(values.mean()), Interval(None, None)
+    names, group = np.unique(groups, return_inverse=True)
+    if n_resamples and len(names) > 1:
+        weights = group_weights(len(names), n_resamples, seed)
+        sums = np.bincount(group, weights=values, minlength=len(names))
+        counts = np.bincount(group, minlength=len(names))
+        interval = percentile_interval(weights @ sums / (weights @ counts))
+    return Cell(mean, interval.low, interval.high)

@@ -1,0 +1,180 @@
+"""Rules that change how a caption says it and not what it says: a metric should not mind."""
+
+from __future__ import annotations
+
+from suisei.probes.falsify import Rule, Task, counts_ja, phrase_end, phrase_start
+from suisei.probes.lexicon import (
+    ALIKE,
+    CLOTHES,
+    DIGITS_EN,
+    DIGITS_JA,
+    GODAN_RU,
+    PLACE_PREPOSITIONS,
+)
+from suisei.probes.segments import Segmented
+from suisei.probes.spans import Span, find_spans, moved, put, texts
+from suisei.probes.words import ARTICLES, AUXILIARIES
+
+_POLITE = (
+    ("ている", "ています"),
+    ("でいる", "でいます"),
+    ("ていた", "ていました"),
+    ("でいた", "でいました"),
+    ("てある", "てあります"),
+    ("である", "です"),
+    ("いる", "います"),
+    ("ある", "あります"),
+    ("する", "します"),
+    ("した", "しました"),
+)
+"""Plain ends of sentences, and their polite form."""
+
+_GODAN_POLITE = dict(zip("くむぶすつうぐぬ", "きみびしちいぎに", strict=True))
+_ICHIDAN_KANA = tuple("えけげせぜてでねへべめれ")
+_ITS = frozenset(("its", "his", "her", "their"))
+_ICHIDAN_VERBS = ("見る", "着る", "寝る", "出る", "煮る", "似る")
+
+
+def other_words(task: Task) -> str | None:
+    """Put a synonym in a word's place."""
+    return _alike(task, "synonym")
+
+
+def other_spelling(task: Task) -> str | None:
+    """Write a word in another script (犬, いぬ, イヌ) or spelling (gray, grey)."""
+    return _alike(task, "script")
+
+
+def _alike(task: Task, kind: str) -> str | None:
+    choices = ALIKE[kind][task.caption.language]
+    spans = find_spans(task.caption, choices)
+    if not spans:
+        return None
+    span = task.rng.choice(spans)
+    return put(task.caption, span, task.rng.choice(choices[span.phrase]))
+
+
+def other_politeness(task: Task) -> str | None:
+    """Make the end of a plain Japanese caption polite, or of a polite one plain."""
+    caption = task.caption
+    if caption.language != "ja" or not caption.words:
+        return None
+    body = "".join(texts(caption))
+    changed = _plain(body) or _polite(body, ends_in_noun=caption.words[-1].noun)
+    return None if changed is None else changed + caption.tail
+
+
+def _plain(body: str) -> str | None:
+    for plain, polite in _POLITE:
+        if body.endswith(polite) and polite != "です":
+            return body.removesuffix(polite) + plain
+    return body.removesuffix("です") if body.endswith("です") and not body.endswith("いです") else None
+
+
+def _polite(body: str, *, ends_in_noun: bool) -> str | None:
+    if body.endswith(("です", "ます", "ません")):
+        return None
+    if ends_in_noun:
+        return body + "です"
+    for plain, polite in _POLITE:
+        if body.endswith(plain):
+            return body.removesuffix(plain) + polite
+    if body.endswith("る"):
+        if body.endswith(tuple(GODAN_RU)):
+            return body[:-1] + "ります"
+        ichidan = body[:-1].endswith(_ICHIDAN_KANA) or body.endswith(_ICHIDAN_VERBS)
+        return body[:-1] + "ます" if ichidan else None
+    ending = _GODAN_POLITE.get(body[-1])
+    return None if ending is None else body[:-1] + ending + "ます"
+
+
+def other_digits(task: Task) -> str | None:
+    """Write a number word as a digit, or a digit as a word."""
+    caption, words = task.caption, texts(task.caption)
+    pairs = DIGITS_JA if caption.language == "ja" else DIGITS_EN
+    written = {**pairs, **{digit: word for word, digit in pairs.items()}}  # back and forth
+    spans = find_spans(caption, written)
+    if caption.language == "ja":
+        spans = [span for span in spans if counts_ja(words, span) and not _longer(words, span)]
+    if not spans:
+        return None
+    span = task.rng.choice(spans)
+    return put(caption, span, written[span.phrase])
+
+
+def _longer(words: list[str], span: Span) -> bool:
+    """Return whether a number goes on before the span, as in 二十三人."""
+    before = words[span.start - 1] if span.start else ""
+    return bool(before) and (before[-1].isdigit() or before[-1] in "一二三四五六七八九十百千数何")
+
+
+def other_order(task: Task) -> str | None:
+    """Say the same words in another order that keeps the meaning."""
+    rules: tuple[Rule, ...] = (_place_first_en, _list_turned_en)
+    if task.caption.language == "ja":
+        rules = (_place_first_ja, _list_turned_ja)
+    return next((text for text in (rule(task) for rule in rules) if text), None)
+
+
+def _place_first_en(task: Task) -> str | None:
+    """Turn "a man sits on a bench in the park" into "in the park, a man sits on a bench"."""
+    caption, words = task.caption, texts(task.caption)
+    lowered = [word.lower() for word in words]
+    starts = [n for n, word in enumerate(lowered) if word in PLACE_PREPOSITIONS]
+    if not starts or phrase_end(caption, lowered, starts[-1]) != len(words):
+        return None
+    start = starts[-1]
+    said = any(w.verb for w in caption.words[1:start]) or any(w in AUXILIARIES for w in lowered[1:start])
+    worn = any(word in CLOTHES or word in _ITS for word in lowered[start:])
+    if not said or worn or "with" in lowered[:start] or not any(w.noun for w in caption.words[start:]):
+        return None
+    return caption.join([*words[start:], ",", *words[:start]])
+
+
+def _list_turned_en(task: Task) -> str | None:
+    """Turn "a man and a woman" into "a woman and a man"."""
+    caption, words = task.caption, texts(task.caption)
+    for place, word in enumerate(words):
+        if word.lower() != "and" or not place or place + 1 >= len(words):
+            continue
+        article = place + 2 < len(words) and words[place + 1].lower() in ARTICLES
+        stop = place + (3 if article else 2)
+        start = place - (2 if article else 1)
+        if start < 0 or not (caption.words[place - 1].noun and caption.words[stop - 1].noun):
+            continue
+        before = words[start - 1].lower() if start else ""
+        described = bool(start) and (caption.words[start - 1].content or before in ARTICLES)
+        if words[start].lower() in ARTICLES if article else not described:  # a red shirt and hat: both red
+            turned = [*words[place + 1 : stop], word, *words[start:place]]
+            return caption.join([*words[:start], *turned, *words[stop:]])
+    return None
+
+
+def _place_first_ja(task: Task) -> str | None:
+    """Turn 男性が公園で走っている into 公園で男性が走っている."""
+    caption, words = task.caption, texts(task.caption)
+    place = next((n for n, word in enumerate(words) if word in ("が", "は")), None)
+    if place is None or any(word.verb for word in caption.words[:place]):
+        return None
+    stop = next((n for n in range(place + 1, len(words)) if words[n] in ("で", "に", "を")), None)
+    if stop is None or stop == len(words) - 1 or any(w.verb for w in caption.words[place + 1 : stop + 1]):
+        return None
+    if phrase_start(caption, words, place) != 0 or phrase_start(caption, words, stop) != place + 1:
+        return None
+    return caption.join(moved(words, place + 1, stop + 1, 0))
+
+
+def _list_turned_ja(task: Task) -> str | None:
+    """Turn 犬と猫が into 猫と犬が."""
+    caption, words = task.caption, texts(task.caption)
+    for place in range(1, len(words) - 2):
+        alone = place == 1 or words[place - 2] in ("が", "は", "を", "に", "で", "、")
+        listed = words[place] in ("と", "や") and words[place + 2] in ("が", "を", "は")
+        if alone and listed and caption.words[place - 1].noun and caption.words[place + 1].noun:
+            return _turned(caption, words, place)
+    return None
+
+
+def _turned(caption: Segmented, words: list[str], place: int) -> str:
+    turned = [words[place + 1], words[place], words[place - 1]]
+    return caption.join([*words[: place - 1], *turned, *words[place + 2 :]])

@@ -1,0 +1,160 @@
+"""The card of a model that ``suisei compact`` made: what it holds of others, how, and how far it carries."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from suisei.errors import DataError
+
+_E5 = (
+    "MIT",
+    "Liang Wang, Nan Yang, Xiaolong Huang, Linjun Yang, Rangan Majumder, Furu Wei: Multilingual E5 Text "
+    "Embeddings: A Technical Report, 2024 ([arXiv 2402.05672](https://arxiv.org/abs/2402.05672)); "
+    "`intfloat/{name}` on the Hugging Face hub",
+)
+ENCODERS = {f"multilingual-e5-{size}": _E5 for size in ("small", "base", "large")}
+"""{last part of an encoder's name: (licence, authors and where it is from)}."""
+TERMS = {
+    "shichimi": "ratings of Japanese captions of COCO images (Wada et al., CoNLL 2023): research use",
+    "pfn-pic-gen": "ratings of Japanese captions: ask its authors",
+    "flickr8k-expert": "expert ratings of English captions (Hodosh et al., JAIR 2013): research use; the "
+    "photographs belong to their owners",
+    "flickr8k-cf": "crowd ratings of English captions (Hodosh et al., JAIR 2013): research use",
+    "flickr8k-train": "captions of Flickr8k's training images, none rated: research use",
+    "jsts": "pairs of Japanese captions and their similarity (Kurihara et al., LREC 2022): CC BY-SA 4.0",
+    "polaris": "ratings of English captions (Wada et al., CVPR 2024): BSD-3-Clause-Clear",
+    "scenes": "the bundled sample, simulated: Apache-2.0, like this package",
+}
+"""{data: what it is and its terms}; data/README.md of the project has all of them."""
+_CORRELATIONS = {"pearson": "Pearson", "spearman": "Spearman", "tau-b": "tau-b", "tau-c": "tau-c"}
+
+
+@dataclass(frozen=True)
+class Storage:
+    """How a small model is stored.
+
+    Attributes:
+        encoder: name of its text encoder.
+        pieces: pieces of its vocabulary, if that was cut.
+        bits: of the encoder's weights, or of those before training.
+        change_bits: of what training changed, if that is stored apart.
+    """
+
+    encoder: str
+    pieces: int | None
+    bits: int
+    change_bits: int | None
+
+
+def small_card(
+    card: str, storage: Storage, *, name: str | None = None, figures: Mapping[str, Any] | None = None
+) -> str:
+    """Return the card of the whole model with what is true of the small one.
+
+    Args:
+        card: of the whole model.
+        storage: how the small one is stored.
+        name: what to call it.
+        figures: what ``python -m tests.benchmarks.zero_shot`` wrote.
+
+    Raises:
+        DataError: the figures are of another form.
+    """
+    card = card.strip() or "# A SuiSei model"
+    if name:
+        card = re.sub(r"^# .*", lambda _: f"# {name}", card, count=1)
+    parts = [card, _encoder(storage), _storage(storage), _terms(card)]
+    if figures is not None:
+        parts.append(figures_table(figures))
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _encoder(storage: Storage) -> str:
+    name = storage.encoder.rsplit("/", 1)[-1]
+    licence, authors = ENCODERS.get(name, ("", ""))
+    if not licence:
+        return f"## Text encoder\n\n`{storage.encoder}`, under the terms of its authors."
+    return f"## Text encoder\n\n`{name}`, licence {licence}: {authors.format(name=name)}."
+
+
+def _storage(storage: Storage) -> str:
+    lines = ["## Storage", ""]
+    if storage.pieces is not None:
+        lines.append(
+            f"- The vocabulary is cut to {storage.pieces:,} pieces: every single character, so that nothing "
+            "is unknown which was not, the pieces of Japanese scripts, and those of English words."
+        )
+    if storage.change_bits is None:
+        lines.append(f"- The encoder's matrices are in {storage.bits} bits, with a scale for 32 weights.")
+    else:
+        lines.append(
+            "- The encoder's matrices are stored as they were before training, in "
+            f"{storage.bits} bits with a scale for 32 weights, and what training changed in "
+            f"{storage.change_bits} bits with a scale per row. Both are added up when the model is loaded."
+        )
+    return "\n".join(lines)
+
+
+def _terms(card: str) -> str:
+    """Return the terms of the data that a card names."""
+    named = [name for name in TERMS if re.search(rf"(?<![\w-]){name}(?![\w-])", card)]
+    if not named:
+        return ""
+    rows = [f"| `{name}` | {TERMS[name]} |" for name in named]
+    heading = ["## Terms of the training data", "", "| data | what it is, and its terms |", "|---|---|"]
+    ending = ["", "The weights hold no caption and no image; take the terms into account outside research."]
+    return "\n".join([*heading, *rows, *ending])
+
+
+def figures_table(figures: Mapping[str, Any]) -> str:
+    """Return a section with the table of data sets, on each the model beside other metrics.
+
+    Args:
+        figures: ``how``, a sentence, and ``sets``: of each data, samples, correlation and rows (label, cells,
+            and ``less``: by how much the model is ahead of it).
+
+    Raises:
+        DataError: the figures are of another form.
+    """
+    try:
+        tables = [_set_rows(own) for own in figures["sets"]]
+        how = str(figures["how"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataError(f"the figures are not those of zero_shot.py ({error!r})") from None
+    heading = [
+        "## Beside other metrics",
+        "",
+        how,
+        "",
+        "| data | metric | Pearson | Spearman | Kendall | this model's lead, 95 % interval, p (Holm) |",
+        "|---|---|---|---|---|---|",
+    ]
+    return "\n".join([*heading, *(row for table in tables for row in table)])
+
+
+def _set_rows(own: Mapping[str, Any]) -> Sequence[str]:
+    kind = str(own["correlation"])
+    place = f"{own['data']}, {int(own['samples']):,} samples"
+    rows = []
+    for row in own["rows"]:
+        shown = [_number(row["cells"].get(name)) for name in ("pearson", "spearman", kind)]
+        shown[2] += f" ({_CORRELATIONS[kind]})" if shown[2] != "–" else ""
+        difference = row.get("less")
+        label = f"**{row['label']}**" if difference is None and not rows else str(row["label"])
+        rows.append(f"| {place} | {label} | {' | '.join(shown)} | {_difference(difference)} |")
+        place = ""
+    return rows
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+def _difference(less: Mapping[str, float] | None) -> str:
+    if less is None:
+        return ""
+    p = "<.001" if less["holm"] < 0.001 else f"{less['holm']:.3f}"
+    return f"{less['value']:+.3f} [{less['low']:+.3f}, {less['high']:+.3f}], {p}"

@@ -1,0 +1,131 @@
+"""suisei compact: a folder like any other, the same bytes every time, and an honest verdict."""
+
+import json
+
+import numpy as np
+import pytest
+
+from suisei.__main__ import main
+from suisei.commands import compact
+from suisei.metrics.suisei import load
+
+ROWS = [
+    ("a red ball lies on the table", "A red ball lies on the table."),
+    ("two dogs run in the park", "two dogs run"),
+    ("the cat sat on a mat", "two dogs run in the park"),
+    ("犬が公園を走っている。", "犬が走る"),
+    ("赤いボールが机の上にある", "部屋に小さな星が三つあります。"),
+    ("猫", "犬が公園を走っている。"),
+]
+
+
+@pytest.fixture
+def data(tmp_path):
+    rows = [{"candidate": one, "references": [other]} for one, other in ROWS]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def words(tmp_path):
+    path = tmp_path / "words.txt"
+    path.write_text("\n".join(text for row in ROWS for text in row), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def run(tuned_model, data, words):
+    def small(output, *options):
+        kept = [] if "--whole-vocabulary" in options else ["--keep-text", str(words)]
+        shared = ["--data", str(data), *kept, *options]
+        return main(["compact", str(tuned_model[0]), "--output", str(output), *shared])
+
+    return small
+
+
+def files(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_small_model_scores_as_the_whole_one_and_is_the_same_every_time(run, tuned_model, tmp_path, capsys):
+    options = [
+        "--base",
+        str(tuned_model[1]),
+        "--name",
+        "suisei-tiny",
+        "--encoder",
+        "me/multilingual-e5-small",
+    ]
+    report = tmp_path / "report.json"
+    assert run(tmp_path / "one", *options, "--json", str(report)) == 0
+    shown = capsys.readouterr().out
+    assert "fine: rank agreement" in shown
+    assert run(tmp_path / "two", *options) == 0
+    assert files(tmp_path / "one") == files(tmp_path / "two")
+    content = json.loads(report.read_text(encoding="utf-8"))
+    assert content["fine"] is True
+    assert content["bytes"]["after"] < content["bytes"]["before"]
+    labels = [row["label"] for row in content["table"]["sections"][0]["rows"]]
+    assert labels == ["vocabulary cut", "and rounded"]
+    assert [own["title"] for own in content["table"]["sections"]] == ["all", "Japanese", "English"]
+    candidates, references = [one for one, _ in ROWS], [[other] for _, other in ROWS]
+    whole, small = (load(f, device="cpu", precision="fp32") for f in (tuned_model[0], tmp_path / "one"))
+    difference = whole.score(candidates, references) - small.score(candidates, references)
+    assert np.abs(difference).max() < 0.01
+    assert small.settings()["text"] == "multilingual-e5-small"
+    card = (tmp_path / "one" / "README.md").read_text(encoding="utf-8")
+    assert card.startswith("# suisei-tiny\n")
+    for part in ("licence MIT", "Liang Wang", "in 4 bits with a scale per row", "CC BY-SA 4.0"):
+        assert part in card
+
+
+def test_a_model_that_lost_too_much_is_not_called_fine(run, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(compact, "LARGEST_DIFFERENCE", 1e-6)  # hardly anything moves random weights' scores
+    assert run(tmp_path / "small", "--whole-vocabulary", "--bits", "4") == 1
+    assert "NOT fine, do not ship it" in capsys.readouterr().out
+    assert 0 < load(tmp_path / "small", device="cpu").score(["a dog"], references=[["a dog"]])[0] < 1
+
+
+def test_figures_become_a_table_of_the_card(run, tmp_path):
+    rows = [
+        {"label": "suisei", "cells": {"pearson": 0.7, "spearman": 0.65, "tau-c": 0.56}},
+        {
+            "label": "chrf",
+            "cells": {"pearson": 0.4, "spearman": 0.3, "tau-c": 0.351},
+            "less": {"value": 0.21, "low": 0.19, "high": 0.23, "holm": 0.0004},
+        },
+    ]
+    figures = {
+        "how": "How.",
+        "sets": [{"data": "flickr8k", "samples": 5664, "correlation": "tau-c", "rows": rows}],
+    }
+    path = tmp_path / "figures.json"
+    path.write_text(json.dumps(figures), encoding="utf-8")
+    run(tmp_path / "small", "--whole-vocabulary", "--bits", "8", "--card-figures", str(path))
+    card = (tmp_path / "small" / "README.md").read_text(encoding="utf-8")
+    assert "| flickr8k, 5,664 samples | **suisei** | 0.700 | 0.650 | 0.560 (tau-c) |  |" in card
+    assert "|  | chrf | 0.400 | 0.300 | 0.351 (tau-c) | +0.210 [+0.190, +0.230], <.001 |" in card
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--base", "nowhere"], "--base nowhere: no folder with a model.safetensors"),
+        (["--card-figures", "nowhere"], "nowhere: no such file"),
+        (["--whole-vocabulary", "--keep-text", "words.txt"], "leave out --whole-vocabulary"),
+        (["--bits", "5"], "invalid choice: 5"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_any_work(run, tmp_path, capsys, options, message):
+    assert run(tmp_path / "small", *options) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "small").exists()
+
+
+def test_no_folder_is_written_over(run, tmp_path, capsys):
+    (tmp_path / "small").mkdir()
+    assert run(tmp_path / "small") == 2
+    assert "exists; name a new folder" in capsys.readouterr().err

@@ -1,0 +1,147 @@
+"""The probe command on the bundled scenes and on files, with text metrics and a small model."""
+
+import json
+
+import pytest
+
+from suisei.__main__ import main as suisei
+from suisei.cli import run_command
+from suisei.commands.probe import main
+
+QUICK = ("--limit", "30", "--bootstrap", "20")
+
+
+def run(*arguments):
+    return run_command(main, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def rated(tmp_path):
+    rows = []
+    for n in range(24):
+        rows.append(
+            {
+                "candidate": f"a brown dog runs on the green grass number {n}",
+                "references": [f"a dog runs on grass {n}", f"the brown dog number {n} is running"],
+                "rating": 1 + n % 5, "rating_scale": [1, 5], "group": f"g{n // 2}", "id": str(n),
+            }
+        )  # fmt: skip
+    path = tmp_path / "rated.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_text_metrics_with_all_outputs(rated, tmp_path, capsys):
+    status = run(
+        "--metrics", "chrf,unigram-f1,cider", "--data", rated, *QUICK, "--json", tmp_path / "a.json",
+        "--markdown", tmp_path / "a.md", "--latex", tmp_path / "a.tex", "--plots", tmp_path / "plots",
+    )  # fmt: skip
+    assert status == 0
+    content = json.loads((tmp_path / "a.json").read_text())
+    shares = {
+        row["label"]: row["cells"]["lower"]["value"] for row in content["degradations"]["sections"][0]["rows"]
+    }
+    assert shares["mark"] == 1  # chrf of a full stop
+    assert content["references"]["sections"][0]["rows"][2]["cells"]["n"]["value"] == 24
+    assert content["languages"]["sections"][0]["rows"][0]["cells"]["n"]["value"] > 100  # the bundled scenes
+    assert {row["label"] for row in content["calibration"]["sections"][0]["rows"]} == {
+        "chrf",
+        "unigram-f1",
+        "cider",
+    }
+    assert "reliability unigram-f1" in content
+    assert "reliability chrf" not in content  # its scores are from 0 to 100
+    assert content["metrics"]["chrf"].startswith("chrf|")
+    assert (tmp_path / "a.md").read_text().startswith("# Probes")
+    assert r"\begin{table}" in (tmp_path / "a.tex").read_text()
+    made = sorted(path.name for path in (tmp_path / "plots").iterdir())
+    assert made == [
+        "chrf-degradations.png", "chrf-invariances.png", "cider-degradations.png", "cider-invariances.png",
+        "curves.png", "unigram-f1-degradations.png", "unigram-f1-invariances.png",
+        "unigram-f1-reliability.png",
+    ]  # fmt: skip
+    assert "Degraded captions" in capsys.readouterr().out
+
+
+def test_a_model_on_the_bundled_scenes(model_folder, tmp_path):
+    assert (
+        run("--model", model_folder, *QUICK, "--degradations", "swap,mark", "--json", tmp_path / "a.json")
+        == 0
+    )
+    content = json.loads((tmp_path / "a.json").read_text())
+    assert [s["title"] for s in content["degradations"]["sections"]] == ["Japanese", "English"]
+    assert [r["label"] for r in content["references"]["sections"][0]["rows"]] == ["0", "1", "2"]
+    assert f"reliability suisei:{model_folder}" in content
+
+
+def test_unrated_references_alone_will_do(rated, tmp_path):
+    rows = [json.loads(line) for line in rated.read_text().splitlines()]
+    path = tmp_path / "unrated.jsonl"
+    path.write_text(
+        "".join(json.dumps({k: v for k, v in row.items() if "rating" not in k}) + "\n" for row in rows)
+    )
+    assert run("--metrics", "chrf", "--data", path, *QUICK, "--json", tmp_path / "a.json") == 0
+    content = json.loads((tmp_path / "a.json").read_text())
+    assert content["degradations"]["sections"][0]["rows"][0]["cells"]["n"]["value"] > 0
+    assert "calibration" not in content
+    assert "references" not in content
+
+
+def test_a_metric_that_fails_leaves_the_others(rated, tmp_path, capsys):
+    absent = ("--model", tmp_path / "absent")
+    status = run(*absent, "--metrics", "chrf", "--data", rated, *QUICK, "--json", tmp_path / "a.json")
+    assert status == 1
+    content = json.loads((tmp_path / "a.json").read_text())
+    assert list(content["failed"]) == [f"suisei:{tmp_path / 'absent'}"]
+    assert "failed" in capsys.readouterr().err
+
+
+def test_protocols_are_chosen_and_references_held_out(rated, tmp_path):
+    chosen = ("--protocols", "shuffling", "--degradations", "half", "--json", tmp_path / "a.json")
+    assert run("--metrics", "unigram-f1,bleu-2", "--data", rated, *QUICK, *chosen) == 0
+    content = json.loads((tmp_path / "a.json").read_text())
+    assert "replacing" not in content
+    assert "curves" not in content
+    assert "invariances" not in content
+    rows = {row["label"]: row for row in content["shuffling"]["sections"][0]["rows"]}
+    assert rows["unigram-f1"]["cells"]["rho"]["value"] == 0  # it does not see the order of words
+    assert rows["bleu-2"]["cells"]["published"]["value"] == 0.380119
+    assert rows["bleu-2"]["cells"]["n"]["value"] == 12  # images, one reference each
+
+
+def test_without_two_references_the_protocols_are_left_out_and_it_is_said(tmp_path, capsys):
+    rows = [
+        {"candidate": f"a dog {n}", "references": ["a dog"], "rating": 1, "group": str(n)} for n in range(5)
+    ]
+    path = tmp_path / "one.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert run("--metrics", "unigram-f1", "--data", path, *QUICK, "--degradations", "half") == 0
+    assert "none of 5 samples has two references" in capsys.readouterr().out
+
+
+def test_the_old_name_works_and_says_the_new_one(rated, capsys):
+    chosen = ["--data", str(rated), "--protocols", "none", "--degradations", "half", "--bootstrap", "0"]
+    assert suisei(["sanity", "--metrics", "length", *chosen]) == 0
+    shown = capsys.readouterr()
+    assert "suisei: 'suisei sanity' is called 'suisei probe' now" in shown.err
+    assert "Degraded captions" in shown.out
+    assert suisei(["--help"]) == 0
+    assert "sanity" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ("--metrics", "chrf", "--protocols", "recap"),
+            "no protocol 'recap'; there are: replacing, shuffling",
+        ),
+        (("--metrics", "chrf", "--degradations", "flip"), "no degradation 'flip'"),
+        (("--metrics", "chrf", "--good", "3"), "--good: must be a number from 0 to 1, got '3'"),
+        (("--metrics", "chrf", "--json", "/absent/a.json"), "its folder does not exist"),
+        (("--metrics", "nothing"), "no metric 'nothing'"),
+    ],
+)
+def test_wrong_options(arguments, message, capsys):
+    assert run(*arguments) == 2
+    assert message in capsys.readouterr().err

@@ -1,0 +1,81 @@
+"""Pages that commands write: suisei report, and --html of the others."""
+
+import json
+
+import pytest
+
+from suisei.commands import compare, evaluate, report
+from suisei.data.load import load_data
+from suisei.data.writers import write_samples
+from suisei.errors import ConfigError
+
+
+@pytest.fixture
+def rated(tmp_path):
+    write_samples(tmp_path / "rated.jsonl", load_data("scenes")[:60])
+    return tmp_path / "rated.jsonl"
+
+
+def test_evaluate_writes_a_page_that_report_can_write_again(tmp_path, rated):
+    html, figures = tmp_path / "page.html", tmp_path / "figures"
+    kept = ["--json", str(tmp_path / "out.json"), "--save-scores", str(tmp_path / "scores.jsonl")]
+    arguments = ["--metrics", "length", "--data", str(rated), "--bootstrap", "0", *kept]
+    assert evaluate.main([*arguments, "--html", str(html), "--figures", str(figures)]) == 0
+    page = html.read_text()
+    assert "suisei evaluate --metrics length" in page
+    assert "Farthest from people: length" in page
+    assert page.count("data:image/jpeg") > 4
+    assert {path.suffix for path in figures.iterdir()} == {".svg", ".pdf", ".png"}
+    again = tmp_path / "again.html"
+    assert report.main([str(tmp_path / "out.json"), "--output", str(again), "--title", "Twice <told>"]) == 0
+    text = again.read_text()
+    assert "<title>Twice &lt;told&gt;</title>" in text
+    assert "Farthest from people: length" in text
+    assert text.count("<svg") == page.count("<svg")
+
+
+def test_compare_shows_where_systems_differ(tmp_path, rated):
+    samples = load_data("scenes")[:6]
+    for name in ("a", "b"):
+        rows = [
+            {
+                "id": str(n),
+                "candidate": f"{name} {n} <b>",
+                "references": list(s.references),
+                "image": str(s.image),
+            }
+            for n, s in enumerate(samples)
+        ]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
+    files = [str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl")]
+    kept = ["--json", str(tmp_path / "out.json"), "--html", str(tmp_path / "page.html")]
+    assert compare.main([*files, "--metrics", "unigram-f1,length", "--bootstrap", "20", *kept]) == 0
+    page = (tmp_path / "page.html").read_text()
+    assert "Pairs of systems" in page
+    assert report.main([str(tmp_path / "out.json"), "--output", str(tmp_path / "again.html")]) == 0
+    assert "Pairs of systems" in (tmp_path / "again.html").read_text()
+
+
+def test_outputs_that_would_destroy_something_are_refused(tmp_path, rated):
+    (tmp_path / "out.json").write_text("{}")
+    with pytest.raises(ConfigError, match="is the input"):
+        report.main([str(tmp_path / "out.json"), "--output", str(tmp_path / "out.json")])
+    with pytest.raises(ConfigError, match=r"--html .* is the input"):
+        evaluate.main(["--metrics", "length", "--data", str(rated), "--html", str(rated)])
+    with pytest.raises(ConfigError, match=r"--figures .*is no folder"):
+        evaluate.main(["--metrics", "length", "--data", str(rated), "--figures", str(rated)])
+
+
+def test_training_takes_the_page_out_of_its_settings(tmp_path):
+    from suisei.commands.train import main, without_page
+
+    page = str(tmp_path / "page.html")
+    assert without_page(["--a", "1", "--html", page, "--b=2"]) == (["--a", "1", "--b=2"], page)
+    assert without_page([f"--html={page}"]) == ([], page)
+    assert without_page(["--a"]) == (["--a"], None)
+    with pytest.raises(ConfigError, match="--html needs the name of a file"):
+        without_page(["--html"])
+    with pytest.raises(ConfigError, match="its folder does not exist"):
+        without_page(["--html", str(tmp_path / "gone" / "page.html")])
+    with pytest.raises(ConfigError, match="only a training on ratings has a page"):
+        main(["--task", "pretrain", "--html", page])

@@ -1,0 +1,80 @@
+"""Which column fills which field, whatever it is called."""
+
+import pytest
+
+from suisei.data.fields import chosen_columns, match_columns
+from suisei.errors import ConfigError, DataError
+
+
+@pytest.mark.parametrize(
+    ("names", "of", "references"),
+    [
+        (("mt", "src", "ref", "score", "imgid", "img"),
+         {"candidate": "mt", "rating": "score", "group": "imgid", "image": "img"}, ("src", "ref")),
+        (("image_id", "caption"), {"group": "image_id", "candidate": "caption"}, ()),
+        (("prediction", "refs", "image_path"), {"candidate": "prediction", "image": "image_path"}, ("refs",)),
+        (("hypothesis", "gts", "file_name"), {"candidate": "hypothesis", "image": "file_name"}, ("gts",)),
+        (("hyp", "ref_2", "ref_10", "ref1"), {"candidate": "hyp"}, ("ref1", "ref_2", "ref_10")),
+        (("pred", "caption"), {"candidate": "pred"}, ()),
+        (("candidate", "mt", "caption"), {"candidate": "candidate"}, ()),
+        (("text", "human_score", "score"), {"candidate": "text", "rating": "human_score"}, ()),
+        (("Candidate", "Image ID", "Human-Rating", "Lang"),
+         {"candidate": "Candidate", "group": "Image ID", "rating": "Human-Rating", "language": "Lang"}, ()),
+        (("candidate", "src"), {"candidate": "candidate"}, ()),
+        (("caption", "captions"), {"candidate": "caption"}, ("captions",)),
+        (("image_path", "file_name", "caption"), {"candidate": "caption", "image": "image_path"}, ()),
+    ],
+)  # fmt: skip
+def test_usual_names_are_known(names, of, references):
+    columns = match_columns(names)
+    assert (columns.of, columns.references) == (of, references)
+
+
+def test_what_is_said_is_what_was_guessed_and_left_out():
+    note = match_columns(("caption", "ref1", "ref2", "raiting", "x")).note()
+    assert note.startswith("taken: 'caption' for the candidate, 'ref1', 'ref2' for the references; ignored: ")
+    assert note.endswith("'raiting' (did you mean 'rating'?), 'x'")
+    for silent in (
+        ("candidate", "references", "Image"),
+        ("mt", "src", "ref", "score"),
+        ("candidate", "reference_2"),
+    ):
+        assert match_columns(silent).note() == ""
+
+
+def test_what_a_caller_says_goes_before_every_guess():
+    chosen = chosen_columns({"candidate": "b", "references": ["y", "x"], "rating": "", "group": None})
+    columns = match_columns(("a", "candidate", "b", "x", "y", "references", "rating", "image_id"), chosen)
+    assert columns.of == {"candidate": "b"}
+    assert columns.references == ("y", "x")
+    assert set(columns.ignored) == {"a", "candidate", "references", "rating", "image_id"}
+
+
+@pytest.mark.parametrize(
+    ("names", "columns", "message"),
+    [
+        (("caption", "text"), {}, "candidate may be caption, text"),
+        (("candidate", "refs", "ref1"), {}, "references are given twice, in 'refs' and in ref1"),
+        (("candidate",), {"candidate": "candidat"}, "no column 'candidat', .*did you mean 'candidate'"),
+        (("a", "b"), {}, "no column 'candidate'; the columns are a, b"),
+        (("caption",), {"candidate": ""}, "no column 'candidate'"),
+    ],
+)
+def test_what_cannot_be_told_is_a_question(names, columns, message):
+    with pytest.raises(DataError, match=message):
+        match_columns(names, chosen_columns(columns))
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (
+            {"candiate": "x"},
+            "no field 'candiate' .*did you mean 'candidate'.*there are candidate, references",
+        ),
+        ({"rating": ["a", "b"]}, "rating is filled by one column, got a, b"),
+    ],
+)
+def test_a_choice_that_cannot_be(columns, message):
+    with pytest.raises(ConfigError, match=message):
+        chosen_columns(columns)

@@ -1,0 +1,147 @@
+"""References in files of their own, and images called after an id, beside the rows of a file."""
+
+import json
+
+import pytest
+
+from suisei.data.formats import iter_rows, read_samples
+from suisei.data.joins import References
+from suisei.errors import ConfigError, DataError
+
+ANNOTATIONS = {
+    "images": [{"id": 7, "file_name": "seven.jpg"}, {"id": 8, "file_name": "eight.jpg"}],
+    "annotations": [
+        {"image_id": 7, "caption": "a dog is running"},
+        {"image_id": 8, "caption": "a cat"},
+        {"image_id": 7, "caption": "the dog runs"},
+    ],
+}
+RESULTS = [{"image_id": 7, "caption": "a dog runs"}, {"image_id": 8, "caption": "a cat sits"}]
+
+
+def save(path, content):
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+def lines(path, *rows):
+    return save(path, "".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.fixture
+def annotations(tmp_path):
+    return save(tmp_path / "annotations.json", ANNOTATIONS)
+
+
+def test_coco_results_with_annotations_and_the_images_they_list(tmp_path, annotations):
+    notes = []
+    (tmp_path / "seven.jpg").write_bytes(b"x")
+    samples = read_samples(
+        save(tmp_path / "results.json", RESULTS), references=[annotations], images=tmp_path, note=notes.append
+    )
+    assert [sample.references for sample in samples] == [("a dog is running", "the dog runs"), ("a cat",)]
+    assert [sample.image for sample in samples] == [tmp_path / "seven.jpg", None]
+    assert [(sample.id, sample.group) for sample in samples] == [("7", "7"), ("8", "8")]
+    assert "results.json: taken for a COCO result file" in notes[0]
+    assert "COCO annotations, 2 images; rows of" in notes[1]
+    assert notes[1].endswith("by group")
+    assert "has no image for 1 row (the first: row 2, '8')" in notes[-1]
+
+
+@pytest.mark.parametrize(
+    "row", [{"image_id": 7}, {"group": "7"}, {"id": 7}, {"id": "x7", "image_id": "seven.jpg"}]
+)
+def test_rows_are_joined_by_what_has_references(tmp_path, annotations, row):
+    rows = lines(tmp_path / "rows.jsonl", {"candidate": "a", **row})
+    assert read_samples(rows, references=[annotations], note=str)[0].references == ANNOTATIONS_OF_7
+
+
+ANNOTATIONS_OF_7 = ("a dog is running", "the dog runs")
+
+
+def test_row_numbers_as_ids_do_not_take_the_place_of_images(tmp_path):
+    rows = lines(tmp_path / "rows.jsonl", *({"id": n, "image_id": 3 - n, "caption": "a"} for n in (1, 2)))
+    references = lines(
+        tmp_path / "refs.jsonl", {"image_id": 1, "refs": ["one"]}, {"image_id": 2, "refs": ["two"]}
+    )
+    samples = read_samples(rows, references=[references], note=str)
+    assert [sample.references for sample in samples] == [("two",), ("one",)]
+
+
+def test_references_in_rows_give_way_and_absent_ones_are_counted(tmp_path, annotations):
+    notes = []
+    rows = lines(
+        tmp_path / "rows.jsonl",
+        {"image_id": 7, "candidate": "a", "references": ["mine"]},
+        {"image_id": 9, "candidate": "b", "references": ["mine"]},
+        {"image_id": 9, "candidate": ""},
+    )
+    found = list(iter_rows(rows, references=[annotations], note=notes.append))
+    assert [row.sample and row.sample.references for row in found] == [ANNOTATIONS_OF_7, (), None]
+    assert any("references in its rows are not used" in note for note in notes)
+    assert notes[-1].endswith("has no references for 1 row (the first: row 2, '9')")
+
+
+def test_no_row_that_the_references_know_is_an_error(tmp_path, annotations):
+    rows = lines(tmp_path / "rows.jsonl", {"image_id": 70, "candidate": "a"})
+    with pytest.raises(DataError, match=r"none of its first 1 rows .* ids such as '7'; .*group such as '70'"):
+        read_samples(rows, references=[annotations], note=str)
+
+
+def test_text_beside_text_line_by_line(tmp_path):
+    notes = []
+    captions = save(tmp_path / "hyp.txt", "a dog\n\na cat")
+    first, second = (
+        save(tmp_path / "r1.txt", "the dog\nx\nthe cat\n"),
+        save(tmp_path / "r2.txt", "dog\r\ny\r\n\n"),
+    )
+    rows = list(iter_rows(captions, references=[first, second], note=notes.append))
+    assert [row.sample and row.sample.references for row in rows] == [("the dog", "dog"), None, ("the cat",)]
+    assert "candidate is empty" in str(rows[1].error)
+    assert "taken for plain text, a caption a line" in notes[0]
+    assert "is joined with line n of" in notes[1]
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (("a\n",), r"r0.txt has 1 lines, and .*hyp.txt more rows"),
+        (("a\nb\nc\n",), "has more than the 2 lines that .*hyp.txt has rows"),
+        (("a\nb\n", "a\n"), r"r1.txt has 1 lines, and another file of references more"),
+        ((b"a\n\xff\n",), r"r0.txt: line 2 is not valid UTF-8"),
+        (('{"refs": ["a"]}\n',), r"r0.txt: its lines are JSON objects, not references; name it .jsonl"),
+    ],
+)
+def test_text_of_another_length_is_refused(tmp_path, texts, message):
+    paths = [tmp_path / f"r{number}.txt" for number in range(len(texts))]
+    for path, text in zip(paths, texts, strict=True):
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(DataError, match=message):
+        read_samples(save(tmp_path / "hyp.txt", "x\ny\n"), references=paths, note=str)
+
+
+def test_references_by_line_in_json_lines(tmp_path):
+    rows = lines(tmp_path / "rows.jsonl", {"candidate": "a"}, {"candidate": "b"})
+    references = lines(tmp_path / "refs.jsonl", {"refs": ["x", "y"]}, {"refs": "z"})
+    samples = read_samples(rows, references=[references], note=str)
+    assert [sample.references for sample in samples] == [("x", "y"), ("z",)]
+
+
+def test_rows_before_a_damage_come_out_with_their_references(tmp_path, annotations):
+    broken = save(tmp_path / "r.json", json.dumps(RESULTS)[:-1] + ", {")
+    rows, found = iter_rows(broken, references=[annotations], note=str), []
+    with pytest.raises(DataError, match="not valid JSON in item 3"):
+        found.extend(rows)
+    assert [row.sample.references for row in found] == [ANNOTATIONS_OF_7, ("a cat",)]
+
+
+def test_references_that_cannot_be(tmp_path):
+    with pytest.raises(DataError, match=r"gone\.json: no such file"):
+        References([tmp_path / "gone.json"])
+    with pytest.raises(DataError, match="is a folder"):
+        References([tmp_path])
+    with pytest.raises(ConfigError, match="a list of one file or more"):
+        References(str(tmp_path))
+    table = References([save(tmp_path / "r.csv", "id,references\n")])
+    with pytest.raises(DataError, match="of a table, name the column: --column references=NAME"):
+        table.loaded()

@@ -1,0 +1,73 @@
+"""Training the last layers alone: which weights learn, what is dropped, and that the parts make a whole."""
+
+import pytest
+import torch
+
+from suisei.encoders.bert import BertEncoder
+from suisei.encoders.text import TextEncoder, TextEncoderConfig
+from suisei.encoders.tiny import TinyTextConfig
+
+TINY = TinyTextConfig(vocabulary=150, width=16, layers=3)
+
+
+def encoder(captions, **options):
+    torch.manual_seed(0)
+    made = TextEncoder.create(TextEncoderConfig(name="tiny", tiny=TINY, **options), captions)
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter.add_(torch.randn_like(parameter), alpha=0.2)
+    return made
+
+
+@pytest.mark.parametrize("trained", [1, 2, 3, 9])
+def test_lower_and_upper_layers_make_the_whole(captions, trained):
+    text = encoder(captions, layers="last", trained_layers=trained).eval()
+    assert text.parted
+    ids, mask = text.pad(text.tokenize(captions))
+    with torch.no_grad():
+        whole = text(ids, mask)[-1]
+        below = text.below(ids, mask, trained)
+        torch.testing.assert_close(text.above(below, mask, trained), whole)
+    assert (below - whole)[mask.bool()].abs().max() > 0.1
+
+
+def test_the_light_encoder_says_the_same_as_the_one_it_was_made_of(captions):
+    light, other = encoder(captions, layers="last", trained_layers=1), encoder(captions, layers="last")
+    assert isinstance(light.backbone, BertEncoder)
+    assert not other.parted
+    light.load_state_dict(other.state_dict())
+    ids, mask = light.pad(light.tokenize(captions))
+    with torch.no_grad():
+        one, two = light.eval()(ids, mask)[-1], other.eval()(ids, mask)[-1]
+    torch.testing.assert_close(one[mask.bool()], two[mask.bool()], atol=1e-5, rtol=1e-4)
+
+
+def test_a_mixture_of_all_layers_is_computed_whole(captions):
+    assert not encoder(captions, layers="mix", trained_layers=1).parted
+
+
+def test_the_last_layers_learn_and_drop_and_those_below_do_neither(captions):
+    text = encoder(captions, layers="last", trained_layers=2)
+    text.set_trainable(True, layers=2)
+    learns = {name for name, parameter in text.named_parameters() if parameter.requires_grad}
+    assert {name.split(".layer.")[1][0] for name in learns} == {"1", "2"}
+    assert len(learns) == 2 * 16
+    text.train()
+    text.keep_still(2)
+    ids, mask = text.pad(text.tokenize(captions))
+    with torch.no_grad():
+        below = [text.below(ids, mask, 2) for _ in range(2)]
+        above = [text.above(below[0], mask, 2) for _ in range(2)]
+    assert torch.equal(*below)
+    assert not torch.allclose(*above)
+
+
+def test_dropout_in_training_leaves_the_mean_where_it_was(captions):
+    """Over many draws what is dropped evens out: nothing is scaled by it."""
+    text = encoder(captions, layers="last", trained_layers=1)
+    ids, mask = text.pad(text.tokenize(captions[:2]))
+    with torch.no_grad():
+        expected = text.eval()(ids, mask)[-1]
+        text.train()
+        mean = torch.stack([text(ids, mask)[-1] for _ in range(400)]).mean(dim=0)
+    assert (mean - expected)[mask.bool()].abs().mean() < 0.15

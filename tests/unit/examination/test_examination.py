@@ -1,0 +1,198 @@
+"""An examination: finds what is there, keeps what is finished, says what is not there."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from suisei.commands.examine import main
+from suisei.data.load import load_data
+from suisei.errors import ConfigError, DataError
+from suisei.examination.columns import candidate_of
+from suisei.examination.kept import Kept, samples_digest
+from suisei.examination.measures import Means, lacking, measure_benchmark
+from suisei.examination.overview import overview_table
+from suisei.examination.places import Place, find_benchmark
+from suisei.examination.probing import Probed, measure_probes
+from suisei.metaeval.settings import EvaluationSettings
+from suisei.scoring.plan import MetricPlan
+
+SETTINGS = EvaluationSettings(n_resamples=30)
+
+
+@pytest.fixture(scope="module")
+def samples():
+    return load_data("scenes")[:400]
+
+
+@pytest.fixture
+def jsts(tmp_path):
+    """A root with one benchmark two folders deep, and a folder that has its name and nothing in it."""
+    folder = tmp_path / "data" / "sets" / "jsts"
+    folder.mkdir(parents=True)
+    (tmp_path / "data" / "jsts").mkdir()
+    rows = [
+        {"sentence_pair_id": str(n), "yjcaptions_id": f"{n}_{n}-{n}", "sentence1": f"犬が{n}匹いる",
+         "sentence2": "犬がいる", "label": float(n % 5)}
+        for n in range(6)
+    ]  # fmt: skip
+    for part in ("train", "valid"):
+        lines = [json.dumps(row | {"sentence_pair_id": f"{part}{n}"}) for n, row in enumerate(rows)]
+        (folder / f"{part}-v1.3.json").write_text("\n".join(lines))
+    return tmp_path / "data"
+
+
+def test_a_benchmark_is_found_by_its_folder_in_spite_of_an_empty_one(jsts):
+    place = find_benchmark("jsts", jsts)
+    assert place.root == jsts / "sets" / "jsts"
+    assert len(place.samples) == 12
+    assert find_benchmark("scenes", jsts).root is None  # comes with the package
+
+
+def test_what_is_not_there_says_what_was_looked_for(jsts):
+    absent = find_benchmark("polaris", jsts)
+    assert absent.samples is None
+    assert "no folder called polaris under" in absent.note
+    (jsts / "sets" / "jsts" / "valid-v1.3.json").unlink()
+    assert "valid-v1.3.json" in find_benchmark("jsts", jsts).note
+
+
+def test_bad_rows_are_left_out_and_counted(jsts):
+    with (jsts / "sets" / "jsts" / "valid-v1.3.json").open("a") as file:
+        file.write("\n{broken")
+    place = find_benchmark("jsts", jsts)
+    assert len(place.samples) == 12
+    assert place.note == "1 bad rows left out"
+
+
+def test_finished_work_is_kept_until_what_decides_it_changes(tmp_path):
+    made = []
+
+    def make():
+        made.append(True)
+        return {"number": len(made)}
+
+    kept = Kept(tmp_path / "kept")
+    assert kept.get("a/b", "d1", make) == {"number": 1}
+    assert Kept(tmp_path / "kept").get("a/b", "d1", make) == {"number": 1}
+    assert kept.get("a b", "d1", make) == {"number": 2}  # another name, though the file names are alike
+    assert kept.get("a/b", "d2", make) == {"number": 3}
+    for path in (tmp_path / "kept").iterdir():
+        path.write_text("{broken")
+    assert kept.get("a/b", "d2", make) == {"number": 4}
+    assert kept.reused == 0
+
+
+def test_failures_are_tried_again(tmp_path):
+    kept = Kept(tmp_path)
+    assert kept.get("a", "d", lambda: {"error": "no memory"}) == {"error": "no memory"}
+    assert kept.get("a", "d", lambda: {"number": 1}) == {"number": 1}
+
+
+def test_the_digest_of_samples_sees_all_that_decides_a_figure(samples):
+    one = samples[:2]
+    digest = samples_digest(one)
+    assert digest == samples_digest(list(one))
+    for changed in (
+        replace(one[0], candidate="x"), replace(one[0], references=()), replace(one[0], group="g"),
+        replace(one[0], system="s"), replace(one[0], rating=None), replace(one[0], id="i"),
+    ):  # fmt: skip
+        assert samples_digest([changed, one[1]]) != digest
+    assert samples_digest(one[::-1]) != digest
+
+
+def test_a_second_measure_computes_nothing(tmp_path, samples, monkeypatch):
+    place = Place("scenes", None, samples)
+    candidates = [candidate_of(MetricPlan(name)) for name in ("unigram-f1", "length")]
+    first = measure_benchmark(place, candidates, Means(Kept(tmp_path), SETTINGS))
+
+    def again(*_args, **_settings):
+        raise AssertionError("computed again")
+
+    monkeypatch.setattr("suisei.examination.columns.score_column", again)
+    monkeypatch.setattr("suisei.examination.measures._measured", again)
+    kept = Kept(tmp_path)
+    second = measure_benchmark(place, candidates, Means(kept, SETTINGS))
+    assert kept.reused == 3
+    assert second.figures == {label: replace(cell, signature=None) for label, cell in first.figures.items()}
+    assert np.array_equal(second.columns[0].scores, first.columns[0].scores, equal_nan=True)
+    assert second.best == first.best == "unigram-f1"
+
+
+def test_a_metric_that_needs_what_nobody_has_did_not_fail(tmp_path, samples):
+    bare = [replace(sample, references=()) for sample in samples]
+    assert lacking(MetricPlan("cider"), bare) == "needs references, of which there is nothing here"
+    assert lacking(MetricPlan("cider"), samples) == ""
+    candidates = [candidate_of(MetricPlan(name)) for name in ("cider", "length")]
+    measure = measure_benchmark(Place("scenes", None, bare), candidates, Means(Kept(tmp_path), SETTINGS))
+    assert measure.failed == []
+    assert list(measure.figures) == ["length"]
+    with pytest.raises(DataError, match="cider: needs references"):
+        measure_benchmark(Place("scenes", None, bare), candidates[:1], Means(Kept(tmp_path), SETTINGS))
+
+
+def test_probes_have_a_section_per_metric(tmp_path, samples):
+    good = [s for s in samples if s.rating.mean >= 0.75 and s.language == "en" and len(s.references) > 1][:20]
+    humans = [replace(s, candidate=s.references[0], references=s.references[1:], rating=None) for s in good]
+    candidates = [candidate_of(MetricPlan(name)) for name in ("unigram-f1", "length", "pac-s:/no/folder")]
+    means = Means(Kept(tmp_path), SETTINGS)
+    probes, *ladders = measure_probes(Probed("en", "English", good, humans), candidates, means)
+    table = probes.tables["degradations"]
+    assert [section.title for section in table.sections] == ["unigram-f1", "length"]
+    shares = [row.cells["lower"].value for row in table.overall.rows if row.cells["lower"].value is not None]
+    assert probes.figures["unigram-f1"].value == pytest.approx(np.mean(shares))
+    assert {"invariances", "shuffling", "curves"} <= set(probes.tables)
+    assert [row.label for row in probes.tables["curves"].overall.rows] == ["unigram-f1", "length"]
+    assert "shuffling, English" in [each.name for each in ladders]
+    assert probes.notes[0].startswith("pac-s:/no/folder: ")
+    kept = Kept(tmp_path)
+    again, *_ = measure_probes(Probed("en", "English", good, humans), candidates, Means(kept, SETTINGS))
+    assert kept.reused == 2
+    assert again.tables["degradations"].to_markdown() == table.to_markdown()
+
+
+def test_the_overview_marks_the_best_and_names_what_is_absent(tmp_path, samples):
+    candidates = [candidate_of(MetricPlan(name)) for name in ("length", "unigram-f1")]
+    measure = measure_benchmark(Place("scenes", None, samples), candidates, Means(Kept(tmp_path), SETTINGS))
+    table = overview_table(["length", "unigram-f1", "x"], [measure], {"polaris": "absent"}, {"x": "broken"})
+    assert table.columns == {"scenes": "scenes: Kendall tau-c"}
+    assert table.row("unigram-f1").info["best"] == ["scenes"]
+    assert table.row("length").info["best"] == []
+    assert table.row("x").error == "broken"
+    assert "polaris" in table.notes[1]
+
+
+def test_the_command_writes_page_and_json_and_goes_on(tmp_path, jsts, capsys):
+    arguments = ["--metrics", "unigram-f1,length", "--root", str(jsts), "--output", str(tmp_path / "out")]
+    arguments += ["--benchmarks", "jsts,polaris", "--bootstrap", "20", "--examples", "1", "--drawn", "1"]
+    assert main(arguments) == 0
+    content = json.loads((tmp_path / "out" / "examination.json").read_text())
+    assert list(content["skipped"]) == ["polaris"]
+    assert {"overview", "jsts/results"} <= set(content["tables"])
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "no folder called polaris" in page
+    assert "suisei examine --metrics unigram-f1,length" in page
+    assert "0 finished parts" in capsys.readouterr().err
+    assert main(arguments) == 0
+    assert "5 finished parts" in capsys.readouterr().err  # scores and probes of two metrics, and measures
+
+
+def test_the_command_refuses_before_it_works(tmp_path):
+    with pytest.raises(ConfigError, match=r"--root .*: no such folder"):
+        main(["--root", str(tmp_path / "gone")])
+    with pytest.raises(ConfigError, match="--benchmarks 'jtsts': no such benchmark"):
+        main(["--root", str(tmp_path), "--benchmarks", "jtsts"])
+    with pytest.raises(DataError, match="no benchmark is there"):
+        main(
+            [
+                "--metrics",
+                "length",
+                "--root",
+                str(tmp_path),
+                "--benchmarks",
+                "jsts",
+                "--output",
+                str(tmp_path),
+            ]
+        )

@@ -1,0 +1,75 @@
+"""The best metric of a benchmark is called so only where it is better than chance could make it."""
+
+import numpy as np
+import pytest
+
+from suisei.data.judged import PairCaption
+from suisei.data.sample import CaptionSample, Rating
+from suisei.metaeval.best import significantly_best
+from suisei.metaeval.protocols import PROTOCOLS
+from suisei.metaeval.settings import EvaluationSettings
+
+SETTINGS = EvaluationSettings(n_resamples=200)
+N = 120
+
+
+def graded():
+    ratings = np.random.default_rng(0).integers(0, 5, N)
+    samples = [
+        CaptionSample("a", rating=Rating((float(value),), 0, 4), group=str(place // 2))
+        for place, value in enumerate(ratings)
+    ]
+    return samples, ratings / 4
+
+
+def judged():
+    return [CaptionSample("a", rating=Rating((float(place % 2),)), group=str(place)) for place in range(N)]
+
+
+def paired():
+    preferred = [(("kind", float(place % 2)),) for place in range(N)]
+    return [
+        PairCaption(
+            "a", rating=Rating((each[0][1],)), group=str(place // 2), pair=str(place // 2), preferred=each
+        )
+        for place, each in enumerate(preferred)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "samples"), [("ratings", graded()[0]), ("pairs", paired()), ("detection", judged())]
+)
+def test_better_by_far_is_significant_and_as_good_is_not(protocol, samples):
+    human = np.array([sample.rating.mean for sample in samples])
+    rng = np.random.default_rng(1)
+    good, noise = human + 0.3 * rng.normal(size=N), rng.random(N)
+    twin = good + 1e-9 * rng.normal(size=N)
+    values = {"noise": 0.5, "good": 0.9, "twin": 0.899}
+    scores = {"noise": noise, "good": good, "twin": twin}
+    measured = PROTOCOLS[protocol]
+    two = {name: values[name] for name in ("noise", "good")}
+    assert significantly_best(two, scores, samples, measured, SETTINGS) == "good"
+    assert significantly_best(values, scores, samples, measured, SETTINGS) is None
+    lower = {"noise": 0.9, "good": 0.5}  # whatever is called best must be better
+    assert significantly_best(lower, scores, samples, measured, SETTINGS) is None
+
+
+def test_nothing_is_best_alone_without_resamples_or_without_common_samples():
+    samples, human = graded()
+    noise = np.random.default_rng(1).random(N)
+    assert significantly_best({"a": 1.0}, {"a": human}, samples, PROTOCOLS["ratings"], SETTINGS) is None
+    values, scores = {"a": 1.0, "b": 0.5}, {"a": human, "b": noise}
+    none = EvaluationSettings(n_resamples=0)
+    assert significantly_best(values, scores, samples, PROTOCOLS["ratings"], none) is None
+    first = np.arange(N) < N // 2
+    apart = {"a": np.where(first, human, np.nan), "b": np.where(first, np.nan, noise)}
+    assert significantly_best(values, apart, samples, PROTOCOLS["ratings"], SETTINGS) is None
+
+
+def test_scores_that_are_missing_are_left_out_for_both():
+    samples, human = graded()
+    good = human + 0.3 * np.random.default_rng(2).normal(size=N)
+    good[:20] = np.nan
+    scores = {"good": good, "noise": np.random.default_rng(1).random(N)}
+    values = {"good": 0.9, "noise": 0.1}
+    assert significantly_best(values, scores, samples, PROTOCOLS["ratings"], SETTINGS) == "good"

@@ -1,0 +1,68 @@
+"""Metrics against people's scores of systems: few systems, all their orders, files that do not fit."""
+
+import math
+
+import numpy as np
+import pytest
+
+from suisei.errors import DataError
+from suisei.metaeval.significance import Interval
+from suisei.metaeval.system_agreement import agreement_table, checked_human_scores, system_agreements
+from suisei.metaeval.systems import MetricOutcome, SystemScore
+
+HUMAN = {"a": 0.1, "b": 0.4, "c": 0.5, "d": 0.9}
+
+
+def outcome(values, label="bleu-4", **fields):
+    systems = {name: SystemScore(value, Interval(None, None)) for name, value in values.items()}
+    return MetricOutcome(label, n=9, systems=systems, **fields)
+
+
+def test_the_right_order_and_how_often_chance_finds_it():
+    found = system_agreements([outcome({"a": 1.0, "b": 2.0, "c": 3.0, "d": 4.0})], HUMAN)[0]
+    assert found.coefficients["spearman"] == pytest.approx(1)
+    assert found.coefficients["pearson"] == pytest.approx(
+        np.corrcoef([1, 2, 3, 4], list(HUMAN.values()))[0, 1]
+    )
+    assert found.p_value == pytest.approx(1 / math.factorial(4))
+
+
+def test_a_distance_is_turned_round_and_a_failed_metric_left_out():
+    distance = outcome({"a": 4.0, "b": 3.0, "c": 2.0, "d": 1.0}, "distance", higher_is_better=False)
+    failed = MetricOutcome("failed", error="why")
+    (found,) = system_agreements([distance, failed], HUMAN)
+    assert found.coefficients["tau-b"] == pytest.approx(1)
+
+
+def test_of_many_systems_some_orders_are_drawn():
+    human = {str(n): float(n) for n in range(9)}
+    found = system_agreements([outcome({str(n): n * 1.0 for n in range(9)})], human)[0]
+    assert 0 < found.p_value < 0.002
+
+
+def test_the_table_says_how_few_systems_there_are():
+    same = outcome(dict.fromkeys("abcd", 1.0), "same")
+    table = agreement_table(system_agreements([outcome(HUMAN), same], HUMAN))
+    assert "4 systems: one order in 24 is right by chance alone" in table.notes
+    row = table.row("bleu-4")
+    assert row.cells["n"].value == 4
+    assert row.as_dict()["points"][0] == {"system": "a", "metric": 0.1, "human": 0.1}
+    assert "all 4 values" in table.row("same").cells["spearman"].reason
+    assert agreement_table([]) is None
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        ({"a": 1, "b": 2, "x": 3}, "scores of 2 of the systems a, b, c, d, and a correlation takes three"),
+        ({"a": "good"}, "the score of 'a' must be a number, got str"),
+        ({"a": float("nan")}, "the score of 'a' is nan; leave the system out"),
+    ],
+)
+def test_files_that_do_not_fit(found, message):
+    with pytest.raises(DataError, match=message):
+        checked_human_scores(found, list("abcd"), "--human h.json")
+
+
+def test_systems_of_the_file_that_are_not_compared_are_left_out():
+    assert checked_human_scores({**HUMAN, "x": 1}, list("dcba"), "h") == dict(reversed(HUMAN.items()))

@@ -1,0 +1,82 @@
+"""Cosine of sentence vectors, beside transformers' own way to them."""
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+
+from suisei.data.sample import CaptionSample
+from suisei.errors import ConfigError, UnavailableError
+from suisei.metrics.registry import get_metric
+
+SAMPLES = [
+    CaptionSample("a dog runs in the park", ("two dogs run", "A man rides a bicycle through the town")),
+    CaptionSample("犬が走る", ("犬が公園を走っている。", "猫", "犬が走る")),
+    CaptionSample("a cat", ("the cat sat on a mat",)),
+]
+
+
+@pytest.fixture(scope="module")
+def vector(tiny_bert):
+    """Mean-pool one caption at a time with transformers."""
+    from transformers import AutoModel, AutoTokenizer
+
+    tokenizer, model = AutoTokenizer.from_pretrained(tiny_bert), AutoModel.from_pretrained(tiny_bert).eval()
+
+    def embed(text):
+        with torch.inference_mode():
+            return model(**tokenizer([text], return_tensors="pt")).last_hidden_state[0].mean(dim=0).numpy()
+
+    return embed
+
+
+def cosine(one, other):
+    return float(one @ other / np.linalg.norm(one) / np.linalg.norm(other))
+
+
+@pytest.mark.parametrize(("references", "together"), [("mean", np.mean), ("max", np.max)])
+@pytest.mark.parametrize("prefix", ["", "query: "])
+def test_scores_are_those_of_transformers(tiny_bert, vector, references, together, prefix):
+    metric = get_metric(
+        f"cosine:{tiny_bert}", references=references, prefix=prefix, device="cpu", precision="fp32"
+    )
+    expected = [
+        together([cosine(vector(prefix + s.candidate), vector(prefix + r)) for r in s.references])
+        for s in SAMPLES
+    ]
+    np.testing.assert_allclose(metric.score(SAMPLES), expected, atol=1e-5)
+    assert f"ref:{references}" in metric.signature
+    assert ("prefix:query" in metric.signature) == bool(prefix)
+
+
+def test_a_score_depends_on_its_own_sample_alone(tiny_bert):
+    metric = get_metric(f"cosine:{tiny_bert}", device="cpu", precision="fp32")
+    alone = [metric.score([sample])[0] for sample in SAMPLES]
+    np.testing.assert_allclose(metric.score(SAMPLES), alone, atol=1e-6)
+    np.testing.assert_allclose(
+        pickle.loads(pickle.dumps(metric)).score(SAMPLES[::-1]), alone[::-1], atol=1e-6
+    )
+
+
+def test_a_model_folder_gives_its_own_encoder(model_folder):
+    from suisei.metrics.suisei import load
+
+    metric = get_metric(f"cosine:{model_folder}", device="cpu", precision="fp32")
+    text = load(model_folder, device="cpu", precision="fp32").regressor.text
+
+    def embed(caption):
+        with torch.inference_mode():
+            return text(*text.pad(text.tokenize([caption])))[-1][0].mean(dim=0).numpy()
+
+    expected = np.mean([cosine(embed(SAMPLES[0].candidate), embed(r)) for r in SAMPLES[0].references])
+    assert metric.score(SAMPLES[:1])[0] == pytest.approx(expected, abs=1e-5)
+
+
+def test_what_cannot_be_is_refused(tiny_bert):
+    with pytest.raises(UnavailableError, match="cosine:intfloat/multilingual-e5-small"):
+        get_metric("cosine")
+    with pytest.raises(ConfigError, match="references is 'min'; expected one of mean, max"):
+        get_metric(f"cosine:{tiny_bert}", references="min")
+    with pytest.raises(ConfigError, match="precision is 'int4'"):
+        get_metric(f"cosine:{tiny_bert}", precision="int4")

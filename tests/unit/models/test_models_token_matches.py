@@ -1,0 +1,34 @@
+"""The alignment in the forward pass is the one of scoring, and an encoder learns by it."""
+
+import torch
+
+from suisei.data.sample import CaptionSample
+from suisei.models.alignment import alignment_inputs
+from suisei.models.inputs import ALIGNMENTS
+from suisei.models.table import Collator, SampleTable
+
+
+def test_a_batch_is_aligned_as_samples_are_for_scoring(build_regressor, captions):
+    model = build_regressor(
+        image=False, text={"layers": "last"}, alignment=True, head={"extra_hidden": 3}
+    ).eval()
+    samples = [
+        CaptionSample(captions[0], tuple(captions[1:4])),
+        CaptionSample(captions[1], (captions[5],)),
+        CaptionSample("a cat"),
+        CaptionSample(captions[3], (captions[4], captions[2])),
+    ]
+    table = SampleTable(samples, with_images=False)
+    tokens = model.text.tokenize(table.captions)
+    for overhead in (None, 0):
+        batch = Collator(table, tokens, model.text.pad, overhead=overhead)(range(4))
+        with torch.no_grad():
+            computed = model.outputs(batch).extras
+        expected = torch.from_numpy(alignment_inputs(model, table))
+        assert computed.shape == (4, len(ALIGNMENTS))
+        torch.testing.assert_close(computed, expected, equal_nan=True, atol=1e-5, rtol=1e-4)
+    model.train()
+    model.outputs(batch).extras[[0, 1, 3]].sum().backward()
+    weights = model.text.backbone.encoder.layer[-1].output.dense.weight
+    assert float(weights.grad.abs().sum()) > 0
+    assert bool(weights.grad.isfinite().all())

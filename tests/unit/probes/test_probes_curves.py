@@ -1,0 +1,88 @@
+"""Degradation curves: the ideal line, what notices nothing, counts that add up, and what has no curve."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from suisei.data.sample import CaptionSample
+from suisei.errors import DataError
+from suisei.metaeval.plots import plot_degradation
+from suisei.metrics.registry import get_metric
+from suisei.probes.curves import SHARES, UNNOTICED, _area, curves
+from suisei.probes.outcomes import Scored
+from suisei.probes.probe_tables import curve_table
+from suisei.scoring.corpus import summands
+
+
+def originals(count=200):
+    return [
+        CaptionSample(f"a w{n} x{n} y{n} z{n}", (f"a w{n} x{n} y{n} z{n}",), language="en", group=f"g{n}")
+        for n in range(count)
+    ]
+
+
+EXACT = Scored("exact", lambda samples: np.array([float(s.candidate in s.references) for s in samples]))
+CONSTANT = Scored("constant", lambda samples: np.full(len(samples), 0.3))
+
+
+def by_kind(found):
+    return {curve.kind: curve for curve in found}
+
+
+def test_a_metric_that_falls_to_nothing_stands_on_the_ideal_line():
+    swapped = by_kind(curves([EXACT], originals(), "en", n_resamples=50))["swapped"]
+    assert [cell.value for cell in swapped.values] == pytest.approx([1 - share for share in SHARES])
+    assert swapped.area.value == pytest.approx(0, abs=1e-9)
+    assert swapped.values[2].low < 0.5 < swapped.values[2].high
+    assert (swapped.original, swapped.n) == (1, 200)
+
+
+def test_a_metric_that_notices_nothing_keeps_the_whole_area():
+    found = by_kind(curves([CONSTANT], originals(), "en", n_resamples=0))
+    assert found["shuffled"].area.value == pytest.approx(UNNOTICED)
+    assert pytest.approx(0.405) == UNNOTICED
+    assert found["shuffled"].values[-1].value == pytest.approx(1)
+
+
+def test_counts_are_added_up_before_the_corpus_score():
+    bleu = get_metric("bleu-2")
+    counted = Scored("bleu-2", bleu.score, summands=lambda s, scores: summands(bleu, s, scores))
+    swapped = by_kind(curves([counted], originals(40), "en", n_resamples=0))["swapped"]
+    plain = by_kind(curves([Scored("bleu-2", bleu.score)], originals(40), "en", n_resamples=0))["swapped"]
+    assert swapped.original == pytest.approx(1)
+    assert swapped.values[2].value != pytest.approx(plain.values[2].value, abs=1e-3)
+
+
+def test_what_scores_nothing_has_no_curve_and_says_why():
+    zero = Scored("zero", lambda samples: np.zeros(len(samples)))
+    none = Scored("none", lambda samples: np.full(len(samples), np.nan))
+    found = curves([zero, none], originals(5), "en")
+    assert found[0].startswith("zero, swapped: the untouched captions score 0")
+    assert found[2].startswith("none, swapped: 0 captions have a score")
+    assert curve_table([]) is None
+
+
+def test_the_area_is_that_of_straight_segments():
+    rng = np.random.default_rng(0)
+    values = rng.random((5, len(SHARES)))
+    places = np.linspace(0, 0.9, 200_001)
+    for row, area in zip(values, _area(values), strict=True):
+        gaps = np.abs(np.interp(places, SHARES, row) - (1 - places))
+        assert area == pytest.approx(np.trapezoid(gaps, places), abs=1e-6)
+
+
+def test_the_table_and_the_figure(tmp_path):
+    found = curves([EXACT, CONSTANT], originals(), "en", n_resamples=0)
+    table = curve_table(found)
+    assert [section.title for section in table.sections] == ["shuffled, English", "swapped, English"]
+    row = table.row("exact", "swapped, English")
+    assert row.cells["at0.5"].value == pytest.approx(0.5)
+    points = row.as_dict()["curve"]["points"]
+    assert [point["ideal"] for point in points] == pytest.approx([1 - share for share in SHARES])
+    panels = {
+        "swapped": {c.metric: (SHARES, [v.value for v in c.values]) for c in found if c.kind == "swapped"}
+    }
+    plot_degradation(tmp_path / "curves.png", panels, title="x")
+    assert np.asarray(Image.open(tmp_path / "curves.png").convert("L")).std() > 10
+    with pytest.raises(DataError, match="no curve to show"):
+        plot_degradation(tmp_path / "none.png", {}, title="x")

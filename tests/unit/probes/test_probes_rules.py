@@ -1,0 +1,188 @@
+"""What each rule says, in both languages: what is wrong then, and what is only said otherwise."""
+
+import random
+
+import pytest
+
+from suisei.probes.degrade import CHANGES, DEGRADATIONS, INVARIANCES, degrade
+from suisei.probes.lexicon import ALIKE, WRONG
+from suisei.probes.segments import segment
+from suisei.probes.spans import find_spans, put
+
+WITH_MECAB = pytest.mark.usefixtures("_mecab")
+
+
+@pytest.fixture
+def _mecab():
+    pytest.importorskip("fugashi")
+
+
+def every(caption, name, language, references=()):
+    """Return what all seeds make of a caption."""
+    made = {degrade(caption, name, language=language, seed=n, references=references) for n in range(40)}
+    return made - {None}
+
+
+@pytest.mark.parametrize(
+    ("caption", "name", "among"),
+    [
+        ("A dog runs .", "object", {"A cat runs .", "An elephant runs .", "A horse runs ."}),
+        ("two dogs run", "object", {"two cats run", "two sheep run"}),
+        ("an old house", "attribute", {"a young house"}),
+        ("a red elephant", "attribute", {"a blue elephant"}),
+        ("Two men wait", "number", {"Three men wait", "Six men wait"}),
+        ("2 men wait", "number", {"3 men wait"}),
+        ("a cat on a mat", "relation", {"a cat under a mat"}),
+        ("a cat in front of a mat", "relation", {"a cat behind a mat"}),
+        ("a man sits on a bench", "omit", {"a man sits"}),
+        ("a cat runs fast", "add", {"a cat runs fast next to an elephant"}),
+        ("a cat runs on the grass at noon", "break-off", {"a cat runs on the grass"}),
+    ],
+)
+def test_what_is_wrong_in_english(caption, name, among):
+    made = every(caption, name, "en")
+    assert among <= made
+    assert caption not in made
+
+
+@WITH_MECAB
+@pytest.mark.parametrize(
+    ("caption", "name", "among"),
+    [
+        ("犬が走っている。", "object", {"猫が走っている。", "馬が走っている。"}),
+        ("男の子がいる", "object", {"女の子がいる", "女性がいる"}),
+        ("赤い車がある", "attribute", {"青い車がある"}),
+        ("大きな木", "attribute", {"小さな木"}),
+        ("二匹の犬", "number", {"三匹の犬"}),
+        ("2台の車", "number", {"3台の車"}),
+        ("机の上に猫がいる", "relation", {"机の下に猫がいる"}),
+        ("男性が公園の椅子に座っている", "omit", {"男性が座っている"}),
+        ("猫が寝ている", "add", {"象の隣で、猫が寝ている"}),
+    ],
+)
+def test_what_is_wrong_in_japanese(caption, name, among):
+    made = every(caption, name, "ja")
+    assert among <= made
+    assert caption not in made
+
+
+def test_what_a_reference_mentions_is_not_wrong():
+    cats = every("a dog runs", "object", "en")
+    assert "a cat runs" in cats
+    assert "a cat runs" not in every("a dog runs", "object", "en", ["A cat and a dog run."])
+    assert "a cat runs" in every("a dog runs", "object", "en", ["a category of dogs"])  # a word, not letters
+    assert not any("elephant" in text for text in every("a dog", "add", "en", ["an elephant"]))
+
+
+@pytest.mark.parametrize(
+    ("caption", "name", "language"),
+    [
+        ("the park ranger waits", "object", "en"),  # a park that describes is no place
+        ("a man waits", "number", "en"),
+        ("一緒に走る", "number", "ja"),
+        ("犬小屋", "object", "ja"),  # no word ends inside of another
+        ("a dog", "omit", "en"),
+        ("a man is in the park", "omit", "en"),  # says nothing else
+        ("", "generic", "en"),
+    ],
+)
+def test_no_room(caption, name, language):
+    if language == "ja":
+        pytest.importorskip("fugashi")
+    assert not every(caption, name, language) or name == "generic"
+
+
+def test_a_near_copy_is_a_reference_with_one_word_changed():
+    references = ["a brown dog runs on grass", "two cats sleep"]
+    made = every("a pet", "copy", "en", references)
+    assert made
+    for text in made:
+        nearest = [r for r in references if len(r.split()) == len(text.split())]
+        assert any(sum(a != b for a, b in zip(text.split(), r.split(), strict=True)) == 1 for r in nearest)
+    assert every("a pet", "copy", "en") == set()
+
+
+@WITH_MECAB
+@pytest.mark.parametrize(
+    ("caption", "expected"),
+    [
+        ("犬が走っている", "犬が走っています"),
+        ("犬がいます。", "犬がいる。"),
+        ("男性が歩く", "男性が歩きます"),
+        ("犬が走る", "犬が走ります"),
+        ("海が見える", "海が見えます"),
+        ("赤いボール", "赤いボールです"),
+        ("赤いボールです", "赤いボール"),
+        ("空は青いです", None),
+    ],
+)
+def test_politeness(caption, expected):
+    assert degrade(caption, "politeness", language="ja") == expected
+    assert degrade("a dog runs", "politeness", language="en") is None
+
+
+@WITH_MECAB
+@pytest.mark.parametrize(
+    ("caption", "name", "language", "expected"),
+    [
+        ("two dogs run", "digits", "en", {"2 dogs run"}),
+        ("3 dogs run", "digits", "en", {"three dogs run"}),
+        ("二人の男性", "digits", "ja", {"2人の男性"}),
+        ("2匹の犬", "digits", "ja", {"二匹の犬"}),
+        ("二十三人の男性", "digits", "ja", set()),
+        ("a couch", "synonym", "en", {"a sofa"}),
+        ("男性がいる", "synonym", "ja", {"男の人がいる"}),
+        ("a gray cat", "script", "en", {"a grey cat"}),
+        ("猫がいる", "script", "ja", {"ねこがいる", "ネコがいる"}),
+        ("A man sits on a bench in the park.", "order", "en", {"In the park, a man sits on a bench."}),
+        ("a man and a woman smile", "order", "en", {"a woman and a man smile"}),
+        ("dogs and cats sleep", "order", "en", {"cats and dogs sleep"}),
+        ("a red shirt and hat hang here", "order", "en", set()),  # both may be red
+        ("a boy stands in a red shirt", "order", "en", set()),
+        ("男性が公園で走っている", "order", "ja", {"公園で男性が走っている"}),
+        ("犬と猫が寝ている", "order", "ja", {"猫と犬が寝ている"}),
+        ("赤い服を着た男性が公園で走る", "order", "ja", set()),  # the park would be where he dresses
+    ],
+)
+def test_the_same_said_otherwise(caption, name, language, expected):
+    assert every(caption, name, language) == expected
+
+
+def test_every_change_says_what_is_expected_of_it():
+    assert {change.expects for change in DEGRADATIONS.values()} == {"lower"}
+    assert {change.expects for change in INVARIANCES.values()} == {"same"}
+    assert list(CHANGES) == [*DEGRADATIONS, *INVARIANCES]
+
+
+@pytest.mark.parametrize("language", ["en", "ja"])
+def test_no_wrong_word_is_a_synonym_and_none_changes_to_itself(language):
+    if language == "ja":
+        pytest.importorskip("fugashi")
+    alike = {**ALIKE["synonym"][language], **ALIKE["script"][language]}
+    for lists in (WRONG, ALIKE):
+        for by_language in lists.values():
+            for word, others in by_language[language].items():
+                assert others, word
+                assert word not in others
+    for by_language in WRONG.values():
+        for word, others in by_language[language].items():
+            assert not set(others) & set(alike.get(word, ())), word
+
+
+def test_phrases_are_found_as_whole_words_and_the_longest_first():
+    caption = segment("a cat on top of the mat", "en")
+    assert [span.phrase for span in find_spans(caption, {"on", "on top of", "a", "ca"})] == ["a", "on top of"]
+
+
+def test_articles_follow_what_is_put_in():
+    caption = segment("A dog and an apple and a cat", "en")
+    spans = {span.phrase: span for span in find_spans(caption, {"dog", "apple", "cat"})}
+    assert put(caption, spans["dog"], "elephant") == "An elephant and an apple and a cat"
+    assert put(caption, spans["apple"], "unicorn") == "A dog and a unicorn and a cat"
+
+
+def test_choices_are_drawn_by_the_seed_and_not_by_the_process():
+    random.seed(1)
+    first = degrade("a dog runs", "object", seed=5)
+    random.seed(2)
+    assert degrade("a dog runs", "object", seed=5) == first

@@ -1,0 +1,155 @@
+"""Results on the disk: folders of trainings, JSON of commands, and what is neither."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from suisei.data.writers import write_samples
+from suisei.errors import ConfigError, DataError
+from suisei.metaeval.table_reading import read_table
+from suisei.metaeval.tables import Cell, Row, Section, Table
+from suisei.report.stored import as_yaml, facts_of, read_curves, read_result
+from suisei.scoring.scorefile import write_scores
+
+TABLE = Table(
+    "A table",
+    {"x": "X", "n": "n"},
+    (
+        Section(
+            "overall", (Row("a", {"x": Cell(0.5, 0.25, 0.75), "n": Cell(7)}, "sig"), Row("b", error="no"))
+        ),
+        Section(
+            "language: ja", (Row("a", {"x": Cell(1e-9, is_p_value=True), "n": Cell(None, reason="none")}),)
+        ),
+    ),
+    ("a note",),
+    digits=2,
+    row_heading="System",
+)
+
+
+def test_a_table_comes_back_as_it_was():
+    read = read_table(json.loads(TABLE.to_json()))
+    assert read.to_markdown() == TABLE.to_markdown()
+    assert read.to_latex() == TABLE.to_latex()
+
+
+def test_a_table_without_headings_gets_them_from_its_cells():
+    value = TABLE.as_dict()
+    for name in ("columns", "digits", "row_heading"):
+        del value[name]
+    assert list(read_table(value).columns) == ["x", "n"]
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda value: value["sections"].append(None),
+        lambda value: value["sections"][0].pop("rows"),
+        lambda value: value["sections"][0]["rows"][0]["cells"].update(x={"value": "high"}),
+        lambda value: value["sections"][0]["rows"][0].pop("label"),
+        lambda value: value.update(columns=[1]),
+        lambda value: value.update(digits="many"),
+    ],
+)
+def test_a_malformed_table_is_one_clear_error(tmp_path, spoil):
+    value = TABLE.as_dict()
+    spoil(value)
+    (tmp_path / "r.json").write_text(json.dumps(value))
+    with pytest.raises(DataError, match=r"r\.json: a table in it is malformed .*; write it again"):
+        read_result(tmp_path / "r.json")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("[]", "holds no object"), ("{", "not JSON"), ('{"title": 1}', "holds no table")],
+)
+def test_json_of_something_else_is_refused(tmp_path, text, message):
+    (tmp_path / "r.json").write_text(text)
+    with pytest.raises(DataError, match=message):
+        read_result(tmp_path / "r.json")
+
+
+def test_what_is_neither_run_nor_json_is_refused(tmp_path):
+    (tmp_path / "a.txt").write_text("x")
+    with pytest.raises(ConfigError, match="give the folder of a training, or a JSON file"):
+        read_result(tmp_path / "a.txt")
+    with pytest.raises(ConfigError, match=r"has no report\.json"):
+        read_result(tmp_path)
+
+
+def test_all_tables_of_a_json_are_found(tmp_path):
+    content = {
+        **TABLE.as_dict(),
+        "published": TABLE.as_dict(),
+        "tables": {"systems": TABLE.as_dict()},
+        "n": 1,
+    }
+    (tmp_path / "r.json").write_text(json.dumps(content))
+    assert list(read_result(tmp_path / "r.json").tables) == ["results", "published", "systems"]
+
+
+@pytest.fixture
+def run(tmp_path, rated):
+    """The folder of a training, with two starts of which the second went on."""
+    folder = tmp_path / "my-run"
+    (folder / "model").mkdir(parents=True)
+    samples = [replace(sample, image=None) for sample in rated.samples]
+    write_samples(folder / "test.jsonl", samples)
+    write_scores(folder / "test_scores.jsonl", samples, {"suisei": rated.scores["suisei"]})
+    content = {"training": {"epochs": 3, "seed": 0, "skipped": []}, "results": TABLE.as_dict()}
+    (folder / "report.json").write_text(json.dumps(content))
+    (folder / "config.yaml").write_text("trainer:\n  max_epochs: 3\n")
+    log = folder / "logs" / "version_0"
+    log.mkdir(parents=True)
+    (log / "metrics.csv").write_text(
+        "epoch,step,train_loss,val_pearson\n0,9,0.5,\n0,19,,0.25\n1,29,nan,\n,x,1,1\n"
+    )
+    return folder
+
+
+def test_a_training_has_samples_scores_curves_and_config(run, rated):
+    result = read_result(run)
+    assert result.title == "Training: my-run"
+    assert list(result.tables) == ["results"]
+    assert np.allclose(result.rated.scores["suisei"], rated.scores["suisei"])
+    assert result.curves == {"train_loss": {9.0: 0.5}, "val_pearson": {19.0: 0.25}}
+    facts = dict(result.facts)
+    assert facts["config.yaml"] == "trainer:\n  max_epochs: 3\n"
+    assert facts["Signatures"] == "a: sig"
+    assert facts["Training"] == "epochs: 3\nseed: 0\n"
+
+
+def test_a_training_without_samples_or_log_is_shown_without(run):
+    (run / "test_scores.jsonl").unlink()
+    (run / "logs" / "version_0" / "metrics.csv").unlink()
+    result = read_result(run)
+    assert result.rated is None
+    assert read_curves(run) == {}
+
+
+def test_scores_kept_beside_a_json_bring_predictions(tmp_path, rated):
+    samples = [replace(sample, image=None) for sample in rated.samples]
+    write_samples(tmp_path / "d.jsonl", samples)
+    write_scores(tmp_path / "s.jsonl", samples, rated.scores)
+    command = {
+        "data": str(tmp_path / "d.jsonl"),
+        "save_scores": str(tmp_path / "s.jsonl"),
+        "rating_scale": None,
+    }
+    (tmp_path / "r.json").write_text(json.dumps({**TABLE.as_dict(), "command": command}))
+    assert set(read_result(tmp_path / "r.json").rated.scores) == set(rated.scores)
+    (tmp_path / "s.jsonl").unlink()
+    without = read_result(tmp_path / "r.json")
+    assert without.rated is None
+    assert "--save-scores" in without.notes[0]
+
+
+def test_facts_leave_out_what_is_not_set():
+    assert as_yaml({"a": None, "b": [], "c": 0, "d": "犬"}) == "c: 0\nd: 犬\n"
+    assert dict(facts_of({"metrics": {"cider": "cider|x"}, "command": {"data": "d"}})) == {
+        "Signatures": "cider: cider|x",
+        "Options": "data: d\n",
+    }

@@ -1,0 +1,90 @@
+"""What is lowered beside the squared error: each part is what its name says, and nothing at weight 0."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from suisei.errors import ConfigError
+from suisei.training.objective import PAIR_MARGIN, START_SHARE, LossConfig, Objective, pair_cosines
+
+
+def outputs(logits, start=None, vectors=None):
+    return SimpleNamespace(logits=logits, start=start, vectors=vectors)
+
+
+def batch(target, **fields):
+    names = ("source", "original", "pairs", "pair_target")
+    return SimpleNamespace(target=target, **{name: fields.get(name) for name in names})
+
+
+LOGITS = torch.tensor([[0.0, 1.0, -2.0, 3.0], [0.5, 0.5, 0.5, 0.5]])
+TARGET = torch.tensor([0.2, 0.9, 0.1, 0.6])
+START = torch.tensor([0.1, -0.4, 2.0, 0.0])
+
+
+def test_alone_it_is_the_squared_error_of_every_member():
+    loss = Objective(LossConfig())(
+        outputs(LOGITS, START), batch(TARGET, original=torch.tensor([-1, 0, -1, -1]))
+    )
+    torch.testing.assert_close(loss, (torch.sigmoid(LOGITS) - TARGET).square().mean())
+
+
+def test_every_data_set_counts_as_much_however_small():
+    source = torch.tensor([0, 0, 0, 1])
+    errors = (torch.sigmoid(LOGITS) - TARGET).square()
+    loss = Objective(LossConfig())(outputs(LOGITS), batch(TARGET, source=source))
+    torch.testing.assert_close(loss, errors[:, :3].mean() + errors[:, 3].mean())
+
+
+def test_the_cosine_answers_for_its_own_error():
+    plain = Objective(LossConfig())(outputs(LOGITS, START), batch(TARGET))
+    loss = Objective(LossConfig(cosine_weight=0.5))(outputs(LOGITS, START), batch(TARGET))
+    torch.testing.assert_close(loss - plain, 0.5 * F.mse_loss(torch.sigmoid(START), TARGET))
+    without = Objective(LossConfig(cosine_weight=0.5))(outputs(LOGITS), batch(TARGET))
+    torch.testing.assert_close(without, plain)
+
+
+def test_a_degraded_caption_is_drawn_below_the_one_it_was_made_of():
+    objective = Objective(LossConfig(pair_weight=2.0))
+    plain = Objective(LossConfig())
+    original = torch.tensor([-1, -1, 1, 0])  # the third was made of the second, the last of the first
+    loss = objective(outputs(LOGITS, START), batch(TARGET, original=original))
+    loss -= plain(outputs(LOGITS, START), batch(TARGET))
+
+    def above(logits):
+        gaps = torch.stack([logits[..., 2] - logits[..., 1], logits[..., 3] - logits[..., 0]])
+        return (F.softplus(4 * (gaps + PAIR_MARGIN)) / 4).mean()
+
+    torch.testing.assert_close(loss, 2 * (above(LOGITS) + START_SHARE * above(START)))
+    apart = torch.tensor([[0.0, 9.0, -9.0, -9.0]])  # in order, by far: nothing is left to be learned
+    gap = objective(outputs(apart), batch(TARGET, original=original)) - plain(outputs(apart), batch(TARGET))
+    assert 0 <= float(gap) < 1e-6
+    none = torch.full((4,), -1)
+    torch.testing.assert_close(
+        objective(outputs(LOGITS), batch(TARGET, original=none)), plain(outputs(LOGITS), batch(TARGET))
+    )
+
+
+def test_rated_pairs_teach_the_cosine_of_their_captions():
+    vectors = torch.randn(5, 1, 8, requires_grad=True)
+    pairs, similarity = torch.tensor([[0, 1], [4, 2]]), torch.tensor([0.3, 0.8])
+    given = batch(TARGET, pairs=pairs, pair_target=similarity)
+    objective = Objective(LossConfig(support_weight=3.0))
+    loss = objective(outputs(LOGITS, vectors=vectors), given)
+    loss = loss - Objective(LossConfig())(outputs(LOGITS), batch(TARGET))
+    cosines = pair_cosines(vectors, pairs)
+    expected = F.cosine_similarity(vectors[[0, 4], 0], vectors[[1, 2], 0], dim=-1)
+    torch.testing.assert_close(cosines, expected)
+    torch.testing.assert_close(loss, 3 * F.mse_loss(torch.sigmoid(objective.support(cosines)), similarity))
+    loss.backward()
+    assert float(vectors.grad[0].abs().sum()) > 0
+    assert float(vectors.grad[3].abs().sum()) == 0
+    assert Objective(LossConfig()).support is None
+
+
+@pytest.mark.parametrize("name", ["cosine_weight", "pair_weight", "support_weight"])
+def test_a_weight_below_nothing_is_refused(name):
+    with pytest.raises(ConfigError, match=rf"model\.loss\.{name} is -0\.1"):
+        LossConfig(**{name: -0.1})

@@ -1,0 +1,46 @@
+"""What a run that cannot go on leaves in its folder."""
+
+import pytest
+
+from suisei.errors import UnavailableError
+from suisei.training import run as run_module
+from suisei.training.run import started_run
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A run's folder that is not there yet, and whose records are empty files."""
+
+    def record(cli, folder, split):
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in run_module.RECORDS:
+            (folder / name).touch()
+
+    monkeypatch.setattr(run_module, "_record", record)
+    return tmp_path / "runs" / "mine"
+
+
+def fail(folder, made):
+    """Begin a run that makes a file and then cannot go on."""
+    with started_run(None, folder):
+        (folder / made).parent.mkdir(exist_ok=True)
+        (folder / made).touch()
+        raise UnavailableError("the hub cannot be reached")
+
+
+def test_a_failed_download_leaves_no_folder_that_blocks_the_next_try(folder):
+    for _ in range(2):
+        with pytest.raises(UnavailableError, match="cannot be reached"):
+            fail(folder, "logs/metrics.csv")
+        assert not folder.parent.exists()
+
+
+def test_what_another_put_there_and_what_can_be_gone_on_from_stay(folder):
+    folder.mkdir(parents=True)
+    (folder / "notes.txt").touch()
+    with pytest.raises(UnavailableError):
+        fail(folder, "logs/metrics.csv")
+    assert [path.name for path in folder.iterdir()] == ["notes.txt"]
+    with pytest.raises(UnavailableError):
+        fail(folder, "checkpoints/last.ckpt")
+    assert (folder / "config.yaml").exists()
