@@ -195,7 +195,8 @@ def _table(scores: dict[str, np.ndarray], samples: Sequence[CaptionSample]) -> T
     languages = [language_of(sample) for sample in samples]
     before = scores.pop("")
     sections = []
-    for language, title in {None: "all", **LANGUAGE_NAMES}.items():
+    scopes: list[tuple[str | None, str]] = [(None, "all"), *LANGUAGE_NAMES.items()]
+    for language, title in scopes:
         rows = [row for row, own in enumerate(languages) if language in (None, own)]
         if len(rows) > 1:
             own = tuple(_row(label, before[rows], after[rows]) for label, after in scores.items())
