@@ -52,10 +52,10 @@ def test_score_evaluate_and_load_take_it_without_a_name(tiny_default, rows, tmp_
     assert tiny_default.signature in capsys.readouterr().err
 
 
-def test_sanity_takes_it_without_a_name(tiny_default, tmp_path, capsys):
-    report = tmp_path / "sanity.json"
+def test_probe_takes_it_without_a_name(tiny_default, tmp_path, capsys):
+    report = tmp_path / "probe.json"
     arguments = ["--limit", "5", "--degradations", "half", "--bootstrap", "0", "--json", str(report)]
-    assert main(["sanity", *arguments]) == 0
+    assert main(["probe", *arguments]) == 0
     assert json.loads(report.read_text(encoding="utf-8"))["metrics"] == {"suisei": tiny_default.signature}
 
 
