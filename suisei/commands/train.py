@@ -262,12 +262,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments, page = without_page(sys.argv[1:] if argv is None else argv)
     arguments = with_config(arguments)
     task = task_of(arguments)
-    if page is not None and task in (PACS, PRETRAIN):
+    if page is not None and task == PACS:
         raise ConfigError(f"--html {page}: only a training on ratings has a page")
     if task == PACS:
         return run_pacs(arguments)
     cli = make_cli(arguments)
-    if task == PRETRAIN:
+    if PRETRAIN in (task, cli.config.task):
+        if page is not None:
+            raise ConfigError(f"--html {page}: only a training on ratings has a page")
         run_pretraining(cli)
         return 0
     _train(cli, arguments)

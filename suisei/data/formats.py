@@ -131,7 +131,8 @@ def iter_rows(
     reader.chosen = settings.chosen
     rows = _checked_rows(raws, name, settings, note)
     given = references if isinstance(references, References | None) else References(references)
-    return joined(rows, given, images, name, note)
+    waits = not isinstance(source, Path | str) or is_stream(Path(source))
+    return joined(rows, given, images, name, note, waits=waits)
 
 
 def read_samples(

@@ -92,7 +92,13 @@ def _text_lines(path: Path, stack: ExitStack) -> Iterator[str]:
 
 
 def joined(
-    rows: Iterator[Row], given: References | None, images: Path | str | None, name: str, note: Note
+    rows: Iterator[Row],
+    given: References | None,
+    images: Path | str | None,
+    name: str,
+    note: Note,
+    *,
+    waits: bool = False,
 ) -> Iterator[Row]:
     """Put references and images that stand beside the rows into their samples.
 
@@ -102,19 +108,21 @@ def joined(
         images: a folder in which rows that name no image find one by their image's id; None for none.
         name: of the file, for messages.
         note: told how rows are joined, and at the end what was not found.
+        waits: whether rows come as they are made, so that the first one has to say what the others are like.
 
     Raises:
         DataError: no row has an image that the references know, or text with another number of lines.
     """
     if given is None and images is None:
         return rows
-    return _joined(rows, given, None if images is None else Path(images), name, note)
+    folder = None if images is None else Path(images)
+    return _joined(rows, given, folder, name, note, 1 if waits else _LOOKED_AT)
 
 
 def _joined(
-    rows: Iterator[Row], given: References | None, images: Path | None, name: str, note: Note
+    rows: Iterator[Row], given: References | None, images: Path | None, name: str, note: Note, look: int
 ) -> Iterator[Row]:
-    head, problem = _head(rows)
+    head, problem = _head(rows, look)
     samples = [row.sample for row in head if row.sample is not None]
     every: Iterable[Row] = chain(head, rows if problem is None else ())
     if given is not None:
@@ -132,11 +140,11 @@ def _joined(
         raise problem
 
 
-def _head(rows: Iterator[Row]) -> tuple[list[Row], DataError | None]:
+def _head(rows: Iterator[Row], count: int) -> tuple[list[Row], DataError | None]:
     """Return the first rows, and the problem that ended them early."""
     head: list[Row] = []
     try:
-        head.extend(islice(rows, _LOOKED_AT))
+        head.extend(islice(rows, count))
     except DataError as error:
         return head, error
     return head, None

@@ -15,7 +15,7 @@ def test_a_run_without_a_terminal_says_how_far_it_is(settings, tmp_path, monkeyp
     from suisei.training import run as run_module
 
     monkeypatch.setattr(progress_lines, "EVERY", 0.0)
-    monkeypatch.setattr(run_module, "plot_predicted", lambda *_: None)
+    monkeypatch.setattr(run_module, "plot_predicted", lambda *_, **__: None)
     monkeypatch.setattr(run_module, "RESAMPLES", 20)
     options = ["--baselines=[]", "--trainer.limit_train_batches=3", "--trainer.enable_progress_bar=null"]
     assert train_module.main(["--config", str(settings), f"--output={tmp_path / 'run'}", *options]) == 0

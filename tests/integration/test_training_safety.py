@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -311,7 +312,6 @@ def test_a_run_is_not_written_over_its_data(train, rated_file, tmp_path):
         ("--data.train=scenez",),
         ("--model.text={name: no-such/encoder}",),
         ("--model.fusion.extra_inputs=[no-such-metric]",),
-        ("--model.fusion.alignment=true",),
     ],
 )
 def test_a_failed_start_leaves_nothing_in_the_way(train, tmp_path, options):
@@ -343,13 +343,14 @@ def test_a_failed_pretraining_leaves_nothing_in_the_way(train, tmp_path, monkeyp
 
 
 def test_a_loss_that_is_no_number_stops_in_a_line(train, tmp_path, monkeypatch):
-    original = SuiSei.member_scores
+    original = SuiSei.outputs
 
-    def member_scores(self, batch):
-        scores = original(self, batch)
-        return scores * float("nan") if self.training and self.trainer.global_step == 12 else scores
+    def outputs(self, batch):
+        said = original(self, batch)
+        broken = self.training and self.trainer.global_step == 12
+        return replace(said, logits=said.logits * float("nan")) if broken else said
 
-    monkeypatch.setattr(SuiSei, "member_scores", member_scores)
+    monkeypatch.setattr(SuiSei, "outputs", outputs)
     with pytest.raises(ModelError, match=r"epoch 2, step 13: the loss is nan; .*head_lr") as error:
         train(*OPTIONS, output=tmp_path / "run")
     assert "\n" not in str(error.value)

@@ -408,7 +408,7 @@ def test_shichimi_stands_beside_the_paper_with_the_differences(
     for text in (paths["markdown"].read_text(), capsys.readouterr().out):
         assert "Beside published figures: shichimi" in text
         assert "the paper states no tokenizer" in text
-    assert paths["latex"].read_text().count(r"\begin{tabular}") == 4  # overall, two languages, the pairs
+    assert paths["latex"].read_text().count(r"\begin{tabular}") == 2  # overall, and beside the published
 
 
 def test_published_figures_can_be_left_out_and_are_of_known_data_only(tmp_path, capsys):

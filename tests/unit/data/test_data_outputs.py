@@ -239,6 +239,11 @@ def device(path):
     return path
 
 
+def ending(option: str) -> str:
+    """Return what the file of an option is called like: a figure has the suffix of its format."""
+    return "png" if option == "--plot" else "jsonl"
+
+
 @pytest.mark.parametrize(("command", "option"), OPTIONS)
 def test_a_device_is_written_to_and_stays(here, command, option):
     device(here / "null.jsonl")
@@ -249,27 +254,28 @@ def test_a_device_is_written_to_and_stays(here, command, option):
 
 @pytest.mark.parametrize(("command", "option"), OPTIONS)
 def test_a_pipe_is_written_to_and_stays(here, command, option):
-    pipe, read = here / "pipe.jsonl", []
+    pipe, read = here / f"pipe.{ending(option)}", []
     os.mkfifo(pipe)
     reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
     reader.start()
-    assert run(*COMMANDS[command], option, "pipe.jsonl") == 0
+    assert run(*COMMANDS[command], option, pipe.name) == 0
     reader.join(20)
     assert stat.S_ISFIFO(pipe.stat().st_mode)
-    assert run(*COMMANDS[command], option, "file.jsonl") == 0
+    file = here / f"file.{ending(option)}"
+    assert run(*COMMANDS[command], option, file.name) == 0
     assert read[0]
     if option not in ("--summary", "--json"):  # which hold the time, and their own name
-        assert read == [(here / "file.jsonl").read_bytes()]
+        assert read == [file.read_bytes()]
 
 
 @pytest.mark.parametrize(("command", "option"), OPTIONS)
 @pytest.mark.parametrize("there", [False, True])
 def test_a_link_stays_and_what_it_names_is_written(here, command, option, there):
-    target, link = here / "model" / "real.jsonl", here / "link.jsonl"
+    target, link = here / "model" / f"real.{ending(option)}", here / f"link.{ending(option)}"
     if there:
         target.write_text("old")
     link.symlink_to(target)
-    assert run(*COMMANDS[command], option, "link.jsonl") == 0
+    assert run(*COMMANDS[command], option, link.name) == 0
     assert link.is_symlink()
     assert target.read_bytes() not in (b"", b"old")
 
