@@ -55,6 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     say(messages, f"scoring {len(samples):,} samples with {options.model}")
     whole = load(options.model, device="cpu", precision="fp32", cache="off")
     scores = {"": whole.score(samples)}
+    called = whole.regressor.config.text.name
     regressor, old, base = _smaller(whole.regressor, options)
     extras = whole.extras.state()
     if old is not None:
@@ -62,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         scores["vocabulary cut"] = _with(whole, regressor).score(samples)
     stored = _stored(regressor, base, options)
     folder = Path(options.output)
-    save_model(folder, regressor, extras=extras, card=_card(options, regressor, old), stored=stored)
+    save_model(folder, regressor, extras=extras, card=_card(options, regressor, old, called), stored=stored)
     say(messages, f"scoring with {folder}")
     small = load(folder, device="cpu", precision="fp32", cache="off")
     scores["and rounded" if old is not None else "rounded"] = small.score(samples)
@@ -236,11 +237,12 @@ def _size(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def _card(options: argparse.Namespace, regressor: Regressor, old: list[int] | None) -> str:
+def _card(options: argparse.Namespace, regressor: Regressor, old: list[int] | None, called: str) -> str:
     from suisei.training.small_card import Storage, small_card
 
     path = Path(options.model) / "README.md"
     card = path.read_text(encoding="utf-8") if path.is_file() else ""
+    card = card.replace(json.dumps(called), json.dumps(regressor.config.text.name))  # no path of this machine
     given_figures = options.card_figures
     figures = json.loads(Path(given_figures).read_text(encoding="utf-8")) if given_figures else None
     storage = Storage(

@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not (options.model or options.metrics):
         options.metrics = [",".join(METRICS)]
     with temporary_uploads():
-        from suisei.demo.page import launch_settings, load_gradio, make_page
+        from suisei.demo.webpage import launch_settings, load_gradio, make_page
 
         gradio = load_gradio()
         page = make_page(make_board(options))

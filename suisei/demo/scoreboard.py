@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import csv
-import json
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from suisei.data.formats import Row, format_of, iter_rows
+from suisei.data.formats import Row, iter_rows
 from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError, DataError
 from suisei.metrics.base import Metric
@@ -29,7 +29,8 @@ UNBOUNDED = ("length", "cider", "comet")
 """Metrics without an upper end, which no bar can show."""
 HUNDREDS = ("sacrebleu", "chrf")
 """Metrics from 0 to 100; the others that the page shows by a bar go from 0 to 1."""
-_FILES = ("image", "img", "video", "image_path", "video_path", "file_name", "filename", "path")
+_NO_FILES = {"image": None, "video": None, "segment": None}
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +113,13 @@ class Scoreboard:
         """
         return next(iter(self.metrics.values())).explain(sample)
 
-    def table(self, source: Path, folder: Path) -> tuple[list[str], list[list[Any]]]:
+    def table(self, source: Path) -> tuple[list[str], list[list[Any]]]:
         """Score the rows of a file.
 
-        Paths of images in it are not looked at: a visitor's file must not name files of this machine.
+        Images and videos in it are not looked at: a visitor's file must not name files of this machine.
 
         Args:
             source: JSONL, CSV or TSV.
-            folder: where a copy without such paths is written.
 
         Returns:
             The headings, and a row of cells per row of the file: id, caption, scores, what is wrong.
@@ -128,22 +128,23 @@ class Scoreboard:
             ConfigError: another format.
             DataError: the file cannot be used, or has more than MAX_ROWS rows.
         """
-        copy = _without_files(source, folder)
+        if source.suffix.lower() not in FORMATS:
+            raise ConfigError(f"{source.name}: the page reads {', '.join(FORMATS)}")
         try:
-            rows = list(islice(iter_rows(copy, images=folder), MAX_ROWS + 1))
+            rows = list(islice(iter_rows(source, columns=_NO_FILES, note=_LOG.debug), MAX_ROWS + 1))
         except DataError as error:
-            raise DataError(str(error).replace(str(copy), source.name)) from None
+            raise DataError(str(error).replace(str(source), source.name)) from None
         if len(rows) > MAX_ROWS:
             raise DataError(
                 f"the file has more than {MAX_ROWS:,} rows; 'suisei score' takes any number of them"
             )
         pairs = zip(rows, Scorer(self.metrics, source.name).score(rows), strict=True)
-        cells = [_cells(row, result, place=f"{copy}, ") for row, result in pairs]
+        cells = [_cells(row, result, place=f"{source}, ") for row, result in pairs]
         return ["id", "caption", *self.metrics, "note"], cells
 
 
 def _cells(row: Row, result: ScoredRow, *, place: str) -> list[Any]:
-    """Return a row of the table; messages lose the place of the copy that was read."""
+    """Return a row of the table; messages lose the place where the file lies."""
     caption = "" if row.sample is None else row.sample.candidate
     scores = [None if value != value else round(value, 6) for value in result.scores.values()]
     return [str(result.id), caption, *scores, (result.error or "").replace(place, "")]
@@ -160,41 +161,3 @@ def write_table(path: Path, headings: Iterable[str], rows: Iterable[Iterable[Any
 def _harmless(cell: Any) -> Any:
     """Return a cell that no spreadsheet takes for a formula."""
     return f"'{cell}" if isinstance(cell, str) and cell[:1] in ("=", "+", "-", "@", "\t") else cell
-
-
-def _without_files(source: Path, folder: Path) -> Path:
-    """Copy a file of captions without its fields of images and videos; returns the copy."""
-    kind = format_of(source)
-    if source.suffix.lower() not in FORMATS:
-        raise ConfigError(f"{source.name}: the page reads {', '.join(FORMATS)}")
-    target = folder / source.name
-    try:
-        with (
-            source.open(encoding="utf-8-sig", newline="") as stream,
-            target.open("w", encoding="utf-8", newline="") as copy,
-        ):
-            if kind == "jsonl":
-                copy.writelines(_plain_record(line) for line in stream)
-            else:
-                _copy_columns(stream, copy, "," if kind == "csv" else "\t")
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{source.name}: cannot be read as text in UTF-8 ({error})") from None
-    return target
-
-
-def _plain_record(line: str) -> str:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
-        return line  # its row will say what is wrong
-    if not isinstance(record, dict):
-        return line
-    return json.dumps({name: value for name, value in record.items() if name not in _FILES}) + "\n"
-
-
-def _copy_columns(stream: Iterable[str], copy: Any, delimiter: str) -> None:
-    writer, kept = csv.writer(copy, delimiter=delimiter), None
-    for cells in csv.reader(stream, delimiter=delimiter):
-        if kept is None:
-            kept = [place for place, name in enumerate(cells) if name.strip() not in _FILES]
-        writer.writerow([cells[place] for place in kept if place < len(cells)])

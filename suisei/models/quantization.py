@@ -158,6 +158,8 @@ def dequantize_state(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
         if not suffix or name not in rounded:
             state[key] = value.clone()
     for name in rounded:
+        if name in stored:
+            raise ModelError(f"{name}: a rounded matrix that is stored whole as well")
         parts = {suffix: stored[name + suffix] for suffix in _ENDINGS if name + suffix in stored}
         try:
             state[name] = dequantize(parts)

@@ -59,6 +59,7 @@ def plan_metrics(
             whose metric is not asked for, or a tokenizer that no metric takes.
     """
     specs = [canonical(spec) for spec in specs]
+    called = {canonical(spec): name for spec, name in (names or {}).items()}
     names = {canonical(spec): name for spec, name in (names or {}).items()}
     repeated = [spec for spec, count in Counter(specs).items() if count > 1]
     if repeated:
@@ -81,10 +82,10 @@ def plan_metrics(
         for key, value in (common or {}).items():
             if key in taken or open_ended:
                 chosen.setdefault(key, value)
-        plans.append(MetricPlan(spec, chosen, (names or {}).get(spec)))
-    called = [label for label, count in Counter(plan.label for plan in plans).items() if count > 1]
-    if called:
-        raise ConfigError(f"two metrics are called {called[0]!r}; give each a name of its own")
+        plans.append(MetricPlan(spec, chosen, called.get(spec)))
+    twice = [label for label, count in Counter(plan.label for plan in plans).items() if count > 1]
+    if twice:
+        raise ConfigError(f"two metrics are called {twice[0]!r}; give each a name of its own")
     unused = sorted(set(given) - {plan.spec.partition(":")[0] for plan in plans})
     if unused:
         raise ConfigError(f"an option is given for metric {unused[0]!r}, which is not asked for")

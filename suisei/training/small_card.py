@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from suisei.errors import DataError
+from suisei.metrics.default_model import NAME as DEFAULT
 
 _E5 = (
     "MIT",
@@ -66,6 +67,8 @@ def small_card(
     card = card.strip() or "# A SuiSei model"
     if name:
         card = re.sub(r"^# .*", lambda _: f"# {name}", card, count=1)
+    if name == DEFAULT:
+        card = card.replace('suisei.load("PATH OF THIS FOLDER")', "suisei.load()")
     parts = [card, _encoder(storage), _storage(storage), _terms(card)]
     if figures is not None:
         parts.append(figures_table(figures))
@@ -138,7 +141,7 @@ def figures_table(figures: Mapping[str, Any]) -> str:
 def _set_rows(own: Mapping[str, Any]) -> Sequence[str]:
     kind = str(own["correlation"])
     place = f"{own['data']}, {int(own['samples']):,} samples"
-    rows = []
+    rows: list[str] = []
     for row in own["rows"]:
         shown = [_number(row["cells"].get(name)) for name in ("pearson", "spearman", kind)]
         shown[2] += f" ({_CORRELATIONS[kind]})" if shown[2] != "–" else ""

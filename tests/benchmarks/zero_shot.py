@@ -3,9 +3,9 @@
 python -m tests.benchmarks.zero_shot --model DIR --encoder DIR --json FILE
 
 Each set is read in its official layout from the folder that SUISEI_SHARED names, and evaluated without images
-by ``suisei evaluate --compare``: every pair of metrics is tested, here those with the model are shown. What
-it was trained on decides which rows say something: --sets chooses. ``suisei compact --card-figures``
-makes the table of a card of it.
+by ``suisei evaluate --compare``: every pair of metrics is tested, those with the model are shown. What it was
+trained on decides which rows say something: --sets chooses. ``suisei compact --card-figures FILE`` makes the
+table of a card of it.
 """
 
 from __future__ import annotations

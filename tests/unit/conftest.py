@@ -196,7 +196,7 @@ def tuned_model(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
                 weight.add_(torch.randn_like(weight), alpha=2e-4)
     config = RegressorConfig(text, None, FusionConfig(), HeadConfig(hidden=(12,)))
     model = Regressor(config, encoder, None, IdfTable.fit(encoder.tokenize(CAPTIONS[:3])))
-    save_model(folder / "model", model, card="# A SuiSei model\n\nTrained on jsts.\n")
+    save_model(folder / "model", model, card='# A SuiSei model\n\nTrained on jsts, `{"name": "tiny"}`.\n')
     return folder / "model", folder / "base"
 
 

@@ -18,6 +18,13 @@ ROWS = [
 
 
 @pytest.fixture
+def packaged(model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a small model that stands for the one in the package."""
+    monkeypatch.setattr("suisei.metrics.default_model._FOLDER", model_folder)
+    return model_folder
+
+
+@pytest.fixture
 def given(pictures: list[Path]) -> SimpleNamespace:
     """Captions, references and images (the last row has none), as parallel lists."""
     images = [*map(str, pictures), None]

@@ -42,7 +42,7 @@ def test_cider_is_fitted_on_what_is_scored_each_time(load, given, command_scores
     assert found["scores"] == pytest.approx(command_scores("cider"), abs=1e-9)
 
 
-def test_the_default_is_the_model_of_the_package_and_needs_no_references(load, pictures):
+def test_the_default_is_the_model_of_the_package_and_needs_no_references(load, pictures, packaged):
     from PIL import Image
 
     found = load().compute(predictions=["a red picture", "a dog"], images=[Image.open(pictures[0]), None])

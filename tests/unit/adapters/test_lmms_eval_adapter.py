@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 import suisei
-from suisei.adapters.lmms_eval import make_pair, suisei_aggregation, suisei_process_results
+from suisei.adapters.lmms_eval import make_pair
 from suisei.errors import ConfigError, DataError
 
 
@@ -30,12 +30,13 @@ def test_scores_equal_the_commands(given, command_scores, model_folder):
     )
 
 
-def test_the_default_pair_is_of_the_packages_model():
-    found = suisei_process_results({"caption": ["a dog is running"]}, ["a dog runs"])
+def test_the_default_pair_is_of_the_packages_model(packaged):
+    process, aggregate = make_pair()
+    found = process({"caption": ["a dog is running"]}, ["a dog runs"])
     expected = suisei.load().score(["a dog runs"], [["a dog is running"]])[0]
     assert found == {"suisei": pytest.approx(expected, abs=1e-9)}
-    assert suisei_aggregation([0.25, 0.75]) == 0.5
-    assert math.isnan(suisei_aggregation([]))
+    assert aggregate([0.25, 0.75]) == 0.5
+    assert math.isnan(aggregate([]))
 
 
 def test_empty_answers_count_and_rows_without_references_do_not():

@@ -8,6 +8,7 @@ import pytest
 import suisei
 from suisei.adapters.trl import make_reward, suisei_reward
 from suisei.errors import ConfigError, DataError
+from suisei.metrics.default_model import default_model_reason
 
 
 def test_rewards_equal_the_commands(given, command_scores, model_folder):
@@ -21,13 +22,12 @@ def test_rewards_equal_the_commands(given, command_scores, model_folder):
     )
 
 
-def test_the_reward_of_the_packages_model():
+def test_the_reward_of_the_packages_model(packaged):
     assert suisei_reward.__name__ == "suisei_reward"
     texts = ["a dog runs", "blue blue blue"]
     beside = {"prompts": ["?", "?"], "completion_ids": [[1], [2]], "trainer_state": None}
-    rewards = suisei_reward(completions=texts, references=[["a dog is running"]] * 2, **beside)
+    rewards = make_reward("suisei")(completions=texts, references=[["a dog is running"]] * 2, **beside)
     assert rewards == pytest.approx(suisei.load().score(texts, [["a dog is running"]] * 2).tolist(), abs=1e-9)
-    assert rewards[0] > rewards[1]
 
 
 def test_conversations_are_read_to_their_last_message():
@@ -43,14 +43,15 @@ def test_conversations_are_read_to_their_last_message():
     assert reward.__name__ == "chrf_reward"
 
 
-def test_rows_that_cannot_be_scored_have_none(pictures, tmp_path):
+def test_rows_that_cannot_be_scored_have_none(pictures, tmp_path, packaged):
     told = []
     torn = tmp_path / "torn.png"
     torn.write_bytes(pictures[0].read_bytes()[:60])
     completions = ["a dog", " ", "a cat", "a cow", "a hen", "a pig", [], "an ox"]
     references = [["a dog"], ["a dog"], [], None, [""], ["a pig"], 5, []]
     images = [None, None, None, str(torn), None, None, None, str(pictures[0])]
-    rewards = suisei_reward(completions, images, references, lambda *entry: told.append(entry))
+    reward = make_reward("suisei")
+    rewards = reward(completions, images, references, lambda *entry: told.append(entry))
     assert [reward is None for reward in rewards] == [False, True, True, True, True, False, True, False]
     assert told == [("suisei_reward/scored", 3 / 8)]
 
@@ -95,6 +96,8 @@ def test_grpo_learns_to_say_what_is_rewarded(tmp_path):
     trl = pytest.importorskip("trl", reason="needs trl, an extra of development")
     import datasets
 
+    if reason := default_model_reason():
+        pytest.skip(reason)
     data = datasets.Dataset.from_list([{"prompt": "?", "references": ["a dog runs", "the dog runs"]}] * 8)
     model, tokenizer = _speaker(3)
     settings = trl.GRPOConfig(

@@ -76,6 +76,7 @@ def test_a_small_model_scores_as_the_whole_one_and_is_the_same_every_time(run, t
     assert small.settings()["text"] == "multilingual-e5-small"
     card = (tmp_path / "one" / "README.md").read_text(encoding="utf-8")
     assert card.startswith("# suisei-tiny\n")
+    assert '"name": "me/multilingual-e5-small"' in card
     for part in ("licence MIT", "Liang Wang", "in 4 bits with a scale per row", "CC BY-SA 4.0"):
         assert part in card
 

@@ -14,6 +14,7 @@ from suisei.metrics.extras import check_names
 from suisei.metrics.suisei import SuiSeiMetric, load
 from suisei.models import folder as hub
 from suisei.models.folder import LoadedModel, load_model, save_model
+from suisei.models.quantization import Rounding, dequantize, is_roundable, quantize, quantize_state
 
 FILES = ["config.json", "model.safetensors", "idf.json", "tokenizer/tokenizer.json"]
 FILES.append("tokenizer/tokenizer_config.json")
@@ -203,3 +204,58 @@ def test_saving_again_replaces_everything(folder, build_regressor):
     assert not (folder / "stale.txt").exists()
     assert [path.name for path in folder.parent.iterdir()] == ["model"]
     load_model(folder, check_names)
+
+
+@pytest.fixture
+def rounded(tuned_model, tmp_path):
+    """A folder whose largest matrices are stored in 8 bits, and the model that it holds."""
+    model = load_model(tuned_model[0], check_names).regressor
+    state = model.state_dict()
+    roundings = {name: Rounding(8) for name, own in state.items() if is_roundable(own) and "encoder" in name}
+    assert roundings
+    save_model(tmp_path / "model", model, stored=quantize_state(state, roundings))
+    return tmp_path / "model", state, roundings
+
+
+def test_rounded_weights_are_read_as_what_they_stand_for(rounded):
+    folder, before, roundings = rounded
+    assert json.loads((folder / "config.json").read_text(encoding="utf-8"))["format"] == 3
+    assert (folder / "model.safetensors").stat().st_size < sum(own.nbytes for own in before.values())
+    read = load_model(folder, check_names).regressor
+    for name, weight in read.state_dict().items():
+        expected = dequantize(quantize(before[name], Rounding(8))) if name in roundings else before[name]
+        assert torch.equal(weight, expected), name
+    assert not any(parameter.requires_grad for parameter in read.parameters())
+    assert {parameter.dtype for parameter in read.parameters()} == {torch.float32}
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (lambda parts, name: parts.pop(name + ".scale"), "needs its numbers and its scale"),
+        (
+            lambda parts, name: parts.update({name + ".change4": parts[name + ".q8"].clone()}),
+            "a rounded change",
+        ),
+        (lambda parts, name: parts.update({name + ".q8": torch.ones(1, 32).to(torch.int8)}), "another shape"),
+        (lambda parts, name: parts.update({"x.change4": torch.ones(1, 32)}), r"1 unknown: x\.change4"),
+        (lambda parts, name: parts.update({name: torch.ones(2, 32)}), "stored whole as well"),
+    ],
+)
+def test_parts_that_do_not_belong_together_are_refused_by_name(rounded, resign, edit, message):
+    folder, _, roundings = rounded
+    parts = load_file(folder / "model.safetensors")
+    edit(parts, next(iter(roundings)))
+    save_file(parts, folder / "model.safetensors")
+    resign(folder)
+    with pytest.raises(ModelError, match=message) as error:
+        load_model(folder, check_names)
+    assert str(folder) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_loaded_small_model_can_be_saved_whole(rounded, tmp_path):
+    read = load_model(rounded[0], check_names).regressor
+    save_model(tmp_path / "whole", read)
+    again = load_model(tmp_path / "whole", check_names).regressor
+    assert all(torch.equal(own, again.state_dict()[name]) for name, own in read.state_dict().items())

@@ -52,6 +52,11 @@ def test_a_folder_with_an_equals_sign_is_a_folder(tmp_path, monkeypatch):
     assert plans[0].label == "suisei:lr=1"
 
 
+def test_a_metric_in_capitals_keeps_its_name():
+    _, plans = plans_of("--metrics", "ours=CIDEr,BLEU-4")
+    assert [(plan.spec, plan.label) for plan in plans] == [("cider", "ours"), ("bleu-4", "bleu-4")]
+
+
 def test_a_name_is_of_one_metric():
     with pytest.raises(ConfigError, match="two metrics are called 'x'"):
         plans_of("--metrics", "x=cider,x=bleu-1")

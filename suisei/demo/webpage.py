@@ -116,8 +116,7 @@ def _a_file(gr: Any, board: Scoreboard) -> None:
     def score(path: str | None) -> tuple[Any, Any, Any]:
         if not path:
             raise gr.Error("Choose a file first.")
-        with tempfile.TemporaryDirectory() as folder:
-            headings, rows = board.table(Path(path), Path(folder))
+        headings, rows = board.table(Path(path))
         result = Path(path).with_name("scores.csv")  # goes with the upload it was made of
         write_table(result, headings, rows)
         shown = f", the first {SHOWN_ROWS} below" if len(rows) > SHOWN_ROWS else ""
