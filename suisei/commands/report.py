@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     from rich.console import Console
 
     from suisei.report.contents import part_of
-    from suisei.report.html_page import write_page
+    from suisei.report.html import write_page
     from suisei.report.stored import read_result
 
     results = [replace(read_result(path), examples=options.examples) for path in options.results]

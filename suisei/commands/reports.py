@@ -259,7 +259,7 @@ class Shown:
 
     def _write(self, html: str | None, figures: str | None, line: str, tables: Mapping[str, Table]) -> None:
         from suisei.report.contents import part_of
-        from suisei.report.html_page import write_page
+        from suisei.report.html import write_page
         from suisei.report.parts import Result
         from suisei.report.stored import environment, facts_of
 

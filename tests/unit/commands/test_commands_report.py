@@ -69,7 +69,8 @@ def test_outputs_that_would_destroy_something_are_refused(tmp_path, rated):
 def test_training_takes_the_page_out_of_its_settings(tmp_path):
     from suisei.commands.train import main, without_page
 
-    page = str(tmp_path / "page.html")
+    page, config = str(tmp_path / "page.html"), tmp_path / "pretrain.yaml"
+    config.write_text("task: pretrain\n")
     assert without_page(["--a", "1", "--html", page, "--b=2"]) == (["--a", "1", "--b=2"], page)
     assert without_page([f"--html={page}"]) == ([], page)
     assert without_page(["--a"]) == (["--a"], None)
@@ -78,4 +79,4 @@ def test_training_takes_the_page_out_of_its_settings(tmp_path):
     with pytest.raises(ConfigError, match="its folder does not exist"):
         without_page(["--html", str(tmp_path / "gone" / "page.html")])
     with pytest.raises(ConfigError, match="only a training on ratings has a page"):
-        main(["--task", "pretrain", "--html", page])
+        main(["--config", str(config), "--html", page])

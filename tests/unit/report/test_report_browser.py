@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from suisei.report.contents import part_of
-from suisei.report.html_page import write_page
+from suisei.report.html import write_page
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 playwright = pytest.importorskip("playwright.sync_api", reason="needs Playwright's Python package")

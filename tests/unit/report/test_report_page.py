@@ -12,7 +12,7 @@ import pytest
 from suisei.data.sample import CaptionSample, Rating
 from suisei.metaeval.tables import Cell, Row, Section, Table
 from suisei.report.contents import part_of
-from suisei.report.html_page import render, write_page
+from suisei.report.html import render, write_page
 from suisei.report.parts import Block, Figure, Part, Rated, Result
 from suisei.report.vector import inline_svg
 
