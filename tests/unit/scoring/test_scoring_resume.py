@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -252,8 +253,9 @@ def test_a_run_ended_by_a_signal_is_resumed_to_the_same_file(tmp_path, rows, num
     source = write(tmp_path / "in.jsonl", rows)
     command = [sys.executable, "-m", "suisei", "score", "--metrics", "length", "--window", "2"]
     command += ["--output", str(tmp_path / "o.jsonl"), "--images", str(tmp_path)]
+    heeding = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a shell's background jobs ignore it
     with subprocess.Popen(
-        [*command, "--input", "-"], stdin=subprocess.PIPE, stderr=subprocess.PIPE
+        [*command, "--input", "-"], stdin=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=heeding
     ) as process:
         process.stdin.write(b"".join(source.read_bytes().splitlines(keepends=True)[:6]))
         process.stdin.flush()  # and no end: the run waits for more
