@@ -51,7 +51,9 @@ def _read_run(folder: Path) -> Result:
     if config.is_file():
         facts.append(("config.yaml", config.read_text(encoding="utf-8", errors="replace")))
     title = f"Training: {folder.resolve().name}"
-    return Result(title, _tables(content, report), rated, read_curves(folder), facts)
+    said = content.get("cautions")
+    notes = [f"Caution: {each}" for each in said if isinstance(each, str)] if isinstance(said, list) else []
+    return Result(title, _tables(content, report), rated, read_curves(folder), facts, notes=notes)
 
 
 def _joined(path: Path, samples: list[Any]) -> Rated | None:

@@ -56,17 +56,22 @@ metric.score(["a caption"], references=[["what a person wrote"]]{', images=["ima
 
 - Scores follow the people who rated the training data, on images and captions like theirs. On another kind of
   image or another style of caption, measure the agreement first: `suisei evaluate`.
-- {_reading(data)}
+- {_reading(data, settings)}
 - {_languages(data.get("languages", {}))}
 - References and image may be missing, at some loss of agreement; a candidate alone says little.
 - A difference between two systems needs a test, not two numbers: `suisei compare`.
 """
 
 
-def _reading(data: Mapping[str, Any]) -> str:
+def _reading(data: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
     """Return what the model does with an image, and how often it saw one."""
     if "image" not in data.get("reads", ()):
         return "It does not look at the image."
+    head = settings.get("head")
+    if (head.get("start") if isinstance(head, Mapping) else getattr(head, "start", None)) == "cosine":
+        return (
+            "It looks at the image only where there are no references; beside references it changes nothing."
+        )
     if not data.get("images"):
         return (
             "It looks at an image where one is given, but no rated training sample had one: measure it first."
@@ -92,6 +97,8 @@ def describe_data(data: dict[str, Any]) -> str:
         for part, count in data["samples"].items()
     )
     text = f"{', '.join(data['sources'])}: {counts}. A group, usually an image, is in one part only. "
+    if data.get("support"):
+        text += f"Learned from besides, not as ratings of captions: {', '.join(data['support'])}. "
     if data.get("left_out"):
         text += describe_left_out(data["left_out"]) + " "
     if data.get("shared"):

@@ -125,6 +125,7 @@ class CaptionDataModule(LightningDataModule):
         self._check_split()
         self.sources = [self.train] if isinstance(self.train, str) else list(self.train)
         check("data.train", self.sources, Several(NAME, 1, 100))
+        self.support_sources = [self.support] if isinstance(self.support, str) else list(self.support or [])
         self.support_data = Support()
         self.samples: list[CaptionSample] = []
         self.split = Split((), (), ())
@@ -217,8 +218,7 @@ class CaptionDataModule(LightningDataModule):
     def _read_support(self) -> Support:
         support = Support()
         images = Path(self.images) if self.images else None
-        sources = [self.support] if isinstance(self.support, str) else self.support or []
-        for source in sources:
+        for source in self.support_sources:
             support.add(read_support(source, root=self._root(source), images=images))
         return support
 

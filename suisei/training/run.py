@@ -390,6 +390,7 @@ def _report(folder: Path, stage: Path, data: Any, config: Any, facts: dict[str, 
         "cautions": cautions(table, len(samples), "fold" if data.folds else "split"),
         "data": {
             "sources": data.sources,
+            "support": data.support_sources,
             "samples": {part: len(data.part(part)) for part in PARTS},
             "groups": {part: len({group_of(s) for s in data.part(part)}) for part in PARTS},
             "disjoint": data.split.disjoint,

@@ -10,6 +10,8 @@ from suisei.data.writers import write_samples
 from suisei.errors import ConfigError, DataError
 from suisei.metaeval.table_reading import read_table
 from suisei.metaeval.tables import Cell, Row, Section, Table
+from suisei.report.contents import part_of
+from suisei.report.html import render
 from suisei.report.stored import as_yaml, facts_of, read_curves, read_result
 from suisei.scoring.scorefile import write_scores
 
@@ -120,6 +122,15 @@ def test_a_training_has_samples_scores_curves_and_config(run, rated):
     assert facts["config.yaml"] == "trainer:\n  max_epochs: 3\n"
     assert facts["Signatures"] == "a: sig"
     assert facts["Training"] == "epochs: 3\nseed: 0\n"
+
+
+def test_what_is_to_be_said_of_a_training_stands_on_its_page(run):
+    report = run / "report.json"
+    assert read_result(run).notes == []
+    report.write_text(json.dumps({**json.loads(report.read_text()), "cautions": ["Tested on 3 samples."]}))
+    result = read_result(run)
+    assert result.notes == ["Caution: Tested on 3 samples."]
+    assert "Caution: Tested on 3 samples." in render("page", [part_of(result)])
 
 
 def test_a_training_without_samples_or_log_is_shown_without(run):

@@ -78,3 +78,14 @@ def test_card_says_what_was_learned_and_no_more(facts, said, unsaid):
 def test_card_warns():
     card = model_card({**REPORT, "cautions": ["Tested on 3 samples."]}, "## Test split\n", {"image": None})
     assert card.index("> **Caution.** Tested on 3 samples.") < card.index("## Test split")
+
+
+def test_card_says_when_an_image_counts_and_what_else_was_learned_from():
+    facts = {"reads": ["image"], "images": 960, "support": ["jsts", "flickr8k-train"]}
+    report = {**REPORT, "data": {**REPORT["data"], **facts}}
+    card = model_card(report, "", {"image": {"name": "tiny"}, "head": {"start": "cosine"}})
+    assert "looks at the image only where there are no references" in card
+    assert "not as ratings of captions: jsts, flickr8k-train." in card
+    assert "reads an image where one is given" not in card
+    plain = model_card(report, "", {"image": {"name": "tiny"}, "head": {"start": None}})
+    assert "only where there are no references" not in plain
