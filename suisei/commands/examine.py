@@ -162,7 +162,7 @@ def _probed(place: Place, options: argparse.Namespace) -> Iterator[Probed]:
     from suisei.data.benchmarks import BENCHMARKS
     from suisei.data.sample import LANGUAGE_NAMES, language_of
     from suisei.examination.probing import Probed
-    from suisei.probes.probe_tables import good_samples
+    from suisei.probes.originals import good_samples
 
     if not options.probe_captions or BENCHMARKS[place.name].protocol != "ratings" or place.root is None:
         return

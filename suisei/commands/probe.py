@@ -247,15 +247,13 @@ def _probe_changes(
     console: Console,
 ) -> None:
     """Change good captions one way at a time, and see what scores do."""
-    from suisei.probes import probe_tables
+    from suisei.probes import originals, probe_tables
     from suisei.probes.outcomes import change_outcomes
 
     settings = {"n_resamples": options.bootstrap, "seed": options.seed}
     rated = any(sample.rating is not None for sample in samples)
     source = options.originals or ("rated" if rated else "references")
-    good = probe_tables.good_samples(
-        samples, source, good=options.good, limit=options.limit, seed=options.seed
-    )
+    good = originals.good_samples(samples, source, good=options.good, limit=options.limit, seed=options.seed)
     say(console, f"changing {len(good):,} captions")
     outcomes = change_outcomes(metrics, good, options.degradations, **settings)
     notes = probe_tables.change_notes(len(good), **settings)
@@ -276,14 +274,14 @@ def _probe_protocols(
     console: Console,
 ) -> None:
     """Run the papers' protocols on one human caption of each image against its others."""
-    from suisei.probes import probe_tables
+    from suisei.probes import originals, probe_tables
     from suisei.probes.ladders import ladder_outcomes, ladders_of
 
     if not options.protocols:
         return
     settings = {"n_resamples": options.bootstrap, "seed": options.seed}
     try:
-        humans = probe_tables.good_samples(samples, "references", limit=options.limit, seed=options.seed)
+        humans = originals.good_samples(samples, "references", limit=options.limit, seed=options.seed)
     except DataError as error:
         found.notes.append(f"no {', '.join(options.protocols)}: {error}")
         return
@@ -348,23 +346,23 @@ def _tables(
 ) -> dict[str, Table]:
     """Return the tables of more references, spread and languages."""
     from suisei.data.load import load_data
-    from suisei.probes import probe_tables
+    from suisei.probes import originals, sample_tables
 
     settings = {"n_resamples": options.bootstrap, "seed": options.seed}
     rated = [sample for sample in samples if sample.rating is not None]
     tables = {}
     if rated:
-        some = probe_tables.some_of_each(rated, options.limit, options.seed)
+        some = originals.some_of_each(rated, options.limit, options.seed)
         say(console, f"varying the references of {len(some):,} captions")
         with suppress(DataError):  # no references, no table
-            tables["references"] = probe_tables.reference_table(
+            tables["references"] = sample_tables.reference_table(
                 metrics, some, most=options.max_references, **settings
             )
-    tables["spread"] = probe_tables.spread_table(metrics, scores, samples)
+    tables["spread"] = sample_tables.spread_table(metrics, scores, samples)
     say(console, "comparing Japanese and English")
-    languages = probe_tables.language_table(metrics, samples, **settings)
+    languages = sample_tables.language_table(metrics, samples, **settings)
     if languages is None:  # no image has captions in both: the bundled scenes have
-        languages = probe_tables.language_table(metrics, load_data("scenes"), **settings)
+        languages = sample_tables.language_table(metrics, load_data("scenes"), **settings)
     if languages is not None:
         tables["languages"] = languages
     return tables

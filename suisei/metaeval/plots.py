@@ -1,4 +1,4 @@
-"""Figures: scores against ratings, and figures with their intervals, see :mod:`suisei.data.figures`."""
+"""Figures with their intervals, curves and reliability, see :mod:`suisei.data.figures`."""
 
 from __future__ import annotations
 
@@ -9,14 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from suisei.data.figures import new_figure, save_figure, style
-from suisei.data.sample import LANGUAGE_NAMES
 from suisei.errors import DataError
-from suisei.metaeval.correlation import CorrelationError, kendall_tau_c, pearson
 from suisei.metaeval.tables import HUMAN, Row, Table, short_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.colors import LinearSegmentedColormap, LogNorm
     from matplotlib.figure import Figure
 
     from suisei.metaeval.calibration import Calibration
@@ -24,77 +21,13 @@ if TYPE_CHECKING:
 _BLUE, _ORANGE, _GREY, _LIGHT = "#2b6ca3", "#d9722b", "#8a8a8a", "#e6e6e6"
 COLOURS = {"blue": _BLUE, "orange": _ORANGE, "grey": _GREY, "grid": _LIGHT}
 """What is drawn in which colour: a page may put its own in their place."""
-_ALL = "All"
-_FEW = 3000
 _MARKERS = "osv^Dp*X"
 _WIDE = 7
 """Inches from which four entries of a legend stand beside each other."""
+_MARKED = 40
+"""Points of a curve below which each has a marker."""
 _ROOMY = 24
 """Systems that can be named beside a figure in letters of usual size."""
-_MANY = 400
-"""Points from which a cloud of them is an image inside of a vector figure."""
-
-
-def plot_predicted(
-    path: str | Path,
-    predicted: np.ndarray,
-    human: np.ndarray,
-    languages: Sequence[str] | None = None,
-    *,
-    title: str = "Predicted against human scores",
-    figures: tuple[Table, str] | None = None,
-) -> None:
-    """Draw predicted against human scores, one panel per language and one for all.
-
-    Args:
-        path: of the file; its folder must exist.
-        predicted: scores [N]; samples with NaN are left out, and their number is shown.
-        human: mean human scores in [0, 1], [N].
-        languages: "ja" or "en" per sample, or None.
-        title: above the panels.
-        figures: a table of correlations and the label of the row that says the panels' coefficients, so that
-            both say the same; None for those of the points.
-
-    Raises:
-        DataError: different lengths, or nothing to plot.
-    """
-    from matplotlib.cm import ScalarMappable
-
-    predicted, human = np.asarray(predicted, dtype=np.float64), np.asarray(human, dtype=np.float64)
-    names = np.array(list(languages) if languages is not None else [_ALL] * len(predicted), dtype=object)
-    if not len(predicted) == len(human) == len(names):
-        raise DataError(
-            f"plot: {len(predicted)} predicted, {len(human)} human, {len(names)} languages; must match"
-        )
-    known = np.isfinite(predicted) & np.isfinite(human)
-    if not known.any():
-        raise DataError("plot: no sample has both a predicted and a human score")
-    missing = int((~known).sum())
-    predicted, human, names = predicted[known], human[known], names[known]
-    distinct = sorted(set(names.tolist()))
-    panels = [(str(name), names == name) for name in distinct]
-    if len(panels) > 1:
-        panels.insert(0, (_ALL, np.ones(len(names), dtype=bool)))
-    with style():
-        figure = new_figure((4.3 * len(panels) + 0.4, 4.6))
-        axes = figure.subplots(1, len(panels), squeeze=False)[0]
-        limits, density = _limits(predicted), _density(panels)
-        for axis, (name, mask) in zip(axes, panels, strict=True):
-            _predicted_panel(axis, predicted[mask], human[mask], limits, density)
-            said = _statistics(predicted[mask], human[mask])
-            if figures is not None:
-                said = _said(*figures, "overall" if name == _ALL or len(panels) == 1 else f"language: {name}")
-            heading = f"{LANGUAGE_NAMES.get(name, name)}, n = {mask.sum():,}\n{said}"
-            axis.set_title(heading, fontsize=10)
-        if len(human) > _FEW:
-            scale = ScalarMappable(density, _blues())
-            figure.colorbar(
-                scale, ax=axes[-1], label="samples per cell", format=lambda value, _: f"{value:,g}"
-            )
-        axes[0].set_ylabel("predicted score")
-        _legend(figure, axes[0])
-        figure.suptitle(title + (f" ({missing} without a score left out)" if missing else ""))
-        save_figure(figure, path)
 
 
 def plot_table(path: str | Path, table: Table, correlation: str = "tau-c") -> None:
@@ -108,10 +41,10 @@ def plot_table(path: str | Path, table: Table, correlation: str = "tau-c") -> No
     Raises:
         DataError: no metric has that coefficient.
     """
-    rows = [row for row in table.overall.rows if _value(row, correlation) is not None]
+    rows = [row for row in table.overall.rows if value_of(row, correlation) is not None]
     if not rows:
         raise DataError(f"plot: no metric has a {correlation} to show")
-    rows.sort(key=lambda row: _value(row, correlation) or 0.0)
+    rows.sort(key=lambda row: value_of(row, correlation) or 0.0)
     with style():
         figure = new_figure((5.4 + _room([row.label for row in rows]), 1.5 + 0.38 * len(rows)))
         axis = figure.subplots()
@@ -145,7 +78,9 @@ def plot_dots(
         DataError: the column has no value.
     """
     shown = [
-        section for section in table.sections if any(_value(row, column) is not None for row in section.rows)
+        section
+        for section in table.sections
+        if any(value_of(row, column) is not None for row in section.rows)
     ]
     if not shown:
         raise DataError(f"plot: no row has a {table.columns.get(column, column)} to show")
@@ -172,7 +107,7 @@ def _dots(axis: Axes, rows: Sequence[Row], labels: list[str], column: str, line:
     if line is not None:
         axis.axvline(line, color=_GREY, linewidth=1, linestyle="--", zorder=1)
     for row in rows:
-        value, place = _value(row, column), labels.index(row.label)
+        value, place = value_of(row, column), labels.index(row.label)
         if value is None:
             continue
         cell = row.cells[column]
@@ -186,7 +121,7 @@ def _dots(axis: Axes, rows: Sequence[Row], labels: list[str], column: str, line:
 def _figures(axis: Axes, rows: Sequence[Row], labels: list[str], column: str, digits: int) -> None:
     """Write each row's number and interval above its dot, which may hide a narrow interval."""
     for row in rows:
-        value = _value(row, column)
+        value = value_of(row, column)
         if value is not None:
             axis.annotate(
                 row.cells[column].text(digits), (value, labels.index(row.label)),
@@ -285,7 +220,7 @@ def plot_reliability(path: str | Path, calibrations: Mapping[str, Calibration], 
             lower.set(xlabel="score", xlim=(-0.03, 1.03))
         axes[0][0].set_ylabel("mean rating")
         axes[1][0].set_ylabel("samples")
-        _legend(figure, axes[0][0])
+        legend_below(figure, axes[0][0])
         figure.suptitle(title)
         save_figure(figure, path)
 
@@ -357,11 +292,11 @@ def plot_curves(
             colour, line = styles[number % len(styles)]
             axis.plot(
                 x, y, color=colour, linestyle=line, label=name, linewidth=1.6, markersize=4,
-                marker="o" if len(x) < _MANY // 10 else "",
+                marker="o" if len(x) < _MARKED else "",
             )  # fmt: skip
         axis.set(xlabel=headings[0], ylabel=headings[1])
         if len(curves) > 1:
-            _legend(figure, axis)
+            legend_below(figure, axis)
         axis.grid(color=_LIGHT, linewidth=0.6)
         axis.set_axisbelow(True)
         figure.suptitle(title)
@@ -374,7 +309,7 @@ def _room(labels: Sequence[str]) -> float:
     return min(max(0.4 + 0.088 * longest, 1.8), 6.0)
 
 
-def _legend(figure: Figure, axis: Axes) -> None:
+def legend_below(figure: Figure, axis: Axes) -> None:
     """Say below all panels what the lines of one are: inside of it, that would hide points."""
     lines, names = axis.get_legend_handles_labels()
     wide = figure.get_figwidth() > _WIDE
@@ -395,94 +330,8 @@ def _reliability_panel(axis: Axes, value: Calibration) -> None:
     axis.set_axisbelow(True)
 
 
-def _predicted_panel(
-    axis: Axes,
-    predicted: np.ndarray,
-    human: np.ndarray,
-    limits: tuple[float, float],
-    density: LogNorm,
-) -> None:
-    low, high = limits
-    axis.plot([0, 1], [0, 1], color=_GREY, linewidth=1, linestyle="--", label="identity", zorder=2.5)
-    if len(predicted) <= _FEW:
-        # Ratings take few values: a seeded jitter keeps the points from hiding each other.
-        jitter = np.random.default_rng(0).uniform(-0.012, 0.012, size=len(human))
-        alpha = float(np.clip(60 / len(human) ** 0.7, 0.12, 0.8))
-        axis.scatter(
-            human + jitter, predicted, s=11, color=_BLUE, alpha=alpha, linewidths=0, zorder=2,
-            rasterized=len(human) > _MANY,
-        )  # fmt: skip
-    else:
-        x_edges, y_edges = _edges(human), np.linspace(low, high, 49)
-        counts = np.histogram2d(human, predicted, bins=(x_edges, y_edges))[0].T
-        shown = np.ma.masked_equal(counts, 0)
-        axis.pcolormesh(
-            x_edges, y_edges, shown, cmap=_blues(), norm=density, zorder=1.5, linewidth=0, rasterized=True
-        )
-    middles, means = _running_mean(human, predicted)
-    axis.plot(
-        middles, means, color=_ORANGE, linewidth=2, marker="o", markersize=4, label="mean predicted", zorder=3
-    )
-    axis.set(xlim=(-0.03, 1.03), ylim=(low, high), xlabel="human score (mean of raters)")
-    axis.grid(color=_LIGHT, linewidth=0.6, zorder=-1)
-    axis.set_axisbelow(True)
-
-
-def _said(table: Table, label: str, section: str) -> str:
-    """Return the coefficients of a row of a table, and how they count ratings where that is not as drawn."""
-    row = table.row(label, section)
-    values = {kind: _value(row, kind) for kind in ("pearson", "tau-c")}
-    if None in values.values():
-        return "correlation undefined"
-    raters = table.meta.get("settings", {}).get("raters")
-    per_rating = raters == "rows" and row.info.get("samples") != getattr(row.cells.get("n"), "value", None)
-    text = f"Pearson {values['pearson']:.3f}, tau-c {values['tau-c']:.3f}"
-    return f"{text}\n(each rating a row)" if per_rating else text
-
-
-def _statistics(predicted: np.ndarray, human: np.ndarray) -> str:
-    try:
-        return f"Pearson {pearson(predicted, human):.3f}, tau-c {kendall_tau_c(predicted, human):.3f}"
-    except CorrelationError:
-        return "correlation undefined"
-
-
-def _edges(human: np.ndarray, most: int = 40) -> np.ndarray:
-    """Return histogram edges over [0, 1], half-way between the levels where ratings take few values."""
-    levels = np.unique(np.round(human, 9))
-    if not 1 < len(levels) <= most:
-        return np.linspace(-0.0125, 1.0125, most + 2)
-    middles = (levels[1:] + levels[:-1]) / 2
-    half = np.diff(levels).min() / 2
-    return np.r_[max(levels[0] - half, -0.03), middles, min(levels[-1] + half, 1.03)]
-
-
-def _density(panels: list[tuple[str, np.ndarray]]) -> LogNorm:
-    """Return one colour scale for all panels: samples per cell, logarithmic."""
-    from matplotlib.colors import LogNorm as NewLogNorm
-
-    return NewLogNorm(1, max(10.0, max(mask.sum() for _, mask in panels) / 80))
-
-
-def _running_mean(human: np.ndarray, predicted: np.ndarray, most: int = 16) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean human and mean predicted score in up to ``most`` bins of the human score."""
-    levels = np.unique(human)
-    if len(levels) <= most:
-        bins = np.searchsorted(levels, human)
-    else:
-        inner = np.unique(np.quantile(human, np.linspace(0, 1, most + 1)[1:-1]))
-        bins = np.unique(np.searchsorted(inner, human, side="right"), return_inverse=True)[1]
-    counts = np.bincount(bins)
-    return np.bincount(bins, weights=human) / counts, np.bincount(bins, weights=predicted) / counts
-
-
-def _limits(predicted: np.ndarray) -> tuple[float, float]:
-    """Return [0, 1] with a margin, wider only where the predictions are: metrics have other ranges."""
-    return min(-0.03, float(predicted.min()) - 0.03), max(1.03, float(predicted.max()) + 0.03)
-
-
 def _bars(axis: Axes, rows: list[Row], correlation: str, heading: str) -> None:
-    values = np.array([_value(row, correlation) for row in rows], dtype=np.float64)
+    values = np.array([value_of(row, correlation) for row in rows], dtype=np.float64)
     positions = np.arange(len(rows))
     colours = [_GREY if row.label == HUMAN else _BLUE for row in rows]
     axis.barh(positions, values, color=colours, height=0.68)
@@ -511,14 +360,7 @@ def _bars(axis: Axes, rows: list[Row], correlation: str, heading: str) -> None:
     axis.set_axisbelow(True)
 
 
-def _value(row: Row, correlation: str) -> float | None:
+def value_of(row: Row, correlation: str) -> float | None:
+    """Return what a row says in a column; None where that is undefined."""
     cell = row.cells.get(correlation)
     return None if cell is None or cell.value is None else float(cell.value)
-
-
-def _blues() -> LinearSegmentedColormap:
-    """Return a scale from nearly transparent to opaque, which shows on paper and on a dark page."""
-    from matplotlib.colors import LinearSegmentedColormap as NewColormap
-    from matplotlib.colors import to_rgba
-
-    return NewColormap.from_list("density", [to_rgba(_BLUE, 0.18), to_rgba(_BLUE, 1.0)])

@@ -112,7 +112,7 @@ def change_outcomes(
 
     Args:
         metrics: what is tested.
-        originals: N good samples, from :func:`suisei.probes.probe_tables.good_samples`.
+        originals: N good samples, from :func:`suisei.probes.originals.good_samples`.
         changes: keys of :data:`suisei.probes.degrade.CHANGES`.
         n_resamples: bootstrap resamples; 0 for no intervals.
         seed: of the changes and of the bootstrap.

@@ -18,11 +18,11 @@ from suisei.metaeval.plots import (
     plot_curves,
     plot_degradation,
     plot_dots,
-    plot_predicted,
     plot_reliability,
     plot_systems,
     plot_table,
 )
+from suisei.metaeval.prediction_plots import plot_predicted
 from suisei.metaeval.significance import Interval
 from suisei.metaeval.tables import Cell, Row, Section, Table
 from suisei.report.examples import Explain, human_scores, nearest_metric, prediction_cards

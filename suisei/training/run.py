@@ -27,7 +27,7 @@ from suisei.data.sample import CaptionSample, language_of
 from suisei.data.splits import PARTS, Split, group_of
 from suisei.errors import ConfigError, DataError, ModelError, SuiseiError, UnavailableError
 from suisei.metaeval.correlation_tables import evaluation_table
-from suisei.metaeval.plots import plot_predicted
+from suisei.metaeval.prediction_plots import plot_predicted
 from suisei.metaeval.settings import EvaluationSettings
 from suisei.metaeval.tables import Table
 from suisei.metrics.extras import ExtraInputs

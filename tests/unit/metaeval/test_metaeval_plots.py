@@ -6,19 +6,17 @@ from PIL import Image
 
 from suisei.data.sample import CaptionSample, Rating
 from suisei.errors import DataError
-from suisei.metaeval import plots
+from suisei.metaeval import plots, prediction_plots
 from suisei.metaeval.calibration import calibrate
 from suisei.metaeval.correlation_tables import evaluation_table
 from suisei.metaeval.plots import (
-    _edges,
-    _running_mean,
     plot_curves,
     plot_dots,
-    plot_predicted,
     plot_reliability,
     plot_systems,
     plot_table,
 )
+from suisei.metaeval.prediction_plots import _edges, _running_mean, plot_predicted
 from suisei.metaeval.settings import EvaluationSettings
 from suisei.metaeval.tables import Cell, Row, Section, Table
 
@@ -104,7 +102,8 @@ def test_bars_of_a_table(tmp_path):
 def drawn(monkeypatch):
     """Figures instead of files."""
     figures = []
-    monkeypatch.setattr(plots, "save_figure", lambda figure, _: figures.append(figure))
+    for module in (plots, prediction_plots):
+        monkeypatch.setattr(module, "save_figure", lambda figure, _: figures.append(figure))
     return figures
 
 

@@ -19,8 +19,9 @@ from suisei.probes.ladders import (
     replacing,
     shuffling,
 )
+from suisei.probes.originals import good_samples
 from suisei.probes.outcomes import Scored
-from suisei.probes.probe_tables import good_samples, ladder_table
+from suisei.probes.probe_tables import ladder_table
 
 WORDS = ("dog", "cat", "ball", "tree", "house", "car", "river", "bird")
 

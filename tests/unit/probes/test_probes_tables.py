@@ -16,23 +16,22 @@ from suisei.metaeval.calibration import (
 )
 from suisei.metaeval.plots import plot_dots, plot_reliability
 from suisei.metaeval.tables import Cell
+from suisei.probes.originals import good_samples, some_of_each
 from suisei.probes.outcomes import ChangeOutcome, Scored, change_outcomes
-from suisei.probes.probe_tables import (
-    change_table,
-    degradation_table,
-    example_lines,
-    good_samples,
-    language_table,
-    reference_table,
-    some_of_each,
-    spread_table,
-)
+from suisei.probes.probe_tables import change_notes, change_table, example_lines
+from suisei.probes.sample_tables import language_table, reference_table, spread_table
 
 LENGTH = Scored("length", lambda samples: np.array([float(len(s.candidate)) for s in samples]))
 CONSTANT = Scored("constant", lambda samples: np.full(len(samples), 0.5))
 REFERENCES = Scored(
     "references", lambda samples: np.array([len(s.references) or np.nan for s in samples], dtype=float)
 )
+
+
+def degraded(metrics, originals, names, **settings):
+    settings["seed"] = 0
+    outcomes = change_outcomes(metrics, originals, names, **settings)
+    return change_table(outcomes, "lower", change_notes(len(originals), **settings))
 
 
 def captions(count=20):
@@ -74,7 +73,7 @@ def test_no_good_sample_is_an_error_that_says_why():
 
 def test_shares_drops_and_ties():
     good = good_samples(captions(), "rated")
-    table = degradation_table([LENGTH, CONSTANT], good, ["half", "repeat", "shuffle"], n_resamples=50)
+    table = degraded([LENGTH, CONSTANT], good, ["half", "repeat", "shuffle"], n_resamples=50)
     assert [s.title for s in table.sections] == [
         "length, Japanese", "length, English", "constant, Japanese", "constant, English",
     ]  # fmt: skip
@@ -91,7 +90,7 @@ def test_shares_drops_and_ties():
 
 def test_a_degradation_that_applies_to_nothing_says_so():
     good = [CaptionSample("dog", rating=1.0, group=str(n)) for n in range(3)]
-    table = degradation_table([LENGTH], good, ["half"], n_resamples=0)
+    table = degraded([LENGTH], good, ["half"], n_resamples=0)
     assert table.row("half").cells["lower"].reason == "no caption to which it applies"
 
 
@@ -195,7 +194,7 @@ def test_calibration_by_language_leaves_out_what_has_no_score():
 
 def test_plots(tmp_path):
     rows = captions()
-    table = degradation_table([LENGTH], good_samples(rows, "rated"), ["half", "repeat"], n_resamples=20)
+    table = degraded([LENGTH], good_samples(rows, "rated"), ["half", "repeat"], n_resamples=20)
     plot_dots(tmp_path / "dots.png", table, "lower", line=0.5, limits=(0, 1))
     named = calibrate_by_language(np.array([s.rating.mean for s in rows]), rows, n_resamples=20)
     plot_reliability(tmp_path / "reliability.png", named, title="x")

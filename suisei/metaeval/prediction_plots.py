@@ -1,0 +1,183 @@
+"""The figure of predicted against human scores: points or their density, and their running mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from suisei.data.figures import new_figure, save_figure, style
+from suisei.data.sample import LANGUAGE_NAMES
+from suisei.errors import DataError
+from suisei.metaeval.correlation import CorrelationError, kendall_tau_c, pearson
+from suisei.metaeval.plots import COLOURS, legend_below, value_of
+from suisei.metaeval.tables import Table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import LinearSegmentedColormap, LogNorm
+
+_BLUE, _ORANGE, _GREY, _LIGHT = (COLOURS[name] for name in ("blue", "orange", "grey", "grid"))
+_ALL = "All"
+_FEW = 3000
+"""Points up to which each is drawn; of more, their density."""
+_MANY = 400
+"""Points from which a cloud of them is an image inside of a vector figure."""
+
+
+def plot_predicted(
+    path: str | Path,
+    predicted: np.ndarray,
+    human: np.ndarray,
+    languages: Sequence[str] | None = None,
+    *,
+    title: str = "Predicted against human scores",
+    figures: tuple[Table, str] | None = None,
+) -> None:
+    """Draw predicted against human scores, one panel per language and one for all.
+
+    Args:
+        path: of the file; its folder must exist.
+        predicted: scores [N]; samples with NaN are left out, and their number is shown.
+        human: mean human scores in [0, 1], [N].
+        languages: "ja" or "en" per sample, or None.
+        title: above the panels.
+        figures: a table of correlations and the label of the row that says the panels' coefficients, so that
+            both say the same; None for those of the points.
+
+    Raises:
+        DataError: different lengths, or nothing to plot.
+    """
+    from matplotlib.cm import ScalarMappable
+
+    predicted, human = np.asarray(predicted, dtype=np.float64), np.asarray(human, dtype=np.float64)
+    names = np.array(list(languages) if languages is not None else [_ALL] * len(predicted), dtype=object)
+    if not len(predicted) == len(human) == len(names):
+        raise DataError(
+            f"plot: {len(predicted)} predicted, {len(human)} human, {len(names)} languages; must match"
+        )
+    known = np.isfinite(predicted) & np.isfinite(human)
+    if not known.any():
+        raise DataError("plot: no sample has both a predicted and a human score")
+    missing = int((~known).sum())
+    predicted, human, names = predicted[known], human[known], names[known]
+    distinct = sorted(set(names.tolist()))
+    panels = [(str(name), names == name) for name in distinct]
+    if len(panels) > 1:
+        panels.insert(0, (_ALL, np.ones(len(names), dtype=bool)))
+    with style():
+        figure = new_figure((4.3 * len(panels) + 0.4, 4.6))
+        axes = figure.subplots(1, len(panels), squeeze=False)[0]
+        limits, density = _limits(predicted), _density(panels)
+        for axis, (name, mask) in zip(axes, panels, strict=True):
+            _predicted_panel(axis, predicted[mask], human[mask], limits, density)
+            said = _statistics(predicted[mask], human[mask])
+            if figures is not None:
+                said = _said(*figures, "overall" if name == _ALL or len(panels) == 1 else f"language: {name}")
+            heading = f"{LANGUAGE_NAMES.get(name, name)}, n = {mask.sum():,}\n{said}"
+            axis.set_title(heading, fontsize=10)
+        if len(human) > _FEW:
+            scale = ScalarMappable(density, _blues())
+            figure.colorbar(
+                scale, ax=axes[-1], label="samples per cell", format=lambda value, _: f"{value:,g}"
+            )
+        axes[0].set_ylabel("predicted score")
+        legend_below(figure, axes[0])
+        figure.suptitle(title + (f" ({missing} without a score left out)" if missing else ""))
+        save_figure(figure, path)
+
+
+def _predicted_panel(
+    axis: Axes,
+    predicted: np.ndarray,
+    human: np.ndarray,
+    limits: tuple[float, float],
+    density: LogNorm,
+) -> None:
+    low, high = limits
+    axis.plot([0, 1], [0, 1], color=_GREY, linewidth=1, linestyle="--", label="identity", zorder=2.5)
+    if len(predicted) <= _FEW:
+        # Ratings take few values: a seeded jitter keeps the points from hiding each other.
+        jitter = np.random.default_rng(0).uniform(-0.012, 0.012, size=len(human))
+        alpha = float(np.clip(60 / len(human) ** 0.7, 0.12, 0.8))
+        axis.scatter(
+            human + jitter, predicted, s=11, color=_BLUE, alpha=alpha, linewidths=0, zorder=2,
+            rasterized=len(human) > _MANY,
+        )  # fmt: skip
+    else:
+        x_edges, y_edges = _edges(human), np.linspace(low, high, 49)
+        counts = np.histogram2d(human, predicted, bins=(x_edges, y_edges))[0].T
+        shown = np.ma.masked_equal(counts, 0)
+        axis.pcolormesh(
+            x_edges, y_edges, shown, cmap=_blues(), norm=density, zorder=1.5, linewidth=0, rasterized=True
+        )
+    middles, means = _running_mean(human, predicted)
+    axis.plot(
+        middles, means, color=_ORANGE, linewidth=2, marker="o", markersize=4, label="mean predicted", zorder=3
+    )
+    axis.set(xlim=(-0.03, 1.03), ylim=(low, high), xlabel="human score (mean of raters)")
+    axis.grid(color=_LIGHT, linewidth=0.6, zorder=-1)
+    axis.set_axisbelow(True)
+
+
+def _said(table: Table, label: str, section: str) -> str:
+    """Return the coefficients of a row of a table, and how they count ratings where that is not as drawn."""
+    row = table.row(label, section)
+    values = {kind: value_of(row, kind) for kind in ("pearson", "tau-c")}
+    if None in values.values():
+        return "correlation undefined"
+    raters = table.meta.get("settings", {}).get("raters")
+    per_rating = raters == "rows" and row.info.get("samples") != getattr(row.cells.get("n"), "value", None)
+    text = f"Pearson {values['pearson']:.3f}, tau-c {values['tau-c']:.3f}"
+    return f"{text}\n(each rating a row)" if per_rating else text
+
+
+def _statistics(predicted: np.ndarray, human: np.ndarray) -> str:
+    try:
+        return f"Pearson {pearson(predicted, human):.3f}, tau-c {kendall_tau_c(predicted, human):.3f}"
+    except CorrelationError:
+        return "correlation undefined"
+
+
+def _edges(human: np.ndarray, most: int = 40) -> np.ndarray:
+    """Return histogram edges over [0, 1], half-way between the levels where ratings take few values."""
+    levels = np.unique(np.round(human, 9))
+    if not 1 < len(levels) <= most:
+        return np.linspace(-0.0125, 1.0125, most + 2)
+    middles = (levels[1:] + levels[:-1]) / 2
+    half = np.diff(levels).min() / 2
+    return np.r_[max(levels[0] - half, -0.03), middles, min(levels[-1] + half, 1.03)]
+
+
+def _density(panels: list[tuple[str, np.ndarray]]) -> LogNorm:
+    """Return one colour scale for all panels: samples per cell, logarithmic."""
+    from matplotlib.colors import LogNorm as NewLogNorm
+
+    return NewLogNorm(1, max(10.0, max(mask.sum() for _, mask in panels) / 80))
+
+
+def _running_mean(human: np.ndarray, predicted: np.ndarray, most: int = 16) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean human and mean predicted score in up to ``most`` bins of the human score."""
+    levels = np.unique(human)
+    if len(levels) <= most:
+        bins = np.searchsorted(levels, human)
+    else:
+        inner = np.unique(np.quantile(human, np.linspace(0, 1, most + 1)[1:-1]))
+        bins = np.unique(np.searchsorted(inner, human, side="right"), return_inverse=True)[1]
+    counts = np.bincount(bins)
+    return np.bincount(bins, weights=human) / counts, np.bincount(bins, weights=predicted) / counts
+
+
+def _limits(predicted: np.ndarray) -> tuple[float, float]:
+    """Return [0, 1] with a margin, wider only where the predictions are: metrics have other ranges."""
+    return min(-0.03, float(predicted.min()) - 0.03), max(1.03, float(predicted.max()) + 0.03)
+
+
+def _blues() -> LinearSegmentedColormap:
+    """Return a scale from nearly transparent to opaque, which shows on paper and on a dark page."""
+    from matplotlib.colors import LinearSegmentedColormap as NewColormap
+    from matplotlib.colors import to_rgba
+
+    return NewColormap.from_list("density", [to_rgba(_BLUE, 0.18), to_rgba(_BLUE, 1.0)])

@@ -1,0 +1,82 @@
+"""Good captions, which probes change: those that people rated well, or one reference of each image."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from suisei.data.sample import CaptionSample, language_of
+from suisei.data.splits import group_of
+from suisei.errors import ConfigError, DataError
+from suisei.probes.degrade import WELL_RATED, seeded_key
+
+SOURCES = ("rated", "references")
+
+
+def good_samples(
+    samples: Sequence[CaptionSample],
+    source: str,
+    *,
+    good: float = WELL_RATED,
+    limit: int = 1000,
+    seed: int = 0,
+) -> list[CaptionSample]:
+    """Return samples whose candidate is good, up to ``limit`` per language in a seeded order.
+
+    Args:
+        samples: what there is.
+        source: "rated" takes candidates that people rated at least ``good``; "references" takes one
+            reference of each image as candidate and scores it against its others.
+        good: mean rating on [0, 1].
+        limit: samples per language.
+        seed: decides which reference is held out and which samples are kept.
+
+    Raises:
+        ConfigError: an unknown source.
+        DataError: there is no such sample.
+    """
+    if source not in SOURCES:
+        raise ConfigError(f"originals {source!r}; expected one of {', '.join(SOURCES)}")
+    if source == "rated":
+        found = [s for s in samples if s.rating is not None and s.rating.mean >= good]
+        why = f"none of {len(samples)} samples is rated {good:g} or better (of 1)"
+    else:
+        found = _held_out(samples, seed)
+        why = f"none of {len(samples)} samples has two references"
+    if not found:
+        raise DataError(f"no good caption to degrade: {why}")
+    return some_of_each(found, limit, seed)
+
+
+def some_of_each(samples: Sequence[CaptionSample], limit: int, seed: int = 0) -> list[CaptionSample]:
+    """Return up to ``limit`` samples per language, in an order that the seed decides and rows do not."""
+    kept: Counter[str] = Counter()
+    chosen = []
+    for sample in sorted(samples, key=lambda s: seeded_key(seed, group_of(s), s.candidate, *s.references)):
+        language = language_of(sample)
+        kept[language] += 1
+        if kept[language] <= limit:
+            chosen.append(sample)
+    return chosen
+
+
+def _held_out(samples: Sequence[CaptionSample], seed: int) -> list[CaptionSample]:
+    """Return one sample per image and language: a reference against the image's other references."""
+    references: dict[tuple[str, str], dict[str, None]] = {}
+    first: dict[tuple[str, str], CaptionSample] = {}
+    for position, sample in enumerate(samples):
+        key = (group_of(sample, position), language_of(sample))
+        references.setdefault(key, {}).update(dict.fromkeys(sample.references))
+        first.setdefault(key, sample)
+    found = []
+    for key, captions in references.items():
+        ordered = sorted(captions, key=lambda text: seeded_key(seed, "held out", text))
+        if len(ordered) > 1:
+            found.append(
+                replace(
+                    first[key], candidate=ordered[0], references=tuple(ordered[1:]), rating=None,
+                    group=key[0], system=None,
+                )
+            )  # fmt: skip
+    return found
