@@ -85,8 +85,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     console = Console(stderr=True)
     options.note = _once(console)
+    from suisei.scoring.output import tidy
+
     if options.resume and _is_complete(options.output):
         _check_not_older(options)
+        tidy(Path(options.output))
         say(console, f"{options.output} is complete; nothing to resume (without --resume it is scored anew)")
         return 0
     options.window = _window(options, len(devices))

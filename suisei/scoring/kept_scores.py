@@ -18,7 +18,7 @@ from suisei.metrics.base import Metric
 from suisei.progress import progress_bar
 from suisei.scoring.columns import KeptError, Scores
 from suisei.scoring.digest import row_digest, value_digest
-from suisei.scoring.output import FileOutput
+from suisei.scoring.output import FileOutput, tidy
 from suisei.scoring.row_format import RowFormat
 from suisei.scoring.stream import ScoredRow
 
@@ -140,6 +140,7 @@ def _whole(path: Path, label: str, count: int) -> list[tuple[float, str | None]]
     """Return the scores of a finished file; None where there is none with as many rows."""
     if not path.is_file():
         return None
+    tidy(path)
 
     def lines() -> Iterator[str]:
         with path.open(encoding="utf-8", newline="") as stream:

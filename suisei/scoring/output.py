@@ -308,6 +308,14 @@ def part_files(path: Path) -> tuple[Path, Path]:
     return target.with_name(f"{target.name}.part"), target.with_name(f"{target.name}.part.json")
 
 
+def tidy(path: Path) -> None:
+    """Take away the note of a part file that is gone: its run was killed right after it was complete."""
+    part, note = part_files(path)
+    if not part.exists():
+        with suppress(OSError):
+            note.unlink(missing_ok=True)
+
+
 def noted_window(path: Path) -> int | None:
     """Return how many rows are in a block of the part file that a run left; None where nothing says so."""
     try:

@@ -61,7 +61,7 @@ def _write_inputs(folder: Path, count: int) -> dict[str, Path]:
     data["rows.jsonl.gz"].write_bytes(gzip.compress(data["rows.jsonl"].read_bytes(), mtime=0))
     for system, step in (("one", 1), ("two", 2)):
         path = data[f"{system}.jsonl"] = folder / f"{system}.jsonl"
-        own = {row["image"]: {**row, "candidate": row["candidate"][::step]} for row in rows}
+        own = {row["image"]: {**row, "candidate": row["candidate"][::step], "system": None} for row in rows}
         path.write_text(_lines(list(own.values())), encoding="utf-8")
     data["config"] = folder / "small.yaml"
     data["config"].write_text(TRAINING.replace("DATA", str(data["rated.jsonl"])), encoding="utf-8")
@@ -123,7 +123,7 @@ def _comparing(data: dict[str, Path]) -> Case:
 
 
 def _kept(name: str, command: Callable[[Path], list[str]], outputs: Sequence[str]) -> Case:
-    return Case(name, command, command, outputs, plain=_plain)
+    return Case(name, command, command, outputs, plain=_plain, finished=finished_rows)
 
 
 def _positives(data: dict[str, Path]) -> Case:
