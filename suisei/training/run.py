@@ -189,11 +189,11 @@ def _interrupted(trainer: Any) -> str:
     there = sorted(
         (folder / "checkpoints").glob("*.ckpt"), key=lambda path: path.stat().st_mtime_ns, reverse=True
     )
-    kept = (
-        f"its newest checkpoint is {there[0]}" if there else "it had no checkpoint yet, and would start over"
-    )
     go_on = f"suisei train --config {folder / 'config.yaml'} --ckpt_path last"
-    return f"epoch {trainer.current_epoch + 1}, step {trainer.global_step:,}; {kept}; {go_on} goes on"
+    place = f"epoch {trainer.current_epoch + 1}, step {trainer.global_step:,}"
+    if not there:
+        return f"{place}; there is no checkpoint yet: {go_on} starts over"
+    return f"{place}; the newest checkpoint is {there[0]}: {go_on} goes on from it"
 
 
 @contextmanager

@@ -100,7 +100,7 @@ def _scored(
 
     return Case(
         f"score, {name}", command, again, [output, "summary.json", *beside], forked,
-        plain=_plain, finished=finished_rows,
+        weight=1.0 if forked else 0.4, plain=_plain, finished=finished_rows,
     )  # fmt: skip
 
 
@@ -168,7 +168,7 @@ def _ablated(data: dict[str, Path]) -> Case:
         return ["ablate", "--config", str(data["config"]), "--output", str(folder / "runs"), *options]
 
     outputs = ["runs/report.json", "runs/no-image/seed-1/model/model.safetensors"]
-    return Case("ablate", command, command, outputs, forked=False, plain=_plain)
+    return Case("ablate", command, command, outputs, forked=False, weight=0.3, plain=_plain)
 
 
 def _plain(path: Path) -> Any:

@@ -6,8 +6,8 @@ compared with the unbroken ones byte for byte. Rows are counted truly: a metric 
 that it scores to a file of its own, and what was in a whole block of the output when the process died must
 not come there again.
 
-Most starts are forks of a process that has done its imports, which makes a start some tenths of a second;
-every tenth is a new interpreter.
+Most starts are forks of a process that has done its imports, which makes a start some tenths of a second; of
+those that are not killed at an operation, every twentieth is a new interpreter.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ COUNT_FILE = "SUISEI_KILLS_COUNT"
 ATTEMPT = "SUISEI_KILLS_ATTEMPT"
 MOST_KILLS = 4
 """Of one run, which is then left to end."""
-FRESH_SHARE = 0.1
+FRESH_SHARE = 0.05
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
@@ -113,6 +113,7 @@ class Case:
         again: the same to go on, given the folder as it is.
         outputs: what is compared, relative to the folder.
         forked: False where every start must be a new interpreter.
+        weight: its share of the kills, beside the others'.
         plain: what of a file is compared; all of it by default.
         finished: the ids of the rows that are whole in the folder.
     """
@@ -122,6 +123,7 @@ class Case:
     again: Callable[[Path], list[str]]
     outputs: Sequence[str]
     forked: bool = True
+    weight: float = 1.0
     plain: Callable[[Path], Any] = Path.read_bytes
     finished: Callable[[Path], set[str]] = field(default=lambda _: set())
 
@@ -410,8 +412,10 @@ def run(options: Options) -> list[Row]:
 
 def _row(group: str, made: Sequence[Case], kills: int, work: Path, options: Options) -> Row:
     total, times = Outcome(), time.monotonic()
+    weights = [case.weight for case in made]
     for number, case in enumerate(made):
-        share = kills * (number + 1) // len(made) - kills * number // len(made)
+        before, after = (round(kills * sum(weights[:end]) / sum(weights)) for end in (number, number + 1))
+        share = after - before
         outcome = torture(case, share, options.kill_seed + number, work / f"{number}")
         sys.stderr.write(
             f"  {case.name}: {outcome.kills.total()} kills in {outcome.runs} runs, {outcome.again} again, "
