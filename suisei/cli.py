@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from unicodedata import category
 
 from suisei.errors import DataError, SuiseiError
+from suisei.runlog.events import current, end
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,8 +35,18 @@ def run_command(command: Command, argv: Sequence[str] | None = None) -> int:
     """Run a command's ``main`` and turn an expected error into one line and exit status 2.
 
     A warning of this package is one line too, without the place in the source. A reader of standard output
-    that goes away, such as ``| head``, ends the command with status 0.
+    that goes away, such as ``| head``, ends the command with status 0, Ctrl-C with 130.
     """
+    status: int | None = None
+    try:
+        status = _run(command, argv)
+    finally:
+        with suppress(SuiseiError):  # a log that cannot be written to was complained of already
+            end(status)
+    return status
+
+
+def _run(command: Command, argv: Sequence[str] | None) -> int:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # silences a warning after a fork
     _open_standard_streams()
     usual = warnings.formatwarning
@@ -54,8 +65,8 @@ def run_command(command: Command, argv: Sequence[str] | None = None) -> int:
         where = f"{error.filename}: " if error.filename is not None else ""
         _complain(f"{where}{error.strerror or error}")
         return 2
-    except KeyboardInterrupt:
-        _complain("interrupted")
+    except KeyboardInterrupt as interrupt:  # which says what is finished, where somebody knows
+        _complain("; ".join(["interrupted", *map(str, interrupt.args)]))
         return 130
     finally:
         warnings.formatwarning = usual
@@ -135,6 +146,10 @@ def _complain(message: str) -> None:
     """Write a line to standard error; line ends and control characters, of a file's name, are escaped."""
     line = " ".join(part.strip() for part in message.splitlines())
     line = "".join(char if category(char) not in ("Cc", "Cs") else repr(char)[1:-1] for char in line)
+    with suppress(SuiseiError):
+        current().tell("error", text=line)
+    if current().replaces_messages:
+        return
     with suppress(OSError):
         sys.stderr.write(f"suisei: {line}\n")
         sys.stderr.flush()
@@ -146,15 +161,25 @@ def _one_line(usual: Callable[..., str]) -> Callable[..., str]:
     def format_warning(
         message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
     ) -> str:
-        if category is UserWarning and filename.startswith(package):
-            return f"suisei: {message}\n"
-        return usual(message, category, filename, lineno, line)
+        own = category is UserWarning and filename.startswith(package)
+        if own:
+            current().tell("warning", text=str(message))
+        if current().replaces_messages:
+            return ""
+        return f"suisei: {message}\n" if own else usual(message, category, filename, lineno, line)
 
     return format_warning
 
 
 def say(console: Console, text: str, style: str | None = None) -> None:
-    """Print a line as it is: nothing in it is markup, and it is as long as it is."""
+    """Print a line as it is: nothing in it is markup, and it is as long as it is.
+
+    What goes to standard error is an event of the log too; with --quiet it is shown if it is red, a failure.
+    """
+    if console.stderr:
+        current().tell("warning" if style == "red" else "note", text=text)
+        if current().replaces_messages or (current().quiet and style != "red"):
+            return
     console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
 

@@ -18,6 +18,7 @@ from suisei.cli import say
 from suisei.commands.options import (
     CommandParser,
     add_correlation_option,
+    add_log_options,
     add_resampling_options,
     filled,
     processes,
@@ -42,7 +43,7 @@ examples:
 
 Any setting of suisei train can follow, for all runs. Runs that are done are kept, an interrupted one goes
 on: start the same command again. Exit status: 0, or 1 if a run failed (the tables are of the others), or
-2 for a wrong option."""
+2 for a wrong option, or 130 for Ctrl-C."""
 
 _PLOT = "differences.png"
 _MAX_SEED = 2**32 - 1
@@ -82,7 +83,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     with locked(plan.folder) as lock:
         waiting = prepare_runs(plan.runs, redo=options.redo)
-        failures = _train(waiting, len(plan.runs), options.jobs, lock, console)
+        try:
+            failures = _train(waiting, len(plan.runs), options.jobs, lock, console)
+        except KeyboardInterrupt:
+            done = sum(run.finished for run in plan.runs)
+            raise KeyboardInterrupt(
+                f"{done} of {len(plan.runs)} runs in {plan.folder} are done; the same command goes on"
+            ) from None
     tables = _tables(plan, failures, options)
     _report(plan, tables, options.correlation).conclude(_files(plan))
     return 1 if failures else 0
@@ -113,6 +120,7 @@ def _parser() -> CommandParser:
     add("--dry-run", action="store_true", help="say what would be trained, and stop")
     add_correlation_option(add, "pearson", "p-values and the plot")
     add_resampling_options(add, none="none", seeded=None)
+    add_log_options(add)
     return parser
 
 
@@ -224,9 +232,11 @@ def _train(runs: Sequence[Run], total: int, jobs: int, lock: int | None, console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from suisei.ablation.runs import train_all
+    from suisei.runlog.events import current
 
+    silent = not console.is_terminal or current().quiet or current().replaces_messages
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with Progress(*columns, console=console, transient=True, disable=silent) as bar:
         task = bar.add_task("training", total=total, completed=total - len(runs))
         done = total - len(runs)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from suisei.cli import say
 from suisei.commands.options import (
     CommandParser,
+    add_log_options,
     add_metric_options,
     add_resampling_options,
     add_row_options,
@@ -21,7 +22,7 @@ from suisei.commands.options import (
     whole,
 )
 from suisei.commands.reports import Files, Report, Shown, add_report_options, check_report, save_scores
-from suisei.commands.steps import scored_column
+from suisei.commands.steps import add_keep_option, keeper, scored_column, told_when_interrupted
 from suisei.data.outputs import given
 from suisei.errors import ConfigError
 
@@ -54,7 +55,7 @@ images that all of them have. CIDEr and other metrics that learn from a corpus a
 references of these images.
 
 Exit status: 0, or 1 if a metric failed (the others are complete), or 2 for a wrong option or unusable
-data."""
+data, or 130 for Ctrl-C."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -83,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with shared_encoders():
         columns = _score(plans, systems, options, messages)
     settings = Resampling(options.bootstrap, options.seed)
-    outcomes = _compare(columns, systems, settings, messages)
+    outcomes = _compare(columns, systems, settings)
     saved = {f"{each.label}/{name}": scores for each in outcomes for name, scores in each.scores.items()}
     problems = save_scores(options.save_scores, systems.samples[systems.names[0]], saved)
     notes, examples = _notes(systems, columns, outcomes), _examples(outcomes, systems, pair, options)
@@ -128,6 +129,8 @@ def _parser() -> CommandParser:
         plot="the systems with their intervals, a panel per metric",
         scores="a row per image, a column per metric and system",
     )
+    add_keep_option(parser.add_argument)
+    add_log_options(parser.add_argument)
     return parser
 
 
@@ -140,7 +143,7 @@ def _check(options: argparse.Namespace) -> None:
     from suisei.data.system_outputs import named_files
 
     inputs = [*given(vars(options), "references", "human"), *named_files(options.systems)]
-    check_report(options, inputs, sealed=["model"])
+    check_report(options, inputs, folders=["keep"], sealed=["model"])
 
 
 def _pair_shown(options: argparse.Namespace, names: Sequence[str]) -> tuple[str, str]:
@@ -171,24 +174,22 @@ def _score(
     from suisei.scoring.plan import short_labels
 
     samples = [sample for each in systems.samples.values() for sample in each]
-    columns = []
-    for number, (label, plan) in enumerate(zip(short_labels(plans), plans, strict=True), start=1):
-        what = f"{len(systems.names)} systems on {len(systems.images):,} images with {plan.spec}"
-        say(messages, f"scoring {what} ({number} of {len(plans)})")
-        column = scored_column(
-            plan, samples, messages, batch_size=options.batch_size, shared=systems.samples[systems.names[0]]
-        )
-        columns.append(replace(column, label=label))
+    settings = {"batch_size": options.batch_size, "shared": systems.samples[systems.names[0]]}
+    columns: list[ScoreColumn] = []
+    with told_when_interrupted(options, columns, len(plans)):
+        for number, (label, plan) in enumerate(zip(short_labels(plans), plans, strict=True), start=1):
+            what = f"{len(systems.names)} systems on {len(systems.images):,} images with {plan.spec}"
+            say(messages, f"scoring {what} ({number} of {len(plans)})")
+            column = scored_column(plan, samples, messages, keep=keeper(options), **settings)
+            columns.append(replace(column, label=label))
     return columns
 
 
-def _compare(
-    columns: Sequence[ScoreColumn], systems: Systems, settings: Resampling, messages: Console
-) -> list[MetricOutcome]:
+def _compare(columns: Sequence[ScoreColumn], systems: Systems, settings: Resampling) -> list[MetricOutcome]:
     from suisei.metaeval.systems import compare_systems
     from suisei.progress import progress_bar
 
-    with progress_bar("comparing", len(columns), shown=messages.is_terminal) as advance:
+    with progress_bar("comparing", len(columns)) as advance:
         return compare_systems(columns, systems.names, settings, advance)
 
 

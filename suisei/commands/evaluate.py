@@ -15,6 +15,7 @@ from suisei.commands.options import (
     CommandParser,
     add_correlation_option,
     add_data_options,
+    add_log_options,
     add_metric_options,
     add_resampling_options,
     filled,
@@ -30,7 +31,13 @@ from suisei.commands.reports import (
     report_files,
     save_scores,
 )
-from suisei.commands.steps import read_samples, scored_column
+from suisei.commands.steps import (
+    add_keep_option,
+    keeper,
+    read_samples,
+    scored_column,
+    told_when_interrupted,
+)
 from suisei.data.outputs import check_media, given
 from suisei.errors import ConfigError, DataError
 
@@ -67,7 +74,7 @@ data/README.md of the project says where each comes from.
 
 Exit status: 0, or 1 if a metric failed (its row says why, the others are complete) or, without
 --on-error skip, has no score for a sample whose image or video cannot be read, or 2 for a wrong
-option or unusable data."""
+option or unusable data, or 130 for Ctrl-C."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -101,7 +108,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     measured = protocol.measure(
         Evaluation(options.data, samples, columns, external, further),
         settings,
-        partial(counting_bar, shown=messages.is_terminal),
+        counting_bar,
         compare=options.compare,
     )
     table = measured.table
@@ -159,6 +166,8 @@ def _parser() -> CommandParser:
         "--save-idf", metavar="DIR", type=filled,
         help="the idf weights that metrics learn from captions, a file each",
     )  # fmt: skip
+    add_keep_option(add)
+    add_log_options(add)
     return parser
 
 
@@ -188,7 +197,7 @@ def _check(options: argparse.Namespace) -> None:
     if options.compare and not options.bootstrap:
         raise ConfigError("--compare needs resamples; leave out --bootstrap 0")
     inputs = given(vars(options), "data", "scores", "references")
-    check_report(options, inputs, folders=["save_idf"], sealed=["model", "root"])
+    check_report(options, inputs, folders=["save_idf", "keep"], sealed=["model", "root"])
 
 
 def _load(options: argparse.Namespace) -> tuple[list[CaptionSample], list[int], int, list[str]]:
@@ -214,10 +223,11 @@ def _score(
 ) -> list[ScoreColumn]:
     folder = Path(options.save_idf) if options.save_idf else None
     settings: dict[str, Any] = {"batch_size": options.batch_size, "corpus": corpus, "idf_folder": folder}
-    columns = []
-    for number, plan in enumerate(plans, start=1):
-        say(messages, f"scoring {len(samples):,} samples with {plan.spec} ({number} of {len(plans)})")
-        columns.append(scored_column(plan, samples, messages, **settings))
+    columns: list[ScoreColumn] = []
+    with told_when_interrupted(options, columns, len(plans)):
+        for number, plan in enumerate(plans, start=1):
+            say(messages, f"scoring {len(samples):,} samples with {plan.spec} ({number} of {len(plans)})")
+            columns.append(scored_column(plan, samples, messages, keep=keeper(options), **settings))
     return columns
 
 
@@ -232,7 +242,8 @@ def _further_columns(
 ) -> tuple[Mapping[int | None, Sequence[ScoreColumn]], list[str]]:
     def score(plan: MetricPlan, fewer: Sequence[CaptionSample], count: int) -> ScoreColumn:
         say(messages, f"scoring {len(fewer):,} samples with {plan.spec}, references: {count}")
-        return scored_column(plan, fewer, messages, batch_size=options.batch_size, corpus=corpus)
+        settings: dict[str, Any] = {"batch_size": options.batch_size, "corpus": corpus}
+        return scored_column(plan, fewer, messages, keep=keeper(options), **settings)
 
     return protocol.further_columns(plans, columns, samples, score)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from suisei.cli import say
 from suisei.commands.options import (
     CommandParser,
+    add_log_options,
     add_metric_options,
     add_resampling_options,
     filled,
@@ -102,6 +103,7 @@ def _parser() -> CommandParser:
         help="folder of the page and of what is kept (default examination)",
     )  # fmt: skip
     add("--figures", metavar="DIR", type=filled, help="the figures too, each as SVG, PDF and PNG")
+    add_log_options(add)
     return parser
 
 

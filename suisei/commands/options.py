@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from suisei.cli import write_output
 from suisei.errors import ConfigError
+from suisei.runlog.events import begin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,6 +90,8 @@ class CommandParser(argparse.ArgumentParser):
             )
             if (action.nargs is None and empty) or extended:
                 self.error(f"argument {'/'.join(action.option_strings) or action.metavar}: '--' is no value")
+        told = getattr(found, "log_json", None)
+        begin(told, getattr(found, "loudness", "normal"), self.prog, list(map(str, self._typed)))
         return found, rest
 
     def error(self, message: str) -> NoReturn:
@@ -340,6 +343,23 @@ def add_correlation_option(add: Add, default: str, used: str) -> None:
     """
     help_text = f"for {used} (default {default}); the tables have all four"
     add("--correlation", choices=("pearson", "spearman", "tau-b", "tau-c"), default=default, help=help_text)
+
+
+def add_log_options(add: Add) -> None:
+    """Add how much is told while the command runs, and a log for machines."""
+    add(
+        "--quiet", dest="loudness", action="store_const", const="quiet", default="normal",
+        help="no progress and no notes: results, warnings and errors alone",
+    )  # fmt: skip
+    add(
+        "--verbose", dest="loudness", action="store_const", const="verbose", default=argparse.SUPPRESS,
+        help="progress more often, with memory; why a metric failed, with its traceback",
+    )  # fmt: skip
+    add(
+        "--log-json", metavar="FILE", type=filled,
+        help="a JSON object per event, appended: time, stage, rows done, rows per second, memory; - is "
+        "standard error, which then has nothing else",
+    )  # fmt: skip
 
 
 def take_default_model(options: argparse.Namespace) -> None:

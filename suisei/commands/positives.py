@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from suisei.cli import say
 from suisei.commands.options import (
     Add,
     CommandParser,
     add_column_options,
+    add_log_options,
     check_device,
     device,
     filled,
@@ -45,7 +46,7 @@ stopped when it is started again: an item's seed depends on --seed and the item 
 generated twice. suisei.pacs.dual_run reads what `join` writes.
 
 Exit status: 0, or 1 if some images could not be read (the others are done), or 2 for a wrong option
-or unusable data."""
+or unusable data, or 130 for Ctrl-C."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         todo = [item for item in items if item.source not in writer.done]
         _check_recipe(writer, options)
         if todo:
-            _generate(writer, todo, options, problems)
+            try:
+                _generate(writer, todo, options, problems)
+            except KeyboardInterrupt:
+                made = sum(item.source in writer.done for item in items)
+                raise KeyboardInterrupt(
+                    f"{made} of {len(items)} items are in {writer.path}; the same command goes on"
+                ) from None
         made = sum(item.source in writer.done for item in items)
     _report(f"{writer.path}: {made} of {len(items)} items, {len(todo)} of them to do in this run", problems)
     return 1 if problems else 0
@@ -108,6 +115,7 @@ def _parser() -> CommandParser:
         add("--limit", type=positive, metavar="N", help="only the first N images of the data")
         add("--batch-size", type=positive, default=8, metavar="N", help="default 8")
         add("--device", type=device, default="auto", help="auto, cpu, cuda, cuda:1, ...")
+        add_log_options(add)
     _add_generator_options(captions.add_argument, images.add_argument)
     join.add_argument(
         "--positives", metavar="DIR", type=filled, required=True, help="folder or file of a manifest"
@@ -309,4 +317,9 @@ def _report(summary: str, problems: Sequence[str]) -> None:
     lines += [f"  {problem}" for problem in problems[:SHOWN_PROBLEMS]]
     if len(problems) > SHOWN_PROBLEMS:
         lines.append(f"  ... and {len(problems) - SHOWN_PROBLEMS} more")
-    sys.stderr.write("\n".join([*lines, summary]) + "\n")
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    for line in lines:
+        say(console, line, "red")
+    say(console, summary)

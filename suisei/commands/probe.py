@@ -16,6 +16,7 @@ from suisei.commands.options import (
     Add,
     CommandParser,
     add_data_options,
+    add_log_options,
     add_metric_options,
     add_resampling_options,
     filled,
@@ -108,6 +109,7 @@ def _parser() -> CommandParser:
     add = parser.add_argument_group("output").add_argument
     add_report_options(add)
     add("--plots", metavar="DIR", type=filled, help="PNGs: degradations and reliability of each metric")
+    add_log_options(add)
     return parser
 
 
@@ -176,7 +178,7 @@ def _metrics(
     for plan in plans:
         say(console, f"scoring with {plan.spec}")
         try:
-            metric = _scored(plan, samples, batch_size, console)
+            metric = _scored(plan, samples, batch_size)
             scores.append(metric.score(samples))
             metrics.append(metric)
         except FAILURES as error:
@@ -193,7 +195,7 @@ def _plans(options: argparse.Namespace) -> list[MetricPlan]:
     return metric_plans(options)
 
 
-def _scored(plan: MetricPlan, samples: list[CaptionSample], batch_size: int, console: Console) -> Scored:
+def _scored(plan: MetricPlan, samples: list[CaptionSample], batch_size: int) -> Scored:
     """Make a metric and fit it, once, on what is not degraded."""
     from suisei.metrics.base import SummableCorpus
     from suisei.metrics.registry import get_metric
@@ -207,7 +209,7 @@ def _scored(plan: MetricPlan, samples: list[CaptionSample], batch_size: int, con
     sign = 1.0 if metric.higher_is_better else -1.0
 
     def score(wanted: Sequence[CaptionSample]) -> np.ndarray:
-        return sign * metric.score(wanted, batch_size=batch_size, progress=console.is_terminal)
+        return sign * metric.score(wanted, batch_size=batch_size, progress=True)
 
     counts = partial(summands, metric) if isinstance(metric, SummableCorpus) else None
     return NewScored(plan.label, score, metric.signature, counts, learned=metric.needs_fit)
@@ -285,7 +287,7 @@ def _probe_protocols(
     except DataError as error:
         found.notes.append(f"no {', '.join(options.protocols)}: {error}")
         return
-    own = _fitted_on(humans, plans, metrics, options.batch_size, console)
+    own = _fitted_on(humans, plans, metrics, options.batch_size)
     ladders = [name for name in options.protocols if name != "curves"]
     for (protocol, language), ladder in ladders_of(humans, options.seed, ladders).items():
         if isinstance(ladder, str):
@@ -327,12 +329,11 @@ def _fitted_on(
     plans: Sequence[MetricPlan],
     metrics: list[Scored],
     batch_size: int,
-    console: Console,
 ) -> list[Scored]:
     """Return the metrics, those with corpus statistics fitted on the references of these samples alone."""
     by_label = {plan.label: plan for plan in plans}
     return [
-        _scored(by_label[metric.label], humans, batch_size, console) if metric.learned else metric
+        _scored(by_label[metric.label], humans, batch_size) if metric.learned else metric
         for metric in metrics
     ]
 

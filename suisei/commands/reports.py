@@ -198,8 +198,9 @@ def check_report(
         ConfigError: the first of them.
     """
     named = vars(options)
+    log = [] if named.get("log_json") == "-" else given(named, "log_json")
     check_outputs(
-        given(named, *_TEXTS),
+        [*given(named, *_TEXTS), *log],
         inputs,
         pictures=given(named, "plot"),
         folders=given(named, "figures", *folders),

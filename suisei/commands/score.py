@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from suisei.cli import say
 from suisei.commands.options import (
     CommandParser,
+    add_log_options,
     add_metric_options,
     add_row_options,
     filled,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from suisei.data.joins import References
     from suisei.data.sample import CaptionSample
     from suisei.metrics.base import Metric
+    from suisei.scoring.failed_rows import FailedRows
     from suisei.scoring.output import FileOutput, StreamOutput
     from suisei.scoring.plan import MetricPlan
     from suisei.scoring.stream import Job, Scorer
@@ -64,12 +66,13 @@ _EPILOG = """examples:
 The output has a row per input row, in the same order: the row's id (its number where it has none), a
 column per metric, and the error of a row or metric that has no score. It is called NAME.part until it
 is complete; --resume goes on with the part file of a run that was cut off, if no finished row and no
-metric has changed since. Input and output may be pipes. CIDEr and other metrics that
+metric has changed since. With --on-error skip the rows without every score are also in NAME.failed.jsonl,
+with their reasons. Input and output may be pipes. CIDEr and other metrics that
 learn from a corpus are fitted on the references of the whole input first, in a pass of their own. With
 --processes or --devices every process holds models of its own; scores and order are the same.
 
-Exit status: 0, or 1 if a metric failed or no row could be scored, or 2 for a wrong option or unusable
-data (what was scored before a bad row is kept in NAME.part)."""
+Exit status: 0, or 1 if a metric failed or no row could be scored, or 2 for a wrong option, unusable
+data or a disk that is full (what was scored is kept in NAME.part), or 130 for Ctrl-C."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -82,12 +85,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     console = Console(stderr=True)
     options.note = _once(console)
+    from suisei.scoring.output import tidy
+
     if options.resume and _is_complete(options.output):
         _check_not_older(options)
+        tidy(Path(options.output))
         say(console, f"{options.output} is complete; nothing to resume (without --resume it is scored anew)")
         return 0
-    if options.window is None:
-        options.window = WINDOW if len(devices) == 1 else PARALLEL_WINDOW
+    options.window = _window(options, len(devices))
     from suisei.encoders.sharing import shared_encoders
 
     with _each_warning_once(console), shared_encoders():
@@ -95,6 +100,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         scorer = _scorer(metrics, labelled, devices, options)
         output = _output(signatures, _basis(metrics, labelled, signatures), options)
         return _run(scorer, output, signatures, options, console)
+
+
+def _window(options: argparse.Namespace, devices: int) -> int:
+    """Return how many rows are scored together; a run that goes on takes the blocks of the one before."""
+    from suisei.scoring.output import noted_window
+
+    if options.window is not None:
+        return int(options.window)
+    noted = noted_window(Path(options.output)) if options.resume else None
+    return noted or (WINDOW if devices == 1 else PARALLEL_WINDOW)
 
 
 def _parser() -> CommandParser:
@@ -131,10 +146,11 @@ def _parser() -> CommandParser:
         metavar="FILE",
         type=filled,
         default="-",
-        help=".jsonl, .csv or .tsv; - (default): JSONL to stdout",
+        help=".jsonl, .csv, .tsv, each also with .gz, or .parquet; - (default): JSONL to stdout",
     )
     add("--resume", action="store_true", help="go on with the part file of a run that was cut off")
     add("--summary", metavar="FILE", type=filled, help="JSON of counts, means, corpus scores and signatures")
+    add_log_options(add)
     return parser
 
 
@@ -183,6 +199,7 @@ def _references(options: argparse.Namespace) -> References | None:
 def _check_output(options: argparse.Namespace) -> None:
     from suisei.data.outputs import Named, check_outputs, given
     from suisei.data.paths import descriptor_of, is_stream
+    from suisei.scoring.failed_rows import failed_file
     from suisei.scoring.output import output_format, part_files
 
     if descriptor_of(options.output) == 1:
@@ -190,13 +207,15 @@ def _check_output(options: argparse.Namespace) -> None:
     path = Path(options.output)
     options.streams = options.output == "-" or is_stream(path)
     target = "/dev/stdout" if options.output == "-" else options.output
-    outputs: list[Named] = [("--output", target), ("--summary", options.summary)]
+    outputs: list[Named] = [("--output", target), *given(vars(options), "summary")]
+    outputs += [("--log-json", options.log_json)] if options.log_json != "-" else []
     if options.streams:
         if options.resume:
             raise ConfigError("--resume needs an --output file")
     elif not path.is_dir():
         output_format(path)
         outputs += [("--output's part file", part) for part in part_files(path)]
+        outputs += [("--output's failed rows", failed_file(path))] if options.on_error == "skip" else []
     models = [("--model", folder) for folder in options.model]
     check_outputs(outputs, given(vars(options), "input", "model", "references"), sealed=models)
 
@@ -388,7 +407,7 @@ def _output(
     path = Path(options.output)
     if options.streams:
         return StreamOutput(list(signatures), path)
-    return FileOutput(path, signatures, resume=options.resume, basis=basis)
+    return FileOutput(path, signatures, resume=options.resume, basis=basis, window=options.window)
 
 
 def _run(
@@ -399,26 +418,44 @@ def _run(
     console: Console,
 ) -> int:
     from suisei.progress import progress_bar
+    from suisei.scoring.failed_rows import FailedRows
     from suisei.scoring.summary import RowCounts
 
     counts = RowCounts()
+    keeps = options.on_error == "skip" and not options.streams
+    failed = FailedRows(Path(options.output)) if keeps else None
     started = time.perf_counter()
     try:
-        shown = console.is_terminal
-        total = _quick_count(options) if shown else None
-        with progress_bar("scoring", total, shown=shown) as advance:
-            for scored in _score_windows(scorer, output, counts, options, console):
+        total = _quick_count(options) if console.is_terminal or options.log_json else None
+        with progress_bar("scoring", total, unit="rows") as advance:
+            for scored in _score_windows(scorer, output, counts, failed, options, console):
                 advance(scored)
-        output.complete()
+        content = _content(scorer, counts, signatures, options, time.perf_counter() - started)
+        problems = _write_beside(failed, content, options)
+        output.complete()  # last: what has its own name has all that belongs to it
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(*_finished_so_far(counts, options)) from None
     finally:
         output.close()
-    return _summarise(scorer, counts, signatures, options, console, time.perf_counter() - started)
+        if failed is not None:
+            failed.close()
+    return _show(content, problems, console)
+
+
+def _finished_so_far(counts: RowCounts, options: argparse.Namespace) -> list[str]:
+    """Say what a run that is interrupted leaves, and how to go on."""
+    if options.streams:
+        return [f"{counts.rows:,} rows were written"]
+    if not counts.rows:
+        return ["no row was finished"]
+    return [f"{counts.rows:,} rows are finished, in {options.output}.part; the same with --resume goes on"]
 
 
 def _score_windows(
     scorer: Scorer,
     output: FileOutput | StreamOutput,
     counts: RowCounts,
+    failed: FailedRows | None,
     options: argparse.Namespace,
     console: Console,
 ) -> Iterator[int]:
@@ -427,11 +464,15 @@ def _score_windows(
     told: set[str] = set()
     for job, scored in scorer.score_all(_jobs(finished, list(scorer.metrics), options)):
         stop = job.stop
+        if any(row.error for row in scored):
+            _check_images(counts.rows, options)
         if options.on_error == "raise":
             good, refused = _before_first([row.stop for row in scored])
             scored, stop = scored[:good], refused or stop
         output.write(scored)
         every = [*job.known, *scored]
+        if failed is not None:
+            failed.add(job.window[: len(every)], every)
         scorer.add_to_corpora(job.window[: len(every)], every)
         counts.add(every)
         for label, reason in scorer.failed.items():
@@ -468,6 +509,18 @@ def _jobs(
             return
 
 
+def _check_images(rows: int, options: argparse.Namespace) -> None:
+    """Stop where rows fail because the folder of images went away, as one on a network may.
+
+    Raises:
+        DataError: it did.
+    """
+    if options.images and not Path(options.images).is_dir():
+        raise DataError(
+            f"--images {options.images} is not there any more{_kept(rows, options, 'once it is back')}"
+        )
+
+
 def _before_first(errors: Sequence[DataError | None]) -> tuple[int, DataError | None]:
     """Return how many rows come before the first error, and that error."""
     for position, error in enumerate(errors):
@@ -476,11 +529,11 @@ def _before_first(errors: Sequence[DataError | None]) -> tuple[int, DataError | 
     return len(errors), None
 
 
-def _kept(rows: int, options: argparse.Namespace) -> str:
-    skip = "--on-error skip leaves bad rows out"
+def _kept(rows: int, options: argparse.Namespace, advice: str = "") -> str:
+    advice = advice or "--on-error skip leaves bad rows out"
     if options.streams or not rows:
-        return f" ({skip})"
-    return f" ({rows:,} rows before it are in {options.output}.part; --resume goes on after them, {skip})"
+        return f" ({advice})"
+    return f" ({rows:,} rows before it are in {options.output}.part; --resume goes on after them, {advice})"
 
 
 def _quick_count(options: argparse.Namespace) -> int | None:
@@ -497,28 +550,52 @@ def _quick_count(options: argparse.Namespace) -> int | None:
     return max(0, count_lines(path, quoted=table) - table)
 
 
-def _summarise(
+def _content(
     scorer: Scorer,
     counts: RowCounts,
     signatures: dict[str, str],
     options: argparse.Namespace,
-    console: Console,
     seconds: float,
-) -> int:
-    from suisei.data.outputs import raise_first, write_texts
-    from suisei.scoring.summary import summary, summary_notes, summary_table
+) -> dict[str, Any]:
+    """Return what is said of the run at its end."""
+    from suisei.scoring.summary import summary
 
     content = summary(counts, scorer.corpora, signatures, scorer.failed)
-    content = {"input": options.input, "output": options.output, "seconds": round(seconds, 3), **content}
+    return {"input": options.input, "output": options.output, "seconds": round(seconds, 3), **content}
+
+
+def _write_beside(
+    failed: FailedRows | None, content: dict[str, Any], options: argparse.Namespace
+) -> list[DataError]:
+    """Write the summary and the failed rows; what cannot be written keeps nothing else from it."""
+    from suisei.data.outputs import write_texts
+
     problems = write_texts([(options.summary, json_text(content))])
+    try:
+        if failed is not None:
+            failed.complete()
+    except DataError as error:
+        problems.append(error)
+    return problems
+
+
+def _show(content: dict[str, Any], problems: list[DataError], console: Console) -> int:
+    """Show what came of the run; returns the exit status."""
+    from suisei.data.outputs import raise_first
+    from suisei.runlog.events import current
+    from suisei.scoring.summary import summary_notes, summary_table
+
     if not console.is_terminal:  # a log has no width: let lines be as long as they are
         console.width = 200
-    console.print(summary_table(content))
+    current().tell("summary", **content)
+    if not (current().quiet or current().replaces_messages):
+        console.print(summary_table(content))
     for note in summary_notes(content):
         say(console, f"· {note}", "dim")
     raise_first(problems)
-    nothing = not any(corpus.count for corpus in scorer.corpora.values())
-    return 1 if scorer.failed or nothing else 0
+    metrics = content["metrics"].values()
+    failed = any(entry["error"] is not None for entry in metrics)
+    return 1 if failed or not any(entry["n"] for entry in metrics) else 0
 
 
 @contextmanager
@@ -526,11 +603,13 @@ def _each_warning_once(console: Console) -> Iterator[None]:
     """Show each kind of warning once, not once a window."""
     import logging
 
+    from suisei.runlog.events import current
+
     seen: set[str] = set()
 
     class Once(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            if record.msg not in seen:
+            if record.msg not in seen and not current().takes_warnings:
                 seen.add(record.msg)
                 say(console, f"suisei: {record.getMessage()}")
 

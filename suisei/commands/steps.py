@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from suisei.cli import say
-from suisei.commands.options import named_columns, note_text, rating_scale
+from suisei.commands.options import Add, filled, named_columns, note_text, rating_scale
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from suisei.data.sample import CaptionSample
     from suisei.report.examples import Explain
     from suisei.scoring.columns import ScoreColumn
+    from suisei.scoring.kept_scores import KeptScores
     from suisei.scoring.plan import MetricPlan
 
 
@@ -43,6 +45,40 @@ def read_samples(options: argparse.Namespace) -> tuple[list[CaptionSample], list
     if not skipped:
         return samples, []
     return samples, [f"{len(skipped)} bad rows skipped, the first: {skipped[0].error}"]
+
+
+def add_keep_option(add: Add) -> None:
+    """Add where scores are kept while they are computed."""
+    add(
+        "--keep", metavar="DIR", type=filled,
+        help="keep scores here as they come: the same command, killed and started again, goes on from them",
+    )  # fmt: skip
+
+
+def keeper(options: argparse.Namespace) -> KeptScores | None:
+    """Return what keeps scores, where ``--keep`` asks for it."""
+    from suisei.scoring.kept_scores import KeptScores
+
+    return KeptScores(options.keep) if options.keep else None
+
+
+@contextmanager
+def told_when_interrupted(options: argparse.Namespace, done: Sequence[object], total: int) -> Iterator[None]:
+    """Let Ctrl-C say how many metrics are done, and how to go on.
+
+    Args:
+        options: of the command, with ``--keep``.
+        done: grows by one with every metric.
+        total: how many metrics there are.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        kept = f"scores are in {options.keep}, and the same command goes on from them"
+        lost = "their scores are lost; with --keep DIR they would have been kept"
+        raise KeyboardInterrupt(
+            f"{len(done)} of {total} metrics are done; {kept if options.keep else lost}"
+        ) from None
 
 
 def explainer(plan: MetricPlan, samples: Sequence[CaptionSample] = ()) -> Explain:
@@ -85,7 +121,7 @@ def scored_column(
     """
     from suisei.scoring.columns import SHOWN_PROBLEMS, score_column
 
-    column = score_column(plan, samples, progress=messages.is_terminal, **settings)
+    column = score_column(plan, samples, progress=True, **settings)
     if column.error:
         say(messages, f"{plan.spec} failed: {column.error}", "red")
     for problem in column.problems[:SHOWN_PROBLEMS]:

@@ -2,11 +2,13 @@
 
 Without a config it trains on the bundled sample. Settings come from a YAML file (``--config``) and
 from the command line (``--data.train my.csv --trainer.max_epochs 5``); unknown ones are refused.
-With ``--html FILE`` the finished run is also written as one page, as by ``suisei report RUN``.
+With ``--html FILE`` the finished run is also written as one page, as by ``suisei report RUN``. ``--quiet``,
+``--verbose`` and ``--log-json FILE`` say how much is told of it, as for the other commands.
 """
 
 from __future__ import annotations
 
+import argparse
 import logging
 import re
 import sys
@@ -16,9 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
+from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser
 
+from suisei.commands.options import CommandParser, add_log_options
 from suisei.commands.report import main as write_report
 from suisei.data.outputs import check_outputs
 from suisei.errors import ConfigError
@@ -27,11 +30,13 @@ from suisei.pacs.dual_run import run as run_pacs
 from suisei.pacs.dual_run import task_of
 from suisei.ranges import NAME, SWITCH, Of, Range, Rule, Several, Word, at_least, check, check_settings
 from suisei.resources import resource_path
+from suisei.runlog.events import begin
 from suisei.training.command_line import RunCLI
 from suisei.training.datamodule import CaptionDataModule
 from suisei.training.module import SuiSei
-from suisei.training.progress_lines import ProgressLines, wanted
+from suisei.training.progress_lines import ProgressLines, silent, wanted
 from suisei.training.run import DEFAULT_BASELINES, pool_folds, run_training, started_run
+from suisei.training.run_lock import alone_in
 from suisei.training.text_run import TASK as PRETRAIN
 from suisei.training.text_run import run_pretraining
 
@@ -155,11 +160,12 @@ class TrainingCLI(RunCLI):
         last = ModelCheckpoint(
             dirpath=folder / "checkpoints", filename="last", every_n_epochs=1, enable_version_counter=False
         )
-        lines: list[Callback] = []
-        if wanted(config.trainer.enable_progress_bar):
+        lines = wanted(config.trainer.enable_progress_bar)
+        if lines or silent():
             config.trainer.enable_progress_bar = False
-            lines = [ProgressLines()]
-        self.trainer_defaults["callbacks"] = [*self._early_stopping(), steps, last, *lines]
+        self.trainer_defaults["callbacks"] = [
+            *self._early_stopping(), steps, last, ProgressLines(lines=lines)
+        ]  # fmt: skip
 
     def _early_stopping(self) -> list[EarlyStopping]:
         monitor, stopping = self.config.monitor, self.config.early_stopping
@@ -259,7 +265,8 @@ def make_cli(arguments: Sequence[str], kind: type[TrainingCLI] = TrainingCLI) ->
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `suisei train`; returns the exit status."""
     quiet_libraries()
-    arguments, page = without_page(sys.argv[1:] if argv is None else argv)
+    arguments = without_log(sys.argv[1:] if argv is None else argv)
+    arguments, page = without_page(arguments)
     arguments = with_config(arguments)
     task = task_of(arguments)
     if page is not None and task == PACS:
@@ -274,6 +281,26 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     _train(cli, arguments)
     return 0 if page is None else write_report([cli.config.output, "--output", page])
+
+
+def without_log(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments without what says how much is told of the run, which begins to be told so.
+
+    Raises:
+        ConfigError: an option without its value.
+    """
+    parser = CommandParser(prog="suisei train", allow_abbrev=False, usage=argparse.SUPPRESS)
+    add_log_options(parser.add_argument)
+    own = {"--quiet", "--verbose", "--log-json"}
+    typed = list(arguments)
+    chosen: list[str] = []
+    while found := next((place for place, text in enumerate(typed) if text.partition("=")[0] in own), None):
+        count = 2 if typed[found] == "--log-json" else 1
+        chosen += typed[found : found + count]
+        del typed[found : found + count]
+    options = parser.parse_args(chosen)
+    begin(options.log_json, options.loudness, "suisei train", list(arguments))
+    return typed
 
 
 def without_page(arguments: Sequence[str]) -> tuple[list[str], str | None]:
@@ -304,12 +331,13 @@ def _train(cli: TrainingCLI, arguments: Sequence[str]) -> None:
         return
     folder = Path(cli.config.output)
     resuming = cli.config.ckpt_path is not None
-    if resuming and (folder / "config.yaml").exists():
-        _train_folds(arguments, folder, folds, resuming=True)
-    else:
-        with started_run(cli, folder):
-            _train_folds(arguments, folder, folds, resuming=resuming)
-    pool_folds(folder, folds)
+    with alone_in(folder, fresh=not resuming):
+        if resuming and (folder / "config.yaml").exists():
+            _train_folds(arguments, folder, folds, resuming=True)
+        else:
+            with started_run(cli, folder):
+                _train_folds(arguments, folder, folds, resuming=resuming)
+        pool_folds(folder, folds)
 
 
 def _train_folds(arguments: Sequence[str], folder: Path, folds: int, *, resuming: bool) -> None:

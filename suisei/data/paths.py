@@ -47,8 +47,10 @@ def real_path(path: Path | str) -> Path:
     return Path(os.path.realpath(path))
 
 
-def try_lock(stream: IO[Any] | io.FileIO) -> bool:
-    """Lock an open file for this process and those that inherit it, until the last of them closes it.
+def try_lock(stream: IO[Any] | io.FileIO | int) -> bool:
+    """Lock an open file, or a folder that is open as a descriptor, until the last process closes it.
+
+    The lock is this process's and that of those that inherit it.
 
     Returns:
         False where another process has it; True also on a file system that has no locks.
@@ -56,6 +58,7 @@ def try_lock(stream: IO[Any] | io.FileIO) -> bool:
     from filelock import lock_descriptor
 
     try:
-        return lock_descriptor(stream.fileno(), blocking=False)
+        number = stream if isinstance(stream, int) else stream.fileno()
+        return lock_descriptor(number, blocking=False)
     except OSError:
         return True

@@ -12,6 +12,7 @@ import io
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -219,9 +220,11 @@ class PositiveWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stream.close()
-        if not self.path.stat().st_size:
-            self.path.unlink()
+        with suppress(OSError):  # what could not be written was said when it was written
+            self._stream.close()
+        with suppress(OSError):
+            if not self.path.stat().st_size:
+                self.path.unlink()
         self._lock.close()  # which also releases it
 
     def begin(self, recipe: Recipe) -> None:

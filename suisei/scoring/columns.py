@@ -9,13 +9,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from suisei.data.sample import CaptionSample
-from suisei.errors import SuiseiError
-from suisei.metrics.base import LearnsFromCaptions
+from suisei.errors import DataError, SuiseiError
+from suisei.metrics.base import LearnsFromCaptions, Metric
 from suisei.metrics.registry import get_metric
 from suisei.scoring.corpus import Summands, summands
 from suisei.scoring.fitting import Corpus, fit_metric
@@ -42,6 +42,30 @@ FAILURES = (
     ValueError,
     subprocess.SubprocessError,
 )
+
+
+Scores = tuple[np.ndarray, dict[int, DataError]]
+"""float64 [N], and {position: why the sample was refused}."""
+
+
+class KeptError(DataError):
+    """Scores cannot be kept: that ends the run, not the metric alone."""
+
+
+class KeepsScores(Protocol):
+    """Keeps the scores of metrics as they come, see :class:`suisei.scoring.kept_scores.KeptScores`."""
+
+    def score(
+        self,
+        metric: Metric,
+        label: str,
+        signature: str,
+        samples: Sequence[CaptionSample],
+        *,
+        batch_size: int,
+        progress: bool,
+    ) -> Scores:
+        """Score samples, as far as they are not kept already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +123,7 @@ def score_column(
     corpus: Corpus | None = None,
     idf_folder: Path | None = None,
     shared: Sequence[CaptionSample] | None = None,
+    keep: KeepsScores | None = None,
 ) -> ScoreColumn:
     """Make a metric, fit it where it must be fitted, and score samples; a failure becomes the column's error.
 
@@ -115,6 +140,10 @@ def score_column(
         idf_folder: where idf weights learned from captions are saved, a file per metric.
         shared: with samples of several systems, one per image, which the metric is fitted on instead; the
             column then has its summands too.
+        keep: where scores are kept as they come, and read from if they are there.
+
+    Raises:
+        KeptError: scores cannot be kept.
     """
     try:
         metric = get_metric(plan.spec, **plan.options)
@@ -123,12 +152,18 @@ def score_column(
         if idf_folder is not None and isinstance(metric, LearnsFromCaptions) and metric.state():
             idf_folder.mkdir(parents=True, exist_ok=True)
             metric.save_idf(idf_folder / f"{re.sub(r'[^0-9A-Za-z.+-]+', '_', plan.label)}.json")
-        scores, refused = metric.score_each(samples, batch_size=batch_size, progress=progress)
         signature = metric.signature + fitted
+        scores, refused = (
+            metric.score_each(samples, batch_size=batch_size, progress=progress)
+            if keep is None
+            else keep.score(metric, plan.label, signature, samples, batch_size=batch_size, progress=progress)
+        )
         if not metric.higher_is_better and shared is None:
             signature += "|negated-for-correlation"
         missing = Counter(metric.missing(samples).values())
         parts = summands(metric, samples, scores) if shared is not None else None
+    except KeptError:
+        raise
     except FAILURES as error:
         _LOG.debug("metric %s failed", plan.spec, exc_info=True)
         return ScoreColumn(plan.label, None, error=failure_text(error))

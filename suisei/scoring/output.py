@@ -1,93 +1,42 @@
 """Where scores go: a file that is whole or marked as unfinished, or standard output.
 
-While a run lasts, ``scores.jsonl`` is called ``scores.jsonl.part``, and every finished window is in it.
-Beside it ``scores.jsonl.part.json`` says what is being written: in its first line with which metrics, then a
-line per row with a digest of what the row was scored from. The end of the run takes the marks away, so
-a file under its own name is complete. A run that was cut off leaves the part file, with which
-``--resume`` goes on.
+While a run lasts, ``scores.jsonl`` is called ``scores.jsonl.part``, and every finished block of rows is in
+it. Beside it ``scores.jsonl.part.json`` says what is being written: in its first line with which metrics,
+then a line per block with a digest of what each of its rows was scored from. The end of the run takes the
+marks away, so a file under its own name is complete. A run that was cut off leaves the part file, with which
+``--resume`` goes on: a block that is whole is never scored again, one that was being written is scored
+again as a whole, so that its rows meet in the same batches as without the interruption.
 """
 
 from __future__ import annotations
 
-import csv
 import io
 import json
-import math
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
 from suisei.cli import write_output
+from suisei.data.compressed import is_gzip, plain_suffix
+from suisei.data.parquet import import_pyarrow
 from suisei.data.paths import real_path, try_lock
 from suisei.data.writers import open_stream
 from suisei.errors import ConfigError, DataError
 from suisei.scoring.digest import BAD_ROW, DIGEST_CHARACTERS
+from suisei.scoring.publish import publish
+from suisei.scoring.row_format import RowFormat
 from suisei.scoring.stream import ScoredRow
 
-FORMATS = {".jsonl": "jsonl", ".csv": "csv", ".tsv": "tsv"}
+FORMATS = {".jsonl": "jsonl", ".csv": "csv", ".tsv": "tsv", ".parquet": "parquet"}
+"""Of a finished file; while it is written, a Parquet file's rows are JSONL, and nothing is compressed."""
 _LAYOUT = 2
 _NOTE_CHARACTERS = DIGEST_CHARACTERS + 1
+_BLOCK_ENDS = b"\n"
+"""After the digest of a block's last row; after the others stands a space."""
 _UNKNOWN = "nothing says what the part file was scored from; delete both and start again"
-
-
-class RowFormat:
-    """Score rows as lines of JSONL, CSV or TSV.
-
-    Args:
-        kind: "jsonl", "csv" or "tsv".
-        labels: the score columns.
-    """
-
-    def __init__(self, kind: str, labels: Sequence[str]) -> None:
-        self.kind = kind
-        self.labels = list(labels)
-        self.columns = ["id", *labels, "error"]
-        self._dialect: dict[str, Any] = {"delimiter": "\t" if kind == "tsv" else ","}
-
-    def header(self) -> str:
-        """Return what a file begins with."""
-        return "" if self.kind == "jsonl" else self._delimited([self.columns])
-
-    def lines(self, rows: Sequence[ScoredRow]) -> str:
-        """Return the text of rows; JSONL has an ``error`` only where there is one."""
-        if self.kind == "jsonl":
-            return "".join(json.dumps(self._record(row), ensure_ascii=False) + "\n" for row in rows)
-        return self._delimited(
-            [
-                [row.id, *("" if math.isnan(s) else repr(s) for s in row.scores.values()), row.error or ""]
-                for row in rows
-            ]
-        )
-
-    def parse(self, stream: Iterable[str]) -> Iterator[dict[str, Any]]:
-        """Yield the records of lines of this format, scores as floats (NaN where there is none).
-
-        Raises:
-            DataError: a line that this class did not write.
-        """
-        lines = map(json.loads, stream) if self.kind == "jsonl" else csv.DictReader(stream, **self._dialect)
-        records: Iterator[dict[str, Any]] = iter(lines)
-        good = 0
-        try:
-            for record in records:
-                scores = {label: record[label] for label in self.labels}
-                values = {k: math.nan if v in (None, "") else float(v) for k, v in scores.items()}
-                yield {"id": record["id"], "error": record.get("error") or None, "scores": values}
-                good += 1
-        except (ValueError, KeyError, TypeError, csv.Error) as error:
-            raise DataError(f"row {good + 1} is not a row of scores ({error})") from None
-
-    def _record(self, row: ScoredRow) -> dict[str, Any]:
-        scores = {label: None if math.isnan(score) else score for label, score in row.scores.items()}
-        return {"id": row.id, **scores, **({"error": row.error} if row.error else {})}
-
-    def _delimited(self, rows: Sequence[Sequence[Any]]) -> str:
-        text = io.StringIO(newline="")
-        csv.writer(text, lineterminator="\r\n", **self._dialect).writerows(rows)
-        return text.getvalue()
 
 
 class StreamOutput:
@@ -101,7 +50,8 @@ class StreamOutput:
     def __init__(self, labels: Sequence[str], path: Path | None = None) -> None:
         suffix = "" if path is None else path.suffix.lower()
         self._name = str(path)
-        self._format = RowFormat(FORMATS.get(suffix, "jsonl"), labels)
+        kind = FORMATS.get(suffix, "jsonl")
+        self._format = RowFormat("jsonl" if kind == "parquet" else kind, labels)
         self._stream: TextIO
         try:
             self._stream = sys.stdout if path is None else _text(open_stream(path))
@@ -152,10 +102,12 @@ class FileOutput:
     A part file that was there before is never removed, and nothing of it is changed before the first new row.
 
     Args:
-        path: a .jsonl, .csv or .tsv file; of a link, the file that it names is written.
+        path: a .jsonl, .csv, .tsv or .parquet file, the first three also with .gz; of a link, the file that
+            it names is written.
         signatures: {label: signature} of the score columns.
         resume: whether to go on after the rows of a part file.
         basis: what else decides the scores, as {what it is: a value that JSON can hold}.
+        window: rows of a block, noted for the run that goes on.
 
     Raises:
         ConfigError: an unknown suffix, a part file without ``resume`` or in use, or one of other metrics.
@@ -169,14 +121,17 @@ class FileOutput:
         *,
         resume: bool = False,
         basis: Mapping[str, Any] | None = None,
+        window: int | None = None,
     ) -> None:
         self.path = real_path(path)
         self.part, self.note = part_files(path)
-        self._format = RowFormat(output_format(path), list(signatures))
+        self._kind = output_format(path)
+        self._format = RowFormat("jsonl" if self._kind == "parquet" else self._kind, list(signatures))
         self._settings: dict[str, Any] = {
             "part": _LAYOUT,
             "signatures": dict(signatures),
             "basis": dict(basis or {}),
+            **({} if window is None else {"window": window}),
         }
         self._rows = self._end = 0
         self._cut = False
@@ -190,8 +145,13 @@ class FileOutput:
         except OSError as error:
             raise DataError(f"{path}: cannot be written: {error.strerror or error}") from None
 
+    @property
+    def rows(self) -> int:
+        """How many rows of the part file are finished, as far as they were read or written."""
+        return self._rows
+
     def finished(self) -> Iterator[dict[str, Any]]:
-        """Yield the rows that are there already: id, error, scores by label and digest.
+        """Yield the rows of the blocks that are there already: id, error, scores by label and digest.
 
         Raises:
             DataError: a row of the part file is damaged.
@@ -199,49 +159,61 @@ class FileOutput:
         if not self._found:
             return
         stop = _complete_end(self.part, quoted=self._format.kind != "jsonl")
+        block: list[dict[str, Any]] = []
         try:
             with self.part.open("rb") as rows, self.note.open("rb") as notes:
                 notes.readline()
                 for record, end in self._records(rows, stop):
-                    digest = notes.readline(_NOTE_CHARACTERS)
-                    if len(digest) < _NOTE_CHARACTERS and self._rows:
+                    noted = notes.read(_NOTE_CHARACTERS)
+                    if len(noted) < _NOTE_CHARACTERS and self._rows:
                         break  # the machine went down before it was on the disk: these are scored again
-                    if len(digest) < _NOTE_CHARACTERS:
+                    if len(noted) < _NOTE_CHARACTERS:
                         raise ConfigError(f"{self.note} is missing or damaged, so {_UNKNOWN}")
-                    self._rows, self._end = self._rows + 1, end
-                    yield {**record, "digest": digest[:-1].decode("ascii", "replace")}
+                    block.append({**record, "digest": noted[:-1].decode("ascii", "replace")})
+                    if noted[-1:] == _BLOCK_ENDS:  # else it is not known yet whether the block is whole
+                        self._rows, self._end = self._rows + len(block), end
+                        yield from block
+                        block = []
         except DataError as error:
             raise DataError(f"{self.part}: {error}; delete the file and start again") from None
 
     def write(self, rows: Sequence[ScoredRow]) -> None:
-        """Append rows; they are in the file when this returns."""
+        """Append a block of rows; they are in the file when this returns."""
         if not rows:
             return
         try:
             self._cut_rest()
             with self._open_note("ab") as note:
-                _write(note, "".join(f"{row.digest or BAD_ROW}\n" for row in rows))
+                _write(note, " ".join(row.digest or BAD_ROW for row in rows) + "\n")
             _write(self._handle, self._format.lines(rows))
         except OSError as error:
             raise DataError(f"{self.part}: cannot be written: {error.strerror or error}") from None
         self._rows += len(rows)
 
     def complete(self) -> None:
-        """Give the file its own name."""
+        """Give the file its own name.
+
+        Raises:
+            DataError: that cannot be done.
+        """
         try:
             self._cut_rest()
             os.fsync(self._handle.fileno())
             if os.name == "nt":  # where no open file can be renamed
                 self._handle.close()
-            self.part.replace(self.path)
+            if not self.part.exists():
+                raise DataError(f"{self.part} was taken away while it was written, and its rows with it")
+            publish(self.part, self.path, self._kind, self._read_part, self._format.labels)
         except OSError as error:
             raise DataError(
-                f"{self.path}: cannot be written: {error.strerror or error}; its rows are in {self.part}"
+                f"{self.path}: cannot be written: {error.strerror or error}; its rows are in {self.part}; "
+                "--resume goes on"
             ) from None
         self._found = True  # nothing to tidy up any more
         self.close()
-        with suppress(OSError):
-            self.note.unlink()
+        for left in (self.part, self.note):
+            with suppress(OSError):
+                left.unlink()
 
     def close(self) -> None:
         """Close the part file; one that this run began and wrote no row to is removed."""
@@ -250,6 +222,10 @@ class FileOutput:
                 self.part.unlink()
                 self.note.unlink()
         self._handle.close()
+
+    def _read_part(self) -> Iterator[dict[str, Any]]:
+        with self.part.open(encoding="utf-8", newline="") as rows:
+            yield from self._format.parse(rows)
 
     def _records(self, rows: BinaryIO, stop: int) -> Iterator[tuple[dict[str, Any], int]]:
         """Yield the records before the position ``stop``, each with the position after it."""
@@ -332,18 +308,40 @@ def part_files(path: Path) -> tuple[Path, Path]:
     return target.with_name(f"{target.name}.part"), target.with_name(f"{target.name}.part.json")
 
 
+def tidy(path: Path) -> None:
+    """Take away the note of a part file that is gone: its run was killed right after it was complete."""
+    part, note = part_files(path)
+    if not part.exists():
+        with suppress(OSError):
+            note.unlink(missing_ok=True)
+
+
+def noted_window(path: Path) -> int | None:
+    """Return how many rows are in a block of the part file that a run left; None where nothing says so."""
+    try:
+        with part_files(path)[1].open(encoding="utf-8") as stream:
+            window = json.loads(stream.readline()).get("window")
+    except (OSError, ValueError, AttributeError):
+        return None
+    return window if isinstance(window, int) and window > 0 else None
+
+
 def output_format(path: Path) -> str:
-    """Return the format that an output file's suffix stands for.
+    """Return the format that an output file's name stands for, looking through ``.gz``.
 
     Raises:
         ConfigError: an unknown suffix; the valid ones are listed.
     """
-    suffix = path.suffix.lower()
-    if suffix not in FORMATS:
+    kind = FORMATS.get(plain_suffix(path))
+    if kind is None or (kind == "parquet" and is_gzip(path)):
+        suffix = "".join(path.suffixes[-2:]) if is_gzip(path) else path.suffix.lower()
         raise ConfigError(
-            f"{path}: scores are written to {', '.join(FORMATS)}, got {suffix or 'no suffix'!r}"
+            f"{path}: scores are written to {', '.join(FORMATS)}, the first three also with .gz, got "
+            f"{suffix or 'no suffix'!r}"
         )
-    return FORMATS[suffix]
+    if kind == "parquet":
+        import_pyarrow(path)
+    return kind
 
 
 def _complete_end(path: Path, *, quoted: bool) -> int:

@@ -27,6 +27,8 @@ TRAILER = len(MARK) + 64
 """Bytes of mark and hexadecimal checksum."""
 SETTINGS = "suisei_settings"
 """Where a checkpoint has the settings of its run, as JSON."""
+DATA = "suisei_data"
+"""Where a checkpoint has digests of the data that it was trained on."""
 FROZEN = "suisei_frozen"
 """Where a checkpoint says which weights it leaves out, and what they hash to."""
 
@@ -181,6 +183,15 @@ def resumed_settings(path: Path) -> dict[str, Any]:
         )
     settings: dict[str, Any] = json.loads(content[SETTINGS])
     return settings
+
+
+def resumed_data(path: Path) -> dict[str, str]:
+    """Return the digests of the data of the run that a checkpoint, verified already, goes on with.
+
+    Empty for a checkpoint of an earlier version.
+    """
+    noted = _load(path, mmap=True).get(DATA)
+    return dict(noted) if isinstance(noted, dict) else {}
 
 
 def _load(path: Path, *, mmap: bool = False) -> dict[str, Any]:

@@ -18,9 +18,9 @@ from jsonargparse import set_parsing_settings
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
-from lightning.pytorch.loggers import CSVLogger
+from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
 
-from suisei.errors import ConfigError, SuiseiError
+from suisei.errors import ConfigError, SuiseiError, UnavailableError
 from suisei.ranges import NAME, SEED, SWITCH, Range, Rule, Several, Word, at_least, check, check_settings
 from suisei.training.checkpoints import CheckpointFiles
 from suisei.training.run_settings import named_configs, read_config, refuse_own_data
@@ -33,7 +33,12 @@ PRECISIONS = ("32-true", "16-mixed", "bf16-mixed", "32", 32, "16", 16, "bf16")
 PLAIN: dict[str, tuple[Any, Any, str]] = {
     "accelerator": (str, "auto", "auto, cpu, gpu, cuda or mps"),
     "strategy": (str, "auto", "auto, or ddp for several processes"),
-    "logger": (bool | None, None, "false for no curves; they are in logs/ of the run's folder"),
+    "logger": (
+        bool | Literal["csv", "tensorboard"] | None,
+        None,
+        "csv (default): curves as CSV in logs/ of the run's folder; tensorboard: for TensorBoard besides; "
+        "false: none",
+    ),
     "profiler": (Literal["simple", "advanced"] | None, None, "simple or advanced"),
     "callbacks": (str | None, None, "null: a run has its own"),
     "plugins": (str | None, None, "null: a run has its own"),
@@ -226,8 +231,8 @@ class RunCLI(LightningCLI):
         Raises:
             ConfigError: settings that do not go together, or a device that is not there.
         """
-        if self.config.trainer.logger is None:
-            options.setdefault("logger", CSVLogger(self.config.output, name="logs"))
+        if self.config.trainer.logger is not False:
+            options["logger"] = _loggers(self.config.output, self.config.trainer.logger)
         options["plugins"] = [CheckpointFiles(settings_of(self))]
         try:
             return super().instantiate_trainer(**options)
@@ -235,6 +240,24 @@ class RunCLI(LightningCLI):
             if isinstance(error, SuiseiError):
                 raise
             raise ConfigError(f"trainer: {' '.join(str(error).split())}") from None
+
+
+def _loggers(folder: str, chosen: str | bool | None) -> list[Logger]:
+    """Return what writes the curves: CSV always, as the picture of them is drawn from it.
+
+    Raises:
+        UnavailableError: TensorBoard is asked for and not installed.
+    """
+    loggers: list[Logger] = [CSVLogger(folder, name="logs", flush_logs_every_n_steps=1)]
+    if chosen == "tensorboard":
+        try:
+            loggers.append(TensorBoardLogger(folder, name="logs", version="tensorboard"))
+        except ModuleNotFoundError:
+            raise UnavailableError(
+                "trainer.logger: tensorboard needs TensorBoard: pip install 'suisei[tensorboard]', or leave "
+                "the setting out for curves as CSV"
+            ) from None
+    return loggers
 
 
 def settings_of(cli: LightningCLI) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from suisei.models.inputs import blank
 from suisei.models.regressor import Outputs, Regressor
 from suisei.models.table import Collator, PixelStore, SampleTable
 from suisei.ranges import DROPOUT, check
-from suisei.training.checkpoints import FrozenWeights, restore_frozen
+from suisei.training.checkpoints import DATA, FrozenWeights, restore_frozen
 from suisei.training.cosine_fit import fit_start
 from suisei.training.cross_fitting import (
     PartEncoder,
@@ -119,6 +119,7 @@ class SuiSei(LightningModule):
         self._images: FeatureTable | None = None
         self._lower: LowerStates | None = None
         self._random_states: dict[str, Any] = {}
+        self.data_digests: dict[str, str] = {}
         self._validation: list[tuple[Tensor, Tensor]] = []
         self._losses: list[Tensor] = []
         self._frozen = FrozenWeights()
@@ -389,6 +390,7 @@ class SuiSei(LightningModule):
         """Save the state of the random numbers and what the weights belong to; frozen weights stay out."""
         checkpoint["suisei_random_states"] = random_states(self.device)
         checkpoint["suisei_fingerprint"] = self._fingerprint()
+        checkpoint[DATA] = self.data_digests
         self._frozen.drop_from(checkpoint)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""How a training goes, in a line every so often, where there is no terminal for a bar."""
+"""How a training goes: a line every so often where there is no terminal for a bar, events, throughput."""
 
 from __future__ import annotations
 
@@ -8,35 +8,64 @@ from typing import Any
 
 from lightning.pytorch.callbacks import Callback
 
-EVERY = 30.0
-"""Seconds between two lines."""
+from suisei.progress import EVERY, LOGGED, duration
+from suisei.runlog.events import current, memory
 
 
 class ProgressLines(Callback):
-    """Writes epoch, step, loss and the time left to standard error, and what each validation found."""
+    """Writes epoch, step, loss and the time left to standard error, and what each validation found.
 
-    def __init__(self) -> None:
-        self._started = self._last = 0.0
+    The same goes to the log of the command; samples are counted for the run's report.
+
+    Args:
+        lines: whether lines are written; False where a bar shows the same, or nothing is to be seen.
+    """
+
+    def __init__(self, *, lines: bool = True) -> None:
+        self._lines = lines and not current().replaces_messages
+        self._every = LOGGED if current().verbose else EVERY
+        self._started = self._last = self._event = 0.0
         self._first = 0
+        self._batch = 0.0
+        self.samples = 0
+        """Seen since this start."""
+        self.seconds = 0.0
+        """Spent in steps since this start, without validation."""
+
+    @property
+    def per_second(self) -> float | None:
+        """Samples per second while batches were trained on; None before the first."""
+        return self.samples / self.seconds if self.seconds > 0 else None
 
     def on_train_start(self, trainer: Any, *_: Any) -> None:
         """Begin to count."""
-        self._started = self._last = time.monotonic()
+        self._started = self._last = self._event = time.monotonic()
         self._first = trainer.global_step
+        current().tell("stage", stage="training", total=int(trainer.estimated_stepping_batches))
 
-    def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
-        """Write a line if the last one was written long enough ago."""
+    def on_train_batch_start(self, *_: Any) -> None:
+        """Take the time of a step."""
+        self._batch = time.monotonic()
+
+    def on_train_batch_end(self, trainer: Any, _: Any, __: Any, batch: Any, *___: Any) -> None:
+        """Count the batch; write a line if the last one was written long enough ago."""
         now = time.monotonic()
-        if now - self._last < EVERY:
+        self.seconds += now - self._batch
+        self.samples += len(batch)
+        if now - self._event >= LOGGED:
+            self._event = now
+            self._tell("progress", trainer)
+        if not self._lines or now - self._last < self._every:
             return
         self._last = now
         done, total = trainer.global_step, int(trainer.estimated_stepping_batches)
         loss = trainer.callback_metrics.get("train_loss")
         told = "" if loss is None else f", loss {float(loss):.4f}"
         pace = (now - self._started) / max(1, done - self._first)
-        left = pace * max(0, total - done)
+        left = duration(pace * max(0, total - done))
+        used = f", {memory().get('memory_mb', 0):,} MB" if current().verbose else ""
         epoch = trainer.current_epoch + 1
-        _write(f"epoch {epoch}, step {done:,} of {total:,}{told}, {pace:.2f} s a step, {_time(left)} left")
+        _write(f"epoch {epoch}, step {done:,} of {total:,}{told}, {pace:.2f} s a step, {left} left{used}")
 
     def on_validation_end(self, trainer: Any, *_: Any) -> None:
         """Write what validation found."""
@@ -45,18 +74,37 @@ class ProgressLines(Callback):
             for name, value in trainer.callback_metrics.items()
             if name.startswith("val_")
         }
-        told = ", ".join(f"{name} {value:.4f}" for name, value in figures.items())
-        _write(f"epoch {trainer.current_epoch + 1}, validation: {told}")
+        current().tell("epoch", epoch=trainer.current_epoch + 1, step=trainer.global_step, **figures)
+        if self._lines:
+            told = ", ".join(f"{name} {value:.4f}" for name, value in figures.items())
+            _write(f"epoch {trainer.current_epoch + 1}, validation: {told}")
+
+    def on_train_end(self, trainer: Any, *_: Any) -> None:
+        """Tell of the whole."""
+        self._tell("done", trainer)
+
+    def _tell(self, event: str, trainer: Any) -> None:
+        loss = trainer.callback_metrics.get("train_loss")
+        current().tell(
+            event,
+            stage="training",
+            epoch=trainer.current_epoch + 1,
+            done=trainer.global_step,
+            total=int(trainer.estimated_stepping_batches),
+            loss=None if loss is None else float(loss),
+            per_second=None if self.per_second is None else round(self.per_second, 3),
+            **memory(),
+        )
 
 
 def wanted(chosen: bool | None) -> bool:
     """Return whether lines are to be written: where there is no terminal and no choice about the bar."""
-    return chosen is None and not sys.stderr.isatty()
+    return chosen is None and not sys.stderr.isatty() and not current().quiet
 
 
-def _time(seconds: float) -> str:
-    minutes = round(seconds / 60)
-    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
+def silent() -> bool:
+    """Return whether nothing is to be shown, not even a bar."""
+    return current().quiet or current().replaces_messages
 
 
 def _write(line: str) -> None:

@@ -36,18 +36,24 @@ from suisei.metrics.suisei import load
 from suisei.models.folder import save_model
 from suisei.models.table import SampleTable
 from suisei.progress import progress_bar
+from suisei.runlog.events import current, memory
 from suisei.training.card import describe_data, describe_left_out, describe_training, model_card
 from suisei.training.cautions import as_markdown, cautions
 from suisei.training.checkpoints import (
     newest_whole,
     read_checkpoint,
     restore_frozen,
+    resumed_data,
     resumed_settings,
     verify_checkpoint,
 )
 from suisei.training.command_line import settings_of
+from suisei.training.data_digest import check_same_data, data_digests
+from suisei.training.learning_curve import plot_curves, read_curves
 from suisei.training.losses import require_finite_weights
 from suisei.training.module import SuiSei
+from suisei.training.progress_lines import ProgressLines
+from suisei.training.run_lock import alone_in, remove_empty
 from suisei.training.run_settings import check_resumed
 from suisei.training.support import CaptionCorpus
 from suisei.training.synthetic import synthetic_samples
@@ -77,11 +83,22 @@ def run_training(cli: Any) -> None:
 
     Args:
         cli: the training command line, with ``config``, ``model``, ``datamodule`` and ``trainer``.
+
+    Raises:
+        ConfigError: another training is at work in the folder, or what :func:`find_checkpoint` raises.
     """
+    with alone_in(Path(cli.config.output), fresh=cli.config.ckpt_path is None):
+        _run_training(cli)
+
+
+def _run_training(cli: Any) -> None:
     folder, data, model, trainer = Path(cli.config.output), cli.datamodule, cli.model, cli.trainer
     checkpoint = find_checkpoint(folder, cli.config.ckpt_path, settings_of(cli))
     data.load()
     split = data.split
+    model.data_digests = data_digests(data)
+    if checkpoint is not None:
+        check_same_data(resumed_data(Path(checkpoint)), model.data_digests)
     _announce(split)
     made = data.add_training(
         synthetic_samples(data.part("train"), data.synthetic, cli.config.seed_everything)
@@ -110,11 +127,32 @@ def run_training(cli: Any) -> None:
         "best_validation": validation,
         "skipped_rows": len(data.skipped),
         "synthetic_samples": made,
+        **_pace(trainer),
     }
     with staged(folder) as stage:
+        curves = read_curves(folder / "logs")
+        facts["learning_curve"] = plot_curves(stage / "curve.png", curves, _kept_step(trainer), folder.name)
         save_model(stage / "model", model.regressor, extras=extras.state())
         _report(folder, stage, data, cli.config, facts)
     Console().print(f"run: {folder}   model: {folder / 'model'}", soft_wrap=True)
+
+
+def _pace(trainer: Any) -> dict[str, Any]:
+    """Return the throughput of the last start, and the peak of the memory."""
+    lines = next((callback for callback in trainer.callbacks if isinstance(callback, ProgressLines)), None)
+    pace = lines.per_second if lines is not None else None
+    peaks = {name: value for name, value in memory().items() if "peak" in name}
+    return {"samples_per_second": None if pace is None else round(pace, 2), **peaks}
+
+
+def _kept_step(trainer: Any) -> int | None:
+    """Return the step whose weights validation chose; None where the figure was never defined."""
+    callback = next(c for c in trainer.checkpoint_callbacks if getattr(c, "monitor", None))
+    path = Path(callback.best_model_path or "")
+    score = callback.best_model_score
+    if not path.is_file() or score is None or not math.isfinite(float(score)):
+        return None
+    return int(read_checkpoint(path)["global_step"])
 
 
 def fit(trainer: Any, model: Any, data: Any, checkpoint: str | None) -> None:
@@ -129,8 +167,8 @@ def fit(trainer: Any, model: Any, data: Any, checkpoint: str | None) -> None:
         trainer.fit(model, datamodule=data, ckpt_path=checkpoint, weights_only=True)
     except SuiseiError:
         raise
-    except SystemExit:  # what Lightning makes of Ctrl-C
-        raise KeyboardInterrupt from None
+    except (KeyboardInterrupt, SystemExit):  # what Lightning makes of Ctrl-C
+        raise KeyboardInterrupt(_interrupted(trainer)) from None
     except MisconfigurationException as error:
         raise ConfigError(f"trainer: {' '.join(str(error).split())}") from None
     except OSError as error:
@@ -143,6 +181,19 @@ def fit(trainer: Any, model: Any, data: Any, checkpoint: str | None) -> None:
             raise
         reason = " ".join(str(error).split())[:200] or "out of memory"
         raise UnavailableError(f"training stopped: {reason}; {advice or LESS_MEMORY}") from None
+
+
+def _interrupted(trainer: Any) -> str:
+    """Say how far a training came, and how it goes on."""
+    folder = Path(trainer.default_root_dir)
+    there = sorted(
+        (folder / "checkpoints").glob("*.ckpt"), key=lambda path: path.stat().st_mtime_ns, reverse=True
+    )
+    go_on = f"suisei train --config {folder / 'config.yaml'} --ckpt_path last"
+    place = f"epoch {trainer.current_epoch + 1}, step {trainer.global_step:,}"
+    if not there:
+        return f"{place}; there is no checkpoint yet: {go_on} starts over"
+    return f"{place}; the newest checkpoint is {there[0]}: {go_on} goes on from it"
 
 
 @contextmanager
@@ -163,18 +214,10 @@ def started_run(cli: Any, folder: Path, split: Split | None = None) -> Iterator[
             for name in ("logs", "checkpoints"):
                 if (folder / name).is_dir():
                     shutil.rmtree(folder / name, ignore_errors=True)
-            _remove_empty(made)
+            remove_empty(made)
         if isinstance(error, OSError):
             raise DataError(f"{folder}: cannot be written: {error.strerror or error}") from None
         raise
-
-
-def _remove_empty(folders: Sequence[Path]) -> None:
-    for path in folders:  # the innermost first
-        try:
-            path.rmdir()
-        except OSError:
-            return
 
 
 @contextmanager
@@ -274,7 +317,7 @@ def _reported() -> Iterator[Callable[[str, int], Callable[[int], Any]]]:
     with ExitStack() as stack:
 
         def progress(description: str, total: int) -> Callable[[int], Any]:
-            if not sys.stderr.isatty():
+            if not (sys.stderr.isatty() or current().quiet or current().replaces_messages):
                 sys.stderr.write(f"{description}: {total:,}\n")
                 sys.stderr.flush()
             return stack.enter_context(progress_bar(description, total))
@@ -474,7 +517,8 @@ def _summary(content: dict[str, Any]) -> str:
     said = as_markdown(content["cautions"])
     if "training" not in content:
         return said
-    return f"{said}{describe_data(content['data'])}\n\n{describe_training(content['training'])}\n\n"
+    curve = "![learning curve](curve.png)\n\n" if content["training"].get("learning_curve") else ""
+    return f"{said}{describe_data(content['data'])}\n\n{describe_training(content['training'])}\n\n{curve}"
 
 
 def _write_scores(path: Path, samples: Sequence[CaptionSample], scores: Mapping[str, np.ndarray]) -> None:

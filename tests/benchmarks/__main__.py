@@ -25,7 +25,10 @@ SECTIONS = {
     "bootstrap": "confidence intervals beside SciPy in a loop",
     "startup": "import, and one caption from cold",
     "memory": "peak memory of scoring files of two lengths",
+    "kills": "commands killed at random moments: rows lost, rows scored twice, outputs that differ",
 }
+BY_NAME = ("kills",)
+"""Sections that run only when they are named: they measure no speed."""
 FULL = {
     "rows": 10**9,
     "peer_rows": 200,
@@ -42,6 +45,8 @@ SMOKE = {
     "train_samples": 8,
     "frozen_samples": 256,
     "memory_rows": 40,
+    "kills": 14,
+    "killed_rows": 70,
     "repeats": 1,
 }
 
@@ -60,7 +65,7 @@ def main() -> int:
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--full", action="store_true", help="the sizes of published figures: about an hour")
     size.add_argument("--smoke", action="store_true", help="tiny sizes, to see that everything runs")
-    for name in (*FULL, "repeats"):
+    for name in (*FULL, "repeats", "kills", "killed_rows", "kill_seed"):
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, help="overrides a size")
     parser.add_argument("--model", type=Path, help="a model folder in the place of the one in the package")
     parser.add_argument("--comet-python", help="interpreter with unbabel-comet and torchmetrics")
@@ -78,7 +83,7 @@ def main() -> int:
     torch.set_num_threads(options.threads)
     described = machine(options)
     rows: list[Row] = []
-    for name in arguments.sections or SECTIONS:
+    for name in arguments.sections or (name for name in SECTIONS if name not in BY_NAME):
         sys.stderr.write(f"{name} ...\n")
         for row in importlib.import_module(f"tests.benchmarks.{name}").run(options):
             sys.stderr.write(table_line(row) + "\n")

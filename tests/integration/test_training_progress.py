@@ -7,8 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from suisei.commands import train as train_module
+from suisei.progress import duration
 from suisei.training import progress_lines
-from suisei.training.progress_lines import _time, wanted
+from suisei.training.progress_lines import wanted
 
 
 def test_a_run_without_a_terminal_says_how_far_it_is(settings, tmp_path, monkeypatch, capfd):
@@ -40,7 +41,7 @@ def test_lines_are_for_logs_and_a_choice_is_kept(monkeypatch, chosen, terminal, 
 
 
 def test_times_are_told_as_people_do():
-    assert [_time(seconds) for seconds in (10, 95, 3600, 9000)] == [
+    assert [duration(seconds) for seconds in (10, 95, 3600, 9000)] == [
         "0 min",
         "2 min",
         "1 h 0 min",

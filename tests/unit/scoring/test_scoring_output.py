@@ -64,11 +64,14 @@ def test_a_run_that_wrote_nothing_leaves_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".csv"])
-def test_resuming_after_a_kill_at_any_byte_keeps_the_complete_rows(tmp_path, suffix):
+def test_resuming_after_a_kill_at_any_byte_keeps_the_whole_blocks(tmp_path, suffix):
+    """A block that was being written is scored again as a whole: its rows meet in the same batches."""
     path = tmp_path / f"s{suffix}"
     part = tmp_path / f"s{suffix}.part"
     output = FileOutput(path, SIGNATURES)
-    output.write(ROWS)
+    blocks = [ROWS[:1], ROWS[1:]]
+    for block in blocks:
+        output.write(block)
     output.close()
     whole = part.read_bytes()
     form = RowFormat(suffix[1:], list(SIGNATURES))
@@ -78,8 +81,10 @@ def test_resuming_after_a_kill_at_any_byte_keeps_the_complete_rows(tmp_path, suf
         part.write_bytes(whole[:cut])
         again = FileOutput(path, SIGNATURES, resume=True)
         rows = len(list(again.finished()))
-        assert rows == sum(end <= cut for end in ends[1:])
-        again.write(ROWS[rows:])
+        assert rows == (3 if cut >= ends[3] else 1 if cut >= ends[1] else 0)
+        assert rows == again.rows
+        for block in blocks[rows:] if rows < 2 else []:
+            again.write(block)
         again.close()
         assert part.read_bytes() == whole
 

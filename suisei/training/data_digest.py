@@ -1,0 +1,83 @@
+"""What a training learned from, as digests: a run that goes on must find the same data."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from suisei.data.sample import CaptionSample
+from suisei.data.splits import PARTS
+from suisei.errors import ModelError
+from suisei.scoring.digest import value_digest
+
+if TYPE_CHECKING:
+    from suisei.training.datamodule import CaptionDataModule
+    from suisei.training.support import Support
+
+logger = logging.getLogger(__name__)
+
+NAMES = {"train": "training", "validation": "validation", "support": "support"}
+"""The parts that decide the weights, as messages call them."""
+
+
+def data_digests(data: CaptionDataModule) -> dict[str, str]:
+    """Return a digest of each part of the rated data, and of the support.
+
+    Captions, references, ratings, groups, languages and the order count; of an image its name and size count,
+    not its folder, so that data may be moved.
+
+    Args:
+        data: loaded, before anything is added to it.
+    """
+    digests = {part: value_digest([_content(sample) for sample in data.part(part)]) for part in PARTS}
+    return {**digests, "support": value_digest(_support(data.support_data))}
+
+
+def check_same_data(noted: Mapping[str, str], digests: Mapping[str, str]) -> None:
+    """Refuse to go on with other data; other test data, which decide no weight, are only said.
+
+    Args:
+        noted: what the checkpoint says; empty for one of an earlier version, which says nothing.
+        digests: of the data of now.
+
+    Raises:
+        ModelError: data that decide the weights have changed.
+    """
+    changed = [name for part, name in NAMES.items() if noted.get(part, digests[part]) != digests[part]]
+    if changed:
+        raise ModelError(
+            f"the run was started with other {' and '.join(changed)} data: captions, references, ratings, "
+            "groups or images have changed since; go on with the data as they were, or train anew in another "
+            "--output"
+        )
+    if noted.get("test", digests["test"]) != digests["test"]:
+        logger.warning(
+            "the test data are not those that the run was started with; its report is of the new ones"
+        )
+
+
+def _content(sample: CaptionSample) -> list[Any]:
+    rating = sample.rating
+    judged = None if rating is None else [list(rating.values), rating.low, rating.high]
+    return [
+        sample.candidate, list(sample.references), sample.language, sample.group, sample.system, judged,
+        _image(sample.image),
+    ]  # fmt: skip
+
+
+def _support(support: Support) -> list[Any]:
+    rated = [_content(sample) for sample in support.rated]
+    images = [[_image(path), list(captions)] for path, captions in support.images]
+    return [[list(group) for group in support.groups], rated, images]
+
+
+def _image(image: Any) -> list[Any] | None:
+    if not isinstance(image, str | Path):
+        return None
+    path = Path(image)
+    try:
+        return [path.name, path.stat().st_size]
+    except OSError:
+        return [path.name]

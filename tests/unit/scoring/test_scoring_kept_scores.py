@@ -1,0 +1,109 @@
+"""Scores of an evaluation that are kept: no sample is scored twice, and none with another's score."""
+
+import numpy as np
+import pytest
+
+from suisei.data.sample import CaptionSample
+from suisei.errors import DataError
+from suisei.metrics.base import Metric
+from suisei.metrics.registry import REGISTRY, Entry
+from suisei.scoring import kept_scores
+from suisei.scoring.columns import KeptError, score_column
+from suisei.scoring.kept_scores import KeptScores
+from suisei.scoring.plan import MetricPlan
+
+
+class Noting(Metric):
+    """The caption's length times a factor; notes what it scores, dies and refuses when told to."""
+
+    name = "noting"
+    seen: list = []  # noqa: RUF012 - shared on purpose
+    stop_at: str | None = None
+    refuses: str | None = None
+
+    def __init__(self, factor: float = 1.0) -> None:
+        self.factor = factor
+
+    def settings(self):
+        return {"factor": str(self.factor)}
+
+    def _score(self, samples, *, batch_size, progress):
+        texts = [sample.candidate for sample in samples]
+        if Noting.stop_at in texts:
+            raise KeyboardInterrupt
+        if Noting.refuses in texts:
+            raise DataError(f"its image: cannot be read ({Noting.refuses})")
+        Noting.seen += texts
+        return np.array([self.factor * len(text) for text in texts])
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch):
+    monkeypatch.setitem(REGISTRY, "noting", Entry(f"{__name__}:Noting", (), "a fake"))
+    monkeypatch.setattr(kept_scores, "BLOCK", 4)
+    for name, value in (("seen", []), ("stop_at", None), ("refuses", None)):
+        monkeypatch.setattr(Noting, name, value)
+
+
+SAMPLES = [CaptionSample(f"a dog {'x' * number}", ("a dog",)) for number in range(11)]
+TEXTS = [sample.candidate for sample in SAMPLES]
+
+
+def score(folder, samples=SAMPLES, **options):
+    return score_column(MetricPlan("noting", options), samples, keep=KeptScores(folder))
+
+
+def test_a_run_that_was_cut_off_goes_on_with_the_block_it_was_in(tmp_path):
+    plain = score_column(MetricPlan("noting"), SAMPLES)
+    Noting.seen.clear()
+    Noting.stop_at = TEXTS[9]
+    with pytest.raises(KeyboardInterrupt):
+        score(tmp_path)
+    assert Noting.seen == TEXTS[:8]
+    Noting.stop_at = None
+    again = score(tmp_path)
+    assert Noting.seen == TEXTS
+    assert again.scores.tolist() == plain.scores.tolist()
+    assert score(tmp_path).scores.tolist() == plain.scores.tolist()
+    assert Noting.seen == TEXTS
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_other_settings_and_samples_are_other_scores(tmp_path):
+    one = score(tmp_path)
+    two = score(tmp_path, factor=2.0)
+    assert two.scores.tolist() == (2 * one.scores).tolist()
+    other = [CaptionSample(f"{sample.candidate}!", sample.references) for sample in SAMPLES]
+    assert score(tmp_path, other).scores.tolist() == (one.scores + 1).tolist()
+    assert len(Noting.seen) == 3 * len(SAMPLES)
+
+
+def test_what_was_refused_is_so_again_without_being_tried(tmp_path):
+    Noting.refuses = TEXTS[5]
+    first = score(tmp_path)
+    Noting.refuses = None
+    again = score(tmp_path)
+    assert first.refused == again.refused == {5: f"its image: cannot be read ({TEXTS[5]})"}
+    assert np.array_equal(first.scores, again.scores, equal_nan=True)
+    assert TEXTS[5] not in Noting.seen
+
+
+def test_a_damaged_file_is_scored_anew(tmp_path):
+    whole = score(tmp_path)
+    (path,) = tmp_path.iterdir()
+    path.write_text("\n".join(path.read_text().splitlines()[:3]) + "\n")
+    assert score(tmp_path).scores.tolist() == whole.scores.tolist()
+    assert len(Noting.seen) == 2 * len(SAMPLES)
+
+
+def test_a_folder_that_cannot_be_written_ends_the_run(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match="cannot be written to"):
+        KeptScores(tmp_path / "file")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("suisei.scoring.output._write", full)
+    with pytest.raises(KeptError, match="No space left on device"):
+        score(tmp_path / "kept")
