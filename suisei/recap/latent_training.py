@@ -153,7 +153,7 @@ class LatentTraining(StepTraining):
             further = squared_distances(negatives, targets) - squared_distances(guesses, targets)
         return loss, torch.where(batch.there, further, torch.zeros_like(further))
 
-    def on_train_start(self) -> None:
+    def on_fit_start(self) -> None:
         """Keep the frozen parts as they are in scoring."""
         self.parts.image.eval()
         self.parts.mapper.eval()

@@ -151,6 +151,10 @@ class PrefixTraining(StepTraining):
         mapped: Tensor = self.mapper(features)
         return mapped
 
+    def on_fit_start(self) -> None:
+        """Drop nothing of a language model that keeps its weights."""
+        self.captioner.train(self.train_language_model)
+
     def training_step(self, batch: LatentBatch, batch_idx: int) -> Tensor:
         """Return the loss of a batch."""
         loss = self.caption_loss(self.prefixes(batch.features), batch.ids, batch.mask)
