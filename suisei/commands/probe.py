@@ -212,7 +212,10 @@ def _scored(plan: MetricPlan, samples: list[CaptionSample], batch_size: int) -> 
         return sign * metric.score(wanted, batch_size=batch_size, progress=True)
 
     counts = partial(summands, metric) if isinstance(metric, SummableCorpus) else None
-    return NewScored(plan.label, score, metric.signature, counts, learned=metric.needs_fit)
+    return NewScored(
+        plan.label, score, metric.signature, counts,
+        learned=metric.needs_fit, distance=not metric.higher_is_better,
+    )  # fmt: skip
 
 
 @dataclass

@@ -29,6 +29,7 @@ from suisei.pacs.dual_run import TASK as PACS
 from suisei.pacs.dual_run import run as run_pacs
 from suisei.pacs.dual_run import task_of
 from suisei.ranges import NAME, SWITCH, Of, Range, Rule, Several, Word, at_least, check, check_settings
+from suisei.recap.latent_run import RUNS as RECAP
 from suisei.resources import resource_path
 from suisei.runlog.events import begin
 from suisei.training.command_line import RunCLI
@@ -121,7 +122,7 @@ class TrainingCLI(RunCLI):
     def check_run(self) -> None:
         """Check when to save, when to stop, and what is compared with."""
         config = self.config
-        check("task", config.task, Word((PRETRAIN, PACS), null=True))
+        check("task", config.task, Word((PRETRAIN, PACS, *RECAP), null=True))
         check("checkpoint_steps", config.checkpoint_steps, at_least(1, 10**9))
         check("baselines", config.baselines, Several(NAME, 0, 100))
         check("ckpt_path", config.ckpt_path, Of(str, null=True))
@@ -269,10 +270,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments, page = without_page(arguments)
     arguments = with_config(arguments)
     task = task_of(arguments)
-    if page is not None and task == PACS:
+    if page is not None and (task == PACS or task in RECAP):
         raise ConfigError(f"--html {page}: only a training on ratings has a page")
     if task == PACS:
         return run_pacs(arguments)
+    if task in RECAP:
+        return RECAP[task](arguments)
     cli = make_cli(arguments)
     if PRETRAIN in (task, cli.config.task):
         if page is not None:

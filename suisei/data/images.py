@@ -175,6 +175,21 @@ def content_key(source: str | Path | Image.Image) -> str:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
+def content_keys(sources: Sequence[str | Path | Image.Image]) -> list[str]:
+    """Return the :func:`content_key` of each image, reading a file once however often it occurs."""
+    by_path: dict[str, str] = {}
+    keys = []
+    for source in sources:
+        if not isinstance(source, str | Path):
+            keys.append(content_key(source))
+            continue
+        path = str(source)
+        if path not in by_path:
+            by_path[path] = content_key(source)
+        keys.append(by_path[path])
+    return keys
+
+
 def check_unchanged(keys: Sequence[str], sources: Sequence[Any]) -> None:
     """Make sure that files that were just decoded are still those that were hashed before.
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from suisei.data.images import check_unchanged, content_key
+from suisei.data.images import check_unchanged, content_keys
 from suisei.encoders.batch_sizes import images_per_batch
 from suisei.encoders.decoding import decoded_batches
 from suisei.encoders.dual_parts import check_dual_folder, model_of_folder, tokenizer_of_folder
@@ -138,7 +138,7 @@ class DualEncoder:
         Raises:
             DataError: an image cannot be read.
         """
-        keys = _content_keys(sources)
+        keys = content_keys(sources)
         first: dict[str, int] = {}
         for position, key in enumerate(keys):
             first.setdefault(key, position)
@@ -224,21 +224,6 @@ class DualEncoder:
     @torch.inference_mode()
     def _forward(self, encode: Callable[[Tensor], Tensor], batch: Tensor) -> Tensor:
         return encode(batch.to(self.device)).float().cpu()
-
-
-def _content_keys(sources: Sequence[str | Path | Image]) -> list[str]:
-    """Return the content key of each image, reading a file once however often it occurs."""
-    by_path: dict[str, str] = {}
-    keys = []
-    for source in sources:
-        if not isinstance(source, str | Path):
-            keys.append(content_key(source))
-            continue
-        path = str(source)
-        if path not in by_path:
-            by_path[path] = content_key(source)
-        keys.append(by_path[path])
-    return keys
 
 
 def normalised(features: np.ndarray) -> np.ndarray:

@@ -150,4 +150,7 @@ def _scored(candidate: Candidate, samples: Sequence[CaptionSample], batch_size: 
         return sign * metric.score(wanted, batch_size=batch_size)
 
     counts = partial(summands, metric) if isinstance(metric, SummableCorpus) else None
-    return Scored(candidate.label, score, metric.signature, counts, learned=metric.needs_fit)
+    return Scored(
+        candidate.label, score, metric.signature, counts,
+        learned=metric.needs_fit, distance=not metric.higher_is_better,
+    )  # fmt: skip

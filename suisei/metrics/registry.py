@@ -189,6 +189,13 @@ REGISTRY: dict[str, Entry] = {
         argument="address",
         requires="a running JaSPICE server: jaspice:http://HOST:PORT (default http://localhost:2115)",
     ),
+    "recap-latent": Entry(
+        "suisei.metrics.recap_latent:RecapLatent",
+        ("image",),
+        "RECAP, latent (Chang et al., 2023): distance of a guessed from the true image, lower is better",
+        argument="path",
+        requires="its trained folder: recap-latent:DIR",
+    ),
     "comet": Entry(
         "suisei.metrics.comet:Comet",
         ("references",),

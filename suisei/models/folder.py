@@ -95,12 +95,12 @@ def save_model(
         new.mkdir()
         config = _write_parts(new, regressor, extras or {}, stored or regressor.state_dict())
         (new / "README.md").write_text(card, encoding="utf-8")
-        config["sha256"] = _checksums(new)
-        config["sha256"]["config.json"] = _own_checksum(config)
+        config["sha256"] = checksums(new)
+        config["sha256"]["config.json"] = own_checksum(config)
         (new / "config.json").write_text(
             json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
         )
-        _put_in_place(new, folder, aside=Path(name) / "old")
+        put_in_place(new, folder, aside=Path(name) / "old")
 
 
 def _write_parts(
@@ -127,7 +127,7 @@ def _write_parts(
     }
 
 
-def _put_in_place(new: Path, folder: Path, *, aside: Path) -> None:
+def put_in_place(new: Path, folder: Path, *, aside: Path) -> None:
     """Rename ``new`` to ``folder``; what was there goes ``aside``, and comes back if that fails."""
     replaced = folder.exists()
     if replaced:
@@ -157,7 +157,7 @@ def load_model(
     """
     folder = Path(path)
     config = read_config(folder, within)
-    _verify(folder, config, within)
+    verify_files(folder, config, within)
     try:
         settings = RegressorConfig.from_dict(config["settings"])
         check_inputs(settings.fusion.extra_inputs)
@@ -206,8 +206,20 @@ def _read_extras(folder: Path, config: Mapping[str, Any], names: Sequence[str]) 
     return read_extras(folder, names, config["extras"], str(config.get("suisei", ""))[:20])
 
 
-def read_config(folder: Path, within: Path | None = None) -> dict[str, Any]:
+def read_config(
+    folder: Path,
+    within: Path | None = None,
+    *,
+    parts: Sequence[str] = _PARTS,
+    formats: Sequence[int] = READABLE,
+) -> dict[str, Any]:
     """Return what a folder's config.json holds, of which the parts are there and no more is checked.
+
+    Args:
+        folder: the folder.
+        within: see :func:`load_model`.
+        parts: what must be there; "sha256" is among it.
+        formats: versions of the layout that are read.
 
     Raises:
         ModelError: there is none, or none that this version reads.
@@ -225,25 +237,38 @@ def read_config(folder: Path, within: Path | None = None) -> dict[str, Any]:
         raise ModelError(
             f"{path}: not valid JSON ({one_line(error)}); restore the file or export the model again"
         ) from None
-    absent = [key for key in _PARTS if not isinstance(config, dict) or key not in config]
+    absent = [key for key in parts if not isinstance(config, dict) or key not in config]
     if absent:
         raise ModelError(f"{path}: lacks {', '.join(absent)}; {RESTORE}")
-    if type(config["format"]) is not int or config["format"] not in READABLE:
+    if type(config["format"]) is not int or config["format"] not in formats:
         raise ModelError(
             f"{path}: format {shown(config['format'])}, this suisei reads "
-            f"{', '.join(map(str, READABLE))}; install a matching version"
+            f"{', '.join(map(str, formats))}; install a matching version"
         )
     for key in ("extras", "sha256"):
-        if not isinstance(config[key], dict):
+        if key in parts and not isinstance(config[key], dict):
             raise ModelError(f"{path}: {key} is {shown(config[key])}; it must be values by name; {RESTORE}")
     return config
 
 
-def _verify(folder: Path, config: dict[str, Any], within: Path | None) -> None:
+def verify_files(
+    folder: Path, config: dict[str, Any], within: Path | None, checked: Sequence[str] = CHECKED
+) -> None:
+    """Hold a folder's files against the checksums in its config.
+
+    Args:
+        folder: the folder.
+        config: what its config.json holds.
+        within: see :func:`load_model`.
+        checked: files that must be there and have one.
+
+    Raises:
+        ModelError: a file is missing, altered, too large, not listed, or outside of the folder.
+    """
     expected = config["sha256"]
     problems = [
         f"config.json lacks the checksum of {name}"
-        for name in (*CHECKED, "config.json")
+        for name in (*checked, "config.json")
         if name not in expected
     ]
     for name, checksum in expected.items():
@@ -254,7 +279,7 @@ def _verify(folder: Path, config: dict[str, Any], within: Path | None) -> None:
             problems.append(f"{name} is missing")
         elif path.stat().st_size > LARGEST_FILE:
             problems.append(f"{name} is larger than any model's")
-        elif checksum != (_own_checksum(config) if name == "config.json" else _sha256(path)):
+        elif checksum != (own_checksum(config) if name == "config.json" else sha256_of(path)):
             problems.append(f"{name} was altered (it differs from its checksum in config.json)")
     problems += [f"{name} is not among the checksums in config.json" for name in _unlisted(folder, expected)]
     if problems:
@@ -279,19 +304,20 @@ def _unlisted(folder: Path, expected: Mapping[str, Any]) -> list[str]:
     return sorted(name for name in names if name not in expected and not Path(name).name.startswith("."))
 
 
-def _checksums(folder: Path) -> dict[str, str]:
+def checksums(folder: Path) -> dict[str, str]:
     """Return {relative name: sha256} of every file but the model card, which people may edit."""
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "README.md")
-    return {path.relative_to(folder).as_posix(): _sha256(path) for path in files}
+    return {path.relative_to(folder).as_posix(): sha256_of(path) for path in files}
 
 
-def _own_checksum(config: dict[str, Any]) -> str:
+def own_checksum(config: dict[str, Any]) -> str:
     """Return the sha256 of the settings themselves, whatever the order and layout of the file."""
     checksums = {name: value for name, value in config["sha256"].items() if name != "config.json"}
     content = json.dumps({**config, "sha256": checksums}, sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()
 
 
-def _sha256(path: Path) -> str:
+def sha256_of(path: Path) -> str:
+    """Return a file's SHA-256 in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

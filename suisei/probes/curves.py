@@ -6,6 +6,10 @@ of the untouched captions. A metric that falls in proportion stands on the line 
 differs from it is the area between the two, from 0 to 90 %; the area of a metric that notices nothing is
 0.405. The mean of scores of single captions falls along a straight line whatever the metric, and says by its
 slope how far the changed captions fall; corpus scores that come from counts, such as BLEU's, may bend.
+
+A distance grows instead. Its curve is the untouched captions' distance as a share of the changed ones',
+which falls from 1 as others do, and nears 0 only where distances have no bound. RECAP does not say how it
+normalises its scores.
 """
 
 from __future__ import annotations
@@ -43,7 +47,7 @@ class Curve:
         kind: key of KINDS.
         values: the corpus score as a share of that of the untouched captions, a cell per share of SHARES.
         area: between the curve and the ideal line, over [0, 0.9]; 0 is ideal.
-        original: corpus score of the untouched captions, in the metric's units.
+        original: corpus score of the untouched captions, in the metric's units; a distance as it is.
         n: captions.
     """
 
@@ -95,7 +99,7 @@ def curves(
         before = _rows(metric, originals)
         for kind, samples in changed.items():
             try:
-                drawn = _Mixture.of(before, _rows(metric, samples), originals, seed)
+                drawn = _Mixture.of(before, _rows(metric, samples), originals, seed, metric.distance)
                 found.append(drawn.curve(metric.label, language, kind, n_resamples))
             except DataError as error:
                 found.append(f"{metric.label}, {kind}: {error}")
@@ -121,6 +125,7 @@ class _Mixture:
         group: whose image, int [N].
         score: sums of rows, [B, K], to corpus scores [B].
         seed: of the bootstrap.
+        distance: whether scores are distances with their sign turned.
     """
 
     before: np.ndarray
@@ -129,9 +134,17 @@ class _Mixture:
     group: np.ndarray
     score: Any
     seed: int
+    distance: bool = False
 
     @classmethod
-    def of(cls, before: Summands, after: Summands, originals: Sequence[CaptionSample], seed: int) -> _Mixture:
+    def of(
+        cls,
+        before: Summands,
+        after: Summands,
+        originals: Sequence[CaptionSample],
+        seed: int,
+        distance: bool = False,
+    ) -> _Mixture:
         there = ~np.isnan(before.rows).any(axis=1) & ~np.isnan(after.rows).any(axis=1)
         if there.sum() < 2:
             raise DataError(f"{there.sum()} captions have a score, and it takes two")
@@ -140,12 +153,12 @@ class _Mixture:
         rank = np.empty(len(keys))
         rank[np.argsort(keys, kind="stable")] = np.arange(len(keys)) / len(keys)
         group = np.unique(np.array([group_of(s) for s in kept], dtype=object), return_inverse=True)[1]
-        return cls(before.rows[there], after.rows[there], rank, group, before.score, seed)
+        return cls(before.rows[there], after.rows[there], rank, group, before.score, seed, distance)
 
     def curve(self, metric: str, language: str, kind: str, n_resamples: int) -> Curve:
         count = len(self.rank)
         ones = np.ones((1, count))
-        original = float(self.score(ones @ self.before)[0])
+        original = float(self.score(ones @ self.before)[0]) * (-1 if self.distance else 1)
         if not original > 0:
             raise DataError(f"the untouched captions score {original:g}: no share of that can be given")
         values = self._shares(ones)
@@ -167,7 +180,8 @@ class _Mixture:
         for share in SHARES:
             mixed = np.where((self.rank < share)[:, None], self.after, self.before)
             columns.append(self.score(weights @ mixed))
-        shares: np.ndarray = np.column_stack(columns) / columns[0][:, None]
+        scores = np.column_stack(columns)
+        shares: np.ndarray = scores[:, :1] / scores if self.distance else scores / scores[:, :1]
         return shares
 
 

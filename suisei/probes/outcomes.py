@@ -32,9 +32,11 @@ class Scored:
     Attributes:
         label: as the user wrote it.
         score: gives scores for samples, float64 [N], higher is better, NaN where it needs what is missing.
+            Those of a distance have their sign turned.
         signature: of the metric.
         summands: gives what adds up to its corpus score, for samples and their scores; None: it is the mean.
         learned: whether it has learned something, such as idf weights, from a corpus.
+        distance: whether the metric is a distance, which is lower for the better.
     """
 
     label: str
@@ -42,6 +44,7 @@ class Scored:
     signature: str = ""
     summands: Callable[[Sequence[CaptionSample], np.ndarray], Summands] | None = None
     learned: bool = False
+    distance: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -190,7 +190,7 @@ def curve_table(found: Sequence[Curve], notes: Sequence[str] = ()) -> Table | No
         blocks.setdefault(title, []).append(Row(curve.metric, cells, info={"curve": curve.as_dict()}))
     told = (
         "corpus score with so many of the captions changed, as a share of that of the untouched ones; ideal "
-        "is 1 minus the share (RECAP, section 4)",
+        "is 1 minus the share (RECAP, section 4); of a distance, the untouched one as a share of it",
         f"area between the curve and the ideal line: 0 is ideal, {UNNOTICED:.3f} notices nothing",
     )
     sections = tuple(Section(title, tuple(rows)) for title, rows in sorted(blocks.items()))

@@ -212,8 +212,8 @@ def resign() -> Callable[..., None]:
         edit(config)
         for name in config["sha256"]:
             if name != "config.json" and (folder / name).is_file():
-                config["sha256"][name] = hub._sha256(folder / name)
-        config["sha256"]["config.json"] = hub._own_checksum(config)
+                config["sha256"][name] = hub.sha256_of(folder / name)
+        config["sha256"]["config.json"] = hub.own_checksum(config)
         path.write_text(json.dumps(config), encoding="utf-8")
 
     return change

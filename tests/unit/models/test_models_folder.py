@@ -151,8 +151,8 @@ def test_weights_of_another_model_are_refused(folder):
     weights["mix.logits"] = torch.zeros(7)
     save_file(weights, folder / "model.safetensors")
     config = json.loads((folder / "config.json").read_text())
-    config["sha256"]["model.safetensors"] = hub._sha256(folder / "model.safetensors")
-    config["sha256"]["config.json"] = hub._own_checksum(config)
+    config["sha256"]["model.safetensors"] = hub.sha256_of(folder / "model.safetensors")
+    config["sha256"]["config.json"] = hub.own_checksum(config)
     (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(ModelError, match=r"does not fit.*mix\.logits"):
         load_model(folder, check_names)
@@ -169,7 +169,7 @@ def contents(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("step", ["save_weights", "_checksums", "_own_checksum"])
+@pytest.mark.parametrize("step", ["save_weights", "checksums", "own_checksum"])
 def test_interrupted_save_leaves_the_old_folder_whole(folder, build_regressor, monkeypatch, step):
     before = contents(folder)
 

@@ -86,3 +86,17 @@ def test_the_table_and_the_figure(tmp_path):
     assert np.asarray(Image.open(tmp_path / "curves.png").convert("L")).std() > 10
     with pytest.raises(DataError, match="no curve to show"):
         plot_degradation(tmp_path / "none.png", {}, title="x")
+
+
+def test_a_distance_falls_as_the_untouched_ones_share_of_it():
+    def turned(samples):  # distance 1 of the right caption, 4 of a wrong one
+        return np.array([-1.0 if s.candidate in s.references else -4.0 for s in samples])
+
+    found = by_kind(curves([Scored("d", turned, distance=True)], originals(), "en", n_resamples=20))
+    swapped = found["swapped"]
+    assert swapped.original == 1
+    expected = [1 / (1 - share + 4 * share) for share in SHARES]
+    assert [cell.value for cell in swapped.values] == pytest.approx(expected)
+    assert swapped.values[3].low < expected[3] < swapped.values[3].high
+    shown = curves([Scored("d", turned)], originals(), "en", n_resamples=0)
+    assert "the untouched captions score -1" in shown[0]  # a score below 0 that is no distance has no share

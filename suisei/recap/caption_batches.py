@@ -1,0 +1,200 @@
+"""Batches of captions with their images' features, and with captions made wrong.
+
+Shape letters: B captions of a batch, T tokens (padded), f width of the image features, I images.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from lightning.pytorch import LightningDataModule
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from suisei.data.pairs import load_pairs
+from suisei.errors import ConfigError
+from suisei.models.latent import padded
+from suisei.ranges import NAME, Rule, at_least, check_settings
+from suisei.recap.negatives import KINDS, Kind, other_caption, shuffled_caption
+from suisei.training.batching import EpochBatches, ResumableDataLoader, batch_loader
+
+RULES: dict[str, Rule] = {"train": NAME, "validation": NAME, "batch_size": at_least(2, 100_000)}
+PARTS = ("train", "validation")
+
+
+@dataclass
+class LatentBatch:
+    """B captions.
+
+    Attributes:
+        features: of their images, float32 [B, f].
+        ids: token ids, int64 [B, T].
+        mask: which of them are a caption's, bool [B, T].
+        kind: of all negatives of the batch; None where there are none.
+        negative_ids: of the captions made wrong, int64 [B, T].
+        negative_mask: bool [B, T].
+        there: which captions have a negative, bool [B].
+    """
+
+    features: Tensor
+    ids: Tensor
+    mask: Tensor
+    kind: Kind | None = None
+    negative_ids: Tensor | None = None
+    negative_mask: Tensor | None = None
+    there: Tensor | None = None
+
+    def to(self, device: torch.device) -> LatentBatch:
+        """Return the batch on a device."""
+        moved: dict[str, Any] = {
+            name: value.to(device) if isinstance(value, Tensor) else value
+            for name, value in vars(self).items()
+        }
+        return LatentBatch(**moved)
+
+
+class LatentData(LightningDataModule):
+    """Captions for training and validation; an epoch is every caption of every training image once.
+
+    What a batch holds depends on the seed, the epoch and its captions alone, so that a resumed run goes on
+    with the batches of an uninterrupted one. Validation takes each image's first caption, with negatives of
+    both kinds, batch by batch, always the same.
+
+    Args:
+        train: training pairs, see :func:`suisei.data.pairs.load_pairs`.
+        validation: validation pairs.
+        root: the folder of Flickr8k, or of a file's images.
+        batch_size: captions per batch.
+    """
+
+    def __init__(
+        self,
+        train: str = "flickr8k-train",
+        validation: str = "flickr8k-dev",
+        root: str | None = None,
+        batch_size: int = 128,
+    ) -> None:
+        super().__init__()
+        check_settings("data", locals(), RULES)
+        self.sources = {"train": train, "validation": validation}
+        self.root = Path(root) if root is not None else None
+        self.batch_size = batch_size
+        self.images: list[Path] = []
+        self.captions: dict[str, list[str]] = {}
+        self.owners: dict[str, list[int]] = {}
+        self.firsts: list[int] = []
+        self._features = torch.empty(0)
+        self._tokenize: Callable[[Sequence[str]], list[list[int]]] | None = None
+        self._contrasted, self._seed = False, 0
+        self._batches: EpochBatches | None = None
+        self._loader: ResumableDataLoader | None = None
+        self._resume: dict[str, Any] = {}
+
+    def load(self) -> None:
+        """Read the pairs; afterwards ``images`` are those of both parts, one after the other.
+
+        Raises:
+            ConfigError: fewer training captions than a batch.
+            DataError: bad data.
+        """
+        for part in PARTS:
+            pairs = load_pairs(self.sources[part], root=self.root)
+            start = len(self.images)
+            self.images += [pair.image for pair in pairs]
+            self.captions[part] = [text for pair in pairs for text in pair.captions]
+            self.owners[part] = [start + n for n, pair in enumerate(pairs) for _ in pair.captions]
+        own = self.owners["validation"]
+        self.firsts = [n for n, image in enumerate(own) if not n or own[n - 1] != image]
+        if len(self.captions["train"]) < self.batch_size:
+            raise ConfigError(
+                f"{len(self.captions['train'])} training captions do not fill a batch of {self.batch_size}; "
+                "lower data.batch_size"
+            )
+
+    def attach(
+        self,
+        features: Tensor,
+        tokenize: Callable[[Sequence[str]], list[list[int]]],
+        *,
+        contrasted: bool,
+        seed: int,
+    ) -> None:
+        """Say what batches are made of.
+
+        Args:
+            features: of all images, float32 [I, f].
+            tokenize: captions to token ids.
+            contrasted: whether a batch holds captions made wrong.
+            seed: decides the order, and what is drawn.
+        """
+        self._features, self._tokenize = features, tokenize
+        self._contrasted, self._seed = contrasted, seed
+
+    def train_dataloader(self) -> ResumableDataLoader:
+        """Return shuffled batches; what does not fill one is left for another epoch's order."""
+        count = len(self.captions["train"])
+        self._batches = _FullBatches(range(count), self.batch_size, self._seed)
+        self._loader = batch_loader(self._batches, self._training_batch, kind=ResumableDataLoader)
+        if self._resume:
+            self._loader.load_state_dict(self._resume)
+        assert self._loader is not None
+        return self._loader
+
+    def val_dataloader(self) -> DataLoader[Any]:
+        """Return the validation part in order; with negatives, once for each kind."""
+        chunks = [self.firsts[n : n + self.batch_size] for n in range(0, len(self.firsts), self.batch_size)]
+        kinds = range(len(KINDS) if self._contrasted else 1)
+        loader: DataLoader[Any] = batch_loader(
+            [[kind, *chunk] for kind in kinds for chunk in chunks], self._validation_batch
+        )
+        return loader
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where in the epoch the training batches are, for the checkpoint."""
+        return self._loader.state_dict() if self._loader is not None else {}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on where a checkpoint was written."""
+        self._resume = dict(state_dict)
+
+    def _training_batch(self, positions: Sequence[int]) -> LatentBatch:
+        epoch = self._batches.epoch if self._batches is not None else 0
+        rng = np.random.default_rng((self._seed, epoch, *positions[:2]))
+        kind = KINDS[int(rng.integers(len(KINDS)))]
+        return self._batch("train", positions, kind, rng)
+
+    def _validation_batch(self, given: Sequence[int]) -> LatentBatch:
+        number, *positions = given
+        return self._batch("validation", positions, KINDS[number], np.random.default_rng((0, *positions[:2])))
+
+    def _batch(
+        self, part: str, positions: Sequence[int], kind: Kind, rng: np.random.Generator
+    ) -> LatentBatch:
+        assert self._tokenize is not None
+        captions, owners = self.captions[part], self.owners[part]
+        own = [captions[position] for position in positions]
+        rows = torch.tensor([owners[position] for position in positions])
+        batch = LatentBatch(self._features[rows], *padded(self._tokenize(own)))
+        if not self._contrasted:
+            return batch
+        if kind == "other":
+            wrong = [other_caption(position, captions, owners, rng) for position in positions]
+        else:
+            wrong = [shuffled_caption(text, int(rng.integers(2**31))) for text in own]
+        batch.kind = kind
+        batch.there = torch.tensor([text is not None for text in wrong])
+        made = [text if text is not None else right for text, right in zip(wrong, own, strict=True)]
+        batch.negative_ids, batch.negative_mask = padded(self._tokenize(made))
+        return batch
+
+
+class _FullBatches(EpochBatches):
+    """The full batches of an epoch."""
+
+    def __len__(self) -> int:
+        return len(self.positions) // self.batch_size

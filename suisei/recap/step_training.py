@@ -1,0 +1,80 @@
+"""What both trainings of RECAP share: optimizer, schedule, and how an interrupted run goes on."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from lightning.pytorch import LightningModule
+from torch import nn
+
+from suisei.ranges import LEARNING_RATE, WEIGHT_DECAY, Rule, at_least
+from suisei.training.checkpoints import FrozenWeights, restore_frozen
+from suisei.training.random_states import random_states, set_random_states
+
+STEPS: dict[str, Rule] = {
+    "learning_rate": LEARNING_RATE,
+    "weight_decay": WEIGHT_DECAY,
+    "warmup_steps": at_least(0, 10**9),
+    "cosine_steps": at_least(1, 10**9, null=True),
+}
+
+
+class StepTraining(LightningModule):
+    """A training counted in steps.
+
+    A subclass has ``learning_rate``, ``weight_decay``, ``warmup_steps`` and ``cosine_steps``, and calls
+    :meth:`note_frozen` once its modules are made.
+    """
+
+    learning_rate: float
+    weight_decay: float
+    warmup_steps: int
+    cosine_steps: int | None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._frozen = FrozenWeights()
+        self._random_states: dict[str, Any] = {}
+
+    def note_frozen(self) -> None:
+        """Note which weights are not trained: checkpoints leave them out."""
+        self._frozen = FrozenWeights(self)
+
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+        """Let a resumed run go on with the random numbers it would have had."""
+        if self._random_states:
+            set_random_states(self._random_states)
+            self._random_states = {}
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Save the state of the random numbers; frozen weights stay out."""
+        checkpoint["suisei_random_states"] = random_states(self.device)
+        self._frozen.drop_from(checkpoint)
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Read the state of the random numbers, and complete the weights by those that are frozen."""
+        restore_frozen(checkpoint, self)
+        self._random_states = checkpoint["suisei_random_states"]
+
+    def configure_optimizers(self) -> Any:
+        """Return AdamW over what is trained; matrices alone decay."""
+        chosen: list[nn.Parameter] = [p for p in self.parameters() if p.requires_grad]
+        groups = [
+            {"params": [p for p in chosen if p.ndim > 1], "weight_decay": self.weight_decay},
+            {"params": [p for p in chosen if p.ndim <= 1], "weight_decay": 0.0},
+        ]
+        optimizer = torch.optim.AdamW([g for g in groups if g["params"]], lr=self.learning_rate)
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, self._rate)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def _rate(self, step: int) -> float:
+        rate = min(1.0, (step + 1) / self.warmup_steps) if self.warmup_steps else 1.0
+        if self.cosine_steps:
+            rate *= (1 + math.cos(math.pi * min(1.0, step / self.cosine_steps))) / 2
+        return rate
+
+    def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
+        """Move a batch."""
+        return batch.to(device)

@@ -1,0 +1,293 @@
+"""Both trainings: what they write, that a resumed one ends as an unbroken one, and what is refused."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from transformers import GPT2Config, GPT2LMHeadModel
+
+from suisei.commands.train import main
+from suisei.data.sample import CaptionSample
+from suisei.errors import ConfigError, ModelError
+from suisei.metrics.registry import get_metric
+from suisei.models.latent_folder import load_latent
+from suisei.recap.image_towers import TowerConfig, image_tower
+from suisei.recap.language_models import (
+    TinyLanguageModel,
+    frozen_embeddings,
+    load_language_model,
+    new_language_model,
+    plain_tokenizer,
+)
+from suisei.recap.latent_run import run_latent, run_mapper
+from suisei.recap.latent_training import LatentTraining
+from suisei.recap.mapper_folder import find_mapper
+from suisei.recap.prefix_training import PrefixTraining
+
+COLOURS = {"red": (250, 10, 10), "green": (10, 250, 10), "blue": (10, 10, 250), "white": (250, 250, 250)}
+LENGTH = ["--trainer.max_steps=6", "--trainer.val_check_interval=2", "--trainer.log_every_n_steps=1"]
+QUIET = ["--trainer.accelerator=cpu", "--trainer.enable_progress_bar=false"]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """A folder of eight pictures with captions in both languages."""
+    folder = tmp_path_factory.mktemp("pairs")
+    rows = []
+    for number, name in enumerate([*COLOURS, *COLOURS]):
+        Image.new("RGB", (70, 66 + number), COLOURS[name]).save(folder / f"{number}.png")
+        captions = [f"a {name} wall beside a tree {number}", f"{number}本の木の前に{name}の壁がある。"]
+        rows.append({"image": f"{number}.png", "captions": captions})
+    (folder / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def common(data, output, *more):
+    pairs = data / "pairs.jsonl"
+    given = [f"--data.train={pairs}", f"--data.validation={pairs}", "--data.batch_size=4"]
+    return [*given, f"--output={output}", *LENGTH, *QUIET, *more]
+
+
+SIZES = [
+    "--model.language_model=null", "--model.train_language_model=true", "--model.tiny.vocabulary=300",
+    "--model.tiny.width=16", "--model.tiny.layers=1", "--model.tiny.heads=2", "--model.layers=1",
+    "--model.heads=4", "--model.prefix=3", "--model.spread=2", "--model.learning_rate=0.01",
+    "--model.warmup_steps=1",
+]  # fmt: skip
+LATENT = ["--model.hidden=24", "--model.heads=2", "--model.max_tokens=40", "--model.learning_rate=0.01"]
+
+
+@pytest.fixture(scope="module")
+def mapper(data, model_folder, tmp_path_factory):
+    """The folder of a finished training of a mapper."""
+    output = tmp_path_factory.mktemp("mapper") / "run"
+    assert run_mapper(common(data, output, *SIZES, f"--model.image.name={model_folder}")) == 0
+    return output
+
+
+def states(output):
+    return torch.load(output / "checkpoints" / "last.ckpt", weights_only=True)
+
+
+def assert_same(left, right):
+    assert left["global_step"] == right["global_step"] == 6
+    for name, value in left["state_dict"].items():
+        torch.testing.assert_close(value, right["state_dict"][name], rtol=0, atol=0, msg=name)
+
+
+def test_the_mapper_learns_and_is_written_in_the_published_layout(mapper, data, model_folder):
+    report = json.loads((mapper / "report.json").read_text())
+    assert report["steps"] == 6
+    losses = (mapper / "logs" / "version_0" / "metrics.csv").read_text()
+    assert "val_other_image_loss" in losses
+    assert report["validation"]["loss"] < np.log(300) - 0.1  # what guessing among all tokens costs
+    found = find_mapper(mapper / "model", heads=8, image=None, language_model=None)
+    assert found.mapper.shape.as_dict() == {
+        "features": 8, "width": 16, "prefix": 3, "spread": 2, "layers": 1, "hidden": 32, "heads": 4,
+    }  # fmt: skip
+    assert found.image == TowerConfig(str(model_folder))
+    model, tokenizer = load_language_model(found.language_model)
+    assert len(model.get_input_embeddings().weight) == len(tokenizer)
+    assert not list(mapper.rglob("*.pt")) + list(mapper.rglob("*.bin")) + list(mapper.rglob("*.pkl"))
+
+
+def test_a_resumed_mapper_ends_as_an_unbroken_one(mapper, data, model_folder, tmp_path):
+    given = [*SIZES, f"--model.image.name={model_folder}"]
+    run_mapper(common(data, tmp_path / "run", *given, "--trainer.max_steps=4"))
+    with pytest.raises(ConfigError, match="--ckpt_path last"):
+        run_mapper(common(data, tmp_path / "run", *given))
+    run_mapper(common(data, tmp_path / "run", *given, "--ckpt_path=last"))
+    assert_same(states(mapper), states(tmp_path / "run"))
+
+
+@pytest.fixture(scope="module")
+def trained(mapper, data, tmp_path_factory):
+    """The folder of a finished training of a reconstruction."""
+    output = tmp_path_factory.mktemp("latent") / "run"
+    assert run_latent(common(data, output, *LATENT, f"--model.mapper={mapper / 'model'}")) == 0
+    return output
+
+
+def test_a_reconstruction_learns_and_its_folder_scores(trained, data):
+    report = json.loads((trained / "report.json").read_text())
+    assert report["steps"] == 6
+    assert set(report["validation"]) == {
+        "loss", "mse", "triplet_other", "triplet_shuffled", "nearer_than_other", "nearer_than_shuffled",
+    }  # fmt: skip
+    lines = (trained / "logs" / "version_0" / "metrics.csv").read_text().splitlines()
+    place = lines[0].split(",").index("val_loss")
+    figures = [float(line.split(",")[place]) for line in lines[1:] if line.split(",")[place]]
+    assert figures[-1] < figures[0]
+    metric = get_metric(f"recap-latent:{trained / 'model'}", device="cpu")
+    pictures = [data / "0.png", data / "1.png"]
+    scores = metric.score([CaptionSample("a red wall beside a tree 0", image=image) for image in pictures])
+    assert np.isfinite(scores).all()
+    assert scores[0] != scores[1]
+    assert {path.name for path in (trained / "model").iterdir()} == {
+        "config.json", "model.safetensors", "tokenizer", "README.md",
+    }  # fmt: skip
+    assert "recap-latent:" in (trained / "model" / "README.md").read_text()
+
+
+def test_what_is_frozen_stays_as_it_was(trained, mapper):
+    model, _ = load_latent(trained / "model")
+    source = find_mapper(mapper / "model", heads=8, image=None, language_model=None)
+    for name, value in source.mapper.state_dict().items():
+        assert torch.equal(model.mapper.state_dict()[name], value), name
+    words, places = frozen_embeddings(load_language_model(source.language_model)[0], 40)
+    assert torch.equal(model.captions.words, words)
+    assert torch.equal(model.captions.places, places)
+    tower = image_tower(source.image).state_dict()
+    assert all(torch.equal(model.image.state_dict()[name], value) for name, value in tower.items())
+    kept = states(trained)["state_dict"]
+    assert not any("words" in name or "parts.mapper" in name for name in kept)
+
+
+def test_a_resumed_reconstruction_ends_as_an_unbroken_one(trained, mapper, data, tmp_path):
+    given = [*LATENT, f"--model.mapper={mapper / 'model'}"]
+    run_latent(common(data, tmp_path / "run", *given, "--trainer.max_steps=2"))
+    run_latent(common(data, tmp_path / "run", *given, "--ckpt_path=last"))
+    assert_same(states(trained), states(tmp_path / "run"))
+    other = [*given, "--model.margin=3", "--ckpt_path=last"]
+    with pytest.raises(ConfigError, match=r"model\.margin: 1\.0, now 3\.0"):
+        run_latent(common(data, tmp_path / "run", *other))
+
+
+def test_another_seed_margin_or_weight_is_not_ignored(trained, mapper, data, tmp_path):
+    given = [*LATENT, f"--model.mapper={mapper / 'model'}"]
+    whole = states(trained)["state_dict"]["parts.captions.prefix"]
+    for number, more in enumerate(("--model.margin=0", "--model.mse_weight=5", "--seed_everything=1")):
+        run_latent(common(data, tmp_path / str(number), *given, more))
+        assert not torch.equal(states(tmp_path / str(number))["state_dict"]["parts.captions.prefix"], whole)
+
+
+def test_without_a_mapper_one_is_trained_first_and_an_interrupted_one_is_gone_on_with(
+    data, model_folder, tmp_path
+):
+    names = [option.removeprefix("--model.").replace("=", ": ") for option in SIZES]
+    tiny = [name.removeprefix("tiny.") for name in names if name.startswith("tiny.")]
+    lines = ["task: recap-mapper", "model:", f"  image: {{name: {model_folder}}}"]
+    lines += [f"  {name}" for name in names if not name.startswith("tiny.")]
+    lines += [f"  tiny: {{{', '.join(tiny)}}}", "data: {batch_size: 4}"]
+    lines += ["trainer: {max_steps: 4, val_check_interval: 2, enable_progress_bar: false}"]
+    (tmp_path / "mapper.yaml").write_text("\n".join(lines) + "\n")
+    (tmp_path / "latent.yaml").write_text("task: recap-latent\n")
+    given = common(data, tmp_path / "run", *LATENT, f"--mapper_config={tmp_path / 'mapper.yaml'}")
+    assert main(["--config", str(tmp_path / "latent.yaml"), *given]) == 0
+    inner = tmp_path / "run" / "mapper"
+    assert json.loads((inner / "report.json").read_text())["steps"] == 4
+    assert (tmp_path / "run" / "model" / "config.json").is_file()
+    # as if it had been killed at the end of the mapper's training
+    for path in (tmp_path / "run").iterdir():
+        if path != inner:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    (inner / "report.json").unlink()
+    with pytest.raises(ConfigError, match="interrupted training of the mapper"):
+        run_latent([*given, "--ckpt_path=null"])
+    assert run_latent([*given, "--ckpt_path=last"]) == 0
+    assert (inner / "report.json").is_file()
+
+
+def test_a_checkpoint_of_clipcap_and_any_language_model_take_part(data, model_folder, captions, tmp_path):
+    tiny = TinyLanguageModel(vocabulary=300, width=16, layers=1, heads=2)
+    language, tokenizer = new_language_model(captions, tiny, 0)
+    language.save_pretrained(tmp_path / "gpt2")
+    tokenizer.save_pretrained(tmp_path / "gpt2")
+    training = PrefixTraining(language_model=str(tmp_path / "gpt2"), prefix=3, spread=2, layers=1, heads=8)
+    training.build([], 8, 0)
+    assert not any(p.requires_grad for p in training.captioner.parameters())
+    tensors = {f"clip_project.{k}": v for k, v in training.mapper.state_dict().items()}
+    torch.save(tensors, tmp_path / "mapper.pt")
+    given = [f"--model.mapper={tmp_path / 'mapper.pt'}", f"--model.language_model={tmp_path / 'gpt2'}"]
+    tower = f"--model.image.name={model_folder}"
+    assert run_latent(common(data, tmp_path / "run", *LATENT, *given, tower)) == 0
+    model, _ = load_latent(tmp_path / "run" / "model")
+    assert torch.equal(model.captions.words, language.get_input_embeddings().weight)
+
+
+def test_the_loss_of_prefix_captioning_is_that_of_the_tokens_and_the_end(captions):
+    training = PrefixTraining(
+        language_model=None, tiny=TinyLanguageModel(300, 16, 1, 2, dropout=0), train_language_model=True,
+        prefix=3, spread=2, layers=1, heads=4,
+    )  # fmt: skip
+    training.build(captions, 8, 0)
+    prefix = training.prefixes(torch.randn(2, 8, generator=torch.Generator().manual_seed(0)))
+    ids, mask = torch.tensor([[5, 6, 7], [8, 0, 0]]), torch.tensor([[True] * 3, [True, False, False]])
+    expected = []
+    for row, tokens in enumerate(([5, 6, 7], [8])):
+        words = training.captioner.get_input_embeddings()(torch.tensor([tokens]))
+        logits = training.captioner(inputs_embeds=torch.cat([prefix[row : row + 1], words], dim=1)).logits
+        told = logits[0, 2:].log_softmax(dim=-1)
+        expected += [-told[n, token].item() for n, token in enumerate([*tokens, training.end])]
+    assert training.caption_loss(prefix, ids, mask).item() == pytest.approx(np.mean(expected), abs=1e-5)
+
+
+def test_a_language_model_that_turns_instead_of_adding_places_gets_waves():
+    class Turning:
+        transformer = None
+
+        def get_input_embeddings(self):
+            return torch.nn.Embedding(7, 6)
+
+    words, places = frozen_embeddings(Turning(), 5)
+    assert words.shape == (7, 6)
+    assert places.shape == (5, 6)
+    assert len({tuple(row.tolist()) for row in places}) == 5
+
+
+def test_what_does_not_go_together_is_refused(mapper, data, captions, tmp_path):
+    with pytest.raises(ConfigError, match=r"set model\.train_language_model to true"):
+        PrefixTraining(language_model=None)
+    given = [f"--model.mapper={mapper / 'model'}"]
+    with pytest.raises(ConfigError, match=r"model\.heads is 3; it must divide the width 16"):
+        run_latent(common(data, tmp_path / "run", *given, "--model.heads=3"))
+    language = GPT2LMHeadModel(GPT2Config(vocab_size=300, n_embd=8, n_layer=1, n_head=2))
+    language.save_pretrained(tmp_path / "wide")
+    _, tokenizer = new_language_model(captions, TinyLanguageModel(300, 16, 1, 2), 0)
+    tokenizer.save_pretrained(tmp_path / "wide")
+    with pytest.raises(ConfigError, match="is 8 wide and the mapper's was 16"):
+        run_latent(common(data, tmp_path / "run", *given, f"--model.language_model={tmp_path / 'wide'}"))
+    with pytest.raises(ConfigError, match="nothing at"):
+        run_latent(common(data, tmp_path / "run", f"--model.mapper={tmp_path / 'none'}"))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ModelError, match=r"mapper\.json or mapper\.safetensors is missing"):
+        run_latent(common(data, tmp_path / "run", f"--model.mapper={tmp_path / 'empty'}"))
+    with pytest.raises(ConfigError, match="holds neither a SuiSei model nor a dual encoder"):
+        image_tower(TowerConfig(str(tmp_path / "empty")))
+    assert not (tmp_path / "run").exists()
+
+
+def test_towers_of_dual_encoders_give_their_features(tmp_path, pictures):
+    from suisei.encoders.dual_folder import new_dual_encoder, save_dual_encoder
+
+    vision = {"image_size": 32, "layers": 1, "width": 32, "patch_size": 16, "head_width": 16}
+    text = {"context_length": 20, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 1}
+    dual = new_dual_encoder({"embed_dim": 16, "vision_cfg": vision, "text_cfg": text}, seed=0)
+    save_dual_encoder(dual, tmp_path / "clip")
+    tower = image_tower(TowerConfig(str(tmp_path / "clip")))
+    pixels = torch.stack([tower.preprocess(Image.open(path)) for path in pictures])
+    np.testing.assert_allclose(tower(pixels).numpy(), dual.encode_images(pictures), atol=1e-5)
+    again = type(tower).from_architecture(tower.architecture())
+    again.load_state_dict(tower.state_dict())
+    torch.testing.assert_close(again.eval()(pixels), tower(pixels))
+
+
+def test_a_page_is_of_ratings_alone(tmp_path):
+    (tmp_path / "latent.yaml").write_text("task: recap-latent\n")
+    with pytest.raises(ConfigError, match="only a training on ratings has a page"):
+        main(["--config", str(tmp_path / "latent.yaml"), "--html", str(tmp_path / "page.html")])
+
+
+def test_a_new_tokenizer_reads_both_languages_as_it_will_in_scoring(captions):
+    _, tokenizer = new_language_model(captions, TinyLanguageModel(400, 16, 1, 2), 0)
+    plain = plain_tokenizer(tokenizer, "tiny")
+    for text in captions:
+        assert plain.encode([text], 128)[0] == tokenizer(text)["input_ids"]
+        assert tokenizer.decode(tokenizer(text)["input_ids"]) == text.lower()
+
+
+def test_settings_have_no_effect_on_the_class_that_jsonargparse_reads():
+    assert LatentTraining().weights == {"mse_weight": 1.0, "triplet_weight": 10.0, "margin": 1.0}
