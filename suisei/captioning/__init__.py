@@ -1,0 +1,1 @@
+"""Models that write captions of images, to be trained and to be measured."""
