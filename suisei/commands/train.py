@@ -19,6 +19,8 @@ from typing import Any
 from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser
 
+from suisei.captioning.self_critical_run import TASK as SELF_CRITICAL
+from suisei.captioning.self_critical_run import run as run_self_critical
 from suisei.commands.report import main as write_report
 from suisei.data.outputs import check_outputs
 from suisei.errors import ConfigError
@@ -116,7 +118,7 @@ class TrainingCLI(RunCLI):
     def check_run(self) -> None:
         """Check when to save, when to stop, and what is compared with."""
         config = self.config
-        check("task", config.task, Word((PRETRAIN, PACS), null=True))
+        check("task", config.task, Word((PRETRAIN, PACS, SELF_CRITICAL), null=True))
         check("checkpoint_steps", config.checkpoint_steps, at_least(1, 10**9))
         check("baselines", config.baselines, Several(NAME, 0, 100))
         check("ckpt_path", config.ckpt_path, Of(str, null=True))
@@ -262,10 +264,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments, page = without_page(sys.argv[1:] if argv is None else argv)
     arguments = with_config(arguments)
     task = task_of(arguments)
-    if page is not None and task == PACS:
-        raise ConfigError(f"--html {page}: only a training on ratings has a page")
-    if task == PACS:
-        return run_pacs(arguments)
+    of_their_own = {PACS: run_pacs, SELF_CRITICAL: run_self_critical}
+    if task in of_their_own:
+        if page is not None:
+            raise ConfigError(f"--html {page}: only a training on ratings has a page")
+        return of_their_own[task](arguments)
     cli = make_cli(arguments)
     if PRETRAIN in (task, cli.config.task):
         if page is not None:

@@ -128,7 +128,9 @@ REGISTRY: dict[str, Entry] = {
         for n in (1, 2, 3, 4)
     },
     "incomplete-ending": Entry(
-        "suisei.probes.caption_faults:IncompleteEnding", (), "1 for a caption that breaks off; lower is better"
+        "suisei.probes.caption_faults:IncompleteEnding",
+        (),
+        "1 for a caption that breaks off; lower is better",
     ),
     "hallucinated-nouns": Entry(
         "suisei.probes.caption_faults:HallucinatedNouns",
