@@ -1,8 +1,8 @@
 """What a captioner is: an image goes in once, captions with their log probabilities come out.
 
 Two kinds stand behind it: the one that is trained here (``captioner.py``) and those of Hugging Face
-(``hf_captioner.py``). Shape letters: B images, P places of an image, c width of a tower's grid, d width of the
-memory, K captions of an image, L tokens of a caption, V pieces of the vocabulary, N rows of a decoding step.
+(``hf_captioner.py``). Shape letters: B images, P places of an image, c width of a tower's grid, d width of
+the memory, K captions of an image, L tokens of a caption, V pieces of the vocabulary, N rows of a step.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Decoding:
     """How captions are chosen.
 
     Attributes:
-        method: "greedy" (the likeliest token, one caption), "beam" (the ``beams`` best of a search, best first)
-            or "sample" (``samples`` captions drawn).
+        method: "greedy" (the likeliest token, one caption), "beam" (the ``beams`` best of a search, the
+            best first) or "sample" (``samples`` captions drawn).
         beams: width of the search.
         samples: captions drawn of an image.
         max_length: most tokens of a caption, its end included.
@@ -183,7 +183,7 @@ class CaptionModel(nn.Module, ABC):
         """
 
     def log_probs(self, memory: Tensor, tokens: Tensor, language: str | None = None) -> Tensor:
-        """Return the log probability of every token of captions, [B, K, L], with gradient; 0 after the end."""
+        """Return the log probability of every token, [B, K, L], with gradient; 0 after the end."""
         logits = self.logits(memory, tokens, language).float()
         padding = tokens == self.pad_id
         wanted = tokens.masked_fill(padding, self.end_id)[..., None]
