@@ -98,9 +98,9 @@ def test_a_rows_reward_does_not_depend_on_its_batch(pictures, clip, model_folder
     text = f"cider+ref-pac-s:{clip}+suisei:{model_folder}"
     options = ["suisei.precision=fp32", "ref-pac-s.precision=fp32"]
     together = asked(fitted(text, options=options), pictures).total
+    alone = fitted(text, options=options)
     for n, own in enumerate(CAPTIONS):
         for k, caption in enumerate(own):
-            alone = fitted(text, options=options) if (n, k) == (0, 0) else alone
             one = alone([[caption]], [pictures[n]], [REFERENCES[n]]).total
             assert one[0, 0] == pytest.approx(together[n, k], abs=2e-6)
 
