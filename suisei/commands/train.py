@@ -19,6 +19,8 @@ from typing import Any
 from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser
 
+from suisei.captioning.caption_run import TASK as CAPTIONER
+from suisei.captioning.caption_run import run as run_captioner
 from suisei.commands.report import main as write_report
 from suisei.data.outputs import check_outputs
 from suisei.errors import ConfigError
@@ -27,7 +29,7 @@ from suisei.pacs.dual_run import run as run_pacs
 from suisei.pacs.dual_run import task_of
 from suisei.ranges import NAME, SWITCH, Of, Range, Rule, Several, Word, at_least, check, check_settings
 from suisei.resources import resource_path
-from suisei.training.command_line import RunCLI
+from suisei.training.command_line import RunCLI, best_precision
 from suisei.training.datamodule import CaptionDataModule
 from suisei.training.module import SuiSei
 from suisei.training.progress_lines import ProgressLines, wanted
@@ -214,13 +216,6 @@ def run_folder(output: str | None, name: str, *, resuming: bool) -> Path:
     return folder
 
 
-def best_precision() -> str:
-    """Return "bf16-mixed" where the machine multiplies bf16 matrices in hardware, else "32-true"."""
-    from suisei.encoders.precision import choose_device, choose_precision
-
-    return "bf16-mixed" if choose_precision("auto", choose_device("auto")) == "bf16" else "32-true"
-
-
 def with_config(arguments: Sequence[str]) -> list[str]:
     """Add the default config where none is given, and find shipped configs by name from anywhere.
 
@@ -262,10 +257,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments, page = without_page(sys.argv[1:] if argv is None else argv)
     arguments = with_config(arguments)
     task = task_of(arguments)
-    if page is not None and task == PACS:
+    if page is not None and task in (PACS, CAPTIONER):
         raise ConfigError(f"--html {page}: only a training on ratings has a page")
     if task == PACS:
         return run_pacs(arguments)
+    if task == CAPTIONER:
+        return run_captioner(arguments)
     cli = make_cli(arguments)
     if PRETRAIN in (task, cli.config.task):
         if page is not None:
