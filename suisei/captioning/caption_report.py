@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
-
-from suisei.captioning.caption_model import CaptionModel, Decoding
-from suisei.data.pairs import ImageCaptions
+from suisei.captioning.caption_sources import CaptionedImage
 from suisei.data.sample import CaptionSample, is_blank
 from suisei.encoders.sharing import shared_encoders
 from suisei.metaeval.system_tables import as_dict, example_markdown, pair_table, system_table
@@ -26,7 +23,6 @@ METRICS = (
     "repetition-1", "repetition-2", "repetition-3", "repetition-4", "incomplete-ending", "hallucinated-nouns",
 )  # fmt: skip
 """What the two models are compared by, beside the metrics of the reward."""
-IMAGES_PER_CALL = 32
 EMPTY_CAPTION = "."
 """Stands for a caption without a word in the comparison, where every metric gives it next to nothing."""
 
@@ -88,37 +84,9 @@ class Comparison:
         return "\n\n".join([*parts, "\n".join(lines), example_markdown(shown)])
 
 
-@torch.inference_mode()
-def write_captions(
-    model: CaptionModel,
-    images: Sequence[Any],
-    decoding: Decoding,
-    language: str | None = None,
-    advance: Callable[[int], Any] = lambda _: None,
-) -> list[str]:
-    """Return the best caption of each image.
-
-    Args:
-        model: the captioner.
-        images: the images.
-        decoding: greedy, or the best beam.
-        language: of the captions.
-        advance: called with the number of images that are done.
-    """
-    model.eval()
-    texts: list[str] = []
-    for start in range(0, len(images), IMAGES_PER_CALL):
-        part = images[start : start + IMAGES_PER_CALL]
-        memory = model.encode(model.read(part).to(model.device))
-        found = model.generate(memory, decoding, None, language)
-        texts += [own[0] for own in model.texts(found.tokens)]
-        advance(len(part))
-    return texts
-
-
 def compare_captions(
     texts: Mapping[str, Sequence[str]],
-    pairs: Sequence[ImageCaptions],
+    pairs: Sequence[CaptionedImage],
     metrics: Sequence[str],
     *,
     language: str | None = None,
@@ -150,7 +118,7 @@ def compare_captions(
                 pair.image,
                 language=language,
                 system=system,
-                id=pair.image.name,
+                id=pair.id,
             )
             for text, pair in zip(own, pairs, strict=True)
         ]

@@ -145,6 +145,7 @@ class GridTower(nn.Module):
     def __init__(self, image: ImageEncoder) -> None:
         super().__init__()
         self.image = image
+        image.tower.to(memory_format=torch.channels_last)  # CPUs convolve up to twice as fast that way
         size = image.settings.get("preprocess", {}).get("size") or image.settings["vision_cfg"]["image_size"]
         self.side = size if isinstance(size, int) else size[-1]
         was_training = self.training

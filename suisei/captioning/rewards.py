@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from suisei.captioning.caption_sources import CaptionedImage
 from suisei.captioning.reward_terms import Term, parse_reward
-from suisei.data.pairs import ImageCaptions
 from suisei.data.sample import CaptionSample, is_blank
 from suisei.encoders.sharing import shared_encoders
 from suisei.errors import ConfigError, DataError
@@ -99,14 +99,14 @@ class CaptionReward:
         """The metrics by label."""
         return dict(zip(self.labels, self._metrics, strict=True))
 
-    def fit(self, pairs: Sequence[ImageCaptions], language: str | None = None) -> None:
+    def fit(self, images: Sequence[CaptionedImage], language: str | None = None) -> None:
         """Let metrics with corpus statistics (CIDEr's idf) count them, on the references of images.
 
         Args:
-            pairs: the training images; an image is a document.
+            images: those of training; an image is a document.
             language: of the captions.
         """
-        corpus = [CaptionSample(pair.captions[0], pair.captions, language=language) for pair in pairs]
+        corpus = [CaptionSample(image.captions[0], image.captions, language=language) for image in images]
         for metric in self._metrics:
             if metric.needs_fit:
                 metric.fit(corpus)

@@ -6,7 +6,6 @@ Shape letters: B images of a batch, P places of an image, c width of the tower's
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,8 +15,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from suisei.captioning.caption_model import CaptionModel
-from suisei.data.pairs import ImageCaptions, load_pairs
-from suisei.errors import ConfigError
+from suisei.captioning.caption_sources import CaptionedImage, load_captioned
+from suisei.errors import ConfigError, DataError
 from suisei.ranges import NAME, Of, Rule, at_least, check_settings
 from suisei.training.batching import FullBatches, ResumableDataLoader, batch_loader
 
@@ -26,6 +25,7 @@ RULES: dict[str, Rule] = {
     "validation": NAME,
     "test": Of(str, null=True),
     "root": Of(str, null=True),
+    "images": Of(str, null=True),
     "batch_size": at_least(1, 100_000),
     "train_images": at_least(1, 10**9, null=True),
     "validation_images": at_least(1, 10**9, null=True),
@@ -43,10 +43,11 @@ class RewardedImages(LightningDataModule):
     batches that one with as many times the batch size would, and a resumed run those of an unbroken one.
 
     Args:
-        train: training images with captions, see :func:`suisei.data.pairs.load_pairs`.
+        train: training images, see :func:`suisei.captioning.caption_sources.load_captioned`.
         validation: validation images, by which the kept weights are chosen.
         test: images that the start and the tuned model are compared on at the end; null for none.
-        root: the folder of Flickr8k, or of a file's images.
+        root: the folder of Flickr8k or of a benchmark.
+        images: where relative image paths start.
         batch_size: images per batch and process.
         train_images: train on so many, drawn at random; null for all. CIDEr's idf is of all in either case.
         validation_images: validate on the first so many; null for all.
@@ -59,6 +60,7 @@ class RewardedImages(LightningDataModule):
         validation: str = "flickr8k-dev",
         test: str | None = None,
         root: str | None = None,
+        images: str | None = None,
         batch_size: int = 16,
         train_images: int | None = None,
         validation_images: int | None = 200,
@@ -67,36 +69,39 @@ class RewardedImages(LightningDataModule):
         super().__init__()
         check_settings("data", locals(), RULES)
         self.sources = {"train": train, "validation": validation, "test": test}
-        self.root = Path(root) if root is not None else None
+        self.root, self.image_folder = root, images
         self.batch_size = batch_size
         self.limits = {"train": train_images, "validation": validation_images, "test": test_images}
         self.seed = 0
-        self.pairs: list[ImageCaptions] = []
+        self.pairs: list[CaptionedImage] = []
         self.parts: dict[str, range] = {}
-        self.documents: list[ImageCaptions] = []
+        self.documents: list[CaptionedImage] = []
+        self.test_part: list[CaptionedImage] = []
         self._batches: FullBatches | None = None
         self._loader: ResumableDataLoader | None = None
         self._resume: dict[str, Any] = {}
 
-    def load(self, seed: int = 0) -> None:
+    def load(self, seed: int = 0, language: str | None = None) -> None:
         """Read the images' captions; afterwards ``pairs`` has training and validation, by ``parts``.
 
         Args:
             seed: decides which training images are drawn, and the order of the batches.
+            language: of the captions that are kept; None for all.
 
         Raises:
             ConfigError: fewer training images than a batch.
-            DataError: bad data.
+            DataError: bad data, or images that are in training and in validation or test.
         """
         self.seed = seed
-        self.documents = load_pairs(str(self.sources["train"]), root=self.root)
-        training = self.documents
+        training = self.documents = self._read("train", language)
         wanted = self.limits["train"]
         if wanted is not None and wanted < len(training):
             drawn = np.random.default_rng(seed).permutation(len(training))[:wanted]
             training = [training[row] for row in sorted(drawn.tolist())]
-        validation = load_pairs(str(self.sources["validation"]), root=self.root)
-        validation = validation[: self.limits["validation"]]
+        validation = self._read("validation", language)[: self.limits["validation"]]
+        if self.sources["test"] is not None:
+            self.test_part = self._read("test", language)[: self.limits["test"]]
+        self._check_apart(validation)
         self.pairs = [*training, *validation]
         first = len(training)
         self.parts = {"train": range(first), "validation": range(first, len(self.pairs))}
@@ -105,11 +110,20 @@ class RewardedImages(LightningDataModule):
                 f"{first} training images do not fill a batch of {self.batch_size}; lower data.batch_size"
             )
 
-    def test_pairs(self) -> list[ImageCaptions]:
-        """Return the images of the final comparison; none without ``data.test``."""
-        if self.sources["test"] is None:
-            return []
-        return load_pairs(self.sources["test"], root=self.root)[: self.limits["test"]]
+    def _read(self, part: str, language: str | None) -> list[CaptionedImage]:
+        name = self.sources[part]
+        assert name is not None
+        return load_captioned(name, root=self.root, images=self.image_folder, language=language)
+
+    def _check_apart(self, validation: Sequence[CaptionedImage]) -> None:
+        seen = {image.image.resolve() for image in self.documents}
+        for part, images in (("validation", validation), ("test", self.test_part)):
+            both = [image for image in images if image.image.resolve() in seen]
+            if both:
+                raise DataError(
+                    f"data.{part} shares {len(both)} images with data.train, such as {both[0].image}; a "
+                    "captioner is measured on images that it is not rewarded for"
+                )
 
     def train_dataloader(self) -> ResumableDataLoader:
         """Return shuffled full batches of positions, int64 [B], another share of each to every process."""

@@ -19,10 +19,10 @@ from torch import Tensor
 
 from suisei.captioning.caption_log import CaptionLog
 from suisei.captioning.caption_model import CaptionModel, Decoding, load_caption_model
+from suisei.captioning.caption_sources import CaptionedImage
 from suisei.captioning.policy import BASELINES, advantages, divergence, policy_loss, token_log_probs
 from suisei.captioning.rewards import CaptionReward, Rewards
 from suisei.captioning.scst_data import ImageGrids
-from suisei.data.pairs import ImageCaptions
 from suisei.data.sample import LANGUAGES, CaptionSample, is_blank
 from suisei.errors import DataError
 from suisei.metrics.registry import get_metric
@@ -125,14 +125,14 @@ class SelfCritical(LightningModule):
             self._start = (copy.deepcopy(self.writer).requires_grad_(False),)
         self._frozen = FrozenWeights(self)
         self._watched = [get_metric(name) for name in WATCHED]
-        self._pairs: Sequence[ImageCaptions] = ()
+        self._pairs: Sequence[CaptionedImage] = ()
         self._grids: Any = None
         self._seed = 0
-        self._found: list[tuple[ImageCaptions, str]] = []
+        self._found: list[tuple[CaptionedImage, str]] = []
         self._step_began = 0.0
         self.seconds = {"step": 0.0, "reward": 0.0}
 
-    def prepare(self, pairs: Sequence[ImageCaptions], grids: ImageGrids, seed: int) -> None:
+    def prepare(self, pairs: Sequence[CaptionedImage], grids: ImageGrids, seed: int) -> None:
         """Say what positions of batches point into.
 
         Args:
@@ -205,7 +205,7 @@ class SelfCritical(LightningModule):
         decoding = Decoding("greedy", max_length=self.max_length)
         return self.writer.texts(self.writer.generate(memory, decoding, None, self.language).tokens)
 
-    def _reward(self, texts: Sequence[Sequence[str]], pairs: Sequence[ImageCaptions]) -> Rewards:
+    def _reward(self, texts: Sequence[Sequence[str]], pairs: Sequence[CaptionedImage]) -> Rewards:
         began = time.perf_counter()
         rewards = self.rewarder(
             texts, [pair.image for pair in pairs], [pair.captions for pair in pairs], self.language
@@ -240,7 +240,7 @@ class SelfCritical(LightningModule):
         return divergence(every, there, tokens != self.writer.pad_id)
 
     def _cross_entropy(
-        self, memory: Tensor, pairs: Sequence[ImageCaptions], rng: np.random.Generator
+        self, memory: Tensor, pairs: Sequence[CaptionedImage], rng: np.random.Generator
     ) -> Tensor:
         """Return the mean negative log probability of the tokens of one caption of each image."""
         captions = [pair.captions[int(rng.integers(len(pair.captions)))] for pair in pairs]
@@ -300,14 +300,14 @@ class SelfCritical(LightningModule):
         self.log_dict(figures, prog_bar=False)
         if self.trainer.is_global_zero:
             samples = [
-                {"image": str(pair.image.name), "caption": text, "reward": _plain(reward)}
+                {"image": pair.id, "caption": text, "reward": _plain(reward)}
                 for pair, text, reward in zip(pairs, texts, rewards.total[:, 0], strict=True)
             ]
             curve = {name.removeprefix("val_"): _plain(value) for name, value in figures.items()}
             log = CaptionLog(Path(self.trainer.default_root_dir))
             log.write(self.global_step, curve, samples[: self.shown])
 
-    def _measured(self, pairs: Sequence[ImageCaptions], texts: Sequence[str]) -> dict[str, float]:
+    def _measured(self, pairs: Sequence[CaptionedImage], texts: Sequence[str]) -> dict[str, float]:
         """Return the watched metrics of the captions that have a word."""
         samples = [
             CaptionSample(text, pair.captions, language=self.language)

@@ -20,7 +20,8 @@ from rich.console import Console
 
 from suisei.captioning.caption_log import before, plot_curve
 from suisei.captioning.caption_model import Decoding, load_caption_model
-from suisei.captioning.caption_report import METRICS, START, TUNED, compare_captions, write_captions
+from suisei.captioning.caption_report import METRICS, START, TUNED, compare_captions
+from suisei.captioning.caption_writing import captions_of
 from suisei.captioning.rewards import folders_of
 from suisei.captioning.scst_data import ImageGrids, RewardedImages
 from suisei.captioning.self_critical import SelfCritical
@@ -152,7 +153,7 @@ def run(arguments: Sequence[str]) -> int:
     folder, model, data, trainer = Path(cli.config.output), cli.model, cli.datamodule, cli.trainer
     checkpoint = find_checkpoint(folder, cli.config.ckpt_path, settings_of(cli))
     seed = cli.config.seed_everything
-    data.load(seed)
+    data.load(seed, model.language)
     model.rewarder.fit(data.documents, model.language)
     with progress_bar("looking at images", len(data.pairs), shown=model.writer.tower_is_frozen) as advance:
         grids = ImageGrids(model.writer, [pair.image for pair in data.pairs], advance)
@@ -202,7 +203,7 @@ def facts(cli: Any, minutes: float) -> dict[str, Any]:
 
 def _report(cli: Any, folder: Path, stage: Path, said: dict[str, Any]) -> None:
     """Write the comparison of start and tuned model, the curve, and what is said of the training."""
-    model, pairs = cli.model, cli.datamodule.test_pairs()
+    model, pairs = cli.model, cli.datamodule.test_part
     content: dict[str, Any] = {"training": said, "curve": before(folder / "curve.jsonl")}
     rewarded = [term.spec for term in model.rewarder.terms]
     text = f"# {folder.name}\n\n{_described(said)}\n\n"
@@ -237,7 +238,8 @@ def _captions(model: SelfCritical, pairs: Sequence[Any]) -> dict[str, list[str]]
     texts = {}
     for system, writer in ((START, load_caption_model(model.captioner).to(device)), (TUNED, model.writer)):
         with progress_bar(f"captions of the {system} model", len(images)) as advance:
-            texts[system] = write_captions(writer, images, decoding, model.language, advance)
+            found = captions_of(writer, images, decoding, language=model.language, advance=advance)
+            texts[system] = [own[0] for own in found]
     return texts
 
 

@@ -19,6 +19,8 @@ from typing import Any
 from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser
 
+from suisei.captioning.caption_run import TASK as CAPTIONER
+from suisei.captioning.caption_run import run as run_captioner
 from suisei.captioning.self_critical_run import TASK as SELF_CRITICAL
 from suisei.captioning.self_critical_run import run as run_self_critical
 from suisei.commands.report import main as write_report
@@ -29,7 +31,7 @@ from suisei.pacs.dual_run import run as run_pacs
 from suisei.pacs.dual_run import task_of
 from suisei.ranges import NAME, SWITCH, Of, Range, Rule, Several, Word, at_least, check, check_settings
 from suisei.resources import resource_path
-from suisei.training.command_line import RunCLI
+from suisei.training.command_line import RunCLI, best_precision
 from suisei.training.datamodule import CaptionDataModule
 from suisei.training.module import SuiSei
 from suisei.training.progress_lines import ProgressLines, wanted
@@ -118,7 +120,7 @@ class TrainingCLI(RunCLI):
     def check_run(self) -> None:
         """Check when to save, when to stop, and what is compared with."""
         config = self.config
-        check("task", config.task, Word((PRETRAIN, PACS, SELF_CRITICAL), null=True))
+        check("task", config.task, Word((PRETRAIN, PACS, CAPTIONER, SELF_CRITICAL), null=True))
         check("checkpoint_steps", config.checkpoint_steps, at_least(1, 10**9))
         check("baselines", config.baselines, Several(NAME, 0, 100))
         check("ckpt_path", config.ckpt_path, Of(str, null=True))
@@ -216,13 +218,6 @@ def run_folder(output: str | None, name: str, *, resuming: bool) -> Path:
     return folder
 
 
-def best_precision() -> str:
-    """Return "bf16-mixed" where the machine multiplies bf16 matrices in hardware, else "32-true"."""
-    from suisei.encoders.precision import choose_device, choose_precision
-
-    return "bf16-mixed" if choose_precision("auto", choose_device("auto")) == "bf16" else "32-true"
-
-
 def with_config(arguments: Sequence[str]) -> list[str]:
     """Add the default config where none is given, and find shipped configs by name from anywhere.
 
@@ -264,7 +259,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments, page = without_page(sys.argv[1:] if argv is None else argv)
     arguments = with_config(arguments)
     task = task_of(arguments)
-    of_their_own = {PACS: run_pacs, SELF_CRITICAL: run_self_critical}
+    of_their_own = {PACS: run_pacs, CAPTIONER: run_captioner, SELF_CRITICAL: run_self_critical}
     if task in of_their_own:
         if page is not None:
             raise ConfigError(f"--html {page}: only a training on ratings has a page")

@@ -16,16 +16,15 @@ from pathlib import Path
 import torch
 from lightning.pytorch import Trainer
 
+from suisei.captioning.caption_sources import CaptionedImage, load_captioned
 from suisei.captioning.captioner import Captioner
 from suisei.captioning.grid_tower import GridTower, TowerConfig, create_image_encoder
 from suisei.captioning.pieces import Pieces
 from suisei.captioning.scst_data import ImageGrids, RewardedImages
 from suisei.captioning.self_critical import SelfCritical
 from suisei.captioning.transformer import TransformerConfig
-from suisei.data.pairs import ImageCaptions, load_pairs
 from suisei.encoders.dual_folder import new_dual_encoder, save_dual_encoder
 from suisei.encoders.tiny import TinyImageConfig
-from tests.benchmarks import inputs
 from tests.benchmarks.harness import Options, Row
 
 SECTION = "rewards"
@@ -65,7 +64,7 @@ def _rows(options: Options, folder: Path, label: str, reward: str) -> Iterator[R
     steps = STEPS[options.size]
     data = RewardedImages(
         str(folder / "train.jsonl"),
-        str(folder / "train.jsonl"),
+        str(folder / "validation.jsonl"),
         batch_size=_batch(options),
         validation_images=1,
     )
@@ -96,23 +95,22 @@ def _batch(options: Options) -> int:
     return BATCH if options.size == "base" else 2
 
 
-def _pairs(options: Options, folder: Path) -> list[ImageCaptions]:
+def _pairs(options: Options, folder: Path) -> list[CaptionedImage]:
     """Return the images that are captioned, and write them as a file."""
     count = _batch(options) * STEPS[options.size]
     if options.root is not None:
-        pairs = load_pairs("flickr8k-train", root=options.root)[:count]
+        pairs = load_captioned("flickr8k-train", root=options.root)[: count + 1]
     else:
-        samples = inputs.samples(None, 10**9)
-        own = {Path(str(sample.image)): sample.references for sample in samples}
-        pairs = [ImageCaptions(image, references) for image, references in own.items()][:count]
+        pairs = load_captioned("scenes", language="en")[: count + 1]
     rows: Sequence[str] = [
         json.dumps({"image": str(pair.image.resolve()), "captions": list(pair.captions)}) for pair in pairs
     ]
-    (folder / "train.jsonl").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    (folder / "train.jsonl").write_text("\n".join(rows[:-1]) + "\n", encoding="utf-8")
+    (folder / "validation.jsonl").write_text(rows[-1] + "\n", encoding="utf-8")
     return pairs
 
 
-def _captioner(options: Options, pairs: Sequence[ImageCaptions]) -> Captioner:
+def _captioner(options: Options, pairs: Sequence[CaptionedImage]) -> Captioner:
     base = options.size == "base"
     encoder = create_image_encoder(TowerConfig("tiny", tiny=TinyImageConfig(image_size=96 if base else 64)))
     pieces = Pieces.learned([text for pair in pairs for text in pair.captions], 4000 if base else 400)

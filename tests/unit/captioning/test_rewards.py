@@ -1,13 +1,14 @@
 """Rewards: sums of metrics, and what they cost."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from suisei.captioning.caption_sources import CaptionedImage
 from suisei.captioning.reward_terms import Term, parse_reward
 from suisei.captioning.rewards import CaptionReward, folders_of
-from suisei.data.pairs import ImageCaptions
 from suisei.data.sample import CaptionSample
 from suisei.encoders.dual_folder import new_dual_encoder, save_dual_encoder
 from suisei.errors import ConfigError, DataError, UnavailableError
@@ -69,7 +70,12 @@ def asked(reward, pictures, captions=CAPTIONS):
 
 def fitted(text, **options):
     reward = CaptionReward(text, device="cpu", **options)
-    reward.fit([ImageCaptions(f"{n}.png", tuple(own)) for n, own in enumerate(REFERENCES)])
+    reward.fit(
+        [
+            CaptionedImage(Path(f"{n}.png"), tuple(own), ("en", "en"), str(n))
+            for n, own in enumerate(REFERENCES)
+        ]
+    )
     return reward
 
 

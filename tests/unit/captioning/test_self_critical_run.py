@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -37,6 +38,10 @@ def folder(tmp_path_factory):
         captions = [f"a {name} wall", f"a wall is painted {name}", f"something {name} is here"]
         rows.append({"image": f"{number}.png", "captions": captions})
     (folder / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for number, row in enumerate(rows):
+        shutil.copy(folder / row["image"], folder / f"dev{number}.png")
+    others = [{**row, "image": f"dev{row['image']}"} for row in rows]
+    (folder / "dev.jsonl").write_text("".join(json.dumps(row) + "\n" for row in others))
     begun(folder, rows).save(folder / "captioner")
     return folder
 
@@ -64,7 +69,7 @@ def arguments(folder, output, *more):
         f"--model={folder / 'captioner'}",
         "--reward=cider",
         f"--data.train={folder / 'train.jsonl'}",
-        f"--data.validation={folder / 'train.jsonl'}",
+        f"--data.validation={folder / 'dev.jsonl'}",
         "--data.batch_size=4",
         "--model.captions=3",
         "--model.max_length=12",
@@ -114,7 +119,7 @@ def test_tuning_raises_its_reward(folder, tmp_path, baseline):
 
 def test_what_a_run_writes(folder, tmp_path):
     output = tmp_path / "run"
-    more = [f"--data.test={folder / 'train.jsonl'}", "--data.test_images=6", "--model.shown=3"]
+    more = [f"--data.test={folder / 'dev.jsonl'}", "--data.test_images=6", "--model.shown=3"]
     more += ["--reward=cider+0.5*repetition-1", "--report_metrics=[bleu-1,length]"]
     assert run(arguments(folder, output, *more)) == 0
     report = json.loads((output / "report.json").read_text())
@@ -137,7 +142,7 @@ def test_what_a_run_writes(folder, tmp_path):
     assert "| start |" in page
     samples = lines(output / "samples.jsonl")
     first = [row for row in samples if row["step"] == 0]
-    assert [row["image"] for row in first] == ["0.png", "1.png", "2.png"]
+    assert [row["image"] for row in first] == ["dev0.png", "dev1.png", "dev2.png"]
     last = {}
     for row in samples:  # a caption is written when it is another one
         assert last.get(row["image"]) != row["caption"]
@@ -255,19 +260,22 @@ def test_temperature_widens_the_draw(folder, tmp_path):
 def test_data_of_a_run(folder, tmp_path):
     from suisei.captioning.scst_data import RewardedImages
 
-    source = str(folder / "train.jsonl")
-    data = RewardedImages(source, source, None, batch_size=2, train_images=5, validation_images=3)
+    source, other = str(folder / "train.jsonl"), str(folder / "dev.jsonl")
+    data = RewardedImages(source, other, None, batch_size=2, train_images=5, validation_images=3)
     data.load(seed=4)
     assert {part: len(rows) for part, rows in data.parts.items()} == {"train": 5, "validation": 3}
     assert len(data.documents) == 8  # idf is of all
-    assert data.test_pairs() == []
+    assert data.test_part == []
     batches = [batch.tolist() for batch in data.train_dataloader()]
     assert [len(batch) for batch in batches] == [2, 2]
-    again = RewardedImages(source, source, None, batch_size=2, train_images=5, validation_images=3)
+    again = RewardedImages(source, other, None, batch_size=2, train_images=5, validation_images=3)
     again.load(seed=4)
     assert [batch.tolist() for batch in again.train_dataloader()] == batches
     with pytest.raises(ConfigError, match="5 training images do not fill a batch of 6"):
-        RewardedImages(source, source, batch_size=6, train_images=5).load()
+        RewardedImages(source, other, batch_size=6, train_images=5).load()
+    for part in ("validation", "test"):
+        with pytest.raises(DataError, match=rf"data\.{part} shares 8 images with data\.train"):
+            RewardedImages(**{"train": source, "validation": other, part: source}).load()
 
 
 def test_images_are_looked_at_once(folder, tmp_path, monkeypatch):
