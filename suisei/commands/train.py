@@ -13,7 +13,7 @@ import logging
 import re
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,10 @@ from typing import Any
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser
 
+from suisei.captioning.caption_run import TASK as CAPTIONER
+from suisei.captioning.caption_run import run as run_captioner
+from suisei.captioning.self_critical_run import TASK as SELF_CRITICAL
+from suisei.captioning.self_critical_run import run as run_self_critical
 from suisei.commands.options import CommandParser, add_log_options
 from suisei.commands.report import main as write_report
 from suisei.data.outputs import check_outputs
@@ -32,7 +36,7 @@ from suisei.ranges import NAME, SWITCH, Of, Range, Rule, Several, Word, at_least
 from suisei.recap.latent_run import RUNS as RECAP
 from suisei.resources import resource_path
 from suisei.runlog.events import begin
-from suisei.training.command_line import RunCLI
+from suisei.training.command_line import RunCLI, best_precision
 from suisei.training.datamodule import CaptionDataModule
 from suisei.training.module import SuiSei
 from suisei.training.progress_lines import ProgressLines, silent, wanted
@@ -42,6 +46,13 @@ from suisei.training.text_run import TASK as PRETRAIN
 from suisei.training.text_run import run_pretraining
 
 DEFAULT_CONFIG = "configs/scenes.yaml"
+OF_THEIR_OWN: dict[str, Callable[[Sequence[str]], int]] = {
+    PACS: run_pacs,
+    CAPTIONER: run_captioner,
+    SELF_CRITICAL: run_self_critical,
+    **RECAP,
+}
+"""What else is trained than a rater of captions, by the config's ``task``, each with a command line of its own."""
 TRAINER_DEFAULTS = {
     "max_epochs": 10,
     "devices": 1,
@@ -122,7 +133,7 @@ class TrainingCLI(RunCLI):
     def check_run(self) -> None:
         """Check when to save, when to stop, and what is compared with."""
         config = self.config
-        check("task", config.task, Word((PRETRAIN, PACS, *RECAP), null=True))
+        check("task", config.task, Word((PRETRAIN, *OF_THEIR_OWN), null=True))
         check("checkpoint_steps", config.checkpoint_steps, at_least(1, 10**9))
         check("baselines", config.baselines, Several(NAME, 0, 100))
         check("ckpt_path", config.ckpt_path, Of(str, null=True))
@@ -221,13 +232,6 @@ def run_folder(output: str | None, name: str, *, resuming: bool) -> Path:
     return folder
 
 
-def best_precision() -> str:
-    """Return "bf16-mixed" where the machine multiplies bf16 matrices in hardware, else "32-true"."""
-    from suisei.encoders.precision import choose_device, choose_precision
-
-    return "bf16-mixed" if choose_precision("auto", choose_device("auto")) == "bf16" else "32-true"
-
-
 def with_config(arguments: Sequence[str]) -> list[str]:
     """Add the default config where none is given, and find shipped configs by name from anywhere.
 
@@ -270,12 +274,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments, page = without_page(arguments)
     arguments = with_config(arguments)
     task = task_of(arguments)
-    if page is not None and (task == PACS or task in RECAP):
-        raise ConfigError(f"--html {page}: only a training on ratings has a page")
-    if task == PACS:
-        return run_pacs(arguments)
-    if task in RECAP:
-        return RECAP[task](arguments)
+    if task in OF_THEIR_OWN:
+        if page is not None:
+            raise ConfigError(f"--html {page}: only a training on ratings has a page")
+        return OF_THEIR_OWN[task](arguments)
     cli = make_cli(arguments)
     if PRETRAIN in (task, cli.config.task):
         if page is not None:

@@ -19,6 +19,7 @@ from suisei.encoders.hub_errors import explain_hub_error, hub_guard, no_hub
 from suisei.encoders.pixels import MEAN, STD, preprocess_pixels
 from suisei.encoders.resnet import ClipResNet, is_resnet
 from suisei.encoders.rules import BUILD_ERRORS, one_line
+from suisei.encoders.timm_tower import is_timm, read_timm_weights, timm_architecture
 from suisei.encoders.tiny import TinyImageConfig, image_architecture
 from suisei.errors import ConfigError, ModelError
 from suisei.ranges import NAME, SWITCH, Rule, check_settings
@@ -34,8 +35,9 @@ class ImageEncoderConfig:
     """Which image encoder, and how it is used.
 
     Attributes:
-        name: an open_clip model name, or "tiny" for a small one built from ``tiny``.
-        pretrained: an open_clip pretraining tag, or the path of a local checkpoint.
+        name: an open_clip model name, "tiny" for a small one built from ``tiny``, or "timm:ARCHITECTURE".
+        pretrained: an open_clip pretraining tag, or the path of a local checkpoint; of timm's
+            architectures the file of their weights.
         frozen: whether the encoder keeps its weights; its features are then computed once.
         normalise: whether features are scaled to unit length (the paper does not).
         tiny: size of the encoder when the name is "tiny".
@@ -86,6 +88,11 @@ class ImageEncoder(nn.Module):
                 )
             architecture = {**image_architecture(config.tiny), "normalise": config.normalise}
             return cls(_open_clip_tower(architecture), architecture)
+        if is_timm(config.name):
+            architecture = {**timm_architecture(config.name), "normalise": config.normalise}
+            encoder = cls.from_architecture(architecture)
+            read_timm_weights(encoder.tower, Path(config.pretrained))
+            return encoder
         model = _pretrained_model(config)
         architecture = {
             "embed_dim": int(model.visual.output_dim),

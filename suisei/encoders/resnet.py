@@ -53,13 +53,17 @@ class ClipResNet(nn.Module):
 
     def forward(self, pixels: Tensor) -> Tensor:
         """Encode [I, 3, s, s] to [I, d]."""
+        pooled: Tensor = self.attnpool(self.grid(pixels))
+        return pooled
+
+    def grid(self, pixels: Tensor) -> Tensor:
+        """Return what is said of every place before it is pooled, [I, 32 width, s / 32, s / 32]."""
         for convolution, norm in ((self.conv1, self.bn1), (self.conv2, self.bn2), (self.conv3, self.bn3)):
             pixels = F.relu(norm(convolution(pixels)))
         states = F.avg_pool2d(pixels, 2)
         for stage in range(1, 5):
             states = self.get_submodule(f"layer{stage}")(states)
-        pooled: Tensor = self.attnpool(states)
-        return pooled
+        return states
 
 
 class _Bottleneck(nn.Module):

@@ -118,6 +118,25 @@ REGISTRY: dict[str, Entry] = {
             ("distinct-2", "Distinct2", (), "share of distinct bigrams: low for repetition"),
         )
     },
+    **{
+        f"repetition-{n}": Entry(
+            "suisei.metrics.repetition:Repetition",
+            (),
+            f"share of {n}-grams that a caption says again; lower is better",
+            defaults={"n": n},
+        )
+        for n in (1, 2, 3, 4)
+    },
+    "incomplete-ending": Entry(
+        "suisei.probes.caption_faults:IncompleteEnding",
+        (),
+        "1 for a caption that breaks off; lower is better",
+    ),
+    "hallucinated-nouns": Entry(
+        "suisei.probes.caption_faults:HallucinatedNouns",
+        ("references",),
+        "share of nouns that no reference mentions; lower is better",
+    ),
     "clip-s": Entry(
         "suisei.metrics.clipscore:ClipScore",
         ("image",),
@@ -220,6 +239,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "emscore": ("em-score", "ref-em-score"),
     "bert": ("bertscore",),
     "distinct": ("distinct-2",),
+    "repetition": ("repetition-4", "repetition-1", "repetition-2", "repetition-3"),
 }
 """What people call a metric or a family of them, letters and digits alone, and the names here."""
 

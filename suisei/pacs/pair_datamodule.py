@@ -5,7 +5,7 @@ Shape letters: B images of a batch, K captions of each, s side in pixels.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from suisei.data.pairs import ImageCaptions, hold_out_captions, load_pairs
 from suisei.errors import ConfigError
 from suisei.models.table import PixelStore
 from suisei.ranges import NAME, Rule, at_least, check_settings
-from suisei.training.batching import EpochBatches, ResumableDataLoader, batch_loader
+from suisei.training.batching import FullBatches, ResumableDataLoader, batch_loader
 
 RULES: dict[str, Rule] = {
     "train": NAME,
@@ -97,7 +97,7 @@ class PairDataModule(LightningDataModule):
         self.pairs: list[ImageCaptions] = []
         self.pixels: PixelStore | None = None
         self.uses_generated = (False, False)
-        self._batches: _FullBatches | None = None
+        self._batches: FullBatches | None = None
         self._loader: ResumableDataLoader | None = None
         self._resume: dict[str, Any] = {}
 
@@ -163,7 +163,7 @@ class PairDataModule(LightningDataModule):
     def train_dataloader(self) -> ResumableDataLoader:
         """Return shuffled full batches, a different share of each to every process."""
         rank, world = (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
-        self._batches = _FullBatches(list(self.train_part), self.batch_size, self.seed, rank, world)
+        self._batches = FullBatches(list(self.train_part), self.batch_size, self.seed, rank, world)
         self._loader = batch_loader(self._batches, self._collate_random, kind=ResumableDataLoader)
         if self._resume:
             self._loader.load_state_dict(self._resume)
@@ -226,26 +226,3 @@ class PairDataModule(LightningDataModule):
             if batch.generated_images is not None:
                 batch.generated_pixels = self.pixels[batch.generated_images]
         return batch
-
-
-class _FullBatches(EpochBatches):
-    """The full batches of an epoch, of each the share of one process.
-
-    Args:
-        positions: positions of the images, [N].
-        batch_size: images per batch and process.
-        seed: decides the order, together with the epoch.
-        rank: number of the process.
-        world: how many processes there are.
-    """
-
-    def __init__(self, positions: Sequence[int], batch_size: int, seed: int, rank: int, world: int) -> None:
-        super().__init__(positions, batch_size * world, seed)
-        self._share = slice(rank * batch_size, (rank + 1) * batch_size)
-
-    def __len__(self) -> int:
-        return len(self.positions) // self.batch_size
-
-    def __iter__(self) -> Iterator[list[int]]:
-        for batch in super().__iter__():
-            yield batch[self._share]

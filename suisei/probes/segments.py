@@ -93,6 +93,21 @@ def segment(caption: str, language: str) -> Segmented:
     return Segmented(tuple(_english(texts)), tail, "en", capital, bool(_SPACED.search(body)))
 
 
+def final_particle(caption: str) -> bool:
+    """Return whether a Japanese caption ends in a particle that joins it to a word that is not there.
+
+    Particles that end sentences (よ, ね) are none of these. Without MeCab only を, が and は count, which end
+    hardly any word.
+    """
+    body = _TAIL.sub("", caption).strip()
+    if not body:
+        return False
+    if mecab_missing():
+        return body.endswith(("を", "が", "は"))
+    last = list(_tagger()(body))[-1]
+    return bool(last.feature[0] == "助詞" and last.feature[1] != "終助詞")
+
+
 def swappable(caption: Segmented) -> list[tuple[int, int]]:
     """Return pairs of positions whose words, exchanged, say something else.
 

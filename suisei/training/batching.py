@@ -87,6 +87,29 @@ class EpochBatches(Sampler[list[int]]):
         return self.positions[np.argsort(rank[self._unit], kind="stable")]
 
 
+class FullBatches(EpochBatches):
+    """The full batches of an epoch, of each the share of one process.
+
+    Args:
+        positions: positions of the images, [N].
+        batch_size: images per batch and process.
+        seed: decides the order, together with the epoch.
+        rank: number of the process.
+        world: how many processes there are.
+    """
+
+    def __init__(self, positions: Sequence[int], batch_size: int, seed: int, rank: int, world: int) -> None:
+        super().__init__(positions, batch_size * world, seed)
+        self._share = slice(rank * batch_size, (rank + 1) * batch_size)
+
+    def __len__(self) -> int:
+        return len(self.positions) // self.batch_size
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for batch in super().__iter__():
+            yield batch[self._share]
+
+
 class BalancedBatches(Sampler[list[int]]):
     """Batches of whole groups of every data set, in an order that depends on the seed and the epoch alone.
 

@@ -267,6 +267,13 @@ def settings_of(cli: LightningCLI) -> dict[str, Any]:
     return settings
 
 
+def best_precision() -> str:
+    """Return "bf16-mixed" where the machine multiplies bf16 matrices in hardware, else "32-true"."""
+    from suisei.encoders.precision import choose_device, choose_precision
+
+    return "bf16-mixed" if choose_precision("auto", choose_device("auto")) == "bf16" else "32-true"
+
+
 def _check_batches(name: str, value: Any) -> None:
     """Check a number of batches, or a share of them; val_check_interval may be a time as well."""
     if value is None:

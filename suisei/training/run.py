@@ -282,7 +282,7 @@ def _build(seed: int, data: Any, model: SuiSei, device: torch.device) -> ExtraIn
     if model.config.image is not None and not _pictured(data, model):
         logger.warning("no training sample has an image: the model reads none (--model.image null says so)")
         model.config.image = None  # else it would have an encoder from which it learned nothing
-    with _reported() as progress:
+    with reported() as progress:
         model.build(training, data.support_data, seed=seed, progress=progress)
         table = SampleTable(
             data.samples,
@@ -306,13 +306,13 @@ def _pictured(data: Any, model: SuiSei) -> bool:
 
 def _finish(seed: int, data: Any, model: SuiSei) -> None:
     """Do what comes after the ratings."""
-    with _reported() as progress:
+    with reported() as progress:
         model.to("cpu")
         model.finish(data.part("train"), data.support_data, seed=seed, progress=progress)
 
 
 @contextmanager
-def _reported() -> Iterator[Callable[[str, int], Callable[[int], Any]]]:
+def reported() -> Iterator[Callable[[str, int], Callable[[int], Any]]]:
     """Give what reports long work: a bar each on a terminal, else a line when it begins."""
     with ExitStack() as stack:
 

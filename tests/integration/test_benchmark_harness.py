@@ -64,6 +64,14 @@ def test_startup_and_memory(tmp_path):
     assert seconds["import suisei"] > seconds["python without anything"]
 
 
+def test_rewards(tmp_path):
+    results = run(tmp_path, "rewards")
+    assert [row["what"].partition(",")[0] for row in results] == ["SuiSei"] * 2 + ["PAC-S"] * 2 + [
+        "CIDEr"
+    ] * 2
+    assert all(0 < row["ours"] < 100 for row in results)
+
+
 def test_text_metrics_and_bootstrap(tmp_path):
     pytest.importorskip("pycocoevalcap")
     results = run(tmp_path, "text", "bootstrap")

@@ -1,0 +1,125 @@
+"""Tune a model of Hugging Face by what a metric says of its captions, with GRPO of TRL.
+
+    pip install 'suisei' 'trl>=0.29'
+    python docs/scripts/grpo_captions.py MODEL captions.jsonl --output runs/grpo --reward suisei
+
+Each row of the file has ``references`` (captions that people wrote), ``image`` (a file, relative to the JSON
+lines), or both; ``prompt`` is what the model is asked, "Describe the image in one sentence." where absent. A
+vision-language model sees the image; a language model is rewarded by image and references all the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from suisei.adapters.trl import make_reward
+from suisei.data.outputs import write_texts
+from suisei.errors import DataError
+
+PROMPT = "Describe the image in one sentence."
+
+
+def main(argv: Sequence[str] | None = None) -> list[float]:
+    """Train, write the model and ``rewards.json``; returns the mean reward of every logged step."""
+    options = _parser().parse_args(argv)
+    from datasets import Dataset
+    from trl import GRPOConfig, GRPOTrainer
+
+    sees = _sees_images(options.model)
+    rows = read_rows(Path(options.data), with_pictures=sees)
+    settings = GRPOConfig(
+        output_dir=options.output,
+        max_steps=options.steps,
+        per_device_train_batch_size=options.batch_size,
+        num_generations=options.generations,
+        max_completion_length=options.max_length,
+        learning_rate=options.learning_rate,
+        beta=options.kl,
+        logging_steps=1,
+        save_strategy="no",
+        report_to=[],
+        seed=options.seed,
+        use_cpu=options.cpu,
+        disable_tqdm=not sys.stderr.isatty(),
+    )
+    trainer = GRPOTrainer(
+        options.model, make_reward(options.reward), settings, train_dataset=Dataset.from_list(rows)
+    )
+    trainer.train()
+    trainer.save_model(options.output)
+    rewards = [entry["reward"] for entry in trainer.state.log_history if "reward" in entry]
+    problems = write_texts([(Path(options.output) / "rewards.json", json.dumps(rewards) + "\n")])
+    if problems:
+        raise problems[0]
+    return rewards
+
+
+def read_rows(path: Path, *, with_pictures: bool) -> list[dict[str, Any]]:
+    """Return the rows as TRL takes them.
+
+    Args:
+        path: JSON lines.
+        with_pictures: whether images are given to the model too, and prompts as conversations.
+
+    Raises:
+        DataError: a row that is no object, or has neither references nor an image.
+    """
+    rows: list[dict[str, Any]] = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise DataError(f"{path}, row {number}: not JSON: {error}") from None
+        if not isinstance(row, dict) or not (row.get("references") or row.get("image")):
+            raise DataError(f"{path}, row {number}: needs `references`, `image`, or both")
+        prompt = row.get("prompt") or PROMPT
+        made: dict[str, Any] = {"prompt": prompt, "references": row.get("references") or []}
+        if row.get("image"):
+            made["image"] = str(path.parent / row["image"])
+        if with_pictures:
+            if "image" not in made:
+                raise DataError(f"{path}, row {number}: a vision-language model needs an `image`")
+            made["prompt"] = [{"role": "user", "content": prompt}]
+        rows.append(made)
+    if with_pictures:
+        from suisei.data.images import load_image
+
+        for made in rows:
+            made["image"] = load_image(made["image"])
+    return rows
+
+
+def _sees_images(model: str) -> bool:
+    from transformers import AutoConfig
+
+    return getattr(AutoConfig.from_pretrained(model), "vision_config", None) is not None
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("model", help="a model of Hugging Face, by name or folder")
+    parser.add_argument("data", help="JSON lines with references, image, or both")
+    parser.add_argument("--output", default="runs/grpo", help="folder of the tuned model")
+    parser.add_argument(
+        "--reward", default="suisei", help="a metric: suisei, suisei:DIR, pac-s:DIR, chrf, ..."
+    )
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--batch-size", type=int, default=16, help="completions per step and device")
+    parser.add_argument("--generations", type=int, default=8, help="completions per prompt")
+    parser.add_argument("--max-length", type=int, default=40, help="most tokens of a completion")
+    parser.add_argument("--learning-rate", type=float, default=1e-6)
+    parser.add_argument("--kl", type=float, default=0.02, help="weight of the divergence from the start")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--cpu", action="store_true", help="train on the CPU")
+    return parser
+
+
+if __name__ == "__main__":
+    main()

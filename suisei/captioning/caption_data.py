@@ -1,0 +1,268 @@
+"""Batches of images with their captions, for a captioner that learns from them.
+
+Shape letters: B images of a batch, K captions of each, L tokens, P places, c width of the grid, s side in
+pixels.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from lightning.pytorch import LightningDataModule
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from suisei.captioning.caption_sources import CaptionedImage, load_captioned
+from suisei.captioning.captioner import Captioner
+from suisei.captioning.grid_store import GridStore
+from suisei.data.sample import LANGUAGES
+from suisei.errors import DataError
+from suisei.models.table import PixelStore
+from suisei.ranges import NAME, Range, Rule, Word, at_least, check_settings
+from suisei.training.batching import EpochBatches, ResumableDataLoader, batch_loader
+
+RULES: dict[str, Rule] = {
+    "train": NAME,
+    "validation_share": Range(0, 1, above=True, below=True),
+    "language": Word(LANGUAGES, null=True),
+    "batch_size": at_least(1, 100_000),
+    "captions_per_image": at_least(1, 1000),
+    "max_length": at_least(2, 4096),
+}
+
+
+@dataclass
+class CaptionBatch:
+    """B images with K captions each; an image with fewer has rows of padding.
+
+    Attributes:
+        images: rows of the images, int64 [B]; of mirrored grids, as many higher as there are images.
+        starts: the token each caption starts from, int64 [B, K, 1].
+        tokens: the captions, end in and padded, int64 [B, K, L].
+        pixels: float32 [B, 3, s, s], where the tower learns.
+        grids: float32 [B, P, c], where it is frozen.
+    """
+
+    images: Tensor
+    starts: Tensor
+    tokens: Tensor
+    pixels: Tensor | None = None
+    grids: Tensor | None = None
+
+    def to(self, device: torch.device) -> CaptionBatch:
+        """Return the batch on a device."""
+        moved: dict[str, Any] = {
+            name: value.to(device) if isinstance(value, Tensor) else None
+            for name, value in vars(self).items()
+        }
+        return CaptionBatch(**moved)
+
+
+class CaptionedImages(LightningDataModule):
+    """Images with captions for training and validation; every epoch draws captions of each image anew.
+
+    What a batch holds depends on the seed, the epoch and its number alone, so that a resumed run sees what an
+    uninterrupted one would have seen.
+
+    Args:
+        train: training images, see :func:`suisei.captioning.caption_sources.load_captioned`.
+        validation: validation images; null for a share of the training images.
+        test: images that are captioned once after training, to report on; null for none.
+        root: the folder of Flickr8k or of a benchmark.
+        images: where relative image paths start.
+        validation_share: share of the training images that validates where no validation images are named.
+        language: learn captions of this language alone; null for all.
+        batch_size: images per batch and process.
+        captions_per_image: captions of each image in a batch, drawn anew each epoch.
+        max_length: captions are cut to so many tokens.
+    """
+
+    def __init__(
+        self,
+        train: str = "scenes",
+        validation: str | None = None,
+        test: str | None = None,
+        root: str | None = None,
+        images: str | None = None,
+        validation_share: float = 0.1,
+        language: str | None = None,
+        batch_size: int = 32,
+        captions_per_image: int = 5,
+        max_length: int = 30,
+    ) -> None:
+        super().__init__()
+        check_settings("data", locals(), RULES)
+        self.sources = {"train": train, "validation": validation, "test": test}
+        self.root, self.image_folder = root, images
+        self.validation_share = validation_share
+        self.language = language
+        self.batch_size = batch_size
+        self.captions_per_image = captions_per_image
+        self.max_length = max_length
+        self.seed = 0
+        self.train_part: list[CaptionedImage] = []
+        self.validation_part: list[CaptionedImage] = []
+        self.test_part: list[CaptionedImage] = []
+        self.pixels: PixelStore | None = None
+        self.grids: GridStore | None = None
+        self._tokens: list[list[Tensor]] = []
+        self._starts: list[Tensor] = []
+        self._pad_id = 0
+        self._batches: _Share | None = None
+        self._loader: ResumableDataLoader | None = None
+        self._resume: dict[str, Any] = {}
+
+    def load(self, seed: int) -> None:
+        """Read the images' names and captions.
+
+        Args:
+            seed: decides which images validate where none are named, the order, and which captions are drawn.
+
+        Raises:
+            DataError: bad data, or images that are in training and validation or test.
+        """
+        self.seed = seed
+        self.train_part = self._read("train")
+        if self.sources["validation"] is None:
+            self._split(seed)
+        else:
+            self.validation_part = self._read("validation")
+        if self.sources["test"] is not None:
+            self.test_part = self._read("test")
+        self._check_apart()
+
+    def _read(self, part: str) -> list[CaptionedImage]:
+        name = self.sources[part]
+        assert name is not None
+        return load_captioned(name, root=self.root, images=self.image_folder, language=self.language)
+
+    def _split(self, seed: int) -> None:
+        found = sorted(self.train_part, key=lambda image: str(image.image))
+        random.Random(seed).shuffle(found)
+        count = max(1, round(self.validation_share * len(found)))
+        if count >= len(found):
+            raise DataError(f"{self.sources['train']}: {len(found)} image(s) leave none to train on")
+        self.validation_part, self.train_part = found[:count], found[count:]
+
+    def _check_apart(self) -> None:
+        seen = {image.image.resolve() for image in self.train_part}
+        for part in ("validation", "test"):
+            both = [i for i in getattr(self, f"{part}_part") if i.image.resolve() in seen]
+            if both:
+                raise DataError(
+                    f"data.{part} shares {len(both)} images with data.train, such as {both[0].image}; a "
+                    "captioner is measured on images that it has not learned"
+                )
+
+    @property
+    def captions(self) -> list[str]:
+        """All captions of the training images."""
+        return [caption for image in self.train_part for caption in image.captions]
+
+    @property
+    def languages(self) -> list[str]:
+        """The languages of the training captions, the most frequent first."""
+        spoken = [language for image in self.train_part for language in image.languages]
+        return sorted(set(spoken), key=lambda language: (-spoken.count(language), language))
+
+    @property
+    def files(self) -> list[Any]:
+        """The files of training and validation images, in the order of their rows."""
+        return [image.image for image in (*self.train_part, *self.validation_part)]
+
+    def attach(self, model: Captioner, pixels: PixelStore | None, grids: GridStore | None) -> None:
+        """Turn captions into tokens, and say what images are looked up in."""
+        self.pixels, self.grids, self._pad_id = pixels, grids, model.pad_id
+        self._tokens, self._starts = [], []
+        for image in (*self.train_part, *self.validation_part):
+            tokens = model.tokens_of(image.captions, self.max_length)
+            self._tokens.append([own[own != model.pad_id] for own in tokens])
+            self._starts.append(model.starts(image.languages))
+
+    def train_dataloader(self) -> ResumableDataLoader:
+        """Return shuffled batches, a different share of each to every process."""
+        rank, world = (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
+        self._batches = _Share(range(len(self.train_part)), self.batch_size, self.seed, rank, world)
+        self._loader = batch_loader(self._batches, self._drawn, kind=ResumableDataLoader)
+        if self._resume:
+            self._loader.load_state_dict(self._resume)
+        assert self._loader is not None
+        return self._loader
+
+    def val_dataloader(self) -> DataLoader[Any]:
+        """Return the validation images in order, with all of their captions, the same to every process."""
+        rows = list(range(len(self.train_part), len(self._tokens)))
+        batches = [rows[start : start + self.batch_size] for start in range(0, len(rows), self.batch_size)]
+        loader: DataLoader[Any] = batch_loader(batches, self._all)
+        return loader
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where in the epoch the training batches are, for the checkpoint."""
+        return self._loader.state_dict() if self._loader is not None else {}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on where a checkpoint was written."""
+        self._resume = dict(state_dict)
+
+    def _drawn(self, rows: Sequence[int]) -> CaptionBatch:
+        epoch = self._batches.epoch if self._batches is not None else 0
+        chosen, mirrored = [], []
+        for row in rows:
+            rng = np.random.default_rng((self.seed, epoch, row))
+            chosen.append(rng.permutation(len(self._tokens[row]))[: self.captions_per_image].tolist())
+            mirrored.append(self.grids is not None and self.grids.views > 1 and rng.random() < 0.5)
+        batch = self._collated(rows, chosen)
+        if self.grids is not None:
+            batch.images = batch.images + torch.tensor(mirrored) * self.grids.images
+            batch.grids = self.grids[batch.images]
+        return batch
+
+    def _all(self, rows: Sequence[int]) -> CaptionBatch:
+        batch = self._collated(rows, [list(range(len(self._tokens[row]))) for row in rows])
+        if self.grids is not None:
+            batch.grids = self.grids[batch.images]
+        return batch
+
+    def _collated(self, rows: Sequence[int], chosen: Sequence[Sequence[int]]) -> CaptionBatch:
+        count = max(map(len, chosen))
+        longest = max(
+            len(self._tokens[row][own]) for row, some in zip(rows, chosen, strict=True) for own in some
+        )
+        tokens = torch.full((len(rows), count, longest), self._pad_id)
+        starts = torch.zeros(len(rows), count, 1, dtype=torch.long)
+        for place, (row, some) in enumerate(zip(rows, chosen, strict=True)):
+            for number, own in enumerate(some):
+                ids = self._tokens[row][own]
+                tokens[place, number, : len(ids)] = ids
+                starts[place, number] = self._starts[row][own]
+        images = torch.tensor(list(rows))
+        return CaptionBatch(images, starts, tokens, None if self.pixels is None else self.pixels[images])
+
+
+class _Share(EpochBatches):
+    """The share of one process in every batch of an epoch.
+
+    Args:
+        positions: positions of the images.
+        batch_size: images per batch and process.
+        seed: decides the order, together with the epoch.
+        rank: number of the process.
+        world: how many processes there are; with several, what does not fill a batch of all is left out.
+    """
+
+    def __init__(self, positions: Sequence[int], batch_size: int, seed: int, rank: int, world: int) -> None:
+        super().__init__(positions, batch_size * world, seed)
+        self._world = world
+        self._part = slice(rank * batch_size, (rank + 1) * batch_size)
+
+    def __len__(self) -> int:
+        return super().__len__() if self._world == 1 else max(1, len(self.positions) // self.batch_size)
+
+    def __iter__(self) -> Any:
+        for batch in super().__iter__():
+            yield batch[self._part]

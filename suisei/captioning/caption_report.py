@@ -1,0 +1,156 @@
+"""What tuning by a reward raised and what it cost: captions of the start and of the tuned model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from suisei.captioning.caption_sources import CaptionedImage
+from suisei.data.sample import CaptionSample, is_blank
+from suisei.encoders.sharing import shared_encoders
+from suisei.metaeval.system_tables import as_dict, example_markdown, pair_table, system_table
+from suisei.metaeval.systems import MetricOutcome, Resampling, compare_systems, most_different
+from suisei.metaeval.tables import Table
+from suisei.metrics.repetition import corpus_distinct
+from suisei.metrics.tokenizers import get_tokenizer
+from suisei.scoring.columns import column_notes, score_column
+from suisei.scoring.plan import plan_metrics
+
+START, TUNED = "start", "tuned"
+METRICS = (
+    "cider", "bleu-1", "bleu-4", "rouge-l", "suisei", "length",
+    "repetition-1", "repetition-2", "repetition-3", "repetition-4", "incomplete-ending", "hallucinated-nouns",
+)  # fmt: skip
+"""What the two models are compared by, beside the metrics of the reward."""
+EMPTY_CAPTION = "."
+"""Stands for a caption without a word in the comparison, where every metric gives it next to nothing."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What two systems' captions of the same images score.
+
+    Attributes:
+        samples: {system: its captions with references and image}.
+        outcomes: one per metric, with intervals and tests.
+        notes: what must be known of the figures.
+        texts: {system: figures of its captions as texts}, see :func:`text_figures`.
+        settings: of the resamples.
+    """
+
+    samples: Mapping[str, Sequence[CaptionSample]]
+    outcomes: Sequence[MetricOutcome]
+    notes: Sequence[str]
+    texts: Mapping[str, Mapping[str, float]]
+    settings: Resampling = field(default_factory=Resampling)
+
+    def tables(self) -> dict[str, Table]:
+        """Return the table of the systems and that of their differences."""
+        count = len(next(iter(self.samples.values())))
+        title = f"Start and tuned model on {count:,} images"
+        return {
+            "systems": system_table(self.outcomes, list(self.samples), title, self.notes),
+            "pairs": pair_table(self.outcomes, self.settings),
+        }
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what ``report.json`` holds."""
+        return {
+            "metrics": [as_dict(outcome) for outcome in self.outcomes],
+            "texts": {system: dict(figures) for system, figures in self.texts.items()},
+            "notes": list(self.notes),
+            "tables": {name: table.as_dict() for name, table in self.tables().items()},
+        }
+
+    def to_markdown(self, examples_of: Sequence[str], count: int = 5) -> str:
+        """Return the tables, and the images on which the systems differ most by some metrics.
+
+        Args:
+            examples_of: labels of the metrics.
+            count: images per metric.
+        """
+        pair = tuple(self.samples)[:2]
+        shown = {
+            outcome.label: most_different(outcome, self.samples, (pair[0], pair[1]), count)
+            for outcome in self.outcomes
+            if outcome.label in examples_of
+        }
+        parts = [table.to_markdown() for table in self.tables().values() if table.sections]
+        names = list(next(iter(self.texts.values())))
+        lines = [f"| captions | {' | '.join(names)} |", f"|---{'|---' * len(names)}|"]
+        for system, figures in self.texts.items():
+            lines.append(f"| {system} | {' | '.join(f'{figures[name]:.4g}' for name in names)} |")
+        return "\n\n".join([*parts, "\n".join(lines), example_markdown(shown)])
+
+
+def compare_captions(
+    texts: Mapping[str, Sequence[str]],
+    pairs: Sequence[CaptionedImage],
+    metrics: Sequence[str],
+    *,
+    language: str | None = None,
+    options: Sequence[str] = (),
+    settings: Resampling | None = None,
+) -> Comparison:
+    """Score systems' captions and compare them by a paired bootstrap over images.
+
+    Args:
+        texts: {system: N captions}.
+        pairs: the N images with their references.
+        metrics: what they are scored by; one that cannot run here has its reason in the table.
+        language: of the captions.
+        options: of the metrics, ``NAME.KEY=VALUE``; those of metrics that are not named are passed over.
+        settings: of the resamples.
+
+    Raises:
+        ConfigError: an unknown metric or option.
+    """
+    settings = settings or Resampling()
+    names = {spec.partition(":")[0] for spec in metrics}
+    given = [option for option in options if option.partition("=")[0].rpartition(".")[0] in names]
+    plans = plan_metrics(list(dict.fromkeys(metrics)), options=given)
+    samples = {
+        system: [
+            CaptionSample(
+                EMPTY_CAPTION if is_blank(text) else text,
+                pair.captions,
+                pair.image,
+                language=language,
+                system=system,
+                id=pair.id,
+            )
+            for text, pair in zip(own, pairs, strict=True)
+        ]
+        for system, own in texts.items()
+    }
+    together = [sample for own in samples.values() for sample in own]
+    with shared_encoders(within=True):
+        columns = [score_column(plan, together, shared=next(iter(samples.values()))) for plan in plans]
+    outcomes = compare_systems(columns, list(samples), settings)
+    empty = {system: sum(map(is_blank, own)) for system, own in texts.items()}
+    notes = [
+        *column_notes(columns),
+        *(f"{system}: {count} captions without a word" for system, count in empty.items() if count),
+        *(f"{column.label}: {column.signature}" for column in columns if column.signature),
+    ]
+    figures = {system: text_figures(own, language) for system, own in texts.items()}
+    return Comparison(samples, outcomes, notes, figures, settings)
+
+
+def text_figures(texts: Sequence[str], language: str | None = None) -> dict[str, float]:
+    """Return what captions are as texts: tokens, and how alike they are.
+
+    Returns:
+        ``tokens``, the mean of a caption; ``vocabulary``, how many different ones; ``distinct-1`` and
+        ``distinct-2``, the share of different n-grams in all captions together; ``captions``, the share of
+        captions that differ.
+    """
+    tokens = get_tokenizer("auto").many([(text, language) for text in texts])
+    return {
+        "tokens": sum(map(len, tokens)) / max(1, len(tokens)),
+        "vocabulary": float(len({token for own in tokens for token in own})),
+        "distinct-1": corpus_distinct(tokens, 1),
+        "distinct-2": corpus_distinct(tokens, 2),
+        "different captions": len(set(texts)) / max(1, len(texts)),
+    }

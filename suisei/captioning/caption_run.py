@@ -1,0 +1,277 @@
+"""Training of a captioner: ``suisei train --config configs/captioner.yaml``.
+
+A config with ``task: captioner`` at its top is run by this module. An interrupted run goes on with
+``--ckpt_path last``.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, Literal
+
+from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
+from lightning.pytorch.cli import LightningArgumentParser
+
+from suisei.captioning.caption_card import card
+from suisei.captioning.caption_data import CaptionedImages
+from suisei.captioning.caption_figures import Figures, as_sample, measured
+from suisei.captioning.caption_folder import save_captioner
+from suisei.captioning.caption_model import Decoding
+from suisei.captioning.caption_module import CaptionTraining
+from suisei.captioning.caption_sources import CaptionedImage
+from suisei.captioning.caption_writing import captions_of
+from suisei.captioning.grid_store import GridStore
+from suisei.captioning.word_pretraining import pretrain_tower
+from suisei.encoders.feature_cache import disk_cache
+from suisei.errors import ConfigError
+from suisei.models.table import PixelStore
+from suisei.ranges import Of, Word, at_least, check
+from suisei.training.checkpoints import read_checkpoint, restore_frozen
+from suisei.training.command_line import RunCLI, best_precision, settings_of
+from suisei.training.losses import require_finite_weights
+from suisei.training.progress_lines import ProgressLines, wanted
+from suisei.training.run import find_checkpoint, fit, reported, staged, started_run
+
+TASK = "captioner"
+TRAINER_DEFAULTS = {
+    "max_epochs": 10,
+    "devices": 1,
+    "gradient_clip_val": 1.0,
+    "num_sanity_val_steps": 0,
+    "log_every_n_steps": 10,
+    "enable_model_summary": False,
+    "use_distributed_sampler": False,
+}
+MONITORS = ("val_cider", "val_loss")
+
+
+class CaptionTrainingCLI(RunCLI):
+    """The command line: model, data, trainer, and the run's folder."""
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        """Add the task, the run's folder, what is monitored, and when to stop."""
+        parser.add_argument("--task", type=str, default=TASK, help="what is trained; captioner")
+        parser.add_argument("--output", type=str, default="runs/captioner", help="the run's folder")
+        parser.add_argument(
+            "--patience",
+            type=int | None,
+            default=3,
+            help="stop after so many epochs in a row that are no better on validation images; null for never",
+        )
+        parser.add_argument(
+            "--monitor",
+            type=Literal["val_cider", "val_loss"],
+            default="val_cider",
+            help="the validation figure that chooses the kept weights and decides when to stop",
+        )
+        parser.add_argument(
+            "--ckpt_path",
+            type=str | None,
+            default=None,
+            help="go on with an interrupted run: a checkpoint file, or 'last' for the run's newest",
+        )
+        parser.add_argument(
+            "--checkpoint_steps", type=int, default=500, help="write a checkpoint every so many steps"
+        )
+
+    def check_run(self) -> None:
+        """Check when to stop, and what is trained."""
+        config = self.config
+        check("task", config.task, Word((TASK,)))
+        check("patience", config.patience, at_least(1, 10**9, null=True))
+        check("checkpoint_steps", config.checkpoint_steps, at_least(1, 10**9))
+        check("ckpt_path", config.ckpt_path, Of(str, null=True))
+
+    def inputs(self) -> dict[str, list[str]]:
+        """Return the files and folders that the settings name, those of the tower too."""
+        tower = self.config.model.tower
+        named = {"name": tower.name, "pretrained": tower.pretrained}
+        return {**super().inputs(), **{f"model.tower.{name}": [path] for name, path in named.items() if path}}
+
+    def before_instantiate_classes(self) -> None:
+        """Fix the run's folder and the precision, and make the callbacks."""
+        config = self.config
+        folder = Path(config.output)
+        if config.ckpt_path is None and (folder / "config.yaml").exists():
+            raise ConfigError(
+                f"{folder} holds a run already; choose another --output, or go on with it: --ckpt_path last"
+            )
+        self.refuse_used_folder(folder)
+        config.trainer.default_root_dir = str(folder)
+        if config.trainer.precision is None:
+            config.trainer.precision = best_precision()
+        checkpoints, monitor = folder / "checkpoints", config.monitor
+        mode = "min" if monitor == "val_loss" else "max"
+        best = ModelCheckpoint(
+            checkpoints, "best", monitor, mode=mode, save_weights_only=True, enable_version_counter=False
+        )
+        steps = ModelCheckpoint(
+            checkpoints, "steps", every_n_train_steps=config.checkpoint_steps, enable_version_counter=False
+        )
+        # After the best one: what it has found out belongs to the state to go on with.
+        last = ModelCheckpoint(checkpoints, "last", every_n_epochs=1, enable_version_counter=False)
+        more: list[Callback] = []
+        if config.patience is not None:
+            more = [EarlyStopping(monitor, patience=config.patience, mode=mode, check_finite=False)]
+        if wanted(config.trainer.enable_progress_bar):
+            config.trainer.enable_progress_bar = False
+            more.append(ProgressLines())
+        self.trainer_defaults["callbacks"] = [best, *more, steps, last]
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Train, write the model folder, ``report.json`` and the captions of the test images.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        ConfigError: the folder holds a run that is not to be resumed, or none that could be.
+        DataError: unusable data.
+    """
+    cli = CaptionTrainingCLI(
+        CaptionTraining, CaptionedImages, arguments, trainer_defaults=TRAINER_DEFAULTS, about=__doc__ or ""
+    )
+    folder, model, data, trainer = Path(cli.config.output), cli.model, cli.datamodule, cli.trainer
+    checkpoint = find_checkpoint(folder, cli.config.ckpt_path, settings_of(cli))
+    data.load(cli.config.seed_everything)
+    model.build(data.captions, data.languages, data.max_length)
+    started = time.perf_counter()
+    with started_run(cli, folder) if trainer.is_global_zero else nullcontext():
+        prepare(cli, checkpoint)
+        fit(trainer, model, data, checkpoint)
+    minutes = (time.perf_counter() - started) / 60
+    restore_best(model, trainer)
+    if not trainer.is_global_zero:
+        return 0
+    require_finite_weights(model, "model.learning_rate")
+    _finish(cli, folder, minutes)
+    return 0
+
+
+def prepare(cli: Any, checkpoint: str | None) -> None:
+    """Decode images, pre-train a tower that is to be, and compute once what a frozen one says.
+
+    Args:
+        cli: the command line with model and data, which are loaded and built.
+        checkpoint: what the run goes on from, whose tower is taken; None for a new run.
+    """
+    model, data, folder = cli.model, cli.datamodule, Path(cli.config.output)
+    captioner, pretraining = model.model, model.pretraining
+    if checkpoint is not None:
+        _take_tower(captioner, read_checkpoint(Path(checkpoint))["state_dict"])
+    learns = model.tower.train
+    with reported() as progress:
+        pixels = None
+        if learns or (pretraining.epochs and checkpoint is None):
+            advance = progress("reading images", len(data.files))
+            pixels = PixelStore(data.files, captioner.tower.image.preprocess, progress=advance)
+        if pretraining.epochs and checkpoint is None:
+            tokens = [captioner.pieces.encode(image.captions) for image in data.train_part]
+            pretrain_tower(
+                captioner.tower,
+                pixels,  # type: ignore[arg-type]
+                tokens,
+                pretraining,
+                seed=cli.config.seed_everything,
+                change=model.augmentation,
+                precision=str(cli.config.trainer.precision),
+                advance=progress("pre-training on words", pretraining.epochs),
+            )
+        grids = None
+        if not learns:
+            pixels = None
+            advance = progress("encoding images", len(data.files) * (1 + model.tower.mirror))
+            folder.mkdir(parents=True, exist_ok=True)
+            grids = GridStore(
+                captioner.tower,
+                data.files,
+                mirrored=model.tower.mirror,
+                disk=disk_cache(),
+                folder=folder,
+                advance=advance,
+            )
+    data.attach(captioner, pixels, grids)
+    model.figures = Figures(data.validation_part, len(data.train_part))
+    captioner.train()
+
+
+def _take_tower(captioner: Any, state: dict[str, Any]) -> None:
+    """Give a captioner the tower of a checkpoint, where that holds one: a frozen tower may be pre-trained."""
+    prefix = "captioner.tower."
+    own = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
+    if own:
+        captioner.tower.load_state_dict(own)
+
+
+def restore_best(model: Any, trainer: Any) -> None:
+    """Give the model the weights that validation chose."""
+    best = next(c for c in trainer.checkpoint_callbacks if getattr(c, "monitor", None))
+    if best.best_model_path:
+        kept = read_checkpoint(Path(best.best_model_path))
+        restore_frozen(kept, model)
+        model.load_state_dict(kept["state_dict"])
+
+
+def _finish(cli: Any, folder: Path, minutes: float) -> None:
+    """Write model, report and test captions."""
+    model, data, trainer = cli.model, cli.datamodule, cli.trainer
+    captioner = model.model.eval()
+    decoding = Decoding("beam", max_length=data.max_length)
+    facts: dict[str, Any] = {
+        "sources": data.sources,
+        "images": {part: len(getattr(data, f"{part}_part")) for part in ("train", "validation", "test")},
+        "languages": list(captioner.languages),
+        "seed": cli.config.seed_everything,
+        "minutes": round(minutes, 2),
+        "steps": trainer.global_step,
+        "weights": sum(p.numel() for p in captioner.parameters()),
+        "decoding": "beam search, 5 beams",
+        "validation": _figures(captioner, data.validation_part, decoding)[0],
+    }
+    with staged(folder) as stage:
+        if data.test_part:
+            facts["test"], rows = _figures(captioner, data.test_part, decoding)
+            text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+            (stage / "test.jsonl").write_text(text, encoding="utf-8")
+        save_captioner(captioner, stage / "model", card(facts, cli.config))
+        (stage / "report.json").write_text(
+            json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
+
+
+def _figures(
+    captioner: Any, images: Sequence[CaptionedImage], decoding: Decoding
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the corpus scores of captions of images in each language, and the captions."""
+    figures: dict[str, Any] = {}
+    rows = []
+    for language in captioner.languages:
+        own = [image for image in images if language in image.languages]
+        if not own:
+            continue
+        with reported() as progress:
+            advance = progress("writing captions", len(own))
+            said = captions_of(
+                captioner, [i.image for i in own], decoding, language=language, advance=advance
+            )
+        samples = [as_sample(i, language, texts[0]) for i, texts in zip(own, said, strict=True)]
+        figures[language] = {
+            **{name: round(value, 4) for name, value in measured(samples).items()},
+            "empty": sum(not texts[0].strip() for texts in said),
+        }
+        rows += [
+            {
+                "id": image.id,
+                "image": str(image.image),
+                "candidate": texts[0],
+                "references": list(image.in_language(language)),
+                "language": language,
+            }
+            for image, texts in zip(own, said, strict=True)
+        ]
+    return figures, rows

@@ -1,0 +1,177 @@
+"""Images with the captions that people wrote for them, of any data that can be read here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from suisei.data.coco import is_json, read_references, read_text
+from suisei.data.load import load_data
+from suisei.data.pairs import is_pairs, load_pairs
+from suisei.data.sample import detect_language
+from suisei.errors import ConfigError, DataError
+
+PARTS = ("train", "restval", "val", "test")
+"""Of a Karpathy split, as its file calls them."""
+
+
+@dataclass(frozen=True, slots=True)
+class CaptionedImage:
+    """One image with its captions.
+
+    Attributes:
+        image: path of the file.
+        captions: at least one.
+        languages: of each caption.
+        id: its name: the id of its row, or of its file.
+    """
+
+    image: Path
+    captions: tuple[str, ...]
+    languages: tuple[str, ...]
+    id: str
+
+    def in_language(self, language: str) -> tuple[str, ...]:
+        """Return its captions in a language."""
+        own = zip(self.captions, self.languages, strict=True)
+        return tuple(caption for caption, spoken in own if spoken == language)
+
+
+def load_captioned(
+    source: str,
+    *,
+    root: Path | str | None = None,
+    images: Path | str | None = None,
+    language: str | None = None,
+) -> list[CaptionedImage]:
+    """Read images and captions.
+
+    Args:
+        source: "flickr8k-train", "-dev" or "-test"; JSON lines with ``image`` and ``captions``; a Karpathy
+            split with the parts wanted, "dataset_coco.json:train+restval"; COCO annotations (.json); or rated
+            data of any kind (a benchmark's name or a file), whose references are taken, and the candidate
+            where a row has none.
+        root: the folder of Flickr8k or of a benchmark.
+        images: where relative image paths start, where it is not the file's own folder.
+        language: keep captions of this language alone; images without any are left out.
+
+    Raises:
+        ConfigError: an unknown name or part.
+        DataError: unusable data, no image, or image files that are not there.
+    """
+    found = _read(source, root, images)
+    if language is not None:
+        found = [_only(image, language) for image in found]
+        found = [image for image in found if image.captions]
+    if not found:
+        told = f" in {language}" if language else ""
+        raise DataError(f"{source}: no image with a caption{told}")
+    absent = [str(image.image) for image in found if not image.image.is_file()]
+    if absent:
+        raise DataError(
+            f"{source}: {len(absent)} of {len(found)} image files are not there, such as {absent[0]}; say "
+            "where images are (data.images)"
+        )
+    return found
+
+
+def _read(source: str, root: Path | str | None, images: Path | str | None) -> list[CaptionedImage]:
+    file, parts = _part_of(source)
+    if is_json(file):
+        folder = Path(images) if images is not None else Path(file).parent
+        document = _karpathy(file)
+        if document is not None:
+            return list(_of_karpathy(file, document, parts, folder))
+        if parts:
+            raise ConfigError(f"{source}: {file} is no Karpathy split, which alone has parts; name it {file}")
+        return list(_of_annotations(file, folder))
+    if is_pairs(source):
+        pairs = load_pairs(source, root=images if images is not None and source.endswith("l") else root)
+        return [_made(pair.image, pair.captions, pair.image.name) for pair in pairs]
+    return list(_of_samples(source, root, images))
+
+
+def _part_of(source: str) -> tuple[str, tuple[str, ...]]:
+    """Return the file and the parts of it that a source names."""
+    file, colon, named = source.rpartition(":")
+    if not colon or not is_json(file):
+        return source, ()
+    parts = tuple(named.split("+"))
+    unknown = [part for part in parts if part not in PARTS]
+    if unknown:
+        raise ConfigError(f"{source}: no part {unknown[0]!r}; there are {', '.join(PARTS)}, joined by +")
+    return file, parts
+
+
+def _karpathy(file: str) -> list[Any] | None:
+    """Return the images of a Karpathy split, None of another document."""
+    try:
+        content = json.loads(read_text(file))
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{file}: not valid JSON: {error}") from None
+    images = content.get("images") if isinstance(content, dict) else None
+    if not isinstance(images, list) or not images or not isinstance(images[0], dict):
+        return None
+    return images if "sentences" in images[0] else None
+
+
+def _of_karpathy(
+    file: str, images: list[Any], parts: tuple[str, ...], folder: Path
+) -> Iterable[CaptionedImage]:
+    if not parts:
+        raise ConfigError(f"{file} is a Karpathy split; name its parts, such as {file}:train+restval")
+    for number, image in enumerate(images, 1):
+        place = f"{file}, image {number}"
+        if not isinstance(image, dict) or not isinstance(image.get("filename"), str):
+            raise DataError(f"{place}: expected an object with a filename")
+        if image.get("split") not in parts:
+            continue
+        sentences = image.get("sentences")
+        texts = [s.get("raw") if isinstance(s, dict) else None for s in sentences or []]
+        captions = [text for text in texts if isinstance(text, str) and text.strip()]
+        if not captions or len(captions) < len(texts):
+            raise DataError(f"{place}: sentences must be a list of objects whose raw is a text")
+        name = Path(str(image.get("filepath") or "")) / image["filename"]
+        within = folder / name
+        yield _made(within if within.is_file() else folder / name.name, captions, image["filename"])
+
+
+def _of_annotations(file: str, folder: Path) -> Iterable[CaptionedImage]:
+    found = read_references([file])
+    if not found.file_names:
+        raise DataError(f"{file}: says nothing of image files; it takes COCO annotations with their images")
+    for name, image in found.file_names.items():
+        captions = found.captions.get(image)
+        if captions:
+            yield _made(folder / name, captions, image)
+
+
+def _of_samples(source: str, root: Path | str | None, images: Path | str | None) -> Iterable[CaptionedImage]:
+    collected: dict[Path, dict[str, str]] = {}
+    for sample in load_data(source, root=root, images=images, columns=_unrated(source)):
+        if not isinstance(sample.image, str | Path):
+            continue
+        own = collected.setdefault(Path(sample.image), {})
+        for caption in sample.references or (sample.candidate,):
+            own.setdefault(caption, sample.language or detect_language(caption))
+    for image, captions in collected.items():
+        yield CaptionedImage(image, tuple(captions), tuple(captions.values()), image.name)
+
+
+def _unrated(source: str) -> Mapping[str, Any] | None:
+    from suisei.data.benchmarks import BENCHMARKS
+
+    return None if source in BENCHMARKS else {"rating": None}  # ratings are of no use here
+
+
+def _made(image: Path, captions: Iterable[str], name: str) -> CaptionedImage:
+    texts = tuple(dict.fromkeys(captions))
+    return CaptionedImage(image, texts, tuple(map(detect_language, texts)), name)
+
+
+def _only(image: CaptionedImage, language: str) -> CaptionedImage:
+    own = image.in_language(language)
+    return CaptionedImage(image.image, own, (language,) * len(own), image.id)

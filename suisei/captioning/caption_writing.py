@@ -1,0 +1,129 @@
+"""Writing captions of many images: batches, images decoded ahead, and none lost.
+
+Shape letters: B images of a batch, K captions of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from suisei.captioning.caption_model import CaptionModel, Decoding
+from suisei.encoders.decoding import DECODING_THREADS
+from suisei.encoders.precision import choose_precision
+from suisei.errors import DataError
+
+BATCH_SIZE = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What became of one image.
+
+    Attributes:
+        captions: K captions, the best first; "" of one that decoded to nothing; none of a broken image.
+        log_probs: the log probability of each.
+        problem: why the image could not be read, "" where it could.
+    """
+
+    captions: tuple[str, ...] = ()
+    log_probs: tuple[float, ...] = ()
+    problem: str = ""
+
+
+def write_captions(
+    model: CaptionModel,
+    images: Sequence[Any],
+    decoding: Decoding,
+    *,
+    language: str | None = None,
+    batch_size: int = BATCH_SIZE,
+    seed: int = 0,
+    precision: str = "auto",
+) -> Iterator[Written]:
+    """Caption images in order; a broken one gives its problem and stops nothing.
+
+    Args:
+        model: the captioner, on the device where it is to work.
+        images: paths or PIL images.
+        decoding: how captions are chosen.
+        language: one that the captioner writes; its first where None.
+        batch_size: images at a time. Greedy and beam captions do not depend on it, but for rounding.
+        seed: of what is sampled, which depends on the order of the images and on ``batch_size`` as well.
+        precision: "fp32", "bf16", or "auto" for what is fast here.
+
+    Raises:
+        ConfigError: a language that it does not write, or a precision that there is none of.
+        ModelError: weights that give no numbers.
+    """
+    kind = model.device.type
+    fast = choose_precision(precision, kind) in ("bf16", "fp16")
+    generator = torch.Generator(model.device).manual_seed(seed)
+    with ThreadPoolExecutor(DECODING_THREADS) as pool:
+        batches = [images[start : start + batch_size] for start in range(0, len(images), batch_size)]
+        ahead: list[Any] = []
+        for number in range(len(batches) + 1):
+            if number < len(batches):
+                ahead.append([pool.submit(_read, model, image) for image in batches[number]])
+            if number == 0:
+                continue
+            pixels = [future.result() for future in ahead.pop(0)]
+            with torch.autocast(kind, torch.bfloat16, enabled=fast):
+                yield from _of_batch(model, pixels, decoding, generator, language)
+
+
+def captions_of(
+    model: CaptionModel,
+    images: Sequence[Any],
+    decoding: Decoding,
+    *,
+    language: str | None = None,
+    advance: Callable[[int], Any] = lambda _: None,
+) -> list[tuple[str, ...]]:
+    """Return the captions of images that can all be read, K of each.
+
+    Raises:
+        DataError: one cannot.
+    """
+    found = []
+    for written in write_captions(model, images, decoding, language=language):
+        if written.problem:
+            raise DataError(written.problem)
+        found.append(written.captions)
+        advance(1)
+    return found
+
+
+def _read(model: CaptionModel, image: Any) -> Tensor | str:
+    try:
+        return model.read([image])[0]
+    except DataError as error:
+        return str(error)
+
+
+def _of_batch(
+    model: CaptionModel,
+    pixels: Sequence[Tensor | str],
+    decoding: Decoding,
+    generator: torch.Generator,
+    language: str | None,
+) -> Iterator[Written]:
+    shown = [image for image in pixels if isinstance(image, Tensor)]
+    found = iter(())
+    if shown:
+        with torch.no_grad():
+            memory = model.encode(torch.stack(shown).to(model.device))
+            made = model.generate(memory, decoding, generator, language)
+        sums = made.log_probs.sum(dim=-1).tolist()
+        found = iter(zip(model.texts(made.tokens), sums, strict=True))
+    for image in pixels:
+        if isinstance(image, str):
+            yield Written(problem=image)
+        else:
+            captions, log_probs = next(found)
+            yield Written(tuple(captions), tuple(log_probs))

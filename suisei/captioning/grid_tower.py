@@ -1,0 +1,179 @@
+"""The eyes of a captioner: a visual tower that says something of every place of an image.
+
+Shape letters: B images, s side in pixels, P places, c width of what is said of a place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from suisei.encoders.image import ImageEncoder, ImageEncoderConfig
+from suisei.encoders.resnet import ClipResNet
+from suisei.encoders.timm_tower import is_timm, read_timm_weights, timm_architecture
+from suisei.encoders.tiny import TinyImageConfig, image_architecture
+from suisei.errors import ConfigError, ModelError
+from suisei.ranges import NAME, SWITCH, Of, Rule, at_least, check_settings, or_null
+
+TOWER: dict[str, Rule] = {
+    "name": NAME,
+    "pretrained": Of(str, null=True),
+    "train": SWITCH,
+    "mirror": SWITCH,
+    "whole": SWITCH,
+    "image_size": or_null(at_least(32, 2048)),
+}
+PACKAGE = "suisei-small"
+"""As the name of a tower: that of the model in the package."""
+
+
+@dataclass
+class TowerConfig:
+    """Which visual tower, and how it is used.
+
+    Attributes:
+        name: an open_clip model name; "timm:ARCHITECTURE"; "tiny" for a small one built from ``tiny``;
+            "suisei-small" for the tower of the model in the package; or the folder of a suisei model or of a
+            dual encoder, whose tower it is.
+        pretrained: an open_clip pretraining tag, or a file of weights; null for random weights of timm's
+            architectures.
+        train: whether the tower learns, from training images cropped and mirrored at random. A frozen one
+            sees each image once, and what it says is kept.
+        mirror: whether a frozen tower sees training images mirrored too.
+        whole: whether an image is squeezed to a square, so that nothing of its longer side is cut off.
+        image_size: side of the input in pixels of timm's convolutional architectures; null for their own.
+        tiny: size of the tower when the name is "tiny".
+    """
+
+    name: str = "ViT-L-14"
+    pretrained: str | None = "openai"
+    train: bool = False
+    mirror: bool = False
+    whole: bool = False
+    image_size: int | None = None
+    tiny: TinyImageConfig = field(default_factory=TinyImageConfig)
+
+    def __post_init__(self) -> None:
+        check_settings("model.tower", self, TOWER)
+        if self.image_size is not None and not is_timm(self.name):
+            raise ConfigError("model.tower.image_size is for timm's architectures; others have their own")
+
+    @property
+    def starts_from_random_weights(self) -> bool:
+        """Whether it has to learn before it says anything."""
+        return self.name == "tiny" or (is_timm(self.name) and self.pretrained is None)
+
+
+def create_image_encoder(config: TowerConfig) -> ImageEncoder:
+    """Return the image encoder that a config names.
+
+    Raises:
+        ConfigError: a name that nothing has.
+        ModelError: weights that do not fit.
+        UnavailableError: weights that are not on disk while the hub cannot be reached.
+    """
+    encoder = _named(config)
+    if config.whole:
+        encoder.settings = {
+            **encoder.settings,
+            "preprocess": {**encoder.settings.get("preprocess", {}), "resize_mode": "squash"},
+        }
+    return encoder
+
+
+def _named(config: TowerConfig) -> ImageEncoder:
+    if config.name == "tiny":
+        return ImageEncoder.from_architecture(image_architecture(config.tiny))
+    if is_timm(config.name):
+        encoder = ImageEncoder.from_architecture(timm_architecture(config.name, config.image_size))
+        if config.pretrained is not None:
+            read_timm_weights(encoder.tower, Path(config.pretrained))
+        return encoder
+    if config.name == PACKAGE or Path(config.name).is_dir():
+        return _of_folder(config.name)
+    if config.pretrained is None:
+        raise ConfigError(
+            "model.tower.pretrained is null; random weights are for tiny and for timm's architectures"
+        )
+    return ImageEncoder.create(ImageEncoderConfig(name=config.name, pretrained=config.pretrained))
+
+
+def _of_folder(name: str) -> ImageEncoder:
+    """Return the tower of a suisei model, or of a dual encoder."""
+    from suisei.encoders.descriptions import DESCRIPTION
+
+    folder = Path(name)
+    if name != PACKAGE and (folder / DESCRIPTION).is_file():
+        from suisei.encoders.dual import load_dual_encoder
+
+        model: Any = load_dual_encoder(name, None, precision="fp32", device="cpu")
+        settings = {
+            "embed_dim": int(model.architecture["embed_dim"]),
+            "quick_gelu": bool(model.architecture.get("quick_gelu", False)),
+            "vision_cfg": dict(model.architecture["vision_cfg"]),
+            "preprocess": dict(model.model.visual.preprocess_cfg),
+        }
+        return ImageEncoder(model.model.visual, settings)
+    from suisei.metrics.default_model import default_model
+    from suisei.models.folder import load_model
+
+    regressor = load_model(default_model() if name == PACKAGE else folder).regressor
+    if regressor.image is None:
+        raise ModelError(f"{name}: that model has no image encoder; name a tower (model.tower.name)")
+    return regressor.image
+
+
+class GridTower(nn.Module):
+    """What the tower of an image encoder says of every place, before it is pooled.
+
+    Args:
+        image: the encoder.
+
+    Attributes:
+        places: P.
+        width: c.
+        side: side of the input in pixels.
+
+    Raises:
+        ModelError: a tower that gives no grid.
+    """
+
+    def __init__(self, image: ImageEncoder) -> None:
+        super().__init__()
+        self.image = image
+        image.tower.to(memory_format=torch.channels_last)  # CPUs convolve up to twice as fast that way
+        size = image.settings.get("preprocess", {}).get("size") or image.settings["vision_cfg"]["image_size"]
+        self.side = size if isinstance(size, int) else size[-1]
+        was_training = self.training
+        self.eval()
+        with torch.no_grad():
+            grid = self(torch.zeros(1, 3, self.side, self.side))
+        self.train(was_training)
+        self.places, self.width = grid.shape[1:]
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """Return [B, P, c] of pixels [B, 3, s, s]."""
+        tower: Any = self.image.tower
+        if isinstance(tower, ClipResNet):
+            return _places(tower.grid(pixels))
+        if hasattr(tower, "trunk"):
+            return _places(tower.trunk.forward_features(pixels), tower.trunk)
+        if hasattr(tower, "forward_intermediates"):
+            options = {"normalize_intermediates": True, "intermediates_only": True}
+            return _places(tower.forward_intermediates(pixels, 1, **options)["image_intermediates"][-1])
+        raise ModelError(f"a tower of the kind {type(tower).__name__} gives no grid; choose another")
+
+
+def _places(states: Tensor, trunk: Any = None) -> Tensor:
+    """Return [B, P, c] of a map [B, c, h, w], or [B, h, w, c] where timm says so, or of tokens [B, P, c]."""
+    if states.ndim == 3:
+        return states
+    if states.ndim != 4:
+        raise ModelError("the tower gives neither a map of places nor tokens; choose another")
+    if str(getattr(trunk, "output_fmt", "NCHW")).endswith("NHWC"):
+        return states.flatten(1, 2)
+    return states.flatten(2).transpose(1, 2)

@@ -1,0 +1,195 @@
+"""Images with references for training by rewards: which meet in a step, and what the tower says of them.
+
+Shape letters: B images of a batch, P places of an image, c width of the tower's grid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from lightning.pytorch import LightningDataModule
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from suisei.captioning.caption_model import CaptionModel
+from suisei.captioning.caption_sources import CaptionedImage, load_captioned
+from suisei.errors import ConfigError, DataError
+from suisei.ranges import NAME, Of, Rule, at_least, check_settings
+from suisei.training.batching import FullBatches, ResumableDataLoader, batch_loader
+
+RULES: dict[str, Rule] = {
+    "train": NAME,
+    "validation": NAME,
+    "test": Of(str, null=True),
+    "root": Of(str, null=True),
+    "images": Of(str, null=True),
+    "batch_size": at_least(1, 100_000),
+    "train_images": at_least(1, 10**9, null=True),
+    "validation_images": at_least(1, 10**9, null=True),
+    "test_images": at_least(1, 10**9, null=True),
+}
+IMAGES_PER_CALL = 64
+MOST_GRID_BYTES = 1024**3
+"""What a frozen tower says of the images is kept in memory up to this size; beyond, it is asked again."""
+
+
+class RewardedImages(LightningDataModule):
+    """Images with references, for training, validation and the final report.
+
+    What a batch holds depends on the seed, the epoch and its number alone: several processes together see the
+    batches that one with as many times the batch size would, and a resumed run those of an unbroken one.
+
+    Args:
+        train: training images, see :func:`suisei.captioning.caption_sources.load_captioned`.
+        validation: validation images, by which the kept weights are chosen.
+        test: images that the start and the tuned model are compared on at the end; null for none.
+        root: the folder of Flickr8k or of a benchmark.
+        images: where relative image paths start.
+        batch_size: images per batch and process.
+        train_images: train on so many, drawn at random; null for all. CIDEr's idf is of all in either case.
+        validation_images: validate on the first so many; null for all.
+        test_images: compare on the first so many; null for all.
+    """
+
+    def __init__(
+        self,
+        train: str = "flickr8k-train",
+        validation: str = "flickr8k-dev",
+        test: str | None = None,
+        root: str | None = None,
+        images: str | None = None,
+        batch_size: int = 16,
+        train_images: int | None = None,
+        validation_images: int | None = 200,
+        test_images: int | None = None,
+    ) -> None:
+        super().__init__()
+        check_settings("data", locals(), RULES)
+        self.sources = {"train": train, "validation": validation, "test": test}
+        self.root, self.image_folder = root, images
+        self.batch_size = batch_size
+        self.limits = {"train": train_images, "validation": validation_images, "test": test_images}
+        self.seed = 0
+        self.pairs: list[CaptionedImage] = []
+        self.parts: dict[str, range] = {}
+        self.documents: list[CaptionedImage] = []
+        self.test_part: list[CaptionedImage] = []
+        self._batches: FullBatches | None = None
+        self._loader: ResumableDataLoader | None = None
+        self._resume: dict[str, Any] = {}
+
+    def load(self, seed: int = 0, language: str | None = None) -> None:
+        """Read the images' captions; afterwards ``pairs`` has training and validation, by ``parts``.
+
+        Args:
+            seed: decides which training images are drawn, and the order of the batches.
+            language: of the captions that are kept; None for all.
+
+        Raises:
+            ConfigError: fewer training images than a batch.
+            DataError: bad data, or images that are in training and in validation or test.
+        """
+        self.seed = seed
+        training = self.documents = self._read("train", language)
+        wanted = self.limits["train"]
+        if wanted is not None and wanted < len(training):
+            drawn = np.random.default_rng(seed).permutation(len(training))[:wanted]
+            training = [training[row] for row in sorted(drawn.tolist())]
+        validation = self._read("validation", language)[: self.limits["validation"]]
+        if self.sources["test"] is not None:
+            self.test_part = self._read("test", language)[: self.limits["test"]]
+        self._check_apart(validation)
+        self.pairs = [*training, *validation]
+        first = len(training)
+        self.parts = {"train": range(first), "validation": range(first, len(self.pairs))}
+        if first < self.batch_size:
+            raise ConfigError(
+                f"{first} training images do not fill a batch of {self.batch_size}; lower data.batch_size"
+            )
+
+    def _read(self, part: str, language: str | None) -> list[CaptionedImage]:
+        name = self.sources[part]
+        assert name is not None
+        return load_captioned(name, root=self.root, images=self.image_folder, language=language)
+
+    def _check_apart(self, validation: Sequence[CaptionedImage]) -> None:
+        seen = {image.image.resolve() for image in self.documents}
+        for part, images in (("validation", validation), ("test", self.test_part)):
+            both = [image for image in images if image.image.resolve() in seen]
+            if both:
+                raise DataError(
+                    f"data.{part} shares {len(both)} images with data.train, such as {both[0].image}; a "
+                    "captioner is measured on images that it is not rewarded for"
+                )
+
+    def train_dataloader(self) -> ResumableDataLoader:
+        """Return shuffled full batches of positions, int64 [B], another share of each to every process."""
+        rank, world = (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
+        self._batches = FullBatches(list(self.parts["train"]), self.batch_size, self.seed, rank, world)
+        self._loader = batch_loader(self._batches, _positions, kind=ResumableDataLoader)
+        if self._resume:
+            self._loader.load_state_dict(self._resume)
+        assert self._loader is not None
+        return self._loader
+
+    def val_dataloader(self) -> DataLoader[Any]:
+        """Return the validation part in order, the same to every process."""
+        rows, size = list(self.parts["validation"]), 2 * self.batch_size
+        batches = [rows[start : start + size] for start in range(0, len(rows), size)]
+        loader: DataLoader[Any] = batch_loader(batches, _positions)
+        return loader
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where in the epoch the training batches are, for the checkpoint."""
+        return self._loader.state_dict() if self._loader is not None else {}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on where a checkpoint was written."""
+        self._resume = dict(state_dict)
+
+
+def _positions(positions: Sequence[int]) -> Tensor:
+    return torch.tensor(list(positions), dtype=torch.int64)
+
+
+class ImageGrids:
+    """What a captioner's tower says of images, by row: once and for all where the tower is frozen.
+
+    Args:
+        captioner: whose tower.
+        images: the images.
+        advance: called with the number of images that are done.
+
+    Raises:
+        DataError: an image that cannot be read.
+    """
+
+    def __init__(
+        self, captioner: CaptionModel, images: Sequence[Any], advance: Callable[[int], Any] = lambda _: None
+    ) -> None:
+        self._captioner, self._images = captioner, images
+        self._kept: Tensor | None = None
+        if not captioner.tower_is_frozen:
+            return
+        for start in range(0, len(images), IMAGES_PER_CALL):
+            part = self._ask(range(start, min(start + IMAGES_PER_CALL, len(images)))).cpu()
+            if self._kept is None:
+                if part[0].nbytes * len(images) > MOST_GRID_BYTES:
+                    return
+                self._kept = torch.empty(len(images), *part.shape[1:], dtype=part.dtype)
+            self._kept[start : start + len(part)] = part
+            advance(len(part))
+
+    def _ask(self, rows: Sequence[int]) -> Tensor:
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not self._captioner.tower_is_frozen):
+            pixels = self._captioner.read([self._images[row] for row in rows])
+            return self._captioner.grid(pixels.to(self._captioner.device))
+
+    def __getitem__(self, rows: Tensor) -> Tensor:
+        """Return the grids of rows [B], [B, P, c], on the captioner's device; with gradient if it learns."""
+        if self._kept is not None:
+            return self._kept[rows.cpu()].to(self._captioner.device)
+        return self._ask(rows.tolist())

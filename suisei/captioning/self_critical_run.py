@@ -1,0 +1,252 @@
+"""Tuning of a captioner by a reward: ``suisei train --config configs/self_critical.yaml``.
+
+A config with ``task: self-critical`` at its top is run by this module. An interrupted run goes on with
+``--ckpt_path last``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch.callbacks import Callback, ModelCheckpoint
+from lightning.pytorch.cli import LightningArgumentParser
+from rich.console import Console
+
+from suisei.captioning.caption_log import before, plot_curve
+from suisei.captioning.caption_model import Decoding, load_caption_model
+from suisei.captioning.caption_report import METRICS, START, TUNED, compare_captions
+from suisei.captioning.caption_writing import captions_of
+from suisei.captioning.rewards import folders_of
+from suisei.captioning.scst_data import ImageGrids, RewardedImages
+from suisei.captioning.self_critical import SelfCritical
+from suisei.data.writers import write_samples
+from suisei.errors import ConfigError
+from suisei.progress import progress_bar
+from suisei.ranges import NAME, Of, Several, Word, at_least, check
+from suisei.training.checkpoints import read_checkpoint, restore_frozen
+from suisei.training.command_line import RunCLI, settings_of
+from suisei.training.losses import require_finite_weights
+from suisei.training.progress_lines import ProgressLines, wanted
+from suisei.training.run import find_checkpoint, fit, staged, started_run
+
+TASK = "self-critical"
+SHORT = {"--model": "--model.captioner", "--reward": "--model.reward"}
+"""What people write, and the setting that it is."""
+TRAINER_DEFAULTS = {
+    "max_epochs": 1,
+    "devices": 1,
+    "val_check_interval": 50,
+    "check_val_every_n_epoch": None,
+    "num_sanity_val_steps": -1,
+    "gradient_clip_val": 1.0,
+    "log_every_n_steps": 10,
+    "enable_model_summary": False,
+    "use_distributed_sampler": False,
+}
+
+
+class SelfCriticalCLI(RunCLI):
+    """The command line: model, data, trainer, and the run's folder."""
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        """Add the task, the run's folder, resuming, and what the report measures."""
+        parser.add_argument("--task", type=str, default=TASK, help="what is trained; self-critical")
+        parser.add_argument("--output", type=str, default="runs/self-critical", help="the run's folder")
+        parser.add_argument(
+            "--report_metrics",
+            type=list[str],
+            default=list(METRICS),
+            help="what start and tuned model are compared by, beside the reward's metrics",
+        )
+        parser.add_argument(
+            "--checkpoint_steps", type=int, default=50, help="write a checkpoint every so many steps"
+        )
+        parser.add_argument(
+            "--ckpt_path",
+            type=str | None,
+            default=None,
+            help="go on with an interrupted run: a checkpoint file, or 'last' for the run's newest",
+        )
+
+    def check_run(self) -> None:
+        """Check what is trained, and when it is saved."""
+        config = self.config
+        check("task", config.task, Word((TASK,)))
+        check("report_metrics", config.report_metrics, Several(NAME, 0, 100))
+        check("checkpoint_steps", config.checkpoint_steps, at_least(1, 10**9))
+        check("ckpt_path", config.ckpt_path, Of(str, null=True))
+
+    def inputs(self) -> dict[str, list[str]]:
+        """Return the files and folders that the settings name, those of the model and the reward too."""
+        model = self.config.model
+        named = {"model.captioner": [model.captioner], "model.reward": folders_of(model.reward)}
+        return {**super().inputs(), **named}
+
+    def before_instantiate_classes(self) -> None:
+        """Make the callbacks, which depend on the folder."""
+        config = self.config
+        folder = Path(config.output)
+        first = os.environ.get("LOCAL_RANK", "0") == "0"  # further processes start after it wrote its config
+        if first and config.ckpt_path is None and (folder / "config.yaml").exists():
+            raise ConfigError(
+                f"{folder} holds a run already; choose another --output, or go on with it: --ckpt_path last"
+            )
+        if first:
+            self.refuse_used_folder(folder)
+        config.trainer.default_root_dir = str(folder)
+        best = ModelCheckpoint(
+            folder / "checkpoints",
+            "best",
+            "val_reward",
+            mode="max",
+            save_weights_only=True,
+            enable_version_counter=False,
+        )
+        steps = ModelCheckpoint(
+            folder / "checkpoints",
+            "steps",
+            every_n_train_steps=config.checkpoint_steps,
+            enable_version_counter=False,
+        )
+        # After the best one: what it has found out belongs to the state to go on with.
+        last = ModelCheckpoint(folder / "checkpoints", "last", every_n_epochs=1, enable_version_counter=False)
+        lines: list[Callback] = []
+        if wanted(config.trainer.enable_progress_bar):
+            config.trainer.enable_progress_bar = False
+            lines = [ProgressLines()]
+        self.trainer_defaults["callbacks"] = [best, steps, last, *lines]
+
+
+def written_out(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments with the settings that ``--model`` and ``--reward`` are short for.
+
+    >>> written_out(["--model", "DIR", "--reward=cider"])
+    ['--model.captioner', 'DIR', '--model.reward=cider']
+    """
+    found = []
+    for argument in arguments:
+        name, equals, value = argument.partition("=")
+        found.append(f"{SHORT.get(name, name)}{equals}{value}")
+    return found
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Tune, write the model folder and the reports; returns the exit status.
+
+    Raises:
+        ConfigError: the folder holds a run that is not to be resumed, or none that could be.
+        DataError: unusable data, or too few captions with a reward.
+    """
+    cli = SelfCriticalCLI(
+        SelfCritical,
+        RewardedImages,
+        written_out(arguments),
+        trainer_defaults=TRAINER_DEFAULTS,
+        about=__doc__ or "",
+    )
+    folder, model, data, trainer = Path(cli.config.output), cli.model, cli.datamodule, cli.trainer
+    checkpoint = find_checkpoint(folder, cli.config.ckpt_path, settings_of(cli))
+    seed = cli.config.seed_everything
+    data.load(seed, model.language)
+    model.rewarder.fit(data.documents, model.language)
+    with progress_bar("looking at images", len(data.pairs), shown=model.writer.tower_is_frozen) as advance:
+        grids = ImageGrids(model.writer, [pair.image for pair in data.pairs], advance)
+    model.prepare(data.pairs, grids, seed)
+    started = time.perf_counter()
+    with started_run(cli, folder) if trainer.is_global_zero else nullcontext():
+        fit(trainer, model, data, checkpoint)
+    minutes = (time.perf_counter() - started) / 60
+    best = trainer.checkpoint_callback
+    if best.best_model_path:
+        kept = read_checkpoint(Path(best.best_model_path))
+        restore_frozen(kept, model)
+        model.load_state_dict(kept["state_dict"])
+    if not trainer.is_global_zero:
+        return 0
+    require_finite_weights(model, "model.learning_rate")
+    with staged(folder) as stage:
+        model.writer.save(stage / "model")
+        _report(cli, folder, stage, facts(cli, minutes))
+    Console().print(f"run: {folder}   model: {folder / 'model'}", soft_wrap=True)
+    return 0
+
+
+def facts(cli: Any, minutes: float) -> dict[str, Any]:
+    """Return what ``report.json`` says of the training itself."""
+    model, data, trainer = cli.model, cli.datamodule, cli.trainer
+    seconds = model.seconds
+    best = trainer.checkpoint_callback.best_model_score
+    return {
+        "sources": data.sources,
+        "images": {part: len(rows) for part, rows in data.parts.items()},
+        "start": model.captioner,
+        "reward": model.reward,
+        "reward_signatures": model.rewarder.signatures,
+        "baseline": model.baseline,
+        "seed": cli.config.seed_everything,
+        "minutes": round(minutes, 2),
+        "steps": trainer.global_step,
+        "precision": str(trainer.precision),
+        "processes": trainer.world_size,
+        "seconds": {name: round(value, 2) for name, value in seconds.items()},
+        "reward_share_of_step": round(seconds["reward"] / seconds["step"], 4) if seconds["step"] else None,
+        "trainable_parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
+        "val_reward": float(best) if best is not None else None,
+    }
+
+
+def _report(cli: Any, folder: Path, stage: Path, said: dict[str, Any]) -> None:
+    """Write the comparison of start and tuned model, the curve, and what is said of the training."""
+    model, pairs = cli.model, cli.datamodule.test_part
+    content: dict[str, Any] = {"training": said, "curve": before(folder / "curve.jsonl")}
+    rewarded = [term.spec for term in model.rewarder.terms]
+    text = f"# {folder.name}\n\n{_described(said)}\n\n"
+    if plot_curve(stage / "curve.png", folder, f"rewarded by {model.reward}"):
+        text += "![the curve](curve.png)\n\n"
+    if pairs:
+        texts = _captions(model, pairs)
+        found = compare_captions(
+            texts,
+            pairs,
+            [*rewarded, *(name for name in cli.config.report_metrics if name not in rewarded)],
+            language=model.language,
+            options=model.reward_options,
+        )
+        for system, samples in found.samples.items():
+            write_samples(stage / f"captions_{system}.jsonl", samples)
+        content["comparison"] = found.as_dict()
+        text += found.to_markdown([outcome.label for outcome in found.outcomes][: len(rewarded)])
+        for table in found.tables().values():
+            Console().print(table.to_rich())
+    (stage / "report.md").write_text(text.rstrip() + "\n", encoding="utf-8")
+    (stage / "report.json").write_text(
+        json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
+
+
+def _captions(model: SelfCritical, pairs: Sequence[Any]) -> dict[str, list[str]]:
+    """Return the captions of the start and of the tuned model, by a beam search of five."""
+    images = [pair.image for pair in pairs]
+    decoding = Decoding("beam", beams=5, max_length=model.max_length)
+    device = model.writer.device
+    texts = {}
+    for system, writer in ((START, load_caption_model(model.captioner).to(device)), (TUNED, model.writer)):
+        with progress_bar(f"captions of the {system} model", len(images)) as advance:
+            found = captions_of(writer, images, decoding, language=model.language, advance=advance)
+            texts[system] = [own[0] for own in found]
+    return texts
+
+
+def _described(said: Mapping[str, Any]) -> str:
+    share = said["reward_share_of_step"]
+    cost = "" if share is None else f"; the reward took {share:.0%} of the steps' time"
+    return (
+        f"`{said['start']}` rewarded by `{said['reward']}` (baseline {said['baseline']}) on "
+        f"{said['images']['train']:,} images: {said['steps']:,} steps in {said['minutes']:g} minutes{cost}."
+    )

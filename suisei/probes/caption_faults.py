@@ -1,0 +1,166 @@
+"""Faults that tuning by a reward brings about: captions that break off, and things that nobody mentions.
+
+Both are told from the text alone, by lists and by the neighbours of a word (``segments.py``), so they are
+estimates: what good captions of people score by them is the level to compare with.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from suisei.data.sample import CaptionSample, language_of
+from suisei.metrics.base import Metric
+from suisei.metrics.repetition import share
+from suisei.probes.lexicon import ALIKE, plural
+from suisei.probes.segments import final_particle, segment
+from suisei.probes.words import word_set
+
+_UNFINISHED = word_set(
+    """a an the and or but while as that which who whose with of at from for into onto to in on between
+    his its their my your our is are was were be being has have very next"""
+)
+"""English words that no caption ends with. Others, such as "over", "by" or "her", may end one."""
+
+_LOOKING = word_set("look looks looking looked")
+_PEOPLE = {
+    "en": word_set(
+        """person man woman boy girl child kid baby toddler guy lady adult human someone somebody
+        teenager teen youth player"""
+    ),
+    "ja": word_set("人 男性 女性 男の子 女の子 男 女 子供 子ども こども 少年 少女 赤ちゃん 大人 若者 人々"),
+}
+"""Words for somebody: of these any mentions any other, for whom one takes somebody for is no thing unseen."""
+_AMOUNTS = word_set("group crowd bunch pair couple lot set piece number 数人 グループ 複数")
+
+_WORD = re.compile(r"[^\W_]+(?:['’\-][^\W_]+)*")
+
+
+class IncompleteEnding(Metric):
+    """1 for a caption that breaks off: it ends in an article, a conjunction, "with", ...; else 0.
+
+    In Japanese, one that ends in a particle. The corpus score is the share of such captions.
+    """
+
+    name = "incomplete-ending"
+    higher_is_better = False
+
+    def _score(self, samples: Sequence[CaptionSample], *, batch_size: int, progress: bool) -> np.ndarray:
+        return np.array([float(breaks_off(sample.candidate, language_of(sample))) for sample in samples])
+
+
+class HallucinatedNouns(Metric):
+    """Share of the candidate's nouns that no reference mentions, in [0, 1]; 0 where it has no noun.
+
+    A noun is mentioned where a reference has it, its singular or plural, or a word that says the same (the
+    synonyms and spellings of ``lexicon.py``); a word for somebody, where a reference has any such word. More
+    references mention more. The corpus score is the share among the nouns of all captions.
+    """
+
+    name = "hallucinated-nouns"
+    needs = frozenset({"references"})
+    higher_is_better = False
+
+    def _score(self, samples: Sequence[CaptionSample], *, batch_size: int, progress: bool) -> np.ndarray:
+        return share(self.sample_statistics(samples))
+
+    def corpus_score(self, samples: Sequence[CaptionSample], scores: np.ndarray) -> float:
+        """Return the share of nouns that are not mentioned among those of all captions with a score."""
+        scored = [sample for sample, score in zip(samples, scores, strict=True) if not np.isnan(score)]
+        counts = self.sample_statistics(scored).sum(axis=0, keepdims=True)
+        return float(self.corpus_from_statistics(counts)[0])
+
+    def sample_statistics(self, samples: Sequence[CaptionSample]) -> np.ndarray:
+        """Return the numbers of nouns that are not mentioned and of nouns, int64 [N, 2]."""
+        rows = []
+        for sample in samples:
+            language = language_of(sample)
+            nouns = nouns_of(sample.candidate, language)
+            rows.append([len(unmentioned(nouns, sample.references, language)), len(nouns)])
+        return np.array(rows, dtype=np.int64).reshape(len(rows), 2)
+
+    def corpus_from_statistics(self, totals: np.ndarray) -> np.ndarray:
+        """Return the share of each row of summed counts, float64 [B]."""
+        return share(totals)
+
+
+def breaks_off(caption: str, language: str) -> bool:
+    """Return whether a caption ends in a word that asks for another.
+
+    >>> breaks_off("a dog with a", "en"), breaks_off("A dog runs by.", "en")
+    (True, False)
+    """
+    if language == "ja":
+        return final_particle(caption)
+    words = _WORD.findall(caption.lower())
+    looks_on = words[-1:] == ["on"] and len(words) > 1 and words[-2] in _LOOKING
+    return bool(words) and words[-1] in _UNFINISHED and not looks_on
+
+
+def nouns_of(caption: str, language: str) -> tuple[str, ...]:
+    """Return the different nouns of a caption, English ones in lower case and singular."""
+    words = segment(caption, language).words
+    nouns = [word.text.strip().lower() for word in words if word.noun]
+    named = dict.fromkeys(_singular(noun) if language == "en" else noun for noun in nouns if noun)
+    return tuple(noun for noun in named if noun not in _AMOUNTS)
+
+
+def unmentioned(nouns: Sequence[str], references: Sequence[str], language: str) -> list[str]:
+    """Return the nouns that no reference mentions.
+
+    >>> unmentioned(["dog", "ball"], ["two dogs play"], "en")
+    ['ball']
+    """
+    if language == "ja":
+        text = "\n".join(references)
+        somebody = any(word in text for word in _PEOPLE["ja"])
+        return [
+            noun
+            for noun in nouns
+            if not (somebody and noun in _PEOPLE["ja"])
+            and not any(word in text for word in (noun, *_alike(noun, "ja")))
+        ]
+    said = {word for reference in references for word in _words(reference)}
+    text = f" {' '.join(word for reference in references for word in _WORD.findall(reference.lower()))} "
+    return [
+        noun
+        for noun in nouns
+        if noun not in said
+        and not (noun in _PEOPLE["en"] and said & _PEOPLE["en"])
+        and not any(f" {word} " in text for word in _alike(noun, "en"))
+    ]
+
+
+@lru_cache(maxsize=4096)
+def _words(caption: str) -> frozenset[str]:
+    return frozenset(_singular(word) for word in _WORD.findall(caption.lower()))
+
+
+def _alike(noun: str, language: str) -> tuple[str, ...]:
+    """Return the words that say the same, plurals too."""
+    found = [other for lists in ALIKE.values() for other in lists[language].get(noun, ())]
+    return (*found, *(plural(other) for other in found)) if language == "en" else tuple(found)
+
+
+@lru_cache(maxsize=4096)
+def _singular(word: str) -> str:
+    """Return an English noun's singular by its ending; other words only have to change alike.
+
+    >>> [_singular(word) for word in ("dogs", "benches", "women", "dress", "puppies", "scarves")]
+    ['dog', 'bench', 'woman', 'dress', 'puppy', 'scarf']
+    """
+    irregular = {"men": "man", "women": "woman", "children": "child", "people": "person", "feet": "foot"}
+    irregular |= {"scarves": "scarf", "knives": "knife", "leaves": "leaf", "bikes": "bike", "buses": "bus"}
+    if word in irregular:
+        return irregular[word]
+    if word.endswith("men") and len(word) > 4:
+        return f"{word[:-3]}man"
+    if word.endswith("ies") and len(word) > 4:
+        return f"{word[:-3]}y"
+    if word.endswith(("ches", "shes", "sses", "xes")):
+        return word[:-2]
+    plural_s = word.endswith("s") and not word.endswith(("ss", "us", "is")) and len(word) > 3
+    return word[:-1] if plural_s else word

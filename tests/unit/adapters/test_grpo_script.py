@@ -1,0 +1,77 @@
+"""The script that tunes a model of Hugging Face by a reward."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+from suisei.errors import DataError
+
+SCRIPT = Path(__file__).parents[3] / "docs" / "scripts" / "grpo_captions.py"
+WORDS = ["<pad>", "<end>", "?", "a", "dog", "runs", "blue", "of", "table", "seven", "the", "x"]
+
+
+@pytest.fixture
+def script():
+    found = importlib.util.spec_from_file_location("grpo_captions", SCRIPT)
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def speaker(tmp_path):
+    """The folder of a language model of twelve words."""
+    import torch
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+
+    plain = Tokenizer(models.WordLevel({word: n for n, word in enumerate(WORDS)}, unk_token="?"))
+    plain.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    PreTrainedTokenizerFast(tokenizer_object=plain, pad_token="<pad>", eos_token="<end>").save_pretrained(
+        tmp_path / "model"
+    )
+    torch.manual_seed(3)
+    size = {"n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 16}
+    config = GPT2Config(vocab_size=len(WORDS), bos_token_id=1, eos_token_id=1, pad_token_id=0, **size)
+    GPT2LMHeadModel(config).save_pretrained(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def test_the_script_improves_the_reward(script, speaker, tmp_path):
+    pytest.importorskip("trl", reason="needs trl, an extra of development")
+    pytest.importorskip("datasets")
+    rows = [{"prompt": "?", "references": ["a dog runs", "the dog runs"]}] * 4
+    (tmp_path / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    rewards = script.main(
+        [
+            str(speaker), str(tmp_path / "data.jsonl"), f"--output={tmp_path / 'tuned'}", "--reward=chrf",
+            "--steps=20", "--generations=16", "--max-length=3", "--learning-rate=0.03", "--kl=0", "--cpu",
+        ]
+    )  # fmt: skip
+    assert len(rewards) == 20
+    assert sum(rewards[-5:]) / 5 > sum(rewards[:5]) / 5 + 10
+    assert json.loads((tmp_path / "tuned" / "rewards.json").read_text()) == rewards
+    assert (tmp_path / "tuned" / "model.safetensors").exists()
+
+
+def test_rows_of_the_script(script, pictures, tmp_path):
+    file = tmp_path / "rows.jsonl"
+    rows = [{"references": ["犬"]}, {"image": str(pictures[0]), "prompt": "what?"}]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    plain = script.read_rows(file, with_pictures=False)
+    assert plain[0] == {"prompt": script.PROMPT, "references": ["犬"]}
+    assert plain[1]["image"] == str(pictures[0])
+    with pytest.raises(DataError, match="row 1: a vision-language model needs an `image`"):
+        script.read_rows(file, with_pictures=True)
+    file.write_text(json.dumps(rows[1]))
+    (seen,) = script.read_rows(file, with_pictures=True)
+    assert seen["image"].size == (70, 50)
+    assert seen["prompt"] == [{"role": "user", "content": "what?"}]
+    file.write_text('{"prompt": "x"}')
+    with pytest.raises(DataError, match="row 1: needs `references`"):
+        script.read_rows(file, with_pictures=False)
+    file.write_text("{")
+    with pytest.raises(DataError, match="row 1: not JSON"):
+        script.read_rows(file, with_pictures=False)

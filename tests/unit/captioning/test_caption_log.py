@@ -1,0 +1,43 @@
+"""Lines of a run's folder, and the figure of its curve."""
+
+import json
+
+from suisei.captioning.caption_log import CaptionLog, before, plot_curve
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def sample(image, caption):
+    return {"image": image, "caption": caption, "reward": 1.0}
+
+
+def test_captions_are_written_when_they_change(tmp_path):
+    log = CaptionLog(tmp_path / "run")
+    log.write(0, {"reward": 0.1}, [sample("a", "犬"), sample("b", "a cat")])
+    log.write(5, {"reward": 0.2}, [sample("a", "犬"), sample("b", "two cats")])
+    log.write(10, {"reward": None}, [sample("a", "猫"), sample("b", "two cats")])
+    assert [row["reward"] for row in lines(tmp_path / "run" / "curve.jsonl")] == [0.1, 0.2, None]
+    told = [(row["step"], row["image"], row["caption"]) for row in lines(tmp_path / "run" / "samples.jsonl")]
+    assert told == [(0, "a", "犬"), (0, "b", "a cat"), (5, "b", "two cats"), (10, "a", "猫")]
+
+
+def test_a_run_that_goes_on_writes_later_steps_anew(tmp_path):
+    log = CaptionLog(tmp_path)
+    for step, caption in ((0, "x"), (5, "y"), (10, "z")):
+        log.write(step, {"reward": float(step)}, [sample("a", caption)])
+    CaptionLog(tmp_path).write(5, {"reward": 7.0}, [sample("a", "w")])
+    assert [(row["step"], row["reward"]) for row in lines(tmp_path / "curve.jsonl")] == [(0, 0.0), (5, 7.0)]
+    assert [row["caption"] for row in lines(tmp_path / "samples.jsonl")] == ["x", "w"]
+    assert before(tmp_path / "curve.jsonl", 5) == [{"step": 0, "reward": 0.0}]
+    assert before(tmp_path / "none.jsonl") == []
+
+
+def test_the_curve_is_drawn_where_there_is_one(tmp_path):
+    log = CaptionLog(tmp_path)
+    assert not plot_curve(tmp_path / "curve.png", tmp_path, "x")
+    log.write(0, {"reward": 0.1, "length": None, "a": 1, "b": 2}, [])
+    log.write(5, {"reward": 0.2, "length": 1.5, "a": 1, "b": 2}, [])
+    assert plot_curve(tmp_path / "curve.png", tmp_path, "rewarded by $x$")
+    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")

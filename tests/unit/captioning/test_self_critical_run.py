@@ -1,0 +1,382 @@
+"""Tuning by rewards, from the command line to the model folder: tiny captioner, pictures of one colour."""
+
+import csv
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file
+
+from suisei.captioning import self_critical_run
+from suisei.captioning.caption_model import Decoding, load_caption_model
+from suisei.captioning.captioner import Captioner
+from suisei.captioning.grid_tower import GridTower, TowerConfig, create_image_encoder
+from suisei.captioning.pieces import Pieces
+from suisei.captioning.self_critical import SelfCritical
+from suisei.captioning.self_critical_run import TASK, run
+from suisei.captioning.transformer import TransformerConfig
+from suisei.commands.train import main as train_command
+from suisei.encoders.tiny import TinyImageConfig
+from suisei.errors import ConfigError, DataError, ModelError
+
+COLOURS = {"red": (250, 10, 10), "green": (10, 250, 10), "blue": (10, 10, 250), "white": (250, 250, 250)}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Eight pictures of four colours with captions, and a captioner that has begun to learn them."""
+    folder = tmp_path_factory.mktemp("rewarded")
+    rows = []
+    for number, name in enumerate([*COLOURS, *COLOURS]):
+        Image.new("RGB", (40, 40 + number), COLOURS[name]).save(folder / f"{number}.png")
+        captions = [f"a {name} wall", f"a wall is painted {name}", f"something {name} is here"]
+        rows.append({"image": f"{number}.png", "captions": captions})
+    (folder / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for number, row in enumerate(rows):
+        shutil.copy(folder / row["image"], folder / f"dev{number}.png")
+    others = [{**row, "image": f"dev{row['image']}"} for row in rows]
+    (folder / "dev.jsonl").write_text("".join(json.dumps(row) + "\n" for row in others))
+    begun(folder, rows).save(folder / "captioner")
+    return folder
+
+
+def begun(folder, rows):
+    torch.manual_seed(0)
+    captions = [caption for row in rows for caption in row["captions"]]
+    layers = TransformerConfig(
+        width=32, heads=4, encoder_layers=1, decoder_layers=1, feed_forward=64, dropout=0.1, positions=16
+    )
+    encoder = create_image_encoder(TowerConfig("tiny", tiny=TinyImageConfig(8, 64, 16)))
+    model = Captioner(GridTower(encoder), layers, Pieces.learned(captions, 80), ["en"])
+    grid = model.grid(model.read([folder / row["image"] for row in rows]))
+    optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=0.01)
+    tokens = model.tokens_of(captions).view(len(rows), 3, -1)
+    for _ in range(40):
+        optimizer.zero_grad()
+        (-model.log_probs(model.memory(grid), tokens).sum() / (tokens != model.pad_id).sum()).backward()
+        optimizer.step()
+    return model.eval()
+
+
+def arguments(folder, output, *more):
+    return [
+        f"--model={folder / 'captioner'}",
+        "--reward=cider",
+        f"--data.train={folder / 'train.jsonl'}",
+        f"--data.validation={folder / 'dev.jsonl'}",
+        "--data.batch_size=4",
+        "--model.captions=3",
+        "--model.max_length=12",
+        "--model.learning_rate=0.002",
+        f"--output={output}",
+        "--trainer.max_epochs=-1",
+        "--trainer.max_steps=6",
+        "--trainer.val_check_interval=3",
+        "--trainer.log_every_n_steps=1",
+        "--checkpoint_steps=2",
+        "--trainer.accelerator=cpu",
+        "--trainer.enable_progress_bar=false",
+        *more,
+    ]
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def logged(run_folder, name):
+    values = []
+    for path in sorted((run_folder / "logs").glob("*/metrics.csv")):
+        with path.open() as file:
+            values += [float(row[name]) for row in csv.DictReader(file) if row.get(name)]
+    return values
+
+
+def final(run_folder):
+    return load_file(run_folder / "model" / "model.safetensors")
+
+
+def assert_same(one, other):
+    left, right = final(one), final(other)
+    assert [name for name in left if not torch.equal(left[name], right[name])] == []
+
+
+@pytest.mark.parametrize("baseline", ["beam-mean", "greedy", "sample-mean"])
+def test_tuning_raises_its_reward(folder, tmp_path, baseline):
+    more = ["--trainer.max_steps=20", "--trainer.val_check_interval=10", f"--model.baseline={baseline}"]
+    assert run(arguments(folder, tmp_path / "run", *more)) == 0
+    curve = lines(tmp_path / "run" / "curve.jsonl")
+    assert [row["step"] for row in curve] == [0, 10, 20]
+    assert curve[-1]["reward"] > curve[0]["reward"] + 0.5
+    assert load_caption_model(tmp_path / "run" / "model").languages == ("en",)
+
+
+def test_what_a_run_writes(folder, tmp_path):
+    output = tmp_path / "run"
+    more = [f"--data.test={folder / 'dev.jsonl'}", "--data.test_images=6", "--model.shown=3"]
+    more += ["--reward=cider+0.5*repetition-1", "--report_metrics=[bleu-1,length]"]
+    assert run(arguments(folder, output, *more)) == 0
+    report = json.loads((output / "report.json").read_text())
+    said = report["training"]
+    assert said["steps"] == 6
+    assert said["images"] == {"train": 8, "validation": 8}
+    assert set(said["reward_signatures"]) == {"cider", "repetition-1"}
+    assert "8-documents" in said["reward_signatures"]["cider"]
+    assert 0 < said["reward_share_of_step"] < 1
+    compared = {each["metric"]: each for each in report["comparison"]["metrics"]}
+    assert list(compared) == ["cider", "repetition-1", "bleu-1", "length"]
+    assert compared["cider"]["images"] == 6
+    assert compared["cider"]["pairs"][0]["p_bootstrap"] <= 1
+    assert set(report["comparison"]["texts"]) == {"start", "tuned"}
+    for name in ("captions_start.jsonl", "captions_tuned.jsonl"):
+        assert len(lines(output / name)) == 6
+    assert (output / "curve.png").stat().st_size > 1000
+    page = (output / "report.md").read_text()
+    assert "![the curve](curve.png)" in page
+    assert "| start |" in page
+    samples = lines(output / "samples.jsonl")
+    first = [row for row in samples if row["step"] == 0]
+    assert [row["image"] for row in first] == ["dev0.png", "dev1.png", "dev2.png"]
+    last = {}
+    for row in samples:  # a caption is written when it is another one
+        assert last.get(row["image"]) != row["caption"]
+        last[row["image"]] = row["caption"]
+    for name in ("reward", "reward_std", "baseline", "advantage_size", "skipped", "reward/repetition-1"):
+        assert len(logged(output, name)) == 6, name
+    with pytest.raises(ConfigError, match="holds a run already"):
+        run(arguments(folder, output))
+
+
+@pytest.fixture(scope="module")
+def whole(folder, tmp_path_factory):
+    output = tmp_path_factory.mktemp("whole") / "run"
+    run(arguments(folder, output, *RESUMED))
+    return output
+
+
+class KilledError(Exception):
+    """Stands for a power cut."""
+
+
+RESUMED = ("--model.baseline=greedy", "--model.kl_weight=0.1", "--model.cross_entropy_weight=0.2",
+           "--trainer.accumulate_grad_batches=2", "--trainer.val_check_interval=6")  # fmt: skip
+
+
+@pytest.mark.parametrize("step", [1, 3, 5])
+def test_a_resumed_run_ends_with_the_same_weights(folder, whole, tmp_path, step, monkeypatch):
+    output = tmp_path / "run"
+    original = SelfCritical.training_step
+
+    def killed(self, positions, batch_idx):
+        if self.trainer.global_step == step:
+            raise KilledError
+        return original(self, positions, batch_idx)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SelfCritical, "training_step", killed)
+        with pytest.raises(KilledError):
+            run(arguments(folder, output, *RESUMED))
+    assert not (output / "report.json").exists()
+    assert run(arguments(folder, output, *RESUMED, "--ckpt_path=last")) == 0
+    assert_same(whole, output)
+    assert [row["step"] for row in lines(output / "curve.jsonl")] == [0, 3, 6]
+    for name in ("curve.jsonl", "samples.jsonl"):
+        assert lines(output / name) == lines(whole / name)
+
+
+def test_what_is_mixed_into_the_loss_keeps_the_model_near_its_start(folder, tmp_path):
+    """A heavy divergence term holds the distribution, and cross-entropy the captions of people."""
+
+    def moved(name, *more):
+        run(arguments(folder, tmp_path / name, "--trainer.max_steps=10", *more))
+        start, end = load_file(folder / "captioner" / "model.safetensors"), final(tmp_path / name)
+        return sum(float((start[key] - end[key]).square().sum()) for key in start)
+
+    free = moved("free")
+    assert moved("kl", "--model.kl_weight=50", "--trainer.gradient_clip_val=null") != free
+    held = logged(tmp_path / "kl", "kl")
+    assert len(held) == 10
+    assert held[0] == pytest.approx(0, abs=1e-6)  # the first step begins at the start model
+    assert max(held) < 0.2
+    moved("xe", "--model.cross_entropy_weight=5")
+    told = logged(tmp_path / "xe", "cross_entropy")
+    assert np.mean(told[-3:]) < np.mean(told[:3])
+    assert not logged(tmp_path / "free", "kl")
+
+
+def test_settings_of_the_model(folder, tmp_path):
+    """Rates, decay, warm-up, length and language reach what they name."""
+    more = [
+        "--model.warmup_steps=4",
+        "--model.weight_decay=0.3",
+        "--model.max_length=2",
+        "--model.language=en",
+    ]
+    cli = self_critical_run.SelfCriticalCLI(
+        SelfCritical,
+        self_critical_run.RewardedImages,
+        self_critical_run.written_out(arguments(folder, tmp_path / "run", *more)),
+        trainer_defaults=self_critical_run.TRAINER_DEFAULTS,
+        about="",
+    )
+    made = cli.model.configure_optimizers()
+    assert {group["weight_decay"] for group in made["optimizer"].param_groups} == {0.3, 0.0}
+    rates = [cli.model._rate(step) for step in range(5)]
+    assert rates == [0.25, 0.5, 0.75, 1.0, 1.0]
+    tower = {p.data_ptr() for p in cli.model.writer.tower.parameters()}
+    assert not any(p.data_ptr() in tower for g in made["optimizer"].param_groups for p in g["params"])
+    grid = cli.model.writer.grid(cli.model.writer.read([folder / "0.png"]))
+    tokens, texts = cli.model._write(grid, torch.Generator().manual_seed(0))
+    assert tokens.shape[1:] == (3, 2)
+    assert len(texts[0]) == 3
+    assert cli.model.language == "en"
+
+
+def test_temperature_widens_the_draw(folder, tmp_path):
+    def different(temperature):
+        model = SelfCritical(
+            str(folder / "captioner"), baseline="greedy", captions=40, temperature=temperature, max_length=8
+        )
+        grid = model.writer.grid(model.writer.read([folder / "0.png"]))
+        _, texts = model._write(grid, torch.Generator().manual_seed(1))
+        assert len(texts[0]) == 41  # the greedy one is the last
+        assert (
+            texts[0][-1]
+            == model.writer.texts(
+                model.writer.generate(model.writer.memory(grid), Decoding("greedy", max_length=8)).tokens
+            )[0][0]
+        )
+        return len(set(texts[0][:-1]))
+
+    assert different(0.2) < different(3.0)
+
+
+def test_data_of_a_run(folder, tmp_path):
+    from suisei.captioning.scst_data import RewardedImages
+
+    source, other = str(folder / "train.jsonl"), str(folder / "dev.jsonl")
+    data = RewardedImages(source, other, None, batch_size=2, train_images=5, validation_images=3)
+    data.load(seed=4)
+    assert {part: len(rows) for part, rows in data.parts.items()} == {"train": 5, "validation": 3}
+    assert len(data.documents) == 8  # idf is of all
+    assert data.test_part == []
+    batches = [batch.tolist() for batch in data.train_dataloader()]
+    assert [len(batch) for batch in batches] == [2, 2]
+    again = RewardedImages(source, other, None, batch_size=2, train_images=5, validation_images=3)
+    again.load(seed=4)
+    assert [batch.tolist() for batch in again.train_dataloader()] == batches
+    with pytest.raises(ConfigError, match="5 training images do not fill a batch of 6"):
+        RewardedImages(source, other, batch_size=6, train_images=5).load()
+    for part in ("validation", "test"):
+        with pytest.raises(DataError, match=rf"data\.{part} shares 8 images with data\.train"):
+            RewardedImages(**{"train": source, "validation": other, part: source}).load()
+
+
+def test_images_are_looked_at_once(folder, tmp_path, monkeypatch):
+    seen = []
+    original = Captioner.grid
+    monkeypatch.setattr(
+        Captioner, "grid", lambda self, pixels: seen.append(len(pixels)) or original(self, pixels)
+    )
+    run(arguments(folder, tmp_path / "run"))
+    assert sum(seen) == 16  # eight of training, eight of validation
+
+
+def test_a_reward_without_numbers_stops_the_run(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        "suisei.metrics.cider.Cider._score", lambda self, samples, **_: np.full(len(samples), np.nan)
+    )
+    with pytest.raises(
+        DataError, match=r"step 1: 12 of 12 captions have no reward, and model\.max_skipped is"
+    ):
+        run(arguments(folder, tmp_path / "run"))
+    assert not (tmp_path / "run" / "config.yaml").exists()
+
+
+def test_rows_without_reward_are_left_out_and_counted(folder, tmp_path, monkeypatch):
+    from suisei.metrics.cider import Cider
+
+    original = Cider._score
+
+    def some(self, samples, **options):
+        scores = original(self, samples, **options)
+        return np.where([sample.image.name in ("0.png", "1.png") for sample in samples], np.nan, scores)
+
+    monkeypatch.setattr(Cider, "_score", some)
+    run(arguments(folder, tmp_path / "run", "--model.max_skipped=0.6"))
+    assert np.mean(logged(tmp_path / "run", "skipped")) == pytest.approx(0.25)
+    assert np.isfinite(logged(tmp_path / "run", "train_loss")).all()
+    with pytest.raises(DataError, match="captions have no reward"):
+        run(arguments(folder, tmp_path / "other", "--model.max_skipped=0"))
+
+
+def test_a_loss_that_is_no_number_stops_the_run(folder, tmp_path):
+    with pytest.raises(ModelError, match=r"NaN|the loss is nan|no numbers"):
+        run(
+            arguments(
+                folder,
+                tmp_path / "run",
+                "--model.learning_rate=1",
+                "--trainer.max_steps=40",
+                "--trainer.gradient_clip_val=null",
+                "--model.weight_decay=10",
+            )
+        )
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--reward=nope"], "no metric 'nope'"),
+        (["--reward=0*cider"], "no number above 0"),
+        (["--model.baseline=median"], "model.baseline"),
+        (["--model.captions=1"], "compares captions of an image with each other"),
+        (["--model.max_skipped=2"], "model.max_skipped"),
+        (["--model=/no/such/folder"], "/no/such/folder"),
+        (["--model.language=ja"], "this captioner writes en"),
+        (["--reward_options=[x]"], "reward_options"),
+        (["--model.reward_options=[cider.colour=red]"], "has no option 'colour'"),
+    ],
+)
+def test_mistakes_are_told_before_any_work(folder, tmp_path, more, message):
+    with pytest.raises((ConfigError, DataError, ModelError, Exception), match=message) as told:
+        run(arguments(folder, tmp_path / "run", *more))
+    assert type(told.value).__module__ == "suisei.errors"
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_command_knows_the_task(folder, tmp_path):
+    given = ["--config", "self_critical", *arguments(folder, tmp_path / "run", "--data.test=null")]
+    assert train_command(given) == 0
+    assert json.loads((tmp_path / "run" / "report.json").read_text())["training"]["steps"] == 6
+
+
+@pytest.mark.slow
+def test_two_processes_tune_as_one(folder, tmp_path):
+    def rewards(name, processes):
+        given = [
+            *arguments(folder, tmp_path / name, "--model.learning_rate=0.001"),
+            f"--trainer.devices={processes}",
+            f"--trainer.strategy={'ddp' if processes > 1 else 'auto'}",
+            f"--data.batch_size={8 // processes}",
+        ]
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(("PL_", "LIGHTNING_"))}
+        if processes > 1:
+            (tmp_path / "task.yaml").write_text(f"task: {TASK}\n")
+            command = [sys.executable, "-m", "suisei.train", "--config", str(tmp_path / "task.yaml"), *given]
+            subprocess.run(command, check=True, capture_output=True, timeout=300, env=environment)
+        else:
+            run(given)
+        return [row["reward"] for row in lines(tmp_path / name / "curve.jsonl")], final(tmp_path / name)
+
+    (one, weights), (two, others) = rewards("one", 1), rewards("two", 2)
+    assert one[-1] > one[0]
+    np.testing.assert_allclose(one, two, rtol=1e-3)
+    for name, weight in weights.items():
+        torch.testing.assert_close(weight, others[name], rtol=1e-3, atol=1e-4)

@@ -1,0 +1,92 @@
+"""Captions that break off, and nouns that nobody mentions, in both languages."""
+
+import numpy as np
+import pytest
+
+from suisei.data.sample import CaptionSample
+from suisei.metrics.registry import get_metric
+from suisei.metrics.tokenizers import mecab_missing
+from suisei.probes.caption_faults import breaks_off, nouns_of, unmentioned
+
+
+@pytest.mark.parametrize(
+    ("caption", "broken"),
+    [
+        ("a dog runs with a", True),
+        ("a dog runs with a .", True),
+        ("two men on the", True),
+        ("a boy is", True),
+        ("A man looks on.", False),
+        ("a bird flies by", False),
+        ("she follows her", False),
+        ("a dog", False),
+        ("...", False),
+        ("on", True),
+    ],
+)
+def test_english_endings(caption, broken):
+    assert breaks_off(caption, "en") is broken
+
+
+@pytest.mark.parametrize(
+    ("caption", "broken"),
+    [
+        ("男性が自転車に", True),
+        ("女の子が", True),
+        ("テーブルの上の", True),
+        ("犬が公園を走っている。", False),
+        ("猫の写真", False),
+        ("子ども", False),
+        ("とても可愛いね", False),
+        ("。", False),
+    ],
+)
+def test_japanese_endings(caption, broken):
+    if mecab_missing():
+        pytest.skip("needs MeCab")
+    assert breaks_off(caption, "ja") is broken
+
+
+def test_without_mecab_only_sure_particles_count(monkeypatch):
+    monkeypatch.setattr("suisei.probes.segments.mecab_missing", lambda: "fugashi")
+    assert breaks_off("犬を", "ja")
+    assert not breaks_off("子ども", "ja")
+
+
+@pytest.mark.parametrize(
+    ("caption", "references", "lacking"),
+    [
+        ("A dog with a ball in the grass", ["two dogs play on grass"], ["ball"]),
+        ("a bike near a couch", ["a bicycle", "the sofas are red"], []),
+        ("a man on a beach", ["somebody", "a person at a lake"], ["beach"]),
+        ("a man", ["a lake"], ["man"]),
+        ("a group of women", ["women sing"], []),
+        ("a puppy and benches", ["puppies on a bench"], []),
+    ],
+)
+def test_english_nouns_that_nobody_mentions(caption, references, lacking):
+    assert unmentioned(nouns_of(caption, "en"), references, "en") == lacking
+
+
+def test_japanese_nouns_that_nobody_mentions():
+    if mecab_missing():
+        pytest.skip("needs MeCab")
+    nouns = nouns_of("男性と犬が公園で傘を持っている", "ja")
+    assert nouns == ("男性", "犬", "公園", "傘")
+    assert unmentioned(nouns, ["人がイヌと歩く", "広い公園"], "ja") == ["傘"]
+
+
+def test_scores_and_corpus_scores():
+    samples = [
+        CaptionSample("a dog with a ball", ["a dog"]),
+        CaptionSample("a dog with a", ["a dog"]),
+        CaptionSample("blue", ["a dog"], language="en"),
+    ]
+    nouns, ending = get_metric("hallucinated-nouns"), get_metric("incomplete-ending")
+    scores = nouns.score(samples)
+    assert scores[:2].tolist() == [0.5, 0]
+    total = nouns.sample_statistics(samples).sum(axis=0)
+    assert nouns.corpus_score(samples, scores) == pytest.approx(total[0] / total[1])
+    assert ending.score(samples).tolist() == [0, 1, 0]
+    assert ending.corpus_score(samples, np.array([0.0, 1.0, 0.0])) == pytest.approx(1 / 3)
+    assert nouns.missing([CaptionSample("a dog")]) == {0: "no references"}
