@@ -49,8 +49,8 @@ class Cider(TokenMetric):
     def __init__(self, tokenizer: str = "auto") -> None:
         super().__init__(tokenizer)
         self._documents = 0
-        self._frequency: dict[Ngram, int] = {}
-        self._idf: dict[Ngram, float] = {}
+        self._frequency: dict[str, int] = {}  # of n-grams joined by spaces, as in files
+        self._idf: dict[Ngram, float] = {}  # of those that were asked for
 
     def fit(self, samples: Sequence[CaptionSample]) -> None:
         """Count in how many samples' references each n-gram occurs.
@@ -78,7 +78,7 @@ class Cider(TokenMetric):
                 "with references to learn that from; fit it on a corpus of many images"
             )
         _require_contrast(frequency, documents)
-        self._keep(documents, dict(frequency))
+        self._keep(documents, {" ".join(ngram): count for ngram, count in frequency.items()})
 
     @property
     def needs_fit(self) -> bool:
@@ -87,7 +87,7 @@ class Cider(TokenMetric):
 
     def state(self) -> dict[str, Any]:
         """Return tokenizer, number of documents and document frequencies (n-gram joined by spaces)."""
-        frequency = {" ".join(ngram): count for ngram, count in sorted(self._frequency.items())}
+        frequency = dict(sorted(self._frequency.items(), key=lambda item: item[0].split(" ")))
         return {
             "tokenizer": self.tokenizer.signature,
             "documents": self._documents,
@@ -102,12 +102,12 @@ class Cider(TokenMetric):
         """
         try:
             tokenizer, documents = state["tokenizer"], int(state["documents"])
-            frequency = {
-                tuple(ngram.split(" ")): int(count) for ngram, count in state["document_frequency"].items()
-            }
+            given = state["document_frequency"]
+            frequency = dict(zip(given.keys(), map(int, given.values()), strict=True))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ConfigError(f"this is not a saved CIDEr state: {type(error).__name__} {error}") from error
-        if documents < 2 or not all(0 < count <= documents for count in frequency.values()):
+        counts = frequency.values()
+        if documents < 2 or (counts and not 0 < min(counts) <= max(counts) <= documents):
             raise ConfigError(
                 f"this is not a saved CIDEr state: {documents} documents, which is too few or fewer than "
                 "an n-gram occurs in"
@@ -119,10 +119,18 @@ class Cider(TokenMetric):
             )
         self._keep(documents, frequency)
 
-    def _keep(self, documents: int, frequency: dict[Ngram, int]) -> None:
-        self._documents, self._frequency = documents, frequency
-        largest = math.log(documents)
-        self._idf = {ngram: largest - math.log(count) for ngram, count in frequency.items()}
+    def _keep(self, documents: int, frequency: dict[str, int]) -> None:
+        self._documents, self._frequency, self._idf = documents, frequency, {}
+
+    def _weight(self, ngram: Ngram) -> float:
+        """Return the idf of an n-gram; tables of a hundred thousand are not turned around to score one row."""
+        found = self._idf.get(ngram)
+        if found is None:
+            count = self._frequency.get(" ".join(ngram))
+            if count is None:
+                return math.log(self._documents)
+            found = self._idf[ngram] = math.log(self._documents) - math.log(count)
+        return found
 
     def settings(self) -> dict[str, str]:
         """Return tokenizer, variant and the size of the corpus that the idf comes from."""
@@ -141,10 +149,9 @@ class Cider(TokenMetric):
         return np.array([_score_one(sample, vectors) for sample in tokenized])
 
     def _vector(self, tokens: Tokens) -> _Vector:
-        unseen = math.log(self._documents)
         weights, norms = [], []
         for counts in ngram_counts(tokens):
-            order = {ngram: count * self._idf.get(ngram, unseen) for ngram, count in counts.items()}
+            order = {ngram: count * self._weight(ngram) for ngram, count in counts.items()}
             weights.append(order)
             norms.append(math.sqrt(sum(weight * weight for weight in order.values())))
         return _Vector(weights, norms, max(0, len(tokens) - 1))

@@ -142,7 +142,7 @@ class Ridge(Metric):
             raise ModelError(
                 f"the saved state of the ridge is damaged ({error}); retrain the model"
             ) from None
-        if not isinstance(terms, list) or not all(isinstance(term, str) for term in terms):
+        if not isinstance(terms, list) or set(map(type, terms)) - {str}:
             raise ModelError("the saved state of the ridge is damaged (n-grams that are not text); retrain")
         if not len(terms) == len(idf) == len(weights) / 3 or not idf.ndim == weights.ndim == 1:
             raise ModelError("the saved state of the ridge is damaged (lengths differ); retrain")

@@ -202,6 +202,6 @@ def _unpacked(value: Any, tensors: Mapping[str, np.ndarray]) -> Any:
         raise ValueError(f"{value[_TENSOR]} is not a list of finite numbers")
     if _KEYS not in value:
         return numbers
-    if not all(isinstance(key, str) for key in value[_KEYS]):
+    if set(map(type, value[_KEYS])) - {str}:
         raise ValueError(f"{value[_TENSOR]} has names that are not text")
     return dict(zip(value[_KEYS], numbers.tolist(), strict=True))
