@@ -52,7 +52,7 @@ OF_THEIR_OWN: dict[str, Callable[[Sequence[str]], int]] = {
     SELF_CRITICAL: run_self_critical,
     **RECAP,
 }
-"""What else is trained than a rater of captions, by the config's ``task``, each with a command line of its own."""
+"""What is trained besides raters of captions, by the config's ``task``; each has its own command line."""
 TRAINER_DEFAULTS = {
     "max_epochs": 10,
     "devices": 1,
