@@ -464,7 +464,7 @@ def _score_windows(
     told: set[str] = set()
     for job, scored in scorer.score_all(_jobs(finished, list(scorer.metrics), options)):
         stop = job.stop
-        if any(row.error for row in scored):
+        if stop is not None or any(row.error for row in scored):
             _check_images(counts.rows, options)
         if options.on_error == "raise":
             good, refused = _before_first([row.stop for row in scored])

@@ -36,6 +36,8 @@ settings that most people use:
   --output DIR                the run's folder (default: runs/CONFIG)
   --trainer.max_epochs N      at most
   --ckpt_path last            go on with the run in --output that was interrupted
+  --quiet, --verbose          say less of the run, or more
+  --log-json FILE             a JSON object per event; - is standard error
 
 examples:
   suisei train --data.train ratings.csv --data.rating_scale '[1,5]' --data.images photos --output runs/mine

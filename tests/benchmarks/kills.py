@@ -36,6 +36,8 @@ from tests.benchmarks.harness import Options, Row
 
 COUNT_FILE = "SUISEI_KILLS_COUNT"
 ATTEMPT = "SUISEI_KILLS_ATTEMPT"
+SHARES = {"scoring": 1.0, "evaluating": 0.3, "training": 0.1}
+"""Kills of each group of commands, as a share of those that are asked for."""
 MOST_KILLS = 4
 """Of one run, which is then left to end."""
 FRESH_SHARE = 0.05
@@ -52,9 +54,6 @@ class Counted(Metric):
         _note(f"{s.id}|{score!r}" for s, score in zip(samples, scores, strict=True))
         time.sleep(0.0002 * len(samples))
         return np.array(scores)
-
-
-REGISTRY["counted"] = Entry(f"{__name__}:Counted", (), "counts what it scores")
 
 
 class Told:
@@ -83,7 +82,8 @@ def _note(names: Iterable[str]) -> None:
 
 
 def take_places(command: str) -> None:
-    """Put what counts in the place of a captioning model."""
+    """Add the metric that counts, and put what counts in the place of a captioning model."""
+    REGISTRY["counted"] = Entry(f"{__name__}:Counted", (), "counts what it scores")
     if command == "positives":
         from suisei.pacs import generators
 
@@ -405,8 +405,9 @@ def run(options: Options) -> list[Row]:
     with tempfile.TemporaryDirectory(prefix="kills-") as name:
         work = Path(name)
         for group, made in cases(work, options).items():
-            wanted = options.kills if group == "scoring" else max(1, options.kills // 10)
-            rows += [_row(group, made, wanted, work / group, options)]
+            wanted = max(1, round(options.kills * SHARES[group]))
+            row = _row(group, made, wanted, work / group, options)
+            rows += [row] if row.ours else []
     return rows
 
 
@@ -416,6 +417,8 @@ def _row(group: str, made: Sequence[Case], kills: int, work: Path, options: Opti
     for number, case in enumerate(made):
         before, after = (round(kills * sum(weights[:end]) / sum(weights)) for end in (number, number + 1))
         share = after - before
+        if options.kill_only not in case.name or not share:
+            continue
         outcome = torture(case, share, options.kill_seed + number, work / f"{number}")
         sys.stderr.write(
             f"  {case.name}: {outcome.kills.total()} kills in {outcome.runs} runs, {outcome.again} again, "
@@ -436,5 +439,9 @@ def _row(group: str, made: Sequence[Case], kills: int, work: Path, options: Opti
         f"blocks scored again {total.repeated}; {time.monotonic() - times:.0f} s"
     )
     return Row(
-        "kills", f"{group}: {', '.join(case.name for case in made)}", total.kills.total(), "kills", note=note
+        "kills",
+        f"{group}: {', '.join(case.name for case in made if options.kill_only in case.name)}",
+        total.kills.total(),
+        "kills",
+        note=note,
     )
