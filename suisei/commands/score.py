@@ -434,7 +434,7 @@ def _run(
         problems = _write_beside(failed, content, options)
         output.complete()  # last: what has its own name has all that belongs to it
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(*_finished_so_far(counts, options)) from None
+        raise KeyboardInterrupt(_finished_so_far(output, counts.rows, options)) from None
     finally:
         output.close()
         if failed is not None:
@@ -442,13 +442,14 @@ def _run(
     return _show(content, problems, console)
 
 
-def _finished_so_far(counts: RowCounts, options: argparse.Namespace) -> list[str]:
+def _finished_so_far(output: FileOutput | StreamOutput, rows: int, options: argparse.Namespace) -> str:
     """Say what a run that is interrupted leaves, and how to go on."""
     if options.streams:
-        return [f"{counts.rows:,} rows were written"]
-    if not counts.rows:
-        return ["no row was finished"]
-    return [f"{counts.rows:,} rows are finished, in {options.output}.part; the same with --resume goes on"]
+        return f"{rows:,} rows were written"
+    finished = getattr(output, "rows", 0)
+    if not finished:
+        return "no row was finished"
+    return f"{finished:,} rows are finished, in {options.output}.part; the same with --resume goes on"
 
 
 def _score_windows(
