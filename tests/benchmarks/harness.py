@@ -31,7 +31,7 @@ class Options:
         frozen_samples: samples of an epoch of training from cached features.
         memory_rows: rows of the longest file that is scored for its peak memory.
         kills: how often scoring is killed; evaluations are 0.3 times, trainings 0.1 times as often.
-        kill_only: only commands whose name has this in it.
+        kill_only: only commands whose names have one of these in them, separated by semicolons.
         killed_rows: rows of the files that are scored then.
         kill_seed: of the moments.
         repeats: how often the sides alternate.
