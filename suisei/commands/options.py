@@ -90,8 +90,8 @@ class CommandParser(argparse.ArgumentParser):
             )
             if (action.nargs is None and empty) or extended:
                 self.error(f"argument {'/'.join(action.option_strings) or action.metavar}: '--' is no value")
-        told = getattr(found, "log_json", None)
-        begin(told, getattr(found, "loudness", "normal"), self.prog, list(map(str, self._typed)))
+        if hasattr(found, "loudness"):
+            begin(found.log_json, found.loudness, self.prog, list(map(str, self._typed)))
         return found, rest
 
     def error(self, message: str) -> NoReturn:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from suisei.scoring.failed_rows import FailedRows
     from suisei.scoring.output import FileOutput, StreamOutput
     from suisei.scoring.plan import MetricPlan
-    from suisei.scoring.stream import Job, Scorer
+    from suisei.scoring.stream import Job, ScoredRow, Scorer
     from suisei.scoring.summary import RowCounts
 
 WINDOW = 4096
@@ -466,7 +466,7 @@ def _score_windows(
     for job, scored in scorer.score_all(_jobs(finished, list(scorer.metrics), options)):
         stop = job.stop
         if stop is not None or any(row.error for row in scored):
-            _check_images(counts.rows, options)
+            _check_images(job, scored, counts.rows, options)
         if options.on_error == "raise":
             good, refused = _before_first([row.stop for row in scored])
             scored, stop = scored[:good], refused or stop
@@ -510,16 +510,19 @@ def _jobs(
             return
 
 
-def _check_images(rows: int, options: argparse.Namespace) -> None:
-    """Stop where rows fail because the folder of images went away, as one on a network may.
+def _check_images(job: Job, scored: Sequence[ScoredRow], rows: int, options: argparse.Namespace) -> None:
+    """Stop where rows fail because images went away, as those on a network may.
 
     Raises:
-        DataError: it did.
+        DataError: they did.
     """
-    if options.images and not Path(options.images).is_dir():
-        raise DataError(
-            f"--images {options.images} is not there any more{_kept(rows, options, 'once it is back')}"
-        )
+    from suisei.scoring.digest import vanished
+
+    gone = options.images if options.images and not Path(options.images).is_dir() else None
+    failed = (row.sample for row, result in zip(job.new, scored, strict=False) if result.error)
+    gone = gone or next((name for sample in failed if sample and (name := vanished(sample))), None)
+    if gone:
+        raise DataError(f"{gone} is not there any more{_kept(rows, options, 'once it is back')}")
 
 
 def _before_first(errors: Sequence[DataError | None]) -> tuple[int, DataError | None]:

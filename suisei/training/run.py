@@ -22,6 +22,7 @@ import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from rich.console import Console
 
+from suisei.cli import say
 from suisei.data.formats import write_samples
 from suisei.data.sample import CaptionSample, language_of
 from suisei.data.splits import PARTS, Split, group_of
@@ -272,7 +273,7 @@ def _announce(split: Split) -> None:
     """Say what the split leaves out, before the time of a training is spent on it."""
     if split.disjoint != "group":
         text = describe_left_out({part: len(rows) for part, rows in split.left_out.items()})
-        Console(stderr=True).print(text, highlight=False, soft_wrap=True)
+        say(Console(stderr=True), text)
 
 
 def _build(seed: int, data: Any, model: SuiSei, device: torch.device) -> ExtraInputs:

@@ -152,13 +152,36 @@ def test_a_folder_of_images_that_goes_away_stops_the_run(data, acting, capsys, m
     acting.act = staticmethod(lambda: images.rename(away) if images.exists() else None)
     assert scoring(data, output, *more, metrics="looking") == 2
     said = capsys.readouterr().err
-    assert f"--images {images} is not there any more (8 rows before it are in {output}.part; --resume" in said
+    assert f"{images} is not there any more (8 rows before it are in {output}.part; --resume" in said
     assert len(Path(f"{output}.part").read_text().splitlines()) == 8
     acting.act = staticmethod(lambda: None)
     away.rename(images)
     assert scoring(data, output, *more, "--resume", metrics="looking") == 0
     rows = [json.loads(line) for line in output.read_text().splitlines()]
     assert [row["looking"] for row in rows] == [7.0] * 10 + [8.0] * 2
+
+
+def test_an_image_that_goes_away_stops_an_evaluation_that_keeps_scores(data, acting, capsys, monkeypatch):
+    image, away = data.parent / "images" / "9.png", data.parent / "away.png"
+    arguments = ["--data", data, "--metrics", "looking", "--bootstrap", 10, "--keep", data.parent / "kept"]
+
+    class Looking(Acting):
+        def _score(self, samples, **options):
+            from suisei.data.images import load_image
+
+            scores = super()._score(samples, **options)
+            for sample in samples:
+                load_image(sample.image)
+            return scores
+
+    monkeypatch.setitem(REGISTRY, "looking", Entry(f"{__name__}:Looking", (), "a fake"))
+    monkeypatch.setitem(globals(), "Looking", Looking)
+    acting.act = staticmethod(lambda: image.rename(away) if image.exists() else None)
+    assert run(evaluate, *arguments) == 2
+    assert f"{image} is not there any more; the same command goes on" in capsys.readouterr().err
+    acting.act = staticmethod(lambda: None)
+    away.rename(image)
+    assert run(evaluate, *arguments) == 0
 
 
 def test_an_output_that_became_a_folder_keeps_its_rows(data, acting, capsys):
