@@ -132,7 +132,7 @@ def _run_training(cli: Any) -> None:
     }
     with staged(folder) as stage:
         curves = read_curves(folder / "logs")
-        facts["learning_curve"] = plot_curves(stage / "curve.png", curves, _kept_step(trainer), folder.name)
+        facts["learning_curve"] = plot_curves(stage / "curve.png", curves, _kept_step(trainer))
         save_model(stage / "model", model.regressor, extras=extras.state())
         _report(folder, stage, data, cli.config, facts)
     Console().print(f"run: {folder}   model: {folder / 'model'}", soft_wrap=True)

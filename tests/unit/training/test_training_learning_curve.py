@@ -33,12 +33,12 @@ def test_a_file_that_was_cut_off_gives_what_it_has(tmp_path):
 
 def test_the_picture(tmp_path):
     curves = {"train_loss": [(10, 0.5), (20, 0.3)], "val_pearson": [(10, 0.1), (20, 0.4)]}
-    assert plot_curves(tmp_path / "c.png", curves, 20, "実験 run")
+    assert plot_curves(tmp_path / "c.png", curves, 20)
     with Image.open(tmp_path / "c.png") as image:
         assert image.width > 1.5 * image.height  # two panels
         assert len(image.convert("RGB").getcolors(1 << 24)) > 50
-    assert plot_curves(tmp_path / "one.png", {"val_loss": [(1, 0.5)]}, None, "run")
+    assert plot_curves(tmp_path / "one.png", {"val_loss": [(1, 0.5)]}, None)
     with Image.open(tmp_path / "one.png") as image:
         assert image.width < 1.5 * image.height
-    assert not plot_curves(tmp_path / "none.png", {"lr": [(1, 0.5)]}, None, "run")
+    assert not plot_curves(tmp_path / "none.png", {"lr": [(1, 0.5)]}, None)
     assert not (tmp_path / "none.png").exists()

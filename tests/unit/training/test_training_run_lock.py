@@ -44,6 +44,15 @@ def test_a_run_that_began_in_the_meantime_is_not_written_over(tmp_path):
         pass
 
 
+def test_further_processes_of_one_training_share_its_lock(tmp_path, monkeypatch):
+    monkeypatch.setattr(run_lock, "PATIENCE", 0.1)
+    with alone_in(tmp_path, fresh=True):
+        (tmp_path / "config.yaml").write_text("")
+        monkeypatch.setattr(run_lock.rank_zero_only, "rank", 1, raising=False)
+        with alone_in(tmp_path, fresh=True):
+            pass
+
+
 def test_what_stays_empty_is_taken_away(tmp_path):
     with alone_in(tmp_path / "a" / "b", fresh=True):
         assert (tmp_path / "a" / "b").is_dir()
