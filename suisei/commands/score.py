@@ -426,7 +426,7 @@ def _run(
     failed = FailedRows(Path(options.output)) if keeps else None
     started = time.perf_counter()
     try:
-        total = _quick_count(options) if console.is_terminal or options.log_json else None
+        total = _quick_count(options) if options.log_json or options.loudness != "quiet" else None
         with progress_bar("scoring", total, unit="rows") as advance:
             for scored in _score_windows(scorer, output, counts, failed, options, console):
                 advance(scored)
