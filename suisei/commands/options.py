@@ -31,7 +31,7 @@ COMMON = (
     "--markdown", "--plot",
 )  # fmt: skip
 """The options that most people use, which a short help shows unless the command says which."""
-MOST_SHOWN = 12
+MOST_SHOWN = 13
 """So many options are shown whichever they are."""
 
 Add = Callable[..., Any]

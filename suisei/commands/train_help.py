@@ -36,8 +36,6 @@ settings that most people use:
   --output DIR                the run's folder (default: runs/CONFIG)
   --trainer.max_epochs N      at most
   --ckpt_path last            go on with the run in --output that was interrupted
-  --quiet, --verbose          say less of the run, or more
-  --log-json FILE             a JSON object per event; - is standard error
 
 examples:
   suisei train --data.train ratings.csv --data.rating_scale '[1,5]' --data.images photos --output runs/mine
@@ -45,7 +43,8 @@ examples:
   suisei train --config runs/mine/config.yaml --ckpt_path last
 
 suisei train --help all lists every setting of the config's task (it takes some seconds), --print_config all
-values as YAML. Settings of a config can be given on the command line.
+values as YAML. Settings of a config can be given on the command line. --quiet, --verbose and --log-json FILE say
+how much is told of the run, as for the other commands.
 """
 
 
