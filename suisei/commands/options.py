@@ -31,7 +31,7 @@ COMMON = (
     "--markdown", "--plot",
 )  # fmt: skip
 """The options that most people use, which a short help shows unless the command says which."""
-MOST_SHOWN = 12
+MOST_SHOWN = 13
 """So many options are shown whichever they are."""
 
 Add = Callable[..., Any]
@@ -90,8 +90,8 @@ class CommandParser(argparse.ArgumentParser):
             )
             if (action.nargs is None and empty) or extended:
                 self.error(f"argument {'/'.join(action.option_strings) or action.metavar}: '--' is no value")
-        told = getattr(found, "log_json", None)
-        begin(told, getattr(found, "loudness", "normal"), self.prog, list(map(str, self._typed)))
+        if hasattr(found, "loudness"):
+            begin(found.log_json, found.loudness, self.prog, list(map(str, self._typed)))
         return found, rest
 
     def error(self, message: str) -> NoReturn:

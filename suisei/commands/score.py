@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from suisei.scoring.failed_rows import FailedRows
     from suisei.scoring.output import FileOutput, StreamOutput
     from suisei.scoring.plan import MetricPlan
-    from suisei.scoring.stream import Job, Scorer
+    from suisei.scoring.stream import Job, ScoredRow, Scorer
     from suisei.scoring.summary import RowCounts
 
 WINDOW = 4096
@@ -426,7 +426,7 @@ def _run(
     failed = FailedRows(Path(options.output)) if keeps else None
     started = time.perf_counter()
     try:
-        total = _quick_count(options) if console.is_terminal or options.log_json else None
+        total = _quick_count(options) if options.log_json or options.loudness != "quiet" else None
         with progress_bar("scoring", total, unit="rows") as advance:
             for scored in _score_windows(scorer, output, counts, failed, options, console):
                 advance(scored)
@@ -434,7 +434,7 @@ def _run(
         problems = _write_beside(failed, content, options)
         output.complete()  # last: what has its own name has all that belongs to it
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(*_finished_so_far(counts, options)) from None
+        raise KeyboardInterrupt(_finished_so_far(output, counts.rows, options)) from None
     finally:
         output.close()
         if failed is not None:
@@ -442,13 +442,14 @@ def _run(
     return _show(content, problems, console)
 
 
-def _finished_so_far(counts: RowCounts, options: argparse.Namespace) -> list[str]:
+def _finished_so_far(output: FileOutput | StreamOutput, rows: int, options: argparse.Namespace) -> str:
     """Say what a run that is interrupted leaves, and how to go on."""
     if options.streams:
-        return [f"{counts.rows:,} rows were written"]
-    if not counts.rows:
-        return ["no row was finished"]
-    return [f"{counts.rows:,} rows are finished, in {options.output}.part; the same with --resume goes on"]
+        return f"{rows:,} rows were written"
+    finished = getattr(output, "rows", 0)
+    if not finished:
+        return "no row was finished"
+    return f"{finished:,} rows are finished, in {options.output}.part; the same with --resume goes on"
 
 
 def _score_windows(
@@ -464,8 +465,8 @@ def _score_windows(
     told: set[str] = set()
     for job, scored in scorer.score_all(_jobs(finished, list(scorer.metrics), options)):
         stop = job.stop
-        if any(row.error for row in scored):
-            _check_images(counts.rows, options)
+        if stop is not None or any(row.error for row in scored):
+            _check_images(job, scored, counts.rows, options)
         if options.on_error == "raise":
             good, refused = _before_first([row.stop for row in scored])
             scored, stop = scored[:good], refused or stop
@@ -509,16 +510,19 @@ def _jobs(
             return
 
 
-def _check_images(rows: int, options: argparse.Namespace) -> None:
-    """Stop where rows fail because the folder of images went away, as one on a network may.
+def _check_images(job: Job, scored: Sequence[ScoredRow], rows: int, options: argparse.Namespace) -> None:
+    """Stop where rows fail because images went away, as those on a network may.
 
     Raises:
-        DataError: it did.
+        DataError: they did.
     """
-    if options.images and not Path(options.images).is_dir():
-        raise DataError(
-            f"--images {options.images} is not there any more{_kept(rows, options, 'once it is back')}"
-        )
+    from suisei.scoring.digest import vanished
+
+    gone = options.images if options.images and not Path(options.images).is_dir() else None
+    failed = (row.sample for row, result in zip(job.new, scored, strict=False) if result.error)
+    gone = gone or next((name for sample in failed if sample and (name := vanished(sample))), None)
+    if gone:
+        raise DataError(f"{gone} is not there any more{_kept(rows, options, 'once it is back')}")
 
 
 def _before_first(errors: Sequence[DataError | None]) -> tuple[int, DataError | None]:

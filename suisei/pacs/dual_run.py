@@ -29,6 +29,7 @@ from suisei.ranges import Of, Word, at_least, check
 from suisei.training.checkpoints import read_checkpoint, restore_frozen
 from suisei.training.command_line import RunCLI, settings_of
 from suisei.training.losses import require_finite_weights
+from suisei.training.progress_lines import ProgressLines, silent, wanted
 from suisei.training.run import find_checkpoint, fit, staged, started_run
 from suisei.training.run_settings import named_configs, read_config
 
@@ -115,7 +116,10 @@ class PacTrainingCLI(RunCLI):
         stop = EarlyStopping(config.monitor, patience=patience, mode=mode)
         # After the other two: what they have found out belongs to the state to go on with.
         last = ModelCheckpoint(folder / "checkpoints", "last", every_n_epochs=1, enable_version_counter=False)
-        self.trainer_defaults["callbacks"] = [best, stop, last]
+        lines = wanted(config.trainer.enable_progress_bar)
+        if lines or silent():
+            config.trainer.enable_progress_bar = False
+        self.trainer_defaults["callbacks"] = [best, stop, last, ProgressLines(lines=lines)]
 
 
 def task_of(arguments: Sequence[str]) -> str | None:

@@ -17,7 +17,7 @@ from suisei.errors import ConfigError, DataError
 from suisei.metrics.base import Metric
 from suisei.progress import progress_bar
 from suisei.scoring.columns import KeptError, Scores
-from suisei.scoring.digest import row_digest, value_digest
+from suisei.scoring.digest import row_digest, value_digest, vanished
 from suisei.scoring.output import FileOutput, tidy
 from suisei.scoring.row_format import RowFormat
 from suisei.scoring.stream import ScoredRow
@@ -124,6 +124,9 @@ def _score_block(
 ) -> list[ScoredRow]:
     samples = [row.sample for row, _ in block if row.sample is not None]
     scores, refused = metric.score_each(samples, batch_size=batch_size)
+    for position in refused:
+        if gone := vanished(samples[position]):
+            raise KeptError(f"{gone} is not there any more; the same command goes on once it is back")
     return [
         ScoredRow(
             row.number,

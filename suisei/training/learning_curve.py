@@ -59,14 +59,13 @@ def _rows(path: Path) -> list[tuple[int, str, float]]:
     return rows
 
 
-def plot_curves(path: Path, curves: Mapping[str, Curve], chosen: int | None, title: str) -> bool:
+def plot_curves(path: Path, curves: Mapping[str, Curve], chosen: int | None) -> bool:
     """Draw loss, and agreement on the validation part, by step.
 
     Args:
         path: of the picture.
         curves: from :func:`read_curves`.
         chosen: the step whose weights were kept; None for unknown.
-        title: above the panels.
 
     Returns:
         False where there is nothing to draw, and no picture.
@@ -92,6 +91,6 @@ def plot_curves(path: Path, curves: Mapping[str, Curve], chosen: int | None, tit
             axis.set_ylabel(name)
             axis.grid(color=COLOURS["grid"])
             axis.legend(frameon=False)
-        figure.suptitle(title)
+        figure.suptitle("Learning curve")
         save_figure(figure, path)
     return True

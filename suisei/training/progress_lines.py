@@ -51,7 +51,9 @@ class ProgressLines(Callback):
         """Count the batch; write a line if the last one was written long enough ago."""
         now = time.monotonic()
         self.seconds += now - self._batch
-        self.samples += len(batch)
+        self.samples += _size(batch)
+        if not trainer.is_global_zero:
+            return
         if now - self._event >= LOGGED:
             self._event = now
             self._tell("progress", trainer)
@@ -69,6 +71,8 @@ class ProgressLines(Callback):
 
     def on_validation_end(self, trainer: Any, *_: Any) -> None:
         """Write what validation found."""
+        if not trainer.is_global_zero:
+            return
         figures = {
             name.removeprefix("val_"): float(value)
             for name, value in trainer.callback_metrics.items()
@@ -81,7 +85,8 @@ class ProgressLines(Callback):
 
     def on_train_end(self, trainer: Any, *_: Any) -> None:
         """Tell of the whole."""
-        self._tell("done", trainer)
+        if trainer.is_global_zero:
+            self._tell("done", trainer)
 
     def _tell(self, event: str, trainer: Any) -> None:
         loss = trainer.callback_metrics.get("train_loss")
@@ -95,6 +100,11 @@ class ProgressLines(Callback):
             per_second=None if self.per_second is None else round(self.per_second, 3),
             **memory(),
         )
+
+
+def _size(batch: Any) -> int:
+    """Return how many samples a batch has; of pairs, how many images."""
+    return len(batch) if hasattr(batch, "__len__") else len(batch.images)
 
 
 def wanted(chosen: bool | None) -> bool:

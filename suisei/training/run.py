@@ -22,6 +22,7 @@ import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from rich.console import Console
 
+from suisei.cli import say
 from suisei.data.formats import write_samples
 from suisei.data.sample import CaptionSample, language_of
 from suisei.data.splits import PARTS, Split, group_of
@@ -131,7 +132,7 @@ def _run_training(cli: Any) -> None:
     }
     with staged(folder) as stage:
         curves = read_curves(folder / "logs")
-        facts["learning_curve"] = plot_curves(stage / "curve.png", curves, _kept_step(trainer), folder.name)
+        facts["learning_curve"] = plot_curves(stage / "curve.png", curves, _kept_step(trainer))
         save_model(stage / "model", model.regressor, extras=extras.state())
         _report(folder, stage, data, cli.config, facts)
     Console().print(f"run: {folder}   model: {folder / 'model'}", soft_wrap=True)
@@ -272,7 +273,7 @@ def _announce(split: Split) -> None:
     """Say what the split leaves out, before the time of a training is spent on it."""
     if split.disjoint != "group":
         text = describe_left_out({part: len(rows) for part, rows in split.left_out.items()})
-        Console(stderr=True).print(text, highlight=False, soft_wrap=True)
+        say(Console(stderr=True), text)
 
 
 def _build(seed: int, data: Any, model: SuiSei, device: torch.device) -> ExtraInputs:

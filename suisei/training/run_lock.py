@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from lightning.fabric.utilities.rank_zero import rank_zero_only
+
 from suisei.data.paths import try_lock
 from suisei.errors import ConfigError, DataError
 
@@ -27,6 +29,11 @@ def alone_in(folder: Path, *, fresh: bool) -> Iterator[None]:
         ConfigError: another training is at work there, or one has been started there since this one looked.
         DataError: the folder cannot be made.
     """
+    if getattr(
+        rank_zero_only, "rank", 0
+    ):  # further processes of one training are behind the lock of the first
+        yield
+        return
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)

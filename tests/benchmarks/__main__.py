@@ -68,6 +68,7 @@ def main() -> int:
     size.add_argument("--smoke", action="store_true", help="tiny sizes, to see that everything runs")
     for name in (*FULL, "repeats", "kills", "killed_rows", "kill_seed"):
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, help="overrides a size")
+    parser.add_argument("--kill-only", help="only commands with one of these in their name, as 'CSV;Parquet'")
     parser.add_argument("--model", type=Path, help="a model folder in the place of the one in the package")
     parser.add_argument("--comet-python", help="interpreter with unbabel-comet and torchmetrics")
     parser.add_argument("--threads", type=int, help="compute threads of every side (default: torch's)")

@@ -30,7 +30,8 @@ class Options:
         train_samples: samples of a step-by-step comparison of full fine-tuning.
         frozen_samples: samples of an epoch of training from cached features.
         memory_rows: rows of the longest file that is scored for its peak memory.
-        kills: how often scoring is killed; training is a tenth as often.
+        kills: how often scoring is killed; evaluations are 0.3 times, trainings 0.1 times as often.
+        kill_only: only commands whose names have one of these in them, separated by semicolons.
         killed_rows: rows of the files that are scored then.
         kill_seed: of the moments.
         repeats: how often the sides alternate.
@@ -50,6 +51,7 @@ class Options:
     kills: int = 200
     killed_rows: int = 300
     kill_seed: int = 0
+    kill_only: str = ""
     repeats: int = 3
     root: Path | None = None
     model: Path | None = None

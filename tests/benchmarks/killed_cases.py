@@ -40,8 +40,9 @@ def cases(work: Path, options: Options) -> dict[str, list[Case]]:
     inputs.mkdir(parents=True, exist_ok=True)
     data = _write_inputs(inputs, options.killed_rows)
     return {
-        "scoring": [*_scoring(data), _evaluating(data), _comparing(data), _positives(data)],
-        "training": [*_training(data)],
+        "scoring": _scoring(data),
+        "evaluating": [_evaluating(data), _comparing(data), _positives(data)],
+        "training": _training(data),
     }
 
 

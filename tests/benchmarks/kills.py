@@ -36,6 +36,12 @@ from tests.benchmarks.harness import Options, Row
 
 COUNT_FILE = "SUISEI_KILLS_COUNT"
 ATTEMPT = "SUISEI_KILLS_ATTEMPT"
+SHARES = {"scoring": 1.0, "evaluating": 0.3, "training": 0.1}
+"""Kills of each group of commands, as a share of those that are asked for."""
+LONGEST = 900.0
+"""Seconds after which a command that is not to be killed is taken to hang."""
+HUNG = 124
+"""The exit status that stands for that."""
 MOST_KILLS = 4
 """Of one run, which is then left to end."""
 FRESH_SHARE = 0.05
@@ -52,9 +58,6 @@ class Counted(Metric):
         _note(f"{s.id}|{score!r}" for s, score in zip(samples, scores, strict=True))
         time.sleep(0.0002 * len(samples))
         return np.array(scores)
-
-
-REGISTRY["counted"] = Entry(f"{__name__}:Counted", (), "counts what it scores")
 
 
 class Told:
@@ -83,7 +86,8 @@ def _note(names: Iterable[str]) -> None:
 
 
 def take_places(command: str) -> None:
-    """Put what counts in the place of a captioning model."""
+    """Add the metric that counts, and put what counts in the place of a captioning model."""
+    REGISTRY["counted"] = Entry(f"{__name__}:Counted", (), "counts what it scores")
     if command == "positives":
         from suisei.pacs import generators
 
@@ -271,22 +275,23 @@ def _forked(arguments: Sequence[str], plan: Plan, folder: Path, log: Path, count
     child = os.fork()
     if child == 0:
         _be_the_command(arguments, plan, folder, log, counts)
-    ended = _wait(child, plan.when if plan.kind == "time" else None)
+    timed = plan.kind == "time"
+    ended = _wait(child, plan.when if timed else LONGEST)
     if ended is None:
         os.killpg(child, signal.SIGKILL)
         ended = os.waitpid(child, 0)[1]
+        return os.waitstatus_to_exitcode(ended) if timed else HUNG
     return os.waitstatus_to_exitcode(ended)
 
 
-def _wait(child: int, seconds: float | None) -> int | None:
-    deadline = None if seconds is None else time.monotonic() + seconds
-    while True:
-        found, status = os.waitpid(child, 0 if deadline is None else os.WNOHANG)
+def _wait(child: int, seconds: float) -> int | None:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        found, status = os.waitpid(child, os.WNOHANG)
         if found:
             return status
-        if deadline is not None and time.monotonic() >= deadline:
-            return None
-        time.sleep(0.001)
+        time.sleep(0.001 if seconds < 10 else 0.01)
+    return None
 
 
 def _be_the_command(
@@ -405,9 +410,14 @@ def run(options: Options) -> list[Row]:
     with tempfile.TemporaryDirectory(prefix="kills-") as name:
         work = Path(name)
         for group, made in cases(work, options).items():
-            wanted = options.kills if group == "scoring" else max(1, options.kills // 10)
-            rows += [_row(group, made, wanted, work / group, options)]
+            wanted = max(1, round(options.kills * SHARES[group]))
+            row = _row(group, made, wanted, work / group, options)
+            rows += [row] if row.ours else []
     return rows
+
+
+def _is_wanted(case: Case, options: Options) -> bool:
+    return any(part in case.name for part in options.kill_only.split(";"))
 
 
 def _row(group: str, made: Sequence[Case], kills: int, work: Path, options: Options) -> Row:
@@ -416,6 +426,8 @@ def _row(group: str, made: Sequence[Case], kills: int, work: Path, options: Opti
     for number, case in enumerate(made):
         before, after = (round(kills * sum(weights[:end]) / sum(weights)) for end in (number, number + 1))
         share = after - before
+        if not _is_wanted(case, options) or not share:
+            continue
         outcome = torture(case, share, options.kill_seed + number, work / f"{number}")
         sys.stderr.write(
             f"  {case.name}: {outcome.kills.total()} kills in {outcome.runs} runs, {outcome.again} again, "
@@ -436,5 +448,9 @@ def _row(group: str, made: Sequence[Case], kills: int, work: Path, options: Opti
         f"blocks scored again {total.repeated}; {time.monotonic() - times:.0f} s"
     )
     return Row(
-        "kills", f"{group}: {', '.join(case.name for case in made)}", total.kills.total(), "kills", note=note
+        "kills",
+        f"{group}: {', '.join(case.name for case in made if _is_wanted(case, options))}",
+        total.kills.total(),
+        "kills",
+        note=note,
     )

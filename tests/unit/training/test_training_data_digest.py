@@ -1,0 +1,81 @@
+"""Digests of training data: what decides the weights counts, where files lie does not."""
+
+import logging
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from suisei.data.sample import CaptionSample, Rating
+from suisei.errors import ModelError
+from suisei.training.data_digest import check_same_data, data_digests
+from suisei.training.support import Support
+
+
+@pytest.fixture
+def sample(tmp_path):
+    (tmp_path / "a.png").write_bytes(b"an image")
+    rating = Rating((0.2, 0.4), 0, 1)
+    return CaptionSample(
+        "犬が走る", ("a dog runs",), image=tmp_path / "a.png", rating=rating, group="g", id="1"
+    )
+
+
+def digests(*samples, support=None):
+    parts = {"train": list(samples), "validation": list(samples[:1]), "test": list(samples[:1])}
+    return data_digests(SimpleNamespace(part=parts.__getitem__, support_data=support or Support()))
+
+
+CHANGES = {
+    "rating": {"rating": Rating((0.2, 0.5), 0, 1)},
+    "scale": {"rating": Rating((0.2, 0.4), 0, 2)},
+    "one rating less": {"rating": Rating((0.2,), 0, 1)},
+    "candidate": {"candidate": "猫が走る"},
+    "reference": {"references": ("a cat runs",)},
+    "group": {"group": "h"},
+    "no image": {"image": None},
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_decides_the_weights_counts(sample, change):
+    other = CaptionSample("a cat", ("a cat sits",), rating=Rating((1.0,), 0, 1))
+    before, after = digests(other, sample), digests(other, replace(sample, **CHANGES[change]))
+    assert before["train"] != after["train"]
+    assert before["validation"] == after["validation"]
+    assert digests(sample, other)["train"] != before["train"]  # the order of batches follows that of samples
+
+
+def test_data_may_be_moved_but_not_its_images_changed(sample, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    moved = tmp_path / "elsewhere" / "a.png"
+    moved.write_bytes(b"an image")
+    assert digests(replace(sample, image=moved)) == digests(sample)
+    moved.write_bytes(b"another image")
+    assert digests(replace(sample, image=moved)) != digests(sample)
+
+
+def test_support_counts(sample, tmp_path):
+    none = digests(sample)
+    for support in (
+        Support(groups=[("a dog", "犬")]),
+        Support(rated=[sample]),
+        Support(images=[(tmp_path / "a.png", ("a dog",))]),
+    ):
+        changed = digests(sample, support=support)
+        assert changed["support"] != none["support"]
+        assert changed["train"] == none["train"]
+
+
+def test_other_data_are_refused_and_other_test_data_said(sample, caplog):
+    now = digests(sample)
+    check_same_data(now, now)
+    check_same_data({}, now)  # a checkpoint of an earlier version
+    with pytest.raises(
+        ModelError, match=r"started with other training and support data: .* another --output"
+    ):
+        check_same_data({**now, "train": "x", "support": "y"}, now)
+    assert caplog.messages == []
+    with caplog.at_level(logging.WARNING):
+        check_same_data({**now, "test": "x"}, now)
+    assert "the test data are not those" in caplog.text
