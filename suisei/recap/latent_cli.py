@@ -50,6 +50,7 @@ class RecapCLI(RunCLI):
         check("ckpt_path", config.ckpt_path, Of(str, null=True))
         check("trainer.val_check_interval", config.trainer.val_check_interval, at_least(1, 10**9))
         check("trainer.devices", config.trainer.devices, Word((1, "1", "auto")))
+        config.trainer.devices = 1
 
     def inputs(self) -> dict[str, list[str]]:
         """Return the files and folders that the settings name, those of the model too."""

@@ -40,7 +40,7 @@ RULES: dict[str, Rule] = {
     "max_tokens": at_least(1, 4096),
     "mse_weight": WEIGHT,
     "triplet_weight": WEIGHT,
-    "margin": WEIGHT,
+    "margin": Range(0, 1_000_000, above=True),
     **STEPS,
 }
 

@@ -15,6 +15,7 @@ from suisei.models import config
 from suisei.pacs import dual_module as pacs
 from suisei.pacs import pair_datamodule
 from suisei.ranges import Either, Entries, Of, Range, Several, Suits, Word, at_least, check, or_null
+from suisei.recap import caption_batches, image_towers, language_models, latent_training, prefix_training
 from suisei.training import command_line, datamodule, objective, optimizers, pretraining
 from suisei.training import module as suisei
 
@@ -31,6 +32,11 @@ RULES = {
     datamodule.CaptionDataModule: datamodule.RULES,
     pair_datamodule.PairDataModule: pair_datamodule.RULES,
     pacs.PacTraining: pacs.RULES,
+    caption_batches.LatentData: caption_batches.RULES,
+    image_towers.TowerConfig: image_towers.RULES,
+    language_models.TinyLanguageModel: language_models.TINY,
+    latent_training.LatentTraining: latent_training.RULES,
+    prefix_training.PrefixTraining: prefix_training.RULES,
 }
 ELSEWHERE = {
     text.TextEncoderConfig: {"tiny"},
@@ -38,6 +44,9 @@ ELSEWHERE = {
     datamodule.CaptionDataModule: {"train", "validation", "test", "support", "root", "images", "fold"},
     pair_datamodule.PairDataModule: {"root"},
     pacs.PacTraining: {"architecture"},
+    caption_batches.LatentData: {"root"},
+    latent_training.LatentTraining: {"image"},
+    prefix_training.PrefixTraining: {"image", "tiny"},
 }
 """Settings with rules of their own, and names of files, which are looked for when they are read."""
 

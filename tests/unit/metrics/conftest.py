@@ -11,6 +11,7 @@ LOCAL = (
     *("suisei", "bleu-1", "bleu-4", "rouge-l", "cider", "sacrebleu", "chrf", "meteor", "unigram-f1"),
     *("length", "length-ratio", "japanese", "distinct-2", "bertscore", "cosine", "clip-s", "ref-clip-s"),
     *("pac-s", "ref-pac-s", "pac-s++", "ref-pac-s++", "em-score", "ref-video-pac-s"),
+    "recap-latent",
 )
 """One of every kind in the registry that needs neither a server nor another environment."""
 
@@ -35,7 +36,34 @@ def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="session")
-def make_metric(tiny_bert: str, tiny_clip: str, model_folder: Path) -> Callable[[str], Any]:
+def latent_folder(captions: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a latent reconstruction with random weights; copy it before changing it."""
+    import torch
+
+    from suisei.encoders.image import ImageEncoder, ImageEncoderConfig
+    from suisei.encoders.tiny import TinyImageConfig
+    from suisei.models.latent import CaptionReconstruction, LatentModel, LatentShape
+    from suisei.models.latent_folder import save_latent
+    from suisei.models.prefix_mapper import MapperShape, PrefixMapper
+    from suisei.recap.language_models import TinyLanguageModel, new_language_model, plain_tokenizer
+
+    tiny = TinyLanguageModel(vocabulary=300, width=16, layers=1, heads=2)
+    _, tokenizer = new_language_model(captions, tiny, 0)
+    torch.manual_seed(0)
+    small = TinyImageConfig(width=4, image_size=64, features=8)
+    image = ImageEncoder.create(ImageEncoderConfig("tiny", frozen=False, tiny=small))
+    mapper = PrefixMapper(MapperShape(8, 16, 3, 2, 2, 32, 4))
+    shape = LatentShape(len(tokenizer), 16, 3, 2, 24, 40)
+    folder = tmp_path_factory.mktemp("latent") / "model"
+    plain = plain_tokenizer(tokenizer, "tiny")
+    save_latent(folder, LatentModel(image, mapper, CaptionReconstruction(shape), plain), card="# A card\n")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def make_metric(
+    tiny_bert: str, tiny_clip: str, model_folder: Path, latent_folder: Path
+) -> Callable[[str], Any]:
     """Make a metric of a registered name with small models; skip where it cannot run."""
     from suisei.data.sample import CaptionSample
     from suisei.metrics.registry import get_metric, unavailable_reason
@@ -46,6 +74,7 @@ def make_metric(tiny_bert: str, tiny_clip: str, model_folder: Path) -> Callable[
         "bertscore": {"model": tiny_bert, "device": "cpu", "precision": "fp32"},
         "cosine": {"model": tiny_bert, "device": "cpu", "precision": "fp32"},
         "meteor": {"timeout": 600.0},
+        "recap-latent": {"path": latent_folder, "device": "cpu", "precision": "fp32", "cache": "off"},
     }
 
     def make(name: str) -> Any:

@@ -9,35 +9,20 @@ import torch
 from PIL import Image
 
 from suisei.data.sample import CaptionSample
-from suisei.encoders.image import ImageEncoder, ImageEncoderConfig
-from suisei.encoders.tiny import TinyImageConfig
 from suisei.errors import ConfigError, DataError, ModelError, UnavailableError
 from suisei.metrics.registry import get_metric
 from suisei.models.latent import CaptionReconstruction, LatentModel, LatentShape, padded
 from suisei.models.latent_folder import load_latent, save_latent
-from suisei.models.prefix_mapper import MapperShape, PrefixMapper
-from suisei.recap.language_models import TinyLanguageModel, new_language_model, plain_tokenizer
 
 
-@pytest.fixture(scope="module")
-def model(captions):
-    torch.manual_seed(0)
-    tiny = TinyLanguageModel(vocabulary=300, width=16, layers=1, heads=2)
-    _, tokenizer = new_language_model(captions, tiny, 0)
-    image = ImageEncoder.create(
-        ImageEncoderConfig("tiny", frozen=False, tiny=TinyImageConfig(width=4, image_size=64, features=8))
-    )
-    shape = LatentShape(len(tokenizer), 16, 3, 2, 24, 40)
-    mapper = PrefixMapper(MapperShape(8, 16, 3, 2, 2, 32, 4))
-    whole = LatentModel(image, mapper, CaptionReconstruction(shape), plain_tokenizer(tokenizer, "tiny"))
-    return whole.eval()
+@pytest.fixture
+def folder(latent_folder):
+    return latent_folder
 
 
-@pytest.fixture(scope="module")
-def folder(model, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("latent") / "model"
-    save_latent(folder, model, card="# A card\n")
-    return folder
+@pytest.fixture
+def model(latent_folder):
+    return load_latent(latent_folder)[0]
 
 
 def metric_of(folder, **options):

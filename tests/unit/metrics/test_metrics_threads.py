@@ -14,7 +14,7 @@ from tests.unit.metrics.conftest import LOCAL
 
 LEARNED = (
     *("suisei", "bertscore", "cosine", "clip-s", "ref-clip-s", "pac-s", "ref-pac-s", "em-score"),
-    "ref-video-pac-s",
+    *("ref-video-pac-s", "recap-latent"),
 )
 ROUNDING = 1e-5
 """What a neural encoder's features differ by where other captions are in the batch."""

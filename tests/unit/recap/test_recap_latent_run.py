@@ -26,6 +26,7 @@ from suisei.recap.latent_run import run_latent, run_mapper
 from suisei.recap.latent_training import LatentTraining
 from suisei.recap.mapper_folder import find_mapper
 from suisei.recap.prefix_training import PrefixTraining
+from suisei.resources import resource_path
 
 COLOURS = {"red": (250, 10, 10), "green": (10, 250, 10), "blue": (10, 10, 250), "white": (250, 250, 250)}
 LENGTH = ["--trainer.max_steps=6", "--trainer.val_check_interval=2", "--trainer.log_every_n_steps=1"]
@@ -159,7 +160,7 @@ def test_a_resumed_reconstruction_ends_as_an_unbroken_one(trained, mapper, data,
 def test_another_seed_margin_or_weight_is_not_ignored(trained, mapper, data, tmp_path):
     given = [*LATENT, f"--model.mapper={mapper / 'model'}"]
     whole = states(trained)["state_dict"]["parts.captions.prefix"]
-    for number, more in enumerate(("--model.margin=0", "--model.mse_weight=5", "--seed_everything=1")):
+    for number, more in enumerate(("--model.margin=1.0e-6", "--model.mse_weight=5", "--seed_everything=1")):
         run_latent(common(data, tmp_path / str(number), *given, more))
         assert not torch.equal(states(tmp_path / str(number))["state_dict"]["parts.captions.prefix"], whole)
 
@@ -291,3 +292,14 @@ def test_a_new_tokenizer_reads_both_languages_as_it_will_in_scoring(captions):
 
 def test_settings_have_no_effect_on_the_class_that_jsonargparse_reads():
     assert LatentTraining().weights == {"mse_weight": 1.0, "triplet_weight": 10.0, "margin": 1.0}
+
+
+@pytest.mark.parametrize(("name", "run"), [("recap_latent", run_latent), ("recap_mapper", run_mapper)])
+def test_shipped_configs_are_understood(data, name, run, tmp_path, monkeypatch):
+    def stop(*_given, **_options):
+        raise ConfigError("far enough")
+
+    monkeypatch.setattr("suisei.recap.latent_run.LatentData.load", stop)
+    monkeypatch.setattr("suisei.recap.latent_run._mapper", lambda *_: None)
+    with pytest.raises(ConfigError, match="far enough"):
+        run(["--config", str(resource_path(f"configs/{name}.yaml")), f"--output={tmp_path / 'run'}"])
