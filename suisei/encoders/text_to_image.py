@@ -145,6 +145,8 @@ class Illustrator:
         from diffusers import AutoPipelineForText2Image
 
         self.device, self.dtype = generator_device(device)
+        if not Path(model).is_dir() and self.kind.revision != "unknown":
+            revision = self.kind.revision  # the very version whose index was checked
         try:
             with _loading, hub_guard(model), _quiet():
                 self._pipeline: Any = AutoPipelineForText2Image.from_pretrained(

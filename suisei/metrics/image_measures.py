@@ -5,6 +5,7 @@ Shape letters: N images, H and W their height and width in pixels.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -99,8 +100,11 @@ def image_similarity(name: str, drawn: Tensor, originals: Tensor, device: str = 
         originals: likewise, of the same size.
         device: where it is computed.
     """
-    import piq
     import torch
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # it uses what torch will one day do without
+        import piq
 
     measure = MEASURES[name]
     with torch.inference_mode():

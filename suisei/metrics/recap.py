@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from suisei.data.images import load_image
+from suisei.data.images import load_image, read_image
 from suisei.data.item_seeds import item_seed
 from suisei.data.sample import CaptionSample
 from suisei.encoders.drawings import Drawings
@@ -31,6 +32,7 @@ from suisei.progress import progress_bar
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+    from torch import Tensor
 
     from suisei.encoders.dual import DualEncoder
 
@@ -93,10 +95,10 @@ class Recap(Metric):
         _check(self.measure, size, fit, tower)
         if noise:
             self.name = "recap-noise"
-        self.noise, self.size, self.fit = noise, size, fit
+        self.noise, self.size, self._cut = noise, size, fit
         self.drawings = shared_drawings(model.strip() or ILLUSTRATOR, **drawing)
         name, tag = split_tag(TOWERS.get(self.measure) or tower or "")
-        self._loading = {
+        self._loading: dict[str, Any] = {
             "name": name,
             "pretrained": tag or None,
             "checkpoint": checkpoint,
@@ -124,7 +126,7 @@ class Recap(Metric):
             own |= self.encoder.settings()
         else:
             side = "drawn" if self.size is None else f"{self.size}px"
-            own |= {"compared-at": f"{side}-bicubic-{self.fit}", "piq": version("piq")}
+            own |= {"compared-at": f"{side}-bicubic-{self._cut}", "piq": version("piq")}
         return {**own, "original": "noise"} if self.noise else own
 
     def missing(self, samples: Sequence[CaptionSample]) -> dict[int, str]:
@@ -141,19 +143,20 @@ class Recap(Metric):
 
         captions = [sample.candidate for sample in samples]
         drawn = self.drawings.of(captions, batch_size=batch_size, progress=progress)
-        rows = [row for row, caption in enumerate(captions) if not isinstance(drawn[caption], str)]
+        files = {caption: found for caption, found in drawn.items() if not isinstance(found, str)}
+        rows = [row for row, caption in enumerate(captions) if caption in files]
         scores = np.full(len(samples), np.nan)
         by_tower = self.measure in TOWERS
         compare = self._by_tower if by_tower else self._by_pixels
 
         def compared(some: Sequence[int]) -> np.ndarray:
-            return compare([(samples[row], [*map(Path, drawn[captions[row]])]) for row in some])
+            return compare([(samples[row], files[captions[row]]) for row in some])
 
         with progress_bar(f"comparing by {self.measure}", len(rows), shown=progress) as advance:
             for some, values in in_batches(rows, batch_size if by_tower else _SAMPLES_AT_ONCE, compared):
                 scores[list(some)] = values
                 advance(len(some))
-        for row in np.flatnonzero(np.isnan(scores)):
+        for row in np.flatnonzero(np.isnan(scores)).tolist():
             why = drawn[captions[row]]
             undefined = f"{self.measure} is not defined for these images"
             self._unscored[_key(samples[row])] = why if isinstance(why, str) else undefined
@@ -173,17 +176,17 @@ class Recap(Metric):
         import torch
 
         values = np.empty(len(batch))
-        by_size: dict[tuple[int, int], list[tuple[int, Any, Any]]] = {}
+        by_size: dict[tuple[int, int], list[tuple[int, Tensor, Tensor]]] = {}
         for row, (sample, files) in enumerate(batch):
             images = [load_image(file) for file in files]
             size = compared_size(images[0], self.size, self.measure)
-            drawn = torch.stack([as_pixels(image, size, self.fit) for image in images])
-            original = as_pixels(load_image(self._original(sample)), size, self.fit)
+            drawn = torch.stack([as_pixels(image, size, self._cut) for image in images])
+            original = read_image(self._original(sample), partial(as_pixels, size=size, fit=self._cut))
             by_size.setdefault(size, []).append((row, drawn, original.expand_as(drawn)))
         for group in by_size.values():
-            rows, drawn, originals = zip(*group, strict=True)
-            found = image_similarity(self.measure, torch.cat(drawn), torch.cat(originals), self._device())
-            values[list(rows)] = found.reshape(len(rows), -1).mean(axis=1)
+            pairs = torch.cat([pair[1] for pair in group]), torch.cat([pair[2] for pair in group])
+            found = image_similarity(self.measure, *pairs, self._device())
+            values[[pair[0] for pair in group]] = found.reshape(len(group), -1).mean(axis=1)
         return values
 
     def _original(self, sample: CaptionSample) -> str | Path | Image:
