@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 from collections.abc import Sequence
 
 from suisei.cli import write_output
@@ -13,7 +14,8 @@ from suisei.errors import DataError
 _EPILOG = """The cache holds what encoders said of captions and images, for other runs to use:
 numbers under a hash of all that decides them, never captions or images themselves. It is used by 'suisei
 score' and 'suisei evaluate', and by 'suisei train' for frozen encoders. SUISEI_CACHE names another folder,
-or is "off"; SUISEI_CACHE_GB is its largest size in GB (default 5), at which the oldest features make room."""
+or is "off"; SUISEI_CACHE_GB is its largest size in GB (default 5), at which the oldest features make room.
+Beside it, without a limit, are the images that the metric recap drew, with their captions."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -29,20 +31,28 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--cache", metavar="DIR", type=filled, help="the folder (default: SUISEI_CACHE, or the user's)"
     )
     options = parser.parse_args(argv)
+    from suisei.encoders.drawings import drawings_folder
     from suisei.encoders.feature_cache import disk_cache
 
     if options.cache not in (None, "off") and not os.path.isdir(os.path.expanduser(options.cache)):  # noqa: PTH111, PTH112
         raise DataError(f"{options.cache}: no such folder")
-    cache = disk_cache(options.cache)
+    cache, drawings = disk_cache(options.cache), drawings_folder(options.cache)
     if cache is None:
         write_output("no feature cache is in use: SUISEI_CACHE is off, or there is no folder for it\n")
         return 0
     try:
         items, size = cache.size()
+        images = [path.stat().st_size for path in drawings.rglob("*.png")] if drawings is not None else []
         if options.clear:
             cache.clear()
+            if drawings is not None and drawings.is_dir():
+                shutil.rmtree(drawings)
     except OSError as error:
-        raise DataError(f"{cache.path}: cannot be removed: {error.strerror or error}") from None
+        name = error.filename or cache.path
+        raise DataError(f"{name}: cannot be removed: {error.strerror or error}") from None
     what = f"{items:,} captions and images, {size / 1e6:,.1f} MB of at most {cache.max_bytes / 1e6:,.0f} MB"
-    write_output(f"{cache.path}: {'removed ' if options.clear else ''}{what}\n")
+    removed = "removed " if options.clear else ""
+    write_output(f"{cache.path}: {removed}{what}\n")
+    if images:
+        write_output(f"{drawings}: {removed}{len(images):,} drawn images, {sum(images) / 1e6:,.1f} MB\n")
     return 0

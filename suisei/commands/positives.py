@@ -168,7 +168,7 @@ def _sources(options: argparse.Namespace) -> list[Source]:
 def _items(sources: Sequence[Source], kind: str, problems: list[str]) -> Iterator[_Item]:
     """Yield what to generate from, each different image or caption once; adds what cannot be read."""
     from suisei.data.images import content_key
-    from suisei.pacs.manifest import text_key
+    from suisei.data.item_seeds import text_key
 
     seen: set[str] = set()
     for source in sources:
@@ -208,6 +208,7 @@ def _check_recipe(writer: PositiveWriter, options: argparse.Namespace) -> None:
 def _generate(
     writer: PositiveWriter, items: Sequence[_Item], options: argparse.Namespace, problems: list[str]
 ) -> None:
+    from suisei.encoders.batch_sizes import is_out_of_memory
     from suisei.pacs.generators import CAPTIONER, ILLUSTRATOR, Captioner, Illustrator
     from suisei.pacs.manifest import Recipe
     from suisei.progress import progress_bar
@@ -238,10 +239,8 @@ def _generate(
             batch = items[start : start + options.batch_size]
             try:
                 make(writer, recipe, generator, batch, problems)
-            except MemoryError as error:
-                raise _out_of_memory(error) from error
-            except RuntimeError as error:
-                if "out of memory" not in str(error).lower():
+            except (MemoryError, RuntimeError) as error:
+                if not is_out_of_memory(error):
                     raise
                 raise _out_of_memory(error) from error
             advance(len(batch))

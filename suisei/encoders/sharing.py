@@ -1,4 +1,4 @@
-"""One dual encoder for all metrics of a command that score with it."""
+"""One dual encoder for all metrics of a command that score with it, and one text-to-image model."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Any
 from suisei.encoders.locks import Lock
 
 if TYPE_CHECKING:
+    from suisei.encoders.drawings import Drawings
     from suisei.encoders.dual import DualEncoder
 
 _loading = Lock()
 """Building a model draws from PyTorch's global random numbers, which one thread does at a time."""
 
-_open: ContextVar[dict[tuple[tuple[str, str], ...], DualEncoder] | None] = ContextVar("_open", default=None)
+_open: ContextVar[dict[tuple[tuple[str, str], ...], Any] | None] = ContextVar("_open", default=None)
 
 
 @contextmanager
 def shared_encoders(*, within: bool = False) -> Iterator[None]:
-    """Let metrics that load the same dual encoder inside this block have the same one.
+    """Let metrics that load the same dual encoder, or draw the same images, inside this block share it.
 
     Args:
         within: whether a block that is open already goes on, instead of a new one.
@@ -58,7 +59,8 @@ def scoring_encoder(
     with _loading:
         known = _open.get()
         if known is not None and key in known:
-            return known[key]
+            found: DualEncoder = known[key]
+            return found
         encoder = load_dual_encoder(**loading)
         if compile:
             encoder.compile()
@@ -67,3 +69,21 @@ def scoring_encoder(
         if known is not None:
             known[key] = encoder
         return encoder
+
+
+def shared_drawings(model: str, **options: Any) -> Drawings:
+    """Return the images of a text-to-image model, those that are shared already where they are the same.
+
+    Args:
+        model: the model.
+        options: arguments of :class:`suisei.encoders.drawings.Drawings`.
+    """
+    from suisei.encoders.drawings import Drawings
+
+    key = (("drawings", model), *sorted((name, repr(value)) for name, value in options.items()))
+    known = _open.get()
+    if known is None:
+        return Drawings(model, **options)
+    with _loading:
+        drawings: Drawings = known.setdefault(key, Drawings(model, **options))
+        return drawings

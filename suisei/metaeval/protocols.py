@@ -115,10 +115,11 @@ class Protocol:
                 title=f"Agreement with human ratings: {Path(evaluation.data).name}",
                 progress=report,
             )
-        others, comparison = {}, None
-        published = published_table(evaluation.data, scored, samples) if settings.published else None
-        if published:
-            others["published"] = published
+        others: dict[str, Table] = {}
+        comparison = None
+        if settings.published:
+            published = published_table(evaluation.data, scored, samples, settings.raters)
+            others |= {} if published is None else {"published": published}
         if compare:
             with progress("paired tests") as report:
                 comparison = compare_metrics(scored, samples, settings, progress=report)

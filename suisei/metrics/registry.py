@@ -201,6 +201,22 @@ REGISTRY: dict[str, Entry] = {
         argument="model",
         requires="its encoder: cosine:MODEL",
     ),
+    **{
+        name: Entry(
+            "suisei.metrics.recap:load",
+            ("image",),
+            summary,
+            {"noise": True} if name == "recap-noise" else None,
+            modules=("diffusers", "piq"),
+            extra="recap",
+            argument="argument",
+            requires="a text-to-image model: recap:MEASURE@MODEL, or Stable Diffusion 2.1 from the hub",
+        )
+        for name, summary in (
+            ("recap", "RECAP (Chang et al.): the image beside images drawn from the caption"),
+            ("recap-noise", "its control: noise beside images drawn from the caption"),
+        )
+    },
     "jaspice": Entry(
         "suisei.metrics.jaspice:JaSpice",
         ("references",),

@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from suisei.data.images import content_key
+from suisei.data.item_seeds import item_seed, text_key
 from suisei.data.pairs import ImageCaptions
 from suisei.data.paths import try_lock
 from suisei.data.writers import replacing
@@ -52,17 +53,6 @@ class Recipe:
     def item_seed(self, source: str) -> int:
         """Return the seed of one item, from the run's seed and what the item is made of."""
         return item_seed(self.run_seed, source)
-
-
-def item_seed(run_seed: int, source: str) -> int:
-    """Return a seed in [0, 2^63) that depends on the run's seed and the item alone, not on the order."""
-    digest = hashlib.sha256(f"{run_seed}\0{source}".encode()).digest()
-    return int.from_bytes(digest[:8], "big") >> 1
-
-
-def text_key(caption: str) -> str:
-    """Return the source key of a caption; that of an image is its ``content_key``."""
-    return f"text-{hashlib.sha256(caption.encode()).hexdigest()[:40]}"
 
 
 @dataclass(frozen=True, slots=True)

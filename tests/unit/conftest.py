@@ -217,3 +217,48 @@ def resign() -> Callable[..., None]:
         path.write_text(json.dumps(config), encoding="utf-8")
 
     return change
+
+
+@pytest.fixture(scope="session")
+def tiny_diffusion(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Stable Diffusion of a few thousand random weights, which draws images of 16 x 16 pixels."""
+    diffusers = pytest.importorskip("diffusers", reason="needs the extra recap")
+    import torch
+    from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer
+
+    size = {"hidden_size": 16, "intermediate_size": 20, "projection_dim": 16, "num_hidden_layers": 1}
+
+    vocabulary = {"<|startoftext|>": 0, "<|endoftext|>": 1}
+    for code in range(33, 127):
+        for end in ("", "</w>"):
+            vocabulary[chr(code) + end] = len(vocabulary)
+    text = {"vocab_size": len(vocabulary), "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1}
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        pipeline = diffusers.StableDiffusionPipeline(
+            unet=diffusers.UNet2DConditionModel(
+                block_out_channels=(8, 16),
+                layers_per_block=1,
+                sample_size=8,
+                down_block_types=("DownBlock2D", "CrossAttnDownBlock2D"),
+                up_block_types=("CrossAttnUpBlock2D", "UpBlock2D"),
+                cross_attention_dim=16,
+                norm_num_groups=2,
+                attention_head_dim=4,
+            ),
+            vae=diffusers.AutoencoderKL(
+                block_out_channels=[8, 8],
+                down_block_types=["DownEncoderBlock2D"] * 2,
+                up_block_types=["UpDecoderBlock2D"] * 2,
+                norm_num_groups=2,
+            ),
+            text_encoder=CLIPTextModel(CLIPTextConfig(**text, num_attention_heads=2, **size)),
+            tokenizer=CLIPTokenizer(vocab=vocabulary, merges=[], model_max_length=77),
+            scheduler=diffusers.PNDMScheduler(skip_prk_steps=True, steps_offset=1),
+            safety_checker=None,
+            feature_extractor=None,
+            requires_safety_checker=False,
+        )
+    folder = tmp_path_factory.mktemp("models") / "tiny-diffusion"
+    pipeline.save_pretrained(folder)
+    return folder

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from suisei.__main__ import main
+from suisei.encoders.drawings import drawings_folder
 from suisei.encoders.feature_cache import FILE
 
 
@@ -39,6 +40,18 @@ def test_features_are_kept_shown_and_removed(tmp_path, model_folder, captions_fi
     assert not list(cache.iterdir())
     assert run("cache", "--cache", cache) == 0
     assert ": 0 captions and images, 0.0 MB of at most 5,000 MB" in capsys.readouterr().out
+
+
+def test_drawn_images_are_shown_and_removed(tmp_path, capsys):
+    folder = drawings_folder(tmp_path)
+    (folder / "ab").mkdir(parents=True)
+    (folder / "ab" / "abc.png").write_bytes(b"x" * 1_500_000)
+    (folder / "ab" / "abd.declined.json").write_text("{}")
+    assert run("cache", "--cache", tmp_path) == 0
+    assert f"{folder}: 1 drawn images, 1.5 MB\n" in capsys.readouterr().out
+    assert run("cache", "--cache", tmp_path, "--clear") == 0
+    assert f"{folder}: removed 1 drawn images" in capsys.readouterr().out
+    assert not folder.exists()
 
 
 def test_off_is_off(tmp_path, model_folder, captions_file, capsys, monkeypatch):

@@ -170,57 +170,16 @@ def test_a_folder_without_a_model_is_refused(tmp_path):
         Captioner("x", top_p=1.5)
 
 
-@pytest.fixture(scope="module")
-def diffusion(tmp_path_factory):
-    diffusers = pytest.importorskip("diffusers", reason="needs the extra recap")
-    from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer
-
-    vocabulary = {"<|startoftext|>": 0, "<|endoftext|>": 1}
-    for code in range(33, 127):
-        for end in ("", "</w>"):
-            vocabulary[chr(code) + end] = len(vocabulary)
-    text = {"vocab_size": len(vocabulary), "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1}
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        pipeline = diffusers.StableDiffusionPipeline(
-            unet=diffusers.UNet2DConditionModel(
-                block_out_channels=(8, 16),
-                layers_per_block=1,
-                sample_size=8,
-                down_block_types=("DownBlock2D", "CrossAttnDownBlock2D"),
-                up_block_types=("CrossAttnUpBlock2D", "UpBlock2D"),
-                cross_attention_dim=16,
-                norm_num_groups=2,
-                attention_head_dim=4,
-            ),
-            vae=diffusers.AutoencoderKL(
-                block_out_channels=[8, 8],
-                down_block_types=["DownEncoderBlock2D"] * 2,
-                up_block_types=["UpDecoderBlock2D"] * 2,
-                norm_num_groups=2,
-            ),
-            text_encoder=CLIPTextModel(CLIPTextConfig(**text, num_attention_heads=2, **SIZE)),
-            tokenizer=CLIPTokenizer(vocab=vocabulary, merges=[], model_max_length=77),
-            scheduler=diffusers.PNDMScheduler(skip_prk_steps=True, steps_offset=1),
-            safety_checker=None,
-            feature_extractor=None,
-            requires_safety_checker=False,
-        )
-    folder = tmp_path_factory.mktemp("models") / "tiny-diffusion"
-    pipeline.save_pretrained(folder)
-    return folder
-
-
 def images(data, model, output, *options):
     shared = ["--model", str(model), "--output", str(output), "--steps", "2", "--device", "cpu"]
     return positives.main(["images", str(data), *shared, *options])
 
 
-def test_images_do_not_depend_on_batch_order_or_resuming(data, diffusion, tmp_path):
-    assert images(data, diffusion, tmp_path / "whole") == 0
-    assert images(data, diffusion, tmp_path / "parts", "--limit", "2", "--batch-size", "1") == 0
+def test_images_do_not_depend_on_batch_order_or_resuming(data, tiny_diffusion, tmp_path):
+    assert images(data, tiny_diffusion, tmp_path / "whole") == 0
+    assert images(data, tiny_diffusion, tmp_path / "parts", "--limit", "2", "--batch-size", "1") == 0
     data.write_text("".join(reversed(data.read_text().splitlines(keepends=True))))
-    assert images(data, diffusion, tmp_path / "parts", "--batch-size", "2") == 0
+    assert images(data, tiny_diffusion, tmp_path / "parts", "--batch-size", "2") == 0
     whole, parts = read_positives(tmp_path / "whole"), read_positives(tmp_path / "parts")
     assert len(whole) == len(parts) == 5
     for source, one in whole.items():
@@ -230,12 +189,12 @@ def test_images_do_not_depend_on_batch_order_or_resuming(data, diffusion, tmp_pa
     assert len({path.read_bytes() for path in files}) == 5
 
 
-def test_declined_images_are_not_positives_and_not_tried_again(data, diffusion, tmp_path, monkeypatch):
+def test_declined_images_are_not_positives_and_not_tried_again(data, tiny_diffusion, tmp_path, monkeypatch):
     from suisei.pacs.generators import Illustrator
 
     monkeypatch.setattr(Illustrator, "generate", lambda self, captions, seeds: [None] * len(captions))
-    assert images(data, diffusion, tmp_path / "out") == 0
+    assert images(data, tiny_diffusion, tmp_path / "out") == 0
     monkeypatch.setattr(Illustrator, "generate", lambda *_: pytest.fail("tried again"))
-    assert images(data, diffusion, tmp_path / "out") == 0
+    assert images(data, tiny_diffusion, tmp_path / "out") == 0
     assert read_positives(tmp_path / "out") == {}
     assert "safety checker" in (tmp_path / "out" / "images.jsonl").read_text()

@@ -6,7 +6,7 @@ import scipy.stats
 
 from suisei.data.benchmarks import BENCHMARKS
 from suisei.data.sample import CaptionSample, Rating
-from suisei.metaeval.published import PUBLISHED, beside_published, published_table
+from suisei.metaeval.published import PUBLISHED, PUBLISHED_OF_MEANS, beside_published, published_table
 from suisei.metaeval.tables import HUMAN, Cell, Row, Section, Table
 from suisei.metrics.registry import REGISTRY
 
@@ -92,3 +92,28 @@ def test_without_any_score_the_published_column_is_whole(rated):
     table = published_table("shichimi", {}, samples)
     assert table.row("bleu-4").cells["tau-b-published"].value == 0.260
     assert "| jaspice | – | 0.4990 |" in table.to_markdown()
+
+
+def test_figures_of_mean_ratings_stand_beside_those_of_the_same_measure(rated):
+    samples, scores = rated
+    named = {"recap:ssim@models/sd": scores, "recap-noise:ssim@models/sd": -scores, "recap:clip@x": scores}
+    table = published_table("flickr8k-expert", named, samples, "mean")
+    cells = table.row("recap:ssim@models/sd").cells
+    mean = np.array([sample.rating.mean for sample in samples])
+    assert cells["tau-b"].value == pytest.approx(scipy.stats.kendalltau(scores, mean)[0])
+    assert cells["tau-b-published"].value == 0.0196
+    assert table.row("recap-noise:ssim@models/sd").cells["tau-b-published"].value == 0.0597
+    labels = [row.label for row in table.overall.rows]
+    assert "recap:clip@x" not in labels  # no such measure in the paper
+    assert "recap:ssim" not in labels
+    assert "recap:gmsd" in labels
+    by_rows = published_table("flickr8k-expert", named, samples)
+    assert "Polos" in [row.label for row in by_rows.overall.rows]
+
+
+def test_figures_of_mean_ratings_are_of_registered_metrics():
+    for known in PUBLISHED_OF_MEANS.values():
+        assert known.raters == "mean"
+        for name, values in known.figures.items():
+            assert name.partition(":")[0] in {*REGISTRY, "recap-latent"}
+            assert len(values) == len(known.kinds)

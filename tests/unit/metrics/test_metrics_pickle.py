@@ -14,8 +14,8 @@ from suisei.metrics.registry import list_metrics
 from suisei.metrics.tokenizers import get_tokenizer
 from tests.unit.metrics.conftest import LOCAL
 
-ELSEWHERE = {"jaspice", "comet", "spice"}
-"""These need a server, another environment, or files that are not to be had here."""
+ELSEWHERE = {"jaspice", "comet", "spice"} | {"recap", "recap-noise"}
+"""These need a server, another environment, or files that are not here, or have a test of their own."""
 
 JAVA = [pytest.mark.slow, pytest.mark.java]
 
