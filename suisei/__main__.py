@@ -17,6 +17,7 @@ COMMANDS = {
     "score": "score captions with a model or with any set of metrics",
     "explain": "say why a caption has its score: image, references, each word, each number",
     "compare": "compare captioning systems: scores, intervals, tests, where they differ",
+    "caption": "write captions of images with a captioner",
     "evaluate": "measure how well metrics agree with human ratings",
     "examine": "measure metrics on every benchmark and probe whose data is there, on one page",
     "report": "write one page out of trainings and results, with figures and pictures",

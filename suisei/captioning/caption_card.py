@@ -44,16 +44,16 @@ weights{tested}.
 Of captions by {facts["decoding"]}; CIDEr's idf is of the references of the same images.
 
 ## Training
-{facts["steps"]:,} steps in {facts["minutes"]:.1f} minutes, seed {facts["seed"]}; {facts["weights"]:,} weights;
-tower {eyes}.
+{facts["steps"]:,} steps in {facts["minutes"]:.1f} minutes, seed {facts["seed"]}; {facts["weights"]:,}
+weights; tower {eyes}.
 
 ```json
 {json.dumps(settings, indent=2, ensure_ascii=False, default=vars)}
 ```
 
 ## Limits
-It knows images and captions like those it was trained on, and says something of every image, true or not: count
-on neither names nor numbers nor text in a picture. It may repeat its training captions word for word.
+It knows images and captions like those it was trained on, and says something of every image, true or not:
+count on neither names nor numbers nor text in a picture. It may repeat its training captions word for word.
 """
 
 

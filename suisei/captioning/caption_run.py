@@ -191,6 +191,7 @@ def prepare(cli: Any, checkpoint: str | None) -> None:
                 captioner.tower,
                 data.files,
                 mirrored=model.tower.mirror,
+                precision="bf16" if str(cli.config.trainer.precision).startswith("bf16") else "fp32",
                 disk=disk_cache(),
                 folder=folder,
                 advance=advance,

@@ -114,7 +114,7 @@ def _of_batch(
     language: str | None,
 ) -> Iterator[Written]:
     shown = [image for image in pixels if isinstance(image, Tensor)]
-    found = iter(())
+    found: Iterator[tuple[list[str], list[float]]] = iter(())
     if shown:
         with torch.no_grad():
             memory = model.encode(torch.stack(shown).to(model.device))

@@ -119,9 +119,10 @@ def _of_folder(name: str) -> ImageEncoder:
         }
         return ImageEncoder(model.model.visual, settings)
     from suisei.metrics.default_model import default_model
+    from suisei.metrics.extras import check_names
     from suisei.models.folder import load_model
 
-    regressor = load_model(default_model() if name == PACKAGE else folder).regressor
+    regressor = load_model(default_model() if name == PACKAGE else folder, check_names).regressor
     if regressor.image is None:
         raise ModelError(f"{name}: that model has no image encoder; name a tower (model.tower.name)")
     return regressor.image

@@ -51,8 +51,9 @@ class Pieces:
         lacking = [piece for piece in SPECIAL_PIECES if ids[piece] is None]
         if lacking:
             raise ModelError(f"{FILE}: lacks the pieces {', '.join(lacking)}")
-        start, self.pad_id, self.end_id, self.unknown_id = (ids[piece] for piece in SPECIAL_PIECES)
-        never = (start, self.pad_id, self.unknown_id, ids[MASK])
+        start, pad, end, unknown = (ids[piece] or 0 for piece in SPECIAL_PIECES)
+        self.pad_id, self.end_id, self.unknown_id = pad, end, unknown
+        never = (start, pad, unknown, ids[MASK])
         self.banned = sorted({id_ for id_ in never if id_ is not None})
 
     @classmethod

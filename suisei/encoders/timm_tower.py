@@ -44,7 +44,7 @@ def timm_architecture(name: str, image_size: int | None = None) -> dict[str, Any
     described = found.to_dict() if found is not None else {}
     if described.get("fixed_input_size") and image_size not in (None, described["input_size"][-1]):
         raise ConfigError(f"{name} takes images of {described['input_size'][-1]} pixels alone")
-    trunk = timm.create_model(architecture, pretrained=False, num_classes=0)
+    trunk: Any = timm.create_model(architecture, pretrained=False, num_classes=0)
     side = image_size or described.get("input_size", (3, 224, 224))[-1]
     return {
         "embed_dim": int(trunk.num_features),

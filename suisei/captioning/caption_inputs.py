@@ -1,0 +1,130 @@
+"""Which images are to be captioned: files, folders, rows of a file, or data with references."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from suisei.captioning.caption_sources import load_captioned
+from suisei.data.coco import is_json_lines, is_text, read_text, text_lines
+from suisei.errors import ConfigError, DataError
+
+SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm")
+"""Of the files in a folder, those whose names end so are images."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """An image that is to be captioned.
+
+    Attributes:
+        id: its name, unique.
+        image: path of the file.
+        references: what people said, with the language of each; none where nobody did.
+    """
+
+    id: str
+    image: Path
+    references: tuple[tuple[str, str | None], ...] = ()
+
+    def references_in(self, language: str) -> list[str]:
+        """Return the references in a language, or of no known one."""
+        return [text for text, spoken in self.references if spoken in (None, language)]
+
+
+def images_to_caption(
+    images: Sequence[str] | None, file: str | None, data: str | None, root: str | None
+) -> list[Wanted]:
+    """Return the images that the options of a command name, in order.
+
+    Args:
+        images: files and folders; with ``file`` the folder where relative paths start.
+        file: rows with an image each.
+        data: a data set with references, see :func:`suisei.captioning.caption_sources.load_captioned`.
+        root: its folder.
+
+    Raises:
+        DataError: no image, or a file that cannot be read.
+    """
+    if data is not None:
+        return _unique(
+            Wanted(found.id, found.image, tuple(zip(found.captions, found.languages, strict=True)))
+            for found in load_captioned(data, root=root)
+        )
+    if file is not None:
+        folder = Path(images[0]) if images else Path(file).parent
+        found = _unique(_rows(file, folder))
+    else:
+        found = _unique(_files(images or ()))
+    if not found:
+        raise DataError(f"{file or ', '.join(images or ())}: no image ({', '.join(SUFFIXES)})")
+    return found
+
+
+def _unique(wanted: Iterator[Wanted] | Any) -> list[Wanted]:
+    found = list(wanted)
+    ids = [image.id for image in found]
+    if len(set(ids)) == len(ids):
+        return found
+    return [Wanted(str(image.image), image.image, image.references) for image in found]
+
+
+def _files(paths: Sequence[str]) -> Iterator[Wanted]:
+    for name in paths:
+        path = Path(name)
+        if path.is_dir():
+            inside = sorted(p for p in path.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file())
+            yield from (Wanted(p.relative_to(path).as_posix(), p) for p in inside)
+        elif path.is_file():
+            yield Wanted(path.name, path)
+        else:
+            raise DataError(f"{name}: no such image or folder")
+
+
+def _rows(file: str, folder: Path) -> Iterator[Wanted]:
+    for place, row in _records(file):
+        image = row.get("image")
+        if not isinstance(image, str) or not image.strip():
+            raise DataError(f"{file}, {place}: no image; every row names one in its column or field image")
+        id_ = row.get("id")
+        references = row.get("references") or []
+        if not isinstance(references, list) or not all(isinstance(text, str) for text in references):
+            raise DataError(f"{file}, {place}: references must be a list of texts")
+        name = image if id_ in (None, "") else str(id_)
+        yield Wanted(name, folder / image, tuple((text, None) for text in references))
+
+
+def _records(file: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    text = read_text(file)
+    suffix = Path(file).suffix.lower()
+    if suffix in (".csv", ".tsv"):
+        reader = csv.DictReader(io.StringIO(text), delimiter="\t" if suffix == ".tsv" else ",")
+        if "image" not in (reader.fieldnames or ()):
+            raise DataError(f"{file}: no column image; its columns: {', '.join(reader.fieldnames or ())}")
+        for number, row in enumerate(reader, 1):
+            yield f"row {number}", {name: row.get(name) for name in ("id", "image")}
+    elif is_json_lines(file):
+        for number, line in enumerate(text_lines(text), 1):
+            if line.strip():
+                yield f"line {number}", _object(file, number, line)
+    elif is_text(file):
+        for number, line in enumerate(text_lines(text), 1):
+            if line.strip():
+                yield f"line {number}", {"image": line.strip()}
+    else:
+        raise ConfigError(f"--input {file}: give .jsonl, .csv or .tsv with a column image, or .txt of paths")
+
+
+def _object(file: str, number: int, line: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{file}, line {number}: not valid JSON: {error}") from None
+    if not isinstance(row, dict):
+        raise DataError(f"{file}, line {number}: expected an object, got {type(row).__name__}")
+    return row

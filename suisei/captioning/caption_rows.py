@@ -1,0 +1,134 @@
+"""Captions as rows of a file: JSON lines that are scored as they are, or COCO's results."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+from suisei.captioning.caption_inputs import Wanted
+from suisei.captioning.caption_model import Decoding
+from suisei.captioning.caption_writing import Written
+from suisei.data.coco import is_json, is_json_lines
+from suisei.data.outputs import check_outputs
+from suisei.data.writers import replacing
+from suisei.errors import ConfigError
+
+EMPTY = "the caption decoded to nothing"
+_COCO_NAME = re.compile(r"(?:COCO_[a-z]+\d{4}_)?0*(\d+)\.(?:jpg|jpeg|png)", re.IGNORECASE)
+
+
+@dataclass
+class Counts:
+    """What became of the images.
+
+    Attributes:
+        images: how many there were.
+        captioned: how many have a caption with a word in it.
+        broken: ids of those that could not be read.
+        empty: ids of those that got a caption without a word.
+    """
+
+    images: int = 0
+    captioned: int = 0
+    broken: list[str] = field(default_factory=list)
+    empty: list[str] = field(default_factory=list)
+
+
+def check_target(output: str) -> None:
+    """Refuse a file that captions cannot be written to, before any work.
+
+    Raises:
+        ConfigError: it is of another kind, or cannot be written.
+    """
+    if output == "-":
+        return
+    if not (is_json(output) or is_json_lines(output)):
+        raise ConfigError(f"--output {output}: the name must end in .jsonl, or in .json for COCO results")
+    check_outputs([("--output", output)])
+
+
+def write_rows(
+    output: str,
+    wanted: Sequence[Wanted],
+    written: Iterator[Written],
+    decoding: Decoding,
+    language: str,
+    advance: Callable[[int], Any] = lambda _: None,
+) -> Counts:
+    """Write the captions of images, in order; the file is there once it is complete.
+
+    Args:
+        output: a .jsonl or .json file, or "-" for standard output.
+        wanted: the images.
+        written: what became of each of them.
+        decoding: how captions were chosen; of beams the best alone is written, of samples all.
+        language: of the captions.
+        advance: called with 1 for each image.
+
+    Raises:
+        DataError: the file cannot be written.
+    """
+    counts = Counts()
+
+    def rows() -> Iterator[dict[str, Any]]:
+        for image, found in zip(wanted, written, strict=True):
+            advance(1)
+            yield from _rows_of(image, found, decoding, language, counts)
+
+    if output == "-":
+        _write_lines(sys.stdout, rows())
+    else:
+        with replacing(Path(output)) as temporary, temporary.open("w", encoding="utf-8") as stream:
+            if is_json(output):
+                results = [_result(row) for row in rows() if "candidate" in row]
+                stream.write(json.dumps(results, ensure_ascii=False, indent=1) + "\n")
+            else:
+                _write_lines(stream, rows())
+    return counts
+
+
+def _write_lines(stream: TextIO, rows: Iterator[dict[str, Any]]) -> None:
+    for row in rows:
+        stream.write(json.dumps(row, ensure_ascii=False) + "\n")
+    stream.flush()
+
+
+def _rows_of(
+    image: Wanted, found: Written, decoding: Decoding, language: str, counts: Counts
+) -> Iterator[dict[str, Any]]:
+    counts.images += 1
+    base: dict[str, Any] = {"id": image.id, "image": str(image.image)}
+    if found.problem:
+        counts.broken.append(image.id)
+        yield {**base, "error": found.problem}
+        return
+    kept = len(found.captions) if decoding.method == "sample" else 1
+    texts = found.captions[:kept]
+    if not all(text.strip() for text in texts):
+        counts.empty.append(image.id)
+    counts.captioned += any(text.strip() for text in texts)
+    references = image.references_in(language)
+    for number, (text, log_prob) in enumerate(zip(texts, found.log_probs, strict=False), 1):
+        row = {**base, "candidate": text, "language": language, "log_prob": round(log_prob, 4)}
+        if references:
+            row["references"] = references
+        if kept > 1:
+            row["id"] = f"{image.id}#{number}"
+        if not text.strip():
+            row["error"] = EMPTY
+        yield row
+
+
+def _result(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row as COCO has it: the number in the name of COCO's files, else the id."""
+    number = _COCO_NAME.fullmatch(Path(row["image"]).name)
+    plain = row["id"]
+    image_id: Any = int(plain) if plain.isascii() and plain.isdigit() else plain
+    if number and Path(row["image"]).name == Path(str(plain)).name:
+        image_id = int(number[1])
+    return {"image_id": image_id, "caption": row["candidate"]}

@@ -1,0 +1,163 @@
+"""``suisei caption``: write captions of images with a captioner, ours or Hugging Face's."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from suisei.cli import say
+from suisei.commands.options import PRECISIONS, CommandParser, check_device, device, filled, real, whole
+from suisei.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_COMMON = ("--model", "--images", "--input", "--output", "--method", "--beams", "--language")
+_SHOWN = 5
+_EPILOG = """examples:
+  suisei caption --model runs/captioner/model --images photos --output captions.jsonl
+  suisei caption --model runs/captioner/model --images a.jpg b.jpg
+  suisei caption --model DIR --input images.csv --images photos --output results.json
+  suisei caption --model DIR --data flickr8k-test --root FLICKR8K --output captions.jsonl
+
+The output has a row per image: JSON lines that `suisei score --input` reads, with references where the data
+has them, or, for a name that ends in .json, a COCO result file. It is there once it is complete. An image
+that cannot be read and a caption that decoded to nothing are counted and named; JSON lines keep a row with
+the error.
+
+Exit status: 0, or 1 if no image could be captioned, or 2 for a wrong option or unusable data."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns the exit status."""
+    options = _parser().parse_args(argv)
+    _check(options)
+    from rich.console import Console
+
+    from suisei.captioning.caption_inputs import images_to_caption
+    from suisei.captioning.caption_model import Decoding, load_caption_model
+    from suisei.captioning.caption_rows import check_target, write_rows
+    from suisei.captioning.caption_writing import write_captions
+    from suisei.encoders.precision import choose_device
+    from suisei.progress import progress_bar
+
+    check_target(options.output)
+    decoding = Decoding(
+        options.method,
+        beams=options.beams,
+        samples=options.samples,
+        max_length=options.max_length,
+        temperature=options.temperature,
+        top_p=options.top_p,
+        length_penalty=options.length_penalty,
+    )
+    wanted = images_to_caption(options.images, options.input, options.data, options.root)
+    model = load_caption_model(options.model).to(choose_device(options.device))
+    language = model.language_or_own(options.language)
+    written = write_captions(
+        model,
+        [image.image for image in wanted],
+        decoding,
+        language=language,
+        batch_size=options.batch_size,
+        seed=options.seed,
+        precision=options.precision,
+    )
+    with progress_bar("writing captions", len(wanted), shown=options.output != "-") as advance:
+        counts = write_rows(options.output, wanted, written, decoding, language, advance)
+    _tell(Console(stderr=True), counts, options.output)
+    return 0 if counts.captioned else 1
+
+
+def _parser() -> CommandParser:
+    parser = CommandParser(
+        prog="suisei caption",
+        description="Write captions of images.",
+        epilog=_EPILOG,
+        common=_COMMON,
+    )
+    add = parser.add_argument_group("captioner").add_argument
+    add(
+        "--model", metavar="DIR|NAME", type=filled, required=True,
+        help="folder of a captioner, or a vision-encoder-decoder or BLIP of Hugging Face by folder or name",
+    )  # fmt: skip
+    add("--language", choices=("en", "ja"), help="what to write, of a captioner of both (default: its first)")
+    add("--device", type=device, default="auto", help="auto (default), cpu, cuda, cuda:1, mps")
+    add("--precision", choices=PRECISIONS, default="auto", help="of the computation (default: what is fast)")
+    add = parser.add_argument_group("images").add_argument
+    add(
+        "--images", metavar="PATH", type=filled, nargs="+",
+        help="image files, or folders of them; with --input the folder where relative paths start",
+    )  # fmt: skip
+    add(
+        "--input",
+        metavar="FILE",
+        type=filled,
+        help=".jsonl, .csv, .tsv with a column image, or .txt of paths",
+    )
+    add(
+        "--data",
+        metavar="NAME",
+        type=filled,
+        help="images with references: flickr8k-test, FILE.json:test, ...",
+    )
+    add("--root", metavar="DIR", type=filled, help="folder of the data set that --data names")
+    add = parser.add_argument_group("decoding").add_argument
+    add("--method", choices=("beam", "greedy", "sample"), default="beam", help="default: beam")
+    add("--beams", type=whole(1, 1000), default=5, metavar="N", help="width of the beam search (default 5)")
+    add("--samples", type=whole(1, 1000), default=1, metavar="N", help="captions to draw of each image (1)")
+    add("--max-length", type=whole(1, 1000), default=30, metavar="N", help="tokens of a caption (default 30)")
+    add("--temperature", type=real(1e-6, 1000), default=1.0, metavar="T", help="of sampling (default 1)")
+    add(
+        "--top-p",
+        type=real(1e-6, 1),
+        default=1.0,
+        metavar="P",
+        help="draw from the likeliest tokens (1: all)",
+    )
+    add(
+        "--length-penalty", type=real(-10, 10), default=0.0, metavar="A",
+        help="beams compare by log probability / length^A (default 0)",
+    )  # fmt: skip
+    add("--batch-size", type=whole(1, 100_000), default=32, metavar="N", help="images at a time (default 32)")
+    add("--seed", type=whole(0, 2**32 - 1), default=0, metavar="N", help="of sampling (default 0)")
+    add = parser.add_argument_group("output").add_argument
+    add(
+        "--output", metavar="FILE", type=filled, default="-",
+        help=".jsonl, or .json for COCO results; - (default): JSON lines to stdout",
+    )  # fmt: skip
+    return parser
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Refuse options that do not go together.
+
+    Raises:
+        ConfigError: the first of them.
+    """
+    check_device(options.device)
+    if options.data and (options.input or options.images):
+        raise ConfigError("--data names its images itself; leave --images and --input out")
+    if not (options.data or options.input or options.images):
+        raise ConfigError("nothing to caption: give --images FOLDER_OR_FILES, --input FILE or --data NAME")
+    if options.root and not options.data:
+        raise ConfigError("--root belongs to --data; images of a file start at --images")
+    if options.input and options.images and len(options.images) > 1:
+        raise ConfigError("with --input, --images is the one folder where relative paths start")
+    if options.samples > 1 and options.method != "sample":
+        raise ConfigError(f"--samples is for --method sample; --method {options.method} gives one caption")
+    if options.samples > 1 and options.output.endswith(".json"):
+        raise ConfigError(
+            "a COCO result file has one caption per image; write .jsonl, or leave --samples out"
+        )
+
+
+def _tell(console: Console, counts: Any, output: str) -> None:
+    """Say how much was written, and name what has no caption."""
+    place = "" if output == "-" else f": {output}"
+    say(console, f"{counts.captioned:,} of {counts.images:,} images captioned{place}")
+    for what, names in (("could not be read", counts.broken), ("got captions without a word", counts.empty)):
+        if names:
+            more = f"; and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
+            say(console, f"{len(names):,} images {what}: {'; '.join(names[:_SHOWN])}{more}", "yellow")

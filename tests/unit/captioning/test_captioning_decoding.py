@@ -1,0 +1,164 @@
+"""Greedy decoding, sampling and beam search, held against the same by brute force."""
+
+import itertools
+
+import pytest
+import torch
+
+from suisei.captioning.caption_model import Decoding
+from suisei.errors import ConfigError, ModelError
+
+
+@pytest.fixture
+def model(build_captioner):
+    return build_captioner()
+
+
+@pytest.fixture
+def memory(model):
+    torch.manual_seed(5)
+    return model.encode(torch.randn(3, 3, 64, 64))
+
+
+def step_by_step(model, memory, language=None):
+    """Greedy decoding without kept keys and values: all tokens are looked at anew for each."""
+    captions = []
+    for own in memory:
+        ids = []
+        while len(ids) < 8 and (not ids or ids[-1] != model.end_id):
+            tokens = torch.tensor([[[*ids, model.end_id]]])
+            ids.append(int(model.logits(own[None], tokens, language)[0, 0, -1].argmax()))
+        captions.append(ids)
+    return captions
+
+
+def unpadded(model, tokens):
+    return [[id_ for id_ in own if id_ != model.pad_id] for own in tokens.tolist()]
+
+
+@pytest.mark.parametrize("language", ["en", "ja"])
+def test_kept_keys_and_values_change_nothing(model, memory, language):
+    found = model.generate(memory, Decoding("greedy", max_length=8), language=language)
+    assert unpadded(model, found.tokens[:, 0]) == step_by_step(model, memory, language)
+
+
+@pytest.mark.parametrize("method", ["greedy", "beam", "sample"])
+def test_log_probs_are_those_of_the_whole_caption_at_once(model, memory, method):
+    decoding = Decoding(method, beams=4, samples=5, max_length=8)
+    found = model.generate(memory, decoding, torch.Generator().manual_seed(1))
+    assert found.tokens.shape[:2] == found.log_probs.shape[:2] == (3, decoding.captions)
+    again = model.log_probs(memory, found.tokens)
+    torch.testing.assert_close(found.log_probs, again.detach(), atol=1e-5, rtol=1e-4)
+    assert again.requires_grad
+    assert (found.log_probs[found.tokens == model.pad_id] == 0).all()
+
+
+def ending(model, wanted):
+    """Let a captioner end its captions more or less often."""
+    with torch.no_grad():
+        model.decoder.embedding.weight[model.end_id] *= wanted
+    return model
+
+
+@pytest.mark.parametrize("penalty", [0.0, 1.0])
+def test_a_wide_beam_finds_the_best_of_all_captions(build_captioner, penalty):
+    model = ending(build_captioner(seed=3), 3.0)
+    torch.manual_seed(2)
+    memory = model.encode(torch.randn(2, 3, 64, 64))
+    usable = [id_ for id_ in range(len(model.pieces)) if id_ not in model.pieces.banned]
+    words = [id_ for id_ in usable if id_ != model.end_id]
+    every = [[model.end_id]]
+    every += [[word, last] for word in words for last in usable]
+    longest = 2
+    tokens = torch.full((len(every), longest), model.pad_id)
+    for row, ids in enumerate(every):
+        tokens[row, : len(ids)] = torch.tensor(ids)
+    found = model.generate(memory, Decoding("beam", beams=30, max_length=longest, length_penalty=penalty))
+    with torch.no_grad():
+        totals = model.log_probs(memory, tokens[None].expand(2, -1, -1)).sum(-1)
+    lengths = (tokens != model.pad_id).sum(-1)
+    best = (totals / lengths**penalty).topk(3).indices
+    for image in range(2):
+        assert found.tokens[image, :3].tolist() == tokens[best[image]].tolist()
+
+
+def test_beams_are_different_and_come_best_first(model, memory):
+    found = model.generate(memory, Decoding("beam", beams=6, max_length=7))
+    totals = found.log_probs.sum(-1)
+    assert (totals.diff(dim=-1) <= 1e-6).all()
+    for own in found.tokens.tolist():
+        assert len({tuple(ids) for ids in own}) == 6
+
+
+def test_one_beam_is_greedy(model, memory):
+    beam = model.generate(memory, Decoding("beam", beams=1, max_length=8))
+    greedy = model.generate(memory, Decoding("greedy", max_length=8))
+    assert unpadded(model, beam.tokens[:, 0]) == unpadded(model, greedy.tokens[:, 0])
+
+
+@pytest.mark.parametrize("method", ["greedy", "beam"])
+def test_an_image_is_captioned_alone_as_among_others(build_captioner, method):
+    model = ending(build_captioner(seed=1), 2.0)  # captions end at different places, so that rows leave
+    torch.manual_seed(0)
+    memory = model.encode(torch.randn(6, 3, 64, 64) * 3)
+    decoding = Decoding(method, beams=3, max_length=10)
+    together = model.generate(memory, decoding)
+    for image in range(6):
+        alone = model.generate(memory[image : image + 1], decoding)
+        assert unpadded(model, together.tokens[image]) == unpadded(model, alone.tokens[0])
+
+
+def test_samples_follow_the_models_probabilities(build_captioner):
+    model = build_captioner()
+    memory = model.encode(torch.zeros(1, 3, 64, 64))
+    decoding = Decoding("sample", samples=1000, max_length=1)
+    found = model.generate(memory.expand(4, -1, -1), decoding, torch.Generator().manual_seed(0))
+    shares = torch.bincount(found.tokens.flatten(), minlength=len(model.pieces)) / 4000
+    chances = model.logits(memory, torch.tensor([[[model.end_id]]]))[0, 0, 0].softmax(-1)
+    assert (shares - chances).abs().max() < 0.03
+    assert not shares[model.pieces.banned].any()
+
+
+def test_a_seed_decides_the_samples_and_top_p_keeps_the_likeliest(model, memory):
+    decoding = Decoding("sample", samples=3, max_length=8)
+    first, same, other = (
+        model.generate(memory, decoding, torch.Generator().manual_seed(seed)).tokens for seed in (1, 1, 2)
+    )
+    assert torch.equal(first, same)
+    assert not torch.equal(first, other)
+    likely = Decoding("sample", samples=3, max_length=8, top_p=1e-6)
+    greedy = model.generate(memory, Decoding("greedy", max_length=8))
+    drawn = model.generate(memory, likely, torch.Generator().manual_seed(1))
+    for own, wanted in zip(drawn.tokens, greedy.tokens, strict=True):
+        assert unpadded(model, own) == unpadded(model, wanted) * 3
+
+
+def test_a_caption_without_a_word_is_empty(build_captioner):
+    model = ending(build_captioner(), 100.0)
+    tokens = torch.tensor([[[model.end_id, model.pad_id]]])
+    assert model.texts(tokens) == [[""]]
+
+
+def test_weights_that_are_no_numbers_are_refused(model, memory):
+    with pytest.raises(ModelError, match="no numbers"):
+        model.generate(memory * torch.nan, Decoding("greedy"))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"method": "best"}, {"beams": 0}, {"samples": 0}, {"max_length": 0}, {"temperature": 0}, {"top_p": 1.5},
+     {"length_penalty": float("nan")}],
+)  # fmt: skip
+def test_settings_that_cannot_be_are_refused(options):
+    with pytest.raises(ConfigError, match=f"decoding.{next(iter(options))}"):
+        Decoding(**options)
+
+
+def test_too_many_beams_and_too_many_tokens_are_refused(model, memory):
+    with pytest.raises(ConfigError, match="beams"):
+        model.generate(memory, Decoding("beam", beams=500))
+    ids = itertools.repeat(4, 20)
+    with pytest.raises(ConfigError, match="positions"):
+        model.logits(memory, torch.tensor([[list(ids)]] * 3))
+    with pytest.raises(ConfigError, match="writes en and ja"):
+        model.generate(memory, Decoding(), language="fr")

@@ -1,0 +1,168 @@
+"""The vocabulary, and a captioner as a folder: the same captions again, and nothing damaged goes unnoticed."""
+
+import json
+
+import pytest
+import torch
+
+from suisei.captioning.caption_folder import is_captioner_folder, load_captioner
+from suisei.captioning.caption_model import Decoding, load_caption_model
+from suisei.captioning.grid_tower import TowerConfig, create_image_encoder
+from suisei.captioning.pieces import Pieces, plain_caption
+from suisei.encoders.weights import save_weights
+from suisei.errors import ConfigError, ModelError
+
+
+@pytest.mark.parametrize(
+    ("caption", "wanted"),
+    [("A  Dog runs .", "a dog runs"), ("赤い犬が走る。", "赤い犬が走る"), ("ＡＢＣ", "abc")],
+)
+def test_captions_come_back_as_they_are_learned(caption, wanted):
+    pieces = Pieces.learned(["a dog runs", "赤い犬が走る", "abc ..."], 60)
+    assert plain_caption(caption) == wanted
+    (ids,) = pieces.encode([caption])
+    assert ids[-1] == pieces.end_id
+    assert pieces.decode(ids) == wanted
+    assert pieces.decode([*ids, pieces.pad_id, ids[0]]) == wanted
+
+
+def test_a_caption_of_stops_alone_stays():
+    assert plain_caption(" ... ") == "..."
+
+
+def test_a_tokenizer_without_an_end_is_refused():
+    description = json.loads(Pieces.learned(["a b", "c"], 20)._description)
+    description["model"]["vocab"] = [entry for entry in description["model"]["vocab"] if entry[0] != "</s>"]
+    description["added_tokens"] = []
+    with pytest.raises(ModelError, match="tokenizer.json"):
+        Pieces(json.dumps(description))
+
+
+@pytest.fixture
+def folder(build_captioner, tmp_path):
+    build_captioner().save(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def test_a_saved_captioner_says_the_same(build_captioner, folder, pictures):
+    model, again = build_captioner(), load_caption_model(folder)
+    assert is_captioner_folder(folder)
+    assert {path.name for path in folder.iterdir()} == {
+        "README.md", "config.json", "model.safetensors", "tokenizer.json",
+    }  # fmt: skip
+    pixels = model.read(pictures)
+    decoding = Decoding("beam", beams=3, max_length=8)
+    said = [own.texts(own.generate(own.encode(pixels), decoding).tokens) for own in (model, again)]
+    assert said[0] == said[1]
+    assert again.languages == ("en", "ja")
+    assert again.tower_is_frozen
+
+
+def altered(folder, **values):
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    config.update(values)
+    path.write_text(json.dumps(config))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda folder: (folder / "model.safetensors").unlink(), "model.safetensors is missing"),
+        (lambda folder: (folder / "tokenizer.json").write_text("{}"), "tokenizer.json was altered"),
+        (lambda folder: altered(folder, layers={"width": 10**9}), "layers"),
+        (lambda folder: altered(folder, languages=["fr"]), "languages"),
+        (lambda folder: altered(folder, more=1), "no setting 'more'"),
+        (lambda folder: altered(folder, sha256={}), "sha256 lacks"),
+        (
+            lambda folder: altered(
+                folder,
+                image_architecture={
+                    "embed_dim": 8, "quick_gelu": False,
+                    "vision_cfg": {"timm_model_name": "hf-hub:someone/model"},
+                },
+            ),
+            "timm_model_name",
+        ),
+    ],
+)  # fmt: skip
+def test_a_damaged_or_hostile_folder_is_refused(folder, change, message):
+    change(folder)
+    with pytest.raises(ModelError, match=message):
+        load_captioner(folder)
+
+
+def test_larger_layers_than_the_weights_are_refused_before_they_are_made(folder):
+    config = json.loads((folder / "config.json").read_text())
+    altered(folder, layers={**config["layers"], "width": 16_000, "heads": 4, "decoder_layers": 100})
+    with pytest.raises(ModelError, match="does not fit"):
+        load_captioner(folder)
+
+
+def test_a_folder_of_something_else_is_no_captioner(tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    assert not is_captioner_folder(tmp_path)
+    with pytest.raises(ModelError, match="not the folder of a captioner"):
+        load_caption_model(tmp_path)
+
+
+def test_a_tower_of_timm_takes_its_weights_from_a_local_file(tmp_path):
+    import timm
+
+    trunk = timm.create_model("resnet10t", num_classes=7)
+    path = tmp_path / "weights.safetensors"
+    save_weights(trunk.state_dict(), path)
+    encoder = create_image_encoder(TowerConfig("timm:resnet10t", str(path), image_size=64))
+    pixels = torch.randn(2, 3, 64, 64)
+    with torch.no_grad():
+        wanted = trunk.eval().forward_features(pixels).mean(dim=(2, 3))
+        torch.testing.assert_close(encoder.eval()(pixels), wanted)
+    with pytest.raises(ModelError, match="does not fit"):
+        create_image_encoder(TowerConfig("timm:resnet18", str(path)))
+    with pytest.raises(ConfigError, match="no architecture 'resnet1x'"):
+        create_image_encoder(TowerConfig("timm:resnet1x", None))
+
+
+def test_a_squeezed_image_keeps_its_sides():
+    from PIL import Image
+
+    image = Image.new("RGB", (200, 64), "black")
+    image.paste("white", (0, 0, 20, 64))
+    cut, whole = (
+        create_image_encoder(TowerConfig("timm:resnet10t", None, image_size=64, whole=whole)).preprocess(image)
+        for whole in (False, True)
+    )
+    assert cut.max() < 0 < whole.max()
+
+
+def test_towers_give_a_grid(build_captioner):
+    from suisei.captioning.grid_tower import GridTower
+
+    for name, options, shape in (
+        ("timm:resnet10t", {"pretrained": None, "image_size": 64}, (4, 512)),
+        ("suisei-small", {}, (4, 512)),
+        ("tiny", {}, (4, 512)),
+    ):
+        tower = GridTower(create_image_encoder(TowerConfig(name, **options))).eval()
+        assert (tower.places, tower.width) == shape, name
+        # What is pooled is this grid: a tower that scores and one that shows places are the same.
+        if name.startswith("timm"):
+            pixels = torch.randn(1, 3, tower.side, tower.side)
+            with torch.no_grad():
+                torch.testing.assert_close(tower(pixels).mean(1), tower.image.tower(pixels))
+
+
+def test_a_vision_transformer_gives_its_patches():
+    import open_clip
+
+    from suisei.captioning.grid_tower import GridTower
+    from suisei.encoders.image import ImageEncoder
+
+    settings = {
+        "embed_dim": 16,
+        "quick_gelu": False,
+        "vision_cfg": {"image_size": 32, "layers": 2, "width": 32, "patch_size": 16, "head_width": 16},
+    }
+    tower = GridTower(ImageEncoder.from_architecture(settings))
+    assert (tower.places, tower.width) == (4, 32)
+    assert isinstance(tower.image.tower, open_clip.transformer.VisionTransformer)
