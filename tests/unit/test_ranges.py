@@ -9,6 +9,7 @@ import pytest
 from jsonargparse import ArgumentParser
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 
+from suisei.captioning import scst_data, self_critical
 from suisei.encoders import image, text, tiny
 from suisei.errors import ConfigError, ModelError
 from suisei.models import config
@@ -31,6 +32,8 @@ RULES = {
     datamodule.CaptionDataModule: datamodule.RULES,
     pair_datamodule.PairDataModule: pair_datamodule.RULES,
     pacs.PacTraining: pacs.RULES,
+    scst_data.RewardedImages: scst_data.RULES,
+    self_critical.SelfCritical: self_critical.RULES,
 }
 ELSEWHERE = {
     text.TextEncoderConfig: {"tiny"},

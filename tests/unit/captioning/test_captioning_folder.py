@@ -129,7 +129,9 @@ def test_a_squeezed_image_keeps_its_sides():
     image = Image.new("RGB", (200, 64), "black")
     image.paste("white", (0, 0, 20, 64))
     cut, whole = (
-        create_image_encoder(TowerConfig("timm:resnet10t", None, image_size=64, whole=whole)).preprocess(image)
+        create_image_encoder(TowerConfig("timm:resnet10t", None, image_size=64, whole=whole)).preprocess(
+            image
+        )
         for whole in (False, True)
     )
     assert cut.max() < 0 < whole.max()

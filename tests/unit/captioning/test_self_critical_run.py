@@ -1,11 +1,14 @@
 """Tuning by rewards, from the command line to the model folder: tiny captioner, pictures of one colour."""
 
+import ast
 import csv
+import inspect
 import json
 import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +21,7 @@ from suisei.captioning.caption_model import Decoding, load_caption_model
 from suisei.captioning.captioner import Captioner
 from suisei.captioning.grid_tower import GridTower, TowerConfig, create_image_encoder
 from suisei.captioning.pieces import Pieces
+from suisei.captioning.scst_data import RewardedImages
 from suisei.captioning.self_critical import SelfCritical
 from suisei.captioning.self_critical_run import TASK, run
 from suisei.captioning.transformer import TransformerConfig
@@ -220,7 +224,7 @@ def test_settings_of_the_model(folder, tmp_path):
     ]
     cli = self_critical_run.SelfCriticalCLI(
         SelfCritical,
-        self_critical_run.RewardedImages,
+        RewardedImages,
         self_critical_run.written_out(arguments(folder, tmp_path / "run", *more)),
         trainer_defaults=self_critical_run.TRAINER_DEFAULTS,
         about="",
@@ -258,8 +262,6 @@ def test_temperature_widens_the_draw(folder, tmp_path):
 
 
 def test_data_of_a_run(folder, tmp_path):
-    from suisei.captioning.scst_data import RewardedImages
-
     source, other = str(folder / "train.jsonl"), str(folder / "dev.jsonl")
     data = RewardedImages(source, other, None, batch_size=2, train_images=5, validation_images=3)
     data.load(seed=4)
@@ -271,6 +273,14 @@ def test_data_of_a_run(folder, tmp_path):
     again = RewardedImages(source, other, None, batch_size=2, train_images=5, validation_images=3)
     again.load(seed=4)
     assert [batch.tolist() for batch in again.train_dataloader()] == batches
+    away = folder / "away.jsonl"
+    away.write_text((folder / "dev.jsonl").read_text())
+    moved = RewardedImages(source, str(away), images=str(folder), batch_size=2)
+    moved.load()
+    assert moved.pairs[-1].image == folder / "dev7.png"
+    lost = RewardedImages(source, str(away), root=str(tmp_path), batch_size=2)
+    with pytest.raises(DataError, match="not there"):
+        lost.load()
     with pytest.raises(ConfigError, match="5 training images do not fill a batch of 6"):
         RewardedImages(source, other, batch_size=6, train_images=5).load()
     for part in ("validation", "test"):
@@ -355,6 +365,42 @@ def test_the_command_knows_the_task(folder, tmp_path):
     given = ["--config", "self_critical", *arguments(folder, tmp_path / "run", "--data.test=null")]
     assert train_command(given) == 0
     assert json.loads((tmp_path / "run" / "report.json").read_text())["training"]["steps"] == 6
+
+
+COVERED = {
+    "test_settings_of_the_model": (
+        "model.captioner", "model.reward", "model.captions", "model.max_length", "model.language",
+        "model.learning_rate", "model.weight_decay", "model.warmup_steps",
+    ),
+    "test_mistakes_are_told_before_any_work": ("model.reward_options",),
+    "test_captions_without_a_word_get_the_lowest_reward": ("model.lowest",),
+    "test_tuning_raises_its_reward": ("model.baseline",),
+    "test_temperature_widens_the_draw": ("model.temperature",),
+    "test_what_is_mixed_into_the_loss_keeps_the_model_near_its_start": (
+        "model.kl_weight", "model.cross_entropy_weight",
+    ),
+    "test_rows_without_reward_are_left_out_and_counted": ("model.max_skipped",),
+    "test_what_a_run_writes": ("model.shown", "data.test", "data.test_images"),
+    "test_data_of_a_run": (
+        "data.train", "data.validation", "data.root", "data.images", "data.batch_size", "data.train_images",
+        "data.validation_images",
+    ),
+}  # fmt: skip
+"""The options whose being ignored makes a test fail, by the name of the test."""
+
+
+def test_every_option_has_a_test():
+    options = {f"model.{name}" for name in inspect.signature(SelfCritical).parameters}
+    options |= {f"data.{name}" for name in inspect.signature(RewardedImages).parameters}
+    assert sorted(options) == sorted(option for covered in COVERED.values() for option in covered)
+    here = Path(__file__).parent
+    written = {
+        node.name
+        for path in (here / "test_self_critical_run.py", here / "test_rewards.py")
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.FunctionDef)
+    }
+    assert set(COVERED) <= written
 
 
 @pytest.mark.slow
