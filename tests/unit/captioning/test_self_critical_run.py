@@ -172,7 +172,7 @@ RESUMED = ("--model.baseline=greedy", "--model.kl_weight=0.1", "--model.cross_en
            "--trainer.accumulate_grad_batches=2", "--trainer.val_check_interval=6")  # fmt: skip
 
 
-@pytest.mark.parametrize("step", [1, 3, 5])
+@pytest.mark.parametrize("step", [1, 5])
 def test_a_resumed_run_ends_with_the_same_weights(folder, whole, tmp_path, step, monkeypatch):
     output = tmp_path / "run"
     original = SelfCritical.training_step
@@ -196,22 +196,16 @@ def test_a_resumed_run_ends_with_the_same_weights(folder, whole, tmp_path, step,
 
 def test_what_is_mixed_into_the_loss_keeps_the_model_near_its_start(folder, tmp_path):
     """A heavy divergence term holds the distribution, and cross-entropy the captions of people."""
-
-    def moved(name, *more):
-        run(arguments(folder, tmp_path / name, "--trainer.max_steps=10", *more))
-        start, end = load_file(folder / "captioner" / "model.safetensors"), final(tmp_path / name)
-        return sum(float((start[key] - end[key]).square().sum()) for key in start)
-
-    free = moved("free")
-    assert moved("kl", "--model.kl_weight=50", "--trainer.gradient_clip_val=null") != free
+    mixed = ["--model.kl_weight=50", "--trainer.gradient_clip_val=null", "--trainer.max_steps=10"]
+    run(arguments(folder, tmp_path / "kl", *mixed))
     held = logged(tmp_path / "kl", "kl")
     assert len(held) == 10
     assert held[0] == pytest.approx(0, abs=1e-6)  # the first step begins at the start model
-    assert max(held) < 0.2
-    moved("xe", "--model.cross_entropy_weight=5")
+    assert 0 < max(held) < 0.2
+    run(arguments(folder, tmp_path / "xe", "--model.cross_entropy_weight=5", "--trainer.max_steps=10"))
     told = logged(tmp_path / "xe", "cross_entropy")
     assert np.mean(told[-3:]) < np.mean(told[:3])
-    assert not logged(tmp_path / "free", "kl")
+    assert not logged(tmp_path / "xe", "kl")
 
 
 def test_settings_of_the_model(folder, tmp_path):
