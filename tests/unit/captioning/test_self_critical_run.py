@@ -361,6 +361,41 @@ def test_the_command_knows_the_task(folder, tmp_path):
     assert json.loads((tmp_path / "run" / "report.json").read_text())["training"]["steps"] == 6
 
 
+def test_a_captioner_of_hugging_face_takes_its_place(folder, tmp_path):
+    from transformers import (
+        GPT2Config,
+        VisionEncoderDecoderConfig,
+        VisionEncoderDecoderModel,
+        ViTConfig,
+        ViTImageProcessor,
+    )
+
+    from suisei.captioning.hf_captioner import wrapped
+    from suisei.encoders.tiny import train_tokenizer
+
+    torch.manual_seed(0)
+    tokenizer = train_tokenizer(["a red wall", "a blue wall"], 30)
+    text = GPT2Config(
+        vocab_size=len(tokenizer), n_positions=32, n_embd=24, n_layer=1, n_head=4, bos_token_id=0,
+        eos_token_id=2, is_decoder=True, add_cross_attention=True,
+    )  # fmt: skip
+    image = ViTConfig(
+        image_size=32, patch_size=16, hidden_size=32, intermediate_size=64, num_hidden_layers=1,
+        num_attention_heads=4,
+    )  # fmt: skip
+    config = VisionEncoderDecoderConfig.from_encoder_decoder_configs(image, text)
+    config.decoder_start_token_id, config.eos_token_id, config.pad_token_id = 0, 2, 2
+    processor = ViTImageProcessor(size={"height": 32, "width": 32})
+    wrapped(VisionEncoderDecoderModel(config), tokenizer, processor).save(tmp_path / "hf")
+    mixed = ["--model.kl_weight=0.1", "--model.cross_entropy_weight=0.1", "--model.language=en"]
+    more = [f"--model={tmp_path / 'hf'}", "--reward=chrf", "--trainer.max_steps=2", *mixed]
+    assert run(arguments(folder, tmp_path / "run", *more)) == 0
+    start, tuned = (load_caption_model(tmp_path / name).state_dict() for name in ("hf", "run/model"))
+    moved = {name for name in start if not torch.equal(start[name], tuned[name])}
+    assert moved
+    assert not any(".encoder." in name for name in moved)  # its eyes stay as they are
+
+
 COVERED = {
     "test_settings_of_the_model": (
         "model.captioner", "model.reward", "model.captions", "model.max_length", "model.language",
