@@ -9,6 +9,14 @@ import pytest
 from jsonargparse import ArgumentParser
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 
+from suisei.captioning import (
+    caption_data,
+    caption_model,
+    caption_module,
+    grid_tower,
+    transformer,
+    word_pretraining,
+)
 from suisei.encoders import image, text, tiny
 from suisei.errors import ConfigError, ModelError
 from suisei.models import config
@@ -31,6 +39,13 @@ RULES = {
     datamodule.CaptionDataModule: datamodule.RULES,
     pair_datamodule.PairDataModule: pair_datamodule.RULES,
     pacs.PacTraining: pacs.RULES,
+    grid_tower.TowerConfig: grid_tower.TOWER,
+    transformer.TransformerConfig: transformer.LAYERS,
+    word_pretraining.WordPretraining: word_pretraining.RULES,
+    caption_module.Augmentation: caption_module.AUGMENTATION,
+    caption_module.CaptionTraining: caption_module.RULES,
+    caption_data.CaptionedImages: caption_data.RULES,
+    caption_model.Decoding: caption_model.DECODING,
 }
 ELSEWHERE = {
     text.TextEncoderConfig: {"tiny"},
@@ -38,6 +53,9 @@ ELSEWHERE = {
     datamodule.CaptionDataModule: {"train", "validation", "test", "support", "root", "images", "fold"},
     pair_datamodule.PairDataModule: {"root"},
     pacs.PacTraining: {"architecture"},
+    grid_tower.TowerConfig: {"tiny"},
+    caption_module.CaptionTraining: {"tower", "layers", "pretraining", "augmentation"},
+    caption_data.CaptionedImages: {"validation", "test", "root", "images"},
 }
 """Settings with rules of their own, and names of files, which are looked for when they are read."""
 
