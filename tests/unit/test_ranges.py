@@ -9,7 +9,16 @@ import pytest
 from jsonargparse import ArgumentParser
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 
-from suisei.captioning import scst_data, self_critical
+from suisei.captioning import (
+    caption_data,
+    caption_model,
+    caption_module,
+    grid_tower,
+    scst_data,
+    self_critical,
+    transformer,
+    word_pretraining,
+)
 from suisei.encoders import image, text, tiny
 from suisei.errors import ConfigError, ModelError
 from suisei.models import config
@@ -34,6 +43,13 @@ RULES = {
     pacs.PacTraining: pacs.RULES,
     scst_data.RewardedImages: scst_data.RULES,
     self_critical.SelfCritical: self_critical.RULES,
+    grid_tower.TowerConfig: grid_tower.TOWER,
+    transformer.TransformerConfig: transformer.LAYERS,
+    word_pretraining.WordPretraining: word_pretraining.RULES,
+    caption_module.Augmentation: caption_module.AUGMENTATION,
+    caption_module.CaptionTraining: caption_module.RULES,
+    caption_data.CaptionedImages: caption_data.RULES,
+    caption_model.Decoding: caption_model.DECODING,
 }
 ELSEWHERE = {
     text.TextEncoderConfig: {"tiny"},
@@ -41,6 +57,9 @@ ELSEWHERE = {
     datamodule.CaptionDataModule: {"train", "validation", "test", "support", "root", "images", "fold"},
     pair_datamodule.PairDataModule: {"root"},
     pacs.PacTraining: {"architecture"},
+    grid_tower.TowerConfig: {"tiny"},
+    caption_module.CaptionTraining: {"tower", "layers", "pretraining", "augmentation"},
+    caption_data.CaptionedImages: {"validation", "test", "root", "images"},
 }
 """Settings with rules of their own, and names of files, which are looked for when they are read."""
 

@@ -1,4 +1,4 @@
-"""The vocabulary, and a captioner as a folder: the same captions again, and nothing damaged goes unnoticed."""
+"""The vocabulary, and a captioner as a folder: the same captions again, and no damage goes unnoticed."""
 
 import json
 
@@ -34,7 +34,7 @@ def test_a_tokenizer_without_an_end_is_refused():
     description = json.loads(Pieces.learned(["a b", "c"], 20)._description)
     description["model"]["vocab"] = [entry for entry in description["model"]["vocab"] if entry[0] != "</s>"]
     description["added_tokens"] = []
-    with pytest.raises(ModelError, match="tokenizer.json"):
+    with pytest.raises(ModelError, match=r"tokenizer\.json"):
         Pieces(json.dumps(description))
 
 
