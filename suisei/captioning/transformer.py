@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from suisei.captioning.caption_model import DecodingState
+from suisei.captioning.caption_search import DecodingState
 from suisei.errors import ConfigError
 from suisei.ranges import Range, Rule, at_least, check_settings
 

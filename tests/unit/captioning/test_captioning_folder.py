@@ -5,7 +5,8 @@ import json
 import pytest
 import torch
 
-from suisei.captioning.caption_folder import is_captioner_folder, load_captioner
+from suisei.captioning.caption_folder import is_captioner_folder
+from suisei.captioning.caption_loading import load_captioner
 from suisei.captioning.caption_model import Decoding, load_caption_model
 from suisei.captioning.grid_tower import TowerConfig, create_image_encoder
 from suisei.captioning.pieces import Pieces, plain_caption
