@@ -10,19 +10,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from suisei.captioning.captioner import Captioner
-from suisei.captioning.grid_tower import GridTower
 from suisei.captioning.pieces import FILE as TOKENIZER
-from suisei.captioning.pieces import Pieces
 from suisei.captioning.transformer import LAYERS, TransformerConfig
 from suisei.data.sample import LANGUAGE_NAMES, LANGUAGES
-from suisei.encoders.image import ImageEncoder
-from suisei.encoders.rules import BUILD_ERRORS, check_folder, one_line
-from suisei.encoders.weights import Unfilled, check_fit, read_weights, save_weights, weight_shapes
-from suisei.errors import ModelError, SuiseiError
-from suisei.models.folder import RESTORE
+from suisei.encoders.rules import check_folder
+from suisei.encoders.weights import save_weights
+from suisei.errors import ModelError
 from suisei.ranges import Of, Rule, Several, Word
 from suisei.version import __version__
 
@@ -52,11 +45,11 @@ def is_captioner_folder(name: str | Path) -> bool:
     return isinstance(content, dict) and content.get("kind") == KIND
 
 
-def save_captioner(model: Captioner, folder: Path, card: str = "") -> None:
+def save_captioner(model: Any, folder: Path, card: str = "") -> None:
     """Write a captioner; a folder that is there is replaced once the new one is whole.
 
     Args:
-        model: the captioner.
+        model: the captioner, a :class:`suisei.captioning.captioner.Captioner`.
         folder: where.
         card: text of the model card; a short one of its own where empty.
 
@@ -77,7 +70,7 @@ def save_captioner(model: Captioner, folder: Path, card: str = "") -> None:
             "languages": list(model.languages),
             "layers": asdict(model.config),
             "image_architecture": model.tower.image.architecture(),
-            "sha256": {name: _sha256(new / name) for name in (WEIGHTS, TOKENIZER)},
+            "sha256": {name: checksum_of(new / name) for name in (WEIGHTS, TOKENIZER)},
         }
         text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
         (new / CONFIG).write_text(text, encoding="utf-8")
@@ -86,31 +79,12 @@ def save_captioner(model: Captioner, folder: Path, card: str = "") -> None:
         new.rename(folder)
 
 
-def load_captioner(folder: str | Path) -> Captioner:
-    """Read a captioner, ready to write, on the CPU in float32.
+def read_config(folder: Path) -> dict[str, Any]:
+    """Return what a captioner's config.json says, of which every setting keeps its rule.
 
     Raises:
-        ModelError: a file that is missing, damaged or altered, or settings that cannot be.
+        ModelError: there is none, or it says what cannot be.
     """
-    folder = Path(folder)
-    config = _read_config(folder)
-    for name in (WEIGHTS, TOKENIZER):
-        if not (folder / name).is_file():
-            raise ModelError(f"{folder}: {name} is missing; {RESTORE}")
-        if _sha256(folder / name) != config["sha256"][name]:
-            raise ModelError(
-                f"{folder}: {name} was altered (it differs from its checksum in {CONFIG}); {RESTORE}"
-            )
-    try:
-        return _build(folder, config)
-    except SuiseiError as error:
-        told = str(error) if str(folder) in str(error) else f"{folder}: {error}"
-        raise ModelError(told) from None
-    except BUILD_ERRORS as error:
-        raise ModelError(f"{folder}: its parts do not go together: {one_line(error)}") from None
-
-
-def _read_config(folder: Path) -> dict[str, Any]:
     path = folder / CONFIG
     if not is_captioner_folder(folder):
         raise ModelError(f"{folder} is not the folder of a captioner: no {CONFIG} whose kind is {KIND!r}")
@@ -125,24 +99,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def _build(folder: Path, config: Mapping[str, Any]) -> Captioner:
-    """Build the model, first without memory, to compare its size with that of its weights."""
-    pieces, path = Pieces.read(folder), folder / WEIGHTS
-    layers = TransformerConfig(**config["layers"])
-
-    def made() -> Captioner:
-        tower = GridTower(ImageEncoder.from_architecture(config["image_architecture"]))
-        return Captioner(tower, layers, pieces, config["languages"])
-
-    with torch.device("meta"), Unfilled():
-        check_fit(made(), weight_shapes(path), str(path))
-    with Unfilled():
-        model = made()
-    model.load_state_dict(read_weights(path))
-    return model.eval()
-
-
-def _plain_card(model: Captioner) -> str:
+def _plain_card(model: Any) -> str:
     numbers = sum(weights.numel() for weights in model.parameters())
     languages = " and ".join(LANGUAGE_NAMES[code] for code in model.languages)
     return (
@@ -151,6 +108,7 @@ def _plain_card(model: Captioner) -> str:
     )
 
 
-def _sha256(path: Path) -> str:
+def checksum_of(path: Path) -> str:
+    """Return the SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

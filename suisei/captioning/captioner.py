@@ -13,7 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from suisei.captioning.caption_model import CaptionModel
+from suisei.captioning.caption_folder import save_captioner
+from suisei.captioning.captioner_interface import CaptionModel
 from suisei.captioning.grid_tower import GridTower
 from suisei.captioning.pieces import Pieces
 from suisei.captioning.transformer import GridEncoder, KeptState, TokenDecoder, TransformerConfig
@@ -126,6 +127,4 @@ class Captioner(CaptionModel):
 
     def save(self, folder: Path | str) -> None:
         """Write the model folder, see :mod:`suisei.captioning.caption_folder`."""
-        from suisei.captioning.caption_folder import save_captioner
-
         save_captioner(self, Path(folder))

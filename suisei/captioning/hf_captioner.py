@@ -16,7 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from suisei.captioning.caption_model import CaptionModel, DecodingState
+from suisei.captioning.caption_search import DecodingState
+from suisei.captioning.captioner_interface import CaptionModel
 from suisei.data.images import read_image
 from suisei.data.sample import LANGUAGES
 from suisei.encoders.hub_errors import explain_hub_error, hub_guard

@@ -8,7 +8,7 @@ import copy
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,7 @@ WEIGHT = Range(0, 1000)
 RULES: dict[str, Rule] = {
     "captioner": NAME,
     "reward": NAME,
-    "reward_options": Several(NAME, 0, 100),
+    "reward_options": Several(NAME, 0, 100, null=True),
     "lowest": Range(-1_000_000, 1_000_000, null=True),
     "baseline": Word(BASELINES),
     "captions": at_least(1, 1000),
@@ -75,7 +75,7 @@ class SelfCritical(LightningModule):
     Args:
         captioner: folder of the captioner to start from, or a Hugging Face captioner by folder or name.
         reward: a metric or a weighted sum of some: cider, pac-s:DIR, 0.7*cider+0.3*pac-s:DIR.
-        reward_options: of its metrics, NAME.KEY=VALUE, such as pac-s.precision=fp32.
+        reward_options: of its metrics, NAME.KEY=VALUE, such as pac-s.precision=fp32; null for none.
         lowest: what a caption without a word gets of every metric; null for the least that the metric gives.
         baseline: beam-mean (the beams of a search against their mean reward), greedy (captions drawn at
             random against the greedy one) or sample-mean (captions drawn, against their mean).
@@ -94,7 +94,7 @@ class SelfCritical(LightningModule):
 
     captioner: str = "runs/captioner/model"
     reward: str = "cider"
-    reward_options: list[str] = field(default_factory=list)
+    reward_options: list[str] | None = None
     lowest: float | None = None
     baseline: str = "beam-mean"
     captions: int = 5
@@ -117,7 +117,7 @@ class SelfCritical(LightningModule):
                 "other; set it to 2 or more, or model.baseline to greedy"
             )
         super().__init__()
-        self.rewarder = CaptionReward(self.reward, options=self.reward_options, lowest=self.lowest)
+        self.rewarder = CaptionReward(self.reward, options=self.reward_options or (), lowest=self.lowest)
         self.writer: CaptionModel = load_caption_model(self.captioner).eval()
         self.language = self.writer.language_or_own(self.language)
         self._start: tuple[CaptionModel, ...] = ()  # in a tuple: no part of what is trained or saved

@@ -216,7 +216,7 @@ def _report(cli: Any, folder: Path, stage: Path, said: dict[str, Any]) -> None:
             pairs,
             [*rewarded, *(name for name in cli.config.report_metrics if name not in rewarded)],
             language=model.language,
-            options=model.reward_options,
+            options=model.reward_options or (),
         )
         for system, samples in found.samples.items():
             write_samples(stage / f"captions_{system}.jsonl", samples)

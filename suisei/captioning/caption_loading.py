@@ -1,0 +1,61 @@
+"""Reading a captioner's folder: checked, built without memory first, then filled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from suisei.captioning.caption_folder import CONFIG, TOKENIZER, WEIGHTS, checksum_of, read_config
+from suisei.captioning.captioner import Captioner
+from suisei.captioning.grid_tower import GridTower
+from suisei.captioning.pieces import Pieces
+from suisei.captioning.transformer import TransformerConfig
+from suisei.encoders.image import ImageEncoder
+from suisei.encoders.rules import BUILD_ERRORS, one_line
+from suisei.encoders.weights import Unfilled, check_fit, read_weights, weight_shapes
+from suisei.errors import ModelError, SuiseiError
+from suisei.models.folder import RESTORE
+
+
+def load_captioner(folder: str | Path) -> Captioner:
+    """Read a captioner, ready to write, on the CPU in float32.
+
+    Raises:
+        ModelError: a file that is missing, damaged or altered, or settings that cannot be.
+    """
+    folder = Path(folder)
+    config = read_config(folder)
+    for name in (WEIGHTS, TOKENIZER):
+        if not (folder / name).is_file():
+            raise ModelError(f"{folder}: {name} is missing; {RESTORE}")
+        if checksum_of(folder / name) != config["sha256"][name]:
+            raise ModelError(
+                f"{folder}: {name} was altered (it differs from its checksum in {CONFIG}); {RESTORE}"
+            )
+    try:
+        return _build(folder, config)
+    except SuiseiError as error:
+        told = str(error) if str(folder) in str(error) else f"{folder}: {error}"
+        raise ModelError(told) from None
+    except BUILD_ERRORS as error:
+        raise ModelError(f"{folder}: its parts do not go together: {one_line(error)}") from None
+
+
+def _build(folder: Path, config: Mapping[str, Any]) -> Captioner:
+    """Build the model, first without memory, to compare its size with that of its weights."""
+    pieces, path = Pieces.read(folder), folder / WEIGHTS
+    layers = TransformerConfig(**config["layers"])
+
+    def made() -> Captioner:
+        tower = GridTower(ImageEncoder.from_architecture(config["image_architecture"]))
+        return Captioner(tower, layers, pieces, config["languages"])
+
+    with torch.device("meta"), Unfilled():
+        check_fit(made(), weight_shapes(path), str(path))
+    with Unfilled():
+        model = made()
+    model.load_state_dict(read_weights(path))
+    return model.eval()

@@ -1,0 +1,210 @@
+"""Which images and captions are read, which of them meet in a batch, and what a frozen tower says of them."""
+
+import json
+
+import pytest
+import torch
+
+from suisei.captioning.caption_data import CaptionedImages
+from suisei.captioning.caption_inputs import images_to_caption
+from suisei.captioning.caption_sources import load_captioned
+from suisei.captioning.grid_store import GridStore
+from suisei.captioning.word_pretraining import WordPretraining, piece_shares, pretrain_tower
+from suisei.encoders.feature_cache import DiskCache
+from suisei.errors import ConfigError, DataError
+from suisei.models.table import PixelStore
+
+
+def karpathy(folder, pictures):
+    path = folder / "dataset.json"
+    images = [
+        {"filename": picture.name, "split": split, "sentences": [{"raw": f"a {picture.stem} picture"}]}
+        for picture, split in zip(pictures, ["train", "restval", "val", "test", "train", "test"], strict=True)
+    ]
+    path.write_text(json.dumps({"images": images, "dataset": "mine"}))
+    return path
+
+
+def test_a_karpathy_split_gives_the_parts_asked_for(tmp_path, pictures):
+    path = karpathy(tmp_path, pictures)
+    found = load_captioned(f"{path}:train+restval")
+    assert [image.id for image in found] == ["red.png", "green.png", "black.png"]
+    assert found[0].captions == ("a red picture",)
+    with pytest.raises(ConfigError, match="name its parts"):
+        load_captioned(str(path))
+    with pytest.raises(ConfigError, match="no part 'dev'"):
+        load_captioned(f"{path}:dev")
+
+
+def test_coco_annotations_give_all_captions_of_an_image(tmp_path, pictures):
+    path = tmp_path / "annotations.json"
+    images = [{"id": number, "file_name": picture.name} for number, picture in enumerate(pictures)]
+    annotations = [
+        {"id": 1, "image_id": 0, "caption": "red"},
+        {"id": 2, "image_id": 2, "caption": "青い"},
+        {"id": 3, "image_id": 0, "caption": "very red"},
+    ]
+    path.write_text(json.dumps({"images": images, "annotations": annotations}))
+    found = load_captioned(str(path))
+    assert [(image.image, image.captions, image.languages) for image in found] == [
+        (pictures[0], ("red", "very red"), ("en", "en")),
+        (pictures[2], ("青い",), ("ja",)),
+    ]
+    with pytest.raises(ConfigError, match="no Karpathy split"):
+        load_captioned(f"{path}:train")
+
+
+def test_json_lines_and_a_language(captioned):
+    assert len(load_captioned(str(captioned))) == 4
+    found = load_captioned(str(captioned), language="ja")
+    assert [image.id for image in found] == ["blue.png", "white.png"]
+
+
+def test_rated_data_gives_references_by_image():
+    found = load_captioned("scenes")
+    assert len({image.image for image in found}) == len(found) == 300
+    assert all(len(set(image.captions)) == len(image.captions) for image in found)
+    spoken = {language for image in found for language in image.languages}
+    assert spoken == {"en", "ja"}
+
+
+def test_missing_images_are_counted_and_named(tmp_path, pictures):
+    path = karpathy(tmp_path, pictures)
+    pictures[4].unlink()
+    with pytest.raises(DataError, match=r"1 of 2 image files are not there, such as .*black\.png"):
+        load_captioned(f"{path}:train")
+
+
+def module(captioned, **settings):
+    data = CaptionedImages(
+        str(captioned), validation_share=0.25, batch_size=2, captions_per_image=1, **settings
+    )
+    data.load(seed=0)
+    return data
+
+
+def test_every_epoch_draws_other_captions_and_a_resumed_one_the_same(captioned, build_captioner):
+    def batches(data, epoch, first=0):
+        loader = data.train_dataloader()
+        loader.sampler.set_epoch(epoch)
+        loader.load_state_dict({"epoch": epoch, "batches": first})
+        return [(batch.images.tolist(), batch.tokens.tolist(), batch.starts.tolist()) for batch in loader]
+
+    model = build_captioner()
+    data = module(captioned)
+    data.attach(model, None, None)
+    epochs = [batches(data, epoch) for epoch in range(6)]
+    assert [sorted(row for images, _, _ in epoch for row in images) for epoch in epochs] == [[0, 1, 2]] * 6
+    assert len({str(epoch) for epoch in epochs}) > 2
+    assert batches(data, 3, first=1) == epochs[3][1:]
+
+
+def test_a_batch_holds_the_captions_of_its_images_and_their_language(captioned, build_captioner):
+    model = build_captioner()
+    data = module(captioned)
+    data.attach(model, None, None)
+    for batch in data.train_dataloader():
+        for row, tokens, start in zip(batch.images, batch.tokens, batch.starts, strict=True):
+            image = data.train_part[row]
+            said = model.texts(tokens[None])[0][0]
+            assert said in [caption.lower().rstrip(" .。") for caption in image.captions]
+            assert start.item() == model.first(1, image.languages[0]).item()
+
+
+def test_validation_holds_all_captions_and_shares_no_image_with_training(captioned, build_captioner):
+    data = module(captioned)
+    data.attach(build_captioner(), None, None)
+    (batch,) = data.val_dataloader()
+    assert batch.tokens.shape[:2] == (1, 2)
+    assert not {i.image for i in data.train_part} & {i.image for i in data.validation_part}
+    both = CaptionedImages(str(captioned), validation=str(captioned))
+    with pytest.raises(DataError, match="shares 4 images"):
+        both.load(0)
+
+
+@pytest.mark.parametrize("most", [2**30, 0])
+def test_kept_grids_are_what_the_tower_says(build_captioner, pictures, tmp_path, most):
+    model = build_captioner()
+    disk = DiskCache(tmp_path / "cache", 10**9)
+    seen = []
+    store = GridStore(
+        model.tower, pictures, mirrored=True, disk=disk, folder=tmp_path, advance=seen.append, most=most
+    )
+    pixels = model.read(pictures)
+    rows = torch.tensor([4, 0, 6 + 2])
+    wanted = torch.stack([*model.grid(pixels[[4, 0]]), *model.grid(pixels[[2]].flip(-1))])
+    torch.testing.assert_close(store[rows], wanted, atol=5e-3, rtol=5e-3)
+    assert sum(seen) == 12
+    again = GridStore(model.tower, pictures, mirrored=True, disk=disk, folder=tmp_path, advance=seen.append)
+    assert sum(seen) == 12  # from the disk
+    assert torch.equal(again[rows], store[rows])
+    assert bool(list(tmp_path.glob(".grids-*"))) == (most == 0)
+    del store
+    assert not list(tmp_path.glob(".grids-*"))
+
+
+def test_the_shares_of_pieces_are_counted_by_caption():
+    shares = piece_shares([[[1, 2, 2], [1]], [[2]]])
+    assert shares.tolist() == [[1.0, 0.5], [0.0, 1.0]]
+
+
+def test_pre_training_on_words_tells_colours_apart(build_captioner, pictures):
+    model = build_captioner()
+    pixels = PixelStore(pictures[:4], model.tower.image.preprocess)
+    before = [weights.clone() for weights in model.tower.parameters()]
+    losses = pretrain_tower(
+        model.tower,
+        pixels,
+        [[[4]], [[5]], [[6]], [[7]]],
+        WordPretraining(epochs=30, batch_size=4, learning_rate=3e-3),
+        seed=0,
+        change=lambda images: images,
+    )
+    assert losses[-1] < losses[0] / 2
+    after = list(model.tower.parameters())
+    assert any(not torch.equal(old, new) for old, new in zip(before, after, strict=True))
+    assert not any(weights.requires_grad for weights in after)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("rows.jsonl", '{"image": "red.png", "id": "1"}\n{"image": "blue.png", "references": ["b"]}\n'),
+        ("rows.csv", "id,image\n1,red.png\n,blue.png\n"),
+        ("rows.txt", "red.png\n\nblue.png\n"),
+    ],
+)
+def test_images_of_a_files_rows(tmp_path, pictures, name, content):
+    (tmp_path / name).write_text(content)
+    found = images_to_caption(None, str(tmp_path / name), None, None)
+    assert [image.image for image in found] == [pictures[0], pictures[2]]
+    assert [image.id for image in found] == ["red.png" if name == "rows.txt" else "1", "blue.png"]
+    assert found[1].references_in("ja") == (["b"] if name.endswith("l") else [])
+
+
+def test_images_of_folders_and_files_keep_their_order(tmp_path, pictures):
+    (tmp_path / "notes.md").write_text("no image")
+    found = images_to_caption([str(tmp_path)], None, None, None)
+    assert [image.id for image in found] == sorted(picture.name for picture in pictures)
+    found = images_to_caption([str(pictures[2]), str(pictures[0])], None, None, None)
+    assert [image.id for image in found] == ["blue.png", "red.png"]
+    with pytest.raises(DataError, match="no such image or folder"):
+        images_to_caption([str(tmp_path / "absent")], None, None, None)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="no image"):
+        images_to_caption([str(tmp_path / "empty")], None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("rows.jsonl", "{", "line 1: not valid JSON"),
+        ("rows.jsonl", '{"id": 1}', "line 1: no image"),
+        ("rows.jsonl", '{"image": "a", "references": "b"}', "references must be a list"),
+        ("rows.csv", "id,picture\n1,a\n", "no column image"),
+    ],
+)
+def test_rows_without_an_image_are_refused(tmp_path, name, content, message):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(DataError, match=message):
+        images_to_caption(None, str(tmp_path / name), None, None)

@@ -1,0 +1,120 @@
+"""Captioners of Hugging Face, made from configs: the same interface, and the same captions as their own."""
+
+import json
+
+import pytest
+import torch
+
+from suisei.captioning.caption_model import Decoding, load_caption_model
+from suisei.captioning.hf_captioner import wrapped
+from suisei.encoders.tiny import train_tokenizer
+from suisei.errors import ModelError
+
+SIDE = 32
+IMAGE = {"image_size": SIDE, "patch_size": 16, "hidden_size": 32, "intermediate_size": 64}
+LAYERS = {"num_hidden_layers": 2, "num_attention_heads": 4}
+
+
+def blip(tokenizer):
+    from transformers import BlipConfig, BlipForConditionalGeneration, BlipTextConfig, BlipVisionConfig
+
+    text = BlipTextConfig(
+        vocab_size=len(tokenizer), hidden_size=32, encoder_hidden_size=32, intermediate_size=64, **LAYERS,
+        bos_token_id=0, pad_token_id=1, sep_token_id=2, eos_token_id=2, is_decoder=True, projection_dim=16,
+    )  # fmt: skip
+    vision = BlipVisionConfig(**IMAGE, **LAYERS, projection_dim=16)
+    return BlipForConditionalGeneration(
+        BlipConfig(text_config=text.to_dict(), vision_config=vision.to_dict(), projection_dim=16)
+    )
+
+
+def encoder_decoder(tokenizer):
+    from transformers import (
+        GPT2Config,
+        VisionEncoderDecoderConfig,
+        VisionEncoderDecoderModel,
+        ViTConfig,
+    )
+
+    text = GPT2Config(
+        vocab_size=len(tokenizer), n_positions=32, n_embd=24, n_layer=2, n_head=4, bos_token_id=0,
+        eos_token_id=2, is_decoder=True, add_cross_attention=True,
+    )  # fmt: skip
+    config = VisionEncoderDecoderConfig.from_encoder_decoder_configs(ViTConfig(**IMAGE, **LAYERS), text)
+    config.decoder_start_token_id, config.eos_token_id, config.pad_token_id = 0, 2, 2  # GPT-2 has no padding
+    return VisionEncoderDecoderModel(config)
+
+
+@pytest.fixture(params=[blip, encoder_decoder], ids=["blip", "vision-encoder-decoder"])
+def model(request):
+    from transformers import ViTImageProcessor
+
+    torch.manual_seed(0)
+    tokenizer = train_tokenizer(["a red picture", "a green one", "the picture is blue"], 40)
+    processor = ViTImageProcessor(size={"height": SIDE, "width": SIDE})
+    return wrapped(request.param(tokenizer), tokenizer, processor).eval()
+
+
+@pytest.fixture
+def memory(model, pictures):
+    return model.encode(model.read(pictures[:3]))
+
+
+@pytest.mark.parametrize("method", ["greedy", "beam", "sample"])
+def test_kept_keys_and_values_change_nothing(model, memory, method):
+    decoding = Decoding(method, beams=3, samples=2, max_length=6)
+    found = model.generate(memory, decoding, torch.Generator().manual_seed(0))
+    again = model.log_probs(memory, found.tokens)
+    assert found.tokens.shape[:2] == (3, decoding.captions)
+    torch.testing.assert_close(found.log_probs, again.detach(), atol=1e-4, rtol=1e-3)
+    assert again.requires_grad
+
+
+def test_greedy_captions_are_those_that_transformers_writes(model, pictures, memory):
+    pixels = model.read(pictures[:3])
+    options = {"max_new_tokens": 6, "num_beams": 1, "do_sample": False}
+    wanted = model.network.generate(pixel_values=pixels, **options)
+    found = model.generate(memory, Decoding("greedy", max_length=6)).tokens[:, 0]
+    banned = set(model.banned.tolist())
+    for own, theirs in zip(found.tolist(), wanted.tolist(), strict=True):
+        written = [id_ for id_ in theirs[1:] if id_ not in banned]
+        if len(written) == len(theirs) - 1:  # what it would never write here it may write there
+            own = [id_ for id_ in own if id_ != model.pad_id]
+            assert own == written[: len(own)]
+
+
+def test_captions_become_tokens_and_come_back(model):
+    tokens = model.tokens_of(["a red picture", "a green one"])
+    assert model.texts(tokens[:, None]) == [["a red picture"], ["a green one"]]
+    assert (tokens[tokens != model.pad_id] < model.vocabulary).all()
+
+
+def test_a_saved_folder_says_the_same(model, memory, pictures, tmp_path):
+    model.save(tmp_path / "model")
+    again = load_caption_model(tmp_path / "model")
+    pixels = again.read(pictures[:3])
+    with torch.no_grad():
+        torch.testing.assert_close(again.encode(pixels), memory, atol=1e-5, rtol=1e-4)
+    decoding = Decoding("greedy", max_length=6)
+    assert again.texts(again.generate(memory, decoding).tokens) == model.texts(
+        model.generate(memory, decoding).tokens
+    )
+    assert again.language_or_own("ja") == "ja"
+
+
+def test_a_frozen_image_encoder_learns_nothing_and_another_does(model, pictures):
+    pixels = model.read(pictures[:2])
+    assert not model.grid(pixels).requires_grad
+    model.let_tower_learn(True)
+    assert model.grid(pixels).requires_grad
+
+
+def test_other_folders_are_refused_in_one_line(model, tmp_path):
+    folder = tmp_path / "model"
+    model.save(folder)
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    with pytest.raises(ModelError, match=r"no \.safetensors"):
+        load_caption_model(folder)
+    (folder / "config.json").write_text(json.dumps({"model_type": "bert"}))
+    with pytest.raises(ModelError, match="not the folder of a captioner"):
+        load_caption_model(folder)

@@ -1,0 +1,156 @@
+"""``suisei caption``: every image has a row, broken ones and wordless captions are named."""
+
+import json
+
+import pytest
+import torch
+
+from suisei.captioning.caption_model import Decoding
+from suisei.captioning.caption_writing import captions_of, write_captions
+from suisei.captioning.captioner import Captioner
+from suisei.captioning.grid_tower import GridTower, TowerConfig, create_image_encoder
+from suisei.captioning.pieces import Pieces
+from suisei.captioning.transformer import TransformerConfig
+from suisei.commands.caption import main
+from suisei.errors import ConfigError, DataError
+
+
+@pytest.fixture
+def model():
+    pieces = Pieces.learned(["a red picture", "青い絵です"], 60)
+    torch.manual_seed(0)
+    tower = GridTower(create_image_encoder(TowerConfig(name="tiny", train=True)))
+    config = TransformerConfig(width=16, heads=2, encoder_layers=1, decoder_layers=1, feed_forward=16)
+    made = Captioner(tower, config, pieces, ["en", "ja"]).eval()
+    with torch.no_grad():  # so that captions do not end before they begin
+        made.decoder.last_norm.bias -= 3 * made.decoder.embedding.weight[made.end_id]
+    return made
+
+
+@pytest.fixture
+def folder(tmp_path, model):
+    model.save(tmp_path / "model")
+    return tmp_path / "model"
+
+
+@pytest.fixture
+def images(tmp_path):
+    from PIL import Image
+
+    place = tmp_path / "images"
+    place.mkdir()
+    for name, colour in (("a", "red"), ("b", "green"), ("d", "blue")):
+        Image.new("RGB", (70, 80), colour).save(place / f"{name}.png")
+    (place / "c.png").write_bytes(b"no image")
+    return place
+
+
+def rows_of(path):
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_every_image_has_a_row_and_a_broken_one_its_error(folder, images, tmp_path, capsys, model):
+    output = tmp_path / "captions.jsonl"
+    arguments = ["--model", folder, "--images", images, "--output", output, "--max-length", "5"]
+    assert main(list(map(str, arguments))) == 0
+    rows = rows_of(output)
+    assert [row["id"] for row in rows] == ["a.png", "b.png", "c.png", "d.png"]
+    assert "candidate" not in rows[2]
+    assert "c.png" in rows[2]["error"]
+    said = capsys.readouterr().err
+    assert "3 of 4 images captioned" in said
+    assert "1 images could not be read: c.png" in said
+    files = [images / f"{name}.png" for name in "abd"]
+    wanted = captions_of(model, files, Decoding("beam", max_length=5))
+    assert [row["candidate"] for row in rows if "candidate" in row] == [own[0] for own in wanted]
+
+
+def test_coco_results_hold_the_captions_alone(folder, images, tmp_path, capsys):
+    (images / "a.png").rename(images / "COCO_val2014_000000000042.png")
+    output = tmp_path / "results.json"
+    main([*map(str, ("--model", folder, "--images", images, "--output", output, "--method", "greedy"))])
+    results = json.loads(output.read_text(encoding="utf-8"))
+    assert [row["image_id"] for row in results] == [42, "b.png", "d.png"]
+    assert all(set(row) == {"image_id", "caption"} for row in results)
+    assert "c.png" in capsys.readouterr().err
+
+
+def test_a_caption_without_a_word_is_counted_and_named(folder, images, tmp_path, capsys, model):
+    with torch.no_grad():
+        state = model.decoder.last_norm
+        state.weight.zero_()
+        state.bias.copy_(model.decoder.embedding.weight[model.end_id])
+        model.decoder.embedding.weight[model.end_id] *= 100
+    model.save(folder)
+    (images / "c.png").unlink()
+    output = tmp_path / "captions.jsonl"
+    assert main([*map(str, ("--model", folder, "--images", images, "--output", output))]) == 1
+    assert all(row["error"] == "the caption decoded to nothing" for row in rows_of(output))
+    said = " ".join(capsys.readouterr().err.split())
+    assert "0 of 3 images captioned" in said
+    assert "3 images got captions without a word: a.png; b.png; d.png" in said
+
+
+def test_samples_have_a_row_each_and_follow_the_seed(folder, images, tmp_path):
+    (images / "c.png").unlink()
+
+    def drawn(seed):
+        output = tmp_path / f"{seed}.jsonl"
+        options = ("--method", "sample", "--samples", 2, "--seed", seed, "--language", "ja")
+        main([*map(str, ("--model", folder, "--images", images, "--output", output, *options))])
+        return rows_of(output)
+
+    first, other = drawn(1), drawn(2)
+    assert [row["id"] for row in first[:3]] == ["a.png#1", "a.png#2", "b.png#1"]
+    assert {row["language"] for row in first} == {"ja"}
+    assert [row["candidate"] for row in first] != [row["candidate"] for row in other]
+    assert first == drawn(1)
+
+
+def test_rows_are_scored_as_they_are(folder, images, tmp_path):
+    from suisei.commands.score import main as score
+
+    (tmp_path / "rows.jsonl").write_text(
+        "".join(
+            json.dumps({"id": str(n), "image": f"{name}.png", "references": ["a red picture"]}) + "\n"
+            for n, name in enumerate("abd")
+        )
+    )
+    output, scores = tmp_path / "captions.jsonl", tmp_path / "scores.jsonl"
+    main([
+        *map(str, ("--model", folder, "--input", tmp_path / "rows.jsonl", "--images", images)),
+        *map(str, ("--output", output, "--method", "greedy")),
+    ])  # fmt: skip
+    assert rows_of(output)[1]["references"] == ["a red picture"]
+    assert score([*map(str, ("--metrics", "bleu-1", "--input", output, "--output", scores))]) == 0
+    assert len(rows_of(scores)) == 3
+
+
+def test_batches_change_no_caption(model, images):
+    files = [images / f"{name}.png" for name in "abcd"]
+    decoding = Decoding("beam", beams=3, max_length=5)
+    alone, together = (
+        list(write_captions(model, files, decoding, batch_size=size, precision="fp32")) for size in (1, 3)
+    )
+    assert [written.captions for written in alone] == [written.captions for written in together]
+    assert [bool(written.problem) for written in alone] == [False, False, True, False]
+    with pytest.raises(DataError, match=r"c\.png"):
+        captions_of(model, files, decoding)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "nothing to caption"),
+        (["--images", "a", "--data", "scenes"], "--data names its images itself"),
+        (["--images", "a", "--root", "b"], "--root belongs to --data"),
+        (["--images", "a", "--samples", "2"], "--samples is for --method sample"),
+        (["--images", "a", "b", "--input", "c.csv"], "one folder"),
+        (["--images", "a", "--method", "sample", "--samples", "2", "--output", "x.json"], "one caption per"),
+        (["--images", "a", "--output", "x.csv"], "must end in .jsonl"),
+        (["--images", "a", "--beams", "0"], "--beams"),
+    ],
+)  # fmt: skip
+def test_options_that_do_not_go_together_are_refused(options, message):
+    with pytest.raises(ConfigError, match=message):
+        main(["--model", "absent", *options])
