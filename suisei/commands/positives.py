@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from suisei.cli import printable
 from suisei.commands.options import (
     Add,
     CommandParser,
@@ -309,4 +310,4 @@ def _report(summary: str, problems: Sequence[str]) -> None:
     lines += [f"  {problem}" for problem in problems[:SHOWN_PROBLEMS]]
     if len(problems) > SHOWN_PROBLEMS:
         lines.append(f"  ... and {len(problems) - SHOWN_PROBLEMS} more")
-    sys.stderr.write("\n".join([*lines, summary]) + "\n")
+    sys.stderr.write(printable("\n".join([*lines, summary])) + "\n")

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from suisei.cli import say
+from suisei.cli import safe_console, say
 from suisei.commands.options import (
     CommandParser,
     add_metric_options,
@@ -78,9 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     _check(options)
     devices = _devices(options)
     plans = metric_plans(options)
-    from rich.console import Console
-
-    console = Console(stderr=True)
+    console = safe_console(stderr=True)
     options.note = _once(console)
     if options.resume and _is_complete(options.output):
         _check_not_older(options)

@@ -11,6 +11,7 @@ import torch
 
 from suisei.encoders.hub_errors import hub_guard
 from suisei.encoders.precision import choose_device
+from suisei.encoders.pretrained import check_config_file, check_pipeline_file
 from suisei.encoders.weights import file_hash
 from suisei.errors import ConfigError, ModelError, UnavailableError
 
@@ -54,6 +55,7 @@ class Captioner:
             raise ConfigError(f"top_p must be in (0, 1], got {top_p:g}")
         from transformers import AutoModelForImageTextToText, AutoProcessor
 
+        check_config_file(Path(model))
         self.device, self.dtype = _device(device)
         self._sampled = top_p is not None
         try:
@@ -127,6 +129,7 @@ class Illustrator:
         guidance: float = 7.5,
         size: int | None = None,
     ) -> None:
+        check_pipeline_file(Path(model))
         try:
             from diffusers import AutoPipelineForText2Image
         except ImportError as error:
@@ -137,7 +140,7 @@ class Illustrator:
         try:
             with hub_guard(model):
                 self._pipeline: Any = AutoPipelineForText2Image.from_pretrained(
-                    model, revision=revision, torch_dtype=self.dtype
+                    model, revision=revision, torch_dtype=self.dtype, trust_remote_code=False
                 )
         except UnavailableError:
             raise
