@@ -157,7 +157,7 @@ def say(console: Console, text: str, style: str | None = None) -> None:
     console.print(printable(text), style=style, markup=False, highlight=False, soft_wrap=True)
 
 
-_DIRECTION = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+DIRECTION_MARKS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 """Marks that let text be shown in another order than it has."""
 
 
@@ -173,7 +173,7 @@ def printable(text: str) -> str:
 
 
 def _shown(char: str) -> str:
-    if char in "\n\t" or not (category(char) in ("Cc", "Cs") or char in _DIRECTION):
+    if char in "\n\t" or not (category(char) in ("Cc", "Cs") or char in DIRECTION_MARKS):
         return char
     return repr(char)[1:-1]
 

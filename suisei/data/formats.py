@@ -467,7 +467,7 @@ class _Reader:
                 self._checked_header(list(file.schema_arrow.names), None)
                 for batch in file.iter_batches(batch_size=1024):
                     yield from _batch_rows(batch)
-        except pyarrow.ArrowException as error:
+        except (pyarrow.ArrowException, UnicodeDecodeError) as error:  # names of columns are not UTF-8
             raise FileProblem(f"cannot be read as Parquet: {error}") from None
 
 

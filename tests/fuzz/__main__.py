@@ -21,6 +21,10 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("SUISEI_CACHE", "off")
 
 
+ROUNDS = 4
+"""In so many rounds over all readers a long run is done."""
+
+
 def main() -> int:
     """Run it, and print a line per reader."""
     parser = argparse.ArgumentParser(
@@ -55,12 +59,15 @@ def _run(readers: dict, options: argparse.Namespace) -> int:
     until = time.monotonic() + 60 * options.minutes
     memory = Path("/dev/shm")
     total = crashes = 0
+    rounds = max(1, min(ROUNDS, options.inputs // 25_000))  # all have been tried early on
     with tempfile.TemporaryDirectory(
         dir=memory if memory.is_dir() else None, prefix="suisei-fuzz-"
     ) as folder:
+        for part in range(1, rounds):
+            for name, reader, inputs in shares(readers, options.inputs * part // rounds):
+                Campaign(name, reader, Path(folder), options.kept, options.seed).run(inputs, until)
         for name, reader, inputs in shares(readers, options.inputs):
-            campaign = Campaign(name, reader, Path(folder), options.kept, options.seed)
-            tally = campaign.run(inputs, until)
+            tally = Campaign(name, reader, Path(folder), options.kept, options.seed).run(inputs, until)
             total, crashes = total + tally.inputs, crashes + len(tally.crashes)
             sys.stdout.write(
                 f"{name:12} {tally.inputs:>9,} inputs, {tally.results:>9,} with a result, slowest "
