@@ -144,8 +144,7 @@ def _discard_output() -> None:
 
 def _complain(message: str) -> None:
     """Write a line to standard error; line ends and control characters, of a file's name, are escaped."""
-    line = " ".join(part.strip() for part in message.splitlines())
-    line = "".join(char if category(char) not in ("Cc", "Cs") else repr(char)[1:-1] for char in line)
+    line = printable(" ".join(part.strip() for part in message.splitlines()))
     with suppress(SuiseiError):
         current().tell("error", text=line)
     if current().replaces_messages:
@@ -166,7 +165,11 @@ def _one_line(usual: Callable[..., str]) -> Callable[..., str]:
             current().tell("warning", text=str(message))
         if current().replaces_messages:
             return ""
-        return f"suisei: {message}\n" if own else usual(message, category, filename, lineno, line)
+        return (
+            f"suisei: {printable(str(message))}\n"
+            if own
+            else usual(message, category, filename, lineno, line)
+        )
 
     return format_warning
 
@@ -180,22 +183,59 @@ def say(console: Console, text: str, style: str | None = None) -> None:
         current().tell("warning" if style == "red" else "note", text=text)
         if current().replaces_messages or (current().quiet and style != "red"):
             return
-    console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+    console.print(printable(text), style=style, markup=False, highlight=False, soft_wrap=True)
 
 
-def table_console(width: int = 200) -> Console:
-    """Return the console for tables on standard output; without a terminal it has ``width`` columns."""
+DIRECTION_MARKS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+"""Marks that let text be shown in another order than it has."""
+
+
+def printable(text: str) -> str:
+    """Return text from data as a terminal may show it.
+
+    Control characters, which terminals obey, marks of direction and halves of surrogate pairs are written as
+    escapes; ends of lines and tabs stay.
+    """
+    if text.isprintable():  # nearly always; marks of direction are not printable
+        return text
+    return "".join(map(_shown, text))
+
+
+def _shown(char: str) -> str:
+    if char in "\n\t" or not (category(char) in ("Cc", "Cs") or char in DIRECTION_MARKS):
+        return char
+    return repr(char)[1:-1]
+
+
+def safe_console(**options: Any) -> Console:
+    """Return a rich console that shows data as :func:`printable` has it, in tables too."""
     from rich.console import Console
+    from rich.segment import Segment
 
-    class TableConsole(Console):
+    class SafeConsole(Console):
+        def render(self, *args: Any, **settings: Any) -> Iterator[Segment]:
+            for segment in super().render(*args, **settings):
+                text, style, control = segment
+                yield segment if control or text.isprintable() else Segment(printable(text), style, control)
+
         def print(self, *objects: Any, **settings: Any) -> None:
+            if self.stderr:
+                super().print(*objects, **settings)
+                return
             with _checked_output():
                 super().print(*objects, **settings)
 
         def on_broken_pipe(self) -> None:
+            if self.stderr:
+                super().on_broken_pipe()
             raise  # run_command knows what to do
 
-    console = TableConsole()
+    return SafeConsole(**options)
+
+
+def table_console(width: int = 200) -> Console:
+    """Return the console for tables on standard output; without a terminal it has ``width`` columns."""
+    console = safe_console()
     if not console.is_terminal:  # a pipe has no width: let lines be as long as they are
-        console = TableConsole(width=width)
+        console = safe_console(width=width)
     return console

@@ -55,15 +55,21 @@ def read_result(folder: Path) -> RunResult:
     """
     try:
         report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
-        lines = (folder / "test_scores.jsonl").read_text(encoding="utf-8").splitlines()
-    except (OSError, ValueError) as error:
-        raise DataError(f"{folder}: not a finished run: {error}") from None
+        lines = (folder / "test_scores.jsonl").read_text(encoding="utf-8").split("\n")
+        return _result_of(folder, report, [json.loads(line)[MODEL] for line in lines if line.strip()])
+    except DataError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        what = f"{type(error).__name__}: {error}"
+        raise DataError(f"{folder}: not a finished run ({what[:200]})") from None
+
+
+def _result_of(folder: Path, report: Mapping[str, Any], scores: Sequence[Any]) -> RunResult:
     parts = report.get("folds", [report])
     files = [folder / "test.jsonl"]
     if "folds" in report:
         files = [folder / f"fold-{fold}" / "test.jsonl" for fold in range(len(parts))]
-    samples = tuple(sample for file in files for sample in read_samples(file))
-    scores = [json.loads(line)[MODEL] for line in lines]
+    samples = tuple(sample for file in files for sample in read_samples(file, anywhere=True))
     if len(scores) != len(samples):
         raise DataError(f"{folder}: {len(scores)} scores for {len(samples)} test samples")
     return RunResult(

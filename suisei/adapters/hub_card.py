@@ -19,6 +19,10 @@ FIGURES = {"pearson": "Pearson", "spearman": "Spearman", "tau-b": "Kendall tau-b
 OWN_PATH = "PATH OF THIS FOLDER"
 """What stands in a run's card for the place of the model."""
 
+_DAMAGE = (
+    *(OSError, ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError, RecursionError),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
@@ -62,9 +66,9 @@ def read_run(run: Path) -> RunFacts:
         cells: dict[str, Any] = next((row["cells"] for row in rows if row["label"] == "suisei"), {})
         values = {name: cells.get(name, {}).get("value") for name in FIGURES}
         sources = [str(source) for source in content["data"]["sources"]]
-    except (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
+        figures = {name: float(value) for name, value in values.items() if value is not None}
+    except _DAMAGE as error:
         raise DataError(f"{path}: not the report of a run ({type(error).__name__}: {error})") from None
-    figures = {name: float(value) for name, value in values.items() if value is not None}
     return RunFacts(sources, figures, _languages(run / "test.jsonl"))
 
 
@@ -74,10 +78,10 @@ def _languages(path: Path) -> list[str]:
         with path.open(encoding="utf-8") as stream:
             for line in stream:
                 row = json.loads(line)
-                found.add(row.get("language") or detect_language(row["candidate"]))
+                found.add(str(row.get("language") or detect_language(row["candidate"])))
     except FileNotFoundError:
         return []
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except _DAMAGE as error:
         raise DataError(f"{path}: not the test split of a run ({type(error).__name__}: {error})") from None
     return [language for language in LANGUAGES if language in found]
 
@@ -94,17 +98,31 @@ def hub_card(name: str, card: str, facts: RunFacts, **given: Any) -> str:
     Returns:
         The text of README.md.
     """
-    from huggingface_hub import ModelCard
-
-    body, written = card, {}
+    body, written = card, dict[str, Any]()
     if card.startswith("---\n"):
-        parsed = ModelCard(card, ignore_metadata_errors=True)
-        body, written = parsed.text, parsed.data.to_dict()
+        body, written = _written(card)
     for source in facts.sources:  # where a file was on the author's machine is nobody's concern
         body = body.replace(source, Path(source).name)
     data = _metadata(name, facts)
     fields = {**data, **written, **{key: value for key, value in given.items() if value is not None}}
     return f"---\n{_as_yaml(fields)}---\n{body.replace(OWN_PATH, name).lstrip()}"
+
+
+def _written(card: str) -> tuple[str, dict[str, Any]]:
+    """Return a card's text and the metadata above it.
+
+    Raises:
+        DataError: that is not YAML of plain values.
+    """
+    import yaml
+    from huggingface_hub import ModelCard
+
+    try:
+        parsed = ModelCard(card, ignore_metadata_errors=True)
+        return parsed.text, parsed.data.to_dict()
+    except (yaml.YAMLError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise DataError(f"the card's metadata, between its lines of ---, is not YAML ({reason})") from None
 
 
 def _metadata(name: str, facts: RunFacts) -> dict[str, Any]:

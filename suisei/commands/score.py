@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from suisei.cli import say
+from suisei.cli import safe_console, say
 from suisei.commands.options import (
     CommandParser,
     add_log_options,
@@ -81,9 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     _check(options)
     devices = _devices(options)
     plans = metric_plans(options)
-    from rich.console import Console
-
-    console = Console(stderr=True)
+    console = safe_console(stderr=True)
     options.note = _once(console)
     from suisei.scoring.output import tidy
 

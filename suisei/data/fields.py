@@ -19,6 +19,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from suisei.data.paths import ANY_PATH, is_address, is_inside, is_share
 from suisei.data.sample import CaptionSample, Rating, checked_number, has_surrogate
 from suisei.errors import ConfigError, DataError
 
@@ -107,12 +108,14 @@ class Settings:
     Attributes:
         folder: where relative image and video paths start.
         scale: the rating scale of rows that state none.
+        anywhere: whether images and videos may lie outside the folder.
         cells: values are text cells of a CSV, so numbers and lists have to be parsed.
         chosen: which columns the caller says fill a field, as :func:`chosen_columns` returns it.
     """
 
     folder: Path
     scale: tuple[float, float] = DEFAULT_SCALE
+    anywhere: bool = False
     cells: bool = False
     chosen: tuple[tuple[str, tuple[str, ...]], ...] = NO_CHOICE
 
@@ -321,14 +324,14 @@ def make_sample(record: Mapping[str, Any], columns: Columns, settings: Settings)
     fields: dict[str, Any] = {
         "candidate": candidate,
         "references": references,
-        "image": _file(record, of.get("image"), settings.folder, "image"),
+        "image": _file(record, of.get("image"), settings, "image"),
         "rating": _rating(record, of, settings),
         "language": _text(record, of.get("language")),
         "system": _text(record, of.get("system")),
         "group": _text(record, of.get("group")),
         "id": _text(record, of.get("id")),
     }
-    video = _file(record, of.get("video"), settings.folder, "video")
+    video = _file(record, of.get("video"), settings, "video")
     segment = _segment(record, of.get("segment"), settings)
     if video is None:
         if segment is not None:
@@ -392,11 +395,22 @@ def _segment(record: Mapping[str, Any], column: str | None, settings: Settings) 
     return value
 
 
-def _file(record: Mapping[str, Any], column: str | None, folder: Path, what: str) -> Path | None:
+def _file(record: Mapping[str, Any], column: str | None, settings: Settings, what: str) -> Path | None:
     name = _text(record, column)
     if name is None:
         return None
-    path = folder / name
+    if is_address(name):
+        raise DataError(
+            f"{column} {name[:200]!r} is an address, and nothing is fetched; download the {what}s into a "
+            "folder, name them as they are called there, and pass the folder (--images DIR)"
+        )
+    path = settings.folder / name
+    outside = DataError(
+        f"{column} {name[:200]!r} leads out of the folder {str(settings.folder)[:200]!r}; pass the folder "
+        f"that holds the {what}s (--images DIR), or, if you trust the file, set {ANY_PATH}=1"
+    )
+    if not settings.anywhere and is_share(name):  # only to look for it, Windows would log in
+        raise outside
     try:
         found = path.is_file()
     except (OSError, ValueError) as error:  # a name too long for the file system, a NUL inside it
@@ -407,6 +421,8 @@ def _file(record: Mapping[str, Any], column: str | None, folder: Path, what: str
             f"{column} {name[:200]!r} is not there: no file {str(path)[:400]}; fix the name or pass the "
             f"folder that holds the {what}s (--images DIR){without}"
         )
+    if not settings.anywhere and not is_inside(settings.folder, path):
+        raise outside
     return path
 
 

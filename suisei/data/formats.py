@@ -32,7 +32,7 @@ from suisei.data.idset import IdSet
 from suisei.data.joins import References, joined
 from suisei.data.lines import TOO_LONG, Line, delimited_records, is_broken, is_cut, numbered_lines, utf8_lines
 from suisei.data.parquet import import_pyarrow
-from suisei.data.paths import descriptor_of, is_stream
+from suisei.data.paths import any_path, descriptor_of, is_stream
 from suisei.data.sample import CaptionSample
 from suisei.data.writers import write_samples
 from suisei.errors import ConfigError, DataError
@@ -86,6 +86,7 @@ def iter_rows(
     columns: NamedColumns | None = None,
     references: References | Sequence[Path | str] | None = None,
     note: Note = warn,
+    anywhere: bool | None = None,
 ) -> Iterator[Row]:
     """Stream the rows of a file, in file order, bad rows included.
 
@@ -100,6 +101,8 @@ def iter_rows(
         references: files of references, which take the place of the rows' own: COCO annotations, JSON or
             JSONL by image id, or text, one file per reference.
         note: told in a line what is guessed and what is left out; a warning by default.
+        anywhere: whether images and videos may lie outside of ``images``, by absolute paths, ``..`` or links;
+            by default as SUISEI_ANY_PATH says: no.
 
     Yields:
         One Row per data row; a bad row has its error and no sample.
@@ -125,6 +128,7 @@ def iter_rows(
     settings = Settings(
         Path(images) if images is not None else folder,
         scale,
+        anywhere=any_path() if anywhere is None else anywhere,
         cells=kind in ("csv", "tsv"),
         chosen=chosen_columns(columns),
     )
@@ -146,8 +150,9 @@ def read_samples(
     note: Note = warn,
     on_error: OnError = "raise",
     skipped: list[Row] | None = None,
+    anywhere: bool | None = None,
 ) -> list[CaptionSample]:
-    """Read all samples of a file; see ``iter_rows`` for all arguments but the last two.
+    """Read all samples of a file; see ``iter_rows`` for all arguments but two.
 
     Args:
         source: a path or an open text stream.
@@ -159,6 +164,7 @@ def read_samples(
         note: told what is guessed and left out.
         on_error: "raise" stops at the first bad row, "skip" leaves bad rows out.
         skipped: a list that receives the rows left out.
+        anywhere: whether images and videos may lie outside of ``images``.
 
     Raises:
         DataError: a bad row under "raise", no usable row at all, or an unusable file.
@@ -171,6 +177,7 @@ def read_samples(
         columns=columns,
         references=references,
         note=note,
+        anywhere=anywhere,
     )
     return collect(rows, on_error=on_error, skipped=skipped)
 
@@ -460,7 +467,7 @@ class _Reader:
                 self._checked_header(list(file.schema_arrow.names), None)
                 for batch in file.iter_batches(batch_size=1024):
                     yield from _batch_rows(batch)
-        except pyarrow.ArrowException as error:
+        except (pyarrow.ArrowException, UnicodeDecodeError) as error:  # names of columns are not UTF-8
             raise FileProblem(f"cannot be read as Parquet: {error}") from None
 
 

@@ -16,7 +16,7 @@ from suisei.data.coco import CaptionFile, is_text, read_references
 from suisei.data.compressed import open_plain
 from suisei.data.file_rows import Note, Row
 from suisei.data.lines import is_broken, is_cut, numbered_lines, utf8_lines
-from suisei.data.paths import is_stream
+from suisei.data.paths import any_path, is_inside, is_stream
 from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError, DataError
 
@@ -247,9 +247,10 @@ def image_file(folder: Path, image: str, file: str | None) -> Path | None:
     """Return the file of an image in a folder: by its name, else by what files are called after its id."""
     names = [file] if file else [pattern.format(image) for pattern in IMAGE_NAMES]
     try:
-        return next((folder / each for each in names if (folder / each).is_file()), None)
+        found = next((folder / each for each in names if (folder / each).is_file()), None)
     except (OSError, ValueError):  # an id that cannot be a file's name
         return None
+    return found if found is not None and (any_path() or is_inside(folder, found)) else None
 
 
 class _Absent:

@@ -9,6 +9,11 @@ import stat
 from pathlib import Path
 from typing import IO, Any
 
+from suisei.errors import ConfigError
+
+ANY_PATH = "SUISEI_ANY_PATH"
+"""Set to 1, files of rows may name images and videos anywhere; else in their folder alone."""
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(?://|[^\\/]*,)")
 _NAMED = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
 _NUMBERED = re.compile(r"(?:/dev/fd|/proc/self/fd)/(\d{1,9})")
 _MAX_LINKS = 40
@@ -45,6 +50,37 @@ def is_stream(path: Path | str) -> bool:
 def real_path(path: Path | str) -> Path:
     """Return the path behind all links, whether it is there or not; a circle of links is left as it is."""
     return Path(os.path.realpath(path))
+
+
+def any_path() -> bool:
+    """Say whether files of rows may name images and videos that lie elsewhere.
+
+    Raises:
+        ConfigError: SUISEI_ANY_PATH is neither 1 nor 0.
+    """
+    given = os.environ.get(ANY_PATH, "")
+    if given not in ("", "0", "1"):
+        raise ConfigError(f"{ANY_PATH} is {given!r}; it must be 1, for images anywhere, or 0")
+    return given == "1"
+
+
+def is_address(name: str) -> bool:
+    """Say whether a name is an address, of the web or otherwise: https://..., s3://..., data:...,..."""
+    return _ADDRESS.match(name) is not None
+
+
+def is_share(name: str) -> bool:
+    """Say whether a name begins as that of another machine's folder does."""
+    return name.startswith((r"\\", "//", r"\/", "/\\"))
+
+
+def is_inside(folder: Path | str, path: Path | str) -> bool:
+    """Say whether a path, all links followed, lies in a folder; a path that cannot be one does not."""
+    try:
+        where, real = os.path.realpath(folder), os.path.realpath(path)
+    except (OSError, ValueError):  # a NUL, or half a surrogate pair
+        return False
+    return real == where or real.startswith(where if where.endswith(os.sep) else where + os.sep)
 
 
 def try_lock(stream: IO[Any] | io.FileIO | int) -> bool:

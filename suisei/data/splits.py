@@ -311,7 +311,7 @@ def _read_split(path: Path) -> dict:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise DataError(f"{path}: the split cannot be read: {error.strerror or error}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: not a saved split: {error}") from None
     groups = content.get("groups") if isinstance(content, dict) else None
     if not isinstance(groups, dict) or set(groups) != set(PARTS):

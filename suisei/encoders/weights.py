@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from suisei.encoders.rules import one_line
+from suisei.encoders.torch_files import TORCH_ERRORS, load_tensors
 from suisei.errors import ModelError
 
 SMALL_MODEL = 10_000_000
@@ -180,18 +181,18 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
 
 def _read_torch(path: Path) -> Any:
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
+        return load_tensors(path)
     except pickle.UnpicklingError as error:
         raise ModelError(
             f"{path}: refused, because it holds Python objects besides tensors and reading them could run "
             "code; save the plain state dict in its own environment (safetensors is best)"
         ) from error
-    except (RuntimeError, EOFError, ValueError) as error:
+    except TORCH_ERRORS as error:
         if "TorchScript" in str(error):
             raise ModelError(
                 f"{path}: refused, because it is a TorchScript program; save its state_dict() instead"
             ) from error
-        raise ModelError(f"{path}: not a readable PyTorch checkpoint: {error}") from error
+        raise ModelError(f"{path}: not a readable PyTorch checkpoint: {one_line(error)}") from error
 
 
 def _some(items: Iterable[str]) -> str:

@@ -164,7 +164,7 @@ class TokenIdf:
             frequencies = {int(id_): int(count) for id_, count in content["frequencies"].items()}
             table = IdfTable(int(content["documents"]), frequencies)
             idf = cls(table, int(content["end"]), str(content["corpus"]))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise ModelError(f"not idf weights of tokens ({type(error).__name__}: {error})") from None
         if table.documents < 1 or any(not 0 < count <= table.documents for count in frequencies.values()):
             raise ModelError(f"a token's count is not within 1 to documents={table.documents}")
@@ -179,5 +179,5 @@ def load_idf(path: Path) -> TokenIdf:
     """
     try:
         return TokenIdf.from_dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"{path}: not a file of idf weights ({error})") from None

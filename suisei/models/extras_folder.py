@@ -189,9 +189,13 @@ def read_extras(
 def _tensors(path: Path) -> dict[str, np.ndarray]:
     if not path.is_file():
         return {}
+    from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
-    return load_file(path)
+    try:
+        return load_file(path)
+    except SafetensorError as error:
+        raise ValueError(f"{path.name}: {error}") from None
 
 
 def _unpacked(value: Any, tensors: Mapping[str, np.ndarray]) -> Any:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from suisei.encoders.hub_errors import hub_guard
+from suisei.encoders.pretrained import check_config_file
 from suisei.encoders.text_to_image import LOADING_ERRORS, Illustrator, generator_device, model_identity
 from suisei.errors import ConfigError, ModelError, UnavailableError
 
@@ -51,6 +52,7 @@ class Captioner:
             raise ConfigError(f"top_p must be in (0, 1], got {top_p:g}")
         from transformers import AutoModelForImageTextToText, AutoProcessor
 
+        check_config_file(Path(model))
         self.device, self.dtype = generator_device(device)
         self._sampled = top_p is not None
         try:

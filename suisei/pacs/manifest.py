@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from suisei.data.images import content_key
 from suisei.data.item_seeds import item_seed, text_key
 from suisei.data.pairs import ImageCaptions
-from suisei.data.paths import try_lock
+from suisei.data.paths import is_inside, try_lock
 from suisei.data.writers import replacing
 from suisei.errors import ConfigError, DataError
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 KINDS = ("captions", "images")
 _REQUIRED = ("kind", "source", "model", "revision", "seed", "run_seed", "settings")
+_TYPES = {"kind": str, "source": str, "seed": int, "run_seed": int, "settings": dict}
 _ITEM_BEGINS = b'{"kind": "'
 _RECIPE = ("model", "revision", "run_seed", "settings")
 
@@ -313,13 +314,18 @@ def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         place = f"{path}, line {number}"
         try:
             record = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise DataError(f"{place}: not JSON ({error}); remove the line to make the item again") from None
         absent = [name for name in _REQUIRED if not isinstance(record, dict) or name not in record]
-        if absent or record["kind"] not in KINDS or not isinstance(record["source"], str):
-            what = f"no {absent[0]!r}" if absent else "a wrong kind or source"
+        wrong = [] if absent else [name for name, kind in _TYPES.items() if not _is_of(record[name], kind)]
+        if absent or wrong or record["kind"] not in KINDS:
+            what = f"no {absent[0]!r}" if absent else f"a wrong {(wrong or ['kind'])[0]}"
             raise DataError(f"{place}: not an item of a manifest ({what}); remove the line")
         yield place, record
+
+
+def _is_of(value: Any, kind: type) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
 
 
 def _positive(record: Mapping[str, Any], folder: Path, place: str) -> Positive:
@@ -329,7 +335,7 @@ def _positive(record: Mapping[str, Any], folder: Path, place: str) -> Positive:
     file = None
     if name is not None:
         file = folder / name
-        if Path(name).is_absolute() or ".." in Path(name).parts:
+        if not is_inside(folder, file):
             raise DataError(f"{place}: file {name[:80]!r} is outside the manifest's folder")
     return Positive(
         record["kind"],
@@ -338,14 +344,18 @@ def _positive(record: Mapping[str, Any], folder: Path, place: str) -> Positive:
         file,
         str(record["model"]),
         str(record["revision"]),
-        int(record["seed"]),
-        dict(record["settings"]),
+        record["seed"],
+        record["settings"],
         record.get("id"),
     )
 
 
 def _verify(file: Path, expected: Any, place: str) -> None:
-    if _sha256(file) != expected:
+    try:
+        actual = _sha256(file)
+    except OSError as error:
+        raise DataError(f"{place}: {file} cannot be read: {error.strerror or error}") from None
+    if actual != expected:
         raise DataError(f"{place}: {file} is not the image that was generated; restore it, or remove both")
 
 

@@ -14,6 +14,7 @@ from suisei.data.formats import NamedColumns
 from suisei.data.lines import numbered_lines, utf8_lines
 from suisei.data.load import load_data
 from suisei.data.pairs import load_pairs
+from suisei.data.paths import ANY_PATH, any_path, is_inside
 from suisei.errors import DataError
 
 _FIELDS = ("id", "image", "caption")
@@ -89,6 +90,7 @@ def _first_keys(path: Path) -> set[str]:
 
 def _captioned(path: Path, folder: Path) -> Iterator[Source]:
     seen: set[str] = set()
+    anywhere = any_path()
     for number, record, place in _objects(path):
         unknown = [key for key in record if key not in _FIELDS]
         if unknown and not seen:
@@ -102,6 +104,11 @@ def _captioned(path: Path, folder: Path) -> Iterator[Source]:
         if name in seen:
             raise DataError(f"{place}: id {name!r} is used by an earlier row; every id must be unique")
         seen.add(name)
+        if image and not anywhere and not is_inside(folder, folder / image):
+            raise DataError(
+                f"{place}: image {image[:200]!r} leads out of {folder}; pass the folder that holds "
+                f"the images (--images DIR), or, if you trust the file, set {ANY_PATH}=1"
+            )
         yield Source(folder / image if image else None, (caption,) if caption else (), name)
 
 
@@ -122,7 +129,7 @@ def _objects(path: Path) -> Iterator[tuple[int, dict[str, object], str]]:
                 place = f"{path}, line {number}"
                 try:
                     record = json.loads(line.encode("utf-8", "surrogateescape"))
-                except ValueError as error:
+                except (ValueError, RecursionError) as error:
                     raise DataError(f"{place}: not JSON ({error})") from None
                 if not isinstance(record, dict):
                     raise DataError(f"{place}: expected an object, got {type(record).__name__}")

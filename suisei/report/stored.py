@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from suisei.data.formats import read_samples
 from suisei.data.load import load_data
 from suisei.errors import ConfigError, DataError, SuiseiError
 from suisei.metaeval.correlation_tables import versions
@@ -44,7 +45,8 @@ def _read_run(folder: Path) -> Result:
             f"{folder}: has no report.json; give the folder of a finished training, or a JSON file"
         )
     content = _read_json(report)
-    samples = load_data(folder / "test.jsonl") if (folder / "test.jsonl").is_file() else []
+    test = folder / "test.jsonl"
+    samples = read_samples(test, anywhere=True) if test.is_file() else []  # as the training wrote it
     rated = _joined(folder / "test_scores.jsonl", samples)
     config = folder / "config.yaml"
     facts = facts_of(content)

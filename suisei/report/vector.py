@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from xml.etree import ElementTree
 
+from suisei.cli import DIRECTION_MARKS
 from suisei.data.outputs import raise_first
 from suisei.errors import DataError
 from suisei.metaeval.plots import COLOURS
@@ -56,9 +57,8 @@ def inline_svg(figure: Figure, prefix: str) -> str:
 
 def plain(text: str) -> str:
     """Return text for a figure: without control characters and marks of direction, which act on others."""
-    marks = "\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
     return "".join(
-        "\ufffd" if unicodedata.category(c) in ("Cc", "Cs") or c in marks else c for c in str(text)
+        "\ufffd" if unicodedata.category(c) in ("Cc", "Cs") or c in DIRECTION_MARKS else c for c in str(text)
     )
 
 

@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
-from suisei.cli import write_output
+from suisei.cli import printable, write_output
 from suisei.data.compressed import is_gzip, plain_suffix
 from suisei.data.parquet import import_pyarrow
 from suisei.data.paths import real_path, try_lock
@@ -76,7 +76,7 @@ class StreamOutput:
         text = ("" if self._begun else self._format.header()) + self._format.lines(rows)
         self._begun = True
         if self._stream is sys.stdout:
-            write_output(text)
+            write_output(printable(text) if sys.stdout.isatty() else text)
             return
         try:
             self._stream.write(text)
@@ -283,7 +283,7 @@ class FileOutput:
         try:
             with self.note.open(encoding="utf-8") as stream:
                 noted = json.loads(stream.readline())
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             raise ConfigError(f"{self.note} is missing or damaged, so {_UNKNOWN}") from None
         parts = (noted.get(key) for key in ("signatures", "basis")) if isinstance(noted, dict) else [None]
         if not all(isinstance(part, dict) for part in parts) or noted.get("part") != _LAYOUT:
@@ -292,7 +292,7 @@ class FileOutput:
         now: dict[str, str] = self._settings["signatures"]
         if list(signatures.items()) != list(now.items()):
             raise ConfigError(
-                f"{self.part} was scored with {', '.join(signatures.values())}; this run has "
+                f"{self.part} was scored with {', '.join(map(str, signatures.values()))}; this run has "
                 f"{', '.join(now.values())}; use the same metrics and data, or another --output"
             )
         for what, value in self._settings["basis"].items():

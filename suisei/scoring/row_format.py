@@ -57,7 +57,7 @@ class RowFormat:
                 values = {k: math.nan if v in (None, "") else float(v) for k, v in scores.items()}
                 yield {"id": record["id"], "error": record.get("error") or None, "scores": values}
                 good += 1
-        except (ValueError, KeyError, TypeError, csv.Error) as error:
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError, csv.Error) as error:
             raise DataError(f"row {good + 1} is not a row of scores ({error})") from None
 
     def _record(self, row: ScoredRow) -> dict[str, Any]:

@@ -20,6 +20,7 @@ import torch
 from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from torch import Tensor, nn
 
+from suisei.encoders.torch_files import TORCH_ERRORS, load_tensors
 from suisei.errors import DataError, ModelError
 
 MARK = b"\nsuisei checkpoint sha256 "
@@ -181,7 +182,10 @@ def resumed_settings(path: Path) -> dict[str, Any]:
             f"{path}: holds weights without the state of their training; go on with --ckpt_path last, or "
             "train anew"
         )
-    settings: dict[str, Any] = json.loads(content[SETTINGS])
+    try:
+        settings: dict[str, Any] = dict(json.loads(content[SETTINGS]))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ModelError(f"{path}: the settings in it are damaged: {_one_line(error)}; train anew") from None
     return settings
 
 
@@ -196,8 +200,8 @@ def resumed_data(path: Path) -> dict[str, str]:
 
 def _load(path: Path, *, mmap: bool = False) -> dict[str, Any]:
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
-    except (OSError, RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:
+        content = load_tensors(path, mmap=mmap)
+    except (*TORCH_ERRORS, pickle.UnpicklingError) as error:
         raise ModelError(f"{path}: not a readable checkpoint: {_one_line(error)}") from None
     if not isinstance(content, dict) or not isinstance(content.get("state_dict"), dict):
         raise ModelError(f"{path}: not a checkpoint of a training: it holds no state_dict")

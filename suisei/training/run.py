@@ -20,9 +20,8 @@ from typing import Any
 import numpy as np
 import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
-from rich.console import Console
 
-from suisei.cli import say
+from suisei.cli import safe_console, say
 from suisei.data.formats import write_samples
 from suisei.data.sample import CaptionSample, language_of
 from suisei.data.splits import PARTS, Split, group_of
@@ -135,7 +134,7 @@ def _run_training(cli: Any) -> None:
         facts["learning_curve"] = plot_curves(stage / "curve.png", curves, _kept_step(trainer))
         save_model(stage / "model", model.regressor, extras=extras.state())
         _report(folder, stage, data, cli.config, facts)
-    Console().print(f"run: {folder}   model: {folder / 'model'}", soft_wrap=True)
+    say(safe_console(), f"run: {folder}   model: {folder / 'model'}")
 
 
 def _pace(trainer: Any) -> dict[str, Any]:
@@ -273,7 +272,7 @@ def _announce(split: Split) -> None:
     """Say what the split leaves out, before the time of a training is spent on it."""
     if split.disjoint != "group":
         text = describe_left_out({part: len(rows) for part, rows in split.left_out.items()})
-        say(Console(stderr=True), text)
+        say(safe_console(stderr=True), text)
 
 
 def _build(seed: int, data: Any, model: SuiSei, device: torch.device) -> ExtraInputs:
@@ -507,7 +506,7 @@ def _write_outputs(
     plot_predicted(stage / "predicted.png", scores, human, languages, figures=(table, "suisei"))
     (stage / "report.md").write_text(markdown, encoding="utf-8")
     (stage / "report.json").write_text(text, encoding="utf-8")
-    console = Console()
+    console = safe_console()
     console.print(table.to_rich())
     for caution in content["cautions"]:
         console.print(f"Caution: {caution}", style="bold yellow", markup=False, highlight=False)
@@ -541,7 +540,7 @@ def pool_folds(folder: Path, folds: int) -> None:
     per_fold = []
     for fold in range(folds):
         part = folder / f"fold-{fold}"
-        samples += read_samples(part / "test.jsonl")
+        samples += read_samples(part / "test.jsonl", anywhere=True)
         with (part / "test_scores.jsonl").open(encoding="utf-8") as file:
             for line in file:
                 for name, value in json.loads(line).items():
@@ -555,4 +554,4 @@ def pool_folds(folder: Path, folds: int) -> None:
     with staged(folder) as stage:
         _write_scores(stage / "test_scores.jsonl", samples, scores)
         _write_outputs(stage, folder.name, content, table, samples, scores["suisei"])
-    Console().print(f"run: {folder}   models: {folder / 'fold-*' / 'model'}", soft_wrap=True)
+    say(safe_console(), f"run: {folder}   models: {folder / 'fold-*' / 'model'}")

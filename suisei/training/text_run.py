@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
+from suisei.cli import safe_console, say
 from suisei.data.sample import CaptionSample
 from suisei.data.splits import group_of
 from suisei.encoders.text import TextEncoder
@@ -37,8 +38,6 @@ def run_pretraining(cli: Any) -> None:
     Args:
         cli: the training command line, with ``config``, ``model`` and ``datamodule``.
     """
-    from rich.console import Console
-
     folder, data, settings = Path(cli.config.output), cli.datamodule, cli.model.pretraining
     if settings is None or not settings.epochs:
         raise ConfigError("task: pretrain needs model.pretraining with at least one epoch")
@@ -47,11 +46,11 @@ def run_pretraining(cli: Any) -> None:
     data.load()
     with started_run(cli, folder), staged(folder) as stage:
         report = _pretrain(cli, stage)
-    console = Console()
+    console = safe_console()
     for when, figures in report["retrieval"].items():
         shown = ", ".join(f"{name} {value:.3f}" for name, value in figures.items())
-        console.print(f"{when}: {shown}", soft_wrap=True)
-    console.print(f"text encoder: {folder / 'text'}", soft_wrap=True)
+        say(console, f"{when}: {shown}")
+    say(console, f"text encoder: {folder / 'text'}")
 
 
 def _pretrain(cli: Any, stage: Path) -> dict[str, Any]:

@@ -27,7 +27,7 @@ def _rows(root: Path, images: Path | None) -> Iterator[Row]:
     path = find_file(root, FILE)
     content = read_object(path)
     try:
-        names = {int(entry["id"]): str(entry["file_name"]) for entry in content["images"]}
+        names: dict[float, str] = {int(entry["id"]): str(entry["file_name"]) for entry in content["images"]}
         annotations = list(content["annotations"])
         right = {
             entry["id"]: text_of(entry, "caption") for entry in annotations if not bool_of(entry, "foil")
@@ -45,7 +45,7 @@ def _rows(root: Path, images: Path | None) -> Iterator[Row]:
 
 
 def _pair(
-    names: Mapping[int, str],
+    names: Mapping[float, str],
     right: Mapping[Any, str],
     captions: CocoCaptions,
     counts: dict[Any, int],
@@ -55,8 +55,8 @@ def _pair(
     record = as_object(record)
     if not bool_of(record, "foil"):
         return None
-    key, image = record.get("id"), names.get(int(number_of(record, "image_id")))
-    if image is None or key not in right:
+    key, image = record.get("id"), names.get(number_of(record, "image_id"))
+    if image is None or not isinstance(key, int | str) or key not in right:
         what = f"image {record.get('image_id')}" if image is None else f"right caption {key}"
         raise DataError(f"its {what} is not in the file; download it again")
     counts[key] = counts.get(key, 0) + 1

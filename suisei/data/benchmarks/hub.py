@@ -188,7 +188,7 @@ def _parquet_records(path: Path) -> Iterator[tuple[Mapping[str, Any], str | None
         with pyarrow.parquet.ParquetFile(path) as file:
             for batch in file.iter_batches(batch_size=64):  # rows may hold images
                 yield from ((record, None) for record in batch.to_pylist())
-    except pyarrow.ArrowException as error:
+    except (pyarrow.ArrowException, UnicodeDecodeError) as error:
         raise DataError(f"{path}: cannot be read as Parquet: {error}") from None
 
 

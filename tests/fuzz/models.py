@@ -1,0 +1,195 @@
+"""Readers of models: folders of suisei's own and of dual encoders, files of weights, and checkpoints."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import shutil
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tests.fuzz import mutations as change
+from tests.fuzz.readers import BY_SUFFIX, Made, Reader
+
+CAPTIONS = [
+    *("A red ball lies on the table.", "犬が公園を走っている。", "two dogs run in the park", "猫"),
+    *(
+        "赤いボールが机の上にある",
+        "the cat sat on a mat",
+        "部屋に小さな星が三つあります。",
+        "A man rides a bicycle",
+    ),
+]
+CLIP = {
+    "embed_dim": 16,
+    "vision_cfg": {"image_size": 32, "layers": 1, "width": 16, "patch_size": 16, "head_width": 16},
+    "text_cfg": {"context_length": 16, "vocab_size": 500, "width": 16, "heads": 2, "layers": 1},
+}
+
+
+def _named(folder: Path, names: Iterable[str]) -> list[bytes]:
+    return [name.encode() + b"\0" + (folder / name).read_bytes() for name in names]
+
+
+def build_model(folder: Path) -> None:
+    """Write a tiny model with an extra input of each kind of state."""
+    import torch
+
+    from suisei.data.idf import IdfTable
+    from suisei.data.sample import CaptionSample, Rating
+    from suisei.encoders.image import ImageEncoder, ImageEncoderConfig
+    from suisei.encoders.text import TextEncoder, TextEncoderConfig
+    from suisei.encoders.tiny import TinyImageConfig, TinyTextConfig
+    from suisei.metrics.extras import ExtraInputs
+    from suisei.models.config import FusionConfig, HeadConfig, RegressorConfig
+    from suisei.models.folder import save_model
+    from suisei.models.regressor import Regressor
+
+    torch.manual_seed(0)
+    names = ["ridge", "cider", "length"]
+    extras = ExtraInputs(names)
+    rated = enumerate(CAPTIONS)
+    extras.fit([CaptionSample(t, CAPTIONS[:3], rating=Rating((n / 8,)), group=str(n)) for n, t in rated])
+    text = TextEncoderConfig(name="tiny", tiny=TinyTextConfig(vocabulary=200, width=16, layers=1))
+    image = ImageEncoderConfig(
+        name="tiny", frozen=False, tiny=TinyImageConfig(width=4, image_size=64, features=8)
+    )
+    config = RegressorConfig(text, image, FusionConfig(extra_inputs=names), HeadConfig(hidden=(4,)))
+    encoder = TextEncoder.create(text, CAPTIONS)
+    regressor = Regressor(
+        config, encoder, ImageEncoder.create(image), IdfTable.fit(encoder.tokenize(CAPTIONS))
+    )
+    save_model(folder, regressor.eval(), extras=extras.state(), card="# A model\n")
+
+
+def _resign(folder: Path) -> None:
+    """Let the checksums of a folder fit its files, as somebody would who knows how they are made."""
+    from suisei.models import folder as own
+
+    path = folder / "config.json"
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+        for name in config["sha256"]:
+            if name != "config.json" and (folder / name).is_file():
+                config["sha256"][name] = own._sha256(folder / name)
+        config["sha256"]["config.json"] = own._own_checksum(config)
+        path.write_text(json.dumps(config), encoding="utf-8")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return  # the reader says what is wrong with it
+
+
+def _model(folder: Path) -> Made:
+    """A model folder of which one file was changed, signed again, loaded and asked for a score."""
+    from suisei.metrics.suisei import load
+
+    original, copy = folder / "original", folder / "model"
+    build_model(original)
+    names = sorted(
+        p.relative_to(original).as_posix() for p in original.rglob("*") if p.suffix not in (".md", "")
+    )
+    references = [["a dog runs", "two dogs"], ["犬"]]
+
+    def read(data: bytes) -> None:
+        name, _, content = data.partition(b"\0")
+        if not copy.exists():
+            shutil.copytree(original, copy)
+        try:
+            (copy / name.decode()).write_bytes(content)
+            _resign(copy)
+            metric = load(copy, device="cpu", precision="fp32", cache="off")
+            metric.score(["a dog", "犬"], references)
+        finally:
+            for changed in (name.decode(), "config.json"):
+                shutil.copyfile(original / changed, copy / changed)
+
+    config = [n for n in names if n == "config.json"] * 4  # what says most is changed most
+    return _named(original, [*config, *names]), read
+
+
+def _dual(folder: Path) -> Made:
+    """The folder of a dual encoder of which one file was changed."""
+    from suisei.encoders.dual import load_dual_encoder
+    from suisei.encoders.dual_folder import new_dual_encoder, save_dual_encoder
+
+    original, copy = folder / "original", folder / "clip"
+    save_dual_encoder(new_dual_encoder(CLIP), original)
+    shutil.copytree(original, copy)
+    names = sorted(path.name for path in original.iterdir())
+
+    def read(data: bytes) -> None:
+        name, _, content = data.partition(b"\0")
+        try:
+            (copy / name.decode()).write_bytes(content)
+            load_dual_encoder(str(copy), device="cpu", precision="fp32")
+        finally:
+            shutil.copyfile(original / name.decode(), copy / name.decode())
+
+    return _named(original, ["open_clip_config.json"] * 4 + names), read
+
+
+def _weights(folder: Path) -> Made:
+    import torch
+    from safetensors.torch import save
+
+    from suisei.encoders.weights import read_weights, weight_shapes
+    from suisei.errors import SuiseiError
+
+    tensors = {
+        "a.weight": torch.ones(3, 2),
+        "module.b": torch.arange(4),
+        "c": torch.zeros(2, dtype=torch.bfloat16),
+    }
+    new, old = io.BytesIO(), io.BytesIO()
+    torch.save({"state_dict": tensors, "epoch": 3}, new)
+    torch.save(tensors, old, _use_new_zipfile_serialization=False)
+
+    def read(data: bytes) -> None:
+        name, _, content = data.partition(b"\0")
+        path = folder / name.decode()
+        path.write_bytes(content)
+        try:
+            read_weights(path)
+        except SuiseiError:
+            if path.suffix == ".safetensors":
+                weight_shapes(path)
+
+    return [
+        b"w.safetensors\0" + save(tensors), b"w.pt\0" + new.getvalue(), b"old.bin\0" + old.getvalue(),
+    ], read  # fmt: skip
+
+
+def _checkpoint(folder: Path) -> Made:
+    """A checkpoint that was changed and given the checksum of what it became."""
+    import torch
+
+    from suisei.errors import SuiseiError
+    from suisei.training.checkpoints import MARK, SETTINGS, read_checkpoint, resumed_settings
+
+    path = folder / "last.ckpt"
+    content: dict[str, Any] = {
+        "state_dict": {"a": torch.ones(2)},
+        "optimizer_states": [{}],
+        SETTINGS: json.dumps({"seed": 1}),
+        "epoch": 2,
+    }
+    stream = io.BytesIO()
+    torch.save(content, stream)
+
+    def read(data: bytes) -> None:
+        path.write_bytes(data + MARK + hashlib.sha256(data).hexdigest().encode())
+        with suppress(SuiseiError):
+            read_checkpoint(path)
+        resumed_settings(path)
+
+    return [stream.getvalue()], read
+
+
+READERS: dict[str, Reader] = {
+    "model": Reader(_model, change.change_named(BY_SUFFIX), 3),
+    "dual": Reader(_dual, change.change_named(BY_SUFFIX), 1),
+    "weights": Reader(_weights, change.change_named(BY_SUFFIX), 25),
+    "checkpoint": Reader(_checkpoint, change.change_zip, 15),
+}
