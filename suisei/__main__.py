@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Sequence
 from importlib import import_module
 
-from suisei.cli import run_command, spare_waiting_threads, write_output
+from suisei.cli import run_command, spare_cores, write_output
 from suisei.errors import ConfigError
 from suisei.version import __version__
 
@@ -49,8 +49,7 @@ def _dispatch(argv: Sequence[str] | None) -> int:
         write_output(_usage())
         return 0
     name, *rest = arguments
-    if name == "train":
-        spare_waiting_threads()
+    spare_cores()
     if name in ("-V", "--version"):
         write_output(f"suisei {__version__}\n")
         return 0

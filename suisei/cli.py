@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import math
 import os
 import sys
 import warnings
@@ -22,13 +23,57 @@ if TYPE_CHECKING:
 Command = Callable[[Sequence[str] | None], int]
 
 
-def spare_waiting_threads() -> None:
-    """Let threads that wait for another sleep; to be called before torch is imported.
+def usable_cores(files: str | Path = "/") -> int:
+    """Return how many cores this process may use: those it may run on, within its container's share.
 
-    By default they spin, which on a machine that others use too doubles the time of a training and of all
-    else. Whoever set ``OMP_WAIT_POLICY`` keeps it.
+    Args:
+        files: where /proc and /sys are.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    shares = [math.ceil(share - 0.01) for share in _container_shares(Path(files))]
+    return max(1, min([cores, *shares]))
+
+
+def _container_shares(files: Path) -> Iterator[float]:
+    """Yield the cores that this process's control group, and those above it, may use."""
+    groups = files / "sys/fs/cgroup"
+    try:
+        own = (files / "proc/self/cgroup").read_text(encoding="utf-8")
+    except OSError:
+        return
+    for line in own.splitlines():
+        _, _, rest = line.partition(":")
+        controllers, _, name = rest.partition(":")
+        root = groups / controllers if controllers else groups  # the first version has a tree for each
+        place = root / name.strip("/")
+        for folder in (place, *place.parents):
+            if folder.is_relative_to(root) and (share := _share(folder)):
+                yield share
+
+
+def _share(folder: Path) -> float | None:
+    try:
+        if (folder / "cpu.max").is_file():
+            quota, period = map(float, (folder / "cpu.max").read_text(encoding="utf-8").split())
+        else:
+            names = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+            quota, period = (float((folder / name).read_text(encoding="utf-8")) for name in names)
+        return quota / period if quota > 0 and period > 0 else None
+    except (OSError, ValueError):  # "max", or no such limit
+        return None
+
+
+def spare_cores() -> None:
+    """Take no more threads than there are cores, and let waiting ones sleep; before torch is imported.
+
+    By default waiting threads spin, which on a machine that others use too doubles the time of a training and
+    of all else. Neither changes a figure with the load of the machine. Whoever set ``OMP_WAIT_POLICY`` or
+    ``OMP_NUM_THREADS`` keeps it.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    cores = usable_cores()
+    if cores < (os.cpu_count() or 1):
+        os.environ.setdefault("OMP_NUM_THREADS", str(cores))
 
 
 def run_command(command: Command, argv: Sequence[str] | None = None) -> int:
@@ -165,11 +210,9 @@ def _one_line(usual: Callable[..., str]) -> Callable[..., str]:
             current().tell("warning", text=str(message))
         if current().replaces_messages:
             return ""
-        return (
-            f"suisei: {printable(str(message))}\n"
-            if own
-            else usual(message, category, filename, lineno, line)
-        )
+        if own:
+            return f"suisei: {printable(str(message))}\n"
+        return usual(message, category, filename, lineno, line)
 
     return format_warning
 

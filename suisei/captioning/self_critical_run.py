@@ -24,6 +24,7 @@ from suisei.captioning.caption_writing import captions_of
 from suisei.captioning.rewards import folders_of
 from suisei.captioning.scst_data import ImageGrids, RewardedImages
 from suisei.captioning.self_critical import SelfCritical
+from suisei.cli import safe_console, say
 from suisei.data.writers import write_samples
 from suisei.errors import ConfigError
 from suisei.progress import progress_bar
@@ -172,7 +173,7 @@ def run(arguments: Sequence[str]) -> int:
     with staged(folder) as stage:
         model.writer.save(stage / "model")
         _report(cli, folder, stage, facts(cli, minutes))
-    Console().print(f"run: {folder}   model: {folder / 'model'}", soft_wrap=True)
+    say(safe_console(), f"run: {folder}   model: {folder / 'model'}")
     return 0
 
 
@@ -222,7 +223,7 @@ def _report(cli: Any, folder: Path, stage: Path, said: dict[str, Any]) -> None:
         content["comparison"] = found.as_dict()
         text += found.to_markdown([outcome.label for outcome in found.outcomes][: len(rewarded)])
         for table in found.tables().values():
-            Console().print(table.to_rich())
+            safe_console().print(table.to_rich())
     (stage / "report.md").write_text(text.rstrip() + "\n", encoding="utf-8")
     (stage / "report.json").write_text(
         json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MAX_RESAMPLES = 100_000
 MAX_SEED = 2**63 - 1
 MAX_PROCESSES = 256
-PRECISIONS = ("auto", "fp32", "tf32", "bf16", "fp16")
+PRECISIONS = ("auto", "fp32", "tf32", "bf16", "fp16", "int8")
 
 COMMON = (
     "--model", "--metrics", "--input", "--data", "--images", "--references", "--output", "--json",
@@ -263,7 +263,7 @@ def add_metric_options(add: Add) -> None:
     add(
         "--precision", choices=PRECISIONS,
         help="of encoders: auto (default: bf16 where the machine multiplies it in hardware), fp32, tf32, "
-        "bf16, fp16",
+        "bf16, fp16, int8 (text encoders on a CPU)",
     )  # fmt: skip
     add("--compile", action="store_true", help="compile the text encoder: slow at first, then faster")
     add(

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from suisei.cli import safe_console, say
+from suisei.cli import safe_console, say, usable_cores
 from suisei.commands.options import (
     CommandParser,
     add_log_options,
@@ -254,7 +254,7 @@ def _scorer(
         return Scorer(metrics, name, options.batch_size)
     from suisei.scoring.parallel import ParallelScorer, WorkerSettings
 
-    cores = int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1)
+    cores = int(os.environ.get("OMP_NUM_THREADS") or usable_cores())
     states = {label: state for label, metric in metrics.items() if (state := metric.state())}
     threads = max(1, cores // len(devices))
     return ParallelScorer(metrics, WorkerSettings(plans, states, name, options.batch_size, threads), devices)

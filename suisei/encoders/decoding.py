@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -11,9 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from suisei.cli import usable_cores
 from suisei.data.images import read_image
 
-DECODING_THREADS = min(4, os.cpu_count() or 1)
+DECODING_THREADS = min(4, usable_cores())
 BATCHES_AHEAD = 2
 
 

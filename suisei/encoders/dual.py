@@ -23,7 +23,7 @@ from suisei.encoders.dual_weights import load_weights
 from suisei.encoders.hub_errors import hub_guard, no_hub
 from suisei.encoders.locks import Lock
 from suisei.encoders.memory import FeatureMemory
-from suisei.encoders.precision import PRECISIONS, choose_device, choose_precision, matrix_products
+from suisei.encoders.precision import PRECISIONS, choose_device, choose_precision, matrix_products, of_images
 from suisei.errors import ConfigError
 from suisei.progress import progress_bar
 
@@ -42,7 +42,7 @@ class DualEncoder:
         transform: PIL image -> float32 [3, s, s]; open_clip's for the model.
         name: the model's name, for signatures.
         weights: pretraining tag, checkpoint hash or seed, for signatures.
-        precision: "fp32", "tf32", "bf16" or "fp16"; the lower ones run under autocast.
+        precision: "fp32", "tf32", "bf16" or "fp16"; the lower ones run under autocast. "int8" is fp32 here.
         device: a torch device.
         architecture: open_clip's description of the model, where it is to be saved.
 
@@ -73,7 +73,7 @@ class DualEncoder:
         self.transform = transform
         self.name = name
         self.weights = weights
-        self.precision = precision
+        self.precision = of_images(precision)
         self.architecture = architecture
 
     def settings(self) -> dict[str, str]:

@@ -25,6 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from suisei.cli import usable_cores
 from suisei.encoders.locks import Lock
 from suisei.errors import ConfigError
 
@@ -355,7 +356,7 @@ def module_digest(module: nn.Module) -> bytes:
         hashed.update(content)  # twice as fast as BLAKE2 where the processor has instructions for it
         return hashed.digest()
 
-    with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:  # hashing releases the interpreter lock
+    with ThreadPoolExecutor(min(4, usable_cores())) as pool:  # hashing releases the interpreter lock
         parts = pool.map(digest, module.state_dict().items())
         return hashlib.blake2b(b"".join(parts), digest_size=20).digest()
 

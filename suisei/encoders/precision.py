@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
+from suisei.encoders.int8 import to_int8
 from suisei.errors import ConfigError, UnavailableError
 
 PRECISIONS = {
@@ -17,8 +18,9 @@ PRECISIONS = {
     "tf32": torch.float32,
     "bf16": torch.bfloat16,
     "fp16": torch.float16,
+    "int8": torch.float32,
 }
-"""What the weights of an encoder are kept in; tf32 rounds within matrix products alone."""
+"""What the weights of an encoder are kept in; tf32 and int8 round within matrix products alone."""
 
 
 def choose_device(device: str) -> str:
@@ -57,7 +59,7 @@ def choose_precision(precision: str, device: str) -> str:
         device: a torch device.
 
     Raises:
-        ConfigError: another precision.
+        ConfigError: another precision, or int8 on anything but a CPU.
     """
     if precision == "auto":
         precision = os.environ.get("SUISEI_PRECISION") or "auto"
@@ -65,7 +67,14 @@ def choose_precision(precision: str, device: str) -> str:
         return "bf16" if has_fast_bf16(device) else "fp32"
     if precision not in PRECISIONS:
         raise ConfigError(f"precision is {precision!r}; there are: auto, {', '.join(PRECISIONS)}")
+    if precision == "int8" and torch.device(device).type != "cpu":
+        raise ConfigError(f"precision int8 is for CPUs; on {device} use bf16 or fp16")
     return precision
+
+
+def of_images(precision: str) -> str:
+    """Return the precision of what is no text encoder alone, which is fp32 beside text in int8."""
+    return "fp32" if precision == "int8" else precision
 
 
 def has_fast_bf16(device: str) -> bool:
@@ -84,6 +93,8 @@ def to_precision(module: nn.Module, precision: str) -> None:
 
     Batch normalisation keeps its running statistics, and with them its weights, in fp32.
     """
+    if precision == "int8":
+        to_int8(module)
     if PRECISIONS[precision] == torch.float32:
         return
     module.to(PRECISIONS[precision])

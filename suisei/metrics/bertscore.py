@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 DEFAULT_MODEL = "bert-base-multilingual-cased"
 OUTPUTS = ("precision", "recall", "f1")
-PRECISIONS = ("auto", "fp32", "tf32", "bf16", "fp16")
+PRECISIONS = ("auto", "fp32", "tf32", "bf16", "fp16", "int8")
 
 # The layer that agrees best with people on WMT16, as published with the bert-score package.
 LAYERS = {

@@ -123,7 +123,7 @@ class Cider(TokenMetric):
         self._documents, self._frequency, self._idf = documents, frequency, {}
 
     def _weight(self, ngram: Ngram) -> float:
-        """Return the idf of an n-gram; tables of a hundred thousand are not turned around to score one row."""
+        """Return the idf of an n-gram; a large table is not turned around to score one row."""
         found = self._idf.get(ngram)
         if found is None:
             count = self._frequency.get(" ".join(ngram))

@@ -15,7 +15,13 @@ from torch import Tensor
 
 from suisei.data.sample import CaptionSample
 from suisei.encoders.feature_cache import FeatureCache, disk_cache
-from suisei.encoders.precision import choose_device, choose_precision, matrix_products, to_precision
+from suisei.encoders.precision import (
+    choose_device,
+    choose_precision,
+    matrix_products,
+    of_images,
+    to_precision,
+)
 from suisei.errors import ConfigError
 from suisei.explain.leave_out import COSINES, InputColumn
 from suisei.metrics.base import Metric
@@ -48,9 +54,10 @@ class SuiSeiMetric(Metric):
     Args:
         model: the loaded model.
         device: "auto" (a GPU where there is one), "cpu", "cuda", "cuda:1", ...
-        precision: what the encoders compute in, "auto", "fp32", "tf32", "bf16" or "fp16"; "auto" is bf16
-            where the device multiplies it in hardware, else fp32. What follows the encoders is fp32. The
-            model's encoders are converted in place.
+        precision: what the encoders compute in, "auto", "fp32", "tf32", "bf16", "fp16" or "int8"; "auto"
+            is bf16 where the device multiplies it in hardware, else fp32. "int8" is for text encoders on a
+            CPU; images are then encoded in fp32. What follows the encoders is fp32. The model's encoders are
+            converted in place.
         compile: whether the text encoder is compiled: minutes once, faster from then on.
         cache: where features are kept on disk, see :func:`suisei.encoders.feature_cache.disk_cache`.
     """
@@ -72,10 +79,12 @@ class SuiSeiMetric(Metric):
         self.model = model
         self.device = torch.device(device)
         self.compiled = compile
+        if compile and self.precision == "int8":
+            raise ConfigError("an encoder in int8 cannot be compiled; leave out one of the two")
         self.regressor = model.regressor.to(self.device)
         to_precision(self.regressor.text.backbone, self.precision)
         if self.regressor.image is not None:
-            to_precision(self.regressor.image.tower, self.precision)
+            to_precision(self.regressor.image.tower, of_images(self.precision))
         self.extras = ExtraInputs(model.regressor.config.fusion.extra_inputs, model.extras)
         self._features = ModelFeatures(
             self.regressor,
@@ -281,14 +290,15 @@ def load(
         path: the folder that holds config.json; or, where there is no such folder, ``org/name`` on the hub;
             None for the model in the package.
         device: "auto", "cpu", "cuda", ...
-        precision: "auto", "fp32", "tf32", "bf16" or "fp16", see :class:`SuiSeiMetric`.
+        precision: "auto", "fp32", "tf32", "bf16", "fp16" or "int8", see :class:`SuiSeiMetric`.
         compile: whether the text encoder is compiled.
         cache: a folder that keeps features between runs, "off", or None for SUISEI_CACHE or the default.
         revision: of a model on the hub: a branch, a tag or a commit.
 
     Raises:
         ModelError: a part of the folder is missing, altered, or does not fit.
-        ConfigError: an unknown precision, a cache folder that cannot be made, or a revision of a folder.
+        ConfigError: an unknown precision, int8 compiled or on a GPU, a cache folder that cannot be made, or a
+            revision of a folder.
         UnavailableError: a model on the hub that is neither in the hub's cache nor within reach; or no
             path, and this installation has no model.
     """

@@ -1,0 +1,68 @@
+"""How many cores a process takes: those it may run on, within the share of its container."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from suisei.cli import usable_cores
+
+
+@pytest.fixture
+def sixteen(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)), raising=False)
+
+
+def write(root, files):
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("files", "cores"),
+    [
+        ({}, 16),
+        ({"proc/self/cgroup": "0::/job\n", "sys/fs/cgroup/job/cpu.max": "max 100000\n"}, 16),
+        ({"proc/self/cgroup": "0::/job\n", "sys/fs/cgroup/job/cpu.max": "250000 100000\n"}, 3),
+        ({"proc/self/cgroup": "0::/pod/job\n", "sys/fs/cgroup/pod/cpu.max": "400000 100000\n"}, 4),
+        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "50000 100000\n"}, 1),
+        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "9900000 100000\n"}, 16),
+        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "what\n"}, 16),
+        (
+            {
+                "proc/self/cgroup": "4:cpu,cpuacct:/job\n0::/\n",
+                "sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_quota_us": "200000\n",
+                "sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_period_us": "100000\n",
+            },
+            2,
+        ),
+        (
+            {
+                "proc/self/cgroup": "4:cpu,cpuacct:/\n",
+                "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "-1\n",
+                "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000\n",
+            },
+            16,
+        ),
+    ],
+)
+def test_a_container_has_its_share(tmp_path, sixteen, files, cores):
+    write(tmp_path, files)
+    assert usable_cores(tmp_path) == cores
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="processes cannot be bound to cores here")
+@pytest.mark.parametrize(("given", "expected"), [({}, "1"), ({"OMP_NUM_THREADS": "7"}, "7")])
+def test_a_command_takes_no_more_threads_than_its_cores(given, expected):
+    if (os.cpu_count() or 1) < 2:
+        pytest.skip("one core")
+    code = (
+        "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
+        "from suisei.__main__ import main\nmain(['--version'])\n"
+        "print(os.environ['OMP_NUM_THREADS'], os.environ['OMP_WAIT_POLICY'])"
+    )
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("OMP_")}
+    done = subprocess.run([sys.executable, "-c", code], env={**kept, **given}, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == f"{expected} PASSIVE", done.stderr
