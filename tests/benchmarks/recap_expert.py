@@ -28,7 +28,7 @@ from suisei.data.benchmarks.flickr8k import EXPERT, IMAGE_FOLDERS, TEXT_FOLDER, 
 from suisei.encoders.drawings import Drawings
 from suisei.encoders.weights import read_weights
 
-MEASURES = ("ssim", "ms-ssim", "vif", "gmsd", "fsim")
+MEASURES = "ssim,ms-ssim,vif,gmsd,fsim"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -39,6 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--captions", type=int, default=100, help="captions, each in about six pairs")
     parser.add_argument("--steps", type=int, default=50, help="denoising steps")
     parser.add_argument("--guidance", type=float, default=7.5)
+    parser.add_argument("--measures", default=MEASURES, help="of piq")
     parser.add_argument("--size", type=int, default=176, help="pixels at which piq compares")
     parser.add_argument("--cache", type=Path, required=True, help="where images are kept")
     parser.add_argument("--tower", help="of recap:clip")
@@ -120,7 +121,7 @@ def classifier_as_tower(weights: Path, architecture: str, folder: Path) -> None:
 
 
 def _arguments(options: argparse.Namespace, folder: str) -> list[str]:
-    measures = [*MEASURES, *(["clip"] if options.tower else [])]
+    measures = options.measures.split(",") + (["clip"] if options.tower else [])
     specs = [f"{name}:{each}@{options.model}" for name in ("recap", "recap-noise") for each in measures]
     specs += [options.metrics] if options.metrics else []
     arguments = [

@@ -8,7 +8,8 @@ blurred blobs, 16 x 16 numbers a channel, enlarged by 4. Figures made with it sa
 say nothing about RECAP, whose paper draws with Stable Diffusion 2.1.
 
 DIR is a StableDiffusionPipeline: a UNet trained here; the first layers of a BERT-like encoder, frozen; and,
-in place of a trained autoencoder, one with weights set by hand that averages 4 x 4 pixels and interpolates.
+in place of a trained autoencoder, one with weights set by hand that averages 4 x 4 pixels and interpolates
+(its edges come out dark, for beyond them it takes zeros).
 --start DIR goes on from the UNet of an earlier run. Only Flickr8k's training images are seen.
 """
 
