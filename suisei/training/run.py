@@ -79,16 +79,23 @@ def run_training(cli: Any) -> None:
         cli: the training command line, with ``config``, ``model``, ``datamodule`` and ``trainer``.
     """
     folder, data, model, trainer = Path(cli.config.output), cli.datamodule, cli.model, cli.trainer
+    first = bool(trainer.is_global_zero)  # of several processes, each of which builds the same
     checkpoint = find_checkpoint(folder, cli.config.ckpt_path, settings_of(cli))
     data.load()
     split = data.split
-    _announce(split)
+    if first:
+        _announce(split)
     made = data.add_training(
         synthetic_samples(data.part("train"), data.synthetic, cli.config.seed_everything)
     )
     model.mixed = "bf16" in str(trainer.precision)
-    extras = _build(cli.config.seed_everything, data, model, trainer.strategy.root_device)
+    extras = _build(cli.config.seed_everything, data, model, trainer.strategy.root_device, told=first)
+    if trainer.world_size > 1:
+        model.keep_random_states(trainer.strategy.root_device)
     started = time.perf_counter()
+    if not first:
+        fit(trainer, model, data, checkpoint)
+        return
     if checkpoint is None:
         with started_run(cli, folder, split):
             fit(trainer, model, data, None)
@@ -103,6 +110,7 @@ def run_training(cli: Any) -> None:
     facts = {
         "seed": cli.config.seed_everything,
         "minutes": round(minutes, 2),
+        "processes": trainer.world_size,
         "epochs": trainer.current_epoch,
         "steps": trainer.global_step,
         "precision": str(trainer.precision),
@@ -232,14 +240,14 @@ def _announce(split: Split) -> None:
         Console(stderr=True).print(text, highlight=False, soft_wrap=True)
 
 
-def _build(seed: int, data: Any, model: SuiSei, device: torch.device) -> ExtraInputs:
+def _build(seed: int, data: Any, model: SuiSei, device: torch.device, *, told: bool = True) -> ExtraInputs:
     """Build the model from the training split and hand the data module what makes batches."""
     training = data.part("train")
     extras = ExtraInputs(model.config.fusion.extra_inputs)  # first: it refuses what no model folder can hold
     if model.config.image is not None and not _pictured(data, model):
         logger.warning("no training sample has an image: the model reads none (--model.image null says so)")
         model.config.image = None  # else it would have an encoder from which it learned nothing
-    with _reported() as progress:
+    with _reported(told=told) as progress:
         model.build(training, data.support_data, seed=seed, progress=progress)
         table = SampleTable(
             data.samples,
@@ -269,11 +277,13 @@ def _finish(seed: int, data: Any, model: SuiSei) -> None:
 
 
 @contextmanager
-def _reported() -> Iterator[Callable[[str, int], Callable[[int], Any]]]:
-    """Give what reports long work: a bar each on a terminal, else a line when it begins."""
+def _reported(*, told: bool = True) -> Iterator[Callable[[str, int], Callable[[int], Any]]]:
+    """Give what reports long work: a bar each on a terminal, else a line when it begins; nothing untold."""
     with ExitStack() as stack:
 
         def progress(description: str, total: int) -> Callable[[int], Any]:
+            if not told:
+                return lambda _: None
             if not sys.stderr.isatty():
                 sys.stderr.write(f"{description}: {total:,}\n")
                 sys.stderr.flush()
