@@ -118,10 +118,11 @@ def tasks_of(shards: Sequence[Path], output: Path) -> list[ShardTask]:
         task = ShardTask(path, output / inside / path.name.partition(".")[0])
         if task.target in tasks:
             raise ConfigError(
-                f"--input: the scores of {tasks[task.target].source} and {path} would be one file; score them "
-                "one after the other, to an --output each"
+                f"--input: the scores of {tasks[task.target].source} and {path} would be one file; score "
+                "them one after the other, to an --output each"
             )
-        if {os.path.abspath(task.output(kind)) for kind in ("parquet", "jsonl")} & sources:  # noqa: PTH100
+        outputs = {os.path.abspath(task.output(kind)) for kind in ("parquet", "jsonl")}  # noqa: PTH100
+        if outputs & sources:
             raise ConfigError(f"--output {output}: the scores would overwrite {path}; give another folder")
         tasks[task.target] = task
     return list(tasks.values())
@@ -271,9 +272,6 @@ def _finished(
         report = finished_report(task, settings)
         if report is None:
             left.append(task)
-            task.target.parent.mkdir(parents=True, exist_ok=True)
-            for part in task.target.parent.glob(f".{task.target.name}[._]*"):  # of a run that was killed
-                part.unlink(missing_ok=True)
         else:
             reports[task] = report
     return reports, left

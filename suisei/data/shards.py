@@ -67,7 +67,7 @@ def is_pattern(text: str) -> bool:
 def shard_paths(pattern: str) -> list[Path]:
     """Return the shards that a pattern names, in order; those of a range whether they are there or not.
 
-    ``{00000..00999}`` counts with leading zeros, ``{a,b}`` lists, ``*``, ``?`` and ``[]`` match names of files.
+    ``{00000..00999}`` counts with leading zeros, ``{a,b}`` lists, ``*``, ``?`` and ``[]`` match files.
 
     Raises:
         ConfigError: too many, or none.
@@ -150,7 +150,7 @@ def shard_rows(
 
 
 def _column_names(path: Path) -> Sequence[str]:
-    """Return the names of a file's columns, of JSONL its first row's; none where they are not plain to see."""
+    """Return the names of a file's columns, of JSONL its first row's; none where they are not seen."""
     kind = FORMATS.get(plain_suffix(path))
     try:
         if kind == "parquet":
@@ -201,7 +201,8 @@ def _limit(name: str, pictured: bool) -> int:
 
 def _samples(members: Iterator[Member]) -> Iterator[tuple[str, dict[str, Member]]]:
     """Yield neighbours of one key together, by kind; of several images the first."""
-    key, found = None, {}
+    key: str | None = None
+    found: dict[str, Member] = {}
     problem: DataError | None = None
     try:
         for member in members:

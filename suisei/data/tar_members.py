@@ -1,8 +1,8 @@
 """Members of a tar archive, read one after the other from memory: nothing is extracted, nothing followed.
 
-The archive is somebody else's. A header says how long a name and a member are; both are held against limits
-before anything is read, and what is no regular file is named and passed over. Formats: ustar, GNU's long names
-and POSIX extended headers for name and size, which are what WebDataset and img2dataset write.
+The archive is somebody else's. A header says how long a name and a member are; both are held to limits before
+anything is read, and what is no regular file is named and passed over. Formats: ustar, GNU's long names and
+POSIX extended headers for name and size, which are what WebDataset and img2dataset write.
 """
 
 from __future__ import annotations

@@ -23,6 +23,9 @@ PATIENCE = 600.0
 """Seconds to wait for the first worker, and for a shard while no worker is left."""
 
 
+_QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+
+
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """What of a cluster is used.
@@ -51,19 +54,33 @@ def connect(processes: int | None, devices: str | None) -> Cluster:
     """
     ray = import_ray()
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    quiet = {"log_to_driver": False, "logging_level": "ERROR"}
     if not ray.is_initialized():
         try:
-            ray.init(address=os.environ.get("RAY_ADDRESS") or "auto", **quiet)
+            ray.init(address=os.environ.get("RAY_ADDRESS") or "auto", **_QUIET)
         except ConnectionError as error:
             if os.environ.get("RAY_ADDRESS"):
                 raise UnavailableError(f"RAY_ADDRESS {os.environ['RAY_ADDRESS']}: {_short(error)}") from None
-            ray.init(
-                address="local", num_cpus=max(processes or 0, os.cpu_count() or 1), include_dashboard=False,
-                object_store_memory=OBJECT_STORE, **quiet,
-            )  # fmt: skip
+            start_here(max(processes or 0, os.cpu_count() or 1))
     there = ray.cluster_resources()
     return _chosen(int(there.get("CPU", 1)), int(there.get("GPU", 0)), processes, devices)
+
+
+def start_here(cores: int) -> None:
+    """Start a cluster of this machine alone, which ends with this process.
+
+    Raises:
+        UnavailableError: it does not start.
+    """
+    try:
+        import_ray().init(
+            address="local",
+            num_cpus=cores,
+            include_dashboard=False,
+            object_store_memory=OBJECT_STORE,
+            **_QUIET,
+        )
+    except Exception as error:  # noqa: BLE001 - Ray raises no other where its own processes do not come up
+        raise UnavailableError(f"Ray does not start on this machine: {_short(error)}") from None
 
 
 def _chosen(cores: int, gpus: int, processes: int | None, devices: str | None) -> Cluster:

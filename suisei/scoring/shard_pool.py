@@ -81,11 +81,11 @@ def several_processes(worker: WorkerSettings, settings: ShardSettings, devices: 
                         yield under_way.pop(future), report
             except BrokenProcessPool:  # it does not say which of them died
                 for task in under_way.values():
-                    report = attempts.again(task, "perhaps for lack of memory; use fewer --processes")
-                    if report is None:
+                    given_up = attempts.again(task, "perhaps for lack of memory; use fewer --processes")
+                    if given_up is None:
                         left.append(task)
                     else:
-                        yield task, report
+                        yield task, given_up
             finally:
                 _end(pool)
 

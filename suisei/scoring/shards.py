@@ -7,6 +7,7 @@ rows alone decide, so its scores do not depend on who scores it.
 
 from __future__ import annotations
 
+import glob
 import json
 import logging
 import math
@@ -138,8 +139,8 @@ def finished_report(task: ShardTask, settings: ShardSettings) -> ShardReport | N
 def score_shard(scorer: Scorer, task: ShardTask, settings: ShardSettings, *, pictured: bool) -> ShardReport:
     """Score a shard and write its two files.
 
-    What cannot be read costs itself alone: a row, or the rest of the shard. A metric that dies costs the whole
-    shard, which the next start scores again.
+    What cannot be read costs itself alone: a row, or the rest of the shard. A metric that dies costs the
+    whole shard, which the next start scores again.
 
     Args:
         scorer: the metrics; none of them is left out of the next shard for having died in this one.
@@ -157,7 +158,7 @@ def score_shard(scorer: Scorer, task: ShardTask, settings: ShardSettings, *, pic
         task.source, settings.columns, images=settings.images, pictured=pictured, note=report.notes.append
     )
     output = task.output(settings.kind)
-    task.stats.unlink(missing_ok=True)
+    _clear(task)
     scorer.name = str(task.source)
     windows = _windows(_guarded(rows, report), settings.window)
     with replacing(output) as temporary, _writer(temporary, settings.kind, list(scorer.metrics)) as file:
@@ -200,6 +201,17 @@ def read_written(path: Path, label: str) -> Iterator[tuple[str | None, float]]:
                 yield row["uid"], math.nan if row[label] is None else float(row[label])
     except (OSError, ValueError, KeyError) as error:
         raise DataError(f"{path}: no scores of {label} can be read: {error}") from None
+
+
+def _clear(task: ShardTask) -> None:
+    """Make room for a shard's files, and take away what a worker that died has left of them."""
+    try:
+        task.target.parent.mkdir(parents=True, exist_ok=True)
+        task.stats.unlink(missing_ok=True)
+        for part in task.target.parent.glob(f".{glob.escape(task.target.name)}[._]*"):
+            part.unlink(missing_ok=True)
+    except OSError as error:
+        raise DataError(f"{task.target.parent}: cannot be written: {error.strerror or error}") from None
 
 
 def _identity(path: Path) -> list[int]:

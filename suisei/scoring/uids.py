@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -57,7 +58,7 @@ def write_best(files: Iterable[Path], label: str, share: float, path: Path) -> K
     uids, scores = found.arrays()
     if not len(uids):
         raise DataError(f"{path}: no sample has both a score and a uid of 32 hexadecimal digits")
-    count = max(1, int(share * len(uids)))
+    count = max(1, math.floor(share * len(uids) + 1e-9))  # 0.29 of 100 is 28.999... in binary
     best = np.lexsort((uids["f1"], uids["f0"], -scores))[:count]
     with replacing(path) as temporary, temporary.open("wb") as stream:
         np.save(stream, np.sort(uids[best]), allow_pickle=False)

@@ -71,19 +71,18 @@ class Objective(nn.Module):
         several data sets meet in a batch, each counts by its mean, so that a small one counts as much.
         Of a batch that several processes share, this is the part of this one: the sum of all is the loss.
         """
-        counts = None if batch.place is None else _counts(batch)
-        means = Means(batch.source, counts and counts[0], batch.counted)
+        samples, degraded, pairs = (None, None, None) if batch.place is None else _counts(batch)
+        means = Means(batch.source, samples, batch.counted)
         loss = means((torch.sigmoid(outputs.logits) - batch.target).square())
         if self.config.cosine_weight and outputs.start is not None:
             errors = (torch.sigmoid(outputs.start) - batch.target).square()
             loss = loss + self.config.cosine_weight * means(errors)
         if self.config.pair_weight and batch.original is not None:
-            degraded = counts and counts[1]
             loss = loss + self.config.pair_weight * _order(outputs, batch, degraded)
         if self.support is not None and batch.pairs is not None and batch.pair_target is not None:
             rated = torch.sigmoid(self.support(pair_cosines(outputs.vectors, batch.pairs)))
             errors = F.mse_loss(rated, batch.pair_target, reduction="none")
-            loss = loss + self.config.support_weight * Means(None, counts and counts[2])(errors)
+            loss = loss + self.config.support_weight * Means(None, pairs)(errors)
         return loss
 
 

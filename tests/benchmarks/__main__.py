@@ -25,6 +25,7 @@ SECTIONS = {
     "bootstrap": "confidence intervals beside SciPy in a loop",
     "startup": "import, and one caption from cold",
     "memory": "peak memory of scoring files of two lengths",
+    "shards": "a set in shards on Ray beside local processes, and its cost by length",
 }
 FULL = {
     "rows": 10**9,
@@ -33,6 +34,7 @@ FULL = {
     "train_samples": 192,
     "frozen_samples": 52_000,
     "memory_rows": 1_000_000,
+    "shard_rows": 1_000_000,
 }
 SMOKE = {
     "size": "tiny",
@@ -42,6 +44,7 @@ SMOKE = {
     "train_samples": 8,
     "frozen_samples": 256,
     "memory_rows": 40,
+    "shard_rows": 40,
     "repeats": 1,
 }
 

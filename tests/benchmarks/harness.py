@@ -30,6 +30,7 @@ class Options:
         train_samples: samples of a step-by-step comparison of full fine-tuning.
         frozen_samples: samples of an epoch of training from cached features.
         memory_rows: rows of the longest file that is scored for its peak memory.
+        shard_rows: rows of the largest set in shards.
         repeats: how often the sides alternate.
         root: Flickr8k's folder; None for the bundled scenes.
         model: a model folder to measure in the place of the one in the package.
@@ -44,6 +45,7 @@ class Options:
     train_samples: int = 64
     frozen_samples: int = 16_384
     memory_rows: int = 20_000
+    shard_rows: int = 100_000
     repeats: int = 3
     root: Path | None = None
     model: Path | None = None

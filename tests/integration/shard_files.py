@@ -7,7 +7,22 @@ from pathlib import Path
 
 import numpy as np
 
-WORDS = "a the red blue small large dog cat ball table runs sleeps on under three two star chair".split()
+WORDS = (
+    "a",
+    "the",
+    "red",
+    "blue",
+    "small",
+    "large",
+    "dog",
+    "cat",
+    "ball",
+    "table",
+    "runs",
+    "sleeps",
+    "on",
+    "under",
+)
 
 
 def captions(generator, count, words=(3, 12)):
@@ -17,7 +32,8 @@ def captions(generator, count, words=(3, 12)):
 
 def write_shards(folder, shards, rows, first=0):
     """Write ``00000.tar`` and so on; returns their paths."""
-    return [write_shard(Path(folder) / f"{shard:05d}.tar", shard, rows) for shard in range(first, first + shards)]
+    numbers = range(first, first + shards)
+    return [write_shard(Path(folder) / f"{number:05d}.tar", number, rows) for number in numbers]
 
 
 def write_shard(path, number, rows):
@@ -27,7 +43,8 @@ def write_shard(path, number, rows):
     with tarfile.open(path, "w") as tar:
         for row in range(rows):
             key = f"{number:05d}{row:06d}"
-            details = {"key": key, "uid": f"{number * 1_000_003 + row * 7919:032x}", "references": [references[row]]}
+            uid = f"{number * 1_000_003 + row * 7919:032x}"
+            details = {"key": key, "uid": uid, "references": [references[row]]}
             for kind, content in (("txt", given[row]), ("json", json.dumps(details))):
                 info = tarfile.TarInfo(f"{key}.{kind}")
                 info.size = len(content)

