@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from suisei.metrics.base import Metric
     from suisei.scoring.plan import MetricPlan
     from suisei.scoring.shard_pool import Run
-    from suisei.scoring.shards import ShardReport, ShardSettings, ShardTask
+    from suisei.scoring.shard_scores import ShardReport, ShardSettings, ShardTask
 
 ENGINES = ("local", "ray")
 SETTINGS = "scores.json"
@@ -108,7 +108,7 @@ def tasks_of(shards: Sequence[Path], output: Path) -> list[ShardTask]:
     Raises:
         ConfigError: the scores of two shards, or a shard and its scores, would be one file.
     """
-    from suisei.scoring.shards import ShardTask
+    from suisei.scoring.shard_scores import ShardTask
 
     top = os.path.commonpath([os.path.abspath(path.parent) for path in shards])  # noqa: PTH100 - keeps links
     sources = {os.path.abspath(path) for path in shards}  # noqa: PTH100
@@ -159,7 +159,7 @@ def score_shards(
         options: the command's.
         console: for what is said.
     """
-    from suisei.scoring.shards import summed
+    from suisei.scoring.shard_scores import summed
 
     label = _deciding(list(metrics), options)
     folder = Path(options.output)
@@ -224,7 +224,7 @@ def _locked_folder(
 def _settings(path: Path, signatures: Mapping[str, str], options: argparse.Namespace) -> ShardSettings:
     from suisei.data.writers import replacing
     from suisei.scoring.digest import value_digest
-    from suisei.scoring.shards import WINDOW, ShardSettings
+    from suisei.scoring.shard_scores import WINDOW, ShardSettings
 
     columns = named_columns(options)
     window = options.window or WINDOW
@@ -265,7 +265,7 @@ def _kind() -> str:
 def _finished(
     tasks: Sequence[ShardTask], settings: ShardSettings
 ) -> tuple[dict[ShardTask, ShardReport], list[ShardTask]]:
-    from suisei.scoring.shards import finished_report
+    from suisei.scoring.shard_scores import finished_report
 
     reports, left = {}, []
     for task in tasks:

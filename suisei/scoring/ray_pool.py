@@ -15,7 +15,7 @@ from typing import Any
 from suisei.errors import ConfigError, SuiseiError, UnavailableError
 from suisei.scoring.parallel import WorkerSettings, worker_scorer
 from suisei.scoring.shard_pool import Attempts, Run, ShardWorker
-from suisei.scoring.shards import ShardReport, ShardSettings, ShardTask
+from suisei.scoring.shard_scores import ShardReport, ShardSettings, ShardTask
 
 OBJECT_STORE = 200_000_000
 """Bytes of a local cluster's object store: tasks and reports are small, and shards do not pass through it."""

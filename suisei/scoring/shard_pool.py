@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from suisei.scoring.parallel import WorkerSettings, begin_worker, worker_scorer
-from suisei.scoring.shards import ShardReport, ShardSettings, ShardTask, reads_images, score_shard
+from suisei.scoring.shard_scores import ShardReport, ShardSettings, ShardTask, reads_images, score_shard
 from suisei.scoring.stream import Scorer
 
 TRIES = 3
@@ -34,7 +34,7 @@ class ShardWorker:
         self._pictured = reads_images(scorer.metrics.values())
 
     def score(self, task: ShardTask) -> ShardReport:
-        """Score a shard; see :func:`suisei.scoring.shards.score_shard`."""
+        """Score a shard; see :func:`suisei.scoring.shard_scores.score_shard`."""
         return score_shard(self._scorer, task, self._settings, pictured=self._pictured)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from suisei.commands.score import main
 from suisei.errors import ConfigError, DataError
-from suisei.scoring import shard_pool, shards
+from suisei.scoring import shard_pool, shard_scores
 from suisei.scoring.uids import UID, write_best
 
 pyarrow = pytest.importorskip("pyarrow")
@@ -122,7 +122,7 @@ def test_a_second_start_scores_what_is_not_finished_alone(folder, monkeypatch, c
 
 
 def test_an_interrupted_run_leaves_whole_shards(folder, monkeypatch):
-    real, begun = shards._records, []
+    real, begun = shard_scores._records, []
 
     def records(rows, scored):
         begun.append(rows)
@@ -130,7 +130,7 @@ def test_an_interrupted_run_leaves_whole_shards(folder, monkeypatch):
             raise KeyboardInterrupt
         return real(rows, scored)
 
-    monkeypatch.setattr(shards, "_records", records)
+    monkeypatch.setattr(shard_scores, "_records", records)
     with pytest.raises(KeyboardInterrupt):
         run(folder)
     kept = sorted(path.name for path in (folder / "out").iterdir())
@@ -324,7 +324,7 @@ def test_a_process_that_dies_is_replaced_and_the_same_is_scored(folder, deaths, 
     """In two processes of their own; the shard is given up where each of its workers dies."""
     from suisei.scoring.parallel import WorkerSettings
     from suisei.scoring.shard_pool import TRIES, several_processes
-    from suisei.scoring.shards import ShardSettings, ShardTask
+    from suisei.scoring.shard_scores import ShardSettings, ShardTask
 
     write_tar(folder / "in" / "00001.tar", {"1": "kill", "2": CAPTION})
     counter = folder / "deaths"
