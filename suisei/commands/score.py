@@ -155,7 +155,6 @@ def _parser() -> CommandParser:
     add("--processes", type=processes, metavar="N", help="CPU processes that score side by side (default 1)")
     add("--devices", metavar="N|all", type=filled, help="GPUs, each with a process of its own (default 1)")
     add_shard_options(parser.add_argument_group("shards").add_argument)
-    parser.set_defaults(shards=None)
     add = parser.add_argument_group("output").add_argument
     add(
         "--output",
@@ -348,7 +347,7 @@ def _fit(metrics: dict[str, Metric], options: argparse.Namespace, console: Conso
     from suisei.scoring.fitting import fit_metrics
 
     def read() -> Iterator[CaptionSample]:
-        if options.shards:
+        if getattr(options, "shards", None):
             return rows_to_fit(options)
         if options.input == "-":
             sys.stdin.buffer.seek(start)

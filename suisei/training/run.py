@@ -107,7 +107,17 @@ def run_training(cli: Any) -> None:
     minutes = (time.perf_counter() - started) / 60
     validation = _restore_best(model, trainer)
     _finish(cli.config.seed_everything, data, model)
-    facts = {
+    facts = {**_facts(cli, minutes, validation), "synthetic_samples": made}
+    with staged(folder) as stage:
+        save_model(stage / "model", model.regressor, extras=extras.state())
+        _report(folder, stage, data, cli.config, facts)
+    Console().print(f"run: {folder}   model: {folder / 'model'}", soft_wrap=True)
+
+
+def _facts(cli: Any, minutes: float, validation: Mapping[str, float | None]) -> dict[str, Any]:
+    """Return what the report says of a training."""
+    data, model, trainer = cli.datamodule, cli.model, cli.trainer
+    return {
         "seed": cli.config.seed_everything,
         "minutes": round(minutes, 2),
         "processes": trainer.world_size,
@@ -117,12 +127,7 @@ def run_training(cli: Any) -> None:
         "trainable_parameters": sum(p.numel() for p in model.regressor.parameters() if p.requires_grad),
         "best_validation": validation,
         "skipped_rows": len(data.skipped),
-        "synthetic_samples": made,
     }
-    with staged(folder) as stage:
-        save_model(stage / "model", model.regressor, extras=extras.state())
-        _report(folder, stage, data, cli.config, facts)
-    Console().print(f"run: {folder}   model: {folder / 'model'}", soft_wrap=True)
 
 
 def fit(trainer: Any, model: Any, data: Any, checkpoint: str | None) -> None:
