@@ -27,6 +27,13 @@ from suisei.commands.options import (
     take_default_model,
 )
 from suisei.commands.reports import json_text
+from suisei.commands.score_shards import (
+    add_shard_options,
+    check_shards,
+    in_shards,
+    rows_to_fit,
+    score_shards,
+)
 from suisei.errors import ConfigError, DataError, SuiseiError
 
 if TYPE_CHECKING:
@@ -62,6 +69,7 @@ _EPILOG = """examples:
   suisei score --input results.json --references captions_val2014.json --images val2014 --output scores.csv
   suisei score --metrics sacrebleu --input hyp.txt --references ref1.txt ref2.txt
   cat captions.jsonl | suisei score --model DIR --input - | head
+  suisei score --metrics clip-s --input 'shards/{00000..00999}.tar' --output scores --devices all
 
 The output has a row per input row, in the same order: the row's id (its number where it has none), a
 column per metric, and the error of a row or metric that has no score. It is called NAME.part until it
@@ -78,6 +86,8 @@ data or a disk that is full (what was scored is kept in NAME.part), or 130 for C
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status."""
     options = _parser().parse_args(argv)
+    if in_shards(options):
+        return _in_shards(options)
     _check(options)
     devices = _devices(options)
     plans = metric_plans(options)
@@ -110,6 +120,24 @@ def _window(options: argparse.Namespace, devices: int) -> int:
     return noted or (WINDOW if devices == 1 else PARALLEL_WINDOW)
 
 
+def _in_shards(options: argparse.Namespace) -> int:
+    """Score a set in shards."""
+    take_default_model(options)
+    if options.processes and options.devices:
+        raise ConfigError("--processes is for the CPU and --devices for GPUs; give one of them")
+    check_shards(options)
+    options.once = False
+    devices = [None] if options.engine == "ray" else _devices(options)
+    plans = metric_plans(options)
+
+    from suisei.encoders.sharing import shared_encoders
+
+    console = safe_console(stderr=True)
+    with _each_warning_once(console), shared_encoders():
+        metrics, labelled, signatures = _make_metrics(plans, options, console)
+        return score_shards(metrics, labelled, signatures, devices, options, console)
+
+
 def _parser() -> CommandParser:
     parser = CommandParser(
         prog="suisei score",
@@ -122,7 +150,7 @@ def _parser() -> CommandParser:
     add(
         "--input", metavar="FILE", type=filled, required=True,
         help=".jsonl, .csv, .tsv, .parquet, .json (COCO results) or .txt (a caption a line), also .gz; - is "
-        "standard input",
+        "standard input; shards of a large set: 'shards/{00000..00999}.tar', of rows too, or '*.parquet'",
     )  # fmt: skip
     kinds = ("jsonl", "csv", "tsv", "parquet", "json", "text")
     add("--format", choices=kinds, help="of the input (default: by its name; JSONL for standard input)")
@@ -138,13 +166,14 @@ def _parser() -> CommandParser:
     add = parser.add_argument_group("machine").add_argument
     add("--processes", type=processes, metavar="N", help="CPU processes that score side by side (default 1)")
     add("--devices", metavar="N|all", type=filled, help="GPUs, each with a process of its own (default 1)")
+    add_shard_options(parser.add_argument_group("shards").add_argument)
     add = parser.add_argument_group("output").add_argument
     add(
         "--output",
         metavar="FILE",
         type=filled,
         default="-",
-        help=".jsonl, .csv, .tsv, each also with .gz, or .parquet; - (default): JSONL to stdout",
+        help=".jsonl, .csv, .tsv, each also with .gz, or .parquet; - (default): JSONL to stdout; of shards: a folder",
     )
     add("--resume", action="store_true", help="go on with the part file of a run that was cut off")
     add("--summary", metavar="FILE", type=filled, help="JSON of counts, means, corpus scores and signatures")
@@ -334,6 +363,8 @@ def _fit(metrics: dict[str, Metric], options: argparse.Namespace, console: Conso
     from suisei.scoring.fitting import fit_metrics
 
     def read() -> Iterator[CaptionSample]:
+        if getattr(options, "shards", None):
+            return rows_to_fit(options)
         if options.input == "-":
             sys.stdin.buffer.seek(start)
         return (row.sample for row in _rows(options) if row.sample is not None)

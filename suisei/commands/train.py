@@ -39,6 +39,7 @@ from suisei.runlog.events import begin
 from suisei.training.command_line import RunCLI, best_precision
 from suisei.training.datamodule import CaptionDataModule
 from suisei.training.module import SuiSei
+from suisei.training.processes import check_processes, is_first_process, several_processes
 from suisei.training.progress_lines import ProgressLines, silent, wanted
 from suisei.training.run import DEFAULT_BASELINES, pool_folds, run_training, started_run
 from suisei.training.run_lock import alone_in
@@ -137,7 +138,7 @@ class TrainingCLI(RunCLI):
         check("checkpoint_steps", config.checkpoint_steps, at_least(1, 10**9))
         check("baselines", config.baselines, Several(NAME, 0, 100))
         check("ckpt_path", config.ckpt_path, Of(str, null=True))
-        _use_one_device(config.trainer)
+        check_processes(config)
         check("monitor", config.monitor, Word(MONITORS))
         if config.early_stopping is not None:
             check_settings("early_stopping", vars(config.early_stopping), EARLY_STOPPING)
@@ -155,8 +156,12 @@ class TrainingCLI(RunCLI):
     def before_instantiate_classes(self) -> None:
         """Fix the run's folder and the precision before anything is made."""
         config = self.config
-        folder = run_folder(config.output, config_name(config), resuming=config.ckpt_path is not None)
-        self.refuse_used_folder(folder)
+        first = is_first_process() or not several_processes(config.trainer)
+        if first:
+            folder = run_folder(config.output, config_name(config), resuming=config.ckpt_path is not None)
+            self.refuse_used_folder(folder)
+        else:  # the first process has looked at it, and may have begun to write into it
+            folder = Path(config.output)
         config.output = str(folder)
         config.checkpoint.dirpath = str(folder / "checkpoints")
         config.trainer.default_root_dir = str(folder)
@@ -175,26 +180,24 @@ class TrainingCLI(RunCLI):
         lines = wanted(config.trainer.enable_progress_bar)
         if lines or silent():
             config.trainer.enable_progress_bar = False
-        self.trainer_defaults["callbacks"] = [
-            *self._early_stopping(), steps, last, ProgressLines(lines=lines)
-        ]  # fmt: skip
+        told = [ProgressLines(lines=lines)] if first else []
+        self.trainer_defaults["callbacks"] = [*self._early_stopping(), steps, last, *told]
+
+    def instantiate_trainer(self, **options: Any) -> Any:
+        """Make the trainer; of several processes each has a share of a batch, in which a part may be idle."""
+        trainer = self.config.trainer
+        if several_processes(trainer) and trainer.strategy != "ddp_find_unused_parameters_true":
+            from lightning.pytorch.strategies import DDPStrategy
+
+            # Buffers are the same everywhere: they are fitted to the same data, and follow whole batches.
+            options["strategy"] = DDPStrategy(find_unused_parameters=True, broadcast_buffers=False)
+        return super().instantiate_trainer(**options)
 
     def _early_stopping(self) -> list[EarlyStopping]:
         monitor, stopping = self.config.monitor, self.config.early_stopping
         if stopping is None:
             return []
         return [EarlyStopping(monitor, mode=mode_of(monitor), check_finite=False, **vars(stopping))]
-
-
-def _use_one_device(trainer: Any) -> None:
-    devices = trainer.devices
-    if devices == "auto":
-        trainer.devices = 1
-    elif devices not in (1, "1") and not (isinstance(devices, list) and len(devices) == 1):
-        raise ConfigError(
-            f"trainer.devices is {devices!r}; training on ratings takes one: set it to 1, or to a GPU "
-            "by number, such as [1]"
-        )
 
 
 def config_name(config: Any) -> str:
@@ -285,7 +288,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         run_pretraining(cli)
         return 0
     _train(cli, arguments)
-    return 0 if page is None else write_report([cli.config.output, "--output", page])
+    return (
+        0
+        if page is None or not cli.trainer.is_global_zero
+        else write_report([cli.config.output, "--output", page])
+    )
 
 
 def without_log(arguments: Sequence[str]) -> list[str]:
@@ -362,3 +369,4 @@ def quiet_libraries() -> None:
         logging.getLogger(name).setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module="lightning")
     warnings.filterwarnings("ignore", message=".*does not have many workers.*")
+    warnings.filterwarnings("ignore", message=".*find_unused_parameters=True was specified.*")

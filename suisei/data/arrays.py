@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from suisei.data.image_bytes import ImageBytes
 from suisei.data.images import max_pixels
 from suisei.errors import DataError
 
@@ -18,7 +19,7 @@ SHAPES = (
 )
 
 
-def as_source(image: Any) -> str | Path | Image.Image:
+def as_source(image: Any) -> str | Path | Image.Image | ImageBytes:
     """Return an image as a path or a PIL image; arrays and tensors become PIL images.
 
     Raises:
@@ -28,7 +29,7 @@ def as_source(image: Any) -> str | Path | Image.Image:
         if not image.strip():
             raise DataError("image is an empty path; leave it out where there is no image")
         return image
-    if isinstance(image, Path | Image.Image):
+    if isinstance(image, Path | Image.Image | ImageBytes):
         return image
     if isinstance(image, np.ndarray) or is_tensor(image):
         return image_of(image)

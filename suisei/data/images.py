@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 import numpy as np
 from PIL import ExifTags, Image, ImageFile, ImageOps
 
+from suisei.data.image_bytes import ImageBytes
 from suisei.errors import ConfigError, DataError
 
 MAX_PIXELS = 100_000_000
@@ -78,7 +79,9 @@ def max_pixels() -> int:
     return limit
 
 
-def load_image(source: str | Path | Image.Image, *, target_size: int | None = None) -> Image.Image:
+def load_image(
+    source: str | Path | Image.Image | ImageBytes, *, target_size: int | None = None
+) -> Image.Image:
     """Return an image as 8-bit RGB, upright and fully decoded.
 
     The camera's rotation (EXIF) is applied, transparency is laid on white, 16-bit grey is scaled
@@ -97,7 +100,9 @@ def load_image(source: str | Path | Image.Image, *, target_size: int | None = No
     return _with_image(source, lambda image: image, target_size)
 
 
-def read_image(source: str | Path | Image.Image, preprocess: Callable[[Image.Image], Result]) -> Result:
+def read_image(
+    source: str | Path | Image.Image | ImageBytes, preprocess: Callable[[Image.Image], Result]
+) -> Result:
     """Decode an image and return what ``preprocess`` makes of it, which is small.
 
     Threads that do this at once wait for one another, so that no more than PIXELS_AT_ONCE are in memory;
@@ -111,14 +116,16 @@ def read_image(source: str | Path | Image.Image, preprocess: Callable[[Image.Ima
 
 
 def _with_image(
-    source: str | Path | Image.Image, use: Callable[[Image.Image], Result], target_size: int | None
+    source: str | Path | Image.Image | ImageBytes,
+    use: Callable[[Image.Image], Result],
+    target_size: int | None,
 ) -> Result:
     if isinstance(source, Image.Image):
         name = "the image in memory"
         _check_size(source, name)
         with _room.taken(source.width * source.height):
             return use(_decoded(source, name, own=False))
-    with _opened(Path(source)) as image:
+    with _opened(source if isinstance(source, ImageBytes) else Path(source)) as image:
         if target_size is not None:
             image.draft(None, (target_size, target_size))  # does nothing unless it is a JPEG file
         with _room.taken(image.width * image.height):
@@ -153,7 +160,7 @@ class _Room:
 _room = _Room(PIXELS_AT_ONCE)
 
 
-def content_key(source: str | Path | Image.Image) -> str:
+def content_key(source: str | Path | Image.Image | ImageBytes) -> str:
     """Return a hash of what an image shows, to cache its features under.
 
     A file is hashed by its bytes, once its header says that it is an image that would be decoded. An
@@ -165,6 +172,9 @@ def content_key(source: str | Path | Image.Image) -> str:
     """
     if isinstance(source, Image.Image):
         return f"pixels-{_with_image(source, _pixel_digest, None)}"
+    if isinstance(source, ImageBytes):
+        with _opened(source):
+            return f"file-{_file_digest(source.content)}"
     path = Path(source)
     with _opened(path):
         pass
@@ -175,7 +185,7 @@ def content_key(source: str | Path | Image.Image) -> str:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
-def content_keys(sources: Sequence[str | Path | Image.Image]) -> list[str]:
+def content_keys(sources: Sequence[str | Path | Image.Image | ImageBytes]) -> list[str]:
     """Return the :func:`content_key` of each image, reading a file once however often it occurs."""
     by_path: dict[str, str] = {}
     keys = []
@@ -195,18 +205,24 @@ def check_unchanged(keys: Sequence[str], sources: Sequence[Any]) -> None:
 
     Args:
         keys: what ``content_key`` said of each image.
-        sources: paths, or images in memory, which are not looked at.
+        sources: paths, or what is in memory, which is not looked at.
 
     Raises:
         DataError: a file has changed, so that its features would be kept as those of another image.
     """
     for key, source in zip(keys, sources, strict=True):
-        if not isinstance(source, Image.Image) and content_key(source) != key:
+        if not isinstance(source, Image.Image | ImageBytes) and content_key(source) != key:
             raise DataError(f"{source}: the image file changed while it was being read; score it again")
 
 
 def _blake2b() -> Any:
     return hashlib.blake2b(digest_size=20)
+
+
+def _file_digest(content: bytes) -> str:
+    digest = _blake2b()
+    digest.update(content)
+    return str(digest.hexdigest())
 
 
 def _pixel_digest(image: Image.Image) -> str:
@@ -225,13 +241,20 @@ def _strips(image: Image.Image) -> Iterator[Image.Image]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[ImageFile.ImageFile]:
+def _opened(path: Path | ImageBytes) -> Iterator[ImageFile.ImageFile]:
     """Give a file's image, which is not decoded yet: its header is that of an image we decode."""
     limit = max_pixels()
-    _check_file(path, limit)
+    if isinstance(path, ImageBytes):
+        _check_length(str(path), len(path.content), limit)
+    else:
+        _check_file(path, limit)
     try:
-        file = _StrictFile(path.read_bytes()) if ImageFile.LOAD_TRUNCATED_IMAGES else None
-        image = Image.open(file or path, formats=FORMATS)
+        file = None
+        if isinstance(path, ImageBytes):
+            file = _StrictFile(path.content)
+        elif ImageFile.LOAD_TRUNCATED_IMAGES:
+            file = _StrictFile(path.read_bytes())
+        image = Image.open(file or path, formats=FORMATS)  # type: ignore[arg-type]
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise DataError(_too_large(str(path), str(error), limit)) from None
     except _DECODING_ERRORS as error:
@@ -257,11 +280,15 @@ def _check_file(path: Path, limit: int) -> None:
     if not stat.S_ISREG(status.st_mode):
         kind = "a folder" if stat.S_ISDIR(status.st_mode) else "a pipe, a device or a socket"
         raise DataError(f"{path}: no such image file, it is {kind}; give a regular file")
-    if status.st_size == 0:
-        raise DataError(f"{path}: the image file is empty (0 bytes); copy it again")
-    if status.st_size > BYTES_PER_PIXEL * limit:
+    _check_length(str(path), status.st_size, limit)
+
+
+def _check_length(name: str, size: int, limit: int) -> None:
+    if size == 0:
+        raise DataError(f"{name}: the image file is empty (0 bytes); copy it again")
+    if size > BYTES_PER_PIXEL * limit:
         raise DataError(
-            f"{path}: the image file has {status.st_size:,} bytes, more than an image within the limit of "
+            f"{name}: the image file has {size:,} bytes, more than an image within the limit of "
             f"{limit:,} pixels takes; shrink it, or raise {PIXELS_VARIABLE}"
         )
 

@@ -19,6 +19,8 @@ from suisei.errors import DataError
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+    from suisei.data.image_bytes import ImageBytes
+
 LANGUAGE_NAMES = {"ja": "Japanese", "en": "English"}
 LANGUAGES = tuple(LANGUAGE_NAMES)
 MAX_CAPTION_CHARACTERS = 10_000
@@ -100,7 +102,8 @@ class CaptionSample:
     Attributes:
         candidate: the caption to be scored; not blank.
         references: captions written by people for the same image, in any order; may be empty.
-        image: path of the image file, or None where there is no image; or the image itself: a PIL image,
+        image: path of the image file, or None where there is no image; or the image itself: its file's bytes
+            (:class:`~suisei.data.image_bytes.ImageBytes`), a PIL image,
             a NumPy array (uint8 [H, W, 3] or [H, W]) or a torch tensor (uint8, or floats in [0, 1],
             [3, H, W]), of which the last two are kept as PIL images.
         rating: human ratings; a bare number is taken as a single rating in [0, 1]. Text is refused.
@@ -116,7 +119,7 @@ class CaptionSample:
 
     candidate: str
     references: tuple[str, ...] = ()
-    image: str | Path | Image | None = None
+    image: str | Path | Image | ImageBytes | None = None
     rating: Rating | None = None
     language: str | None = None
     system: str | None = None

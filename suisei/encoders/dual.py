@@ -30,6 +30,8 @@ from suisei.progress import progress_bar
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+    from suisei.data.image_bytes import ImageBytes
+
 _JAPANESE_PROBE = "犬が公園で走っている写真"
 
 
@@ -123,7 +125,11 @@ class DualEncoder:
         return len(pieces) <= len(_JAPANESE_PROBE) and inner.unk_token not in pieces
 
     def encode_images(
-        self, sources: Sequence[str | Path | Image], *, batch_size: int = 64, progress: bool = False
+        self,
+        sources: Sequence[str | Path | Image | ImageBytes],
+        *,
+        batch_size: int = 64,
+        progress: bool = False,
     ) -> np.ndarray:
         """Encode images, each different one once.
 

@@ -41,6 +41,9 @@ class Batch:
             are padding in all of its rows; empty where all rows are encoded at once.
         replaced: what stands in the place of extra inputs that are known, float32 [B, all E of the model];
             NaN, or None for all, leaves them as they are.
+        place: where in the batch of all processes the samples stand, int64 [B]; [-1] for a single sample that
+            does not count; None where this is the whole batch.
+        whole: samples in the batch of all processes; 0 where this is it.
     """
 
     caption_rows: Tensor
@@ -61,6 +64,13 @@ class Batch:
     pair_target: Tensor | None = None
     spans: tuple[Span, ...] = ()
     replaced: Tensor | None = None
+    place: Tensor | None = None
+    whole: int = 0
+
+    @property
+    def counted(self) -> int:
+        """How many of the samples count: all of them, or none."""
+        return 0 if self.place is not None and int(self.place[0]) < 0 else len(self)
 
     def __len__(self) -> int:
         return len(self.candidate)

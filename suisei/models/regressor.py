@@ -147,17 +147,22 @@ class Regressor(nn.Module):
         text: the text encoder.
         image: the image encoder, or None for a model without image.
         idf: document frequencies fitted on the training references.
+
+    Attributes:
+        whole_batch: gives the rows of a batch that several processes share, [N, ...], of those of one.
     """
 
     idf_weights: Tensor
     extra_mean: Tensor
     extra_scale: Tensor
+    whole_batch: Callable[[Tensor], Tensor]
 
     def __init__(
         self, config: RegressorConfig, text: TextEncoder, image: ImageEncoder | None, idf: IdfTable
     ) -> None:
         super().__init__()
         self.config = config
+        self.whole_batch = lambda rows: rows
         self.text = text
         self.image = image
         self.idf = idf
@@ -328,7 +333,7 @@ class Regressor(nn.Module):
             extras = torch.where(batch.replaced.isnan() | extras.isnan(), extras, batch.replaced)
             similar, seen = self.columns.cosines(extras, similar, seen)
         if self.training and self.start is not None and not self.config.text.frozen:
-            self.follow_extras(extras.detach(), FOLLOWED)
+            self.follow_extras(extras.detach()[: batch.counted], FOLLOWED)
         filled = self._standardised(extras)
         logits = torch.stack([member(fused, filled) for member in self.members])
         if self.start is not None:
@@ -385,7 +390,7 @@ class Regressor(nn.Module):
             share: how far to move, 0 to 1.
         """
         said = slice(len(self.columns.measured), extras.shape[1])
-        values = extras[:, said].float()
+        values = self.whole_batch(extras[:, said].float())
         mean = values.nanmean(dim=0)
         scale = (values - mean).square().nanmean(dim=0).sqrt() + LEAST_SCALE
         for own, new in ((self.extra_mean, mean), (self.extra_scale, scale)):

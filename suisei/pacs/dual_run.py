@@ -7,7 +7,6 @@ A config with ``task: pacs`` at its top is run by this module. An interrupted ru
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -29,6 +28,7 @@ from suisei.ranges import Of, Word, at_least, check
 from suisei.training.checkpoints import read_checkpoint, restore_frozen
 from suisei.training.command_line import RunCLI, settings_of
 from suisei.training.losses import require_finite_weights
+from suisei.training.processes import is_first_process
 from suisei.training.progress_lines import ProgressLines, silent, wanted
 from suisei.training.run import find_checkpoint, fit, staged, started_run
 from suisei.training.run_settings import named_configs, read_config
@@ -94,7 +94,7 @@ class PacTrainingCLI(RunCLI):
         """Make the callbacks, which depend on the folder and on how often validation runs."""
         config = self.config
         folder = Path(config.output)
-        first = os.environ.get("LOCAL_RANK", "0") == "0"  # further processes start after it wrote its config
+        first = is_first_process()  # the others start after it wrote its config
         if first and config.ckpt_path is None and (folder / "config.yaml").exists():
             raise ConfigError(
                 f"{folder} holds a run already; choose another --output, or go on with it: --ckpt_path last"

@@ -133,24 +133,35 @@ class _Collected(logging.Handler):
 _worker: tuple[Scorer, _Collected] | None = None
 
 
-def _start(settings: WorkerSettings, devices: Any) -> None:
-    """Make the metrics of a worker process."""
-    global _worker
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+def worker_scorer(settings: WorkerSettings, device: str | None) -> Scorer:
+    """Make the metrics of a worker process, and what scores with them."""
     os.environ["OMP_NUM_THREADS"] = str(settings.threads)  # before torch is imported
     from suisei.metrics.registry import get_metric
 
-    device, metrics = devices.get(), {}
+    metrics = {}
     for label, plan in settings.plans.items():
         options = {**plan.options, **({"device": device} if device and "device" in plan.options else {})}
         metrics[label] = get_metric(plan.spec, **options)
         if label in settings.states:
             metrics[label].load_state(settings.states[label])
+    return Scorer(metrics, settings.name, settings.batch_size)
+
+
+def begin_worker() -> None:
+    """Let a worker process leave Ctrl-C to the process that started it, and end with that."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _start(settings: WorkerSettings, devices: Any) -> None:
+    """Make the metrics of a worker process."""
+    global _worker
+    begin_worker()
+    scorer = worker_scorer(settings, devices.get())
     handler, logger = _Collected(), logging.getLogger("suisei")
     logger.addHandler(handler)
     logger.propagate = False
-    _worker = Scorer(metrics, settings.name, settings.batch_size), handler
+    _worker = scorer, handler
 
 
 def _end_with_parent() -> None:

@@ -37,6 +37,7 @@ from suisei.training.batching import (
     ResumableDataLoader,
     batch_loader,
 )
+from suisei.training.shares import RankBatches, parts, shared_out
 from suisei.training.support import Support, read_support
 from suisei.training.synthetic import Synthetic
 
@@ -91,7 +92,7 @@ class CaptionDataModule(LightningDataModule):
             way. "crossed" keeps more to train on: candidates are in folds as groups are, what is of the fold
             by both is tested, and what is of it by neither is trained on; it needs ``folds``. References,
             which carry no rating, do not count.
-        batch_size: samples per training batch.
+        batch_size: samples per training batch, and per process where several train together.
         batching: how samples meet in training batches: "shuffled" for at random; "length" for samples
             whose longest captions are about as long, which saves padding; "group" for samples of the
             same images, whose references are then encoded once for all of them; "balanced" for whole groups
@@ -288,13 +289,28 @@ class CaptionDataModule(LightningDataModule):
         self._collate, self._seed, self._lengths, self._pairs = collate, seed, lengths, pairs
 
     def train_dataloader(self) -> ResumableDataLoader:
-        """Return shuffled training batches that can be resumed in the middle of an epoch."""
-        batches = self._balanced() if self.batching == "balanced" else self._epochs()
-        self._loader = batch_loader(batches, self._collate, self.num_workers, ResumableDataLoader)
+        """Return shuffled training batches that can be resumed in the middle of an epoch.
+
+        Of each, several processes get a share; a batch then has ``batch_size`` samples per process.
+        """
+        batches: Any = self._balanced() if self.batching == "balanced" else self._epochs()
+        rank, world = self._processes()
+        if world > 1:
+            together = self.batching in ("group", "balanced")
+            unit = (lambda position: group_of(self.samples[position])) if together else None
+            batches = RankBatches(batches, rank, world, len(self.samples), unit)
+        self._loader = batch_loader(batches, self._collating(), self.num_workers, ResumableDataLoader)
         if self._resume:
             self._loader.load_state_dict(self._resume)
         assert self._loader is not None
         return self._loader
+
+    def _processes(self) -> tuple[int, int]:
+        """Return the number of this process, and how many there are."""
+        return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
+
+    def _collating(self) -> Collate | None:
+        return self._collate and shared_out(self._collate)
 
     def _epochs(self) -> EpochBatches:
         positions = list(self.split.train)
@@ -302,7 +318,7 @@ class CaptionDataModule(LightningDataModule):
         sort = self.batching != "shuffled" and self._lengths is not None
         return EpochBatches(
             positions,
-            self.batch_size,
+            self.batch_size * self._processes()[1],
             self._seed,
             lengths=self._lengths[positions] if sort and self._lengths is not None else None,
             groups=[group_of(self.samples[position]) for position in positions] if grouped else None,
@@ -315,7 +331,8 @@ class CaptionDataModule(LightningDataModule):
             own = sets[0 if numbers is None else int(numbers[position])]
             own.setdefault(group_of(self.samples[position]), []).append(position)
         pairs = range(len(self.samples), len(self.samples) + self._pairs)
-        return BalancedBatches([list(own.values()) for own in sets], self.batch_size, self._seed, pairs)
+        size = self.batch_size * self._processes()[1]
+        return BalancedBatches([list(own.values()) for own in sets], size, self._seed, pairs)
 
     def state_dict(self) -> dict[str, Any]:
         """Return where in the epoch the training batches are, for the checkpoint."""
@@ -330,10 +347,11 @@ class CaptionDataModule(LightningDataModule):
         self._resume = dict(state_dict)
 
     def val_dataloader(self) -> DataLoader:
-        """Return validation batches in order."""
-        positions, size = self.split.validation, EVAL_BATCHES * self.batch_size
+        """Return validation batches in order, or of each the part of this process."""
+        rank, world = self._processes()
+        positions, size = self.split.validation, EVAL_BATCHES * self.batch_size * world
         batches = [positions[start : start + size] for start in range(0, len(positions), size)]
-        return batch_loader(batches, self._collate, self.num_workers)
+        return batch_loader(parts(batches, rank, world), self._collating(), self.num_workers)
 
     def _read(self, source: str) -> list[CaptionSample]:
         samples = load_data(

@@ -45,6 +45,7 @@ from suisei.training.lower_states import LowerStates
 from suisei.training.objective import LossConfig, Objective
 from suisei.training.optimizers import OptimizerConfig, build_optimizer, schedule_factor
 from suisei.training.pretraining import PretrainingConfig, pretrain
+from suisei.training.processes import average_norms, gather_rows, total, world_size
 from suisei.training.random_states import random_states, set_random_states
 from suisei.training.support import CaptionCorpus, Support
 from suisei.training.text_idf import idf_weights, text_and_idf
@@ -120,7 +121,7 @@ class SuiSei(LightningModule):
         self._lower: LowerStates | None = None
         self._random_states: dict[str, Any] = {}
         self.data_digests: dict[str, str] = {}
-        self._validation: list[tuple[Tensor, Tensor]] = []
+        self._validation: list[Tensor] = []
         self._losses: list[Tensor] = []
         self._frozen = FrozenWeights()
 
@@ -295,6 +296,10 @@ class SuiSei(LightningModule):
 
     # -- training ---------------------------------------------------------------------------------
 
+    def keep_random_states(self, device: torch.device) -> None:
+        """Begin the first batch with the random numbers of now: the trainer seeds several processes anew."""
+        self._random_states = random_states(device)
+
     def configure_optimizers(self) -> Any:
         """Return Adam with one group per learning rate, and the schedule."""
         optimizer = build_optimizer(self.regressor, self.optimizer_config, self.objective)
@@ -323,6 +328,10 @@ class SuiSei(LightningModule):
             images = self._images.look_up(batch.image_rows, batch.candidate.device)
         return self.regressor.outputs(batch, captions, images, below)
 
+    def on_train_start(self) -> None:
+        """Let what is followed batch by batch be that of the batches of all processes."""
+        self.regressor.whole_batch = gather_rows
+
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         """Freeze the text encoder for the first part of the first epoch; restore random numbers."""
         if self._random_states:  # a resumed run goes on with the numbers it would have had
@@ -337,46 +346,57 @@ class SuiSei(LightningModule):
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Return the loss of a batch whose references and images are dropped at random.
 
-        What is logged is the mean over the batches whose gradients are accumulated for a step.
+        What is logged is the mean over the batches whose gradients are accumulated for a step. Several
+        processes each return as many times their part of the loss as they are: the trainer takes the mean of
+        their gradients, which is then the gradient of the whole batch.
         """
         self._drop(batch)
-        loss: Tensor = self.objective(self.outputs(batch), batch)
+        part: Tensor = self.objective(self.outputs(batch), batch)
+        loss = total(part.detach()) if world_size() > 1 else part
         place = f"epoch {self.current_epoch + 1}, step {self.global_step + 1}"
         require_finite(loss, self.regressor, place, "model.optimizer.head_lr and its like")
         self._losses.append(loss.detach())
         self.log("train_loss", torch.stack(self._losses).mean(), prog_bar=True, batch_size=len(batch))
-        return loss
+        return part * world_size() if world_size() > 1 else part
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Begin the mean of losses anew: the last batch of this step has been seen."""
         self._losses.clear()
 
     def _drop(self, batch: Batch) -> None:
-        size, device, columns = len(batch), batch.candidate.device, self.regressor.columns
+        columns = self.regressor.columns
         if self.reference_dropout:
-            keep = torch.rand(size, device=device) >= self.reference_dropout
+            keep = _drawn(batch) >= self.reference_dropout
             batch.reference_mask = batch.reference_mask & keep[:, None]
             blank(batch.extras, ~keep, columns.needing("references", self.needs))
         looking = columns.needing("image", self.needs)
         if self.image_dropout and (self.regressor.image is not None or looking):
-            keep = torch.rand(size, device=device) >= self.image_dropout
+            keep = _drawn(batch) >= self.image_dropout
             batch.image_mask = batch.image_mask & keep
             blank(batch.extras, ~keep, looking)
 
     # -- validation -------------------------------------------------------------------------------
 
+    def on_validation_epoch_start(self) -> None:
+        """Let all processes validate the same model."""
+        average_norms(self.regressor)
+
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
-        """Collect scores and ratings of a validation batch."""
-        self._validation.append((self(batch).float().cpu(), batch.target.cpu()))
+        """Collect number, score and rating of a validation batch's samples, each in one process."""
+        columns = (torch.full_like(batch.target, batch_idx), self(batch).float(), batch.target)
+        self._validation.append(torch.stack([c.cpu().double() for c in columns], dim=1)[: batch.counted])
 
     def on_validation_epoch_end(self) -> None:
         """Log loss, Pearson and Kendall tau-b of the whole validation split.
 
         A correlation that is not defined (all scores equal) is NaN, which no checkpoint is kept for.
         """
-        scores = torch.cat([scores for scores, _ in self._validation]).double()
-        target = torch.cat([target for _, target in self._validation]).double()
+        rows = torch.cat(self._validation)
         self._validation.clear()
+        if world_size() > 1:  # of each batch the first process has the first samples, and so on
+            rows = gather_rows(rows.to(self.device)).cpu()
+            rows = rows[rows[:, 0].argsort(stable=True)]
+        scores, target = rows[:, 1], rows[:, 2]
         defined = len(scores) > 2 and float(scores.std()) > 0 and float(target.std()) > 0
         pearson = float(pearsonr(scores, target).statistic) if defined else float("nan")
         kendall = float(kendalltau(scores, target).statistic) if defined else float("nan")
@@ -424,6 +444,14 @@ def _refuse_early_images(fusion: FusionConfig) -> None:
 def _below(lower: LowerStates, batch: Batch, start: int, end: int, width: int) -> Tensor:
     """Return what the lower layers say of some captions of a batch."""
     return lower.padded(batch.caption_rows[start:end], width)
+
+
+def _drawn(batch: Batch) -> Tensor:
+    """Return a random number in [0, 1) for every sample; processes that share a batch draw for all of it."""
+    device = batch.candidate.device
+    if batch.place is None:
+        return torch.rand(len(batch), device=device)
+    return torch.rand(batch.whole, device=device)[batch.place]
 
 
 @contextmanager

@@ -36,7 +36,7 @@ from suisei.metrics.suisei import load
 from suisei.models.folder import save_model
 from suisei.models.table import SampleTable
 from suisei.progress import progress_bar
-from suisei.runlog.events import current, memory
+from suisei.runlog.events import current
 from suisei.training.card import describe_data, describe_left_out, describe_training, model_card
 from suisei.training.cautions import as_markdown, cautions
 from suisei.training.checkpoints import (
@@ -52,7 +52,7 @@ from suisei.training.data_digest import check_same_data, data_digests
 from suisei.training.learning_curve import plot_curves, read_curves
 from suisei.training.losses import require_finite_weights
 from suisei.training.module import SuiSei
-from suisei.training.progress_lines import ProgressLines
+from suisei.training.run_facts import facts_of, kept_step
 from suisei.training.run_lock import alone_in, remove_empty
 from suisei.training.run_settings import check_resumed
 from suisei.training.support import CaptionCorpus
@@ -93,19 +93,26 @@ def run_training(cli: Any) -> None:
 
 def _run_training(cli: Any) -> None:
     folder, data, model, trainer = Path(cli.config.output), cli.datamodule, cli.model, cli.trainer
+    first = bool(trainer.is_global_zero)  # of several processes, each of which builds the same
     checkpoint = find_checkpoint(folder, cli.config.ckpt_path, settings_of(cli))
     data.load()
     split = data.split
     model.data_digests = data_digests(data)
     if checkpoint is not None:
         check_same_data(resumed_data(Path(checkpoint)), model.data_digests)
-    _announce(split)
+    if first:
+        _announce(split)
     made = data.add_training(
         synthetic_samples(data.part("train"), data.synthetic, cli.config.seed_everything)
     )
     model.mixed = "bf16" in str(trainer.precision)
-    extras = _build(cli.config.seed_everything, data, model, trainer.strategy.root_device)
+    extras = _build(cli.config.seed_everything, data, model, trainer.strategy.root_device, told=first)
+    if trainer.world_size > 1:
+        model.keep_random_states(trainer.strategy.root_device)
     started = time.perf_counter()
+    if not first:
+        fit(trainer, model, data, checkpoint)
+        return
     if checkpoint is None:
         with started_run(cli, folder, split):
             fit(trainer, model, data, None)
@@ -117,42 +124,13 @@ def _run_training(cli: Any) -> None:
     minutes = (time.perf_counter() - started) / 60
     validation = _restore_best(model, trainer)
     _finish(cli.config.seed_everything, data, model)
-    facts = {
-        "seed": cli.config.seed_everything,
-        "minutes": round(minutes, 2),
-        "epochs": trainer.current_epoch,
-        "steps": trainer.global_step,
-        "precision": str(trainer.precision),
-        "trainable_parameters": sum(p.numel() for p in model.regressor.parameters() if p.requires_grad),
-        "best_validation": validation,
-        "skipped_rows": len(data.skipped),
-        "synthetic_samples": made,
-        **_pace(trainer),
-    }
+    facts = {**facts_of(cli, minutes, validation), "synthetic_samples": made}
     with staged(folder) as stage:
         curves = read_curves(folder / "logs")
-        facts["learning_curve"] = plot_curves(stage / "curve.png", curves, _kept_step(trainer))
+        facts["learning_curve"] = plot_curves(stage / "curve.png", curves, kept_step(trainer))
         save_model(stage / "model", model.regressor, extras=extras.state())
         _report(folder, stage, data, cli.config, facts)
     say(safe_console(), f"run: {folder}   model: {folder / 'model'}")
-
-
-def _pace(trainer: Any) -> dict[str, Any]:
-    """Return the throughput of the last start, and the peak of the memory."""
-    lines = next((callback for callback in trainer.callbacks if isinstance(callback, ProgressLines)), None)
-    pace = lines.per_second if lines is not None else None
-    peaks = {name: value for name, value in memory().items() if "peak" in name}
-    return {"samples_per_second": None if pace is None else round(pace, 2), **peaks}
-
-
-def _kept_step(trainer: Any) -> int | None:
-    """Return the step whose weights validation chose; None where the figure was never defined."""
-    callback = next(c for c in trainer.checkpoint_callbacks if getattr(c, "monitor", None))
-    path = Path(callback.best_model_path or "")
-    score = callback.best_model_score
-    if not path.is_file() or score is None or not math.isfinite(float(score)):
-        return None
-    return int(read_checkpoint(path)["global_step"])
 
 
 def fit(trainer: Any, model: Any, data: Any, checkpoint: str | None) -> None:
@@ -275,14 +253,14 @@ def _announce(split: Split) -> None:
         say(safe_console(stderr=True), text)
 
 
-def _build(seed: int, data: Any, model: SuiSei, device: torch.device) -> ExtraInputs:
+def _build(seed: int, data: Any, model: SuiSei, device: torch.device, *, told: bool = True) -> ExtraInputs:
     """Build the model from the training split and hand the data module what makes batches."""
     training = data.part("train")
     extras = ExtraInputs(model.config.fusion.extra_inputs)  # first: it refuses what no model folder can hold
     if model.config.image is not None and not _pictured(data, model):
         logger.warning("no training sample has an image: the model reads none (--model.image null says so)")
         model.config.image = None  # else it would have an encoder from which it learned nothing
-    with reported() as progress:
+    with reported(told=told) as progress:
         model.build(training, data.support_data, seed=seed, progress=progress)
         table = SampleTable(
             data.samples,
@@ -312,11 +290,13 @@ def _finish(seed: int, data: Any, model: SuiSei) -> None:
 
 
 @contextmanager
-def reported() -> Iterator[Callable[[str, int], Callable[[int], Any]]]:
-    """Give what reports long work: a bar each on a terminal, else a line when it begins."""
+def reported(*, told: bool = True) -> Iterator[Callable[[str, int], Callable[[int], Any]]]:
+    """Give what reports long work: a bar each on a terminal, else a line when it begins; nothing untold."""
     with ExitStack() as stack:
 
         def progress(description: str, total: int) -> Callable[[int], Any]:
+            if not told:
+                return lambda _: None
             if not (sys.stderr.isatty() or current().quiet or current().replaces_messages):
                 sys.stderr.write(f"{description}: {total:,}\n")
                 sys.stderr.flush()

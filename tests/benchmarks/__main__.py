@@ -27,6 +27,7 @@ SECTIONS = {
     "startup": "import, and one caption from cold",
     "memory": "peak memory of scoring files of two lengths",
     "kills": "commands killed at random moments: rows lost, rows scored twice, outputs that differ",
+    "shards": "a set in shards on Ray beside local processes, and its cost by length",
 }
 BY_NAME = ("kills",)
 """Sections that run only when they are named: they measure no speed."""
@@ -37,6 +38,7 @@ FULL = {
     "train_samples": 192,
     "frozen_samples": 52_000,
     "memory_rows": 1_000_000,
+    "shard_rows": 1_000_000,
 }
 SMOKE = {
     "size": "tiny",
@@ -48,6 +50,7 @@ SMOKE = {
     "memory_rows": 40,
     "kills": 14,
     "killed_rows": 70,
+    "shard_rows": 40,
     "repeats": 1,
 }
 

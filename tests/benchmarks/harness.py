@@ -34,6 +34,7 @@ class Options:
         kill_only: only commands whose names have one of these in them, separated by semicolons.
         killed_rows: rows of the files that are scored then.
         kill_seed: of the moments.
+        shard_rows: rows of the largest set in shards.
         repeats: how often the sides alternate.
         root: Flickr8k's folder; None for the bundled scenes.
         model: a model folder to measure in the place of the one in the package.
@@ -52,6 +53,7 @@ class Options:
     killed_rows: int = 300
     kill_seed: int = 0
     kill_only: str = ""
+    shard_rows: int = 100_000
     repeats: int = 3
     root: Path | None = None
     model: Path | None = None

@@ -15,8 +15,8 @@ def outputs(logits, start=None, vectors=None):
 
 
 def batch(target, **fields):
-    names = ("source", "original", "pairs", "pair_target")
-    return SimpleNamespace(target=target, **{name: fields.get(name) for name in names})
+    names = ("source", "original", "pairs", "pair_target", "place")
+    return SimpleNamespace(target=target, counted=len(target), **{name: fields.get(name) for name in names})
 
 
 LOGITS = torch.tensor([[0.0, 1.0, -2.0, 3.0], [0.5, 0.5, 0.5, 0.5]])

@@ -1,0 +1,399 @@
+"""``suisei score`` of a set in shards: a file of scores per shard, on one machine or on a Ray cluster."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from suisei.cli import say
+from suisei.commands.options import Add, filled, named_columns, real
+from suisei.commands.reports import json_text
+from suisei.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from suisei.metrics.base import Metric
+    from suisei.scoring.plan import MetricPlan
+    from suisei.scoring.shard_pool import Run
+    from suisei.scoring.shard_scores import ShardReport, ShardSettings, ShardTask
+
+ENGINES = ("local", "ray")
+SETTINGS = "scores.json"
+"""Says in the output folder with which metrics its shards are scored."""
+SHOWN = 10
+"""So many shards and reasons are shown; the summary has all."""
+EVERY = 30.0
+"""Seconds between two lines of progress where there is no terminal."""
+
+
+def add_shard_options(add: Add) -> None:
+    """Add what sets in shards are scored with."""
+    add(
+        "--engine", choices=ENGINES,
+        help="for shards: this machine (default), or a Ray cluster with a worker per device",
+    )  # fmt: skip
+    add(
+        "--keep-top", type=real(0, 1), metavar="SHARE",
+        help="of shards: write the uids of the best share, such as 0.3, to --uids",
+    )  # fmt: skip
+    add(
+        "--keep-by", metavar="METRIC", type=filled,
+        help="the column that says which are best (default: the only metric)",
+    )  # fmt: skip
+    add("--uids", metavar="FILE", type=filled, help="a .npy of uids, as DataComp's resharder reads it")
+
+
+def in_shards(options: argparse.Namespace) -> bool:
+    """Say whether the input is a set of shards: a pattern, a tar archive, or whatever an engine is named for.
+
+    Raises:
+        ConfigError: an option of shards without shards.
+    """
+    from suisei.data.shards import is_pattern
+
+    if options.engine is not None or (options.input != "-" and is_pattern(options.input)):
+        return True
+    for name in ("keep_top", "keep_by", "uids"):
+        if getattr(options, name) is not None:
+            raise ConfigError(
+                f"--{name.replace('_', '-')} is for sets in shards, such as 'shards/{{000..999}}.tar'"
+            )
+    return False
+
+
+def check_shards(options: argparse.Namespace) -> None:
+    """Refuse what would fail only after hours of scoring, and find the shards.
+
+    Raises:
+        ConfigError: an option that shards do not have, no shard, or an output that is no folder.
+    """
+    from suisei.data.outputs import check_outputs, given
+    from suisei.data.shards import check_kind, shard_paths
+
+    for name in ("references", "format", "resume", "rating_scale"):
+        if getattr(options, name):
+            advice = "finished shards are skipped anyway" if name == "resume" else "see --help all"
+            raise ConfigError(f"--{name.replace('_', '-')} is not for sets in shards; {advice}")
+    if options.input == "-" or options.output == "-":
+        raise ConfigError("a set in shards takes --input 'PATTERN' and --output DIR")
+    if options.images and not Path(options.images).is_dir():
+        raise ConfigError(f"--images {options.images}: no such folder")
+    if (options.keep_top is None) != (options.uids is None):
+        raise ConfigError("--keep-top SHARE and --uids FILE.npy go together")
+    if options.keep_top is not None and not options.keep_top:
+        raise ConfigError("--keep-top must be above 0")
+    if options.keep_by is not None and options.uids is None:
+        raise ConfigError("--keep-by says which samples --keep-top and --uids keep; give those too")
+    named_columns(options)
+    options.shards = shard_paths(options.input)
+    for path in options.shards:
+        check_kind(path)
+    folder = Path(options.output)
+    if folder.is_file():
+        raise ConfigError(f"--output {folder} is a file; the scores of shards take a folder")
+    files = [("--summary", options.summary), ("--uids", options.uids)]
+    check_outputs(files, given(vars(options), "model"), folders=[("--output", folder)])
+
+
+def tasks_of(shards: Sequence[Path], output: Path) -> list[ShardTask]:
+    """Return the tasks of shards; the output has the folders below the one that all of them are in.
+
+    Raises:
+        ConfigError: the scores of two shards, or a shard and its scores, would be one file.
+    """
+    from suisei.scoring.shard_scores import ShardTask
+
+    top = os.path.commonpath([os.path.abspath(path.parent) for path in shards])  # noqa: PTH100 - keeps links
+    sources = {os.path.abspath(path) for path in shards}  # noqa: PTH100
+    tasks: dict[Path, ShardTask] = {}
+    for path in shards:
+        inside = Path(os.path.abspath(path.parent)).relative_to(top)  # noqa: PTH100
+        task = ShardTask(path, output / inside / path.name.partition(".")[0])
+        if task.target in tasks:
+            raise ConfigError(
+                f"--input: the scores of {tasks[task.target].source} and {path} would be one file; score "
+                "them one after the other, to an --output each"
+            )
+        outputs = {os.path.abspath(task.output(kind)) for kind in ("parquet", "jsonl")}  # noqa: PTH100
+        if outputs & sources:
+            raise ConfigError(f"--output {output}: the scores would overwrite {path}; give another folder")
+        tasks[task.target] = task
+    return list(tasks.values())
+
+
+def rows_to_fit(options: argparse.Namespace) -> Iterator[Any]:
+    """Yield the samples of all shards, without images, for metrics that learn from a corpus."""
+    from suisei.data.shards import shard_rows
+
+    for path in options.shards:
+        try:
+            for one in shard_rows(path, named_columns(options), images=options.images, pictured=False):
+                if one.row.sample is not None:
+                    yield one.row.sample
+        except DataError:  # said when it is scored
+            continue
+
+
+def score_shards(
+    metrics: Mapping[str, Metric],
+    plans: Mapping[str, MetricPlan],
+    signatures: Mapping[str, str],
+    devices: Sequence[str | None],
+    options: argparse.Namespace,
+    console: Console,
+) -> int:
+    """Score the shards that are not finished; returns the exit status.
+
+    Args:
+        metrics: {label: metric}, fitted.
+        plans: {label: plan}, of which workers make theirs.
+        signatures: {label: signature}.
+        devices: of each local process.
+        options: the command's.
+        console: for what is said.
+    """
+    from suisei.scoring.shard_scores import summed
+
+    label = _deciding(list(metrics), options)
+    folder = Path(options.output)
+    tasks = tasks_of(options.shards, folder)
+    with _locked_folder(folder, signatures, options) as settings:
+        started = time.perf_counter()
+        reports, left = _finished(tasks, settings)
+        if reports:
+            say(console, f"{len(reports):,} of {len(tasks):,} shards are finished already")
+        run = _engine(metrics, plans, settings, devices, options) if left else None
+        for task, report in _shown(run, left, console) if run else ():
+            reports[task] = report
+        seconds = time.perf_counter() - started
+        content = {
+            "input": options.input, "output": options.output, "seconds": round(seconds, 3),
+            "scored_now": sum(reports[task].rows for task in left if not reports[task].failed),
+            **summed(reports[task] for task in tasks),
+        }  # fmt: skip
+        for name, entry in content["metrics"].items():
+            entry["signature"] = signatures[name]
+        if label is not None:
+            files = [task.output(settings.kind) for task in tasks if not reports[task].failed]
+            content["kept"] = _keep(files, label, options, console)
+    return _told(content, options, console)
+
+
+def _deciding(labels: Sequence[str], options: argparse.Namespace) -> str | None:
+    """Return the metric that says what is kept, None where nothing is chosen."""
+    if options.uids is None:
+        return None
+    if options.keep_by is None and len(labels) > 1:
+        raise ConfigError(f"--keep-top with several metrics: say by which, --keep-by {' or '.join(labels)}")
+    label = options.keep_by or labels[0]
+    if label not in labels:
+        raise ConfigError(f"--keep-by {label}: no such metric; there is {', '.join(labels)}")
+    return str(label)
+
+
+@contextmanager
+def _locked_folder(
+    folder: Path, signatures: Mapping[str, str], options: argparse.Namespace
+) -> Iterator[ShardSettings]:
+    """Give the settings of a folder of scores, which no other run writes into meanwhile.
+
+    Raises:
+        ConfigError: it holds scores of other metrics, or another run writes into it.
+        DataError: it cannot be written.
+    """
+    from suisei.data.paths import try_lock
+
+    path = folder / SETTINGS
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / ".lock").open("a") as lock:
+            if not try_lock(lock):
+                raise ConfigError(f"--output {folder}: another run is writing into it")
+            yield _settings(path, signatures, options)
+    except OSError as error:
+        raise DataError(f"{folder}: cannot be written: {error.strerror or error}") from None
+
+
+def _settings(path: Path, signatures: Mapping[str, str], options: argparse.Namespace) -> ShardSettings:
+    from suisei.data.writers import replacing
+    from suisei.scoring.digest import value_digest
+    from suisei.scoring.shard_scores import WINDOW, ShardSettings
+
+    columns = named_columns(options)
+    window = options.window or WINDOW
+    decisive = {
+        "signatures": dict(signatures),
+        "columns": columns,
+        "window": window,
+        "images": options.images,
+    }
+    stored: dict[str, Any] = {}
+    if path.is_file():
+        try:
+            stored = json.loads(path.read_text("utf-8"))
+            kind = stored["kind"]
+        except (ValueError, KeyError, TypeError):
+            raise ConfigError(f"{path} is no note of suisei score; give another --output") from None
+        changed = [name for name, value in decisive.items() if stored.get(name) != value]
+        if changed:
+            raise ConfigError(
+                f"--output {path.parent} holds scores with other {' and '.join(changed)} (see {path}); give "
+                "another folder, or those"
+            )
+    else:
+        kind = _kind()
+        with replacing(path) as temporary:
+            text = json.dumps({"kind": kind, **decisive}, ensure_ascii=False, indent=1)
+            temporary.write_bytes(text.encode("utf-8", "backslashreplace"))
+    return ShardSettings(columns, kind, value_digest({**decisive, "kind": kind}), window, options.images)
+
+
+def _kind() -> str:
+    """Return the kind of files that scores are written to: Parquet, or JSONL where pyarrow is absent."""
+    from importlib.util import find_spec
+
+    return "parquet" if find_spec("pyarrow") else "jsonl"
+
+
+def _finished(
+    tasks: Sequence[ShardTask], settings: ShardSettings
+) -> tuple[dict[ShardTask, ShardReport], list[ShardTask]]:
+    from suisei.scoring.shard_scores import finished_report
+
+    reports, left = {}, []
+    for task in tasks:
+        report = finished_report(task, settings)
+        if report is None:
+            left.append(task)
+        else:
+            reports[task] = report
+    return reports, left
+
+
+def _engine(
+    metrics: Mapping[str, Metric],
+    plans: Mapping[str, MetricPlan],
+    settings: ShardSettings,
+    devices: Sequence[str | None],
+    options: argparse.Namespace,
+) -> Run:
+    from suisei.scoring.parallel import WorkerSettings
+    from suisei.scoring.shard_pool import one_process, several_processes
+    from suisei.scoring.stream import Scorer
+
+    states = {label: state for label, metric in metrics.items() if (state := metric.state())}
+    cores = int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1)
+    worker = WorkerSettings(plans, states, options.input, options.batch_size, max(1, cores // len(devices)))
+    if options.engine == "ray":
+        from suisei.scoring.ray_pool import connect, ray_workers
+
+        return ray_workers(worker, settings, connect(options.processes, options.devices))
+    if len(devices) > 1:
+        return several_processes(worker, settings, devices)
+    return one_process(Scorer(metrics, options.input, options.batch_size), settings)
+
+
+def _shown(run: Run, tasks: Sequence[ShardTask], console: Console) -> Iterator[tuple[ShardTask, ShardReport]]:
+    """Yield reports, and show how far it is: a bar on a terminal, else a line every so often."""
+    from suisei.progress import progress_bar
+
+    lines = _Lines(len(tasks), console)
+    with progress_bar("scoring shards", len(tasks), shown=console.is_terminal) as advance:
+        for task, report in run(tasks):
+            advance(1)
+            lines.add(report)
+            yield task, report
+
+
+class _Lines:
+    """Says what happens to shards, where somebody should know, and how far it is."""
+
+    def __init__(self, total: int, console: Console) -> None:
+        self._total, self._console = total, console
+        self._done = self._rows = 0
+        self._started = self._last = time.monotonic()
+        self._known: set[str] = set()
+
+    def add(self, report: ShardReport) -> None:
+        self._done += 1
+        self._rows += report.rows
+        for note in report.notes:
+            text = note.removeprefix(f"{report.shard}: ")
+            if text not in self._known and len(self._known) < SHOWN:
+                self._known.add(text)
+                say(self._console, f"{report.shard}: {text}")
+        if report.failed:
+            say(self._console, f"failed: {report.failed}", "red")
+        now = time.monotonic()
+        if not self._console.is_terminal and now - self._last > EVERY:
+            self._last = now
+            pace = self._rows / max(1e-9, now - self._started)
+            say(
+                self._console,
+                f"{self._done:,} of {self._total:,} shards, {self._rows:,} rows, {pace:,.0f} a second",
+            )
+
+
+def _keep(files: Sequence[Path], label: str, options: argparse.Namespace, console: Console) -> dict[str, Any]:
+    from suisei.scoring.uids import write_best
+
+    kept = write_best(files, label, options.keep_top, Path(options.uids))
+    told = f"{options.uids}: {kept.kept:,} of {kept.scored:,} samples by {label}, from {kept.least:.4f} up"
+    if kept.unnamed:
+        told += f"; {kept.unnamed:,} scored samples have no uid of 32 hexadecimal digits and cannot be kept"
+    say(console, told)
+    return {
+        "by": label, "kept": kept.kept, "scored": kept.scored, "unnamed": kept.unnamed, "least": kept.least
+    }  # fmt: skip
+
+
+def _told(content: dict[str, Any], options: argparse.Namespace, console: Console) -> int:
+    from suisei.data.outputs import raise_first, write_texts
+
+    problems = write_texts([(options.summary, json_text(content))])
+    pace = content["scored_now"] / max(1e-9, content["seconds"])
+    say(
+        console,
+        f"{content['shards']:,} shards, {content['rows']:,} rows; {content['scored_now']:,} scored now, "
+        f"{pace:,.0f} a second",
+    )
+    for label, entry in content["metrics"].items():
+        mean = "-" if entry["mean"] is None else f"{entry['mean']:.4f}"
+        without = sum(entry["skipped"].values())
+        say(
+            console,
+            f"{label}: {entry['n']:,} scores, mean {mean}; {without:,} rows without ({entry['signature']})",
+        )
+    _list(content["bad_rows"], content["examples"], console)
+    for entry in content["metrics"].values():
+        _list(entry["skipped"], content["examples"], console)
+    _name(content["broken_shards"], "shards are broken, and scored as far as they can be read", console)
+    _name(content["failed_shards"], "shards failed; the same command tries them again", console)
+    raise_first(problems)
+    nothing = not any(entry["n"] for entry in content["metrics"].values())
+    return 1 if content["failed_shards"] or nothing else 0
+
+
+def _list(reasons: Mapping[str, int], examples: Mapping[str, str], console: Console) -> None:
+    for reason, count in list(reasons.items())[:SHOWN]:
+        example = examples.get(reason, "")
+        say(
+            console, f"· {count:,} without score: {reason}{f' (such as {example})' if example else ''}", "dim"
+        )
+
+
+def _name(shards: Mapping[str, str], what: str, console: Console) -> None:
+    if not shards:
+        return
+    say(console, f"{len(shards):,} {what}:", "yellow")
+    for name, problem in list(shards.items())[:SHOWN]:
+        say(console, f"· {problem}" if problem.startswith(name) else f"· {name}: {problem}")
+    if len(shards) > SHOWN:
+        say(console, f"· and {len(shards) - SHOWN:,} more (--summary FILE names all)")

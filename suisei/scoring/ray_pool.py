@@ -1,0 +1,237 @@
+"""Scoring the shards of a large set on a Ray cluster: one actor per device, each a whole shard at a time.
+
+Every machine of the cluster must have suisei, and the shards, models and output under the same paths.
+An actor that dies, with its machine or without, is replaced, and its shard is begun again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from suisei.errors import ConfigError, SuiseiError, UnavailableError
+from suisei.scoring.parallel import WorkerSettings, worker_scorer
+from suisei.scoring.shard_pool import Attempts, Run, ShardWorker
+from suisei.scoring.shard_scores import ShardReport, ShardSettings, ShardTask
+
+OBJECT_STORE = 200_000_000
+"""Bytes of a local cluster's object store: tasks and reports are small, and shards do not pass through it."""
+PATIENCE = 600.0
+"""Seconds to wait for the first worker, and for a shard while no worker is left."""
+
+
+_QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What of a cluster is used.
+
+    Attributes:
+        workers: number of actors.
+        gpus: GPUs of each, 0 or 1.
+        threads: CPU cores of each.
+    """
+
+    workers: int
+    gpus: int
+    threads: int
+
+
+def connect(processes: int | None, devices: str | None) -> Cluster:
+    """Connect to a Ray cluster, that of RAY_ADDRESS or of this machine; start one here where there is none.
+
+    Args:
+        processes: workers without GPU; None for as many as there are GPUs, or else cores.
+        devices: number of GPUs, or "all"; None as above.
+
+    Raises:
+        UnavailableError: Ray is not installed, or the cluster cannot be reached.
+        ConfigError: more GPUs than the cluster has.
+    """
+    ray = import_ray()
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    if not ray.is_initialized():
+        try:
+            ray.init(address=os.environ.get("RAY_ADDRESS") or "auto", **_QUIET)
+        except ConnectionError as error:
+            if os.environ.get("RAY_ADDRESS"):
+                raise UnavailableError(f"RAY_ADDRESS {os.environ['RAY_ADDRESS']}: {_short(error)}") from None
+            start_here(max(processes or 0, os.cpu_count() or 1))
+    there = ray.cluster_resources()
+    return _chosen(int(there.get("CPU", 1)), int(there.get("GPU", 0)), processes, devices)
+
+
+def start_here(cores: int) -> None:
+    """Start a cluster of this machine alone, which ends with this process.
+
+    Raises:
+        UnavailableError: it does not start.
+    """
+    try:
+        import_ray().init(
+            address="local",
+            num_cpus=cores,
+            include_dashboard=False,
+            object_store_memory=OBJECT_STORE,
+            **_QUIET,
+        )
+    except Exception as error:  # noqa: BLE001 - Ray raises no other where its own processes do not come up
+        raise UnavailableError(f"Ray does not start on this machine: {_short(error)}") from None
+
+
+def _chosen(cores: int, gpus: int, processes: int | None, devices: str | None) -> Cluster:
+    if processes:
+        return Cluster(processes, 0, max(1, cores // processes))
+    if devices is not None and devices != "all" and not (devices.isdecimal() and int(devices)):
+        raise ConfigError(f"--devices is {devices!r}; expected a number of GPUs, or all")
+    wanted = gpus if devices in (None, "all") else int(devices or 0)
+    if wanted > gpus:
+        raise ConfigError(f"--devices {devices}: the cluster has {gpus} GPUs; --processes N is for CPUs")
+    if wanted:
+        return Cluster(wanted, 1, max(1, cores // wanted))
+    return Cluster(cores, 0, 1)
+
+
+def import_ray() -> Any:
+    """Return the module ``ray``.
+
+    Raises:
+        UnavailableError: it is not installed.
+    """
+    os.environ.setdefault(
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0"
+    )  # its future default, without its warning
+    try:
+        import ray
+    except ImportError:
+        raise UnavailableError("--engine ray needs Ray: pip install 'suisei[ray]'") from None
+    return ray
+
+
+class _Actor:
+    """What runs in a worker of the cluster."""
+
+    def __init__(self, worker: WorkerSettings, settings: ShardSettings, device: str | None) -> None:
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+        self._worker = ShardWorker(worker_scorer(worker, device), settings)
+
+    def ready(self) -> int:
+        """Answer once the metrics are made."""
+        return os.getpid()
+
+    def score(self, task: ShardTask) -> ShardReport:
+        """Score a shard."""
+        return self._worker.score(task)
+
+
+def ray_workers(worker: WorkerSettings, settings: ShardSettings, cluster: Cluster) -> Run:
+    """Return what scores shards on the connected cluster."""
+    worker = replace(worker, threads=cluster.threads)
+
+    def run(tasks: Sequence[ShardTask]) -> Iterator[tuple[ShardTask, ShardReport]]:
+        fleet = _Fleet(worker, settings, cluster, min(cluster.workers, len(tasks)))
+        try:
+            yield from fleet.run(tasks)
+        finally:
+            fleet.end()
+
+    return run
+
+
+class _Fleet:
+    """The actors of a run, and what each of them is doing."""
+
+    def __init__(self, worker: WorkerSettings, settings: ShardSettings, cluster: Cluster, size: int) -> None:
+        self._ray = import_ray()
+        self._made_of = (worker, settings, "cuda:0" if cluster.gpus else None)  # an actor sees its GPU alone
+        kind = self._ray.remote(_Actor)
+        self._kind = kind.options(num_cpus=cluster.threads, num_gpus=cluster.gpus, max_restarts=0)
+        self._starting: dict[Any, Any] = {}  # what answers when an actor is ready: the actor
+        self._working: dict[Any, tuple[Any, ShardTask]] = {}
+        self._idle: list[Any] = []
+        self._deaths = 0
+        self._most_deaths = 3 * size
+        for _ in range(size):
+            self._start_one()
+
+    def run(self, tasks: Sequence[ShardTask]) -> Iterator[tuple[ShardTask, ShardReport]]:
+        """Score tasks."""
+        left, attempts, idle = deque(tasks), Attempts(), self._idle
+        while left or self._working:
+            while left and idle:
+                actor, task = idle.pop(), left.popleft()
+                self._working[actor.score.remote(task)] = (actor, task)
+            for answer in self._answers():
+                if answer in self._starting:
+                    idle += self._begun(answer)
+                    continue
+                actor, task = self._working.pop(answer)
+                report = self._report(answer)
+                if isinstance(report, ShardReport):
+                    idle.append(actor)
+                    yield task, report
+                    continue
+                self._start_one()
+                given_up = attempts.again(task, report)
+                if given_up is None:
+                    left.append(task)
+                else:
+                    yield task, given_up
+
+    def end(self) -> None:
+        """End all actors: what one has not finished, it has not written."""
+        for actor in [*self._starting.values(), *(actor for actor, _ in self._working.values()), *self._idle]:
+            self._ray.kill(actor)
+        self._starting, self._working, self._idle = {}, {}, []
+
+    def _start_one(self) -> None:
+        actor = self._kind.remote(*self._made_of)
+        self._starting[actor.ready.remote()] = actor
+
+    def _answers(self) -> list[Any]:
+        waiting = [*self._working, *self._starting]
+        done, _ = self._ray.wait(waiting, num_returns=1, timeout=None if self._working else PATIENCE)
+        if not done:
+            raise UnavailableError(
+                f"no worker of the cluster was ready within {PATIENCE:.0f} s: are there free cores or GPUs?"
+            )
+        found: list[Any] = done
+        return found
+
+    def _begun(self, answer: Any) -> list[Any]:
+        """Return the actor that is ready, none where it died; too many deaths in a row end the run."""
+        actor = self._starting.pop(answer)
+        problem = self._report(answer)
+        if isinstance(problem, int):
+            self._deaths = 0
+            return [actor]
+        self._deaths += 1
+        if self._deaths > self._most_deaths:
+            raise UnavailableError(f"the cluster's workers die before they are ready: {problem}")
+        self._start_one()
+        return []
+
+    def _report(self, answer: Any) -> Any:
+        """Return an actor's answer, or as text why it died.
+
+        Raises:
+            SuiseiError: what it raised on purpose.
+        """
+        errors = self._ray.exceptions
+        try:
+            return self._ray.get(answer)
+        except (errors.RayActorError, errors.WorkerCrashedError, errors.ObjectLostError) as error:
+            return _short(error)
+        except errors.RayTaskError as error:
+            cause = error.cause
+            if isinstance(cause, SuiseiError):
+                raise cause from None
+            raise
+
+
+def _short(error: BaseException) -> str:
+    return " ".join(str(error).split())[:300] or type(error).__name__

@@ -1,0 +1,125 @@
+"""Who scores the shards of a set on one machine: this process, or several, each a whole shard at a time."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from typing import Any
+
+from suisei.scoring.parallel import WorkerSettings, begin_worker, worker_scorer
+from suisei.scoring.shard_scores import ShardReport, ShardSettings, ShardTask, reads_images, score_shard
+from suisei.scoring.stream import Scorer
+
+TRIES = 3
+"""So often a shard is begun whose worker dies, before it is left out."""
+
+Run = Callable[[Sequence[ShardTask]], Iterator[tuple[ShardTask, ShardReport]]]
+"""Scores shards, and yields each with its report, in any order."""
+
+
+class ShardWorker:
+    """Scores whole shards, one after the other.
+
+    Args:
+        scorer: the metrics.
+        settings: those of the run.
+    """
+
+    def __init__(self, scorer: Scorer, settings: ShardSettings) -> None:
+        self._scorer, self._settings = scorer, settings
+        self._pictured = reads_images(scorer.metrics.values())
+
+    def score(self, task: ShardTask) -> ShardReport:
+        """Score a shard; see :func:`suisei.scoring.shard_scores.score_shard`."""
+        return score_shard(self._scorer, task, self._settings, pictured=self._pictured)
+
+
+class Attempts:
+    """How often each shard was begun by a worker that died with it."""
+
+    def __init__(self) -> None:
+        self._deaths: Counter[ShardTask] = Counter()
+
+    def again(self, task: ShardTask, reason: str) -> ShardReport | None:
+        """Count a death; returns a report where the shard is given up, None where it is begun again."""
+        self._deaths[task] += 1
+        if self._deaths[task] < TRIES:
+            return None
+        return ShardReport(str(task.source), failed=f"its worker died {TRIES} times: {reason}")
+
+
+def one_process(scorer: Scorer, settings: ShardSettings) -> Run:
+    """Return what scores shards in this process."""
+    worker = ShardWorker(scorer, settings)
+
+    def run(tasks: Sequence[ShardTask]) -> Iterator[tuple[ShardTask, ShardReport]]:
+        for task in tasks:
+            yield task, worker.score(task)
+
+    return run
+
+
+def several_processes(worker: WorkerSettings, settings: ShardSettings, devices: Sequence[str | None]) -> Run:
+    """Return what scores shards in as many processes as devices; one that dies is replaced."""
+
+    def run(tasks: Sequence[ShardTask]) -> Iterator[tuple[ShardTask, ShardReport]]:
+        left, attempts = deque(tasks), Attempts()
+        while left:
+            pool = _pool(worker, settings, devices)
+            under_way: dict[Future[ShardReport], ShardTask] = {}
+            try:
+                while left or under_way:
+                    while left and len(under_way) < len(devices):
+                        task = left.popleft()
+                        under_way[pool.submit(_score, task)] = task
+                    for future in wait(under_way, return_when=FIRST_COMPLETED).done:
+                        report = future.result()
+                        yield under_way.pop(future), report
+            except BrokenProcessPool:  # it does not say which of them died
+                for task in under_way.values():
+                    given_up = attempts.again(task, "perhaps for lack of memory; use fewer --processes")
+                    if given_up is None:
+                        left.append(task)
+                    else:
+                        yield task, given_up
+            finally:
+                _end(pool)
+
+    return run
+
+
+def _pool(
+    worker: WorkerSettings, settings: ShardSettings, devices: Sequence[str | None]
+) -> ProcessPoolExecutor:
+    context = multiprocessing.get_context("spawn")  # a forked CUDA or OpenMP does not work
+    queue = context.SimpleQueue()
+    for device in devices:
+        queue.put(device)
+    return ProcessPoolExecutor(len(devices), context, _start, (worker, settings, queue))
+
+
+def _end(pool: ProcessPoolExecutor) -> None:
+    """End a pool at once: what a worker has not finished, it has not written."""
+    processes = list((getattr(pool, "_processes", None) or {}).values())
+    pool.shutdown(wait=False, cancel_futures=True)
+    for process in processes:
+        with suppress(OSError, ValueError):
+            process.terminate()
+
+
+_worker: ShardWorker | None = None
+
+
+def _start(worker: WorkerSettings, settings: ShardSettings, devices: Any) -> None:
+    global _worker
+    begin_worker()
+    _worker = ShardWorker(worker_scorer(worker, devices.get()), settings)
+
+
+def _score(task: ShardTask) -> ShardReport:
+    assert _worker is not None
+    return _worker.score(task)

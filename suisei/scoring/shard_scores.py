@@ -1,0 +1,354 @@
+"""Scoring one shard of a large set: a file of (key, uid, scores), whole or not at all, and a file of counts.
+
+``00012.tar`` becomes ``00012.parquet`` (``00012.jsonl`` without pyarrow) and, once that is whole,
+``00012_stats.json``, which marks the shard as finished. A shard is scored by one process in windows that its
+rows alone decide, so its scores do not depend on who scores it.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import logging
+import math
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from suisei.data.formats import NamedColumns
+from suisei.data.parquet import import_pyarrow
+from suisei.data.shards import ShardRow, shard_rows
+from suisei.data.writers import replacing
+from suisei.errors import DataError
+from suisei.metrics.base import Metric
+from suisei.scoring.stream import ScoredRow, Scorer
+from suisei.scoring.summary import RowCounts
+
+WINDOW = 1024
+"""Rows of a shard that are scored together."""
+MOST_WINDOW_BYTES = 128 << 20
+"""Bytes of images that are held at once; a window ends where it would have more."""
+STATS = "_stats.json"
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ShardTask:
+    """A shard to be scored.
+
+    Attributes:
+        source: the shard.
+        target: where its scores go, without a suffix.
+    """
+
+    source: Path
+    target: Path
+
+    def output(self, kind: str) -> Path:
+        """Return the file of scores of a kind."""
+        return self.target.with_name(f"{self.target.name}.{kind}")
+
+    @property
+    def stats(self) -> Path:
+        """The file of counts, whose being there says that the shard is finished."""
+        return self.target.with_name(f"{self.target.name}{STATS}")
+
+
+@dataclass(frozen=True, slots=True)
+class ShardSettings:
+    """What is the same for all shards of a run.
+
+    Attributes:
+        columns: {field: the column that fills it}.
+        kind: of the files of scores, "parquet" or "jsonl".
+        digest: of what decides scores; a shard with another one is scored anew.
+        window: rows that are scored together.
+        images: where relative image paths of files of rows start.
+    """
+
+    columns: NamedColumns
+    kind: str
+    digest: str
+    window: int = WINDOW
+    images: str | None = None
+
+
+@dataclass(slots=True)
+class ShardReport:
+    """What became of a shard.
+
+    Attributes:
+        shard: its path.
+        rows: samples that it holds, good and bad.
+        seconds: how long it took.
+        counts: {label: samples with a score}.
+        sums: {label: sum of their scores}.
+        bad: {reason: samples} that no metric could score.
+        skipped: {label: {reason: samples}} without score from one metric.
+        examples: {reason: the first such sample's whole error}.
+        problem: why the shard was not read, or not to its end; "" where it was.
+        failed: why nothing of it is written: it is scored again by the next start.
+        notes: guesses about its columns.
+    """
+
+    shard: str
+    rows: int = 0
+    seconds: float = 0.0
+    counts: dict[str, int] = field(default_factory=dict)
+    sums: dict[str, float] = field(default_factory=dict)
+    bad: dict[str, int] = field(default_factory=dict)
+    skipped: dict[str, dict[str, int]] = field(default_factory=dict)
+    examples: dict[str, str] = field(default_factory=dict)
+    problem: str = ""
+    failed: str = ""
+    notes: list[str] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return values that JSON can hold."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+def reads_images(metrics: Iterable[Metric]) -> bool:
+    """Say whether any of some metrics may look at an image."""
+    for metric in metrics:
+        reads = getattr(metric, "reads", None)
+        if "image" in (metric.needs if reads is None else reads):
+            return True
+        if reads is None and "references" not in metric.needs:
+            return True
+    return False
+
+
+def finished_report(task: ShardTask, settings: ShardSettings) -> ShardReport | None:
+    """Return the report of a shard that is finished and has not changed since; None for any other."""
+    try:
+        stored = json.loads(task.stats.read_text("utf-8"))
+        size = task.output(settings.kind).stat().st_size
+        own = {name: stored[name] for name in ShardReport.__slots__}
+        same = stored["settings"] == settings.digest and stored["input"] == _identity(task.source)
+        return ShardReport(**own) if same and stored["output_bytes"] == size else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def score_shard(scorer: Scorer, task: ShardTask, settings: ShardSettings, *, pictured: bool) -> ShardReport:
+    """Score a shard and write its two files.
+
+    What cannot be read costs itself alone: a row, or the rest of the shard. A metric that dies costs the
+    whole shard, which the next start scores again.
+
+    Args:
+        scorer: the metrics; none of them is left out of the next shard for having died in this one.
+        task: which shard.
+        settings: those of the run.
+        pictured: whether a metric reads images.
+
+    Raises:
+        DataError: the files cannot be written.
+    """
+    report, totals = ShardReport(str(task.source)), _Totals()
+    started = time.perf_counter()
+    identity = _identity(task.source)
+    rows = shard_rows(
+        task.source, settings.columns, images=settings.images, pictured=pictured, note=report.notes.append
+    )
+    output = task.output(settings.kind)
+    _clear(task)
+    scorer.name = str(task.source)
+    windows = _windows(_guarded(rows, report), settings.window)
+    with replacing(output) as temporary, _writer(temporary, settings.kind, list(scorer.metrics)) as file:
+        for window in windows:
+            scored = scorer.score([one.row for one in window])
+            if scorer.failed:
+                break
+            totals.add(scored)
+            file.write(window, scored)
+    failed = "; ".join(f"{label} failed: {reason}" for label, reason in scorer.failed.items())
+    scorer.failed.clear()
+    totals.fill(report)
+    report.seconds = round(time.perf_counter() - started, 3)
+    if failed or (report.problem and not report.rows):
+        report.failed = failed or report.problem
+        output.unlink(missing_ok=True)
+        return report
+    written = {"input": identity, "output_bytes": output.stat().st_size, "settings": settings.digest}
+    with replacing(task.stats) as temporary:
+        text = json.dumps({**report.as_dict(), **written}, ensure_ascii=False, indent=1)
+        temporary.write_bytes(text.encode("utf-8", "backslashreplace"))
+    return report
+
+
+def read_written(path: Path, label: str) -> Iterator[tuple[str | None, float]]:
+    """Yield uid and score of every row of a file of scores, NaN where there is none.
+
+    Raises:
+        DataError: it cannot be read, or has no such column.
+    """
+    try:
+        if path.suffix == ".parquet":
+            table = import_pyarrow(path).parquet.read_table(path, columns=["uid", label])
+            scores = table[label].to_numpy(zero_copy_only=False)
+            yield from zip(table["uid"].to_pylist(), map(float, scores), strict=True)
+            return
+        with path.open(encoding="utf-8") as stream:
+            for line in stream:
+                row = json.loads(line)
+                yield row["uid"], math.nan if row[label] is None else float(row[label])
+    except (OSError, ValueError, KeyError) as error:
+        raise DataError(f"{path}: no scores of {label} can be read: {error}") from None
+
+
+def _clear(task: ShardTask) -> None:
+    """Make room for a shard's files, and take away what a worker that died has left of them."""
+    try:
+        task.target.parent.mkdir(parents=True, exist_ok=True)
+        task.stats.unlink(missing_ok=True)
+        for part in task.target.parent.glob(f".{glob.escape(task.target.name)}[._]*"):
+            part.unlink(missing_ok=True)
+    except OSError as error:
+        raise DataError(f"{task.target.parent}: cannot be written: {error.strerror or error}") from None
+
+
+def _identity(path: Path) -> list[int]:
+    try:
+        status = path.stat()
+    except OSError:
+        return []
+    return [status.st_size, status.st_mtime_ns]
+
+
+def _guarded(rows: Iterable[ShardRow], report: ShardReport) -> Iterator[ShardRow]:
+    """Yield rows as far as they can be read, and note why there are no more."""
+    try:
+        yield from rows
+    except DataError as error:
+        report.problem = " ".join(str(error).split())
+
+
+def _windows(rows: Iterable[ShardRow], size: int) -> Iterator[list[ShardRow]]:
+    window: list[ShardRow] = []
+    held = 0
+    for row in rows:
+        if window and (len(window) == size or held + row.size > MOST_WINDOW_BYTES):
+            yield window
+            window, held = [], 0
+        window.append(row)
+        held += row.size
+    if window:
+        yield window
+
+
+class _Totals:
+    """Counts over the rows of a shard; the sum of scores does not depend on windows."""
+
+    def __init__(self) -> None:
+        self._counts = RowCounts()
+        self._scores: dict[str, list[float]] = {}
+
+    def add(self, scored: Sequence[ScoredRow]) -> None:
+        """Count rows."""
+        self._counts.add(scored)
+        for row in scored:
+            for label, score in row.scores.items():
+                kept = self._scores.setdefault(label, [])
+                if not math.isnan(score):
+                    kept.append(score)
+
+    def fill(self, report: ShardReport) -> None:
+        """Write the counts into a report."""
+        report.rows = self._counts.rows
+        report.counts = {label: len(scores) for label, scores in self._scores.items()}
+        report.sums = {label: math.fsum(scores) for label, scores in self._scores.items()}
+        report.bad, report.examples = dict(self._counts.bad), dict(self._counts.examples)
+        report.skipped = {label: dict(reasons) for label, reasons in self._counts.skipped.items()}
+
+
+class _Written(AbstractContextManager["_Written"]):
+    """A file of scores, window by window."""
+
+    def write(self, rows: Sequence[ShardRow], scored: Sequence[ScoredRow]) -> None:
+        """Write scored rows."""
+        raise NotImplementedError
+
+
+class _Jsonl(_Written):
+    def __init__(self, path: Path) -> None:
+        self._stream = path.open("w", encoding="utf-8", errors="backslashreplace", newline="\n")
+
+    def write(self, rows: Sequence[ShardRow], scored: Sequence[ScoredRow]) -> None:
+        self._stream.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in _records(rows, scored))
+
+    def __exit__(self, *_: object) -> None:
+        self._stream.close()
+
+
+class _Parquet(_Written):
+    def __init__(self, path: Path, labels: Sequence[str]) -> None:
+        self._arrow = import_pyarrow(path)
+        text, number = self._arrow.string(), self._arrow.float64()
+        scores = [(label, number) for label in labels]
+        self._schema = self._arrow.schema([("key", text), ("uid", text), *scores, ("error", text)])
+        self._file = self._arrow.parquet.ParquetWriter(path, self._schema)
+
+    def write(self, rows: Sequence[ShardRow], scored: Sequence[ScoredRow]) -> None:
+        table = self._arrow.Table.from_pylist(list(_records(rows, scored)), schema=self._schema)
+        self._file.write_table(table)
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+
+def _writer(path: Path, kind: str, labels: Sequence[str]) -> _Written:
+    return _Parquet(path, labels) if kind == "parquet" else _Jsonl(path)
+
+
+def _records(rows: Sequence[ShardRow], scored: Sequence[ScoredRow]) -> Iterator[Mapping[str, Any]]:
+    for own, row in zip(rows, scored, strict=True):
+        scores = {label: None if math.isnan(score) else score for label, score in row.scores.items()}
+        yield {"key": str(row.id), "uid": own.uid, **scores, "error": row.error}
+
+
+def summed(reports: Iterable[ShardReport]) -> dict[str, Any]:
+    """Return the counts of many shards together, as values that JSON can hold."""
+    rows, bad, problems, failed = 0, Counter[str](), {}, {}
+    counts, sums, skipped = Counter[str](), dict[str, list[float]](), dict[str, Counter[str]]()
+    examples: dict[str, str] = {}
+    shards = 0
+    for report in reports:
+        shards += 1
+        if report.failed:
+            failed[report.shard] = report.failed
+            continue
+        rows += report.rows
+        counts.update(report.counts)
+        bad.update(report.bad)
+        if report.problem:
+            problems[report.shard] = report.problem
+        for label, value in report.sums.items():
+            sums.setdefault(label, []).append(value)
+        for label, reasons in report.skipped.items():
+            skipped.setdefault(label, Counter()).update(reasons)
+        for reason, example in report.examples.items():
+            examples.setdefault(
+                reason, f"{report.shard}, {example}" if example.startswith("row ") else example
+            )
+    means = {
+        label: math.fsum(values) / counts[label] if counts[label] else None for label, values in sums.items()
+    }
+    return {
+        "shards": shards,
+        "rows": rows,
+        "bad_rows": dict(bad),
+        "examples": examples,
+        "broken_shards": problems,
+        "failed_shards": failed,
+        "metrics": {
+            label: {"n": counts[label], "mean": means[label], "skipped": dict(skipped.get(label, {}))}
+            for label in sums
+        },
+    }

@@ -1,0 +1,96 @@
+"""The best share of a scored set as DataComp's resharder reads it: a sorted array of uids."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from suisei.data.writers import replacing
+from suisei.errors import DataError
+from suisei.scoring.shard_scores import read_written
+
+UID = np.dtype("u8,u8")
+"""A uid of 32 hexadecimal digits: its first 16, its last 16."""
+_HEX = re.compile(r"[0-9a-fA-F]{32}")
+_PORTION = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What was kept of a set.
+
+    Attributes:
+        kept: samples whose uids are written.
+        scored: samples with a score and a uid, of which they are a share.
+        unnamed: samples with a score and no uid of 32 hexadecimal digits, which cannot be kept.
+        least: the lowest score that is kept; None where nothing is.
+    """
+
+    kept: int
+    scored: int
+    unnamed: int
+    least: float | None
+
+
+def write_best(files: Iterable[Path], label: str, share: float, path: Path) -> Kept:
+    """Write the uids of the best share of all samples, as ``numpy.save`` does.
+
+    So many are kept as the share of scored samples says, rounded down and at least one. Of equal scores those
+    with the smaller uids are kept.
+
+    Args:
+        files: files of scores.
+        label: the metric that decides; more is better.
+        share: how much is kept, above 0 and at most 1.
+        path: where the array goes; its dtype is ``u8,u8``.
+
+    Raises:
+        DataError: a file cannot be read or written, or no sample has a score and a uid.
+    """
+    found = _Found()
+    for file in files:
+        found.add(read_written(file, label))
+    uids, scores = found.arrays()
+    if not len(uids):
+        raise DataError(f"{path}: no sample has both a score and a uid of 32 hexadecimal digits")
+    count = max(1, math.floor(share * len(uids) + 1e-9))  # 0.29 of 100 is 28.999... in binary
+    best = np.lexsort((uids["f1"], uids["f0"], -scores))[:count]
+    with replacing(path) as temporary, temporary.open("wb") as stream:
+        np.save(stream, np.sort(uids[best]), allow_pickle=False)
+    return Kept(count, len(uids), found.unnamed, float(scores[best[-1]]))
+
+
+class _Found:
+    """Uids and scores, 24 bytes a sample."""
+
+    def __init__(self) -> None:
+        self.unnamed = 0
+        self._uids: list[np.ndarray] = [np.zeros(0, UID)]
+        self._scores: list[np.ndarray] = [np.zeros(0)]
+
+    def add(self, rows: Iterator[tuple[str | None, float]]) -> None:
+        uids, scores = [], []
+        for uid, score in rows:
+            if score != score:
+                continue
+            if uid is None or not _HEX.fullmatch(uid):
+                self.unnamed += 1
+                continue
+            uids.append((int(uid[:16], 16), int(uid[16:], 16)))
+            scores.append(score)
+            if len(uids) == _PORTION:
+                self._keep(uids, scores)
+                uids, scores = [], []
+        self._keep(uids, scores)
+
+    def arrays(self) -> tuple[np.ndarray, np.ndarray]:
+        return np.concatenate(self._uids), np.concatenate(self._scores)
+
+    def _keep(self, uids: list[tuple[int, int]], scores: list[float]) -> None:
+        self._uids.append(np.array(uids, UID))
+        self._scores.append(np.array(scores))

@@ -1,0 +1,53 @@
+"""What the report of a training says of it: how long, how fast, on what, and which step was kept."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from suisei.runlog.events import memory
+from suisei.training.checkpoints import read_checkpoint
+from suisei.training.progress_lines import ProgressLines
+
+
+def facts_of(cli: Any, minutes: float, validation: Mapping[str, float | None]) -> dict[str, Any]:
+    """Return what the report says of a training that has ended.
+
+    Args:
+        cli: its command line, with ``config``, ``model``, ``datamodule`` and ``trainer``.
+        minutes: of this start.
+        validation: {figure: value} of the epoch that was kept.
+    """
+    data, model, trainer = cli.datamodule, cli.model, cli.trainer
+    return {
+        "seed": cli.config.seed_everything,
+        "minutes": round(minutes, 2),
+        "processes": trainer.world_size,
+        "epochs": trainer.current_epoch,
+        "steps": trainer.global_step,
+        "precision": str(trainer.precision),
+        "trainable_parameters": sum(p.numel() for p in model.regressor.parameters() if p.requires_grad),
+        "best_validation": validation,
+        "skipped_rows": len(data.skipped),
+        **_pace(trainer),
+    }
+
+
+def _pace(trainer: Any) -> dict[str, Any]:
+    """Return the throughput of the last start, and the peak of the memory."""
+    lines = next((callback for callback in trainer.callbacks if isinstance(callback, ProgressLines)), None)
+    pace = lines.per_second if lines is not None else None
+    peaks = {name: value for name, value in memory().items() if "peak" in name}
+    return {"samples_per_second": None if pace is None else round(pace, 2), **peaks}
+
+
+def kept_step(trainer: Any) -> int | None:
+    """Return the step whose weights validation chose; None where the figure was never defined."""
+    callback = next(c for c in trainer.checkpoint_callbacks if getattr(c, "monitor", None))
+    path = Path(callback.best_model_path or "")
+    score = callback.best_model_score
+    if not path.is_file() or score is None or not math.isfinite(float(score)):
+        return None
+    return int(read_checkpoint(path)["global_step"])

@@ -1,0 +1,92 @@
+"""Several processes train what one trains: the same batches, the same validation figures, one folder."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from suisei.encoders.text import TextEncoder, TextEncoderConfig
+from suisei.encoders.tiny import TinyTextConfig
+from suisei.metrics.registry import get_metric
+
+VALIDATION = ("val_pearson", "val_kendall", "val_loss")
+
+
+@pytest.fixture(scope="module")
+def text_folder(rated_file, tmp_path_factory):
+    """A small text encoder without dropout, whose draws would be others in two processes."""
+    rows = [json.loads(line) for line in rated_file.read_text("utf-8").splitlines()]
+    captions = [row["candidate"] for row in rows]
+    tiny = TinyTextConfig(vocabulary=300, width=16, layers=1)
+    text = TextEncoder.create(TextEncoderConfig(name="tiny", tiny=tiny), captions)
+    text.backbone.config.hidden_dropout_prob = text.backbone.config.attention_probs_dropout_prob = 0.0
+    folder = tmp_path_factory.mktemp("text")
+    text.backbone.save_pretrained(folder)
+    text.tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def sets(rated_file, tmp_path_factory):
+    """The rated captions as two data sets of different sizes."""
+    folder = tmp_path_factory.mktemp("sets")
+    lines = rated_file.read_text("utf-8").splitlines()
+    groups = sorted({json.loads(line)["group"] for line in lines})
+    for name, own in (("large", groups[: len(groups) * 2 // 3]), ("small", groups[len(groups) * 2 // 3 :])):
+        kept = [line for line in lines if json.loads(line)["group"] in own]
+        (folder / f"{name}.jsonl").write_text("\n".join(kept) + "\n", encoding="utf-8")
+    return [str(folder / "large.jsonl"), str(folder / "small.jsonl")]
+
+
+def figures(run):
+    found = []
+    for version in sorted((run / "logs").iterdir()):
+        with (version / "metrics.csv").open() as file:
+            found += [
+                [float(row[name]) for name in VALIDATION] for row in csv.DictReader(file) if row["val_loss"]
+            ]
+    return found
+
+
+def together(settings, run, *options):
+    """Train in two processes of their own."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("PL_", "LIGHTNING_"))}
+    command = [
+        sys.executable, "-m", "suisei", "train", "--config", str(settings), f"--output={run}",
+        "--trainer.devices=2", *options,
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done
+
+
+@pytest.mark.slow
+def test_two_processes_train_as_one_and_go_on_as_one(train, settings, sets, text_folder, tmp_path):
+    options = (
+        f"--data.train={json.dumps(sets)}", "--data.batching=balanced", "--data.synthetic=0.5",
+        "--model.loss.pair_weight=0.5", "--model.loss.cosine_weight=0.5", "--model.head.start=cosine",
+        f"--model.text.name={text_folder}", "--model.image=null", "--model.head.dropout=0",
+        "--model.head.input_dropout=0", "--baselines=[]", "--model.optimizer.frozen_fraction=0.3",
+        "--data.fractions=[0.5,0.4,0.1]", "--model.optimizer.head_lr=0.002",
+        "--model.optimizer.encoder_lr=0.001",
+    )  # fmt: skip
+    one = train(*options, "--data.batch_size=16")
+    two = tmp_path / "two"
+    said = together(settings, two, *options, "--data.batch_size=8", "--trainer.max_epochs=1")
+    assert said.stdout.count("model:") == 1
+    together(settings, two, *options, "--data.batch_size=8", "--ckpt_path=last")
+    expected = figures(one)
+    assert len(expected) == 2
+    np.testing.assert_allclose(figures(two), expected, atol=1e-4)
+    reports = [json.loads((run / "report.json").read_text())["training"] for run in (one, two)]
+    assert [report["processes"] for report in reports] == [1, 2]
+    assert reports[0]["steps"] == reports[1]["steps"]
+    models = [get_metric(f"suisei:{run / 'model'}", device="cpu") for run in (one, two)]
+    scores = [model.score(["a red ball"], [["a ball"]]) for model in models]
+    np.testing.assert_allclose(*scores, atol=1e-4)
+    names = [{path.name for path in run.iterdir()} for run in (one, two)]
+    assert names[1] - names[0] == {"predicted.png"}  # which the tests' own runs do without

@@ -1,0 +1,278 @@
+"""Shards as img2dataset writes them, or somebody who means harm: every sample is right, or named with why."""
+
+import io
+import json
+import tarfile
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from suisei.data import shards as shards_module
+from suisei.data.image_bytes import ImageBytes
+from suisei.data.images import content_key, load_image
+from suisei.data.sample import CaptionSample
+from suisei.data.shards import is_pattern, shard_paths, shard_rows
+from suisei.data.tar_members import tar_members
+from suisei.errors import ConfigError, DataError
+
+CAPTIONS = ["a red ball", "赤いボール", "two dogs run"]
+
+
+def picture(colour="red"):
+    stream = io.BytesIO()
+    Image.new("RGB", (40, 30), colour).save(stream, "PNG")
+    return stream.getvalue()
+
+
+def add(tar, name, content=b"", **fields):
+    info = tarfile.TarInfo(name)
+    info.size = len(content)
+    for field, value in fields.items():
+        setattr(info, field, value)
+    tar.addfile(info, io.BytesIO(content))
+
+
+def add_sample(tar, key, caption, **more):
+    add(tar, f"{key}.png", picture())
+    add(tar, f"{key}.txt", caption.encode())
+    add(tar, f"{key}.json", json.dumps({"key": key, "caption": caption, "url": "http://x", **more}).encode())
+
+
+def archive(path, fill, **settings):
+    with tarfile.open(path, "w", **settings) as tar:
+        fill(tar)
+    return path
+
+
+def add_all(tar):
+    for number, caption in enumerate(CAPTIONS):
+        add_sample(tar, str(number), caption)
+
+
+def rows(path, columns=None, **settings):
+    return list(shard_rows(path, columns or {}, **settings))
+
+
+def refused(path, **settings):
+    """Return the rows of a shard that breaks off, and why it does."""
+    found = []
+    with pytest.raises(DataError) as error:
+        found.extend(shard_rows(path, {}, **settings))
+    assert str(error.value).startswith(str(path))
+    return found, str(error.value)
+
+
+@pytest.mark.parametrize("layout", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_samples_of_an_archive_in_order_with_image_caption_and_uid(tmp_path, layout):
+    long = "x" * 90 + "/" + "y" * 60  # a name that needs more than a plain header
+
+    def fill(tar):
+        for number, caption in enumerate(CAPTIONS):
+            add_sample(tar, f"{long}{number}", caption, uid=f"{number:032x}")
+
+    found = rows(archive(tmp_path / "00000.tar", fill, format=layout))
+    assert [one.row.sample.candidate for one in found] == CAPTIONS
+    assert [one.row.id for one in found] == [f"{long}{number}" for number in range(3)]
+    assert [one.uid for one in found] == [f"{number:032x}" for number in range(3)]
+    assert load_image(found[0].row.sample.image).getpixel((0, 0)) == (255, 0, 0)
+    assert found[0].size == len(picture())
+
+
+def test_an_image_in_memory_is_that_of_the_file(tmp_path):
+    path = tmp_path / "a.png"
+    path.write_bytes(picture("blue"))
+    image = ImageBytes("x.tar/a.png", picture("blue"))
+    assert content_key(image) == content_key(path)
+    assert load_image(image).tobytes() == load_image(path).tobytes()
+    assert CaptionSample("a ball", image=image).image is image
+    for content, reason in ((b"", "empty"), (picture()[:60], "x.tar/a.png"), (b"MZ no image", "x.tar/a.png")):
+        with pytest.raises(DataError, match=reason):
+            load_image(ImageBytes("x.tar/a.png", content))
+
+
+def test_images_that_nobody_looks_at_are_not_read(tmp_path):
+    path = archive(tmp_path / "0.tar", lambda tar: add_sample(tar, "a", "a ball"))
+    assert rows(path, pictured=False)[0].row.sample.image is None
+
+
+def test_the_caption_is_that_of_the_text_or_of_a_column_asked_for(tmp_path):
+    path = archive(tmp_path / "0.tar", lambda tar: add_sample(tar, "a", "the text", recaption="the other"))
+    assert rows(path)[0].row.sample.candidate == "the text"
+    assert rows(path, {"candidate": ["recaption"]})[0].row.sample.candidate == "the other"
+
+    def without_text(tar):
+        add(tar, "a.json", json.dumps({"caption": "of the json", "references": ["r"]}).encode())
+
+    sample = rows(archive(tmp_path / "1.tar", without_text))[0].row.sample
+    assert (sample.candidate, sample.references) == ("of the json", ("r",))
+
+
+def test_nothing_in_an_archive_names_a_file_of_this_machine(tmp_path):
+    secret = tmp_path / "secret.png"
+    secret.write_bytes(picture())
+
+    def fill(tar):
+        add(tar, "../../etc/passwd.txt", b"a caption")
+        add(tar, "a.txt", b"a caption")
+        add(tar, "a.json", json.dumps({"image": str(secret), "video": "v.mp4", "segment": [0, 1]}).encode())
+        add(tar, "b.txt", b"a caption")
+        add(tar, "b.png", type=tarfile.SYMTYPE, linkname=str(secret))
+        add(tar, "c.txt", b"a caption")
+        add(tar, "c.png", type=tarfile.LNKTYPE, linkname="a.txt")
+        add(tar, "d.txt", type=tarfile.CHRTYPE)
+
+    before = set(tmp_path.iterdir())
+    found = rows(archive(tmp_path / "0.tar", fill), {"image": ["image"]})
+    assert [one.row.id for one in found] == ["../../etc/passwd", "a", "b", "c", "d"]
+    assert [one.row.sample.image for one in found[:2]] == [None, None]
+    assert ["link" in str(one.row.error) for one in found[2:]] == [True, True, False]
+    assert "a device" in str(found[4].row.error)
+    assert set(tmp_path.iterdir()) == before | {tmp_path / "0.tar"}
+
+
+def test_a_broken_sample_costs_itself_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(shards_module, "MOST_TEXT_BYTES", 200)
+
+    def fill(tar):
+        add_sample(tar, "good", "a ball")
+        add(tar, "image alone.png", picture())
+        add(tar, "no utf-8.txt", b"\xff\xfe")
+        add(tar, "no json.json", b"{")
+        add(tar, "a list.json", b"[1]")
+        add(tar, "deep.json", b"[" * 150)
+        add(tar, "too large.txt", b"x" * 201)
+        add(tar, "blank.txt", b" \n")
+        add_sample(tar, "good", "again")
+        add(tar, "no extension", b"")
+        add(tar, "._hidden.txt", b"x")
+        add_sample(tar, "last", "a dog")
+
+    found = rows(archive(tmp_path / "0.tar", fill))
+    good = [one.row.id for one in found if one.row.sample is not None]
+    assert good == ["good", "last"]
+    reasons = {one.row.id: str(one.row.error) for one in found if one.row.error is not None}
+    for key, reason in {
+        "image alone": "neither", "no utf-8": "UTF-8", "no json": "JSON", "a list": "list", "deep": "JSON",
+        "too large": "201 bytes", "blank": "empty", "good": "earlier sample",
+    }.items():  # fmt: skip
+        assert reason in reasons[key]
+        assert f"{tmp_path / '0.tar'}, row " in reasons[key]
+    assert [one.row.number for one in found] == list(range(1, len(found) + 1))
+
+
+def test_an_archive_that_breaks_off_gives_what_comes_before(tmp_path):
+    path = archive(tmp_path / "0.tar", add_all)
+    content = path.read_bytes()
+    ends = range(0, len(content), 512)
+    whole = [one.row.id for one in rows(path)]
+    for end in [*ends, 700, 513, 1]:
+        path.write_bytes(content[:end])
+        if content[end : end + 512] == bytes(512) and content[end - 512 : end] == bytes(512):
+            continue  # one block of zeros says that it is whole
+        found, reason = refused(path)
+        assert [one.row.id for one in found] == whole[: len(found)]
+        assert "cut off" in reason or "empty" in reason
+
+
+@pytest.mark.parametrize("size", [b"77777777777\0", b"\x80" + b"\xff" * 11, b"\xff" * 12, b"-1" + bytes(10)])
+def test_a_size_that_cannot_be_is_refused_at_once(tmp_path, size):
+    path = archive(tmp_path / "0.tar", lambda tar: add_sample(tar, "a", "a ball"))
+    content = bytearray(path.read_bytes())
+    content[124:136] = size
+    content[148:156] = b" " * 8
+    content[148:156] = b"%06o\0 " % sum(content[:512])
+    path.write_bytes(content)
+    found, reason = refused(path)
+    assert not found
+    assert "cut off" in reason or "no number" in reason or "no tar" in reason
+
+
+def test_bytes_that_are_changed_at_random_end_in_rows_or_one_line(tmp_path):
+    path = archive(tmp_path / "0.tar", add_all)
+    content = np.frombuffer(path.read_bytes(), np.uint8)
+    generator = np.random.default_rng(0)
+    outcomes = set()
+    for _ in range(300):
+        changed = content.copy()
+        places = generator.integers(0, len(content) // 2, size=generator.integers(1, 8))
+        changed[places] = generator.integers(0, 256, len(places))
+        path.write_bytes(changed.tobytes())
+        try:
+            outcomes.add(len(list(shard_rows(path, {}))))
+        except DataError:
+            outcomes.add("refused")
+    assert {3, "refused"} <= outcomes
+
+
+@pytest.mark.parametrize("content", [b"", b"no archive at all" * 40, b"PK\3\4" + bytes(600), bytes(1024)])
+def test_what_is_no_archive_is_said_so(tmp_path, content):
+    path = tmp_path / "0.tar"
+    path.write_bytes(content)
+    found, reason = refused(path)
+    assert not found
+    assert "empty" in reason or "no tar archive" in reason or "no sample" in reason
+
+
+def test_a_long_header_is_not_read(tmp_path):
+    path = tmp_path / "0.tar"
+    archive(path, lambda tar: add(tar, "x" * 100_000 + ".txt", b"caption"), format=tarfile.PAX_FORMAT)
+    assert "header of" in refused(path)[1]
+
+
+def test_members_that_are_not_wanted_are_passed_over(tmp_path):
+    path = archive(tmp_path / "0.tar", lambda tar: add_sample(tar, "a", "a ball"))
+    with path.open("rb") as stream:
+        found = list(tar_members(stream, lambda name: 100 if name.endswith(".txt") else 0))
+    wanted = {one.name: one.content for one in found}
+    assert wanted == {"a.png": None, "a.txt": b"a ball", "a.json": None}
+
+
+def test_uids_stand_in_the_parquet_beside_the_archive(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    pytest.importorskip("pyarrow.parquet")
+
+    def fill(tar):
+        for number, caption in enumerate(CAPTIONS):
+            add(tar, f"k{number}.txt", caption.encode())
+
+    path = archive(tmp_path / "0.tar", fill)
+    table = pyarrow.table({"key": ["k2", "k0"], "uid": ["two", "zero"], "url": ["", ""]})
+    pyarrow.parquet.write_table(table, tmp_path / "0.parquet")
+    assert [one.uid for one in rows(path)] == ["zero", None, "two"]
+    beside = rows(tmp_path / "0.parquet", {"candidate": ["url"]})
+    assert [one.row.error is None for one in beside] == [False, False]
+    (tmp_path / "0.parquet").write_bytes(b"no parquet")
+    assert "cannot be read" in str(rows(path)[0].row.error)
+
+
+def test_rows_of_files_have_key_and_uid(tmp_path):
+    path = tmp_path / "0.jsonl"
+    row = {"key": "k", "uid": "u", "caption": "a ball", "score": "not a rating"}
+    path.write_text(json.dumps(row) + "\n" + json.dumps({"key": "l", "caption": ""}) + "\n")
+    notes = []
+    found = list(shard_rows(path, {}, note=notes.append))
+    assert [(one.row.id, one.uid) for one in found] == [("k", "u"), ("l", None)]
+    assert [one.row.sample is None for one in found] == [False, True]
+    assert "caption" in notes[0]
+    (tmp_path / "1.csv").write_text("id,candidate\nx,a ball\n")
+    assert rows(tmp_path / "1.csv")[0].row.id == "x"
+
+
+def test_patterns_name_shards(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a-2.tar", "a-1.tar", "b.tar"):
+        (tmp_path / name).touch()
+    assert [str(path) for path in shard_paths("s/{08..11}.tar")] == [f"s/{n:02d}.tar" for n in range(8, 12)]
+    assert [str(path) for path in shard_paths("{b,a-{2..1}}.tar")] == ["b.tar", "a-2.tar", "a-1.tar"]
+    assert [str(path) for path in shard_paths("a-*.tar")] == ["a-1.tar", "a-2.tar"]
+    assert [str(path) for path in shard_paths("{a,b}*.tar")] == ["a-1.tar", "a-2.tar", "b.tar"]
+    with pytest.raises(ConfigError, match="no file"):
+        shard_paths("none-*.tar")
+    for pattern in ("{0..99999999}.tar", "{0..9999}/{0..9999}.tar"):
+        with pytest.raises(ConfigError, match="more than 1,000,000"):
+            shard_paths(pattern)
+    (tmp_path / "c[1].jsonl").touch()
+    assert [is_pattern(text) for text in ("0.tar", "{0..1}.jsonl", "*.csv", "c[1].jsonl", "x.jsonl")] == [
+        True, True, True, False, False,
+    ]  # fmt: skip

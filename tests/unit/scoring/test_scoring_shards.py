@@ -1,0 +1,352 @@
+"""A set in shards: a file per shard, whole or absent; nothing is scored twice, nothing lost to breakage."""
+
+import io
+import json
+import os
+import tarfile
+
+import numpy as np
+import pytest
+
+from suisei.commands.score import main
+from suisei.errors import ConfigError, DataError
+from suisei.scoring import shard_pool, shard_scores
+from suisei.scoring.uids import UID, write_best
+
+pyarrow = pytest.importorskip("pyarrow")
+pytest.importorskip("pyarrow.parquet")
+
+METRICS = ("--metrics", "length,unigram-f1")
+CAPTION = "a red ball on a table"
+
+
+def write_tar(path, samples, cut=None):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, "w") as tar:
+        for key, caption in samples.items():
+            for kind, content in (
+                ("txt", caption.encode()),
+                (
+                    "json",
+                    json.dumps(
+                        {"uid": f"{int(key):032x}", "references": [CAPTION, f"number {key}"]}
+                    ).encode(),
+                ),
+            ):
+                info = tarfile.TarInfo(f"{key}.{kind}")
+                info.size = len(content)
+                tar.addfile(info, io.BytesIO(content))
+    if cut:
+        path.write_bytes(path.read_bytes()[:cut])
+    return path
+
+
+def samples(first, count=5):
+    words = CAPTION.split()
+    return {str(n): " ".join(words[: 1 + n % len(words)]) for n in range(first, first + count)}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for shard in range(3):
+        write_tar(tmp_path / "in" / f"{shard:05d}.tar", samples(10 * shard))
+    return tmp_path
+
+
+def run(folder, *options, shards="{00000..00002}.tar", status=0):
+    arguments = [*METRICS, "--input", str(folder / "in" / shards), "--output", str(folder / "out"), *options]
+    assert main(arguments) == status
+    return {path.stem: path for path in sorted((folder / "out").rglob("*.parquet"))}
+
+
+def table(path):
+    return pyarrow.parquet.read_table(path).to_pylist()
+
+
+def test_a_shard_becomes_a_file_of_keys_uids_and_scores(folder, capsys):
+    found = run(folder, "--summary", str(folder / "summary.json"))
+    assert list(found) == ["00000", "00001", "00002"]
+    rows = table(found["00001"])
+    assert [row["key"] for row in rows] == [str(n) for n in range(10, 15)]
+    assert [int(row["uid"], 16) for row in rows] == list(range(10, 15))
+    assert list(rows[0]) == ["key", "uid", "length", "unigram-f1", "error"]
+    assert [row["length"] for row in rows] == pytest.approx([0.5, 0.6, 0.1, 0.2, 0.3])
+    assert rows[1]["unigram-f1"] == 1.0
+    summary = json.loads((folder / "summary.json").read_text())
+    assert (summary["shards"], summary["rows"], summary["scored_now"]) == (3, 15, 15)
+    everything = [row["length"] for path in found.values() for row in table(path)]
+    assert summary["metrics"]["length"]["mean"] == pytest.approx(np.mean(everything))
+    assert "15 rows" in capsys.readouterr().err
+
+
+def test_scores_are_those_of_a_file_of_rows(folder):
+    found = run(folder)
+    rows = [
+        {"id": key, "candidate": caption, "references": [CAPTION, f"number {key}"]}
+        for shard in range(3)
+        for key, caption in samples(10 * shard).items()
+    ]
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert (
+        main([*METRICS, "--input", str(folder / "rows.jsonl"), "--output", str(folder / "rows.out.jsonl")])
+        == 0
+    )
+    expected = [json.loads(line) for line in (folder / "rows.out.jsonl").read_text().splitlines()]
+    scored = [row for path in found.values() for row in table(path)]
+    assert [(row["key"], row["length"], row["unigram-f1"]) for row in scored] == [
+        (row["id"], row["length"], row["unigram-f1"]) for row in expected
+    ]
+
+
+def test_a_second_start_scores_what_is_not_finished_alone(folder, monkeypatch, capsys):
+    found = run(folder)
+    before = {name: (path.read_bytes(), path.stat().st_mtime_ns) for name, path in found.items()}
+    found["00000"].write_bytes(found["00000"].read_bytes()[:-1])  # not what was written
+    (folder / "out" / "00002_stats.json").unlink()  # killed before it was marked
+    left = folder / "out" / ".00002.parquet.0123.parquet"
+    left.touch()
+    scored = []
+    real = shard_pool.score_shard
+    monkeypatch.setattr(
+        shard_pool, "score_shard", lambda *a, **k: scored.append(a[1].target.name) or real(*a, **k)
+    )
+    again = run(folder)
+    assert scored == ["00000", "00002"]
+    assert not left.exists()
+    assert {name: path.read_bytes() for name, path in again.items()} == {n: b for n, (b, _) in before.items()}
+    assert again["00001"].stat().st_mtime_ns == before["00001"][1]
+    write_tar(folder / "in" / "00001.tar", samples(50))
+    assert table(run(folder)["00001"])[0]["key"] == "50"
+    assert scored[2:] == ["00001"]
+    assert "2 of 3 shards are finished already" in capsys.readouterr().err
+
+
+def test_an_interrupted_run_leaves_whole_shards(folder, monkeypatch):
+    real, begun = shard_scores._records, []
+
+    def records(rows, scored):
+        begun.append(rows)
+        if len(begun) == 2:
+            raise KeyboardInterrupt
+        return real(rows, scored)
+
+    monkeypatch.setattr(shard_scores, "_records", records)
+    with pytest.raises(KeyboardInterrupt):
+        run(folder)
+    kept = sorted(path.name for path in (folder / "out").iterdir())
+    assert kept == [".lock", "00000.parquet", "00000_stats.json", "scores.json"]
+
+
+def test_other_metrics_are_not_mixed_into_a_folder(folder):
+    run(folder)
+    with pytest.raises(ConfigError, match="other signatures"):
+        main(["--metrics", "length", "--input", str(folder / "in/*.tar"), "--output", str(folder / "out")])
+    with pytest.raises(ConfigError, match="other window"):
+        run(folder, "--window", "7")
+
+
+def test_what_is_broken_is_named_and_loses_nothing_else(folder, capsys):
+    write_tar(folder / "in" / "00001.tar", samples(10), cut=5 * 1024)
+    (folder / "in" / "00002.tar").write_bytes(b"no archive" * 100)
+    write_tar(folder / "in" / "00003.tar", {"1": "", "2": CAPTION})
+    options = ("--summary", str(folder / "summary.json"))
+    found = run(folder, *options, shards="{00000..00004}.tar", status=1)
+    assert list(found) == ["00000", "00001", "00003"]
+    assert [row["key"] for row in table(found["00001"])] == ["10", "11"]
+    bad, good = table(found["00003"])
+    assert "empty" in bad["error"]
+    assert (bad["length"], good["length"], good["error"]) == (None, 0.6, None)
+    summary = json.loads((folder / "summary.json").read_text())
+    assert [path[-9:] for path in summary["broken_shards"]] == ["00001.tar"]
+    assert [path[-9:] for path in summary["failed_shards"]] == ["00002.tar", "00004.tar"]
+    assert "cut off" in next(iter(summary["broken_shards"].values()))
+    assert "no tar archive" in summary["failed_shards"][str(folder / "in/00002.tar")]
+    assert "no such file" in summary["failed_shards"][str(folder / "in/00004.tar")]
+    assert sum(summary["bad_rows"].values()) == 1
+    said = capsys.readouterr().err
+    assert "2 shards failed" in said
+    assert "00004.tar: no such file" in said
+    write_tar(folder / "in" / "00002.tar", samples(20))
+    write_tar(folder / "in" / "00004.tar", samples(40))
+    assert list(run(folder, shards="{00000..00004}.tar")) == ["00000", "00001", "00002", "00003", "00004"]
+
+
+def test_a_metric_that_dies_costs_the_shard_and_the_next_start_tries_again(folder, monkeypatch, capsys):
+    from suisei.metrics.overlap import Length
+
+    real = Length._score
+
+    def dies(self, given, **settings):
+        if given[0].id is None and any("on" in sample.candidate for sample in given) and dying:
+            raise MemoryError("no memory left")
+        return real(self, given, **settings)
+
+    dying = [True]
+    write_tar(folder / "in" / "00000.tar", {"1": "a", "2": "a red"})
+    monkeypatch.setattr(Length, "_score", dies)
+    assert list(run(folder, status=1)) == ["00000"]
+    assert "length failed: " in capsys.readouterr().err
+    dying.clear()
+    assert list(run(folder)) == ["00000", "00001", "00002"]
+
+
+def test_metrics_that_learn_from_a_corpus_see_all_shards(folder):
+    arguments = [
+        "--metrics",
+        "cider",
+        "--input",
+        str(folder / "in" / "*.tar"),
+        "--output",
+        str(folder / "out"),
+    ]
+    assert main(arguments) == 0
+    settings = json.loads((folder / "out" / "scores.json").read_text())
+    assert settings["signatures"]["cider"].endswith("|fit:references-of-15-scored")
+
+
+def test_without_pyarrow_scores_are_lines_of_json(folder, monkeypatch):
+    from suisei.commands import score_shards
+
+    monkeypatch.setattr(score_shards, "_kind", lambda: "jsonl")
+    run(folder)
+    rows = [json.loads(line) for line in (folder / "out" / "00000.jsonl").read_text().splitlines()]
+    assert rows[0] == {
+        "key": "0", "uid": "0" * 32, "length": 0.1, "unigram-f1": rows[0]["unigram-f1"], "error": None
+    }  # fmt: skip
+    options = ("--keep-top", "0.2", "--keep-by", "length", "--uids", str(folder / "u.npy"))
+    run(folder, *options)  # the kind is that of the folder
+    assert [int(uid["f1"]) for uid in np.load(folder / "u.npy")] == [4, 11, 23]
+
+
+def test_the_best_share_is_what_the_resharder_reads(folder):
+    """Sorted by value, of dtype u8,u8: the first and the last 16 digits of a uid, in this order."""
+    uids = [f"{high:016x}{low:016x}" for high, low in ((1, 5), (0, 9), (2**63, 1), (0, 2**64 - 1), (7, 7))]
+    scores = [0.5, 0.9, 0.7, 0.5, 0.1]
+    rows = [{"uid": uid, "m": score} for uid, score in zip(uids, scores, strict=True)]
+    rows += [{"uid": "not hexadecimal", "m": 1.0}, {"uid": None, "m": 1.0}, {"uid": "f" * 32, "m": None}]
+    path = folder / "scores.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    kept = write_best([path], "m", 0.6, folder / "out.npy")
+    assert (kept.kept, kept.scored, kept.unnamed, kept.least) == (3, 5, 2, 0.5)
+    array = np.load(folder / "out.npy", allow_pickle=False)
+    expected = np.array(
+        [(0, 9), (0, 2**64 - 1), (2**63, 1)], np.dtype("u8,u8")
+    )  # of two equal the smaller uid
+    assert array.dtype == expected.dtype == UID
+    assert array.tolist() == expected.tolist()
+    assert len(write_best([path], "m", 1e-9, folder / "out.npy") and np.load(folder / "out.npy")) == 1
+    with pytest.raises(DataError, match="no sample has both"):
+        write_best([], "m", 0.5, folder / "none.npy")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--keep-top", "0.3"], "go together"), (["--uids", "u.npy"], "go together"),
+        (["--keep-top", "0", "--uids", "u.npy"], "above 0"),
+        (["--keep-top", "2", "--uids", "u.npy"], "keep-top"),
+        (["--keep-top", "0.3", "--uids", "u.npy"], "--keep-by length or unigram-f1"),
+        (["--keep-top", "0.3", "--uids", "u.npy", "--keep-by", "x"], "no such metric"),
+        (["--keep-by", "length"], "give those too"), (["--resume"], "skipped anyway"),
+        (["--references", "r.json"], "not for sets in shards"),
+        (["--format", "jsonl"], "not for sets in shards"),
+        (["--engine", "spark"], "spark"), (["--output", "-"], "--output DIR"),
+        (["--images", "nowhere"], "no such folder"), (["--devices", "2", "--processes", "2"], "one of them"),
+    ],
+)  # fmt: skip
+def test_wrong_options_are_one_line_before_any_work(folder, options, message, monkeypatch):
+    monkeypatch.chdir(folder)
+    with pytest.raises(ConfigError, match=message):
+        run(folder, *options)
+    assert not (folder / "out").exists()
+
+
+def test_options_of_shards_need_shards(folder):
+    (folder / "rows.jsonl").write_text(json.dumps({"candidate": "a"}) + "\n")
+    with pytest.raises(ConfigError, match="for sets in shards"):
+        main([*METRICS, "--input", str(folder / "rows.jsonl"), "--keep-top", "0.3"])
+    out = str(folder / "out")
+    assert (
+        main(
+            [
+                "--metrics",
+                "length",
+                "--input",
+                str(folder / "rows.jsonl"),
+                "--engine",
+                "local",
+                "--output",
+                out,
+            ]
+        )
+        == 0
+    )
+    assert [path.name for path in (folder / "out").glob("*.parquet")] == ["rows.parquet"]
+
+
+def test_scores_of_two_shards_are_never_one_file(folder):
+    write_tar(folder / "in" / "a" / "00000.tar", samples(90))
+    write_tar(folder / "in" / "b" / "00000.tar", samples(80))
+    found = run(folder, shards="{a,b}/*.tar")
+    assert sorted(str(path.relative_to(folder / "out")) for path in (folder / "out").rglob("*.parquet")) == [
+        "a/00000.parquet", "b/00000.parquet",
+    ]  # fmt: skip
+    assert found
+    rows = folder / "in" / "00000.jsonl"
+    rows.write_text(json.dumps({"candidate": "a"}) + "\n")
+    with pytest.raises(ConfigError, match="would be one file"):
+        run(folder, shards="00000.{tar,jsonl}")
+    with pytest.raises(ConfigError, match="would overwrite"):
+        main(
+            ["--metrics", "length", "--input", str(rows), "--engine", "local", "--output", str(folder / "in")]
+        )
+
+
+class Killer:
+    """Ends its process while it scores a certain caption, as often as a file says."""
+
+    def __new__(cls, path):
+        from suisei.metrics.overlap import Length
+
+        class Deadly(Length):
+            def _score(self, given, **settings):
+                left = int(path.read_text())
+                if left and any(sample.candidate == "kill" for sample in given):
+                    path.write_text(str(left - 1))
+                    os._exit(9)
+                return super()._score(given, **settings)
+
+        return Deadly()
+
+
+@pytest.mark.parametrize("deaths", [pytest.param(1), pytest.param(9, marks=pytest.mark.slow)])
+def test_a_process_that_dies_is_replaced_and_the_same_is_scored(folder, deaths, monkeypatch):
+    """In two processes of their own; the shard is given up where each of its workers dies."""
+    from suisei.scoring.parallel import WorkerSettings
+    from suisei.scoring.shard_pool import TRIES, several_processes
+    from suisei.scoring.shard_scores import ShardSettings, ShardTask
+
+    write_tar(folder / "in" / "00001.tar", {"1": "kill", "2": CAPTION})
+    counter = folder / "deaths"
+    counter.write_text(str(deaths))
+    worker = WorkerSettings({}, {}, "in", 8, 1)
+    tasks = [ShardTask(folder / "in" / f"{n:05d}.tar", folder / f"{n:05d}") for n in range(3)]
+    settings = ShardSettings({}, "parquet", "0")
+    monkeypatch.setenv("SUISEI_TEST_DEATHS", str(counter))
+    monkeypatch.setattr(shard_pool, "_start", start_deadly)
+    reports = dict(several_processes(worker, settings, [None, None])(tasks))
+    assert len(reports) == 3
+    failed = [task.source.name for task, report in reports.items() if report.failed]
+    assert ("00001.tar" in failed) is (deaths >= TRIES)
+    done = [task for task, report in reports.items() if not report.failed]
+    assert all(len(table(task.output("parquet"))) == reports[task].rows for task in done)
+
+
+def start_deadly(worker, settings, devices):
+    """Begin a worker whose metric may end it."""
+    from pathlib import Path
+
+    from suisei.scoring.stream import Scorer
+
+    counter = Path(os.environ["SUISEI_TEST_DEATHS"])
+    shard_pool._worker = shard_pool.ShardWorker(Scorer({"length": Killer(counter)}, "in"), settings)
