@@ -173,7 +173,7 @@ def _parser() -> CommandParser:
         metavar="FILE",
         type=filled,
         default="-",
-        help=".jsonl, .csv, .tsv, each also with .gz, or .parquet; - (default): JSONL to stdout; of shards: a folder",
+        help=".jsonl, .csv, .tsv (also .gz) or .parquet; - (default): JSONL to stdout; of shards: a folder",
     )
     add("--resume", action="store_true", help="go on with the part file of a run that was cut off")
     add("--summary", metavar="FILE", type=filled, help="JSON of counts, means, corpus scores and signatures")
