@@ -11,6 +11,7 @@ from suisei.resources import resource_path
 REPOSITORY = Path(__file__).resolve().parents[2]
 NAMES = sorted(path.stem for path in (REPOSITORY / "configs").glob("*.yaml"))
 REGRESSORS = [name for name in NAMES if not name.startswith(("pacs", "captioner", "self_critical"))]
+CAPTIONERS = [name for name in NAMES if name.startswith("captioner")]
 
 
 @pytest.mark.parametrize("name", REGRESSORS)
@@ -18,6 +19,15 @@ def test_a_config_makes_model_data_and_trainer(name, tmp_path):
     cli = make_cli(["--config", str(resource_path(f"configs/{name}.yaml")), f"--output={tmp_path / 'run'}"])
     assert cli.datamodule.sources
     assert cli.model.optimizer_config.head_lr > 0
+
+
+@pytest.mark.parametrize("name", CAPTIONERS)
+def test_a_captioners_config_is_read_whole(name, capsys):
+    path = str(resource_path(f"configs/{name}.yaml"))
+    with pytest.raises(SystemExit) as stop:
+        main(["--config", path, "--print_config"])
+    assert not stop.value.code
+    assert "data:" in capsys.readouterr().out
 
 
 def test_the_papers_config_is_the_papers_model(tmp_path):
