@@ -11,6 +11,7 @@ LOCAL = (
     *("suisei", "bleu-1", "bleu-4", "rouge-l", "cider", "sacrebleu", "chrf", "meteor", "unigram-f1"),
     *("length", "length-ratio", "japanese", "distinct-2", "bertscore", "cosine", "clip-s", "ref-clip-s"),
     *("pac-s", "ref-pac-s", "pac-s++", "ref-pac-s++", "em-score", "ref-video-pac-s"),
+    *("repetition-4", "incomplete-ending", "hallucinated-nouns"),
 )
 """One of every kind in the registry that needs neither a server nor another environment."""
 
