@@ -10,6 +10,7 @@ from suisei.captioning.caption_loading import load_captioner
 from suisei.captioning.caption_model import Decoding, load_caption_model
 from suisei.captioning.grid_tower import TowerConfig, create_image_encoder
 from suisei.captioning.pieces import Pieces, plain_caption
+from suisei.encoders.image import ImageEncoder
 from suisei.encoders.weights import save_weights
 from suisei.errors import ConfigError, ModelError
 
@@ -159,7 +160,6 @@ def test_a_vision_transformer_gives_its_patches():
     import open_clip
 
     from suisei.captioning.grid_tower import GridTower
-    from suisei.encoders.image import ImageEncoder
 
     settings = {
         "embed_dim": 16,
@@ -169,3 +169,24 @@ def test_a_vision_transformer_gives_its_patches():
     tower = GridTower(ImageEncoder.from_architecture(settings))
     assert (tower.places, tower.width) == (4, 32)
     assert isinstance(tower.image.tower, open_clip.transformer.VisionTransformer)
+
+
+def test_the_image_tower_of_a_dual_encoder_is_taken_from_its_folder(tmp_path):
+    from suisei.captioning.grid_tower import GridTower
+    from suisei.encoders.dual_folder import new_dual_encoder, save_dual_encoder
+
+    architecture = {
+        "embed_dim": 16,
+        "vision_cfg": {"image_size": 32, "layers": 2, "width": 32, "patch_size": 16, "head_width": 16},
+        "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 1},
+    }
+    dual = new_dual_encoder(architecture, seed=4)
+    save_dual_encoder(dual, tmp_path / "dual")
+    tower = GridTower(create_image_encoder(TowerConfig(str(tmp_path / "dual")))).eval()
+    again = ImageEncoder.from_architecture(tower.image.architecture())
+    again.tower.load_state_dict(tower.image.tower.state_dict())
+    pixels = torch.randn(2, 3, 32, 32)
+    with torch.no_grad():
+        torch.testing.assert_close(tower.image(pixels), dual.model.visual(pixels))
+        torch.testing.assert_close(GridTower(again).eval()(pixels), tower(pixels))
+    assert (tower.places, tower.width) == (4, 32)
