@@ -445,7 +445,7 @@ def test_two_processes_tune_as_one(folder, tmp_path):
         if processes > 1:
             (tmp_path / "task.yaml").write_text(f"task: {TASK}\n")
             command = [sys.executable, "-m", "suisei.train", "--config", str(tmp_path / "task.yaml"), *given]
-            subprocess.run(command, check=True, capture_output=True, timeout=300, env=environment)
+            subprocess.run(command, check=True, capture_output=True, timeout=900, env=environment)
         else:
             run(given)
         return [row["reward"] for row in lines(tmp_path / name / "curve.jsonl")], final(tmp_path / name)

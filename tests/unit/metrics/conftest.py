@@ -12,6 +12,7 @@ LOCAL = (
     *("length", "length-ratio", "japanese", "distinct-2", "bertscore", "cosine", "clip-s", "ref-clip-s"),
     *("pac-s", "ref-pac-s", "pac-s++", "ref-pac-s++", "em-score", "ref-video-pac-s"),
     "recap-latent",
+    *("repetition-4", "incomplete-ending", "hallucinated-nouns"),
 )
 """One of every kind in the registry that needs neither a server nor another environment."""
 
