@@ -43,8 +43,8 @@ examples:
   suisei train --config runs/mine/config.yaml --ckpt_path last
 
 suisei train --help all lists every setting of the config's task (it takes some seconds), --print_config all
-values as YAML. Settings of a config can be given on the command line. --quiet, --verbose and --log-json FILE say
-how much is told of the run, as for the other commands.
+values as YAML. Settings of a config can be given on the command line. --quiet, --verbose and --log-json FILE
+say how much is told of the run, as for the other commands.
 """
 
 
