@@ -210,6 +210,8 @@ def staged(folder: Path) -> Iterator[Path]:
     try:
         for left in folder.glob(".results-*"):  # by a run that was killed while it wrote them
             shutil.rmtree(left, ignore_errors=True)
+        for left in (folder / "checkpoints").glob(".*.ckpt.part"):  # or while it wrote a checkpoint
+            left.unlink(missing_ok=True)
         with tempfile.TemporaryDirectory(dir=folder, prefix=".results-") as name:
             stage = Path(name)
             yield stage

@@ -24,6 +24,7 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -278,7 +279,9 @@ def _forked(arguments: Sequence[str], plan: Plan, folder: Path, log: Path, count
     timed = plan.kind == "time"
     ended = _wait(child, plan.when if timed else LONGEST)
     if ended is None:
-        os.killpg(child, signal.SIGKILL)
+        os.kill(child, signal.SIGKILL)  # it may not have a group of its own yet
+        with suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
         ended = os.waitpid(child, 0)[1]
         return os.waitstatus_to_exitcode(ended) if timed else HUNG
     return os.waitstatus_to_exitcode(ended)

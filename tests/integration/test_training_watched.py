@@ -46,7 +46,7 @@ def test_a_run_with_other_ratings_is_not_gone_on_with(train, rated_file, tmp_pat
     splits = json.loads((run / "splits.json").read_text())
     changed = [dict(row) for row in rows]
     for row in changed:  # the same captions and groups, so that vocabulary and split are the same
-        row["rating"] = [1 - value for value in row["rating"]] if isinstance(row["rating"], list) else 0.5
+        row["rating"] = [6 - value for value in row["rating"]]  # on a scale from 1 to 5
     data.write_text("".join(json.dumps(row) + "\n" for row in changed))
     with pytest.raises(ModelError, match="started with other training and validation data"):
         train(*options, "--ckpt_path=last", output=run)
