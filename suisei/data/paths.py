@@ -13,7 +13,7 @@ from suisei.errors import ConfigError
 
 ANY_PATH = "SUISEI_ANY_PATH"
 """Set to 1, files of rows may name images and videos anywhere; else in their folder alone."""
-_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(?://|[^\\/]*,)")
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+://|data:[^,]*,", re.IGNORECASE)
 _NAMED = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
 _NUMBERED = re.compile(r"(?:/dev/fd|/proc/self/fd)/(\d{1,9})")
 _MAX_LINKS = 40

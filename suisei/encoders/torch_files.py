@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 import pickletools
 import struct
@@ -59,7 +60,11 @@ def _check_archive(file: IO[bytes], size: int) -> None:
 
 def _check_names(stream: IO[bytes], pickles: int) -> None:
     """Read the instructions of pickles, following none, and refuse names that no class has."""
-    for _ in range(pickles):
+    for number in range(pickles):
+        if number and not stream.read(1):  # a pickle alone, which torch will not take either
+            return
+        if number:
+            stream.seek(-1, io.SEEK_CUR)
         for instruction, argument, _ in pickletools.genops(stream):
             if instruction.name in ("GLOBAL", "INST") and len(str(argument)) > LONGEST_NAME:
                 raise pickle.UnpicklingError(f"it wants {str(argument)[:40]}..., which no class is called")

@@ -5,13 +5,16 @@ import gzip
 import io
 import json
 import os
+import warnings
+from pathlib import Path
 
 import pytest
 from PIL import Image
 from rich.table import Table
 from rich.text import Text
 
-from suisei.cli import printable, run_command, safe_console, say
+import suisei
+from suisei.cli import _one_line, printable, run_command, safe_console, say
 from suisei.data import compressed
 from suisei.data.coco import read_references
 from suisei.data.documents import unique_keys
@@ -73,13 +76,17 @@ def test_what_ends_inside_the_folder_is_read(places, image):
 
 @pytest.mark.parametrize("image", [r"\\host\share\a.png", "//host/share/a.png"])
 def test_a_share_is_not_even_looked_for(places, image, monkeypatch):
-    monkeypatch.setattr("pathlib.Path.is_file", None)
+    real = Path.is_file
+
+    def is_file(path):
+        assert "host" not in str(path), "Windows would log in there"
+        return real(path)
+
+    monkeypatch.setattr(Path, "is_file", is_file)
     assert "leads out of the folder" in str(rows_of(places / "data", image).error)
 
 
-@pytest.mark.parametrize(
-    "image", ["pipe", "/dev/zero", "/dev/stdin", "/proc/self/mem", "a\0b", "x" * 5000, "images"]
-)
+@pytest.mark.parametrize("image", ["pipe", "/dev/zero", "/dev/stdin", "a\0b", "x" * 5000, "images"])
 def test_what_is_no_file_is_refused(places, image):
     assert rows_of(places / "data", image, anywhere=True).error is not None
 
@@ -146,11 +153,13 @@ def test_inside_is_what_links_say(places):
 def test_what_unpacks_to_far_more_than_text_is_refused(tmp_path, name, monkeypatch):
     monkeypatch.setattr(compressed, "ALWAYS_UNPACKED", 1 << 16)
     path = tmp_path / name
-    path.write_bytes(gzip.compress(b" " * 5_000_000 + b"x"))
+    head = b"candidate\nx\n" if "csv" in name else b""
+    path.write_bytes(gzip.compress(head + b" " * 5_000_000 + b"x"))
     with pytest.raises(DataError, match="unpacks to over 200 times its size"):
         list(iter_rows(path, note=len))
-    with pytest.raises(DataError, match="unpacks to over 200 times its size"):
-        read_references([path])
+    if "csv" not in name:
+        with pytest.raises(DataError, match="unpacks to over 200 times its size"):
+            read_references([path])
     path.write_bytes(gzip.compress(b"a\nb\n" * 10_000))  # repeats itself, and is short
     if name == "a.txt.gz":
         assert len(read_samples(path, note=len)) == 20_000
@@ -213,18 +222,11 @@ def test_data_does_not_command_a_terminal(capsys):
 
 
 def test_errors_and_warnings_do_not_either(capsys):
-    import warnings
-
-    import suisei
-
     def command(argv):
-        warnings.warn_explicit(EVIL, UserWarning, suisei.__file__, 1)
         raise DataError(EVIL)
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("always")
-        warnings.showwarning = warnings._showwarning_orig
-        assert run_command(command, []) == 2
-    error = capsys.readouterr().err
-    assert error.count("suisei: ") == 2
-    assert not any(mark in error for mark in "\x1b\x07\x9b\u202e\u2066")
+    assert run_command(command, []) == 2
+    warning = _one_line(warnings.formatwarning)(EVIL, UserWarning, suisei.__file__, 1)
+    for text in (capsys.readouterr().err, warning):
+        assert text.startswith(r"suisei: \x1b[31mred")
+        assert not any(mark in text for mark in "\x1b\x07\x9b\u202e\u2066")

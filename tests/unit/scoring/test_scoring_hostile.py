@@ -114,7 +114,7 @@ def test_foil_has_ids_that_can_be_looked_up(tmp_path):
         }
         (tmp_path / "foilv1.0_test_2017.json").write_text(json.dumps(content))
         (tmp_path / "captions_val2014.json").write_text(
-            json.dumps({"images": [{"id": 1, "file_name": "x.jpg"}], "annotations": []})
+            json.dumps({"images": [{"id": 1, "file_name": "x.jpg"}], "annotations": [right]})
         )
         with pytest.raises(DataError, match="is not in the file"):
             BENCHMARKS["foil"].read(tmp_path)
