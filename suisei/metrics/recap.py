@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from suisei.data.image_bytes import ImageBytes
 from suisei.data.images import load_image, read_image
 from suisei.data.item_seeds import item_seed
 from suisei.data.sample import CaptionSample
@@ -189,7 +190,7 @@ class Recap(Metric):
             values[[pair[0] for pair in group]] = found.reshape(len(group), -1).mean(axis=1)
         return values
 
-    def _original(self, sample: CaptionSample) -> str | Path | Image:
+    def _original(self, sample: CaptionSample) -> str | Path | Image | ImageBytes:
         """Return the image that is compared with, or noise of its size."""
         assert sample.image is not None  # checked by the base class
         return noise_like(sample.image) if self.noise else sample.image
@@ -217,7 +218,7 @@ def load(argument: str = DEFAULT_MEASURE, **options: Any) -> Recap:
     return (RecapDistance if distance else Recap)(argument, **options)
 
 
-def noise_like(image: str | Path | Image) -> Image:
+def noise_like(image: str | Path | Image | ImageBytes) -> Image:
     """Return noise of an image's size, uniform in every channel; the same noise for the same image."""
     from PIL.Image import fromarray
 
