@@ -102,7 +102,7 @@ def iter_rows(
             JSONL by image id, or text, one file per reference.
         note: told in a line what is guessed and what is left out; a warning by default.
         anywhere: whether images and videos may lie outside of ``images``, by absolute paths, ``..`` or links;
-            by default as SUISEI_ANY_PATH says: no.
+            by default as SUISEI_ANY_PATH says: yes, unless it is 0.
 
     Yields:
         One Row per data row; a bad row has its error and no sample.

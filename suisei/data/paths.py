@@ -12,7 +12,7 @@ from typing import IO, Any
 from suisei.errors import ConfigError
 
 ANY_PATH = "SUISEI_ANY_PATH"
-"""Set to 1, files of rows may name images and videos anywhere; else in their folder alone."""
+"""Set to 0, files of rows may name images and videos in their folder alone; else anywhere."""
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+://|data:[^,]*,", re.IGNORECASE)
 _NAMED = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
 _NUMBERED = re.compile(r"(?:/dev/fd|/proc/self/fd)/(\d{1,9})")
@@ -61,7 +61,7 @@ def any_path() -> bool:
     given = os.environ.get(ANY_PATH, "")
     if given not in ("", "0", "1"):
         raise ConfigError(f"{ANY_PATH} is {given!r}; it must be 1, for images anywhere, or 0")
-    return given == "1"
+    return given != "0"
 
 
 def is_address(name: str) -> bool:

@@ -6,7 +6,6 @@ whether the Python files beside a model shall be run. What this module adds is f
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 import json
 import math
@@ -163,35 +162,6 @@ def check_config_file(folder: Path) -> None:
                 raise ModelError(
                     f"{folder}/config.json: {name} is {shown(table[name])}, which would be downloaded and run"
                 )
-
-
-def check_pipeline_file(folder: Path) -> None:
-    """Refuse a folder of diffusers whose parts are classes of its own, or of any library but two.
-
-    Earlier versions of diffusers import what ``model_index.json`` names, Python files of the folder included.
-
-    Raises:
-        ModelError: such a part, or an index that is not JSON.
-    """
-    path = folder / "model_index.json"
-    for name, value in read_settings(path).items():
-        parts = value if isinstance(value, list) else [value]
-        own = name == "_class_name" and (isinstance(value, list) or str(value).endswith(".py"))
-        library = str(parts[0]) if isinstance(value, list) and parts and parts[0] is not None else ""
-        if library and library not in _LIBRARIES and not _is_own_part(library):
-            own = True
-        if own or (library and (folder / name / f"{library}.py").exists()):
-            raise ModelError(f"{path}: {name} is {shown(value)}, code of its own, which is never run")
-
-
-_LIBRARIES = ("diffusers", "transformers")
-
-
-def _is_own_part(library: str) -> bool:
-    """Whether diffusers has a part of that name, which an index names alone: stable_diffusion, say."""
-    found = importlib.util.find_spec("diffusers")
-    folders = found.submodule_search_locations if found is not None else None
-    return library.isidentifier() and any((Path(at) / "pipelines" / library).is_dir() for at in folders or ())
 
 
 def check_tokenizer_file(folder: Path) -> None:

@@ -162,7 +162,7 @@ class Regressor(nn.Module):
     ) -> None:
         super().__init__()
         self.config = config
-        self.whole_batch = lambda rows: rows
+        self.whole_batch = _as_it_is
         self.text = text
         self.image = image
         self.idf = idf
@@ -411,3 +411,8 @@ class Regressor(nn.Module):
         if self.image is not None:
             for name, parameter in self.image.named_parameters():
                 yield f"image.{name}", parameter, None
+
+
+def _as_it_is(rows: Tensor) -> Tensor:
+    """Return the rows of one process, which are all; no lambda, for a model is pickled into processes."""
+    return rows

@@ -299,7 +299,7 @@ def _layout() -> Any:
 
 def _change_part(random: Random, data: bytes) -> bytes:
     name, _, content = data.partition(b"\0")
-    return name + b"\0" + change.change_jsonlines_of(random, content)
+    return name + b"\0" + change.change_json_lines(random, content)
 
 
 READERS: dict[str, Reader] = {

@@ -51,9 +51,9 @@ def test_times_are_told_as_people_do():
 
 @pytest.mark.parametrize(
     ("command", "before", "after"),
-    [("train", None, "PASSIVE"), ("train", "ACTIVE", "ACTIVE"), ("score", None, None)],
+    [("train", None, "PASSIVE"), ("train", "ACTIVE", "ACTIVE"), ("score", None, "PASSIVE")],
 )
-def test_threads_of_a_training_sleep_while_they_wait(monkeypatch, command, before, after):
+def test_threads_of_a_command_sleep_while_they_wait(monkeypatch, command, before, after):
     from suisei import __main__ as entry
 
     monkeypatch.setenv("OMP_WAIT_POLICY", "set, so that it is put back")

@@ -255,7 +255,7 @@ def test_temperature_widens_the_draw(folder, tmp_path):
     assert different(0.2) < different(3.0)
 
 
-def test_data_of_a_run(folder, tmp_path):
+def test_images_of_a_run(folder, tmp_path):
     source, other = str(folder / "train.jsonl"), str(folder / "dev.jsonl")
     data = RewardedImages(source, other, None, batch_size=2, train_images=5, validation_images=3)
     data.load(seed=4)

@@ -27,6 +27,11 @@ from suisei.pacs.manifest import read_positives
 from suisei.pacs.sources import read_sources
 
 
+@pytest.fixture(autouse=True)
+def only_in_the_folder(monkeypatch):
+    monkeypatch.setenv(ANY_PATH, "0")
+
+
 @pytest.fixture
 def places(tmp_path):
     """A folder of a data file with its images, and a picture elsewhere."""

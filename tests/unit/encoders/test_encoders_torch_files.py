@@ -9,7 +9,7 @@ import zipfile
 import pytest
 import torch
 
-from suisei.encoders.pretrained import check_config_file, check_pipeline_file
+from suisei.encoders.pretrained import check_config_file
 from suisei.encoders.torch_files import LONGEST_NAME, load_tensors
 from suisei.encoders.weights import read_weights
 from suisei.errors import ModelError
@@ -116,25 +116,9 @@ def test_a_pipeline_with_code_of_its_own_is_refused_before_it_is_imported(tmp_pa
     for name in ("unet/mine.py", "vae/transformers.py", "pipeline.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(f"open({str(tmp_path / 'RAN')!r}, 'w')\n")
-    with pytest.raises(ModelError, match="code of its own, which is never run"):
+    with pytest.raises(ModelError, match=r"never runs?|names no pipeline"):
         Illustrator(str(tmp_path))
     assert not (tmp_path / "RAN").exists()
-
-
-def test_a_usual_pipeline_is_let_through(tmp_path):
-    pytest.importorskip("diffusers")
-    parts = {
-        "_class_name": "StableDiffusionPipeline",
-        "_diffusers_version": "0.30.0",
-        "unet": ["diffusers", "UNet2DConditionModel"],
-        "tokenizer": ["transformers", "CLIPTokenizer"],
-        "safety_checker": ["stable_diffusion", "StableDiffusionSafetyChecker"],
-        "image_encoder": [None, None],
-        "requires_safety_checker": True,
-    }
-    (tmp_path / "model_index.json").write_text(json.dumps(parts))
-    check_pipeline_file(tmp_path)
-    check_pipeline_file(tmp_path / "absent")
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,7 @@ def test_checksums_of_files_elsewhere_are_refused(folder, resign, name):
     (folder.parent / "outside.json").write_text("{}")
 
     def edit(config):
-        config["sha256"][name] = hub._sha256(folder.parent / "outside.json")
+        config["sha256"][name] = hub.sha256_of(folder.parent / "outside.json")
 
     resign(folder, edit)
     refused(folder, "leads out of the folder")

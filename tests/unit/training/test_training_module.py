@@ -125,7 +125,8 @@ def logged(model, scores, targets):
     model.log = lambda name, value, **_: values.__setitem__(name, float(value))
     for start in range(0, len(scores), 3):  # as uneven batches
         part = slice(start, start + 3)
-        model._validation.append((torch.tensor(scores[part]), torch.tensor(targets[part])))
+        rows = [range(start, start + len(scores[part])), scores[part], targets[part]]
+        model._validation.append(torch.tensor([list(row) for row in rows], dtype=torch.float64).T)
     model.on_validation_epoch_end()
     assert model._validation == []
     return values
