@@ -115,7 +115,7 @@ class Settings:
 
     folder: Path
     scale: tuple[float, float] = DEFAULT_SCALE
-    anywhere: bool = False
+    anywhere: bool = True
     cells: bool = False
     chosen: tuple[tuple[str, tuple[str, ...]], ...] = NO_CHOICE
 
