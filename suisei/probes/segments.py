@@ -8,11 +8,12 @@ of function words and of verbs that captions use; that is enough to choose words
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 from suisei.metrics.tokenizers import mecab_missing
 from suisei.probes.words import ABOUT_PICTURES, ING_NOUNS, NOT_THINGS, STOP_WORDS, SYMMETRIC, VERBS
@@ -104,8 +105,8 @@ def final_particle(caption: str) -> bool:
         return False
     if mecab_missing():
         return body.endswith(("を", "が", "は"))
-    last = list(_tagger()(body))[-1]
-    return bool(last.feature[0] == "助詞" and last.feature[1] != "終助詞")
+    kind, detail = _cut(body)[-1].feature[:2]
+    return kind == "助詞" and detail != "終助詞"
 
 
 def swappable(caption: Segmented) -> list[tuple[int, int]]:
@@ -161,7 +162,7 @@ def _japanese(text: str) -> list[Segment]:
     if mecab_missing():
         return _by_script(text)
     segments: list[Segment] = []
-    for node in _tagger()(text):
+    for node in _cut(text):
         kind, detail, usage = node.feature[:3]
         named = kind == "名詞" and detail in ("普通名詞", "固有名詞")
         noun = named and usage != "副詞可能" and node.surface not in NOT_THINGS
@@ -175,13 +176,28 @@ def _japanese(text: str) -> list[Segment]:
     return segments
 
 
+class _Node(NamedTuple):
+    """A word as MeCab tells it: its text, the space before it, and the first fields of its feature."""
+
+    surface: str
+    white_space: str
+    feature: tuple[str, ...]
+
+
+def _cut(text: str) -> list[_Node]:
+    """Return a text's words, copied: the nodes of MeCab live in its memory until the next call."""
+    tagger, lock = _tagger()
+    with lock:
+        return [_Node(node.surface, node.white_space, tuple(node.feature[:3])) for node in tagger(text)]
+
+
 @lru_cache(maxsize=1)
-def _tagger() -> Any:
+def _tagger() -> tuple[Any, threading.Lock]:
     import fugashi
     import unidic_lite
 
     folder = unidic_lite.DICDIR
-    return fugashi.GenericTagger(f'-r "{folder}/mecabrc" -d "{folder}"')
+    return fugashi.GenericTagger(f'-r "{folder}/mecabrc" -d "{folder}"'), threading.Lock()
 
 
 def _by_script(text: str) -> list[Segment]:

@@ -410,7 +410,7 @@ COVERED = {
     ),
     "test_rows_without_reward_are_left_out_and_counted": ("model.max_skipped",),
     "test_what_a_run_writes": ("model.shown", "data.test", "data.test_images"),
-    "test_data_of_a_run": (
+    "test_images_of_a_run": (
         "data.train", "data.validation", "data.root", "data.images", "data.batch_size", "data.train_images",
         "data.validation_images",
     ),
