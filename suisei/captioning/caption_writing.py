@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from suisei.captioning.caption_model import CaptionModel, Decoding
+from suisei.captioning.scst_data import ImageGrids
 from suisei.encoders.decoding import DECODING_THREADS
 from suisei.encoders.precision import choose_precision
 from suisei.errors import DataError
@@ -96,6 +97,27 @@ def captions_of(
             raise DataError(written.problem)
         found.append(written.captions)
         advance(1)
+    return found
+
+
+def captions_of_grids(
+    model: CaptionModel,
+    grids: ImageGrids,
+    decoding: Decoding,
+    *,
+    language: str | None = None,
+    advance: Callable[[int], Any] = lambda _: None,
+) -> list[tuple[str, ...]]:
+    """Return K captions of each image whose grid is known; several models with one tower look at it once."""
+    kind = model.device.type
+    fast = choose_precision("auto", kind) in ("bf16", "fp16")
+    generator = torch.Generator(model.device).manual_seed(0)
+    found: list[tuple[str, ...]] = []
+    for rows in torch.arange(len(grids)).split(BATCH_SIZE):
+        with torch.no_grad(), torch.autocast(kind, torch.bfloat16, enabled=fast):
+            made = model.generate(model.memory(grids[rows]), decoding, generator, language)
+        found += [tuple(captions) for captions in model.texts(made.tokens)]
+        advance(len(rows))
     return found
 
 

@@ -6,6 +6,7 @@ Shape letters: B images of a batch, P places of an image, c width of the tower's
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,10 @@ from torch.utils.data import DataLoader
 
 from suisei.captioning.caption_model import CaptionModel
 from suisei.captioning.caption_sources import CaptionedImage, load_captioned
+from suisei.captioning.captioner import Captioner
+from suisei.captioning.grid_store import GridStore
+from suisei.encoders.feature_cache import disk_cache
+from suisei.encoders.precision import choose_precision
 from suisei.errors import ConfigError, DataError
 from suisei.ranges import NAME, Of, Rule, at_least, check_settings
 from suisei.training.batching import FullBatches, ResumableDataLoader, batch_loader
@@ -158,9 +163,12 @@ def _positions(positions: Sequence[int]) -> Tensor:
 class ImageGrids:
     """What a captioner's tower says of images, by row: once and for all where the tower is frozen.
 
+    What the frozen tower of one of our own captioners says is that of its training, in the cache of features.
+
     Args:
         captioner: whose tower.
         images: the images.
+        folder: where the file of grids that do not fit into memory is.
         advance: called with the number of images that are done.
 
     Raises:
@@ -168,25 +176,49 @@ class ImageGrids:
     """
 
     def __init__(
-        self, captioner: CaptionModel, images: Sequence[Any], advance: Callable[[int], Any] = lambda _: None
+        self,
+        captioner: CaptionModel,
+        images: Sequence[Any],
+        folder: Path | None = None,
+        advance: Callable[[int], Any] = lambda _: None,
     ) -> None:
         self._captioner, self._images = captioner, images
-        self._kept: Tensor | None = None
+        self._kept: Tensor | GridStore | None = None
         if not captioner.tower_is_frozen:
             return
-        for start in range(0, len(images), IMAGES_PER_CALL):
-            part = self._ask(range(start, min(start + IMAGES_PER_CALL, len(images)))).cpu()
-            if self._kept is None:
-                if part[0].nbytes * len(images) > MOST_GRID_BYTES:
-                    return
-                self._kept = torch.empty(len(images), *part.shape[1:], dtype=part.dtype)
-            self._kept[start : start + len(part)] = part
+        if isinstance(captioner, Captioner):
+            self._kept = GridStore(
+                captioner.tower,
+                [Path(image) for image in images],
+                precision=choose_precision("auto", captioner.device.type),
+                disk=disk_cache(),
+                folder=folder,
+                advance=advance,
+            )
+            return
+        self._kept = self._ask_all(advance)
+
+    def _ask_all(self, advance: Callable[[int], Any]) -> Tensor | None:
+        """Return the grids of all images; None where they are too large to keep."""
+        kept = torch.empty(0)
+        for start in range(0, len(self._images), IMAGES_PER_CALL):
+            part = self._ask(range(start, min(start + IMAGES_PER_CALL, len(self._images)))).cpu()
+            if not start:
+                if part[0].nbytes * len(self._images) > MOST_GRID_BYTES:
+                    return None
+                kept = torch.empty(len(self._images), *part.shape[1:], dtype=part.dtype)
+            kept[start : start + len(part)] = part
             advance(len(part))
+        return kept
 
     def _ask(self, rows: Sequence[int]) -> Tensor:
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self._captioner.tower_is_frozen):
             pixels = self._captioner.read([self._images[row] for row in rows])
             return self._captioner.grid(pixels.to(self._captioner.device))
+
+    def __len__(self) -> int:
+        """Return the number of images."""
+        return len(self._images)
 
     def __getitem__(self, rows: Tensor) -> Tensor:
         """Return the grids of rows [B], [B, P, c], on the captioner's device; with gradient if it learns."""

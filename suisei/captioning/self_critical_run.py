@@ -20,7 +20,7 @@ from lightning.pytorch.cli import LightningArgumentParser
 from suisei.captioning.caption_log import before, plot_curve
 from suisei.captioning.caption_model import Decoding, load_caption_model
 from suisei.captioning.caption_report import METRICS, START, TUNED, compare_captions
-from suisei.captioning.caption_writing import captions_of
+from suisei.captioning.caption_writing import captions_of, captions_of_grids
 from suisei.captioning.rewards import folders_of
 from suisei.captioning.scst_data import ImageGrids, RewardedImages
 from suisei.captioning.self_critical import SelfCritical
@@ -156,7 +156,7 @@ def run(arguments: Sequence[str]) -> int:
     data.load(seed, model.language)
     model.rewarder.fit(data.documents, model.language)
     with progress_bar("looking at images", len(data.pairs), shown=model.writer.tower_is_frozen) as advance:
-        grids = ImageGrids(model.writer, [pair.image for pair in data.pairs], advance)
+        grids = ImageGrids(model.writer, [pair.image for pair in data.pairs], folder, advance)
     model.prepare(data.pairs, grids, seed)
     started = time.perf_counter()
     with started_run(cli, folder) if trainer.is_global_zero else nullcontext():
@@ -210,7 +210,7 @@ def _report(cli: Any, folder: Path, stage: Path, said: dict[str, Any]) -> None:
     if plot_curve(stage / "curve.png", folder, f"rewarded by {model.reward}"):
         text += "![the curve](curve.png)\n\n"
     if pairs:
-        texts = _captions(model, pairs)
+        texts = _captions(model, pairs, folder)
         found = compare_captions(
             texts,
             pairs,
@@ -230,15 +230,21 @@ def _report(cli: Any, folder: Path, stage: Path, said: dict[str, Any]) -> None:
     )
 
 
-def _captions(model: SelfCritical, pairs: Sequence[Any]) -> dict[str, list[str]]:
+def _captions(model: SelfCritical, pairs: Sequence[Any], folder: Path) -> dict[str, list[str]]:
     """Return the captions of the start and of the tuned model, by a beam search of five."""
     images = [pair.image for pair in pairs]
     decoding = Decoding("beam", beams=5, max_length=model.max_length)
     device = model.writer.device
+    shared = model.writer.tower_is_frozen
+    with progress_bar("looking at test images", len(images), shown=shared) as advance:
+        grids = ImageGrids(model.writer, images, folder, advance)
     texts = {}
     for system, writer in ((START, load_caption_model(model.captioner).to(device)), (TUNED, model.writer)):
         with progress_bar(f"captions of the {system} model", len(images)) as advance:
-            found = captions_of(writer, images, decoding, language=model.language, advance=advance)
+            if shared:
+                found = captions_of_grids(writer, grids, decoding, language=model.language, advance=advance)
+            else:
+                found = captions_of(writer, images, decoding, language=model.language, advance=advance)
             texts[system] = [own[0] for own in found]
     return texts
 

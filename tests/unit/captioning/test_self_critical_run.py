@@ -284,12 +284,15 @@ def test_images_of_a_run(folder, tmp_path):
 
 def test_images_are_looked_at_once(folder, tmp_path, monkeypatch):
     seen = []
-    original = Captioner.grid
+    original = GridTower.forward
     monkeypatch.setattr(
-        Captioner, "grid", lambda self, pixels: seen.append(len(pixels)) or original(self, pixels)
+        GridTower, "forward", lambda self, pixels: seen.append(len(pixels)) or original(self, pixels)
     )
+    monkeypatch.setenv("SUISEI_CACHE", str(tmp_path / "cache"))
     run(arguments(folder, tmp_path / "run"))
-    assert sum(seen) == 16  # eight of training, eight of validation
+    assert seen == [1, 1, 8]  # two to learn the size of a grid; of sixteen images half are the same
+    run(arguments(folder, tmp_path / "again"))
+    assert seen[3:] == [1, 1]  # what a frozen tower says is kept between runs
 
 
 def test_a_reward_without_numbers_stops_the_run(folder, tmp_path, monkeypatch):
