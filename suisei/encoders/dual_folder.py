@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from suisei.encoders.descriptions import DESCRIPTION, OWN_FOLDER, check_model
 from suisei.encoders.dual import DualEncoder, image_transform
 from suisei.encoders.dual_weights import WEIGHT_FILES
 from suisei.encoders.hub_errors import hub_guard
 from suisei.encoders.pretrained import text_config
+from suisei.encoders.timm_tower import PREFIX, read_timm_weights, timm_architecture
 from suisei.encoders.weights import save_weights
 from suisei.errors import ConfigError, ModelError
 
@@ -26,6 +28,7 @@ def new_dual_encoder(
     architecture: dict[str, Any],
     *,
     text_encoder: str | None = None,
+    image_weights: str | None = None,
     seed: int = 0,
     name: str = "new",
     device: str = "cpu",
@@ -37,12 +40,15 @@ def new_dual_encoder(
             encoder, ``text_cfg``.
         text_encoder: a Hugging Face encoder or folder that becomes the text tower with its own weights,
             mean pooling and a new projection.
+        image_weights: timm's own file of weights for the image tower, one of timm's architectures, which then
+            gets pixels as that expects them.
         seed: of the random weights; the state of the global generator is left as it is.
         name: for signatures.
         device: a torch device.
 
     Raises:
-        ConfigError: a description that open_clip refuses.
+        ConfigError: a description that open_clip refuses, or weights for a tower that is not timm's.
+        ModelError: weights of another architecture.
         UnavailableError: the text encoder cannot be had.
     """
     import open_clip
@@ -59,8 +65,10 @@ def new_dual_encoder(
             model = kind(**described)
     except (TypeError, KeyError, ValueError, AssertionError) as error:
         raise ConfigError(f"open_clip cannot build a model from {described}: {error}") from error
-    size = {"size": described["vision_cfg"].get("image_size", 224)}
-    set_model_preprocess_cfg(model, {**vars(PreprocessCfg()), **size})
+    pixels = {"size": described["vision_cfg"].get("image_size", 224)}
+    if image_weights is not None:
+        pixels |= _with_image_weights(model.visual, described["vision_cfg"], Path(image_weights))
+    set_model_preprocess_cfg(model, {**vars(PreprocessCfg()), **pixels})
     encoder = DualEncoder(
         model,
         _new_tokenizer(described["text_cfg"], text_encoder),
@@ -72,6 +80,16 @@ def new_dual_encoder(
     )
     check_savable(encoder)
     return encoder
+
+
+def _with_image_weights(tower: nn.Module, settings: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """Fill timm's tower with weights; returns mean and deviation of the pixels that they expect."""
+    architecture = settings.get("timm_model_name")
+    if architecture is None:
+        raise ConfigError("image weights are for timm's towers: the architecture names no timm_model_name")
+    read_timm_weights(tower, path)
+    expected = timm_architecture(PREFIX + architecture)["preprocess"]
+    return {name: tuple(expected[name]) for name in ("mean", "std")}
 
 
 def _with_text_encoder(given: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -49,6 +49,7 @@ RULES: dict[str, Rule] = {
     "pretrained": Of(str, null=True),
     "checkpoint": Of(str, null=True),
     "text_encoder": Of(str, null=True),
+    "image_weights": Of(str, null=True),
     "trainable": Word(TRAINABLE),
     "lambda_v": WEIGHT,
     "lambda_t": WEIGHT,
@@ -104,6 +105,7 @@ class PacTraining(LightningModule):
         checkpoint: its weights, where they are a local file.
         architecture: instead of a model, open_clip's description of a new one with random weights.
         text_encoder: for a new model, a Hugging Face encoder or folder as its text tower.
+        image_weights: for a new model with an image tower of timm's, timm's file of weights for it.
         trainable: "projections" (PAC-S), "lora" (PAC-S++), "image" (image tower and projections, the
             text tower frozen) or "all".
         lambda_v: weight of the generated images; 0 leaves them out.
@@ -123,6 +125,7 @@ class PacTraining(LightningModule):
     checkpoint: str | None = None
     architecture: Architecture | None = None
     text_encoder: str | None = None
+    image_weights: str | None = None
     trainable: str = "projections"
     lambda_v: float = 0.05
     lambda_t: float = 0.1
@@ -155,7 +158,12 @@ class PacTraining(LightningModule):
             return load_dual_encoder(
                 self.model, self.pretrained, checkpoint=self.checkpoint, precision="fp32", device="cpu"
             )
-        return new_dual_encoder(self.architecture.described(), text_encoder=self.text_encoder, seed=seed)
+        return new_dual_encoder(
+            self.architecture.described(),
+            text_encoder=self.text_encoder,
+            image_weights=self.image_weights,
+            seed=seed,
+        )
 
     def _freeze(self, seed: int) -> None:
         towers = self.towers

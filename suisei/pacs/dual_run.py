@@ -87,7 +87,8 @@ class PacTrainingCLI(RunCLI):
     def inputs(self) -> dict[str, list[str]]:
         """Return the files and folders that the settings name, those of the model too."""
         model = self.config.model
-        named = {name: model[name] for name in ("model", "pretrained", "checkpoint", "text_encoder")}
+        names = ("model", "pretrained", "checkpoint", "text_encoder", "image_weights")
+        named = {name: model[name] for name in names}
         return {**super().inputs(), **{f"model.{name}": [path] for name, path in named.items() if path}}
 
     def before_instantiate_classes(self) -> None:

@@ -21,8 +21,14 @@ Slot = tuple[nn.Module, str]
 
 
 def image_slot(model: Any) -> Slot | None:
-    """Return where the image projection is, or None if it is part of the tower (ResNets, timm)."""
-    return (model.visual, "proj") if getattr(model.visual, "proj", None) is not None else None
+    """Return where the image projection is, or None if it is part of the tower (as in ResNets)."""
+    if getattr(model.visual, "proj", None) is not None:
+        return model.visual, "proj"
+    head = getattr(
+        model.visual, "head", None
+    )  # timm's trunk may pool by itself; the head then projects alone
+    alone = isinstance(head, nn.Sequential) and len(head) > 0 and not hasattr(head, "pool")
+    return (model.visual, "head") if alone else None
 
 
 def text_slot(model: Any) -> Slot | None:

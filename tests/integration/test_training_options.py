@@ -585,6 +585,7 @@ COVERED = {
         "pacs.model.architecture.text_cfg",
         "pacs.model.text_encoder",
     ),
+    "test_weights_of_timm_fill_the_image_tower": ("pacs.model.image_weights",),
     "test_generated_positives_weigh_as_much_as_asked": ("pacs.model.lambda_v", "pacs.model.lambda_t"),
     "test_rates_of_a_run_follow_warm_up_and_cosine": (
         "pacs.model.learning_rate",

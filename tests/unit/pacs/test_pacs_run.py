@@ -12,6 +12,7 @@ from PIL import Image
 
 from suisei.data.sample import CaptionSample
 from suisei.encoders.dual_folder import new_dual_encoder, save_dual_encoder
+from suisei.encoders.weights import save_weights
 from suisei.errors import ConfigError, ModelError
 from suisei.metrics.registry import get_metric
 from suisei.pacs.dual_module import Architecture, PacTraining, recall_at
@@ -531,6 +532,34 @@ def test_a_text_encoder_becomes_the_text_tower(folder, tmp_path):
     assert model.encoder.tokenizer(["a dog runs"]).shape == (1, 20)
 
 
+def test_weights_of_timm_fill_the_image_tower(tmp_path):
+    import timm
+
+    torch.manual_seed(5)
+    trunk = timm.create_model("resnet10t", pretrained=False)
+    save_weights(trunk.state_dict(), tmp_path / "trunk.safetensors")
+    tower = {
+        "timm_model_name": "resnet10t",
+        "timm_pool": "avg",
+        "timm_proj": "linear",
+        "image_size": 32,
+    }
+    described = Architecture(16, tower, {"context_length": 20, "width": 16, "layers": 1, "heads": 2})
+    model = PacTraining(architecture=described, image_weights=str(tmp_path / "trunk.safetensors"))
+    assert torch.equal(model.towers.visual.trunk.conv1[0].weight, trunk.conv1[0].weight)
+    assert model.towers.visual.preprocess_cfg["mean"] == trunk.pretrained_cfg["mean"]
+    trained = {name for name, weights in model.named_parameters() if weights.requires_grad}
+    assert "towers.visual.head.proj.weight" in trained
+    assert not any("trunk" in name for name in trained)
+    pixels = torch.rand(2, 3, 32, 32)
+    projected = project(image_slot(model.towers), image_states(model.towers, pixels))
+    torch.testing.assert_close(projected, model.towers.visual(pixels))
+    with pytest.raises(ConfigError, match="timm"):
+        PacTraining(
+            architecture=Architecture(16, VIT, TEXT), image_weights=str(tmp_path / "trunk.safetensors")
+        )
+
+
 def test_published_weights_are_asked_for_by_their_tag(monkeypatch):
     def stop(name, pretrained, **_):
         raise ConfigError(f"{name} with {pretrained}")
@@ -560,7 +589,7 @@ def test_images_of_a_file_may_lie_elsewhere(folder, tmp_path):
     assert data.pairs[0].image == folder / "0.png"
 
 
-@pytest.mark.parametrize("name", ["pacs.yaml", "pacs_flickr8k.yaml"])
+@pytest.mark.parametrize("name", ["pacs.yaml", "pacs_flickr8k.yaml", "pacs_frozen.yaml"])
 def test_shipped_configs_are_understood(name, tmp_path, monkeypatch):
     def stop(*_given, **_options):
         raise ConfigError("far enough")
