@@ -28,6 +28,10 @@ from suisei.metaeval.tables import LABELS, Cell, Row, Section, Table
 _SHOWN = {kind: LABELS[kind] for kind in CORRELATIONS}
 MODEL = "suisei"
 """Name of the model's column in a run's scores."""
+_DAMAGE = (
+    *(OSError, ValueError, KeyError, TypeError, AttributeError),
+    *(OverflowError, RecursionError),  # a number beyond any float, lists within lists
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,7 @@ def read_result(folder: Path) -> RunResult:
         return _result_of(folder, report, [json.loads(line)[MODEL] for line in lines if line.strip()])
     except DataError:
         raise
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except _DAMAGE as error:
         what = f"{type(error).__name__}: {error}"
         raise DataError(f"{folder}: not a finished run ({what[:200]})") from None
 

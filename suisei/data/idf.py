@@ -81,6 +81,8 @@ class IdfTable:
             raise ModelError(f"{path}: not an idf table ({error}); restore the file or retrain") from None
         if any(token < 0 for token in frequencies):
             raise ModelError(f"{path}: a token id is negative; restore the file or retrain")
-        if table.documents < 1 or any(not 0 < n <= table.documents for n in frequencies.values()):
+        if not 1 <= table.documents <= 2**53 or any(
+            not 0 < n <= table.documents for n in frequencies.values()
+        ):
             raise ModelError(f"{path}: a token's count is not within 1 to documents={table.documents}")
         return table

@@ -82,9 +82,9 @@ def _check_own(benchmark: Benchmark, **given: Any) -> None:
 
 def _checked_file(path: Path, root: Path | str | None, images: Path | str | None) -> Path:
     if plain_suffix(path) not in FORMATS and not is_stream(path):
-        if path.is_file():
+        if os.path.isfile(path):  # noqa: PTH113 - whatever the name is
             format_of(path)
-        if path.is_dir():
+        if os.path.isdir(path):  # noqa: PTH112
             raise ConfigError(
                 f"{path} is a folder; give a file, or a benchmark's name and the folder as root"
             )

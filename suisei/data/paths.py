@@ -30,7 +30,7 @@ def descriptor_of(path: Path | str) -> int | None:
             return int(found[1])
         try:
             link = os.readlink(name)  # noqa: PTH115
-        except OSError:
+        except (OSError, ValueError):  # a NUL in it
             return None
         name = os.path.normpath(os.path.join(os.path.dirname(name), link))  # noqa: PTH118, PTH120
     return None

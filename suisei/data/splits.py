@@ -324,7 +324,10 @@ def _read_split(path: Path) -> dict:
         raise DataError(f"{path}: not a saved split: 'disjoint' is {content['disjoint']!r}, not of {known}")
     crossing = content.get("crossing")
     if content["disjoint"] == "crossed" and not (
-        isinstance(crossing, list) and len(crossing) == 3 and all(isinstance(n, int) for n in crossing)
+        isinstance(crossing, list)
+        and len(crossing) == 3
+        and all(isinstance(n, int) for n in crossing)
+        and 0 <= crossing[0] < crossing[1]
     ):
         raise DataError(f"{path}: not a saved split: 'crossing' must be fold, number of folds and seed")
     return content

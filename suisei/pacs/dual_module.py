@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from suisei.encoders.dual import DualEncoder, load_dual_encoder
 from suisei.encoders.dual_folder import new_dual_encoder
+from suisei.encoders.precision import choose_precision
 from suisei.errors import ConfigError
 from suisei.metrics.clipscore import PROMPT
 from suisei.pacs.lora import add_lora
@@ -227,8 +228,10 @@ class PacTraining(LightningModule):
     ) -> Tensor:
         self.towers.eval()
         states = torch.empty(0)
+        kind = self.device.type
+        fast = choose_precision("auto", kind) == "bf16"  # as it is scored later
         for rows in order.split(256):
-            with torch.no_grad():
+            with torch.no_grad(), torch.autocast(kind, torch.bfloat16, enabled=fast):
                 part = encode(rows).float().cpu()
             if not len(states):
                 states = torch.empty(len(order), part.shape[1])

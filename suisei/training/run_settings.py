@@ -12,6 +12,7 @@ from suisei.errors import ConfigError
 from suisei.ranges import differences
 
 LARGEST_CONFIG = 1_000_000
+MOST_LEVELS = 50
 """Bytes of a config file."""
 MOST_VALUES = 20_000
 """Values of a config, those that anchors repeat counted each time."""
@@ -99,14 +100,13 @@ def parse_config(text: str, place: str) -> dict[str, Any]:
         place: what messages begin with.
     """
     try:
+        _refuse_depth(text, place)
         content = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark is not None else ""
         problem = " ".join(str(getattr(error, "problem", None) or error).split())[:200]
         raise ConfigError(f"{place}{where}: not YAML of plain values: {problem}") from None
-    except RecursionError:
-        raise ConfigError(f"{place}: nested too deeply; a config has a few levels") from None
     if content is None:
         return {}
     if not isinstance(content, dict):
@@ -115,6 +115,15 @@ def parse_config(text: str, place: str) -> dict[str, Any]:
         )
     _refuse_code(content, place)
     return content
+
+
+def _refuse_depth(text: str, place: str) -> None:
+    """Refuse values within values within values, on which the parser spends seconds before it gives up."""
+    depth = 0
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MOST_LEVELS:
+            raise ConfigError(f"{place}: nested too deeply; a config has a few levels")
 
 
 def _refuse_code(content: dict[Any, Any], place: str) -> None:

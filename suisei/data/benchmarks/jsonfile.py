@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -107,9 +108,13 @@ def number_of(record: Mapping[str, Any], field: str) -> float:
     """Return a field that holds a number.
 
     Raises:
-        DataError: it is absent or something else.
+        DataError: it is absent, something else, or too large.
     """
-    return float(_checked(record, field, "a number", lambda value: type(value) in (int, float)))
+    return float(_checked(record, field, "a number", _fits_float))
+
+
+def _fits_float(value: Any) -> bool:
+    return type(value) is float or (type(value) is int and abs(value) <= sys.float_info.max)
 
 
 def bool_of(record: Mapping[str, Any], field: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import pickletools
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,10 @@ import numpy as np
 from suisei.errors import DataError
 
 _PLAIN_KINDS = "biufSU"
-_DAMAGE = (pickle.UnpicklingError, EOFError, ValueError, TypeError, KeyError, IndexError, AttributeError)
+_DAMAGE = (
+    *(pickle.UnpicklingError, EOFError, ValueError, TypeError, KeyError, IndexError, AttributeError),
+    SystemError,  # NumPy's, of code points that there are none of
+)
 
 
 def read_pickled_array(path: Path) -> np.ndarray:
@@ -44,11 +48,20 @@ def read_pickled(path: Path) -> Any:
         DataError: the file is absent, damaged, or holds anything else.
     """
     try:
-        return _plain(_Reader(io.BytesIO(path.read_bytes())).load())
+        content = path.read_bytes()
+        _refuse_large_memo(content)
+        return _plain(_Reader(io.BytesIO(content)).load())
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
     except (*_DAMAGE, OverflowError, MemoryError, RecursionError) as error:
         raise DataError(f"{path}: not a pickled array of text or numbers ({str(error)[:120]})") from None
+
+
+def _refuse_large_memo(content: bytes) -> None:
+    """Refuse to remember an object under a number beyond the file's size: room is made for all below."""
+    for opcode, number, _ in pickletools.genops(content):
+        if opcode.name in ("PUT", "BINPUT", "LONG_BINPUT") and int(number) > len(content):  # type: ignore[arg-type]
+            raise ValueError(f"it numbers an object {number}")
 
 
 class _Dtype:
