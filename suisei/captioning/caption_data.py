@@ -13,18 +13,18 @@ from typing import Any
 
 import numpy as np
 import torch
-from lightning.pytorch import LightningDataModule
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from suisei.captioning.caption_sources import CaptionedImage, load_captioned
+from suisei.captioning.caption_sources import CaptionedImage, check_apart, load_captioned
 from suisei.captioning.captioner import Captioner
 from suisei.captioning.grid_store import GridStore
 from suisei.data.sample import LANGUAGES
 from suisei.errors import DataError
 from suisei.models.table import PixelStore
 from suisei.ranges import NAME, Range, Rule, Word, at_least, check_settings
-from suisei.training.batching import EpochBatches, ResumableDataLoader, batch_loader
+from suisei.training.batching import EpochBatches, FullBatches, ResumableDataLoader
+from suisei.training.resumable_data import ResumableData, TensorBatch, in_order
 
 RULES: dict[str, Rule] = {
     "train": NAME,
@@ -37,7 +37,7 @@ RULES: dict[str, Rule] = {
 
 
 @dataclass
-class CaptionBatch:
+class CaptionBatch(TensorBatch):
     """B images with K captions each; an image with fewer has rows of padding.
 
     Attributes:
@@ -54,16 +54,11 @@ class CaptionBatch:
     pixels: Tensor | None = None
     grids: Tensor | None = None
 
-    def to(self, device: torch.device) -> CaptionBatch:
-        """Return the batch on a device."""
-        moved: dict[str, Any] = {
-            name: value.to(device) if isinstance(value, Tensor) else None
-            for name, value in vars(self).items()
-        }
-        return CaptionBatch(**moved)
+    def __len__(self) -> int:
+        return len(self.images)
 
 
-class CaptionedImages(LightningDataModule):
+class CaptionedImages(ResumableData):
     """Images with captions for training and validation; every epoch draws captions of each image anew.
 
     What a batch holds depends on the seed, the epoch and its number alone, so that a resumed run sees what an
@@ -113,9 +108,6 @@ class CaptionedImages(LightningDataModule):
         self._tokens: list[list[Tensor]] = []
         self._starts: list[Tensor] = []
         self._pad_id = 0
-        self._batches: _Share | None = None
-        self._loader: ResumableDataLoader | None = None
-        self._resume: dict[str, Any] = {}
 
     def load(self, seed: int) -> None:
         """Read the images' names and captions.
@@ -134,7 +126,7 @@ class CaptionedImages(LightningDataModule):
             self.validation_part = self._read("validation")
         if self.sources["test"] is not None:
             self.test_part = self._read("test")
-        self._check_apart()
+        check_apart(self.train_part, validation=self.validation_part, test=self.test_part)
 
     def _read(self, part: str) -> list[CaptionedImage]:
         name = self.sources[part]
@@ -148,16 +140,6 @@ class CaptionedImages(LightningDataModule):
         if count >= len(found):
             raise DataError(f"{self.sources['train']}: {len(found)} image(s) leave none to train on")
         self.validation_part, self.train_part = found[:count], found[count:]
-
-    def _check_apart(self) -> None:
-        seen = {image.image.resolve() for image in self.train_part}
-        for part in ("validation", "test"):
-            both = [i for i in getattr(self, f"{part}_part") if i.image.resolve() in seen]
-            if both:
-                raise DataError(
-                    f"data.{part} shares {len(both)} images with data.train, such as {both[0].image}; a "
-                    "captioner is measured on images that it has not learned"
-                )
 
     @property
     def captions(self) -> list[str]:
@@ -186,34 +168,17 @@ class CaptionedImages(LightningDataModule):
 
     def train_dataloader(self) -> ResumableDataLoader:
         """Return shuffled batches, a different share of each to every process."""
-        rank, world = (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
-        self._batches = _Share(range(len(self.train_part)), self.batch_size, self.seed, rank, world)
-        self._loader = batch_loader(self._batches, self._drawn, kind=ResumableDataLoader)
-        if self._resume:
-            self._loader.load_state_dict(self._resume)
-        assert self._loader is not None
-        return self._loader
+        batches = _Share(range(len(self.train_part)), self.batch_size, self.seed, *self.processes)
+        return self.resumable(batches, self._drawn)
 
     def val_dataloader(self) -> DataLoader[Any]:
         """Return the validation images in order, with all of their captions, the same to every process."""
-        rows = list(range(len(self.train_part), len(self._tokens)))
-        batches = [rows[start : start + self.batch_size] for start in range(0, len(rows), self.batch_size)]
-        loader: DataLoader[Any] = batch_loader(batches, self._all)
-        return loader
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return where in the epoch the training batches are, for the checkpoint."""
-        return self._loader.state_dict() if self._loader is not None else {}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on where a checkpoint was written."""
-        self._resume = dict(state_dict)
+        return in_order(range(len(self.train_part), len(self._tokens)), self.batch_size, self._all)
 
     def _drawn(self, rows: Sequence[int]) -> CaptionBatch:
-        epoch = self._batches.epoch if self._batches is not None else 0
         chosen, mirrored = [], []
         for row in rows:
-            rng = np.random.default_rng((self.seed, epoch, row))
+            rng = np.random.default_rng((self.seed, self.epoch, row))
             chosen.append(rng.permutation(len(self._tokens[row]))[: self.captions_per_image].tolist())
             mirrored.append(self.grids is not None and self.grids.views > 1 and rng.random() < 0.5)
         batch = self._collated(rows, chosen)
@@ -244,25 +209,8 @@ class CaptionedImages(LightningDataModule):
         return CaptionBatch(images, starts, tokens, None if self.pixels is None else self.pixels[images])
 
 
-class _Share(EpochBatches):
-    """The share of one process in every batch of an epoch.
-
-    Args:
-        positions: positions of the images.
-        batch_size: images per batch and process.
-        seed: decides the order, together with the epoch.
-        rank: number of the process.
-        world: how many processes there are; with several, what does not fill a batch of all is left out.
-    """
-
-    def __init__(self, positions: Sequence[int], batch_size: int, seed: int, rank: int, world: int) -> None:
-        super().__init__(positions, batch_size * world, seed)
-        self._world = world
-        self._part = slice(rank * batch_size, (rank + 1) * batch_size)
+class _Share(FullBatches):
+    """The share of one process in every batch; one process alone takes what fills no batch too."""
 
     def __len__(self) -> int:
-        return super().__len__() if self._world == 1 else max(1, len(self.positions) // self.batch_size)
-
-    def __iter__(self) -> Any:
-        for batch in super().__iter__():
-            yield batch[self._part]
+        return EpochBatches.__len__(self) if self.world == 1 else max(1, super().__len__())

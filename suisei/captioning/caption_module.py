@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from lightning.pytorch import LightningModule
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -26,9 +25,8 @@ from suisei.captioning.word_pretraining import WordPretraining
 from suisei.errors import ConfigError
 from suisei.ranges import DROPOUT, LEARNING_RATE, WEIGHT_DECAY, Range, Rule, at_least, check_settings
 from suisei.training.augment import random_contrast, random_crops
-from suisei.training.checkpoints import FrozenWeights, restore_frozen
 from suisei.training.losses import require_finite
-from suisei.training.random_states import random_states, set_random_states
+from suisei.training.step_training import ResumableTraining
 
 IGNORED = -100
 RULES: dict[str, Rule] = {
@@ -63,7 +61,7 @@ class Augmentation:
         return random_contrast(random_crops(pixels, self.smallest_crop), self.jitter)
 
 
-class CaptionTraining(LightningModule):
+class CaptionTraining(ResumableTraining):
     """Trains a captioner to say what people said.
 
     Args:
@@ -108,10 +106,8 @@ class CaptionTraining(LightningModule):
         self.eyes.requires_grad_(tower.train)
         self.captioner: Captioner | None = None
         self.figures: Figures | None = None
-        self._frozen = FrozenWeights()
         self._losses: list[tuple[float, int]] = []
         self._said: list[str] = []
-        self._random_states: dict[str, Any] = {}
 
     @property
     def model(self) -> Captioner:
@@ -139,7 +135,7 @@ class CaptionTraining(LightningModule):
         self.captioner = Captioner(self.eyes, self.layers, pieces, languages, trained_tower=self.tower.train)
         del self.eyes  # it is the captioner's; under two names its weights would be saved twice
         kept = ("captioner.tower",) if self.pretraining.epochs else ()
-        self._frozen = FrozenWeights(self, but=kept)
+        self.note_frozen(but=kept)
 
     def grids(self, batch: CaptionBatch) -> Tensor:
         """Return the grids of a batch, changed at random where a tower learns."""
@@ -190,22 +186,6 @@ class CaptionTraining(LightningModule):
         self.log("val_cider", self.figures.cider(), prog_bar=True)
         self._losses.clear()
 
-    def on_train_batch_start(self, batch: CaptionBatch, batch_idx: int) -> None:
-        """Let a resumed run go on with the random numbers it would have had."""
-        if self._random_states:
-            set_random_states(self._random_states)
-            self._random_states = {}
-
-    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Save the state of the random numbers; frozen weights stay out."""
-        checkpoint["suisei_random_states"] = random_states(self.device)
-        self._frozen.drop_from(checkpoint)
-
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Read the state of the random numbers, and complete the weights by those that are frozen."""
-        restore_frozen(checkpoint, self)
-        self._random_states = checkpoint["suisei_random_states"]
-
     def configure_optimizers(self) -> Any:
         """Return AdamW over what is trained; matrices alone decay."""
         tower = {id(weights) for weights in self.model.tower.parameters()}
@@ -233,7 +213,3 @@ class CaptionTraining(LightningModule):
         if step < rising:
             return (step + 1) / rising
         return (1 + math.cos(math.pi * min(1.0, (step - rising) / max(1, total - rising)))) / 2
-
-    def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
-        """Move a batch."""
-        return batch.to(device)

@@ -7,13 +7,11 @@ A config with ``task: captioner`` at its top is run by this module. An interrupt
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
-from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
+from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.cli import LightningArgumentParser
 
 from suisei.captioning.caption_card import card
@@ -27,35 +25,28 @@ from suisei.captioning.caption_writing import captions_of
 from suisei.captioning.grid_store import GridStore
 from suisei.captioning.word_pretraining import pretrain_tower
 from suisei.encoders.feature_cache import disk_cache
-from suisei.errors import ConfigError
 from suisei.models.table import PixelStore
-from suisei.ranges import Of, Word, at_least, check
-from suisei.training.checkpoints import read_checkpoint, restore_frozen
-from suisei.training.command_line import RunCLI, best_precision, settings_of
-from suisei.training.losses import require_finite_weights
-from suisei.training.progress_lines import ProgressLines, wanted
-from suisei.training.run import find_checkpoint, fit, reported, staged, started_run
+from suisei.ranges import at_least, check
+from suisei.training.checkpoints import read_checkpoint
+from suisei.training.run import reported, staged
+from suisei.training.run_callbacks import best_checkpoint, early_stopping, states_to_go_on_with
+from suisei.training.task_cli import TASK_DEFAULTS, TaskCLI
+from suisei.training.task_run import checkpoint_of, train
 
 TASK = "captioner"
-TRAINER_DEFAULTS = {
-    "max_epochs": 10,
-    "devices": 1,
-    "gradient_clip_val": 1.0,
-    "num_sanity_val_steps": 0,
-    "log_every_n_steps": 10,
-    "enable_model_summary": False,
-    "use_distributed_sampler": False,
-}
-MONITORS = ("val_cider", "val_loss")
+TRAINER_DEFAULTS = {**TASK_DEFAULTS, "max_epochs": 10, "gradient_clip_val": 1.0}
 
 
-class CaptionTrainingCLI(RunCLI):
+class CaptionTrainingCLI(TaskCLI):
     """The command line: model, data, trainer, and the run's folder."""
 
+    task = TASK
+    place = "runs/captioner"
+    checkpoint_steps = 500
+
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        """Add the task, the run's folder, what is monitored, and when to stop."""
-        parser.add_argument("--task", type=str, default=TASK, help="what is trained; captioner")
-        parser.add_argument("--output", type=str, default="runs/captioner", help="the run's folder")
+        """Add what is monitored, and when to stop."""
+        super().add_arguments_to_parser(parser)
         parser.add_argument(
             "--patience",
             type=int | None,
@@ -68,23 +59,11 @@ class CaptionTrainingCLI(RunCLI):
             default="val_cider",
             help="the validation figure that chooses the kept weights and decides when to stop",
         )
-        parser.add_argument(
-            "--ckpt_path",
-            type=str | None,
-            default=None,
-            help="go on with an interrupted run: a checkpoint file, or 'last' for the run's newest",
-        )
-        parser.add_argument(
-            "--checkpoint_steps", type=int, default=500, help="write a checkpoint every so many steps"
-        )
 
     def check_run(self) -> None:
-        """Check when to stop, and what is trained."""
-        config = self.config
-        check("task", config.task, Word((TASK,)))
-        check("patience", config.patience, at_least(1, 10**9, null=True))
-        check("checkpoint_steps", config.checkpoint_steps, at_least(1, 10**9))
-        check("ckpt_path", config.ckpt_path, Of(str, null=True))
+        """Check when to stop too."""
+        super().check_run()
+        check("patience", self.config.patience, at_least(1, 10**9, null=True))
 
     def inputs(self) -> dict[str, list[str]]:
         """Return the files and folders that the settings name, those of the tower too."""
@@ -92,35 +71,12 @@ class CaptionTrainingCLI(RunCLI):
         named = {"name": tower.name, "pretrained": tower.pretrained}
         return {**super().inputs(), **{f"model.tower.{name}": [path] for name, path in named.items() if path}}
 
-    def before_instantiate_classes(self) -> None:
-        """Fix the run's folder and the precision, and make the callbacks."""
-        config = self.config
-        folder = Path(config.output)
-        if config.ckpt_path is None and (folder / "config.yaml").exists():
-            raise ConfigError(
-                f"{folder} holds a run already; choose another --output, or go on with it: --ckpt_path last"
-            )
-        self.refuse_used_folder(folder)
-        config.trainer.default_root_dir = str(folder)
-        if config.trainer.precision is None:
-            config.trainer.precision = best_precision()
-        checkpoints, monitor = folder / "checkpoints", config.monitor
-        mode = "min" if monitor == "val_loss" else "max"
-        best = ModelCheckpoint(
-            checkpoints, "best", monitor, mode=mode, save_weights_only=True, enable_version_counter=False
-        )
-        steps = ModelCheckpoint(
-            checkpoints, "steps", every_n_train_steps=config.checkpoint_steps, enable_version_counter=False
-        )
-        # After the best one: what it has found out belongs to the state to go on with.
-        last = ModelCheckpoint(checkpoints, "last", every_n_epochs=1, enable_version_counter=False)
-        more: list[Callback] = []
-        if config.patience is not None:
-            more = [EarlyStopping(monitor, patience=config.patience, mode=mode, check_finite=False)]
-        if wanted(config.trainer.enable_progress_bar):
-            config.trainer.enable_progress_bar = False
-            more.append(ProgressLines())
-        self.trainer_defaults["callbacks"] = [best, *more, steps, last]
+    def callbacks(self) -> Sequence[Callback]:
+        """Return what keeps checkpoints, and what stops the training."""
+        monitor, patience = self.config.monitor, self.config.patience
+        stops = [] if patience is None else [early_stopping(monitor, patience, check_finite=False)]
+        states = states_to_go_on_with(self.folder, self.config.checkpoint_steps)
+        return [best_checkpoint(self.folder, monitor), *stops, *states]
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -136,21 +92,19 @@ def run(arguments: Sequence[str]) -> int:
     cli = CaptionTrainingCLI(
         CaptionTraining, CaptionedImages, arguments, trainer_defaults=TRAINER_DEFAULTS, about=__doc__ or ""
     )
-    folder, model, data, trainer = Path(cli.config.output), cli.model, cli.datamodule, cli.trainer
-    checkpoint = find_checkpoint(folder, cli.config.ckpt_path, settings_of(cli))
+    with cli.alone():
+        _train(cli)
+    return 0
+
+
+def _train(cli: CaptionTrainingCLI) -> None:
+    model, data = cli.model, cli.datamodule
+    checkpoint = checkpoint_of(cli)
     data.load(cli.config.seed_everything)
     model.build(data.captions, data.languages, data.max_length)
-    started = time.perf_counter()
-    with started_run(cli, folder) if trainer.is_global_zero else nullcontext():
-        prepare(cli, checkpoint)
-        fit(trainer, model, data, checkpoint)
-    minutes = (time.perf_counter() - started) / 60
-    restore_best(model, trainer)
-    if not trainer.is_global_zero:
-        return 0
-    require_finite_weights(model, "model.learning_rate")
-    _finish(cli, folder, minutes)
-    return 0
+    minutes = train(cli, checkpoint, lambda: prepare(cli, checkpoint))
+    if cli.trainer.is_global_zero:
+        _finish(cli, minutes)
 
 
 def prepare(cli: Any, checkpoint: str | None) -> None:
@@ -160,7 +114,7 @@ def prepare(cli: Any, checkpoint: str | None) -> None:
         cli: the command line with model and data, which are loaded and built.
         checkpoint: what the run goes on from, whose tower is taken; None for a new run.
     """
-    model, data, folder = cli.model, cli.datamodule, Path(cli.config.output)
+    model, data, folder = cli.model, cli.datamodule, cli.folder
     captioner, pretraining = model.model, model.pretraining
     if checkpoint is not None:
         _take_tower(captioner, read_checkpoint(Path(checkpoint))["state_dict"])
@@ -209,16 +163,7 @@ def _take_tower(captioner: Any, state: dict[str, Any]) -> None:
         captioner.tower.load_state_dict(own)
 
 
-def restore_best(model: Any, trainer: Any) -> None:
-    """Give the model the weights that validation chose."""
-    best = next(c for c in trainer.checkpoint_callbacks if getattr(c, "monitor", None))
-    if best.best_model_path:
-        kept = read_checkpoint(Path(best.best_model_path))
-        restore_frozen(kept, model)
-        model.load_state_dict(kept["state_dict"])
-
-
-def _finish(cli: Any, folder: Path, minutes: float) -> None:
+def _finish(cli: Any, minutes: float) -> None:
     """Write model, report and test captions."""
     model, data, trainer = cli.model, cli.datamodule, cli.trainer
     captioner = model.model.eval()
@@ -234,7 +179,7 @@ def _finish(cli: Any, folder: Path, minutes: float) -> None:
         "decoding": "beam search, 5 beams",
         "validation": _figures(captioner, data.validation_part, decoding)[0],
     }
-    with staged(folder) as stage:
+    with staged(cli.folder) as stage:
         if data.test_part:
             facts["test"], rows = _figures(captioner, data.test_part, decoding)
             text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)

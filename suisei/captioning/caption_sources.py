@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,6 +76,26 @@ def load_captioned(
             "where images are (data.images)"
         )
     return found
+
+
+def check_apart(training: Sequence[CaptionedImage], **others: Sequence[CaptionedImage]) -> None:
+    """Refuse images that are in training and in another part.
+
+    Args:
+        training: the training images.
+        others: those of the other parts, by the name of each.
+
+    Raises:
+        DataError: some are.
+    """
+    seen = {image.image.resolve() for image in training}
+    for part, images in others.items():
+        both = [image for image in images if image.image.resolve() in seen]
+        if both:
+            raise DataError(
+                f"data.{part} shares {len(both)} images with data.train, such as {both[0].image}; a "
+                "captioner is measured on images that it has not learned"
+            )
 
 
 def _read(source: str, root: Path | str | None, images: Path | str | None) -> list[CaptionedImage]:

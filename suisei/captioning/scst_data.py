@@ -11,19 +11,18 @@ from typing import Any
 
 import numpy as np
 import torch
-from lightning.pytorch import LightningDataModule
 from torch import Tensor
 from torch.utils.data import DataLoader
 
 from suisei.captioning.caption_model import CaptionModel
-from suisei.captioning.caption_sources import CaptionedImage, load_captioned
+from suisei.captioning.caption_sources import CaptionedImage, check_apart, load_captioned
 from suisei.captioning.captioner import Captioner
 from suisei.captioning.grid_store import GridStore
 from suisei.encoders.feature_cache import disk_cache
 from suisei.encoders.precision import choose_precision
-from suisei.errors import ConfigError, DataError
 from suisei.ranges import NAME, Of, Rule, at_least, check_settings
-from suisei.training.batching import FullBatches, ResumableDataLoader, batch_loader
+from suisei.training.batching import FullBatches, ResumableDataLoader
+from suisei.training.resumable_data import ResumableData, in_order, require_full_batch
 
 RULES: dict[str, Rule] = {
     "train": NAME,
@@ -41,7 +40,7 @@ MOST_GRID_BYTES = 1024**3
 """What a frozen tower says of the images is kept in memory up to this size; beyond, it is asked again."""
 
 
-class RewardedImages(LightningDataModule):
+class RewardedImages(ResumableData):
     """Images with references, for training, validation and the final report.
 
     What a batch holds depends on the seed, the epoch and its number alone: several processes together see the
@@ -82,9 +81,6 @@ class RewardedImages(LightningDataModule):
         self.parts: dict[str, range] = {}
         self.documents: list[CaptionedImage] = []
         self.test_part: list[CaptionedImage] = []
-        self._batches: FullBatches | None = None
-        self._loader: ResumableDataLoader | None = None
-        self._resume: dict[str, Any] = {}
 
     def load(self, seed: int = 0, language: str | None = None) -> None:
         """Read the images' captions; afterwards ``pairs`` has training and validation, by ``parts``.
@@ -106,54 +102,25 @@ class RewardedImages(LightningDataModule):
         validation = self._read("validation", language)[: self.limits["validation"]]
         if self.sources["test"] is not None:
             self.test_part = self._read("test", language)[: self.limits["test"]]
-        self._check_apart(validation)
+        check_apart(self.documents, validation=validation, test=self.test_part)
         self.pairs = [*training, *validation]
         first = len(training)
         self.parts = {"train": range(first), "validation": range(first, len(self.pairs))}
-        if first < self.batch_size:
-            raise ConfigError(
-                f"{first} training images do not fill a batch of {self.batch_size}; lower data.batch_size"
-            )
+        require_full_batch(first, "images", self.batch_size)
 
     def _read(self, part: str, language: str | None) -> list[CaptionedImage]:
         name = self.sources[part]
         assert name is not None
         return load_captioned(name, root=self.root, images=self.image_folder, language=language)
 
-    def _check_apart(self, validation: Sequence[CaptionedImage]) -> None:
-        seen = {image.image.resolve() for image in self.documents}
-        for part, images in (("validation", validation), ("test", self.test_part)):
-            both = [image for image in images if image.image.resolve() in seen]
-            if both:
-                raise DataError(
-                    f"data.{part} shares {len(both)} images with data.train, such as {both[0].image}; a "
-                    "captioner is measured on images that it is not rewarded for"
-                )
-
     def train_dataloader(self) -> ResumableDataLoader:
         """Return shuffled full batches of positions, int64 [B], another share of each to every process."""
-        rank, world = (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
-        self._batches = FullBatches(list(self.parts["train"]), self.batch_size, self.seed, rank, world)
-        self._loader = batch_loader(self._batches, _positions, kind=ResumableDataLoader)
-        if self._resume:
-            self._loader.load_state_dict(self._resume)
-        assert self._loader is not None
-        return self._loader
+        batches = FullBatches(self.parts["train"], self.batch_size, self.seed, *self.processes)
+        return self.resumable(batches, _positions)
 
     def val_dataloader(self) -> DataLoader[Any]:
         """Return the validation part in order, the same to every process."""
-        rows, size = list(self.parts["validation"]), 2 * self.batch_size
-        batches = [rows[start : start + size] for start in range(0, len(rows), size)]
-        loader: DataLoader[Any] = batch_loader(batches, _positions)
-        return loader
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return where in the epoch the training batches are, for the checkpoint."""
-        return self._loader.state_dict() if self._loader is not None else {}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on where a checkpoint was written."""
-        self._resume = dict(state_dict)
+        return in_order(self.parts["validation"], 2 * self.batch_size, _positions)
 
 
 def _positions(positions: Sequence[int]) -> Tensor:

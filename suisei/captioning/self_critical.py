@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from lightning.pytorch import LightningModule
 from torch import Tensor
 
 from suisei.captioning.caption_log import CaptionLog
@@ -27,10 +26,8 @@ from suisei.data.sample import LANGUAGES, CaptionSample, is_blank
 from suisei.errors import DataError
 from suisei.metrics.registry import get_metric
 from suisei.ranges import (
-    LEARNING_RATE,
     NAME,
     SHARE,
-    WEIGHT_DECAY,
     Range,
     Rule,
     Several,
@@ -38,8 +35,8 @@ from suisei.ranges import (
     at_least,
     check_settings,
 )
-from suisei.training.checkpoints import FrozenWeights, restore_frozen
 from suisei.training.losses import require_finite
+from suisei.training.step_training import STEPS, StepTraining
 
 WEIGHT = Range(0, 1000)
 RULES: dict[str, Rule] = {
@@ -56,16 +53,14 @@ RULES: dict[str, Rule] = {
     "max_skipped": SHARE,
     "language": Word(LANGUAGES, null=True),
     "shown": at_least(0, 10_000),
-    "learning_rate": LEARNING_RATE,
-    "weight_decay": WEIGHT_DECAY,
-    "warmup_steps": at_least(0, 10**9),
+    **{name: rule for name, rule in STEPS.items() if name != "cosine_steps"},  # the rate does not fall
 }
 WATCHED = ("repetition-4", "length")
 """What validation measures beside the reward, to show early what it costs."""
 
 
 @dataclass(eq=False, repr=False)
-class SelfCritical(LightningModule):
+class SelfCritical(StepTraining):
     """Tunes a captioner by a reward.
 
     The captioner writes captions of an image, which are rewarded; those that are worth more than the baseline
@@ -123,7 +118,7 @@ class SelfCritical(LightningModule):
         self._start: tuple[CaptionModel, ...] = ()  # in a tuple: no part of what is trained or saved
         if self.kl_weight:
             self._start = (copy.deepcopy(self.writer).requires_grad_(False),)
-        self._frozen = FrozenWeights(self)
+        self.note_frozen()
         self._watched = [get_metric(name) for name in WATCHED]
         self._pairs: Sequence[CaptionedImage] = ()
         self._grids: Any = None
@@ -271,8 +266,9 @@ class SelfCritical(LightningModule):
             figures[f"reward/{label}"] = _mean(values[:, : self.captions])
         self.log_dict(figures, batch_size=len(own), sync_dist=self.trainer.world_size > 1)
 
-    def on_train_batch_start(self, *_: Any) -> None:
-        """Begin to count the step's seconds."""
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+        """Begin to count the step's seconds too."""
+        super().on_train_batch_start(batch, batch_idx)
         self._step_began = time.perf_counter()
 
     def on_train_batch_end(self, *_: Any) -> None:
@@ -320,28 +316,14 @@ class SelfCritical(LightningModule):
         }
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Leave out what is frozen, and keep the seconds."""
-        self._frozen.drop_from(checkpoint)
+        """Keep the seconds too."""
+        super().on_save_checkpoint(checkpoint)
         checkpoint["suisei_seconds"] = dict(self.seconds)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Complete the weights by those that are frozen."""
-        restore_frozen(checkpoint, self)
+        """Read the seconds too."""
+        super().on_load_checkpoint(checkpoint)
         self.seconds = dict(checkpoint["suisei_seconds"])
-
-    def configure_optimizers(self) -> Any:
-        """Return AdamW over what is trained; matrices alone decay."""
-        chosen = [p for p in self.parameters() if p.requires_grad]
-        groups = [
-            {"params": [p for p in chosen if p.ndim > 1], "weight_decay": self.weight_decay},
-            {"params": [p for p in chosen if p.ndim <= 1], "weight_decay": 0.0},
-        ]
-        optimizer = torch.optim.AdamW([g for g in groups if g["params"]], lr=self.learning_rate)
-        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, self._rate)
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
-
-    def _rate(self, step: int) -> float:
-        return min(1.0, (step + 1) / self.warmup_steps) if self.warmup_steps else 1.0
 
 
 def _mean(values: np.ndarray) -> float:

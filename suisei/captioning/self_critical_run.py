@@ -7,14 +7,11 @@ A config with ``task: self-critical`` at its top is run by this module. An inter
 from __future__ import annotations
 
 import json
-import os
-import time
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from lightning.pytorch.callbacks import Callback, ModelCheckpoint
+from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.cli import LightningArgumentParser
 
 from suisei.captioning.caption_log import before, plot_curve
@@ -26,61 +23,48 @@ from suisei.captioning.scst_data import ImageGrids, RewardedImages
 from suisei.captioning.self_critical import SelfCritical
 from suisei.cli import safe_console, say
 from suisei.data.writers import write_samples
-from suisei.errors import ConfigError
 from suisei.progress import progress_bar
-from suisei.ranges import NAME, Of, Several, Word, at_least, check
-from suisei.training.checkpoints import read_checkpoint, restore_frozen
-from suisei.training.command_line import RunCLI, settings_of
-from suisei.training.losses import require_finite_weights
-from suisei.training.progress_lines import ProgressLines, wanted
-from suisei.training.run import find_checkpoint, fit, staged, started_run
+from suisei.ranges import NAME, Several, check
+from suisei.training.run import staged
+from suisei.training.run_callbacks import best_checkpoint, states_to_go_on_with
+from suisei.training.task_cli import TASK_DEFAULTS, TaskCLI
+from suisei.training.task_run import checkpoint_of, train
 
 TASK = "self-critical"
 SHORT = {"--model": "--model.captioner", "--reward": "--model.reward"}
 """What people write, and the setting that it is."""
 TRAINER_DEFAULTS = {
+    **TASK_DEFAULTS,
     "max_epochs": 1,
-    "devices": 1,
     "val_check_interval": 50,
     "check_val_every_n_epoch": None,
     "num_sanity_val_steps": -1,
     "gradient_clip_val": 1.0,
-    "log_every_n_steps": 10,
-    "enable_model_summary": False,
-    "use_distributed_sampler": False,
+    "precision": "32-true",
 }
 
 
-class SelfCriticalCLI(RunCLI):
+class SelfCriticalCLI(TaskCLI):
     """The command line: model, data, trainer, and the run's folder."""
 
+    task = TASK
+    place = "runs/self-critical"
+    checkpoint_steps = 50
+
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        """Add the task, the run's folder, resuming, and what the report measures."""
-        parser.add_argument("--task", type=str, default=TASK, help="what is trained; self-critical")
-        parser.add_argument("--output", type=str, default="runs/self-critical", help="the run's folder")
+        """Add what the report measures."""
+        super().add_arguments_to_parser(parser)
         parser.add_argument(
             "--report_metrics",
             type=list[str],
             default=list(METRICS),
             help="what start and tuned model are compared by, beside the reward's metrics",
         )
-        parser.add_argument(
-            "--checkpoint_steps", type=int, default=50, help="write a checkpoint every so many steps"
-        )
-        parser.add_argument(
-            "--ckpt_path",
-            type=str | None,
-            default=None,
-            help="go on with an interrupted run: a checkpoint file, or 'last' for the run's newest",
-        )
 
     def check_run(self) -> None:
-        """Check what is trained, and when it is saved."""
-        config = self.config
-        check("task", config.task, Word((TASK,)))
-        check("report_metrics", config.report_metrics, Several(NAME, 0, 100))
-        check("checkpoint_steps", config.checkpoint_steps, at_least(1, 10**9))
-        check("ckpt_path", config.ckpt_path, Of(str, null=True))
+        """Check what the report measures too."""
+        super().check_run()
+        check("report_metrics", self.config.report_metrics, Several(NAME, 0, 100))
 
     def inputs(self) -> dict[str, list[str]]:
         """Return the files and folders that the settings name, those of the model and the reward too."""
@@ -88,39 +72,10 @@ class SelfCriticalCLI(RunCLI):
         named = {"model.captioner": [model.captioner], "model.reward": folders_of(model.reward)}
         return {**super().inputs(), **named}
 
-    def before_instantiate_classes(self) -> None:
-        """Make the callbacks, which depend on the folder."""
-        config = self.config
-        folder = Path(config.output)
-        first = os.environ.get("LOCAL_RANK", "0") == "0"  # further processes start after it wrote its config
-        if first and config.ckpt_path is None and (folder / "config.yaml").exists():
-            raise ConfigError(
-                f"{folder} holds a run already; choose another --output, or go on with it: --ckpt_path last"
-            )
-        if first:
-            self.refuse_used_folder(folder)
-        config.trainer.default_root_dir = str(folder)
-        best = ModelCheckpoint(
-            folder / "checkpoints",
-            "best",
-            "val_reward",
-            mode="max",
-            save_weights_only=True,
-            enable_version_counter=False,
-        )
-        steps = ModelCheckpoint(
-            folder / "checkpoints",
-            "steps",
-            every_n_train_steps=config.checkpoint_steps,
-            enable_version_counter=False,
-        )
-        # After the best one: what it has found out belongs to the state to go on with.
-        last = ModelCheckpoint(folder / "checkpoints", "last", every_n_epochs=1, enable_version_counter=False)
-        lines: list[Callback] = []
-        if wanted(config.trainer.enable_progress_bar):
-            config.trainer.enable_progress_bar = False
-            lines = [ProgressLines()]
-        self.trainer_defaults["callbacks"] = [best, steps, last, *lines]
+    def callbacks(self) -> Sequence[Callback]:
+        """Return what keeps checkpoints."""
+        states = states_to_go_on_with(self.folder, self.config.checkpoint_steps)
+        return [best_checkpoint(self.folder, "val_reward"), *states]
 
 
 def written_out(arguments: Sequence[str]) -> list[str]:
@@ -150,31 +105,27 @@ def run(arguments: Sequence[str]) -> int:
         trainer_defaults=TRAINER_DEFAULTS,
         about=__doc__ or "",
     )
-    folder, model, data, trainer = Path(cli.config.output), cli.model, cli.datamodule, cli.trainer
-    checkpoint = find_checkpoint(folder, cli.config.ckpt_path, settings_of(cli))
+    with cli.alone():
+        _train(cli)
+    return 0
+
+
+def _train(cli: SelfCriticalCLI) -> None:
+    folder, model, data = cli.folder, cli.model, cli.datamodule
+    checkpoint = checkpoint_of(cli)
     seed = cli.config.seed_everything
     data.load(seed, model.language)
     model.rewarder.fit(data.documents, model.language)
     with progress_bar("looking at images", len(data.pairs), shown=model.writer.tower_is_frozen) as advance:
         grids = ImageGrids(model.writer, [pair.image for pair in data.pairs], folder, advance)
     model.prepare(data.pairs, grids, seed)
-    started = time.perf_counter()
-    with started_run(cli, folder) if trainer.is_global_zero else nullcontext():
-        fit(trainer, model, data, checkpoint)
-    minutes = (time.perf_counter() - started) / 60
-    best = trainer.checkpoint_callback
-    if best.best_model_path:
-        kept = read_checkpoint(Path(best.best_model_path))
-        restore_frozen(kept, model)
-        model.load_state_dict(kept["state_dict"])
-    if not trainer.is_global_zero:
-        return 0
-    require_finite_weights(model, "model.learning_rate")
+    minutes = train(cli, checkpoint)
+    if not cli.trainer.is_global_zero:
+        return
     with staged(folder) as stage:
         model.writer.save(stage / "model")
         _report(cli, folder, stage, facts(cli, minutes))
     say(safe_console(), f"run: {folder}   model: {folder / 'model'}")
-    return 0
 
 
 def facts(cli: Any, minutes: float) -> dict[str, Any]:

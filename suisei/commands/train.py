@@ -32,7 +32,7 @@ from suisei.errors import ConfigError
 from suisei.pacs.dual_run import TASK as PACS
 from suisei.pacs.dual_run import run as run_pacs
 from suisei.pacs.dual_run import task_of
-from suisei.ranges import NAME, SWITCH, Of, Range, Rule, Several, Word, at_least, check, check_settings
+from suisei.ranges import NAME, SWITCH, Range, Rule, Several, Word, at_least, check, check_settings
 from suisei.recap.latent_run import RUNS as RECAP
 from suisei.resources import resource_path
 from suisei.runlog.events import begin
@@ -40,9 +40,9 @@ from suisei.training.command_line import RunCLI, best_precision
 from suisei.training.datamodule import CaptionDataModule
 from suisei.training.module import SuiSei
 from suisei.training.processes import check_processes, is_first_process, several_processes
-from suisei.training.progress_lines import ProgressLines, silent, wanted
 from suisei.training.run import DEFAULT_BASELINES, pool_folds, run_training, started_run
-from suisei.training.run_lock import alone_in
+from suisei.training.run_callbacks import early_stopping, mode_of, progress_lines, states_to_go_on_with
+from suisei.training.run_lock import alone_in, refuse_started
 from suisei.training.text_run import TASK as PRETRAIN
 from suisei.training.text_run import run_pretraining
 
@@ -89,11 +89,6 @@ class Stopping:
     min_delta: float = 0.0
 
 
-def mode_of(monitor: str) -> str:
-    """Return whether the better figure is the smaller ("min") or the larger ("max")."""
-    return "min" if monitor == "val_loss" else "max"
-
-
 class TrainingCLI(RunCLI):
     """The command line of training: model, data, trainer, and the few settings beside them."""
 
@@ -103,15 +98,7 @@ class TrainingCLI(RunCLI):
         parser.add_argument(
             "--output", type=str | None, default=None, help="the run's folder (default: runs/CONFIG)"
         )
-        parser.add_argument(
-            "--ckpt_path",
-            type=str | None,
-            default=None,
-            help="go on with an interrupted run: a checkpoint file, or 'last' for the run's newest",
-        )
-        parser.add_argument(
-            "--checkpoint_steps", type=int, default=500, help="write a checkpoint every so many steps"
-        )
+        self.add_resuming(parser, steps=500)
         parser.add_argument(
             "--baselines",
             type=list[str],
@@ -135,9 +122,7 @@ class TrainingCLI(RunCLI):
         """Check when to save, when to stop, and what is compared with."""
         config = self.config
         check("task", config.task, Word((PRETRAIN, *OF_THEIR_OWN), null=True))
-        check("checkpoint_steps", config.checkpoint_steps, at_least(1, 10**9))
         check("baselines", config.baselines, Several(NAME, 0, 100))
-        check("ckpt_path", config.ckpt_path, Of(str, null=True))
         check_processes(config)
         check("monitor", config.monitor, Word(MONITORS))
         if config.early_stopping is not None:
@@ -167,21 +152,9 @@ class TrainingCLI(RunCLI):
         config.trainer.default_root_dir = str(folder)
         if config.trainer.precision is None:
             config.trainer.precision = best_precision()
-        steps = ModelCheckpoint(
-            dirpath=folder / "checkpoints",
-            filename="steps",
-            every_n_train_steps=config.checkpoint_steps,
-            enable_version_counter=False,
-        )
-        # After the best one: what it has found out belongs to the state to go on with.
-        last = ModelCheckpoint(
-            dirpath=folder / "checkpoints", filename="last", every_n_epochs=1, enable_version_counter=False
-        )
-        lines = wanted(config.trainer.enable_progress_bar)
-        if lines or silent():
-            config.trainer.enable_progress_bar = False
-        told = [ProgressLines(lines=lines)] if first else []
-        self.trainer_defaults["callbacks"] = [*self._early_stopping(), steps, last, *told]
+        states = states_to_go_on_with(folder, config.checkpoint_steps)
+        lines = progress_lines(config.trainer)
+        self.trainer_defaults["callbacks"] = [*self._early_stopping(), *states, *([lines] if first else [])]
 
     def instantiate_trainer(self, **options: Any) -> Any:
         """Make the trainer; of several processes each has a share of a batch, in which a part may be idle."""
@@ -197,7 +170,7 @@ class TrainingCLI(RunCLI):
         monitor, stopping = self.config.monitor, self.config.early_stopping
         if stopping is None:
             return []
-        return [EarlyStopping(monitor, mode=mode_of(monitor), check_finite=False, **vars(stopping))]
+        return [early_stopping(monitor, check_finite=False, **vars(stopping))]
 
 
 def config_name(config: Any) -> str:
@@ -215,11 +188,8 @@ def run_folder(output: str | None, name: str, *, resuming: bool) -> Path:
     """
     if output is not None:
         folder = Path(output)
-        used = (folder / "config.yaml").exists()
-        if used and not resuming:
-            raise ConfigError(
-                f"{folder} holds a run already; choose another --output, or go on with it: --ckpt_path last"
-            )
+        if not resuming:
+            refuse_started(folder)
         return folder
     numbered = re.compile(re.escape(name) + r"(-\d+)?")  # the runs of scenes, not those of scenes-large
     taken = [path for path in Path("runs").glob("*/config.yaml") if numbered.fullmatch(path.parent.name)]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 INDEX = "model_index.json"
-LOADING_ERRORS = (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, ImportError)
+_LOADING_ERRORS = (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, ImportError)
 _CHECKED = (".safetensors", ".bin", ".json", ".txt", ".model")
 _LIBRARIES = ("diffusers", "transformers")
 
@@ -147,15 +147,10 @@ class Illustrator:
         self.device, self.dtype = generator_device(device)
         if not Path(model).is_dir() and self.kind.revision != "unknown":
             revision = self.kind.revision  # the very version whose index was checked
-        try:
-            with _loading, hub_guard(model), _quiet():
-                self._pipeline: Any = AutoPipelineForText2Image.from_pretrained(
-                    model, revision=revision, torch_dtype=self.dtype, use_safetensors=True
-                )
-        except UnavailableError:
-            raise
-        except LOADING_ERRORS as error:
-            raise ModelError(f"{model} cannot be loaded as a text-to-image model: {error}") from error
+        with loading(model, "a text-to-image model"), _loading, _quiet():
+            self._pipeline: Any = AutoPipelineForText2Image.from_pretrained(
+                model, revision=revision, torch_dtype=self.dtype, use_safetensors=True
+            )
         self._pipeline.to(self.device)
         self._pipeline.set_progress_bar_config(disable=True)
         self.name, self.revision = self.kind.name, self.kind.revision
@@ -184,6 +179,27 @@ class Illustrator:
             None if no or not any(top for _, top in _extrema(image)) else image
             for image, no in zip(output.images, declined, strict=True)
         ]
+
+
+@contextmanager
+def loading(model: str, kind: str) -> Iterator[None]:
+    """Let what goes wrong while a model is loaded become one line.
+
+    Args:
+        model: a model on the hub, or a folder.
+        kind: what it is to be: "a text-to-image model".
+
+    Raises:
+        UnavailableError: it is neither here nor to be had.
+        ModelError: it is something else.
+    """
+    try:
+        with hub_guard(model):
+            yield
+    except UnavailableError:
+        raise
+    except _LOADING_ERRORS as error:
+        raise ModelError(f"{model} cannot be loaded as {kind}: {error}") from error
 
 
 @contextmanager

@@ -18,7 +18,30 @@ MODEL = "ViT-B-32"
 """The backbone of the papers."""
 
 
-class DualMetric(Metric):
+class EncoderMetric(Metric):
+    """A metric with a dual encoder, which is loaded on first use. A subclass calls :meth:`_load_later`."""
+
+    def _load_later(
+        self, encoder: DualEncoder | None, model: str | Path, pretrained: str | None, **options: Any
+    ) -> None:
+        """Say what is loaded; options are those of :func:`suisei.encoders.sharing.scoring_encoder`."""
+        name, tag = split_tag(model)
+        self._encoder = encoder
+        self._loading: dict[str, Any] = {"name": name, "pretrained": tag or pretrained, **options}
+        self._lock = Lock()
+
+    @property
+    def encoder(self) -> DualEncoder:
+        """The dual encoder, loaded on first use."""
+        from suisei.encoders.sharing import scoring_encoder
+
+        with self._lock:
+            if self._encoder is None:
+                self._encoder = scoring_encoder(**self._loading)
+            return self._encoder
+
+
+class DualMetric(EncoderMetric):
     """A metric with a dual encoder, which is loaded on first use.
 
     A subclass sets ``name``, then hands the options that it does not name itself on to this class; its own
@@ -54,29 +77,17 @@ class DualMetric(Metric):
         device: str = "auto",
         cache: str | Path | None = None,
     ) -> None:
-        name, tag = split_tag(model)
-        self._encoder = encoder
-        self._loading: dict[str, Any] = {
-            "name": name,
-            "pretrained": tag or pretrained,
-            "checkpoint": checkpoint,
-            "seed": seed,
-            "precision": precision,
-            "device": device,
-            "cache": cache,
-        }
-        self._lock = Lock()
+        self._load_later(
+            encoder,
+            model,
+            pretrained,
+            checkpoint=checkpoint,
+            seed=seed,
+            precision=precision,
+            device=device,
+            cache=cache,
+        )
         self._length_warning = LengthWarning(self.name)
-
-    @property
-    def encoder(self) -> DualEncoder:
-        """The dual encoder, loaded on first use."""
-        from suisei.encoders.sharing import scoring_encoder
-
-        with self._lock:
-            if self._encoder is None:
-                self._encoder = scoring_encoder(**self._loading)
-            return self._encoder
 
 
 def split_tag(model: str | Path) -> tuple[str, str]:

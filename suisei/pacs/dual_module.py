@@ -4,14 +4,12 @@ Shape letters: B pairs of a batch, N rows, L tokens, s side in pixels, d width o
 """
 
 # Annotations are not postponed here: jsonargparse cannot resolve those of a dataclass that is a torch module.
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 import yaml
-from lightning.pytorch import LightningModule
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -25,10 +23,8 @@ from suisei.pacs.pair_datamodule import PairBatch
 from suisei.pacs.towers import image_slot, image_states, project, projections, text_slot, text_states
 from suisei.ranges import (
     DROPOUT,
-    LEARNING_RATE,
     NAME,
     SWITCH,
-    WEIGHT_DECAY,
     Of,
     Range,
     Rule,
@@ -38,10 +34,9 @@ from suisei.ranges import (
     check_settings,
 )
 from suisei.training.augment import random_contrast, random_crops
-from suisei.training.checkpoints import FrozenWeights, restore_frozen
 from suisei.training.contrastive import MAX_SCALE, gather_features, positive_augmented_loss
 from suisei.training.losses import require_finite
-from suisei.training.random_states import random_states, set_random_states
+from suisei.training.step_training import STEPS, StepTraining
 
 TRAINABLE = ("projections", "lora", "image", "all")
 WEIGHT = Range(0, 1000)
@@ -54,10 +49,7 @@ RULES: dict[str, Rule] = {
     "trainable": Word(TRAINABLE),
     "lambda_v": WEIGHT,
     "lambda_t": WEIGHT,
-    "learning_rate": LEARNING_RATE,
-    "weight_decay": WEIGHT_DECAY,
-    "warmup_steps": at_least(0, 10**9),
-    "cosine_steps": at_least(1, 10**9, null=True),
+    **STEPS,
     "augment": SWITCH,
     "smallest_crop": Range(0, 1, above=True),
     "jitter": DROPOUT,
@@ -93,7 +85,7 @@ class Architecture:
 
 
 @dataclass(eq=False, repr=False)
-class PacTraining(LightningModule):
+class PacTraining(StepTraining):
     """Trains a dual encoder with the positive-augmented contrastive loss.
 
     The papers state neither the temperature nor a prompt in training. Here the temperature is the
@@ -146,13 +138,12 @@ class PacTraining(LightningModule):
         self.towers: Any = self.encoder.model
         self.towers.visual.to(memory_format=torch.channels_last)  # CPUs convolve faster that way
         self._freeze(seed)
-        self._frozen = FrozenWeights(self)
+        self.note_frozen()
         self._tokens: Tensor | None = None
         self._text_states: Tensor | None = None
         self._image_states: Tensor | None = None
         self._validation: list[tuple[Tensor, ...]] = []
         self._kinds: list[bool] = []
-        self._random_states: dict[str, Any] = {}
 
     def _make_encoder(self, seed: int) -> DualEncoder:
         if self.architecture is None:
@@ -330,43 +321,6 @@ class PacTraining(LightningModule):
         self.log("val_loss", torch.stack(losses).mean(), prog_bar=True)
         owners = torch.arange(len(images), device=images.device)
         self.log("val_recall10", recall_at(10, images, texts, owners), prog_bar=True)
-
-    def on_train_batch_start(self, batch: PairBatch, batch_idx: int) -> None:
-        """Let a resumed run go on with the random numbers it would have had."""
-        if self._random_states:
-            set_random_states(self._random_states)
-            self._random_states = {}
-
-    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Save the state of the random numbers; frozen weights stay out."""
-        checkpoint["suisei_random_states"] = random_states(self.device)
-        self._frozen.drop_from(checkpoint)
-
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Read the state of the random numbers, and complete the weights by those that are frozen."""
-        restore_frozen(checkpoint, self)
-        self._random_states = checkpoint["suisei_random_states"]
-
-    def configure_optimizers(self) -> Any:
-        """Return AdamW over what is trained; matrices alone decay."""
-        chosen = [p for p in self.parameters() if p.requires_grad]
-        groups = [
-            {"params": [p for p in chosen if p.ndim > 1], "weight_decay": self.weight_decay},
-            {"params": [p for p in chosen if p.ndim <= 1], "weight_decay": 0.0},
-        ]
-        optimizer = torch.optim.AdamW([g for g in groups if g["params"]], lr=self.learning_rate)
-        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, self._rate)
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
-
-    def _rate(self, step: int) -> float:
-        rate = min(1.0, (step + 1) / self.warmup_steps) if self.warmup_steps else 1.0
-        if self.cosine_steps:
-            rate *= (1 + math.cos(math.pi * min(1.0, step / self.cosine_steps))) / 2
-        return rate
-
-    def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
-        """Move a batch."""
-        return batch.to(device)
 
 
 def recall_at(k: int, images: Tensor, texts: Tensor, owners: Tensor) -> Tensor:

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from suisei.encoders.hub_errors import hub_guard
 from suisei.encoders.pretrained import check_config_file
-from suisei.encoders.text_to_image import LOADING_ERRORS, Illustrator, generator_device, model_identity
-from suisei.errors import ConfigError, ModelError, UnavailableError
+from suisei.encoders.text_to_image import Illustrator, generator_device, loading, model_identity
+from suisei.errors import ConfigError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -56,18 +55,13 @@ class Captioner:
         check_config_file(Path(model))
         self.device, self.dtype = generator_device(device)
         self._sampled = top_p is not None
-        try:
-            with hub_guard(model):
-                self._processor: Any = AutoProcessor.from_pretrained(
-                    model, revision=revision, trust_remote_code=False
-                )
-                self._model: Any = AutoModelForImageTextToText.from_pretrained(
-                    model, revision=revision, dtype=self.dtype, trust_remote_code=False
-                )
-        except UnavailableError:
-            raise
-        except LOADING_ERRORS as error:
-            raise ModelError(f"{model} cannot be loaded as an image-to-text model: {error}") from error
+        with loading(model, "an image-to-text model"):
+            self._processor: Any = AutoProcessor.from_pretrained(
+                model, revision=revision, trust_remote_code=False
+            )
+            self._model: Any = AutoModelForImageTextToText.from_pretrained(
+                model, revision=revision, dtype=self.dtype, trust_remote_code=False
+            )
         self._model.eval().to(self.device)
         self.name, self.revision = model_identity(model, revision, "config.json")
         self._options: dict[str, Any] = {

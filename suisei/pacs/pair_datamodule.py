@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from lightning.pytorch import LightningDataModule
 from torch import Tensor
 from torch.utils.data import DataLoader
 
@@ -20,7 +19,8 @@ from suisei.data.pairs import ImageCaptions, hold_out_captions, load_pairs
 from suisei.errors import ConfigError
 from suisei.models.table import PixelStore
 from suisei.ranges import NAME, Rule, at_least, check_settings
-from suisei.training.batching import FullBatches, ResumableDataLoader, batch_loader
+from suisei.training.batching import FullBatches, ResumableDataLoader
+from suisei.training.resumable_data import ResumableData, TensorBatch, in_order, require_full_batch
 
 RULES: dict[str, Rule] = {
     "train": NAME,
@@ -32,7 +32,7 @@ RULES: dict[str, Rule] = {
 
 
 @dataclass
-class PairBatch:
+class PairBatch(TensorBatch):
     """B different images with captions; rows point into the module's captions and images.
 
     Attributes:
@@ -51,16 +51,11 @@ class PairBatch:
     generated_images: Tensor | None = None
     generated_pixels: Tensor | None = None
 
-    def to(self, device: torch.device) -> PairBatch:
-        """Return the batch on a device."""
-        moved: dict[str, Any] = {
-            name: value.to(device) if isinstance(value, Tensor) else None
-            for name, value in vars(self).items()
-        }
-        return PairBatch(**moved)
+    def __len__(self) -> int:
+        return len(self.images)
 
 
-class PairDataModule(LightningDataModule):
+class PairDataModule(ResumableData):
     """Pairs for training and validation; every epoch draws captions of each image anew.
 
     An image is in a batch once, so that no caption of its own is among its negatives. What a batch holds
@@ -97,9 +92,6 @@ class PairDataModule(LightningDataModule):
         self.pairs: list[ImageCaptions] = []
         self.pixels: PixelStore | None = None
         self.uses_generated = (False, False)
-        self._batches: FullBatches | None = None
-        self._loader: ResumableDataLoader | None = None
-        self._resume: dict[str, Any] = {}
 
     def load(self) -> None:
         """Read the pairs; afterwards ``captions`` and ``images`` list each of them once.
@@ -114,11 +106,7 @@ class PairDataModule(LightningDataModule):
             parts[part] = range(len(self.pairs), len(self.pairs) + len(pairs))
             self.pairs += pairs
         self.train_part, self.validation_part = parts["train"], parts["validation"]
-        if len(self.train_part) < self.batch_size:
-            raise ConfigError(
-                f"{len(self.train_part)} training images do not fill a batch of {self.batch_size}; "
-                "lower data.batch_size"
-            )
+        require_full_batch(len(self.train_part), "images", self.batch_size)
         texts = (text for pair in self.pairs for text in (*pair.captions, *pair.generated_captions))
         files = (file for pair in self.pairs for file in (pair.image, *pair.generated_images))
         self.captions = list(dict.fromkeys(texts))
@@ -162,31 +150,15 @@ class PairDataModule(LightningDataModule):
 
     def train_dataloader(self) -> ResumableDataLoader:
         """Return shuffled full batches, a different share of each to every process."""
-        rank, world = (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
-        self._batches = FullBatches(list(self.train_part), self.batch_size, self.seed, rank, world)
-        self._loader = batch_loader(self._batches, self._collate_random, kind=ResumableDataLoader)
-        if self._resume:
-            self._loader.load_state_dict(self._resume)
-        assert self._loader is not None
-        return self._loader
+        batches = FullBatches(self.train_part, self.batch_size, self.seed, *self.processes)
+        return self.resumable(batches, self._collate_random)
 
     def val_dataloader(self) -> DataLoader[Any]:
         """Return the whole validation part in order, the same to every process."""
-        positions, size = list(self.validation_part), self.batch_size
-        batches = [positions[start : start + size] for start in range(0, len(positions), size)]
-        loader: DataLoader[Any] = batch_loader(batches, self._collate_first)
-        return loader
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return where in the epoch the training batches are, for the checkpoint."""
-        return self._loader.state_dict() if self._loader is not None else {}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on where a checkpoint was written."""
-        self._resume = dict(state_dict)
+        return in_order(list(self.validation_part), self.batch_size, self._collate_first)
 
     def _collate_random(self, positions: Sequence[int]) -> PairBatch:
-        epoch = self._batches.epoch if self._batches is not None else 0
+        epoch = self.epoch
         rngs = {position: np.random.default_rng((self.seed, epoch, position)) for position in positions}
         return self._collate(
             positions,

@@ -7,14 +7,14 @@ estimates: what good captions of people score by them is the level to compare wi
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 import numpy as np
 
 from suisei.data.sample import CaptionSample, language_of
 from suisei.metrics.base import Metric
-from suisei.metrics.repetition import share
+from suisei.metrics.share import ShareMetric
 from suisei.probes.lexicon import ALIKE, plural
 from suisei.probes.segments import final_particle, segment
 from suisei.probes.words import word_set
@@ -52,7 +52,7 @@ class IncompleteEnding(Metric):
         return np.array([float(breaks_off(sample.candidate, language_of(sample))) for sample in samples])
 
 
-class HallucinatedNouns(Metric):
+class HallucinatedNouns(ShareMetric):
     """Share of the candidate's nouns that no reference mentions, in [0, 1]; 0 where it has no noun.
 
     A noun is mentioned where a reference has it, its singular or plural, or a word that says the same (the
@@ -64,27 +64,12 @@ class HallucinatedNouns(Metric):
     needs = frozenset({"references"})
     higher_is_better = False
 
-    def _score(self, samples: Sequence[CaptionSample], *, batch_size: int, progress: bool) -> np.ndarray:
-        return share(self.sample_statistics(samples))
-
-    def corpus_score(self, samples: Sequence[CaptionSample], scores: np.ndarray) -> float:
-        """Return the share of nouns that are not mentioned among those of all captions with a score."""
-        scored = [sample for sample, score in zip(samples, scores, strict=True) if not np.isnan(score)]
-        counts = self.sample_statistics(scored).sum(axis=0, keepdims=True)
-        return float(self.corpus_from_statistics(counts)[0])
-
-    def sample_statistics(self, samples: Sequence[CaptionSample]) -> np.ndarray:
-        """Return the numbers of nouns that are not mentioned and of nouns, int64 [N, 2]."""
-        rows = []
+    def counts(self, samples: Sequence[CaptionSample]) -> Iterator[tuple[int, int]]:
+        """Return the numbers of nouns that are not mentioned and of nouns of each sample."""
         for sample in samples:
             language = language_of(sample)
             nouns = nouns_of(sample.candidate, language)
-            rows.append([len(unmentioned(nouns, sample.references, language)), len(nouns)])
-        return np.array(rows, dtype=np.int64).reshape(len(rows), 2)
-
-    def corpus_from_statistics(self, totals: np.ndarray) -> np.ndarray:
-        """Return the share of each row of summed counts, float64 [B]."""
-        return share(totals)
+            yield len(unmentioned(nouns, sample.references, language)), len(nouns)
 
 
 def breaks_off(caption: str, language: str) -> bool:

@@ -12,23 +12,22 @@ from typing import Any
 
 import numpy as np
 import torch
-from lightning.pytorch import LightningDataModule
 from torch import Tensor
 from torch.utils.data import DataLoader
 
 from suisei.data.pairs import load_pairs
-from suisei.errors import ConfigError
 from suisei.models.latent import padded
 from suisei.ranges import NAME, Rule, at_least, check_settings
 from suisei.recap.negatives import KINDS, Kind, other_caption, shuffled_caption
-from suisei.training.batching import EpochBatches, ResumableDataLoader, batch_loader
+from suisei.training.batching import FullBatches, ResumableDataLoader, batch_loader
+from suisei.training.resumable_data import ResumableData, TensorBatch, cut, require_full_batch
 
 RULES: dict[str, Rule] = {"train": NAME, "validation": NAME, "batch_size": at_least(2, 100_000)}
 PARTS = ("train", "validation")
 
 
 @dataclass
-class LatentBatch:
+class LatentBatch(TensorBatch):
     """B captions.
 
     Attributes:
@@ -49,16 +48,11 @@ class LatentBatch:
     negative_mask: Tensor | None = None
     there: Tensor | None = None
 
-    def to(self, device: torch.device) -> LatentBatch:
-        """Return the batch on a device."""
-        moved: dict[str, Any] = {
-            name: value.to(device) if isinstance(value, Tensor) else value
-            for name, value in vars(self).items()
-        }
-        return LatentBatch(**moved)
+    def __len__(self) -> int:
+        return len(self.ids)
 
 
-class LatentData(LightningDataModule):
+class LatentData(ResumableData):
     """Captions for training and validation; an epoch is every caption of every training image once.
 
     What a batch holds depends on the seed, the epoch and its captions alone, so that a resumed run goes on
@@ -91,9 +85,6 @@ class LatentData(LightningDataModule):
         self._features = torch.empty(0)
         self._tokenize: Callable[[Sequence[str]], list[list[int]]] | None = None
         self._contrasted, self._seed = False, 0
-        self._batches: EpochBatches | None = None
-        self._loader: ResumableDataLoader | None = None
-        self._resume: dict[str, Any] = {}
 
     def load(self) -> None:
         """Read the pairs; afterwards ``images`` are those of both parts, one after the other.
@@ -110,11 +101,7 @@ class LatentData(LightningDataModule):
             self.owners[part] = [start + n for n, pair in enumerate(pairs) for _ in pair.captions]
         own = self.owners["validation"]
         self.firsts = [n for n, image in enumerate(own) if not n or own[n - 1] != image]
-        if len(self.captions["train"]) < self.batch_size:
-            raise ConfigError(
-                f"{len(self.captions['train'])} training captions do not fill a batch of {self.batch_size}; "
-                "lower data.batch_size"
-            )
+        require_full_batch(len(self.captions["train"]), "captions", self.batch_size)
 
     def attach(
         self,
@@ -137,34 +124,21 @@ class LatentData(LightningDataModule):
 
     def train_dataloader(self) -> ResumableDataLoader:
         """Return shuffled batches; what does not fill one is left for another epoch's order."""
-        count = len(self.captions["train"])
-        self._batches = _FullBatches(range(count), self.batch_size, self._seed)
-        self._loader = batch_loader(self._batches, self._training_batch, kind=ResumableDataLoader)
-        if self._resume:
-            self._loader.load_state_dict(self._resume)
-        assert self._loader is not None
-        return self._loader
+        captions = range(len(self.captions["train"]))
+        batches = FullBatches(captions, self.batch_size, self._seed, rank=0, world=1)
+        return self.resumable(batches, self._training_batch)
 
     def val_dataloader(self) -> DataLoader[Any]:
         """Return the validation part in order; with negatives, once for each kind."""
-        chunks = [self.firsts[n : n + self.batch_size] for n in range(0, len(self.firsts), self.batch_size)]
+        chunks = cut(self.firsts, self.batch_size)
         kinds = range(len(KINDS) if self._contrasted else 1)
         loader: DataLoader[Any] = batch_loader(
             [[kind, *chunk] for kind in kinds for chunk in chunks], self._validation_batch
         )
         return loader
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return where in the epoch the training batches are, for the checkpoint."""
-        return self._loader.state_dict() if self._loader is not None else {}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on where a checkpoint was written."""
-        self._resume = dict(state_dict)
-
     def _training_batch(self, positions: Sequence[int]) -> LatentBatch:
-        epoch = self._batches.epoch if self._batches is not None else 0
-        rng = np.random.default_rng((self._seed, epoch, *positions[:2]))
+        rng = np.random.default_rng((self._seed, self.epoch, *positions[:2]))
         kind = KINDS[int(rng.integers(len(KINDS)))]
         return self._batch("train", positions, kind, rng)
 
@@ -191,10 +165,3 @@ class LatentData(LightningDataModule):
         made = [text if text is not None else right for text, right in zip(wrong, own, strict=True)]
         batch.negative_ids, batch.negative_mask = padded(self._tokenize(made))
         return batch
-
-
-class _FullBatches(EpochBatches):
-    """The full batches of an epoch."""
-
-    def __len__(self) -> int:
-        return len(self.positions) // self.batch_size

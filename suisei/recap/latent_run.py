@@ -8,7 +8,6 @@ captioning. An interrupted run goes on with ``--ckpt_path last``.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -28,21 +27,18 @@ from suisei.recap.latent_training import LatentTraining
 from suisei.recap.mapper_folder import MapperSource, find_mapper, save_mapper
 from suisei.recap.prefix_training import PrefixTraining
 from suisei.resources import resource_path
-from suisei.training.checkpoints import read_checkpoint, restore_frozen
 from suisei.training.command_line import settings_of
-from suisei.training.losses import require_finite_weights
-from suisei.training.run import find_checkpoint, fit, staged, started_run
+from suisei.training.run import find_checkpoint, staged
+from suisei.training.task_cli import TASK_DEFAULTS
+from suisei.training.task_run import checkpoint_of, train
 
 TRAINER_DEFAULTS = {
+    **TASK_DEFAULTS,
     "max_epochs": -1,
     "max_steps": 20_000,
-    "devices": 1,
     "val_check_interval": 250,
     "check_val_every_n_epoch": None,
     "gradient_clip_val": 1.0,
-    "num_sanity_val_steps": 0,
-    "log_every_n_steps": 10,
-    "enable_model_summary": False,
 }
 
 
@@ -56,19 +52,22 @@ def run_mapper(arguments: Sequence[str]) -> int:
     cli = MapperCLI(
         PrefixTraining, LatentData, arguments, trainer_defaults=TRAINER_DEFAULTS, about=__doc__ or ""
     )
-    folder, model, data = Path(cli.config.output), cli.model, cli.datamodule
-    checkpoint = find_checkpoint(folder, cli.config.ckpt_path, settings_of(cli))
-    seed = cli.config.seed_everything
+    with cli.alone():
+        _train_mapper(cli)
+    return 0
+
+
+def _train_mapper(cli: MapperCLI) -> None:
+    model, data, seed = cli.model, cli.datamodule, cli.config.seed_everything
+    checkpoint = checkpoint_of(cli)
     data.load()
     features = _features(image_tower(model.image), data)
     model.build(data.captions["train"], features.shape[1], seed)
     data.attach(features, model.tokenize, contrasted=False, seed=seed)
-    minutes = _train(cli, folder, checkpoint)
-    facts = _facts(cli, minutes)
-    with staged(folder) as stage:
+    facts = _facts(cli, train(cli, checkpoint))
+    with staged(cli.folder) as stage:
         save_mapper(model, stage / "model")
         _write_report(stage, facts)
-    return 0
 
 
 def run_latent(arguments: Sequence[str]) -> int:
@@ -81,7 +80,13 @@ def run_latent(arguments: Sequence[str]) -> int:
     cli = LatentCLI(
         LatentTraining, LatentData, arguments, trainer_defaults=TRAINER_DEFAULTS, about=__doc__ or ""
     )
-    folder, model, data, config = Path(cli.config.output), cli.model, cli.datamodule, cli.config
+    with cli.alone():
+        _train_latent(cli)
+    return 0
+
+
+def _train_latent(cli: LatentCLI) -> None:
+    folder, model, data, config = cli.folder, cli.model, cli.datamodule, cli.config
     source = _mapper(cli, folder)
     started = (folder / "config.yaml").exists()
     wanted = config.ckpt_path if started or not (folder / "mapper").exists() else None
@@ -90,12 +95,11 @@ def run_latent(arguments: Sequence[str]) -> int:
     image = image_tower(source.image)
     model.build(source, image, config.seed_everything)
     data.attach(_features(image, data), model.tokenize, contrasted=True, seed=config.seed_everything)
-    minutes = _train(cli, folder, checkpoint)
-    facts = {**_facts(cli, minutes), "image": asdict(source.image), "language_model": source.language_model}
+    facts = _facts(cli, train(cli, checkpoint))
+    facts |= {"image": asdict(source.image), "language_model": source.language_model}
     with staged(folder) as stage:
         save_latent(stage / "model", model.parts, latent_card(facts, settings_of(cli)["model"]))
         _write_report(stage, facts)
-    return 0
 
 
 RUNS: dict[str, Callable[[Sequence[str]], int]] = {MapperCLI.task: run_mapper, LatentCLI.task: run_latent}
@@ -107,11 +111,11 @@ def _mapper(cli: LatentCLI, folder: Path) -> MapperSource:
     given = cli.config.model
     path = Path(given.mapper) if given.mapper else folder / "mapper" / "model"
     if not given.mapper and not (folder / "mapper" / "report.json").exists():
-        _train_mapper(cli, folder / "mapper")
+        _mapper_first(cli, folder / "mapper")
     return find_mapper(path, heads=given.mapper_heads, image=cli.tower(), language_model=given.language_model)
 
 
-def _train_mapper(cli: LatentCLI, folder: Path) -> None:
+def _mapper_first(cli: LatentCLI, folder: Path) -> None:
     config = cli.config
     path = Path(config.mapper_config)
     path = path if path.is_file() else resource_path(f"configs/{path.name}")
@@ -139,22 +143,6 @@ def _features(image: Any, data: LatentData) -> torch.Tensor:
     with progress_bar("encoding images", len(data.images)) as advance:
         found: torch.Tensor = tower_features(image, list(data.images), advance)
     return found
-
-
-def _train(cli: RecapCLI, folder: Path, checkpoint: str | None) -> float:
-    """Train, and load the weights that validation chose; returns the minutes that training took."""
-    model, trainer = cli.model, cli.trainer
-    began = time.perf_counter()
-    with started_run(cli, folder):
-        fit(trainer, model, cli.datamodule, checkpoint)
-    minutes = (time.perf_counter() - began) / 60
-    best = trainer.checkpoint_callback.best_model_path
-    if best:
-        kept = read_checkpoint(Path(best))
-        restore_frozen(kept, model)
-        model.load_state_dict(kept["state_dict"])
-    require_finite_weights(model, "model.learning_rate")
-    return minutes
 
 
 def _facts(cli: RecapCLI, minutes: float) -> dict[str, Any]:

@@ -27,8 +27,8 @@ from suisei.recap.image_towers import TowerConfig
 from suisei.recap.language_models import frozen_embeddings, load_language_model
 from suisei.recap.latent_loss import LatentLoss, latent_loss
 from suisei.recap.mapper_folder import MapperSource
-from suisei.recap.step_training import STEPS, StepTraining
 from suisei.training.losses import require_finite
+from suisei.training.step_training import STEPS, StepTraining
 
 WEIGHT = Range(0, 1_000_000)
 RULES: dict[str, Rule] = {

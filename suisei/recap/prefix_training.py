@@ -25,8 +25,8 @@ from suisei.recap.language_models import (
     new_language_model,
     plain_tokenizer,
 )
-from suisei.recap.step_training import STEPS, StepTraining
 from suisei.training.losses import require_finite
+from suisei.training.step_training import STEPS, StepTraining
 
 IGNORED = -100
 """A label that counts for nothing, as PyTorch's cross-entropy has it."""

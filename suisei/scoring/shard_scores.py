@@ -12,6 +12,7 @@ import json
 import logging
 import math
 import time
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -271,9 +272,9 @@ class _Totals:
 class _Written(AbstractContextManager["_Written"]):
     """A file of scores, window by window."""
 
+    @abstractmethod
     def write(self, rows: Sequence[ShardRow], scored: Sequence[ScoredRow]) -> None:
         """Write scored rows."""
-        raise NotImplementedError
 
 
 class _Jsonl(_Written):

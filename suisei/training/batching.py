@@ -91,8 +91,8 @@ class FullBatches(EpochBatches):
     """The full batches of an epoch, of each the share of one process.
 
     Args:
-        positions: positions of the images, [N].
-        batch_size: images per batch and process.
+        positions: positions of what batches are made of, [N].
+        batch_size: how many per batch and process.
         seed: decides the order, together with the epoch.
         rank: number of the process.
         world: how many processes there are.
@@ -100,6 +100,7 @@ class FullBatches(EpochBatches):
 
     def __init__(self, positions: Sequence[int], batch_size: int, seed: int, rank: int, world: int) -> None:
         super().__init__(positions, batch_size * world, seed)
+        self.world = world
         self._share = slice(rank * batch_size, (rank + 1) * batch_size)
 
     def __len__(self) -> int:

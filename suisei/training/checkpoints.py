@@ -280,6 +280,20 @@ def restore_frozen(checkpoint: dict[str, Any], module: nn.Module) -> None:
     checkpoint["state_dict"] = {**checkpoint["state_dict"], **{name: own[name] for name in noted["names"]}}
 
 
+def best_checkpoint_of(trainer: Any) -> Any:
+    """Return the trainer's callback that keeps the weights which validation chooses."""
+    return next(each for each in trainer.checkpoint_callbacks if each.monitor)
+
+
+def restore_best(model: nn.Module, trainer: Any) -> None:
+    """Give a model the weights that validation chose, if it chose any."""
+    path = best_checkpoint_of(trainer).best_model_path
+    if path:
+        kept = read_checkpoint(Path(path))
+        restore_frozen(kept, model)
+        model.load_state_dict(kept["state_dict"])
+
+
 def _fingerprint(tensors: list[tuple[str, Tensor]]) -> str:
     sha256 = hashlib.sha256()
     for name, tensor in tensors:

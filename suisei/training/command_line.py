@@ -21,7 +21,7 @@ from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
 
 from suisei.errors import ConfigError, SuiseiError, UnavailableError
-from suisei.ranges import NAME, SEED, SWITCH, Range, Rule, Several, Word, at_least, check, check_settings
+from suisei.ranges import NAME, SEED, SWITCH, Of, Range, Rule, Several, Word, at_least, check, check_settings
 from suisei.training.checkpoints import CheckpointFiles
 from suisei.training.run_settings import named_configs, read_config, refuse_own_data
 
@@ -176,6 +176,9 @@ class RunCLI(LightningCLI):
         check("seed_everything", config.seed_everything, SEED)
         if config.output is not None:
             check("output", config.output, NAME)
+        check("ckpt_path", config.ckpt_path, Of(str, null=True))
+        if "checkpoint_steps" in config:
+            check("checkpoint_steps", config.checkpoint_steps, at_least(1, 10**9))
         check_settings("trainer", vars(config.trainer), TRAINER)
         for name in ("limit_train_batches", "limit_val_batches", "val_check_interval"):
             _check_batches(f"trainer.{name}", config.trainer.get(name))
@@ -183,6 +186,19 @@ class RunCLI(LightningCLI):
         _check_length(config.trainer)
         _check_devices(config.trainer)
         self.check_run()
+
+    def add_resuming(self, parser: LightningArgumentParser, steps: int | None = None) -> None:
+        """Add how a run is gone on with and, with their default, after how many steps it can be."""
+        parser.add_argument(
+            "--ckpt_path",
+            type=str | None,
+            default=None,
+            help="go on with an interrupted run: a checkpoint file, or 'last' for the run's newest",
+        )
+        if steps is not None:
+            parser.add_argument(
+                "--checkpoint_steps", type=int, default=steps, help="write a checkpoint every so many steps"
+            )
 
     def check_run(self) -> None:
         """Check the settings of this kind of run."""

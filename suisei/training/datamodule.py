@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
-from lightning.pytorch import LightningDataModule
 from torch.utils.data import DataLoader
 
 from suisei.data.formats import OnError, Row
@@ -37,6 +36,7 @@ from suisei.training.batching import (
     ResumableDataLoader,
     batch_loader,
 )
+from suisei.training.resumable_data import ResumableData, cut
 from suisei.training.shares import RankBatches, parts, shared_out
 from suisei.training.support import Support, read_support
 from suisei.training.synthetic import Synthetic
@@ -62,7 +62,7 @@ EVAL_BATCHES = 4
 
 
 @dataclass(eq=False, repr=False)
-class CaptionDataModule(LightningDataModule):
+class CaptionDataModule(ResumableData):
     """Rated captions, split by group into train, validation and test.
 
     Args:
@@ -138,8 +138,6 @@ class CaptionDataModule(LightningDataModule):
         self._pairs = 0
         self._originals: dict[int, int] = {}
         self._source_of: dict[str, int] = {}
-        self._loader: ResumableDataLoader | None = None
-        self._resume: dict[str, Any] = {}
 
     def _check_split(self) -> None:
         fractions, folds, fold = self.fractions, self.folds, self.fold
@@ -294,20 +292,12 @@ class CaptionDataModule(LightningDataModule):
         Of each, several processes get a share; a batch then has ``batch_size`` samples per process.
         """
         batches: Any = self._balanced() if self.batching == "balanced" else self._epochs()
-        rank, world = self._processes()
+        rank, world = self.processes
         if world > 1:
             together = self.batching in ("group", "balanced")
             unit = (lambda position: group_of(self.samples[position])) if together else None
             batches = RankBatches(batches, rank, world, len(self.samples), unit)
-        self._loader = batch_loader(batches, self._collating(), self.num_workers, ResumableDataLoader)
-        if self._resume:
-            self._loader.load_state_dict(self._resume)
-        assert self._loader is not None
-        return self._loader
-
-    def _processes(self) -> tuple[int, int]:
-        """Return the number of this process, and how many there are."""
-        return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
+        return self.resumable(batches, self._collating(), self.num_workers)
 
     def _collating(self) -> Collate | None:
         return self._collate and shared_out(self._collate)
@@ -318,7 +308,7 @@ class CaptionDataModule(LightningDataModule):
         sort = self.batching != "shuffled" and self._lengths is not None
         return EpochBatches(
             positions,
-            self.batch_size * self._processes()[1],
+            self.batch_size * self.processes[1],
             self._seed,
             lengths=self._lengths[positions] if sort and self._lengths is not None else None,
             groups=[group_of(self.samples[position]) for position in positions] if grouped else None,
@@ -331,26 +321,13 @@ class CaptionDataModule(LightningDataModule):
             own = sets[0 if numbers is None else int(numbers[position])]
             own.setdefault(group_of(self.samples[position]), []).append(position)
         pairs = range(len(self.samples), len(self.samples) + self._pairs)
-        size = self.batch_size * self._processes()[1]
+        size = self.batch_size * self.processes[1]
         return BalancedBatches([list(own.values()) for own in sets], size, self._seed, pairs)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return where in the epoch the training batches are, for the checkpoint."""
-        return self._loader.state_dict() if self._loader is not None else {}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on where a checkpoint was written.
-
-        Lightning restores the state of loaders too, but not once something has asked for the number
-        of steps, as the learning-rate schedule does.
-        """
-        self._resume = dict(state_dict)
 
     def val_dataloader(self) -> DataLoader:
         """Return validation batches in order, or of each the part of this process."""
-        rank, world = self._processes()
-        positions, size = self.split.validation, EVAL_BATCHES * self.batch_size * world
-        batches = [positions[start : start + size] for start in range(0, len(positions), size)]
+        rank, world = self.processes
+        batches = cut(self.split.validation, EVAL_BATCHES * self.batch_size * world)
         return batch_loader(parts(batches, rank, world), self._collating(), self.num_workers)
 
     def _read(self, source: str) -> list[CaptionSample]:

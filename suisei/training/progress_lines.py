@@ -51,7 +51,7 @@ class ProgressLines(Callback):
         """Count the batch; write a line if the last one was written long enough ago."""
         now = time.monotonic()
         self.seconds += now - self._batch
-        self.samples += _size(batch)
+        self.samples += len(batch)
         if not trainer.is_global_zero:
             return
         if now - self._event >= LOGGED:
@@ -100,11 +100,6 @@ class ProgressLines(Callback):
             per_second=None if self.per_second is None else round(self.per_second, 3),
             **memory(),
         )
-
-
-def _size(batch: Any) -> int:
-    """Return how many samples a batch has; of pairs, how many images."""
-    return len(batch) if hasattr(batch, "__len__") else len(batch.images)
 
 
 def wanted(chosen: bool | None) -> bool:

@@ -40,9 +40,9 @@ from suisei.runlog.events import current
 from suisei.training.card import describe_data, describe_left_out, describe_training, model_card
 from suisei.training.cautions import as_markdown, cautions
 from suisei.training.checkpoints import (
+    best_checkpoint_of,
     newest_whole,
-    read_checkpoint,
-    restore_frozen,
+    restore_best,
     resumed_data,
     resumed_settings,
     verify_checkpoint,
@@ -388,7 +388,7 @@ def _warn_of_broken_best(best: Path) -> None:
 
 
 def _load_best(model: SuiSei, trainer: Any) -> dict[str, float | None]:
-    callback = next(c for c in trainer.checkpoint_callbacks if getattr(c, "monitor", None))
+    callback = best_checkpoint_of(trainer)
     if not callback.best_model_path:
         return {}
     if not math.isfinite(float(callback.best_model_score)):
@@ -396,9 +396,7 @@ def _load_best(model: SuiSei, trainer: Any) -> dict[str, float | None]:
             "%s was never defined (all scores or all ratings equal): the last epoch is kept", callback.monitor
         )
         return {str(callback.monitor): None}
-    checkpoint = read_checkpoint(Path(callback.best_model_path))
-    restore_frozen(checkpoint, model)
-    model.load_state_dict(checkpoint["state_dict"])
+    restore_best(model, trainer)
     return {str(callback.monitor): float(callback.best_model_score)}
 
 

@@ -29,9 +29,7 @@ def alone_in(folder: Path, *, fresh: bool) -> Iterator[None]:
         ConfigError: another training is at work there, or one has been started there since this one looked.
         DataError: the folder cannot be made.
     """
-    if getattr(
-        rank_zero_only, "rank", 0
-    ):  # further processes of one training are behind the lock of the first
+    if getattr(rank_zero_only, "rank", 0):  # further processes of a training are behind the first one's lock
         yield
         return
     made = [path for path in (folder, *folder.parents) if not path.exists()]
@@ -45,15 +43,25 @@ def alone_in(folder: Path, *, fresh: bool) -> Iterator[None]:
             raise ConfigError(
                 f"another training is writing {folder}; wait for it, or choose another --output"
             )
-        if fresh and (folder / "config.yaml").exists():
-            raise ConfigError(
-                f"{folder} holds a run already; choose another --output, or go on with it: --ckpt_path last"
-            )
+        if fresh:
+            refuse_started(folder)
         yield
     finally:
         if handle is not None:
             os.close(handle)
         remove_empty(made)
+
+
+def refuse_started(folder: Path) -> None:
+    """Refuse a folder that holds a run, finished or not.
+
+    Raises:
+        ConfigError: it holds one.
+    """
+    if (folder / "config.yaml").exists():
+        raise ConfigError(
+            f"{folder} holds a run already; choose another --output, or go on with it: --ckpt_path last"
+        )
 
 
 def _waited_for(handle: int) -> bool:

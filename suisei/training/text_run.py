@@ -23,6 +23,7 @@ from suisei.errors import ConfigError
 from suisei.progress import progress_bar
 from suisei.training.pretraining import CaptionPretraining, PretrainingConfig, pretrain
 from suisei.training.run import staged, started_run
+from suisei.training.run_lock import alone_in
 from suisei.training.support import CaptionCorpus
 from suisei.training.text_idf import idf_weights, text_and_idf
 
@@ -44,7 +45,11 @@ def run_pretraining(cli: Any) -> None:
     if settings.cross_fit:
         raise ConfigError("task: pretrain makes one encoder: model.pretraining.cross_fit must be 0")
     data.load()
-    with started_run(cli, folder), staged(folder) as stage:
+    with (
+        alone_in(folder, fresh=cli.config.ckpt_path is None),
+        started_run(cli, folder),
+        staged(folder) as stage,
+    ):
         report = _pretrain(cli, stage)
     console = safe_console()
     for when, figures in report["retrieval"].items():

@@ -1,4 +1,4 @@
-"""What both trainings of RECAP share: optimizer, schedule, and how an interrupted run goes on."""
+"""What trainings of a task of their own share: optimizer, schedule, and how an interrupted run goes on."""
 
 from __future__ import annotations
 
@@ -21,26 +21,20 @@ STEPS: dict[str, Rule] = {
 }
 
 
-class StepTraining(LightningModule):
-    """A training counted in steps.
+class ResumableTraining(LightningModule):
+    """A training that goes on as if it had not been cut off.
 
-    A subclass has ``learning_rate``, ``weight_decay``, ``warmup_steps`` and ``cosine_steps``, and calls
-    :meth:`note_frozen` once its modules are made.
+    A subclass calls :meth:`note_frozen` once its modules are made.
     """
-
-    learning_rate: float
-    weight_decay: float
-    warmup_steps: int
-    cosine_steps: int | None
 
     def __init__(self) -> None:
         super().__init__()
         self._frozen = FrozenWeights()
         self._random_states: dict[str, Any] = {}
 
-    def note_frozen(self) -> None:
-        """Note which weights are not trained: checkpoints leave them out."""
-        self._frozen = FrozenWeights(self)
+    def note_frozen(self, but: tuple[str, ...] = ()) -> None:
+        """Note which weights are not trained: checkpoints leave them out, all but parts ``but``."""
+        self._frozen = FrozenWeights(self, but=but)
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         """Let a resumed run go on with the random numbers it would have had."""
@@ -56,7 +50,24 @@ class StepTraining(LightningModule):
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Read the state of the random numbers, and complete the weights by those that are frozen."""
         restore_frozen(checkpoint, self)
-        self._random_states = checkpoint["suisei_random_states"]
+        self._random_states = checkpoint.get("suisei_random_states", {})
+
+    def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
+        """Move a batch."""
+        return batch.to(device)
+
+
+class StepTraining(ResumableTraining):
+    """A resumable training counted in steps.
+
+    A subclass has ``learning_rate``, ``weight_decay``, ``warmup_steps`` and, where the rate falls,
+    ``cosine_steps``.
+    """
+
+    learning_rate: float
+    weight_decay: float
+    warmup_steps: int
+    cosine_steps: int | None = None
 
     def configure_optimizers(self) -> Any:
         """Return AdamW over what is trained; matrices alone decay."""
@@ -74,7 +85,3 @@ class StepTraining(LightningModule):
         if self.cosine_steps:
             rate *= (1 + math.cos(math.pi * min(1.0, step / self.cosine_steps))) / 2
         return rate
-
-    def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
-        """Move a batch."""
-        return batch.to(device)

@@ -1,0 +1,106 @@
+"""Data modules whose training goes on, even within an epoch, with the batches of an unbroken one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+import torch
+from lightning.pytorch import LightningDataModule
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from suisei.errors import ConfigError
+from suisei.training.batching import ResumableDataLoader, batch_loader
+
+
+class TensorBatch:
+    """A batch that is a dataclass of tensors and plain values."""
+
+    def to(self, device: torch.device) -> Self:
+        """Return the batch on a device."""
+        moved: dict[str, Any] = {
+            name: value.to(device) if isinstance(value, Tensor) else value
+            for name, value in vars(self).items()
+        }
+        return type(self)(**moved)
+
+
+class ResumableData(LightningDataModule):
+    """A data module that knows where in an epoch its training batches are.
+
+    What a training batch holds must depend on the seed, the epoch and its number alone.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._batches: Any = None
+        self._loader: ResumableDataLoader | None = None
+        self._resume: dict[str, Any] = {}
+
+    @property
+    def processes(self) -> tuple[int, int]:
+        """The number of this process, and how many there are."""
+        return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that training batches are of."""
+        return int(self._batches.epoch) if self._batches is not None else 0
+
+    def resumable(
+        self, batches: Any, collate: Callable[[Sequence[int]], Any] | None, num_workers: int = 0
+    ) -> ResumableDataLoader:
+        """Return the loader of training batches; arguments as for ``batch_loader``."""
+        self._batches = batches
+        loader: ResumableDataLoader = batch_loader(batches, collate, num_workers, ResumableDataLoader)
+        if self._resume:
+            loader.load_state_dict(self._resume)
+        self._loader = loader
+        return loader
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where in the epoch the training batches are, for the checkpoint."""
+        return self._loader.state_dict() if self._loader is not None else {}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on where a checkpoint was written.
+
+        Lightning restores the state of loaders too, but not once something has asked for the number
+        of steps, as the learning-rate schedule does.
+        """
+        self._resume = dict(state_dict)
+
+
+def in_order(
+    positions: Sequence[int], batch_size: int, collate: Callable[[Sequence[int]], Any]
+) -> DataLoader[Any]:
+    """Return a loader of batches that are cut from positions in order, such as those of validation."""
+    loader: DataLoader[Any] = batch_loader(cut(positions, batch_size), collate)
+    return loader
+
+
+def cut(positions: Sequence[int], batch_size: int) -> list[Sequence[int]]:
+    """Return positions in parts of a size, the last of which may be smaller.
+
+    >>> cut([1, 2, 3], 2)
+    [[1, 2], [3]]
+    """
+    return [positions[start : start + batch_size] for start in range(0, len(positions), batch_size)]
+
+
+def require_full_batch(count: int, what: str, batch_size: int) -> None:
+    """Refuse too few of what batches are made of.
+
+    Args:
+        count: how many there are.
+        what: names them, in the plural.
+        batch_size: how many fill a batch.
+
+    Raises:
+        ConfigError: not one batch is full.
+    """
+    if count < batch_size:
+        raise ConfigError(
+            f"{count} training {what} do not fill a batch of {batch_size}; lower data.batch_size"
+        )

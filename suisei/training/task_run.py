@@ -1,0 +1,44 @@
+"""What the runs of trainings of a task of their own share: going on, training, keeping the best weights."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+
+from suisei.training.checkpoints import restore_best
+from suisei.training.command_line import settings_of
+from suisei.training.losses import require_finite_weights
+from suisei.training.run import find_checkpoint, fit, started_run
+from suisei.training.task_cli import TaskCLI
+
+
+def checkpoint_of(cli: TaskCLI) -> str | None:
+    """Return the checkpoint to go on with, verified; None to start from the beginning."""
+    return find_checkpoint(cli.folder, cli.config.ckpt_path, settings_of(cli))
+
+
+def train(cli: TaskCLI, checkpoint: str | None, prepare: Callable[[], None] = lambda: None) -> float:
+    """Train, and give the model the weights that validation chose.
+
+    Args:
+        cli: the command line; its data are read and its model is built.
+        checkpoint: what the run goes on from; None for a new run.
+        prepare: work that belongs to the training and its minutes.
+
+    Returns:
+        The minutes that it took.
+
+    Raises:
+        ModelError: the weights are no numbers.
+    """
+    model, trainer = cli.model, cli.trainer
+    began = time.perf_counter()
+    with started_run(cli, cli.folder) if trainer.is_global_zero else nullcontext():
+        prepare()
+        fit(trainer, model, cli.datamodule, checkpoint)
+    minutes = (time.perf_counter() - began) / 60
+    restore_best(model, trainer)
+    if trainer.is_global_zero:
+        require_finite_weights(model, "model.learning_rate")
+    return minutes

@@ -1,0 +1,129 @@
+"""What the command lines of all trainings share: a folder of their own, progress, precision."""
+
+import pytest
+import torch
+
+from suisei.captioning.captioner import Captioner
+from suisei.captioning.grid_tower import GridTower, TowerConfig, create_image_encoder
+from suisei.captioning.pieces import Pieces
+from suisei.captioning.transformer import TransformerConfig
+from suisei.commands.train import main
+from suisei.encoders.dual_folder import new_dual_encoder, save_dual_encoder
+from suisei.errors import ConfigError
+from suisei.training import run_callbacks, run_lock
+from suisei.training.progress_lines import ProgressLines
+from suisei.training.run_lock import alone_in
+from suisei.training.task_cli import TaskCLI
+
+TASKS = ("pacs", "captioner", "self-critical", "recap-mapper", "recap-latent")
+
+
+@pytest.fixture(scope="module")
+def captioner(tmp_path_factory):
+    """The folder of a tiny captioner."""
+    torch.manual_seed(0)
+    layers = TransformerConfig(width=32, heads=4, encoder_layers=1, decoder_layers=1, feed_forward=64)
+    tower = GridTower(create_image_encoder(TowerConfig(name="tiny", train=True)))
+    folder = tmp_path_factory.mktemp("captioner") / "model"
+    Captioner(tower, layers, Pieces.learned(["a red wall", "a blue wall"], 40), ["en"]).save(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def clip(tmp_path_factory):
+    """The folder of a tiny CLIP."""
+    sizes = {"width": 32, "layers": 1}
+    text = {**sizes, "context_length": 20, "vocab_size": 49408, "heads": 2}
+    vision = {**sizes, "image_size": 32, "patch_size": 16, "head_width": 16}
+    folder = tmp_path_factory.mktemp("clip") / "model"
+    save_dual_encoder(
+        new_dual_encoder({"embed_dim": 16, "vision_cfg": vision, "text_cfg": text}, seed=0), folder
+    )
+    return folder
+
+
+@pytest.fixture
+def train(tmp_path, clip, captioner):
+    """Start a training of a task, up to its data, which are not there."""
+
+    def start(task, output, *more):
+        options = {
+            "pacs": [f"--model.model={clip}"],
+            "captioner": ["--model.tower.name=tiny", "--model.tower.train=true"],
+            "self-critical": [f"--model={captioner}", "--reward=length"],
+            "pretrain": ["--model.text.tiny.layers=0", "--model.pretraining.epochs=1"],
+            "ratings": ["--model.text.tiny.layers=0"],
+        }
+        config = tmp_path / f"{task}.yaml"
+        config.write_text(f"task: {'null' if task == 'ratings' else task}\n", encoding="utf-8")
+        given = ["--config", str(config), f"--output={output}", "--trainer.accelerator=cpu"]
+        return main([*given, *options.get(task, []), *more])
+
+    return start
+
+
+@pytest.mark.parametrize("task", [*TASKS, "pretrain", "ratings"])
+def test_a_training_into_a_folder_in_use_is_refused(train, tmp_path, monkeypatch, task):
+    monkeypatch.setattr(run_lock, "PATIENCE", 0.1)
+    output = tmp_path / "run"
+    with alone_in(output, fresh=True):
+        with pytest.raises(ConfigError, match="another training is writing"):
+            train(task, output)
+        assert list(output.iterdir()) == []
+    with alone_in(output, fresh=True):  # and what was refused holds no lock
+        pass
+
+
+@pytest.fixture
+def made(monkeypatch, train, tmp_path):
+    """The command line of a task, with model, data and trainer."""
+
+    class MadeError(Exception):
+        pass
+
+    def stop(self):
+        raise MadeError(self)
+
+    def make(task, *more):
+        monkeypatch.setattr(TaskCLI, "alone", stop)
+        with pytest.raises(MadeError) as caught:
+            train(task, tmp_path / "run", *more)
+        return caught.value.args[0]
+
+    return make
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("silent", [False, True])
+def test_a_bar_gives_way_where_nothing_is_to_be_shown(made, monkeypatch, task, silent):
+    monkeypatch.setattr(run_callbacks, "silent", lambda: silent)
+    monkeypatch.setattr(run_callbacks, "wanted", lambda _: False)
+    trainer = made(task).trainer
+    assert (trainer.progress_bar_callback is None) is silent
+    assert sum(isinstance(each, ProgressLines) for each in trainer.callbacks) == 1
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_run_is_started_once_and_precision_is_the_machines_where_it_is_null(
+    made, train, monkeypatch, tmp_path, task
+):
+    monkeypatch.setattr("suisei.training.task_cli.best_precision", lambda: "bf16-mixed")
+    cli = made(task, "--trainer.precision=null")
+    assert cli.trainer.precision == "bf16-mixed"
+    assert cli.trainer.default_root_dir == str(tmp_path / "run")
+    assert cli.trainer.checkpoint_callback.filename == "best"
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.yaml").write_text("")
+    with pytest.raises(ConfigError, match=r"holds a run already.*--ckpt_path last"):
+        train(task, tmp_path / "run")
+
+
+@pytest.mark.parametrize("task", ["pacs", "captioner", "self-critical"])
+def test_a_further_process_does_not_mind_what_the_first_one_wrote(made, monkeypatch, tmp_path, task):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.yaml").write_text("")
+    monkeypatch.setattr(run_lock.rank_zero_only, "rank", 0, raising=False)  # is put back
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert made(task, "--trainer.devices=2").folder == tmp_path / "run"
