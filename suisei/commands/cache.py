@@ -8,7 +8,8 @@ import shutil
 from collections.abc import Sequence
 
 from suisei.cli import write_output
-from suisei.commands.options import CommandParser, filled
+from suisei.commands.command_parser import CommandParser
+from suisei.commands.option_values import filled
 from suisei.errors import DataError
 
 _EPILOG = """The cache holds what encoders said of captions and images, for other runs to use:

@@ -12,20 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suisei.cli import say
-from suisei.commands.options import (
-    Add,
-    CommandParser,
-    add_data_options,
-    add_log_options,
-    add_metric_options,
-    add_resampling_options,
-    filled,
-    metric_plans,
-    positive,
-    real,
-    take_default_model,
-    whole,
-)
+from suisei.commands.command_parser import Add, CommandParser
+from suisei.commands.metric_options import add_metric_options, metric_plans, take_default_model
+from suisei.commands.option_values import filled, positive, real, whole
+from suisei.commands.options import add_data_options, add_log_options, add_resampling_options
 from suisei.commands.reports import Files, Report, Shown, add_report_options, check_report, report_files
 from suisei.commands.steps import read_samples
 from suisei.data.outputs import check_media, given

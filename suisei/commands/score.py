@@ -12,20 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from suisei.cli import safe_console, say, usable_cores
-from suisei.commands.options import (
-    CommandParser,
-    add_log_options,
-    add_metric_options,
-    add_row_options,
-    filled,
-    metric_plans,
-    named_columns,
-    note_text,
-    positive,
-    processes,
-    rating_scale,
-    take_default_model,
-)
+from suisei.commands.command_parser import CommandParser
+from suisei.commands.metric_options import add_metric_options, metric_plans, take_default_model
+from suisei.commands.option_values import filled, positive, processes
+from suisei.commands.options import add_log_options, add_row_options, named_columns, note_text, rating_scale
 from suisei.commands.reports import json_text
 from suisei.commands.score_shards import (
     add_shard_options,

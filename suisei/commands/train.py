@@ -25,7 +25,8 @@ from suisei.captioning.caption_run import TASK as CAPTIONER
 from suisei.captioning.caption_run import run as run_captioner
 from suisei.captioning.self_critical_run import TASK as SELF_CRITICAL
 from suisei.captioning.self_critical_run import run as run_self_critical
-from suisei.commands.options import CommandParser, add_log_options
+from suisei.commands.command_parser import CommandParser
+from suisei.commands.options import add_log_options
 from suisei.commands.report import main as write_report
 from suisei.data.outputs import check_outputs
 from suisei.errors import ConfigError
