@@ -26,7 +26,7 @@ from suisei.captioning.caption_sources import CaptionedImage
 from suisei.captioning.caption_writing import captions_of
 from suisei.captioning.grid_store import GridStore
 from suisei.captioning.word_pretraining import pretrain_tower
-from suisei.encoders.feature_cache import disk_cache
+from suisei.encoders.cache_place import disk_cache
 from suisei.errors import ConfigError
 from suisei.models.table import PixelStore
 from suisei.ranges import Of, Word, at_least, check

@@ -32,8 +32,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--cache", metavar="DIR", type=filled, help="the folder (default: SUISEI_CACHE, or the user's)"
     )
     options = parser.parse_args(argv)
+    from suisei.encoders.cache_place import disk_cache
     from suisei.encoders.drawings import drawings_folder
-    from suisei.encoders.feature_cache import disk_cache
 
     if options.cache not in (None, "off") and not os.path.isdir(os.path.expanduser(options.cache)):  # noqa: PTH111, PTH112
         raise DataError(f"{options.cache}: no such folder")
