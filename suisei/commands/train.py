@@ -40,9 +40,10 @@ from suisei.runlog.events import begin
 from suisei.training.command_line import RunCLI, best_precision
 from suisei.training.datamodule import CaptionDataModule
 from suisei.training.module import SuiSei
+from suisei.training.pooled_folds import pool_folds
 from suisei.training.processes import check_processes, is_first_process, several_processes
 from suisei.training.progress_lines import ProgressLines, silent, wanted
-from suisei.training.run import DEFAULT_BASELINES, pool_folds, run_training, started_run
+from suisei.training.run import DEFAULT_BASELINES, run_training, started_run
 from suisei.training.run_lock import alone_in
 from suisei.training.text_run import TASK as PRETRAIN
 from suisei.training.text_run import run_pretraining
