@@ -24,7 +24,7 @@ from suisei.captioning.caption_sources import CaptionedImage
 from suisei.captioning.caption_writing import captions_of
 from suisei.captioning.grid_store import GridStore
 from suisei.captioning.word_pretraining import pretrain_tower
-from suisei.encoders.feature_cache import disk_cache
+from suisei.encoders.cache_place import disk_cache
 from suisei.models.table import PixelStore
 from suisei.ranges import at_least, check
 from suisei.training.checkpoints import read_checkpoint

@@ -20,7 +20,7 @@ from suisei.captioning.grid_tower import GridTower
 from suisei.data.images import check_unchanged, content_key
 from suisei.encoders.batch_sizes import images_per_batch
 from suisei.encoders.decoding import decoded_batches
-from suisei.encoders.feature_cache import DiskCache, DiskFeatures
+from suisei.encoders.feature_file import DiskCache, DiskFeatures
 from suisei.errors import DataError
 
 IN_MEMORY = 2**30

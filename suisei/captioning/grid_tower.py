@@ -108,7 +108,7 @@ def _of_folder(name: str) -> ImageEncoder:
 
     folder = Path(name)
     if name != PACKAGE and (folder / DESCRIPTION).is_file():
-        from suisei.encoders.dual import load_dual_encoder
+        from suisei.encoders.dual_loading import load_dual_encoder
 
         model: Any = load_dual_encoder(name, None, precision="fp32", device="cpu")
         settings = {

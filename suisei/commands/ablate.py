@@ -15,14 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from suisei.ablation.variants import BUILT_IN, FULL, Variant, choose_variants, parse_variant
 from suisei.cli import say
-from suisei.commands.options import (
-    CommandParser,
-    add_correlation_option,
-    add_log_options,
-    add_resampling_options,
-    filled,
-    processes,
-)
+from suisei.commands.command_parser import CommandParser
+from suisei.commands.option_values import filled, processes
+from suisei.commands.options import add_correlation_option, add_log_options, add_resampling_options
 from suisei.commands.reports import Files, Report
 from suisei.data.outputs import check_outputs, given
 from suisei.errors import ConfigError, DataError

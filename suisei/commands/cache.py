@@ -8,7 +8,8 @@ import shutil
 from collections.abc import Sequence
 
 from suisei.cli import write_output
-from suisei.commands.options import CommandParser, filled
+from suisei.commands.command_parser import CommandParser
+from suisei.commands.option_values import filled
 from suisei.errors import DataError
 
 _EPILOG = """The cache holds what encoders said of captions and images, for other runs to use:
@@ -31,8 +32,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--cache", metavar="DIR", type=filled, help="the folder (default: SUISEI_CACHE, or the user's)"
     )
     options = parser.parse_args(argv)
+    from suisei.encoders.cache_place import disk_cache
     from suisei.encoders.drawings import drawings_folder
-    from suisei.encoders.feature_cache import disk_cache
 
     if options.cache not in (None, "off") and not os.path.isdir(os.path.expanduser(options.cache)):  # noqa: PTH111, PTH112
         raise DataError(f"{options.cache}: no such folder")

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from suisei.cli import say
-from suisei.commands.options import PRECISIONS, CommandParser, check_device, device, filled, real, whole
+from suisei.commands.command_parser import CommandParser
+from suisei.commands.metric_options import PRECISIONS, check_device
+from suisei.commands.option_values import device, filled, real, whole
 from suisei.errors import ConfigError
 
 if TYPE_CHECKING:

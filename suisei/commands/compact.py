@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suisei.cli import say
-from suisei.commands.options import CommandParser, add_data_options, filled, positive
+from suisei.commands.command_parser import CommandParser
+from suisei.commands.option_values import filled, positive
+from suisei.commands.options import add_data_options
 from suisei.commands.reports import Files, Report, add_report_options, check_report
 from suisei.commands.steps import read_samples
 from suisei.data.outputs import given

@@ -10,17 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suisei.cli import say
-from suisei.commands.options import (
-    CommandParser,
-    add_log_options,
-    add_metric_options,
-    add_resampling_options,
-    add_row_options,
-    filled,
-    metric_plans,
-    named_columns,
-    whole,
-)
+from suisei.commands.command_parser import CommandParser
+from suisei.commands.metric_options import add_metric_options, metric_plans
+from suisei.commands.option_values import filled, whole
+from suisei.commands.options import add_log_options, add_resampling_options, add_row_options, named_columns
 from suisei.commands.reports import Files, Report, Shown, add_report_options, check_report, save_scores
 from suisei.commands.steps import add_keep_option, keeper, scored_column, told_when_interrupted
 from suisei.data.outputs import given

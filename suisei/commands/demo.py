@@ -12,7 +12,9 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from suisei.cli import write_output
-from suisei.commands.options import CommandParser, add_metric_options, filled, metric_plans, whole
+from suisei.commands.command_parser import CommandParser
+from suisei.commands.metric_options import add_metric_options, metric_plans
+from suisei.commands.option_values import filled, whole
 from suisei.errors import ConfigError
 
 if TYPE_CHECKING:

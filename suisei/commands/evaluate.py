@@ -10,17 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suisei.cli import say
+from suisei.commands.command_parser import Add, CommandParser
+from suisei.commands.metric_options import add_metric_options, metric_plans, take_default_model
+from suisei.commands.option_values import filled
 from suisei.commands.options import (
-    Add,
-    CommandParser,
     add_correlation_option,
     add_data_options,
     add_log_options,
-    add_metric_options,
     add_resampling_options,
-    filled,
-    metric_plans,
-    take_default_model,
 )
 from suisei.commands.reports import (
     Files,

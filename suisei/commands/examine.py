@@ -9,16 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from suisei.cli import say
-from suisei.commands.options import (
-    CommandParser,
-    add_log_options,
-    add_metric_options,
-    add_resampling_options,
-    filled,
-    metric_plans,
-    positive,
-    whole,
-)
+from suisei.commands.command_parser import CommandParser
+from suisei.commands.metric_options import add_metric_options, metric_plans
+from suisei.commands.option_values import filled, positive, whole
+from suisei.commands.options import add_log_options, add_resampling_options
 from suisei.commands.reports import Files, Report, Shown
 from suisei.data.outputs import check_outputs, given
 from suisei.errors import ConfigError, DataError

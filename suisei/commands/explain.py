@@ -8,16 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suisei.cli import say, table_console
-from suisei.commands.options import (
-    CommandParser,
-    add_metric_options,
-    add_row_options,
-    filled,
-    metric_plans,
-    named_columns,
-    note_text,
-    positive,
-)
+from suisei.commands.command_parser import CommandParser
+from suisei.commands.metric_options import add_metric_options, metric_plans
+from suisei.commands.option_values import filled, positive
+from suisei.commands.options import add_row_options, named_columns, note_text
 from suisei.commands.reports import check_report, json_text, report_files
 from suisei.data.outputs import check_media, given, raise_first, write_texts
 from suisei.errors import ConfigError, DataError

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from suisei.cli import table_console, write_output
-from suisei.commands.options import CommandParser
+from suisei.commands.command_parser import CommandParser
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -9,20 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suisei.cli import say
-from suisei.commands.options import (
-    Add,
-    CommandParser,
-    add_column_options,
-    add_log_options,
-    check_device,
-    device,
-    filled,
-    named_columns,
-    positive,
-    real,
-    seed,
-    whole,
-)
+from suisei.commands.command_parser import Add, CommandParser
+from suisei.commands.metric_options import check_device
+from suisei.commands.option_values import device, filled, positive, real, seed, whole
+from suisei.commands.options import add_column_options, add_log_options, named_columns
 from suisei.data.outputs import check_outputs, given
 from suisei.errors import ConfigError, DataError, UnavailableError
 

@@ -3,44 +3,34 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from suisei.cli import say
-from suisei.commands.options import (
-    Add,
-    CommandParser,
-    add_data_options,
-    add_log_options,
-    add_metric_options,
-    add_resampling_options,
-    filled,
-    metric_plans,
-    positive,
-    real,
-    take_default_model,
-    whole,
+from suisei.commands.command_parser import Add, CommandParser
+from suisei.commands.metric_options import add_metric_options, metric_plans, take_default_model
+from suisei.commands.option_values import filled, positive, real, whole
+from suisei.commands.options import add_data_options, add_log_options, add_resampling_options
+from suisei.commands.probe_findings import (
+    Findings,
+    calibration_tables,
+    calibrations_of,
+    probe_changes,
+    probe_protocols,
+    tables_of_samples,
 )
+from suisei.commands.probe_metrics import probed_metrics
+from suisei.commands.probe_plots import plot_findings
 from suisei.commands.reports import Files, Report, Shown, add_report_options, check_report, report_files
 from suisei.commands.steps import read_samples
 from suisei.data.outputs import check_media, given
-from suisei.data.sample import LANGUAGE_NAMES
 from suisei.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     import numpy as np
-    from rich.console import Console
 
     from suisei.data.sample import CaptionSample
-    from suisei.metaeval.calibration import Calibration
-    from suisei.metaeval.tables import Table
-    from suisei.probes.curves import Curve
-    from suisei.probes.ladders import LadderOutcome
     from suisei.probes.outcomes import Scored
     from suisei.report.parts import Rated
     from suisei.scoring.plan import MetricPlan
@@ -72,16 +62,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     plans = _plans(options)
     samples, notes = _load(options)
     check_media(report_files(options), samples)
-    metrics, scores, failed = _metrics(plans, samples, options.batch_size, console)
-    found = _Findings()
-    _probe_changes(options, metrics, samples, found, console)
-    _probe_protocols(options, plans, metrics, samples, found, console)
-    found.tables |= _tables(options, metrics, scores, samples, console)
-    calibrations = _calibrations(options, metrics, scores, samples)
-    found.tables |= _calibration_tables(calibrations)
+    metrics, scores, failed = probed_metrics(plans, samples, options.batch_size, console)
+    found = Findings()
+    probe_changes(options, metrics, samples, found, console)
+    probe_protocols(options, plans, metrics, samples, found, console)
+    found.tables |= tables_of_samples(options, metrics, scores, samples, console)
+    calibrations = calibrations_of(options, metrics, scores, samples)
+    found.tables |= calibration_tables(calibrations)
     told = [*notes, *found.notes]
     facts = {"notes": told, "failed": failed, "metrics": _signatures(metrics)}
-    plot = partial(_plot, options.plots, metrics, found, calibrations)
+    plot = partial(plot_findings, options.plots, metrics, found, calibrations)
     report = _report(options, found, facts, plot if options.plots else None)
     shown = Shown("Probes", report.content, _rated(samples, metrics, scores), notes=told, plans=plans)
     page = shown.writer(options, argv, "probe", found.tables)
@@ -168,242 +158,10 @@ def _load(options: argparse.Namespace) -> tuple[list[CaptionSample], list[str]]:
     return samples, [f"data: {options.data}, {len(samples):,} samples", *notes]
 
 
-def _metrics(
-    plans: Sequence[MetricPlan], samples: list[CaptionSample], batch_size: int, console: Console
-) -> tuple[list[Scored], list[np.ndarray], dict[str, str]]:
-    """Return the metrics that can score, their scores of all samples, and why the others cannot."""
-    from suisei.scoring.columns import FAILURES, failure_text
-
-    metrics, scores, failed = [], [], {}
-    for plan in plans:
-        say(console, f"scoring with {plan.spec}")
-        try:
-            metric = _scored(plan, samples, batch_size)
-            scores.append(metric.score(samples))
-            metrics.append(metric)
-        except FAILURES as error:
-            failed[plan.label] = failure_text(error)
-            say(console, f"{plan.spec} failed: {failed[plan.label]}", "red")
-    if not metrics:
-        raise ConfigError("no metric could score: " + "; ".join(f"{k}: {v}" for k, v in failed.items()))
-    return metrics, scores, failed
-
-
 def _plans(options: argparse.Namespace) -> list[MetricPlan]:
     """Return the metrics asked for, or the model that suisei.load() gives without a name."""
     take_default_model(options)
     return metric_plans(options)
-
-
-def _scored(plan: MetricPlan, samples: list[CaptionSample], batch_size: int) -> Scored:
-    """Make a metric and fit it, once, on what is not degraded."""
-    from suisei.metrics.base import SummableCorpus
-    from suisei.metrics.registry import get_metric
-    from suisei.probes.outcomes import Scored as NewScored
-    from suisei.scoring.corpus import summands
-    from suisei.scoring.fitting import fit_unrated
-
-    metric = get_metric(plan.spec, **plan.options)
-    if metric.needs_fit:
-        fit_unrated(metric, samples)
-    sign = 1.0 if metric.higher_is_better else -1.0
-
-    def score(wanted: Sequence[CaptionSample]) -> np.ndarray:
-        return sign * metric.score(wanted, batch_size=batch_size, progress=True)
-
-    counts = partial(summands, metric) if isinstance(metric, SummableCorpus) else None
-    return NewScored(
-        plan.label, score, metric.signature, counts,
-        learned=metric.needs_fit, distance=not metric.higher_is_better,
-    )  # fmt: skip
-
-
-@dataclass
-class _Findings:
-    """What the probes have found so far.
-
-    Attributes:
-        tables: by their name in the JSON.
-        notes: what else must be known.
-        ending: examples, as Markdown.
-        lines: the same as plain text.
-        ladders: of replacing and shuffling.
-        curves: of degradation.
-    """
-
-    tables: dict[str, Table] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    ending: str = ""
-    lines: list[str] = field(default_factory=list)
-    ladders: list[LadderOutcome] = field(default_factory=list)
-    curves: list[Curve] = field(default_factory=list)
-
-    def add(self, kept: list[Any], outcomes: Sequence[Any]) -> None:
-        """Keep outcomes; what could not be measured is a reason, and goes into the notes."""
-        kept += [each for each in outcomes if not isinstance(each, str)]
-        self.notes += [each for each in outcomes if isinstance(each, str)]
-
-
-def _probe_changes(
-    options: argparse.Namespace,
-    metrics: list[Scored],
-    samples: list[CaptionSample],
-    found: _Findings,
-    console: Console,
-) -> None:
-    """Change good captions one way at a time, and see what scores do."""
-    from suisei.probes import originals, probe_tables
-    from suisei.probes.outcomes import change_outcomes
-
-    settings = {"n_resamples": options.bootstrap, "seed": options.seed}
-    rated = any(sample.rating is not None for sample in samples)
-    source = options.originals or ("rated" if rated else "references")
-    good = originals.good_samples(samples, source, good=options.good, limit=options.limit, seed=options.seed)
-    say(console, f"changing {len(good):,} captions")
-    outcomes = change_outcomes(metrics, good, options.degradations, **settings)
-    notes = probe_tables.change_notes(len(good), **settings)
-    for name, expects in (("degradations", "lower"), ("invariances", "same")):
-        table = probe_tables.change_table(outcomes, expects, notes)
-        if table is not None:
-            found.tables[name] = table
-    found.ending = "\n".join(probe_tables.example_lines(outcomes))
-    found.lines = probe_tables.example_lines(outcomes, markdown=False)
-
-
-def _probe_protocols(
-    options: argparse.Namespace,
-    plans: Sequence[MetricPlan],
-    metrics: list[Scored],
-    samples: list[CaptionSample],
-    found: _Findings,
-    console: Console,
-) -> None:
-    """Run the papers' protocols on one human caption of each image against its others."""
-    from suisei.probes import originals, probe_tables
-    from suisei.probes.ladders import ladder_outcomes, ladders_of
-
-    if not options.protocols:
-        return
-    settings = {"n_resamples": options.bootstrap, "seed": options.seed}
-    try:
-        humans = originals.good_samples(samples, "references", limit=options.limit, seed=options.seed)
-    except DataError as error:
-        found.notes.append(f"no {', '.join(options.protocols)}: {error}")
-        return
-    own = _fitted_on(humans, plans, metrics, options.batch_size)
-    ladders = [name for name in options.protocols if name != "curves"]
-    for (protocol, language), ladder in ladders_of(humans, options.seed, ladders).items():
-        if isinstance(ladder, str):
-            found.notes.append(f"{LANGUAGE_NAMES[language]}: {ladder}")
-            continue
-        say(console, f"{protocol}, {LANGUAGE_NAMES[language]}: {len(ladder.sets[0]):,} images")
-        found.add(found.ladders, ladder_outcomes(own, ladder, language, **settings))
-    for protocol in ladders:
-        table = probe_tables.ladder_table([each for each in found.ladders if each.protocol == protocol])
-        if table is not None:
-            found.tables[protocol] = table
-    if "curves" in options.protocols:
-        _probe_curves(own, humans, settings, found, console)
-
-
-def _probe_curves(
-    metrics: list[Scored],
-    humans: list[CaptionSample],
-    settings: dict[str, int],
-    found: _Findings,
-    console: Console,
-) -> None:
-    """Make more and more captions bad, and see how corpus scores fall."""
-    from suisei.probes.curves import curves
-    from suisei.probes.degrade import by_language
-    from suisei.probes.probe_tables import curve_table
-
-    for language, keep in by_language(humans):
-        some = [sample for sample, there in zip(humans, keep, strict=True) if there]
-        say(console, f"degradation curves, {LANGUAGE_NAMES[language]}: {len(some):,} captions")
-        found.add(found.curves, curves(metrics, some, language, **settings))
-    table = curve_table(found.curves)
-    if table is not None:
-        found.tables["curves"] = table
-
-
-def _fitted_on(
-    humans: list[CaptionSample],
-    plans: Sequence[MetricPlan],
-    metrics: list[Scored],
-    batch_size: int,
-) -> list[Scored]:
-    """Return the metrics, those with corpus statistics fitted on the references of these samples alone."""
-    by_label = {plan.label: plan for plan in plans}
-    return [
-        _scored(by_label[metric.label], humans, batch_size) if metric.learned else metric
-        for metric in metrics
-    ]
-
-
-def _tables(
-    options: argparse.Namespace,
-    metrics: list[Scored],
-    scores: list[np.ndarray],
-    samples: list[CaptionSample],
-    console: Console,
-) -> dict[str, Table]:
-    """Return the tables of more references, spread and languages."""
-    from suisei.data.load import load_data
-    from suisei.probes import originals, sample_tables
-
-    settings = {"n_resamples": options.bootstrap, "seed": options.seed}
-    rated = [sample for sample in samples if sample.rating is not None]
-    tables = {}
-    if rated:
-        some = originals.some_of_each(rated, options.limit, options.seed)
-        say(console, f"varying the references of {len(some):,} captions")
-        with suppress(DataError):  # no references, no table
-            tables["references"] = sample_tables.reference_table(
-                metrics, some, most=options.max_references, **settings
-            )
-    tables["spread"] = sample_tables.spread_table(metrics, scores, samples)
-    say(console, "comparing Japanese and English")
-    languages = sample_tables.language_table(metrics, samples, **settings)
-    if languages is None:  # no image has captions in both: the bundled scenes have
-        languages = sample_tables.language_table(metrics, load_data("scenes"), **settings)
-    if languages is not None:
-        tables["languages"] = languages
-    return tables
-
-
-def _calibrations(
-    options: argparse.Namespace,
-    metrics: list[Scored],
-    scores: list[np.ndarray],
-    samples: list[CaptionSample],
-) -> dict[str, dict[str, Calibration] | str]:
-    """Return the calibrations of each metric, or why it has none; nothing without ratings."""
-    from suisei.metaeval.calibration import calibrate_by_language
-
-    result: dict[str, dict[str, Calibration] | str] = {}
-    if all(sample.rating is None for sample in samples):
-        return result
-    for metric, column in zip(metrics, scores, strict=True):
-        try:
-            result[metric.label] = calibrate_by_language(
-                column, samples, bins=options.bins, n_resamples=options.bootstrap, seed=options.seed
-            )
-        except DataError as error:
-            result[metric.label] = str(error)
-    return result
-
-
-def _calibration_tables(calibrations: dict[str, dict[str, Calibration] | str]) -> dict[str, Table]:
-    from suisei.metaeval.calibration import calibration_table, reliability_table
-
-    if not calibrations:
-        return {}
-    tables = {"calibration": calibration_table(calibrations)}
-    for label, value in calibrations.items():
-        if not isinstance(value, str):
-            tables[f"reliability {label}"] = reliability_table(label, value)
-    return tables
 
 
 def _signatures(metrics: list[Scored]) -> dict[str, str]:
@@ -423,7 +181,7 @@ def _rated(
 
 def _report(
     options: argparse.Namespace,
-    found: _Findings,
+    found: Findings,
     facts: dict[str, Any],
     plot: Callable[[], None] | None,
 ) -> Report:
@@ -443,56 +201,3 @@ def _report(
         notes=facts["notes"],
         plot=plot,
     )
-
-
-def _plot(
-    path: str,
-    metrics: list[Scored],
-    found: _Findings,
-    calibrations: dict[str, dict[str, Calibration] | str],
-) -> None:
-    """Write the plots of each metric, and the curves of all, into a folder.
-
-    Raises:
-        DataError: it cannot be written to.
-    """
-    from suisei.metaeval.plots import plot_degradation, plot_dots, plot_reliability
-    from suisei.probes.curves import SHARES
-
-    folder = Path(path)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be written to: {error.strerror or error}") from None
-    for number, (metric, name) in enumerate(zip(metrics, _file_names(metrics), strict=True)):
-        for kind in ("degradations", "invariances"):
-            if kind in found.tables:
-                own = _of_metric(found.tables[kind], metric, number, len(metrics))
-                file, heading = folder / f"{name}-{kind}.png", "share that scores lower"
-                plot_dots(file, own, "lower", line=0.5, limits=(-0.03, 1.03), heading=heading)
-        value = calibrations.get(metric.label)
-        if value is not None and not isinstance(value, str):
-            title = f"Reliability of {metric.label}"
-            plot_reliability(folder / f"{name}-reliability.png", value, title=title)
-    if found.curves:
-        panels: dict[str, dict[str, Any]] = {}
-        for curve in found.curves:
-            panel = panels.setdefault(f"{curve.kind}, {LANGUAGE_NAMES[curve.language]}", {})
-            panel[curve.metric] = (SHARES, [cell.value for cell in curve.values])
-        plot_degradation(folder / "curves.png", panels, title="Degradation curves")
-
-
-def _of_metric(table: Table, metric: Scored, number: int, count: int) -> Table:
-    """Return one metric's part of a table whose sections are by metric, then by language."""
-    width = len(table.sections) // count
-    own = table.sections[number * width : (number + 1) * width]
-    return replace(table, title=f"{table.title}: {metric.label}", sections=own)
-
-
-def _file_names(metrics: Sequence[Scored]) -> list[str]:
-    """Return what the metrics' files are called, no two alike and none too long."""
-    names: list[str] = []
-    for metric in metrics:
-        name = re.sub(r"[/:\\\s]+", "-", metric.label.strip("/"))[-60:]
-        names.append(name if name not in names else f"{name}-{len(names) + 1}")
-    return names

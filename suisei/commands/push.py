@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from suisei.cli import write_output
-from suisei.commands.options import CommandParser, filled
+from suisei.commands.command_parser import CommandParser
+from suisei.commands.option_values import filled
 from suisei.errors import ConfigError
 
 _EPILOG = """examples:

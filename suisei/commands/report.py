@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from suisei.cli import say
-from suisei.commands.options import CommandParser, filled, whole
+from suisei.commands.command_parser import CommandParser
+from suisei.commands.option_values import filled, whole
 from suisei.data.outputs import Named, check_outputs
 
 if TYPE_CHECKING:

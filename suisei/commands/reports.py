@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from suisei.cli import say, table_console
-from suisei.commands.options import Add, filled
+from suisei.commands.command_parser import Add
+from suisei.commands.option_values import filled
 from suisei.data.figures import check_figure
 from suisei.data.outputs import Named, check_outputs, given, raise_first, write_texts
 from suisei.errors import ConfigError, DataError

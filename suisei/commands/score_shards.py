@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suisei.cli import say
-from suisei.commands.options import Add, filled, named_columns, real
+from suisei.commands.command_parser import Add
+from suisei.commands.option_values import filled, real
+from suisei.commands.options import named_columns
 from suisei.commands.reports import json_text
 from suisei.errors import ConfigError, DataError
 

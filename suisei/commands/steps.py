@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from suisei.cli import say
-from suisei.commands.options import Add, filled, named_columns, note_text, rating_scale
+from suisei.commands.command_parser import Add
+from suisei.commands.option_values import filled
+from suisei.commands.options import named_columns, note_text, rating_scale
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -25,7 +25,8 @@ from suisei.captioning.caption_run import TASK as CAPTIONER
 from suisei.captioning.caption_run import run as run_captioner
 from suisei.captioning.self_critical_run import TASK as SELF_CRITICAL
 from suisei.captioning.self_critical_run import run as run_self_critical
-from suisei.commands.options import CommandParser, add_log_options
+from suisei.commands.command_parser import CommandParser
+from suisei.commands.options import add_log_options
 from suisei.commands.report import main as write_report
 from suisei.data.outputs import check_outputs
 from suisei.errors import ConfigError
@@ -39,8 +40,9 @@ from suisei.runlog.events import begin
 from suisei.training.command_line import RunCLI, best_precision
 from suisei.training.datamodule import CaptionDataModule
 from suisei.training.module import SuiSei
+from suisei.training.pooled_folds import pool_folds
 from suisei.training.processes import check_processes, is_first_process, several_processes
-from suisei.training.run import DEFAULT_BASELINES, pool_folds, run_training, started_run
+from suisei.training.run import DEFAULT_BASELINES, run_training, started_run
 from suisei.training.run_callbacks import early_stopping, mode_of, progress_lines, states_to_go_on_with
 from suisei.training.run_lock import alone_in, refuse_started
 from suisei.training.text_run import TASK as PRETRAIN

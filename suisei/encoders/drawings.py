@@ -291,7 +291,7 @@ def _declined(path: Path) -> str | None:
 
 def drawings_folder(cache: str | Path | None = None) -> Path | None:
     """Return where images are kept by default or by choice, None for nowhere; see :class:`Drawings`."""
-    from suisei.encoders.feature_cache import VARIABLE, default_folder
+    from suisei.encoders.cache_place import VARIABLE, default_folder
 
     chosen = cache if cache is not None else os.environ.get(VARIABLE) or None
     if chosen is not None and str(chosen) == "off":

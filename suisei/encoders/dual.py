@@ -5,7 +5,6 @@ Shape letters: N items, U unique items, L tokens, d width of the shared space.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,12 +17,9 @@ from torch import Tensor, nn
 from suisei.data.images import check_unchanged, content_keys
 from suisei.encoders.batch_sizes import images_per_batch
 from suisei.encoders.decoding import decoded_batches
-from suisei.encoders.dual_parts import check_dual_folder, model_of_folder, tokenizer_of_folder
-from suisei.encoders.dual_weights import load_weights
-from suisei.encoders.hub_errors import hub_guard, no_hub
 from suisei.encoders.locks import Lock
 from suisei.encoders.memory import FeatureMemory
-from suisei.encoders.precision import PRECISIONS, choose_device, choose_precision, matrix_products, of_images
+from suisei.encoders.precision import PRECISIONS, matrix_products, of_images
 from suisei.errors import ConfigError
 from suisei.progress import progress_bar
 
@@ -209,7 +205,7 @@ class DualEncoder:
 
     def _encode_tokens(self, tokens: Tensor) -> Tensor:
         """Encode int64 [N, L]; what cannot reach the pooled token is not computed."""
-        if not _is_causal(self.model):
+        if not is_causal(self.model):
             return self.model.encode_text(without_padding(self.model, tokens))
         model = self.model
         length = int(tokens.argmax(dim=-1).max()) + 1  # the end of text has the highest id
@@ -238,160 +234,6 @@ def normalised(features: np.ndarray) -> np.ndarray:
     return features / np.where(lengths > 0, lengths, 1)
 
 
-def load_dual_encoder(
-    name: str = "ViT-B-32",
-    pretrained: str | None = "openai",
-    *,
-    checkpoint: str | Path | None = None,
-    seed: int | None = None,
-    precision: str = "auto",
-    device: str = "auto",
-) -> DualEncoder:
-    """Load an open_clip model.
-
-    Args:
-        name: an open_clip model name (``ViT-B-32``, ``xlm-roberta-base-ViT-B-32``), or a folder
-            with ``open_clip_config.json``, its weights and, where it has one, its tokenizer.
-        pretrained: an open_clip pretraining tag. With a checkpoint it says only which weights that
-            one was trained from, which decides the activation function and the preprocessing.
-        checkpoint: a local file with weights of the whole model, read without running any code;
-            LoRA factors as published with PAC-S++ are merged.
-        seed: random weights from this seed instead, for tests.
-        precision: "fp32", "tf32", "bf16", "fp16", or "auto": fp16 on a GPU as the reference code of
-            CLIPScore, bf16 on a CPU that multiplies it in hardware, fp32 elsewhere.
-        device: a torch device, or "auto".
-
-    Raises:
-        ConfigError: an unknown model, tag or precision.
-        ModelError: a checkpoint that is unsafe or does not fit.
-        UnavailableError: weights that are neither here nor to be had from the hub.
-    """
-    device = choose_device(device)
-    fast = "fp16" if device.startswith("cuda") else choose_precision("auto", device)
-    precision = fast if precision == "auto" else precision
-    if Path(name).is_dir():
-        return _load_folder(Path(name), checkpoint, seed, precision=precision, device=device)
-    architecture = name.replace("/", "-")
-    tag = _tag_settings(architecture, pretrained)
-    if not (tag or checkpoint is not None or seed is not None):
-        raise ConfigError("no weights: give `pretrained`, `checkpoint`, or a `seed` for random ones")
-    with hub_guard(name):
-        described = _describe(architecture, tag)
-        model = _build(architecture, described, tag, seed)
-        tokenizer = _tokenizer(architecture)
-    weights = load_weights(model, None, tag, pretrained, checkpoint, seed)
-    return DualEncoder(
-        model,
-        tokenizer,
-        image_transform(model),
-        name=architecture,
-        weights=weights,
-        precision=precision,
-        device=device,
-        architecture=described,
-    )
-
-
-def _load_folder(
-    folder: Path, checkpoint: str | Path | None, seed: int | None, *, precision: str, device: str
-) -> DualEncoder:
-    """Load a dual encoder from its folder, and from nowhere else."""
-    described, preprocess = check_dual_folder(folder, weighed=checkpoint is None and seed is None)
-    with torch.random.fork_rng(devices=[]), no_hub():
-        torch.manual_seed(0 if seed is None else seed)
-        model = model_of_folder(folder, described, preprocess)
-        tokenizer = tokenizer_of_folder(folder, described["text_cfg"])
-    weights = load_weights(model, folder, None, None, checkpoint, seed)
-    return DualEncoder(
-        model,
-        tokenizer,
-        image_transform(model),
-        name=folder.resolve().name,
-        weights=weights,
-        precision=precision,
-        device=device,
-        architecture=described,
-    )
-
-
-def _tag_settings(architecture: str, pretrained: str | None) -> dict[str, Any]:
-    import open_clip
-
-    if architecture not in open_clip.list_models():
-        raise ConfigError(
-            f"open_clip has no model {architecture!r}, and there is no such folder; it has: "
-            f"{', '.join(open_clip.list_models())}"
-        )
-    if pretrained is None:
-        return {}
-    tags = open_clip.list_pretrained_tags_by_model(architecture)
-    if pretrained not in tags:
-        raise ConfigError(
-            f"model {architecture!r} has no weights {pretrained!r}; it has: {', '.join(tags) or 'none'}; "
-            "a local file goes into `checkpoint`"
-        )
-    return dict(open_clip.get_pretrained_cfg(architecture, pretrained))
-
-
-def _describe(architecture: str, tag: dict[str, Any]) -> dict[str, Any]:
-    """Return open_clip's description of a model, with the activation that its weights expect."""
-    import open_clip
-
-    described = dict(open_clip.get_model_config(architecture))
-    text = dict(described["text_cfg"])
-    if "hf_model_name" in text:
-        text["hf_model_pretrained"] = False
-    described["text_cfg"] = text
-    if tag.get("quick_gelu"):
-        described["quick_gelu"] = True
-    return described
-
-
-def _build(architecture: str, described: dict[str, Any], tag: dict[str, Any], seed: int | None) -> nn.Module:
-    """Build the model with random weights, with the activation and preprocessing its weights expect."""
-    import open_clip
-
-    keys = ("mean", "std", "interpolation", "resize_mode")
-    with torch.random.fork_rng(devices=[]), _quiet_logging():
-        torch.manual_seed(0 if seed is None else seed)
-        return open_clip.create_model(
-            architecture,
-            pretrained=None,
-            load_weights=False,
-            pretrained_text=False,
-            force_preprocess_cfg={key: tag[key] for key in keys if tag.get(key)},
-            **{key: value for key, value in described.items() if key != "custom_text"},
-        )
-
-
-@contextmanager
-def _quiet_logging() -> Iterator[None]:
-    """Keep open_clip from logging that weights are missing (they come next) to a root handler it adds."""
-    root, before, quiet = logging.getLogger(), logging.root.manager.disable, logging.NullHandler()
-    root.addHandler(quiet)
-    logging.disable(logging.WARNING)
-    try:
-        yield
-    finally:
-        logging.disable(before)
-        root.removeHandler(quiet)
-
-
-def _tokenizer(architecture: str) -> Callable[[list[str]], Tensor]:
-    import open_clip
-
-    config = open_clip.get_model_config(architecture) or {}
-    remote = "hf_tokenizer_name" in config.get("text_cfg", {})  # one of transformers, which would ask
-    return open_clip.get_tokenizer(architecture, **({"trust_remote_code": False} if remote else {}))
-
-
-def image_transform(model: Any) -> Callable[[Any], Tensor]:
-    """Return the preprocessing of an open_clip model: PIL image -> float32 [3, s, s]."""
-    from open_clip.transform import PreprocessCfg, image_transform_v2
-
-    return image_transform_v2(PreprocessCfg(**model.visual.preprocess_cfg), is_train=False)
-
-
 def without_padding(model: Any, tokens: Tensor) -> Tensor:
     """Return tokens [N, L] without the columns that are padding in every row, where the tower masks them."""
     padding = getattr(getattr(getattr(model, "text", None), "config", None), "pad_token_id", None)
@@ -400,7 +242,7 @@ def without_padding(model: Any, tokens: Tensor) -> Tensor:
     return tokens[:, : max(1, int((tokens != padding).sum(dim=-1).max()))]
 
 
-def _is_causal(model: Any) -> bool:
+def is_causal(model: Any) -> bool:
     """Whether the text tower is CLIP's own: causal attention, pooled at the end of text."""
     from open_clip import CLIP
 

@@ -15,7 +15,8 @@ import torch
 from torch import nn
 
 from suisei.encoders.descriptions import DESCRIPTION, OWN_FOLDER, check_model
-from suisei.encoders.dual import DualEncoder, image_transform
+from suisei.encoders.dual import DualEncoder
+from suisei.encoders.dual_loading import image_transform
 from suisei.encoders.dual_weights import WEIGHT_FILES
 from suisei.encoders.hub_errors import hub_guard
 from suisei.encoders.pretrained import text_config
@@ -150,7 +151,7 @@ def check_savable(encoder: DualEncoder) -> dict[str, Any]:
 
 
 def save_dual_encoder(encoder: DualEncoder, folder: str | Path) -> None:
-    """Write a dual encoder as a folder that :func:`suisei.encoders.dual.load_dual_encoder` reads.
+    """Write a dual encoder as a folder that :func:`suisei.encoders.dual_loading.load_dual_encoder` reads.
 
     Args:
         encoder: one that was loaded or built by this package, so that it knows its architecture.

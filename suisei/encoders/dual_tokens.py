@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from suisei.encoders.dual import DualEncoder, _is_causal
+from suisei.encoders.dual import DualEncoder, is_causal
 from suisei.errors import ConfigError
 
 
@@ -145,7 +145,7 @@ def encode_tokens(
 def _encode_function(encoder: DualEncoder, lengths: Tensor) -> Any:
     """Return what encodes int64 [N, L] to [N, 1 + L, d]: the pooled feature, then every token."""
     model = encoder.model
-    if not _is_causal(model):
+    if not is_causal(model):
         return lambda batch: _encode_hugging_face(model.text, batch)
 
     def encode(batch: Tensor) -> Tensor:
@@ -168,7 +168,7 @@ def _encode_hugging_face(tower: Any, batch: Tensor) -> Tensor:
 
 
 def _lengths(encoder: DualEncoder, ids: Tensor) -> Tensor:
-    if _is_causal(encoder.model):
+    if is_causal(encoder.model):
         return ids.argmax(dim=-1) + 1  # the end of text has the highest id
     return (ids != encoder.model.text.config.pad_token_id).sum(dim=-1)
 
@@ -176,7 +176,7 @@ def _lengths(encoder: DualEncoder, ids: Tensor) -> Tensor:
 def _check_tower(encoder: DualEncoder) -> None:
     from open_clip.hf_model import HFTextEncoder
 
-    if not _is_causal(encoder.model) and not isinstance(getattr(encoder.model, "text", None), HFTextEncoder):
+    if not is_causal(encoder.model) and not isinstance(getattr(encoder.model, "text", None), HFTextEncoder):
         raise ConfigError(
             f"the text tower of {encoder.name} gives no features of single tokens; use a CLIP model such as "
             "ViT-B-32, or one with a Hugging Face text encoder"

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from suisei.encoders.feature_cache import DiskCache, DiskFeatures, Encode, FeatureCache
+from suisei.encoders.feature_cache import Encode, FeatureCache
+from suisei.encoders.feature_file import DiskCache, DiskFeatures
 from suisei.encoders.locks import Lock
 
 MEMORY_BYTES = 128 * 1024**2

@@ -47,11 +47,11 @@ def scoring_encoder(
 
     Args:
         compile: whether its towers are compiled.
-        cache: where features are on disk, see :func:`suisei.encoders.feature_cache.disk_cache`.
-        loading: arguments of :func:`suisei.encoders.dual.load_dual_encoder`.
+        cache: where features are on disk, see :func:`suisei.encoders.cache_place.disk_cache`.
+        loading: arguments of :func:`suisei.encoders.dual_loading.load_dual_encoder`.
     """
-    from suisei.encoders.dual import load_dual_encoder
-    from suisei.encoders.feature_cache import disk_cache
+    from suisei.encoders.cache_place import disk_cache
+    from suisei.encoders.dual_loading import load_dual_encoder
     from suisei.encoders.memory import FeatureMemory
 
     settings = {"compile": compile, "cache": cache, **loading}

@@ -14,7 +14,8 @@ from torch import Tensor
 from suisei.data.images import check_unchanged, content_keys
 from suisei.encoders.batch_sizes import images_per_batch
 from suisei.encoders.decoding import decoded_batches
-from suisei.encoders.feature_cache import DiskCache, DiskFeatures, FeatureCache
+from suisei.encoders.feature_cache import FeatureCache
+from suisei.encoders.feature_file import DiskCache, DiskFeatures
 from suisei.encoders.image import ImageEncoder
 from suisei.encoders.memory import MEMORY_BYTES
 from suisei.encoders.precision import matrix_products

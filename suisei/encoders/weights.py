@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +94,16 @@ def take_weights(model: nn.Module, tensors: dict[str, Tensor]) -> None:
     own = model.state_dict()
     kept = {name: tensors.pop(name).to(own[name].dtype) for name in list(tensors)}
     model.load_state_dict(kept, assign=True)
+
+
+def filled_by(model: nn.Module, given: Collection[str]) -> bool:
+    """Say whether a model on the device "meta" has no tensors there but the weights of these names."""
+    for place, module in model.named_modules():
+        own = {**vars(module), **module._parameters, **module._buffers}
+        names = [name for name, held in own.items() if isinstance(held, Tensor) and held.is_meta]
+        if any(f"{place}.{name}".lstrip(".") not in given for name in names):
+            return False
+    return True
 
 
 def check_fit(model: nn.Module, given: Mapping[str, tuple[int, ...]], source: str) -> None:

@@ -103,7 +103,9 @@ class Cider(TokenMetric):
         try:
             tokenizer, documents = state["tokenizer"], int(state["documents"])
             given = state["document_frequency"]
-            frequency = dict(zip(given.keys(), map(int, given.values()), strict=True))
+            frequency = dict(given)
+            if set(map(type, frequency.values())) - {int}:
+                frequency = {ngram: int(count) for ngram, count in frequency.items()}
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ConfigError(f"this is not a saved CIDEr state: {type(error).__name__} {error}") from error
         counts = frequency.values()

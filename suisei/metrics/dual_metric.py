@@ -54,9 +54,9 @@ class DualMetric(EncoderMetric):
         pretrained: the tag where ``model`` has none.
         checkpoint: a file of weights.
         seed: random weights, for tests.
-        precision: see :func:`suisei.encoders.dual.load_dual_encoder`.
+        precision: see :func:`suisei.encoders.dual_loading.load_dual_encoder`.
         device: a torch device, or "auto".
-        cache: where features are on disk, see :func:`suisei.encoders.feature_cache.disk_cache`.
+        cache: where features are on disk, see :func:`suisei.encoders.cache_place.disk_cache`.
     """
 
     __signature__: ClassVar[inspect.Signature]

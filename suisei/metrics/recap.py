@@ -63,7 +63,7 @@ class Recap(EncoderMetric):
             option of a command is given to as well, do without.
         checkpoint: a file with the tower's weights.
         tower_seed: random weights for the tower, for tests.
-        precision: of the tower, see :func:`suisei.encoders.dual.load_dual_encoder`.
+        precision: of the tower, see :func:`suisei.encoders.dual_loading.load_dual_encoder`.
         drawing: options of :class:`suisei.encoders.drawings.Drawings`, such as ``steps`` and ``seed``.
 
     Raises:

@@ -39,7 +39,7 @@ class RecapLatent(Metric):
         device: a torch device, or "auto".
         precision: what the image tower computes in, see :func:`suisei.encoders.precision.choose_precision`;
             the rest computes in fp32.
-        cache: where image features are on disk, see :func:`suisei.encoders.feature_cache.disk_cache`.
+        cache: where image features are on disk, see :func:`suisei.encoders.cache_place.disk_cache`.
     """
 
     name = "recap-latent"
@@ -143,7 +143,7 @@ class RecapLatent(Metric):
 
     def _loaded(self) -> tuple[LatentModel, str, Any]:
         """Return model, checksum and image features, loaded on first use."""
-        from suisei.encoders.feature_cache import disk_cache
+        from suisei.encoders.cache_place import disk_cache
         from suisei.encoders.precision import choose_device, to_precision
         from suisei.encoders.tower_features import TowerFeatures
         from suisei.models.latent_folder import load_latent

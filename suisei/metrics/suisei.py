@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from suisei.data.sample import CaptionSample
-from suisei.encoders.feature_cache import FeatureCache, disk_cache
+from suisei.encoders.cache_place import disk_cache
+from suisei.encoders.feature_cache import FeatureCache
 from suisei.encoders.precision import (
     choose_device,
     choose_precision,
@@ -59,7 +60,7 @@ class SuiSeiMetric(Metric):
             CPU; images are then encoded in fp32. What follows the encoders is fp32. The model's encoders are
             converted in place.
         compile: whether the text encoder is compiled: minutes once, faster from then on.
-        cache: where features are kept on disk, see :func:`suisei.encoders.feature_cache.disk_cache`.
+        cache: where features are kept on disk, see :func:`suisei.encoders.cache_place.disk_cache`.
     """
 
     name = "suisei"

@@ -25,7 +25,7 @@ class CharTfidf:
     """
 
     def __init__(self, terms: Sequence[str], idf: np.ndarray, longest: int) -> None:
-        self.vocabulary_ = {term: column for column, term in enumerate(terms)}
+        self.vocabulary_ = dict(zip(terms, range(len(terms)), strict=True))
         self.idf_ = idf
         self.longest = longest
 

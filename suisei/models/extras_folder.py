@@ -157,7 +157,7 @@ def read_extras(
     if not names:
         return {}
     try:
-        content = json.loads((folder / STATES).read_text(encoding="utf-8"))
+        content = json.loads((folder / STATES).read_bytes().decode("utf-8"))
         tensors = _tensors(folder / NUMBERS)
         states = {
             name: {key: _unpacked(value, tensors) for key, value in content[name].items()} for name in names

@@ -15,7 +15,7 @@ from torch import Tensor
 from suisei.data.images import check_unchanged
 from suisei.encoders.batch_sizes import images_per_batch, tokens_per_batch
 from suisei.encoders.decoding import decoded_batches
-from suisei.encoders.feature_cache import DiskCache, DiskFeatures
+from suisei.encoders.feature_file import DiskCache, DiskFeatures
 from suisei.models.regressor import Regressor
 
 

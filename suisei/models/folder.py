@@ -30,7 +30,7 @@ from suisei.data.idf import IdfTable
 from suisei.encoders.image import ImageEncoder
 from suisei.encoders.rules import BUILD_ERRORS, one_line
 from suisei.encoders.text import TextEncoder, read_tokenizer
-from suisei.encoders.weights import Unfilled, check_fit, save_weights, take_weights, weight_shapes
+from suisei.encoders.weights import Unfilled, check_fit, filled_by, save_weights, take_weights, weight_shapes
 from suisei.errors import ConfigError, ModelError, SuiseiError
 from suisei.models.config import RegressorConfig
 from suisei.models.extras_folder import SavedInput, read_extras, write_extras
@@ -172,7 +172,7 @@ def load_model(
 
 
 def _build(folder: Path, config: Mapping[str, Any], settings: RegressorConfig) -> Regressor:
-    """Build the model, first without memory, to compare its size with that of its weights."""
+    """Build the model without memory, compare its size with that of its weights, and give it those."""
     tokenizer, idf = read_tokenizer(folder / "tokenizer"), IdfTable.load(folder / "idf.json")
     path = folder / "model.safetensors"
 
@@ -185,14 +185,15 @@ def _build(folder: Path, config: Mapping[str, Any], settings: RegressorConfig) -
     shapes = weight_shapes(path)
     rounded = config["format"] >= ROUNDED
     with torch.device("meta"), Unfilled():
-        check_fit(made(), dequantized_shapes(shapes) if rounded else shapes, str(path))
-    with Unfilled():
         regressor = made()
+    check_fit(regressor, dequantized_shapes(shapes) if rounded else shapes, str(path))
     weights = load_file(path)
-    if rounded:
-        take_weights(regressor, dequantize_state(weights))
-    else:  # copied: what was read is the file's own memory, which somebody may overwrite
-        regressor.load_state_dict(weights)
+    # Copied: what was read is the file's own memory, which somebody may overwrite.
+    weights = dequantize_state(weights) if rounded else {key: own.clone() for key, own in weights.items()}
+    if not filled_by(regressor, weights):  # it has numbers that are computed, as positions are
+        with Unfilled():
+            regressor = made()
+    take_weights(regressor, weights)
     regressor.eval()
     regressor.requires_grad_(False)
     with torch.inference_mode():  # settings that fit the weights and still cannot compute show here

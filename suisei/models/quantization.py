@@ -253,11 +253,16 @@ def _stored(whole: Tensor, bits: int) -> Tensor:
 def _whole(numbers: Tensor, bits: int) -> Tensor:
     """Return what :func:`_stored` was given, as float32 [rows, columns].
 
-    A byte's two numbers are looked up as one: unpacking is most of what loading a small model takes.
+    Both numbers of a byte are moved at once, to the two bytes of a number of 16 bits: unpacking is much of
+    what loading a small model takes.
     """
     if bits == 8:
         return numbers.float()
-    byte = np.arange(256)
-    pairs = np.stack([byte & 15, byte >> 4], axis=1).astype(np.float32) - 8
-    found = pairs.view(np.float64)[:, 0].take(numbers.numpy())
-    return torch.from_numpy(found.view(np.float32))
+    low = numbers.numpy().astype("<u2")
+    high = low << 4
+    high &= 0x0F00
+    low &= 0x000F
+    low |= high
+    whole = low.view(np.int8)
+    whole -= 8
+    return torch.from_numpy(whole).float()

@@ -13,8 +13,9 @@ import yaml
 from torch import Tensor
 from torch.nn import functional as F
 
-from suisei.encoders.dual import DualEncoder, load_dual_encoder
+from suisei.encoders.dual import DualEncoder
 from suisei.encoders.dual_folder import new_dual_encoder
+from suisei.encoders.dual_loading import load_dual_encoder
 from suisei.encoders.precision import choose_precision
 from suisei.errors import ConfigError
 from suisei.metrics.clipscore import PROMPT
@@ -93,7 +94,7 @@ class PacTraining(StepTraining):
     gives them. New weights and low-rank adapters start from torch's seed, which ``seed_everything`` sets.
 
     Args:
-        model: an open_clip model or a folder, see :func:`suisei.encoders.dual.load_dual_encoder`.
+        model: an open_clip model or a folder, see :func:`suisei.encoders.dual_loading.load_dual_encoder`.
         pretrained: its pretraining tag.
         checkpoint: its weights, where they are a local file.
         architecture: instead of a model, open_clip's description of a new one with random weights.

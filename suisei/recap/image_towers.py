@@ -70,7 +70,7 @@ def _of_model(name: str) -> ImageEncoder:
 
 
 def _of_dual_encoder(name: str) -> ImageEncoder:
-    from suisei.encoders.dual import load_dual_encoder
+    from suisei.encoders.dual_loading import load_dual_encoder
 
     encoder = load_dual_encoder(name, precision="fp32", device="cpu")
     described = encoder.architecture or {}
@@ -95,7 +95,7 @@ def tower_features(image: ImageEncoder, sources: list[Any], advance: Any) -> Any
     Raises:
         DataError: an image cannot be read.
     """
-    from suisei.encoders.feature_cache import disk_cache
+    from suisei.encoders.cache_place import disk_cache
     from suisei.encoders.precision import choose_device, choose_precision, to_precision
     from suisei.encoders.tower_features import TowerFeatures
 

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from suisei.data.sample import CaptionSample
 from suisei.data.splits import fold_by_group
-from suisei.encoders.feature_cache import disk_cache
+from suisei.encoders.cache_place import disk_cache
 from suisei.encoders.text import TextEncoder
 from suisei.models.alignment import alignment_inputs
 from suisei.models.features import ModelFeatures

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from suisei.data.sample import CaptionSample, language_of
-from suisei.encoders.feature_cache import disk_cache
+from suisei.encoders.cache_place import disk_cache
 from suisei.errors import DataError
 from suisei.models.features import ModelFeatures
 from suisei.models.regressor import Regressor

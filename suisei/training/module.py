@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from suisei.data.idf import IdfTable
 from suisei.data.sample import CaptionSample
-from suisei.encoders.feature_cache import disk_cache
+from suisei.encoders.cache_place import disk_cache
 from suisei.encoders.image import ImageEncoder, ImageEncoderConfig
 from suisei.encoders.text import TextEncoder, TextEncoderConfig
 from suisei.errors import ConfigError, ModelError

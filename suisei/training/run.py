@@ -2,43 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import math
-import platform
 import random
 import shutil
 import sys
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 
 from suisei.cli import safe_console, say
-from suisei.data.formats import write_samples
-from suisei.data.sample import CaptionSample, language_of
-from suisei.data.splits import PARTS, Split, group_of
+from suisei.data.splits import Split
 from suisei.errors import ConfigError, DataError, ModelError, SuiseiError, UnavailableError
-from suisei.metaeval.correlation_tables import evaluation_table
-from suisei.metaeval.prediction_plots import plot_predicted
-from suisei.metaeval.settings import EvaluationSettings
-from suisei.metaeval.tables import Table
 from suisei.metrics.extras import ExtraInputs
-from suisei.metrics.registry import get_metric
-from suisei.metrics.suisei import load
 from suisei.models.folder import save_model
 from suisei.models.table import SampleTable
 from suisei.progress import progress_bar
 from suisei.runlog.events import current
-from suisei.training.card import describe_data, describe_left_out, describe_training, model_card
-from suisei.training.cautions import as_markdown, cautions
+from suisei.training.card import describe_left_out
 from suisei.training.checkpoints import (
     best_checkpoint_of,
     newest_whole,
@@ -54,6 +41,7 @@ from suisei.training.losses import require_finite_weights
 from suisei.training.module import SuiSei
 from suisei.training.run_facts import facts_of, kept_step
 from suisei.training.run_lock import alone_in, remove_empty
+from suisei.training.run_report import write_report
 from suisei.training.run_settings import check_resumed
 from suisei.training.support import CaptionCorpus
 from suisei.training.synthetic import synthetic_samples
@@ -63,8 +51,6 @@ logger = logging.getLogger(__name__)
 DEFAULT_BASELINES = ("unigram-f1", "length")
 MOST_PAIRS = 4096
 """Rated pairs of captions of the support that training draws from."""
-RESAMPLES = 1000
-"""Bootstrap resamples of the intervals in a run's report."""
 RECORDS = ("config.yaml", "splits.json")
 """What marks a run as started."""
 LESS_MEMORY = (
@@ -129,7 +115,7 @@ def _run_training(cli: Any) -> None:
         curves = read_curves(folder / "logs")
         facts["learning_curve"] = plot_curves(stage / "curve.png", curves, kept_step(trainer))
         save_model(stage / "model", model.regressor, extras=extras.state())
-        _report(folder, stage, data, cli.config, facts)
+        write_report(folder, stage, data, cli.config, facts)
     say(safe_console(), f"run: {folder}   model: {folder / 'model'}")
 
 
@@ -398,140 +384,3 @@ def _load_best(model: SuiSei, trainer: Any) -> dict[str, float | None]:
         return {str(callback.monitor): None}
     restore_best(model, trainer)
     return {str(callback.monitor): float(callback.best_model_score)}
-
-
-def _report(folder: Path, stage: Path, data: Any, config: Any, facts: dict[str, Any]) -> None:
-    """Score the test split with the exported model and the baselines; write tables, plot and card."""
-    samples = data.part("test")
-    metric = load(stage / "model")
-    scores = {"suisei": metric.score(samples, progress=True)}
-    signatures = {"suisei": metric.signature}
-    facts["unavailable_baselines"] = _add_baselines(scores, signatures, config.baselines, samples)
-    table = _table(scores, samples, signatures, "Test split")
-    training = data.part("train")
-    content = {
-        "cautions": cautions(table, len(samples), "fold" if data.folds else "split"),
-        "data": {
-            "sources": data.sources,
-            "support": data.support_sources,
-            "samples": {part: len(data.part(part)) for part in PARTS},
-            "groups": {part: len({group_of(s) for s in data.part(part)}) for part in PARTS},
-            "disjoint": data.split.disjoint,
-            "left_out": {part: len(rows) for part, rows in data.split.left_out.items()},
-            "shared": data.shared,
-            "languages": dict(Counter(map(language_of, training))),
-            "images": sum(sample.image is not None for sample in training),
-            "reads": sorted(metric.reads),
-        },
-        "training": facts,
-        "machine": {"cpu_threads": torch.get_num_threads(), "python": platform.python_version()},
-        "results": table.as_dict(),
-    }
-    write_samples(stage / "test.jsonl", samples)
-    _write_scores(stage / "test_scores.jsonl", samples, scores)
-    _write_outputs(stage, folder.name, content, table, samples, scores["suisei"])
-    settings = config.model.as_dict() if hasattr(config.model, "as_dict") else dict(config.model)
-    card = model_card(content, table.to_markdown(by_system=False), settings)
-    (stage / "model" / "README.md").write_text(card, encoding="utf-8")
-
-
-def _add_baselines(
-    scores: dict[str, np.ndarray],
-    signatures: dict[str, str],
-    names: Sequence[str],
-    samples: Sequence[CaptionSample],
-) -> dict[str, str]:
-    """Add a column for every baseline that runs here; returns {name: why not} of the others."""
-    problems = {}
-    for name in names:
-        try:
-            baseline = get_metric(name)
-            if baseline.needs_fit:
-                baseline.fit(samples)
-            scores[name] = baseline.score(samples)
-            signatures[name] = baseline.signature
-        except SuiseiError as error:
-            problems[name] = str(error)
-    return problems
-
-
-def _table(
-    scores: Mapping[str, np.ndarray],
-    samples: Sequence[CaptionSample],
-    signatures: Mapping[str, str],
-    title: str,
-) -> Table:
-    raters = "mean" if _unequal_raters(samples) else "rows"
-    settings = EvaluationSettings(raters=raters, n_resamples=RESAMPLES)
-    return evaluation_table(scores, samples, settings, signatures=signatures, title=title)
-
-
-def _unequal_raters(samples: Sequence[CaptionSample]) -> bool:
-    return len({len(sample.rating.values) for sample in samples if sample.rating is not None}) > 1
-
-
-def _write_outputs(
-    stage: Path,
-    title: str,
-    content: dict[str, Any],
-    table: Table,
-    samples: Sequence[CaptionSample],
-    scores: np.ndarray,
-) -> None:
-    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-    markdown = f"# {title}\n\n{_summary(content)}{table.to_markdown()}"
-    markdown += "\n## Predicted against human\n\n![predicted against human](predicted.png)\n"
-    human = np.array([sample.rating.mean if sample.rating else np.nan for sample in samples])
-    languages = [language_of(sample) for sample in samples]
-    plot_predicted(stage / "predicted.png", scores, human, languages, figures=(table, "suisei"))
-    (stage / "report.md").write_text(markdown, encoding="utf-8")
-    (stage / "report.json").write_text(text, encoding="utf-8")
-    console = safe_console()
-    console.print(table.to_rich())
-    for caution in content["cautions"]:
-        console.print(f"Caution: {caution}", style="bold yellow", markup=False, highlight=False)
-
-
-def _summary(content: dict[str, Any]) -> str:
-    """Return cautions, data and training as Markdown; of pooled folds, which have their own, no data."""
-    said = as_markdown(content["cautions"])
-    if "training" not in content:
-        return said
-    curve = "![learning curve](curve.png)\n\n" if content["training"].get("learning_curve") else ""
-    return f"{said}{describe_data(content['data'])}\n\n{describe_training(content['training'])}\n\n{curve}"
-
-
-def _write_scores(path: Path, samples: Sequence[CaptionSample], scores: Mapping[str, np.ndarray]) -> None:
-    with path.open("w", encoding="utf-8") as file:
-        for position, sample in enumerate(samples):
-            values = {
-                name: None if np.isnan(column[position]) else float(column[position])
-                for name, column in scores.items()
-            }
-            file.write(json.dumps({"id": sample.id, **values}, ensure_ascii=False) + "\n")
-
-
-def pool_folds(folder: Path, folds: int) -> None:
-    """Write the report of a cross-validation: all folds' test samples together, and fold by fold."""
-    from suisei.data.formats import read_samples
-
-    samples: list[CaptionSample] = []
-    columns: dict[str, list[float]] = {}
-    per_fold = []
-    for fold in range(folds):
-        part = folder / f"fold-{fold}"
-        samples += read_samples(part / "test.jsonl", anywhere=True)
-        with (part / "test_scores.jsonl").open(encoding="utf-8") as file:
-            for line in file:
-                for name, value in json.loads(line).items():
-                    if name != "id":
-                        columns.setdefault(name, []).append(np.nan if value is None else value)
-        per_fold.append(json.loads((part / "report.json").read_text(encoding="utf-8")))
-    scores = {name: np.array(values) for name, values in columns.items()}
-    table = _table(scores, samples, {}, f"Test samples of all {folds} folds")
-    said = cautions(table, len(samples), "folds")
-    content = {"cautions": said, "results": table.as_dict(), "folds": per_fold}
-    with staged(folder) as stage:
-        _write_scores(stage / "test_scores.jsonl", samples, scores)
-        _write_outputs(stage, folder.name, content, table, samples, scores["suisei"])
-    say(safe_console(), f"run: {folder}   models: {folder / 'fold-*' / 'model'}")

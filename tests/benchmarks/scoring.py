@@ -103,7 +103,7 @@ def _work(slow: plain.PlainRegressor, rows: Sequence[CaptionSample]) -> Row:
 
 
 def _contrastive(options: Options, rows: Sequence[CaptionSample]) -> list[Row]:
-    from suisei.encoders.dual import load_dual_encoder
+    from suisei.encoders.dual_loading import load_dual_encoder
     from suisei.metrics.pacs import PacScore
 
     if options.size == "tiny":  # CLIP ViT-B/32 has no smaller sister in open_clip; a few pairs do

@@ -111,8 +111,8 @@ def _model(folder: Path) -> Made:
 
 def _dual(folder: Path) -> Made:
     """The folder of a dual encoder of which one file was changed."""
-    from suisei.encoders.dual import load_dual_encoder
     from suisei.encoders.dual_folder import new_dual_encoder, save_dual_encoder
+    from suisei.encoders.dual_loading import load_dual_encoder
 
     original, copy = folder / "original", folder / "clip"
     save_dual_encoder(new_dual_encoder(CLIP), original)

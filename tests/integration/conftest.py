@@ -58,7 +58,7 @@ def train(settings: Path, tmp_path_factory: pytest.TempPathFactory) -> Train:
     Runs with options of their own do without the picture and with fewer bootstrap samples.
     """
     from suisei.commands import train as module
-    from suisei.training import run as run_module
+    from suisei.training import run_report
 
     torch.set_num_threads(1)
 
@@ -67,8 +67,8 @@ def train(settings: Path, tmp_path_factory: pytest.TempPathFactory) -> Train:
         os.environ.pop("PL_GLOBAL_SEED", None)
         with pytest.MonkeyPatch.context() as patch:
             if arguments:
-                patch.setattr(run_module, "RESAMPLES", 20)
-                patch.setattr(run_module, "plot_predicted", lambda *_, **__: None)
+                patch.setattr(run_report, "RESAMPLES", 20)
+                patch.setattr(run_report, "plot_predicted", lambda *_, **__: None)
             assert module.main(["--config", str(settings), f"--output={output}", *arguments]) == 0
         return output
 

@@ -13,11 +13,11 @@ from suisei.training.progress_lines import wanted
 
 
 def test_a_run_without_a_terminal_says_how_far_it_is(settings, tmp_path, monkeypatch, capfd):
-    from suisei.training import run as run_module
+    from suisei.training import run_report
 
     monkeypatch.setattr(progress_lines, "EVERY", 0.0)
-    monkeypatch.setattr(run_module, "plot_predicted", lambda *_, **__: None)
-    monkeypatch.setattr(run_module, "RESAMPLES", 20)
+    monkeypatch.setattr(run_report, "plot_predicted", lambda *_, **__: None)
+    monkeypatch.setattr(run_report, "RESAMPLES", 20)
     options = ["--baselines=[]", "--trainer.limit_train_batches=3", "--trainer.enable_progress_bar=null"]
     assert train_module.main(["--config", str(settings), f"--output={tmp_path / 'run'}", *options]) == 0
     told = capfd.readouterr().err

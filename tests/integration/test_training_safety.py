@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from suisei.__main__ import main
 from suisei.commands import train as train_module
 from suisei.errors import ConfigError, DataError, ModelError, SuiseiError, UnavailableError
-from suisei.training import checkpoints
+from suisei.training import checkpoints, run_report
 from suisei.training import run as run_module
 from suisei.training.module import SuiSei
 
@@ -401,7 +401,7 @@ def test_results_appear_together_or_not_at_all(whole, killed, train, monkeypatch
     before = {path.name for path in killed.iterdir()}
     (killed / ".results-left").mkdir()  # as by a run that was killed while it wrote them
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run_module, "model_card", fails)
+        patch.setattr(run_report, "model_card", fails)
         with pytest.raises(DataError, match="the results cannot be written: No space left on device"):
             train(*OPTIONS, "--ckpt_path=last", output=killed)
     assert {path.name for path in killed.iterdir()} == before

@@ -19,7 +19,7 @@ from suisei.commands import evaluate, positives, score
 from suisei.data.formats import read_samples, write_samples
 from suisei.data.images import content_key
 from suisei.data.video import VideoSample
-from suisei.encoders.dual import load_dual_encoder
+from suisei.encoders.dual_loading import load_dual_encoder
 from suisei.errors import DataError
 from suisei.metrics.video_pacs import VideoScore
 from suisei.pacs.manifest import PositiveWriter, Recipe, text_key

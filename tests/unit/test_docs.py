@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from suisei.__main__ import COMMANDS, main
-from suisei.commands.options import CommandParser
+from suisei.commands.command_parser import CommandParser
 from suisei.errors import ConfigError
 from suisei.metrics.registry import unavailable_reason
 from suisei.version import __version__

@@ -10,7 +10,7 @@ from suisei.captioning.caption_inputs import images_to_caption
 from suisei.captioning.caption_sources import load_captioned
 from suisei.captioning.grid_store import GridStore
 from suisei.captioning.word_pretraining import WordPretraining, piece_shares, pretrain_tower
-from suisei.encoders.feature_cache import DiskCache
+from suisei.encoders.feature_file import DiskCache
 from suisei.errors import ConfigError, DataError
 from suisei.models.table import PixelStore
 

@@ -6,7 +6,7 @@ import pytest
 
 from suisei.__main__ import main
 from suisei.encoders.drawings import drawings_folder
-from suisei.encoders.feature_cache import FILE
+from suisei.encoders.feature_file import FILE
 
 
 def run(*arguments):

@@ -9,7 +9,7 @@ import pytest
 
 from suisei.__main__ import COMMANDS, main
 from suisei.commands import train_help
-from suisei.commands.options import COMMON, CommandParser
+from suisei.commands.command_parser import COMMON, CommandParser
 from suisei.errors import ConfigError
 
 

@@ -6,7 +6,9 @@ import os
 import pytest
 
 from suisei.__main__ import main
-from suisei.commands.options import PRECISIONS, CommandParser, device, filled, real, whole
+from suisei.commands.command_parser import CommandParser
+from suisei.commands.metric_options import PRECISIONS
+from suisei.commands.option_values import device, filled, real, whole
 from suisei.encoders.precision import PRECISIONS as KNOWN
 from suisei.errors import ConfigError
 from suisei.metaeval.significance import group_weights

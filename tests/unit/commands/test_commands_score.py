@@ -19,7 +19,8 @@ from PIL import Image
 
 import suisei
 from suisei.cli import run_command
-from suisei.commands.score import _quick_count, main
+from suisei.commands.score import main
+from suisei.commands.score_rows import quick_count
 from suisei.errors import ConfigError, DataError
 from suisei.metrics.base import Metric
 from suisei.metrics.registry import REGISTRY, Entry
@@ -439,7 +440,7 @@ def test_missing_files_are_named(tmp_path, model):
 def test_progress_counts_rows(tmp_path, name, text, rows):
     path = tmp_path / name
     path.write_bytes(text.encode())
-    assert _quick_count(argparse.Namespace(input=str(path), format=None)) == rows
+    assert quick_count(argparse.Namespace(input=str(path), format=None)) == rows
 
 
 def test_captions_and_references_in_text_are_what_they_are_in_json_lines(tmp_path, capsys):

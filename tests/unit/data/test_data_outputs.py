@@ -311,11 +311,11 @@ def test_a_name_that_is_no_text_is_written_as_json_can_hold_it(here, capsys):
 
 
 def test_plots_of_two_metrics_have_two_names():
-    from suisei.commands.probe import _file_names
+    from suisei.commands.probe_plots import file_names
     from suisei.probes.outcomes import Scored
 
     labels = ["suisei:a/b", "suisei:a:b", "suisei:a-b", "x" * 300, "length"]
-    names = _file_names([Scored(label, lambda _: None, "") for label in labels])
+    names = file_names([Scored(label, lambda _: None, "") for label in labels])
     assert len(set(names)) == len(labels)
     assert max(map(len, names)) < 100
     assert not any("/" in name for name in names)

@@ -7,7 +7,8 @@ import pytest
 import torch
 from PIL import Image
 
-from suisei.encoders.dual import DualEncoder, load_dual_encoder, normalised
+from suisei.encoders.dual import DualEncoder, normalised
+from suisei.encoders.dual_loading import load_dual_encoder
 from suisei.errors import ConfigError, DataError, ModelError, UnavailableError
 
 

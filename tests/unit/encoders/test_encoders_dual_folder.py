@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 import torch
 
-from suisei.encoders.dual import load_dual_encoder, without_padding
+from suisei.encoders.dual import without_padding
 from suisei.encoders.dual_folder import new_dual_encoder, save_dual_encoder
+from suisei.encoders.dual_loading import load_dual_encoder
 from suisei.encoders.tiny import TinyTextConfig, build_text_backbone, train_tokenizer
 from suisei.errors import ConfigError, ModelError
 

@@ -11,8 +11,8 @@ import torch
 
 from suisei.data.sample import CaptionSample
 from suisei.encoders.descriptions import check_image_encoder, check_model
-from suisei.encoders.dual import load_dual_encoder
 from suisei.encoders.dual_folder import check_savable, new_dual_encoder, save_dual_encoder
+from suisei.encoders.dual_loading import load_dual_encoder
 from suisei.encoders.text import TextEncoder, TextEncoderConfig
 from suisei.encoders.tiny import TinyTextConfig, build_text_backbone, train_tokenizer
 from suisei.errors import ConfigError, ModelError, SuiseiError, UnavailableError

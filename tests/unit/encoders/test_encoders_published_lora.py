@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from suisei.encoders.dual import load_dual_encoder
+from suisei.encoders.dual_loading import load_dual_encoder
 from suisei.encoders.published_lora import has_lora, merge_published_lora
 from suisei.errors import ModelError
 

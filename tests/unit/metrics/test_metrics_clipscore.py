@@ -7,7 +7,7 @@ import torch
 from PIL import Image
 
 from suisei.data.sample import CaptionSample
-from suisei.encoders.dual import load_dual_encoder
+from suisei.encoders.dual_loading import load_dual_encoder
 from suisei.errors import ConfigError
 from suisei.metrics.clipscore import ClipScore, harmonic_mean
 from suisei.metrics.registry import get_metric

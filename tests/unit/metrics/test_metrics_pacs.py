@@ -7,7 +7,7 @@ import torch
 from PIL import Image
 
 from suisei.data.sample import CaptionSample
-from suisei.encoders.dual import load_dual_encoder
+from suisei.encoders.dual_loading import load_dual_encoder
 from suisei.errors import ConfigError, UnavailableError
 from suisei.metrics.pacs import PacScore
 from suisei.metrics.registry import get_metric

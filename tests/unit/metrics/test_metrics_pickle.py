@@ -8,7 +8,7 @@ from concurrent.futures import ProcessPoolExecutor
 import numpy as np
 import pytest
 
-from suisei.encoders.feature_cache import DiskCache, DiskFeatures
+from suisei.encoders.feature_file import DiskCache, DiskFeatures
 from suisei.encoders.locks import Lock
 from suisei.metrics.registry import list_metrics
 from suisei.metrics.tokenizers import get_tokenizer

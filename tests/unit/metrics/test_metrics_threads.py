@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from suisei.encoders.feature_cache import _ENTRY_BYTES, DiskCache, DiskFeatures, FeatureCache
+from suisei.encoders.feature_cache import _ENTRY_BYTES, FeatureCache
+from suisei.encoders.feature_file import DiskCache, DiskFeatures
 from suisei.encoders.precision import matrix_products
 from tests.unit.metrics.conftest import LOCAL
 

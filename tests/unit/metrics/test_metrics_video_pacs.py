@@ -9,7 +9,7 @@ import torch
 
 from suisei.data.sample import CaptionSample
 from suisei.data.video import VideoSample, iter_frames
-from suisei.encoders.dual import load_dual_encoder
+from suisei.encoders.dual_loading import load_dual_encoder
 from suisei.encoders.dual_tokens import encode_tokens, tokenize
 from suisei.errors import ConfigError, DataError, ModelError, UnavailableError
 from suisei.metrics.matching import Caption, Scores, best_reference, match_texts, match_video

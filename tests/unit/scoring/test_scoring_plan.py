@@ -4,7 +4,8 @@ import argparse
 
 import pytest
 
-from suisei.commands.options import CommandParser, add_metric_options, metric_plans
+from suisei.commands.command_parser import CommandParser
+from suisei.commands.metric_options import add_metric_options, metric_plans
 from suisei.errors import ConfigError
 from suisei.scoring.plan import named_spec, plan_metrics, short_labels
 

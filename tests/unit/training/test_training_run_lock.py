@@ -44,12 +44,20 @@ def test_a_run_that_began_in_the_meantime_is_not_written_over(tmp_path):
         pass
 
 
+@pytest.mark.skipif(os.name != "posix", reason="no folder can be locked")
 def test_further_processes_of_one_training_share_its_lock(tmp_path, monkeypatch):
     monkeypatch.setattr(run_lock, "PATIENCE", 0.1)
     with alone_in(tmp_path, fresh=True):
         (tmp_path / "config.yaml").write_text("")
+        with pytest.raises(ConfigError, match="another training is writing"), alone_in(tmp_path, fresh=False):
+            pass
         monkeypatch.setattr(run_lock.rank_zero_only, "rank", 1, raising=False)
+        entered = []
         with alone_in(tmp_path, fresh=True):
+            entered.append(tmp_path)
+        assert entered == [tmp_path]
+        monkeypatch.setattr(run_lock.rank_zero_only, "rank", 0, raising=False)  # what left let go of no lock
+        with pytest.raises(ConfigError, match="another training is writing"), alone_in(tmp_path, fresh=False):
             pass
 
 

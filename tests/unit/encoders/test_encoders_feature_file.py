@@ -10,7 +10,9 @@ import torch
 from PIL import Image
 from torch import nn
 
-from suisei.encoders.feature_cache import FILE, DiskCache, DiskFeatures, disk_cache, module_digest
+from suisei.encoders.cache_place import disk_cache
+from suisei.encoders.feature_file import FILE, DiskCache, DiskFeatures
+from suisei.encoders.weight_digest import module_digest
 from suisei.errors import ConfigError
 from suisei.models.features import ModelFeatures
 
@@ -112,7 +114,7 @@ def test_one_damaged_entry_is_encoded_again(tmp_path, encoder):
 
 
 def test_a_file_that_stays_locked_costs_a_warning_not_the_run(tmp_path, encoder, monkeypatch, caplog):
-    monkeypatch.setattr("suisei.encoders.feature_cache.LOCK_SECONDS", 0.01)
+    monkeypatch.setattr("suisei.encoders.feature_file.LOCK_SECONDS", 0.01)
     features = features_in(tmp_path)
     look_up(features, [1], encoder)
     other = sqlite3.connect(tmp_path / FILE)

@@ -1,0 +1,123 @@
+"""The metrics of ``suisei score``: made, fitted on the input, and given to one process or several."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from suisei.cli import say, usable_cores
+from suisei.commands.score_rows import read_rows, standard_input
+from suisei.commands.score_shards import rows_to_fit
+from suisei.errors import ConfigError, SuiseiError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from suisei.data.sample import CaptionSample
+    from suisei.metrics.base import Metric
+    from suisei.scoring.plan import MetricPlan
+    from suisei.scoring.stream import Scorer
+
+_FIT = "|fit:references-of-"
+
+
+def make_metrics(
+    plans: Sequence[MetricPlan], options: argparse.Namespace, console: Console
+) -> tuple[dict[str, Metric], dict[str, MetricPlan], dict[str, str]]:
+    """Make and fit the metrics; one that cannot be had ends the run before anything is scored.
+
+    Returns:
+        {label: metric}, {label: plan} and {label: signature}.
+    """
+    from suisei.scoring.plan import short_labels
+
+    labelled = dict(zip(short_labels(plans), plans, strict=True))
+    metrics = {label: _make(plan) for label, plan in labelled.items()}
+    unfitted = [label for label, metric in metrics.items() if metric.needs_fit]
+    documents = _fit({label: metrics[label] for label in unfitted}, options, console) if unfitted else 0
+    signatures = {}
+    for label, metric in metrics.items():
+        fitted = f"{_FIT}{documents}-scored" if label in unfitted else ""
+        signatures[label] = metric.signature + fitted
+    return metrics, labelled, signatures
+
+
+def _make(plan: MetricPlan) -> Metric:
+    from suisei.metrics.registry import get_metric
+    from suisei.scoring.columns import FAILURES, failure_text
+
+    try:
+        return get_metric(plan.spec, **plan.options)
+    except SuiseiError:
+        raise
+    except FAILURES as error:  # most often an option's value of a wrong type
+        chosen = ", ".join(f"{key}={value}" for key, value in plan.options.items()) or "no options"
+        raise ConfigError(f"{plan.spec} cannot be made with {chosen}: {failure_text(error)}") from error
+
+
+def _fit(metrics: dict[str, Metric], options: argparse.Namespace, console: Console) -> int:
+    """Fit metrics on the whole input's references, in a pass of its own; returns how many samples."""
+    names = ", ".join(metrics)
+    start = 0
+    if options.once and not (options.input == "-" and standard_input().seekable()):
+        what = "standard input" if options.input == "-" else options.input
+        raise ConfigError(
+            f"{names} must see all references before the first score, and {what} can be read "
+            "only once; save it to a file and pass that"
+        )
+    if options.input == "-":
+        start = sys.stdin.buffer.tell()
+    from suisei.scoring.fitting import fit_metrics
+
+    def read() -> Iterator[CaptionSample]:
+        if getattr(options, "shards", None):
+            return rows_to_fit(options)
+        if options.input == "-":
+            sys.stdin.buffer.seek(start)
+        return (row.sample for row in read_rows(options) if row.sample is not None)
+
+    say(console, f"fitting {names} on the references of the whole input")
+    documents = fit_metrics(metrics.values(), read)
+    if options.input == "-":
+        sys.stdin.buffer.seek(start)
+    return documents
+
+
+def basis_of(
+    metrics: dict[str, Metric], plans: dict[str, MetricPlan], signatures: dict[str, str]
+) -> dict[str, Any]:
+    """Return what decides scores beside the signatures, for a later ``--resume`` to compare."""
+    from suisei.scoring.digest import value_digest
+
+    machine = ("device", "precision", "compile", "cache", "python")  # the signature has what matters of these
+    chosen = {
+        label: {key: value for key, value in plan.options.items() if key not in machine}
+        for label, plan in plans.items()
+    }
+    learned = {
+        label: value_digest(metrics[label].state()) for label, text in signatures.items() if _FIT in text
+    }
+    return {"options of the metrics": chosen, "references in the input, which decide weights": learned}
+
+
+def make_scorer(
+    metrics: dict[str, Metric],
+    plans: dict[str, MetricPlan],
+    devices: list[str | None],
+    options: argparse.Namespace,
+) -> Scorer:
+    """Return what scores windows of rows: in this process, or in one per device."""
+    from suisei.scoring.stream import Scorer
+
+    name = "standard input" if options.input == "-" else options.input
+    if len(devices) == 1:
+        return Scorer(metrics, name, options.batch_size)
+    from suisei.scoring.parallel import ParallelScorer, WorkerSettings
+
+    cores = int(os.environ.get("OMP_NUM_THREADS") or usable_cores())
+    states = {label: state for label, metric in metrics.items() if (state := metric.state())}
+    threads = max(1, cores // len(devices))
+    return ParallelScorer(metrics, WorkerSettings(plans, states, name, options.batch_size, threads), devices)

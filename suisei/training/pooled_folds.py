@@ -1,0 +1,40 @@
+"""The report of a cross-validation, out of those of its folds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from suisei.cli import safe_console, say
+from suisei.data.sample import CaptionSample
+from suisei.training.cautions import cautions
+from suisei.training.run import staged
+from suisei.training.run_report import evaluated, write_outputs, write_scores
+
+
+def pool_folds(folder: Path, folds: int) -> None:
+    """Write the report of a cross-validation: all folds' test samples together, and fold by fold."""
+    from suisei.data.formats import read_samples
+
+    samples: list[CaptionSample] = []
+    columns: dict[str, list[float]] = {}
+    per_fold = []
+    for fold in range(folds):
+        part = folder / f"fold-{fold}"
+        samples += read_samples(part / "test.jsonl", anywhere=True)
+        with (part / "test_scores.jsonl").open(encoding="utf-8") as file:
+            for line in file:
+                for name, value in json.loads(line).items():
+                    if name != "id":
+                        columns.setdefault(name, []).append(np.nan if value is None else value)
+        per_fold.append(json.loads((part / "report.json").read_text(encoding="utf-8")))
+    scores = {name: np.array(values) for name, values in columns.items()}
+    table = evaluated(scores, samples, {}, f"Test samples of all {folds} folds")
+    said = cautions(table, len(samples), "folds")
+    content = {"cautions": said, "results": table.as_dict(), "folds": per_fold}
+    with staged(folder) as stage:
+        write_scores(stage / "test_scores.jsonl", samples, scores)
+        write_outputs(stage, folder.name, content, table, samples, scores["suisei"])
+    say(safe_console(), f"run: {folder}   models: {folder / 'fold-*' / 'model'}")

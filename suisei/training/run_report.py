@@ -1,0 +1,144 @@
+"""What a training says of itself at its end: tables of the test split, plot, scores and card."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from suisei.cli import safe_console
+from suisei.data.formats import write_samples
+from suisei.data.sample import CaptionSample, language_of
+from suisei.data.splits import PARTS, group_of
+from suisei.errors import SuiseiError
+from suisei.metaeval.correlation_tables import evaluation_table
+from suisei.metaeval.prediction_plots import plot_predicted
+from suisei.metaeval.settings import EvaluationSettings
+from suisei.metaeval.tables import Table
+from suisei.metrics.registry import get_metric
+from suisei.metrics.suisei import load
+from suisei.training.card import describe_data, describe_training, model_card
+from suisei.training.cautions import as_markdown, cautions
+
+RESAMPLES = 1000
+"""Bootstrap resamples of the intervals in a run's report."""
+
+
+def write_report(folder: Path, stage: Path, data: Any, config: Any, facts: dict[str, Any]) -> None:
+    """Score the test split with the exported model and the baselines; write tables, plot and card."""
+    samples = data.part("test")
+    metric = load(stage / "model")
+    scores = {"suisei": metric.score(samples, progress=True)}
+    signatures = {"suisei": metric.signature}
+    facts["unavailable_baselines"] = _add_baselines(scores, signatures, config.baselines, samples)
+    table = evaluated(scores, samples, signatures, "Test split")
+    training = data.part("train")
+    content = {
+        "cautions": cautions(table, len(samples), "fold" if data.folds else "split"),
+        "data": {
+            "sources": data.sources,
+            "support": data.support_sources,
+            "samples": {part: len(data.part(part)) for part in PARTS},
+            "groups": {part: len({group_of(s) for s in data.part(part)}) for part in PARTS},
+            "disjoint": data.split.disjoint,
+            "left_out": {part: len(rows) for part, rows in data.split.left_out.items()},
+            "shared": data.shared,
+            "languages": dict(Counter(map(language_of, training))),
+            "images": sum(sample.image is not None for sample in training),
+            "reads": sorted(metric.reads),
+        },
+        "training": facts,
+        "machine": {"cpu_threads": torch.get_num_threads(), "python": platform.python_version()},
+        "results": table.as_dict(),
+    }
+    write_samples(stage / "test.jsonl", samples)
+    write_scores(stage / "test_scores.jsonl", samples, scores)
+    write_outputs(stage, folder.name, content, table, samples, scores["suisei"])
+    settings = config.model.as_dict() if hasattr(config.model, "as_dict") else dict(config.model)
+    card = model_card(content, table.to_markdown(by_system=False), settings)
+    (stage / "model" / "README.md").write_text(card, encoding="utf-8")
+
+
+def _add_baselines(
+    scores: dict[str, np.ndarray],
+    signatures: dict[str, str],
+    names: Sequence[str],
+    samples: Sequence[CaptionSample],
+) -> dict[str, str]:
+    """Add a column for every baseline that runs here; returns {name: why not} of the others."""
+    problems = {}
+    for name in names:
+        try:
+            baseline = get_metric(name)
+            if baseline.needs_fit:
+                baseline.fit(samples)
+            scores[name] = baseline.score(samples)
+            signatures[name] = baseline.signature
+        except SuiseiError as error:
+            problems[name] = str(error)
+    return problems
+
+
+def evaluated(
+    scores: Mapping[str, np.ndarray],
+    samples: Sequence[CaptionSample],
+    signatures: Mapping[str, str],
+    title: str,
+) -> Table:
+    """Return the table of a run's metrics on rated samples."""
+    raters = "mean" if _unequal_raters(samples) else "rows"
+    settings = EvaluationSettings(raters=raters, n_resamples=RESAMPLES)
+    return evaluation_table(scores, samples, settings, signatures=signatures, title=title)
+
+
+def _unequal_raters(samples: Sequence[CaptionSample]) -> bool:
+    return len({len(sample.rating.values) for sample in samples if sample.rating is not None}) > 1
+
+
+def write_outputs(
+    stage: Path,
+    title: str,
+    content: dict[str, Any],
+    table: Table,
+    samples: Sequence[CaptionSample],
+    scores: np.ndarray,
+) -> None:
+    """Write the report as JSON and Markdown with its plot, and show the table."""
+    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    markdown = f"# {title}\n\n{_summary(content)}{table.to_markdown()}"
+    markdown += "\n## Predicted against human\n\n![predicted against human](predicted.png)\n"
+    human = np.array([sample.rating.mean if sample.rating else np.nan for sample in samples])
+    languages = [language_of(sample) for sample in samples]
+    plot_predicted(stage / "predicted.png", scores, human, languages, figures=(table, "suisei"))
+    (stage / "report.md").write_text(markdown, encoding="utf-8")
+    (stage / "report.json").write_text(text, encoding="utf-8")
+    console = safe_console()
+    console.print(table.to_rich())
+    for caution in content["cautions"]:
+        console.print(f"Caution: {caution}", style="bold yellow", markup=False, highlight=False)
+
+
+def _summary(content: dict[str, Any]) -> str:
+    """Return cautions, data and training as Markdown; of pooled folds, which have their own, no data."""
+    said = as_markdown(content["cautions"])
+    if "training" not in content:
+        return said
+    curve = "![learning curve](curve.png)\n\n" if content["training"].get("learning_curve") else ""
+    return f"{said}{describe_data(content['data'])}\n\n{describe_training(content['training'])}\n\n{curve}"
+
+
+def write_scores(path: Path, samples: Sequence[CaptionSample], scores: Mapping[str, np.ndarray]) -> None:
+    """Write the scores of each sample, a JSON line each."""
+    with path.open("w", encoding="utf-8") as file:
+        for position, sample in enumerate(samples):
+            values = {
+                name: None if np.isnan(column[position]) else float(column[position])
+                for name, column in scores.items()
+            }
+            file.write(json.dumps({"id": sample.id, **values}, ensure_ascii=False) + "\n")
