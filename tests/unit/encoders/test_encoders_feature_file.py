@@ -131,7 +131,7 @@ WRITER = """
 import sys
 import torch
 from pathlib import Path
-from suisei.encoders.feature_cache import DiskCache, DiskFeatures
+from suisei.encoders.feature_file import DiskCache, DiskFeatures
 features = DiskFeatures(DiskCache(Path(sys.argv[1]), 1 << 24), b"one")
 for start in range(0, 300, 3):
     numbers = list(range(start, start + 30))
