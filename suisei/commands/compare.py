@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suisei.cli import say
+from suisei.commands.allowances import allowed
 from suisei.commands.options import (
     CommandParser,
     add_log_options,
@@ -76,6 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         images=options.images,
         columns=named_columns(options),
         on_error=options.on_error,
+        allowed=allowed(options),
     )
     pair = _pair_shown(options, systems.names)
     for note in systems.notes:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from suisei.cli import write_output
+from suisei.commands.allowances import add_allowances
 from suisei.errors import ConfigError
 from suisei.runlog.events import begin
 
@@ -292,6 +293,7 @@ def add_row_options(add: Add, *, images: str, ratings: str | None = None, severa
     """
     add_column_options(add, several=several)
     add("--images", metavar="DIR", type=filled, help=images)
+    add_allowances(add)
     if ratings:
         add("--rating-scale", type=float, nargs=2, metavar=("LOW", "HIGH"), help=ratings)
     add("--on-error", choices=("raise", "skip"), default="raise", help="what a bad row does (default raise)")

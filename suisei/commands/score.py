@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from suisei.cli import safe_console, say, usable_cores
+from suisei.commands.allowances import allowed
 from suisei.commands.options import (
     CommandParser,
     add_log_options,
@@ -388,6 +389,7 @@ def _rows(options: argparse.Namespace) -> Iterator[Row]:
         columns={"rating": "rating", **named_columns(options)},  # none is guessed that is not used
         references=options.references_read,
         note=options.note,
+        allowed=allowed(options),
     )
 
 

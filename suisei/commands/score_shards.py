@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suisei.cli import say
+from suisei.commands.allowances import allowed
 from suisei.commands.options import Add, filled, named_columns, real
 from suisei.commands.reports import json_text
 from suisei.errors import ConfigError, DataError
@@ -134,7 +135,8 @@ def rows_to_fit(options: argparse.Namespace) -> Iterator[Any]:
 
     for path in options.shards:
         try:
-            for one in shard_rows(path, named_columns(options), images=options.images, pictured=False):
+            settings: dict[str, Any] = {"images": options.images, "allowed": allowed(options)}
+            for one in shard_rows(path, named_columns(options), pictured=False, **settings):
                 if one.row.sample is not None:
                     yield one.row.sample
         except DataError:  # said when it is scored
@@ -252,7 +254,8 @@ def _settings(path: Path, signatures: Mapping[str, str], options: argparse.Names
         with replacing(path) as temporary:
             text = json.dumps({"kind": kind, **decisive}, ensure_ascii=False, indent=1)
             temporary.write_bytes(text.encode("utf-8", "backslashreplace"))
-    return ShardSettings(columns, kind, value_digest({**decisive, "kind": kind}), window, options.images)
+    digest = value_digest({**decisive, "kind": kind})
+    return ShardSettings(columns, kind, digest, window, options.images, allowed(options))
 
 
 def _kind() -> str:

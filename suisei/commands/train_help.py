@@ -17,6 +17,7 @@ _SETTINGS = (
     ("--images DIR", "--data.images DIR"),
     ("--on-error", "--data.on_error"),
     (r"--column \w+=\S*", "rename the column"),
+    ("pass --any-path", "set SUISEI_ANY_PATH=1"),
 )
 """What the readers of files advise, and what it is called in training."""
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from suisei.data.formats import read_samples
 from suisei.data.load import load_data
+from suisei.data.paths import ANYWHERE
 from suisei.errors import ConfigError, DataError, SuiseiError
 from suisei.metaeval.correlation_tables import versions
 from suisei.metaeval.table_reading import read_table
@@ -46,7 +47,7 @@ def _read_run(folder: Path) -> Result:
         )
     content = _read_json(report)
     test = folder / "test.jsonl"
-    samples = read_samples(test, anywhere=True) if test.is_file() else []  # as the training wrote it
+    samples = read_samples(test, allowed=ANYWHERE) if test.is_file() else []  # as the training wrote it
     rated = _joined(folder / "test_scores.jsonl", samples)
     config = folder / "config.yaml"
     facts = facts_of(content)

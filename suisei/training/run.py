@@ -516,13 +516,14 @@ def _write_scores(path: Path, samples: Sequence[CaptionSample], scores: Mapping[
 def pool_folds(folder: Path, folds: int) -> None:
     """Write the report of a cross-validation: all folds' test samples together, and fold by fold."""
     from suisei.data.formats import read_samples
+    from suisei.data.paths import ANYWHERE
 
     samples: list[CaptionSample] = []
     columns: dict[str, list[float]] = {}
     per_fold = []
     for fold in range(folds):
         part = folder / f"fold-{fold}"
-        samples += read_samples(part / "test.jsonl", anywhere=True)
+        samples += read_samples(part / "test.jsonl", allowed=ANYWHERE)
         with (part / "test_scores.jsonl").open(encoding="utf-8") as file:
             for line in file:
                 for name, value in json.loads(line).items():
