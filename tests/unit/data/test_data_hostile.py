@@ -176,7 +176,7 @@ def test_what_a_training_reads_stays_in_its_folder(places):
             load_captioned(source)
         assert load_captioned(source, allowed=ANYWHERE)[0].captions == ("x",)
     (places / "data" / "list.txt").write_text("../secret.png\n")
-    with pytest.raises(DataError, match="list.txt, line 1: image .* leads out"):
+    with pytest.raises(DataError, match=r"list.txt, line 1: image '.*' leads out"):
         images_to_caption(None, str(places / "data" / "list.txt"), None, None)
 
 
