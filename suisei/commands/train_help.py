@@ -14,6 +14,7 @@ from suisei.errors import SuiseiError
 
 _SETTINGS = (
     ("--rating-scale LOW HIGH", "--data.rating_scale '[LOW,HIGH]'"),
+    (r"--images DIR\) or", "--data.images DIR, of pairs --data.root DIR) or"),
     ("--images DIR", "--data.images DIR"),
     ("--on-error", "--data.on_error"),
     (r"--column \w+=\S*", "rename the column"),

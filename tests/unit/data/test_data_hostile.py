@@ -201,7 +201,7 @@ def test_commands_refuse_what_leads_out(places, image, capsys):
         assert f"{path}, row 1: image '{image}' leads out of the folder" in error
         trains = command[0] == "train"
         assert ("set SUISEI_ANY_PATH=1" if trains else "pass --any-path") in error
-        assert ("--data.images DIR" if trains else "--images DIR") in error
+        assert ("--data.images DIR, of pairs --data.root DIR" if trains else "--images DIR") in error
 
 
 def test_commands_read_anything_where_that_is_said(places, capsys):
