@@ -21,6 +21,19 @@ def add_allowances(add: Callable[..., Any]) -> None:
     )  # fmt: skip
 
 
+def add_web_option(add: Callable[..., Any]) -> None:
+    """Add whether images are fetched from the web.
+
+    Args:
+        add: of a parser or group.
+    """
+    add(
+        "--web-images", action="store_true",
+        help="fetch images whose rows have an address (http, https) in place of a path; from public hosts "
+        "alone, within limits of size and time",
+    )  # fmt: skip
+
+
 def allowed(options: argparse.Namespace) -> Allowed:
-    """Return what files may name, as the options of :func:`add_allowances` say."""
-    return Allowed(anywhere=options.any_path or None)
+    """Return what files may name, as the options say."""
+    return Allowed(anywhere=options.any_path or None, web=getattr(options, "web_images", False))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from suisei.cli import safe_console, say, usable_cores
-from suisei.commands.allowances import allowed
+from suisei.commands.allowances import add_web_option, allowed
 from suisei.commands.options import (
     CommandParser,
     add_log_options,
@@ -160,6 +160,7 @@ def _parser() -> CommandParser:
         images="where relative image and video paths start (default: beside the input)",
         ratings="of ratings in the input, which are checked and not used",
     )
+    add_web_option(add)
     add(
         "--window", type=positive, metavar="N",
         help=f"rows in memory (default {WINDOW}, with several processes {PARALLEL_WINDOW} each)",

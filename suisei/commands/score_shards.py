@@ -78,7 +78,7 @@ def check_shards(options: argparse.Namespace) -> None:
     from suisei.data.outputs import check_outputs, given
     from suisei.data.shards import check_kind, shard_paths
 
-    for name in ("references", "format", "resume", "rating_scale"):
+    for name in ("references", "format", "resume", "rating_scale", "web_images"):
         if getattr(options, name):
             advice = "finished shards are skipped anyway" if name == "resume" else "see --help all"
             raise ConfigError(f"--{name.replace('_', '-')} is not for sets in shards; {advice}")

@@ -398,10 +398,7 @@ def _file(record: Mapping[str, Any], column: str | None, settings: Settings, wha
     if name is None:
         return None
     if is_address(name):
-        raise DataError(
-            f"{column} {name[:200]!r} is an address, and nothing is fetched; download the {what}s into a "
-            "folder, name them as they are called there, and pass the folder (--images DIR)"
-        )
+        return _on_the_web(column or what, name, settings, what)
     path = settings.root.file(name, what=what, column=column)
     try:
         found = path.is_file()
@@ -414,6 +411,21 @@ def _file(record: Mapping[str, Any], column: str | None, settings: Settings, wha
             f"folder that holds the {what}s (--images DIR){without}"
         )
     return path
+
+
+def _on_the_web(column: str, address: str, settings: Settings, what: str) -> Path:
+    if not settings.root.web or what != "image":
+        fetched = "; suisei score and suisei evaluate fetch them with --web-images" if what == "image" else ""
+        raise DataError(
+            f"{column} {address[:200]!r} is an address, and nothing is fetched; download the {what}s into a "
+            f"folder, name them as they are called there, and pass the folder (--images DIR){fetched}"
+        )
+    from suisei.data.web_images import fetcher
+
+    try:
+        return fetcher().start(address)
+    except DataError as error:
+        raise DataError(f"{column} {address[:200]!r} {error}") from None
 
 
 def _rating(record: Mapping[str, Any], of: Mapping[str, str], settings: Settings) -> Rating | None:

@@ -36,6 +36,7 @@ from suisei.data.paths import Allowed, Root, descriptor_of, is_stream
 from suisei.data.sample import CaptionSample
 from suisei.data.writers import write_samples
 from suisei.errors import ConfigError, DataError
+from suisei.progress import progress_bar
 
 __all__ = ["FORMATS", "Row", "collect", "format_of", "iter_rows", "read_samples", "write_samples"]
 
@@ -132,9 +133,13 @@ def iter_rows(
         chosen=chosen_columns(columns),
     )
     reader.chosen = settings.chosen
-    rows = _checked_rows(raws, name, settings, note)
-    given = references if isinstance(references, References | None) else References(references)
     waits = not isinstance(source, Path | str) or is_stream(Path(source))
+    rows = _checked_rows(raws, name, settings, note)
+    if settings.root.web:
+        from suisei.data.web_images import with_fetched
+
+        rows = with_fetched(rows, name, waits=waits)
+    given = references if isinstance(references, References | None) else References(references)
     pictures = None if images is None else settings.root
     return joined(rows, given, pictures, name, note, waits=waits)
 
@@ -179,7 +184,14 @@ def read_samples(
         note=note,
         allowed=allowed,
     )
-    return collect(rows, on_error=on_error, skipped=skipped)
+    with progress_bar("fetching images", None, shown=allowed is not None and allowed.web) as advance:
+        return collect(_counted(rows, advance), on_error=on_error, skipped=skipped)
+
+
+def _counted(rows: Iterable[Row], advance: Callable[[int], Any]) -> Iterator[Row]:
+    for row in rows:
+        yield row
+        advance(1)
 
 
 def collect(

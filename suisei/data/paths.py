@@ -73,14 +73,28 @@ class Allowed:
     Attributes:
         anywhere: files that lie elsewhere, by absolute paths, ``..`` or links; None: as SUISEI_ANY_PATH says,
             which is no, unless it is 1.
+        web: images on the web, by their addresses.
     """
 
     anywhere: bool | None = None
+    web: bool = False
 
 
 DEFAULT = Allowed()
 ANYWHERE = Allowed(anywhere=True)
 """For files of one's own, such as those that a run has written."""
+
+
+_Path: Any = type(Path())
+
+
+class FetchedImage(_Path):
+    """Path of an image that was fetched, or will be; its folder is called by a digest of the address."""
+
+    @property
+    def key(self) -> str:
+        """What stands for the image in another run too, where the temporary folder is another one."""
+        return str(self.parent.name)
 
 
 class Root:
@@ -94,8 +108,9 @@ class Root:
 
     def __init__(self, folder: Path | str, *others: Path | str, allowed: Allowed | None = None) -> None:
         self.folder, self._others = Path(folder), others
-        anywhere = (allowed or DEFAULT).anywhere
-        self.anywhere = any_path() if anywhere is None else anywhere
+        allowed = allowed or DEFAULT
+        self.anywhere = any_path() if allowed.anywhere is None else allowed.anywhere
+        self.web = allowed.web
         self._inside: tuple[str, ...] | None = None
         self._parents: dict[str, str] = {}
 
