@@ -39,7 +39,7 @@ WORTHWHILE = 5_000_000
 ITEMS_PER_CHUNK = 16_384
 """Items that are encoded, and then written, at once: an interrupted run keeps what it has written."""
 
-_LAYOUT = "2"
+_LAYOUT = "3"
 _LIBRARIES = ("torch", "transformers", "tokenizers", "open_clip_torch", "torchvision", "pillow")
 _KEYS_PER_QUERY = 500
 _CHECKSUM_BYTES = 8
