@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from suisei.data.formats import read_samples
+from suisei.data.paths import ANYWHERE
 from suisei.data.sample import CaptionSample
 from suisei.errors import DataError
 from suisei.metaeval.agreement import AgreementData, Rows, agree
@@ -73,7 +74,7 @@ def _result_of(folder: Path, report: Mapping[str, Any], scores: Sequence[Any]) -
     files = [folder / "test.jsonl"]
     if "folds" in report:
         files = [folder / f"fold-{fold}" / "test.jsonl" for fold in range(len(parts))]
-    samples = tuple(sample for file in files for sample in read_samples(file, anywhere=True))
+    samples = tuple(sample for file in files for sample in read_samples(file, allowed=ANYWHERE))
     if len(scores) != len(samples):
         raise DataError(f"{folder}: {len(scores)} scores for {len(samples)} test samples")
     return RunResult(

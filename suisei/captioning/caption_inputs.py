@@ -12,6 +12,7 @@ from typing import Any
 
 from suisei.captioning.caption_sources import load_captioned
 from suisei.data.coco import is_json_lines, is_text, read_text, text_lines
+from suisei.data.paths import Allowed, Root
 from suisei.errors import ConfigError, DataError
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm")
@@ -38,7 +39,11 @@ class Wanted:
 
 
 def images_to_caption(
-    images: Sequence[str] | None, file: str | None, data: str | None, root: str | None
+    images: Sequence[str] | None,
+    file: str | None,
+    data: str | None,
+    root: str | None,
+    allowed: Allowed | None = None,
 ) -> list[Wanted]:
     """Return the images that the options of a command name, in order.
 
@@ -47,6 +52,7 @@ def images_to_caption(
         file: rows with an image each.
         data: a data set with references, see :func:`suisei.captioning.caption_sources.load_captioned`.
         root: its folder.
+        allowed: what a file may name beside images in that folder or its own.
 
     Raises:
         DataError: no image, or a file that cannot be read.
@@ -54,11 +60,11 @@ def images_to_caption(
     if data is not None:
         return _unique(
             Wanted(found.id, found.image, tuple(zip(found.captions, found.languages, strict=True)))
-            for found in load_captioned(data, root=root)
+            for found in load_captioned(data, root=root, allowed=allowed)
         )
     if file is not None:
-        folder = Path(images[0]) if images else Path(file).parent
-        found = _unique(_rows(file, folder))
+        own = Path(file).parent
+        found = _unique(_rows(file, Root(images[0] if images else own, own, allowed=allowed)))
     else:
         found = _unique(_files(images or ()))
     if not found:
@@ -86,7 +92,7 @@ def _files(paths: Sequence[str]) -> Iterator[Wanted]:
             raise DataError(f"{name}: no such image or folder")
 
 
-def _rows(file: str, folder: Path) -> Iterator[Wanted]:
+def _rows(file: str, root: Root) -> Iterator[Wanted]:
     for place, row in _records(file):
         image = row.get("image")
         if not isinstance(image, str) or not image.strip():
@@ -96,7 +102,11 @@ def _rows(file: str, folder: Path) -> Iterator[Wanted]:
         if not isinstance(references, list) or not all(isinstance(text, str) for text in references):
             raise DataError(f"{file}, {place}: references must be a list of texts")
         name = image if id_ in (None, "") else str(id_)
-        yield Wanted(name, folder / image, tuple((text, None) for text in references))
+        try:
+            path = root.file(image)
+        except DataError as error:
+            raise DataError(f"{file}, {place}: {error}") from None
+        yield Wanted(name, path, tuple((text, None) for text in references))
 
 
 def _records(file: str) -> Iterator[tuple[str, dict[str, Any]]]:

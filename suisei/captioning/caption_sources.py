@@ -11,6 +11,7 @@ from typing import Any
 from suisei.data.coco import is_json, read_references, read_text
 from suisei.data.load import load_data
 from suisei.data.pairs import is_pairs, load_pairs
+from suisei.data.paths import Allowed, Root
 from suisei.data.sample import detect_language
 from suisei.errors import ConfigError, DataError
 
@@ -46,6 +47,7 @@ def load_captioned(
     root: Path | str | None = None,
     images: Path | str | None = None,
     language: str | None = None,
+    allowed: Allowed | None = None,
 ) -> list[CaptionedImage]:
     """Read images and captions.
 
@@ -57,12 +59,13 @@ def load_captioned(
         root: the folder of Flickr8k or of a benchmark.
         images: where relative image paths start, where it is not the file's own folder.
         language: keep captions of this language alone; images without any are left out.
+        allowed: what a file may name beside images in ``images`` or its own folder.
 
     Raises:
         ConfigError: an unknown name or part.
         DataError: unusable data, no image, or image files that are not there.
     """
-    found = _read(source, root, images)
+    found = _read(source, root, images, allowed)
     if language is not None:
         found = [_only(image, language) for image in found]
         found = [image for image in found if image.captions]
@@ -98,10 +101,13 @@ def check_apart(training: Sequence[CaptionedImage], **others: Sequence[Captioned
             )
 
 
-def _read(source: str, root: Path | str | None, images: Path | str | None) -> list[CaptionedImage]:
+def _read(
+    source: str, root: Path | str | None, images: Path | str | None, allowed: Allowed | None
+) -> list[CaptionedImage]:
     file, parts = _part_of(source)
     if is_json(file):
-        folder = Path(images) if images is not None else Path(file).parent
+        own = Path(file).parent
+        folder = Root(own if images is None else images, own, allowed=allowed)
         document = _karpathy(file)
         if document is not None:
             return list(_of_karpathy(file, document, parts, folder))
@@ -109,9 +115,10 @@ def _read(source: str, root: Path | str | None, images: Path | str | None) -> li
             raise ConfigError(f"{source}: {file} is no Karpathy split, which alone has parts; name it {file}")
         return list(_of_annotations(file, folder))
     if is_pairs(source):
-        pairs = load_pairs(source, root=images if images is not None and source.endswith("l") else root)
+        start = images if images is not None and source.endswith("l") else root
+        pairs = load_pairs(source, root=start, allowed=allowed)
         return [_made(pair.image, pair.captions, pair.image.name) for pair in pairs]
-    return list(_of_samples(source, root, images))
+    return list(_of_samples(source, root, images, allowed))
 
 
 def _part_of(source: str) -> tuple[str, tuple[str, ...]]:
@@ -139,7 +146,7 @@ def _karpathy(file: str) -> list[Any] | None:
 
 
 def _of_karpathy(
-    file: str, images: list[Any], parts: tuple[str, ...], folder: Path
+    file: str, images: list[Any], parts: tuple[str, ...], folder: Root
 ) -> Iterable[CaptionedImage]:
     if not parts:
         raise ConfigError(f"{file} is a Karpathy split; name its parts, such as {file}:train+restval")
@@ -155,23 +162,33 @@ def _of_karpathy(
         if not captions or len(captions) < len(texts):
             raise DataError(f"{place}: sentences must be a list of objects whose raw is a text")
         name = Path(str(image.get("filepath") or "")) / image["filename"]
-        within = folder / name
-        yield _made(within if within.is_file() else folder / name.name, captions, image["filename"])
+        within = _file(folder, str(name), place)
+        found = within if within.is_file() else _file(folder, name.name, place)
+        yield _made(found, captions, image["filename"])
 
 
-def _of_annotations(file: str, folder: Path) -> Iterable[CaptionedImage]:
+def _of_annotations(file: str, folder: Root) -> Iterable[CaptionedImage]:
     found = read_references([file])
     if not found.file_names:
         raise DataError(f"{file}: says nothing of image files; it takes COCO annotations with their images")
     for name, image in found.file_names.items():
         captions = found.captions.get(image)
         if captions:
-            yield _made(folder / name, captions, image)
+            yield _made(_file(folder, name, file), captions, image)
 
 
-def _of_samples(source: str, root: Path | str | None, images: Path | str | None) -> Iterable[CaptionedImage]:
+def _file(folder: Root, name: str, place: str) -> Path:
+    try:
+        return folder.file(name)
+    except DataError as error:
+        raise DataError(f"{place}: {error}") from None
+
+
+def _of_samples(
+    source: str, root: Path | str | None, images: Path | str | None, allowed: Allowed | None
+) -> Iterable[CaptionedImage]:
     collected: dict[Path, dict[str, str]] = {}
-    for sample in load_data(source, root=root, images=images, columns=_unrated(source)):
+    for sample in load_data(source, root=root, images=images, columns=_unrated(source), allowed=allowed):
         if not isinstance(sample.image, str | Path):
             continue
         own = collected.setdefault(Path(sample.image), {})

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from suisei.cli import say
+from suisei.commands.allowances import add_allowances, allowed
 from suisei.commands.command_parser import CommandParser
 from suisei.commands.metric_options import PRECISIONS, check_device
 from suisei.commands.option_values import device, filled, real, whole
@@ -54,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         top_p=options.top_p,
         length_penalty=options.length_penalty,
     )
-    wanted = images_to_caption(options.images, options.input, options.data, options.root)
+    wanted = images_to_caption(options.images, options.input, options.data, options.root, allowed(options))
     model = load_caption_model(options.model).to(choose_device(options.device))
     language = model.language_or_own(options.language)
     written = write_captions(
@@ -105,6 +106,7 @@ def _parser() -> CommandParser:
         help="images with references: flickr8k-test, FILE.json:test, ...",
     )
     add("--root", metavar="DIR", type=filled, help="folder of the data set that --data names")
+    add_allowances(add)
     add = parser.add_argument_group("decoding").add_argument
     add("--method", choices=("beam", "greedy", "sample"), default="beam", help="default: beam")
     add("--beams", type=whole(1, 1000), default=5, metavar="N", help="width of the beam search (default 5)")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suisei.cli import say
+from suisei.commands.allowances import allowed
 from suisei.commands.command_parser import CommandParser
 from suisei.commands.metric_options import add_metric_options, metric_plans
 from suisei.commands.option_values import filled, whole
@@ -69,6 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         images=options.images,
         columns=named_columns(options),
         on_error=options.on_error,
+        allowed=allowed(options),
     )
     pair = _pair_shown(options, systems.names)
     for note in systems.notes:

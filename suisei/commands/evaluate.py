@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suisei.cli import say
+from suisei.commands.allowances import add_web_option
 from suisei.commands.command_parser import Add, CommandParser
 from suisei.commands.metric_options import add_metric_options, metric_plans, take_default_model
 from suisei.commands.option_values import filled
@@ -151,6 +152,7 @@ def _parser() -> CommandParser:
         help="a benchmark's name (below), or a file of ratings",
     )  # fmt: skip
     add_data_options(add)
+    add_web_option(add)
     _add_figure_options(parser.add_argument_group("figures").add_argument)
     add = parser.add_argument_group("output").add_argument
     add_report_options(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suisei.cli import say, table_console
+from suisei.commands.allowances import allowed
 from suisei.commands.command_parser import CommandParser
 from suisei.commands.metric_options import add_metric_options, metric_plans
 from suisei.commands.option_values import filled, positive
@@ -92,7 +93,7 @@ def _check(options: argparse.Namespace) -> None:
     if (options.candidate is None) == (options.input is None):
         raise ConfigError("give a caption, or --input FILE (see suisei explain --help)")
     mine = {"--reference": options.reference, "--image": options.image, "--language": options.language}
-    names = ("row", "id", "images", "root", "references", "column")
+    names = ("row", "id", "images", "any_path", "root", "references", "column")
     theirs = {f"--{name}": getattr(options, name) for name in names}
     unused = [name for name, value in (mine if options.input else theirs).items() if value]
     if unused:
@@ -121,6 +122,7 @@ def _load(options: argparse.Namespace) -> tuple[list[CaptionSample], list[Captio
         references=options.references,
         note=lambda text: say(messages, note_text(text)),
         on_error=options.on_error,
+        allowed=allowed(options),
     )
     rows = options.row or ([] if options.id else [1])
     beyond = [row for row in rows if row > len(samples)]

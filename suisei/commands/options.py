@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from suisei.commands.allowances import add_allowances
 from suisei.commands.command_parser import Add
 from suisei.commands.option_values import filled, resamples, seed
 
@@ -26,6 +27,7 @@ def add_row_options(add: Add, *, images: str, ratings: str | None = None, severa
     """
     add_column_options(add, several=several)
     add("--images", metavar="DIR", type=filled, help=images)
+    add_allowances(add)
     if ratings:
         add("--rating-scale", type=float, nargs=2, metavar=("LOW", "HIGH"), help=ratings)
     add("--on-error", choices=("raise", "skip"), default="raise", help="what a bad row does (default raise)")

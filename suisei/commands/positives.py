@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suisei.cli import say
+from suisei.commands.allowances import add_allowances, allowed
 from suisei.commands.command_parser import Add, CommandParser
 from suisei.commands.metric_options import check_device
 from suisei.commands.option_values import device, filled, positive, real, seed, whole
@@ -95,6 +96,7 @@ def _parser() -> CommandParser:
         command.add_argument(
             "--images", metavar="DIR", type=filled, help="folder where relative image paths start"
         )
+        add_allowances(command.add_argument)
         add_column_options(command.add_argument, several=False)
     for command, default in ((captions, "BLIP large"), (images, "Stable Diffusion 1.5")):
         add = command.add_argument
@@ -152,6 +154,7 @@ def _sources(options: argparse.Namespace) -> list[Source]:
         images=options.images,
         columns=named_columns(options),
         references=options.references,
+        allowed=allowed(options),
     )
 
 

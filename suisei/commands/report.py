@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from suisei.cli import say
+from suisei.commands.allowances import add_allowances, allowed
 from suisei.commands.command_parser import CommandParser
 from suisei.commands.option_values import filled, whole
 from suisei.data.outputs import Named, check_outputs
@@ -41,6 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--examples", type=whole(0, 200), default=8, metavar="N",
         help="best and worst predictions with their pictures (default 8 of each)",
     )  # fmt: skip
+    add_allowances(add)
     options = parser.parse_args(argv)
     inputs: list[Named] = [("RUN_OR_JSON", path) for path in options.results]
     sealed: list[Named] = [("RUN_OR_JSON", Path(path) / "model") for path in options.results]
@@ -53,7 +55,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     from suisei.report.html import write_page
     from suisei.report.stored import read_result
 
-    results = [replace(read_result(path), examples=options.examples) for path in options.results]
+    results = [
+        replace(read_result(path, allowed(options)), examples=options.examples) for path in options.results
+    ]
     title = options.title or (results[0].title if len(results) == 1 else "Results")
     parts = [
         part_of(result, partial(_explainer, Path(path)))

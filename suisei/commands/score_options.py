@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from suisei.commands.allowances import add_web_option
 from suisei.commands.command_parser import CommandParser
 from suisei.commands.metric_options import add_metric_options
 from suisei.commands.option_values import filled, positive, processes
@@ -61,6 +62,7 @@ def parser() -> CommandParser:
         images="where relative image and video paths start (default: beside the input)",
         ratings="of ratings in the input, which are checked and not used",
     )
+    add_web_option(add)
     add(
         "--window", type=positive, metavar="N",
         help=f"rows in memory (default {WINDOW}, with several processes {PARALLEL_WINDOW} each)",

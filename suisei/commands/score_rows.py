@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from suisei.commands.allowances import allowed
 from suisei.commands.options import named_columns, rating_scale
 from suisei.errors import DataError
 
@@ -28,6 +29,7 @@ def read_rows(options: argparse.Namespace) -> Iterator[Row]:
         columns={"rating": "rating", **named_columns(options)},  # none is guessed that is not used
         references=options.references_read,
         note=options.note,
+        allowed=allowed(options),
     )
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suisei.cli import say
+from suisei.commands.allowances import allowed
 from suisei.commands.command_parser import Add
 from suisei.commands.option_values import filled, real
 from suisei.commands.options import named_columns
@@ -79,7 +80,7 @@ def check_shards(options: argparse.Namespace) -> None:
     from suisei.data.outputs import check_outputs, given
     from suisei.data.shards import check_kind, shard_paths
 
-    for name in ("references", "format", "resume", "rating_scale"):
+    for name in ("references", "format", "resume", "rating_scale", "web_images"):
         if getattr(options, name):
             advice = "finished shards are skipped anyway" if name == "resume" else "see --help all"
             raise ConfigError(f"--{name.replace('_', '-')} is not for sets in shards; {advice}")
@@ -136,7 +137,8 @@ def rows_to_fit(options: argparse.Namespace) -> Iterator[Any]:
 
     for path in options.shards:
         try:
-            for one in shard_rows(path, named_columns(options), images=options.images, pictured=False):
+            settings: dict[str, Any] = {"images": options.images, "allowed": allowed(options)}
+            for one in shard_rows(path, named_columns(options), pictured=False, **settings):
                 if one.row.sample is not None:
                     yield one.row.sample
         except DataError:  # said when it is scored
@@ -254,7 +256,8 @@ def _settings(path: Path, signatures: Mapping[str, str], options: argparse.Names
         with replacing(path) as temporary:
             text = json.dumps({"kind": kind, **decisive}, ensure_ascii=False, indent=1)
             temporary.write_bytes(text.encode("utf-8", "backslashreplace"))
-    return ShardSettings(columns, kind, value_digest({**decisive, "kind": kind}), window, options.images)
+    digest = value_digest({**decisive, "kind": kind})
+    return ShardSettings(columns, kind, digest, window, options.images, allowed(options))
 
 
 def _kind() -> str:

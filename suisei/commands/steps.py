@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from suisei.cli import say
+from suisei.commands.allowances import allowed
 from suisei.commands.command_parser import Add
 from suisei.commands.option_values import filled
 from suisei.commands.options import named_columns, note_text, rating_scale
@@ -43,6 +44,7 @@ def read_samples(options: argparse.Namespace) -> tuple[list[CaptionSample], list
         note=lambda text: say(messages, note_text(text)),
         on_error=options.on_error,
         skipped=skipped,
+        allowed=allowed(options),
     )
     if not skipped:
         return samples, []

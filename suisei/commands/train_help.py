@@ -14,9 +14,11 @@ from suisei.errors import SuiseiError
 
 _SETTINGS = (
     ("--rating-scale LOW HIGH", "--data.rating_scale '[LOW,HIGH]'"),
+    (r"--images DIR\) or", "--data.images DIR, of pairs --data.root DIR) or"),
     ("--images DIR", "--data.images DIR"),
     ("--on-error", "--data.on_error"),
     (r"--column \w+=\S*", "rename the column"),
+    ("pass --any-path", "set SUISEI_ANY_PATH=1"),
 )
 """What the readers of files advise, and what it is called in training."""
 

@@ -19,7 +19,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from suisei.data.paths import ANY_PATH, is_address, is_inside, is_share
+from suisei.data.paths import Root, is_address
 from suisei.data.sample import CaptionSample, Rating, checked_number, has_surrogate
 from suisei.errors import ConfigError, DataError
 
@@ -106,16 +106,14 @@ class Settings:
     """What the caller fixes for all rows.
 
     Attributes:
-        folder: where relative image and video paths start.
+        root: where relative image and video paths start, and where such files may lie.
         scale: the rating scale of rows that state none.
-        anywhere: whether images and videos may lie outside the folder.
         cells: values are text cells of a CSV, so numbers and lists have to be parsed.
         chosen: which columns the caller says fill a field, as :func:`chosen_columns` returns it.
     """
 
-    folder: Path
+    root: Root
     scale: tuple[float, float] = DEFAULT_SCALE
-    anywhere: bool = True
     cells: bool = False
     chosen: tuple[tuple[str, tuple[str, ...]], ...] = NO_CHOICE
 
@@ -400,17 +398,8 @@ def _file(record: Mapping[str, Any], column: str | None, settings: Settings, wha
     if name is None:
         return None
     if is_address(name):
-        raise DataError(
-            f"{column} {name[:200]!r} is an address, and nothing is fetched; download the {what}s into a "
-            "folder, name them as they are called there, and pass the folder (--images DIR)"
-        )
-    path = settings.folder / name
-    outside = DataError(
-        f"{column} {name[:200]!r} leads out of the folder {str(settings.folder)[:200]!r}; pass the folder "
-        f"that holds the {what}s (--images DIR), or, if you trust the file, set {ANY_PATH}=1"
-    )
-    if not settings.anywhere and is_share(name):  # only to look for it, Windows would log in
-        raise outside
+        return _on_the_web(column or what, name, settings, what)
+    path = settings.root.file(name, what=what, column=column)
     try:
         found = path.is_file()
     except (OSError, ValueError) as error:  # a name too long for the file system, a NUL inside it
@@ -421,9 +410,22 @@ def _file(record: Mapping[str, Any], column: str | None, settings: Settings, wha
             f"{column} {name[:200]!r} is not there: no file {str(path)[:400]}; fix the name or pass the "
             f"folder that holds the {what}s (--images DIR){without}"
         )
-    if not settings.anywhere and not is_inside(settings.folder, path):
-        raise outside
     return path
+
+
+def _on_the_web(column: str, address: str, settings: Settings, what: str) -> Path:
+    if not settings.root.web or what != "image":
+        fetched = "; suisei score and suisei evaluate fetch them with --web-images" if what == "image" else ""
+        raise DataError(
+            f"{column} {address[:200]!r} is an address, and nothing is fetched; download the {what}s into a "
+            f"folder, name them as they are called there, and pass the folder (--images DIR){fetched}"
+        )
+    from suisei.data.web_images import fetcher
+
+    try:
+        return fetcher().start(address)
+    except DataError as error:
+        raise DataError(f"{column} {address[:200]!r} {error}") from None
 
 
 def _rating(record: Mapping[str, Any], of: Mapping[str, str], settings: Settings) -> Rating | None:

@@ -32,10 +32,11 @@ from suisei.data.idset import IdSet
 from suisei.data.joins import References, joined
 from suisei.data.lines import TOO_LONG, Line, delimited_records, is_broken, is_cut, numbered_lines, utf8_lines
 from suisei.data.parquet import import_pyarrow
-from suisei.data.paths import any_path, descriptor_of, is_stream
+from suisei.data.paths import Allowed, Root, descriptor_of, is_stream
 from suisei.data.sample import CaptionSample
 from suisei.data.writers import write_samples
 from suisei.errors import ConfigError, DataError
+from suisei.progress import progress_bar
 
 __all__ = ["FORMATS", "Row", "collect", "format_of", "iter_rows", "read_samples", "write_samples"]
 
@@ -86,7 +87,7 @@ def iter_rows(
     columns: NamedColumns | None = None,
     references: References | Sequence[Path | str] | None = None,
     note: Note = warn,
-    anywhere: bool | None = None,
+    allowed: Allowed | None = None,
 ) -> Iterator[Row]:
     """Stream the rows of a file, in file order, bad rows included.
 
@@ -101,8 +102,8 @@ def iter_rows(
         references: files of references, which take the place of the rows' own: COCO annotations, JSON or
             JSONL by image id, or text, one file per reference.
         note: told in a line what is guessed and what is left out; a warning by default.
-        anywhere: whether images and videos may lie outside of ``images``, by absolute paths, ``..`` or links;
-            by default as SUISEI_ANY_PATH says: yes, unless it is 0.
+        allowed: what rows may name beside images and videos in ``images`` or the file's own folder, for a
+            stream the working directory; by default nothing, unless SUISEI_ANY_PATH is 1.
 
     Yields:
         One Row per data row; a bad row has its error and no sample.
@@ -126,17 +127,21 @@ def iter_rows(
         reader = _Reader(kind, name, note)
         raws = reader.rows_of_stream(source)
     settings = Settings(
-        Path(images) if images is not None else folder,
+        Root(folder if images is None else images, folder, allowed=allowed),
         scale,
-        anywhere=any_path() if anywhere is None else anywhere,
         cells=kind in ("csv", "tsv"),
         chosen=chosen_columns(columns),
     )
     reader.chosen = settings.chosen
-    rows = _checked_rows(raws, name, settings, note)
-    given = references if isinstance(references, References | None) else References(references)
     waits = not isinstance(source, Path | str) or is_stream(Path(source))
-    return joined(rows, given, images, name, note, waits=waits)
+    rows = _checked_rows(raws, name, settings, note)
+    if settings.root.web:
+        from suisei.data.web_images import with_fetched
+
+        rows = with_fetched(rows, name, waits=waits)
+    given = references if isinstance(references, References | None) else References(references)
+    pictures = None if images is None else settings.root
+    return joined(rows, given, pictures, name, note, waits=waits)
 
 
 def read_samples(
@@ -150,7 +155,7 @@ def read_samples(
     note: Note = warn,
     on_error: OnError = "raise",
     skipped: list[Row] | None = None,
-    anywhere: bool | None = None,
+    allowed: Allowed | None = None,
 ) -> list[CaptionSample]:
     """Read all samples of a file; see ``iter_rows`` for all arguments but two.
 
@@ -164,7 +169,7 @@ def read_samples(
         note: told what is guessed and left out.
         on_error: "raise" stops at the first bad row, "skip" leaves bad rows out.
         skipped: a list that receives the rows left out.
-        anywhere: whether images and videos may lie outside of ``images``.
+        allowed: what rows may name beside images and videos in ``images`` or the file's folder.
 
     Raises:
         DataError: a bad row under "raise", no usable row at all, or an unusable file.
@@ -177,9 +182,16 @@ def read_samples(
         columns=columns,
         references=references,
         note=note,
-        anywhere=anywhere,
+        allowed=allowed,
     )
-    return collect(rows, on_error=on_error, skipped=skipped)
+    with progress_bar("fetching images", None, shown=allowed is not None and allowed.web) as advance:
+        return collect(_counted(rows, advance), on_error=on_error, skipped=skipped)
+
+
+def _counted(rows: Iterable[Row], advance: Callable[[int], Any]) -> Iterator[Row]:
+    for row in rows:
+        yield row
+        advance(1)
 
 
 def collect(

@@ -11,6 +11,7 @@ import numpy as np
 from suisei.data.fields import Settings, make_sample, match_columns
 from suisei.data.file_rows import warn
 from suisei.data.given_columns import is_missing, is_series
+from suisei.data.paths import ANYWHERE, Root
 from suisei.data.sample import CaptionSample
 from suisei.errors import DataError
 
@@ -36,12 +37,13 @@ def frame_samples(frame: Any) -> list[CaptionSample]:
         warn(f"the DataFrame: columns {note}")
     of_image = columns.of.get("image", "image")
     cells = [frame[name].to_list() for name in names]
+    settings = Settings(Root(Path(), allowed=ANYWHERE))  # rows of the caller's own
     samples = []
     for position, row in enumerate(zip(*cells, strict=True)):
         record = {name: _plain(value) for name, value in zip(names, row, strict=True)}
         inside = None if isinstance(record.get(of_image), str) else record.pop(of_image, None)
         try:
-            sample = make_sample(record, columns, Settings(Path()))
+            sample = make_sample(record, columns, settings)
             samples.append(sample if inside is None else replace(sample, image=inside))
         except DataError as error:
             raise DataError(f"sample {position}: {error}") from None

@@ -39,6 +39,13 @@ PIXELS_AT_ONCE = 50_000_000
 """Pixels that are decoded at one time, by all threads; a larger image is decoded alone."""
 DRAFT_SIDE = 2048
 """A JPEG that is shrunk anyway is decoded at 1/2, 1/4 or 1/8 where both sides keep so many pixels."""
+DRAFT_SIDES = 4
+"""So many times the side that is needed, where that is known and less than DRAFT_SIDE.
+
+With 4, an encoder's features of the bundled scenes as large photographs have cosines of .9999 and more with
+those of whole decoding, and their similarities the same order (rank correlation .99997), in 0.3 of the time;
+with 2 it is .9994 and .9998 in 0.25.
+"""
 
 _STRIP = 4_000_000  # pixels of a part that is converted or hashed at a time
 
@@ -107,12 +114,14 @@ def read_image(
 
     Threads that do this at once wait for one another, so that no more than PIXELS_AT_ONCE are in memory;
     one larger image is decoded alone. A JPEG is decoded at a fraction of its size where it keeps
-    DRAFT_SIDE pixels on both sides.
+    DRAFT_SIDE pixels on both sides, or DRAFT_SIDES times the ``side`` that the function, or the object whose
+    method it is, says it makes of an image.
 
     Raises:
         DataError: see :func:`load_image`.
     """
-    return _with_image(source, preprocess, DRAFT_SIDE)
+    side = getattr(getattr(preprocess, "__self__", preprocess), "side", None)
+    return _with_image(source, preprocess, min(DRAFT_SIDE, DRAFT_SIDES * side) if side else DRAFT_SIDE)
 
 
 def _with_image(

@@ -16,7 +16,7 @@ from suisei.data.coco import CaptionFile, is_text, read_references
 from suisei.data.compressed import open_plain
 from suisei.data.file_rows import Note, Row
 from suisei.data.lines import is_broken, is_cut, numbered_lines, utf8_lines
-from suisei.data.paths import any_path, is_inside, is_stream
+from suisei.data.paths import Root, is_stream
 from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError, DataError
 
@@ -94,7 +94,7 @@ def _text_lines(path: Path, stack: ExitStack) -> Iterator[str]:
 def joined(
     rows: Iterator[Row],
     given: References | None,
-    images: Path | str | None,
+    images: Root | None,
     name: str,
     note: Note,
     *,
@@ -115,12 +115,11 @@ def joined(
     """
     if given is None and images is None:
         return rows
-    folder = None if images is None else Path(images)
-    return _joined(rows, given, folder, name, note, 1 if waits else _LOOKED_AT)
+    return _joined(rows, given, images, name, note, 1 if waits else _LOOKED_AT)
 
 
 def _joined(
-    rows: Iterator[Row], given: References | None, images: Path | None, name: str, note: Note, look: int
+    rows: Iterator[Row], given: References | None, images: Root | None, name: str, note: Note, look: int
 ) -> Iterator[Row]:
     head, problem = _head(rows, look)
     samples = [row.sample for row in head if row.sample is not None]
@@ -225,7 +224,7 @@ def _replaced(row: Row, references: tuple[str, ...], name: str) -> Row:
 
 
 def _with_images(
-    rows: Iterable[Row], folder: Path, files: Mapping[str, str], name: str, note: Note
+    rows: Iterable[Row], images: Root, files: Mapping[str, str], name: str, note: Note
 ) -> Iterator[Row]:
     absent, found = _Absent(), 0
     for row in rows:
@@ -233,24 +232,32 @@ def _with_images(
         if sample is None or sample.image is not None or not sample.group:
             yield row
             continue
-        image = image_file(folder, sample.group, files.get(sample.group))
+        try:
+            image = image_file(images, sample.group, files.get(sample.group))
+        except DataError as error:
+            yield replace(row, sample=None, error=DataError(f"{name}, row {row.number}: {error}"))
+            continue
         if image is None:
             absent.add(row)
         elif not found:
-            note(f"{name}: images are found in {folder} by their ids, such as {image.name}")
+            note(f"{name}: images are found in {images.folder} by their ids, such as {image.name}")
         found += image is not None
         yield replace(row, sample=replace(sample, image=image))
-    absent.tell(f"{folder} has no image", note)
+    absent.tell(f"{images.folder} has no image", note)
 
 
-def image_file(folder: Path, image: str, file: str | None) -> Path | None:
-    """Return the file of an image in a folder: by its name, else by what files are called after its id."""
+def image_file(images: Root, image: str, file: str | None) -> Path | None:
+    """Return the file of an image in a folder: by its name, else by what files are called after its id.
+
+    Raises:
+        DataError: there is one, and it leads out of the folder.
+    """
     names = [file] if file else [pattern.format(image) for pattern in IMAGE_NAMES]
     try:
-        found = next((folder / each for each in names if (folder / each).is_file()), None)
+        found = next((each for each in names if (images.folder / each).is_file()), None)
     except (OSError, ValueError):  # an id that cannot be a file's name
         return None
-    return found if found is not None and (any_path() or is_inside(folder, found)) else None
+    return None if found is None else images.file(found)
 
 
 class _Absent:

@@ -13,7 +13,7 @@ from suisei.data.benchmarks.benchmark import Benchmark
 from suisei.data.compressed import plain_suffix
 from suisei.data.file_rows import Note, warn
 from suisei.data.formats import FORMATS, NamedColumns, OnError, Row, format_of, read_samples
-from suisei.data.paths import is_stream
+from suisei.data.paths import Allowed, is_stream
 from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError, DataError
 
@@ -29,6 +29,7 @@ def load_data(
     note: Note = warn,
     on_error: OnError = "raise",
     skipped: list[Row] | None = None,
+    allowed: Allowed | None = None,
 ) -> list[CaptionSample]:
     """Return the samples of a benchmark or of a file.
 
@@ -43,6 +44,7 @@ def load_data(
         note: told what is guessed of a file, and what is left out.
         on_error: "raise" stops at the first bad row, "skip" leaves bad rows out.
         skipped: a list that receives the rows left out.
+        allowed: what a file's rows may name beside images in ``images`` or its own folder.
 
     Raises:
         ConfigError: an unknown name, or an argument that does not go with it.
@@ -62,6 +64,7 @@ def load_data(
         note=note,
         on_error=on_error,
         skipped=skipped,
+        allowed=allowed,
     )
 
 

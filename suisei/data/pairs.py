@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from suisei.data.benchmarks.flickr8k import FLICKR8K_PARTS, IMAGE_FOLDERS, read_captions, read_image_list
+from suisei.data.paths import Allowed, Root
 from suisei.errors import ConfigError, DataError
 
 _FIELDS = ("image", "captions", "generated_images", "generated_captions")
@@ -49,7 +50,9 @@ def is_pairs(source: str) -> bool:
     return isinstance(row, dict) and "captions" in row
 
 
-def load_pairs(source: str, *, root: Path | str | None = None) -> list[ImageCaptions]:
+def load_pairs(
+    source: str, *, root: Path | str | None = None, allowed: Allowed | None = None
+) -> list[ImageCaptions]:
     """Read training data by name or from a file.
 
     Args:
@@ -58,6 +61,7 @@ def load_pairs(source: str, *, root: Path | str | None = None) -> list[ImageCapt
             ``generated_captions``.
         root: the folder of Flickr8k, or the folder that a file's image paths are relative to (the
             file's own where left out).
+        allowed: what a file may name beside images in that folder or its own.
 
     Raises:
         ConfigError: an unknown name, or no root for Flickr8k.
@@ -70,7 +74,8 @@ def load_pairs(source: str, *, root: Path | str | None = None) -> list[ImageCapt
         pairs = _flickr8k(Path(root), part)
     elif Path(source).suffix == ".jsonl":
         path = Path(source)
-        pairs = list(_manifest(path, Path(root) if root is not None else path.parent))
+        folders = Root(path.parent if root is None else root, path.parent, allowed=allowed)
+        pairs = list(_manifest(path, folders))
     else:
         known = ", ".join(f"flickr8k-{part}" for part in FLICKR8K_PARTS)
         raise ConfigError(f"unknown training pairs {source!r}; expected {known}, or a .jsonl file")
@@ -111,7 +116,7 @@ def _flickr8k(root: Path, part: str) -> list[ImageCaptions]:
     return [ImageCaptions(folder / name, captions[name]) for name in names]
 
 
-def _manifest(path: Path, root: Path) -> Iterator[ImageCaptions]:
+def _manifest(path: Path, root: Root) -> Iterator[ImageCaptions]:
     seen: dict[str, int] = {}
     try:
         lines = path.read_text(encoding="utf-8").split("\n")  # a caption may hold other ends of lines
@@ -125,12 +130,12 @@ def _manifest(path: Path, root: Path) -> Iterator[ImageCaptions]:
         if image in seen:
             raise DataError(f"{path}, row {number}: image {image!r} was in row {seen[image]} already")
         seen[image] = number
-        yield ImageCaptions(
-            root / image,
-            tuple(row["captions"]),
-            tuple(root / name for name in row["generated_images"]),
-            tuple(row["generated_captions"]),
-        )
+        try:
+            file = root.file(image)
+            generated = tuple(map(root.file, row["generated_images"]))
+        except DataError as error:
+            raise DataError(f"{path}, row {number}: {error}") from None
+        yield ImageCaptions(file, tuple(row["captions"]), generated, tuple(row["generated_captions"]))
     if not seen:
         raise DataError(f"{path}: has no rows")
 

@@ -6,13 +6,15 @@ import io
 import os
 import re
 import stat
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
-from suisei.errors import ConfigError
+from suisei.errors import ConfigError, DataError
 
 ANY_PATH = "SUISEI_ANY_PATH"
-"""Set to 0, files of rows may name images and videos in their folder alone; else anywhere."""
+"""Set to 1, files of rows may name images and videos anywhere; else in their folder or that of the images."""
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+://|data:[^,]*,", re.IGNORECASE)
 _NAMED = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
 _NUMBERED = re.compile(r"(?:/dev/fd|/proc/self/fd)/(\d{1,9})")
@@ -61,7 +63,122 @@ def any_path() -> bool:
     given = os.environ.get(ANY_PATH, "")
     if given not in ("", "0", "1"):
         raise ConfigError(f"{ANY_PATH} is {given!r}; it must be 1, for images anywhere, or 0")
-    return given != "0"
+    return given == "1"
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """What files of rows may name beside images and videos in their own folder or that of the images.
+
+    Attributes:
+        anywhere: files that lie elsewhere, by absolute paths, ``..`` or links; None: as SUISEI_ANY_PATH says,
+            which is no, unless it is 1.
+        web: images on the web, by their addresses.
+    """
+
+    anywhere: bool | None = None
+    web: bool = False
+
+
+DEFAULT = Allowed()
+ANYWHERE = Allowed(anywhere=True)
+"""For files of one's own, such as those that a run has written."""
+
+
+_Path: Any = type(Path())
+
+
+class FetchedImage(_Path):
+    """Path of an image that was fetched, or will be; its folder is called by a digest of the address."""
+
+    @property
+    def key(self) -> str:
+        """What stands for the image in another run too, where the temporary folder is another one."""
+        return str(self.parent.name)
+
+
+class Root:
+    """Where the files may lie that a file of rows names; suisei's own sample may always be named.
+
+    Args:
+        folder: where relative paths start.
+        others: folders that are as good, such as that of the file of rows.
+        allowed: what else may be named.
+    """
+
+    def __init__(self, folder: Path | str, *others: Path | str, allowed: Allowed | None = None) -> None:
+        self.folder, self._others = Path(folder), others
+        allowed = allowed or DEFAULT
+        self.anywhere = any_path() if allowed.anywhere is None else allowed.anywhere
+        self.web = allowed.web
+        self._inside: tuple[str, ...] | None = None
+        self._parents: dict[str, str] = {}
+
+    def file(self, name: str, *, what: str = "image", column: str | None = None) -> Path:
+        """Return the path that a name stands for, whether there is a file or not.
+
+        Args:
+            name: the name.
+            what: it names, an image or a video.
+            column: where it stands, for the message.
+
+        Raises:
+            DataError: it leads to where it must not.
+        """
+        path = self.folder / name
+        if self.anywhere or (not is_share(name) and self.holds(path)):
+            return path
+        raise self._outside(path, name, what, column or what)
+
+    def holds(self, path: Path) -> bool:
+        """Say whether a path, all links followed, lies where it may; a share is not looked for."""
+        if is_share(str(path)):  # Windows would log in
+            return False
+        try:
+            real = self._real(str(path))
+            if self._inside is None:
+                self._inside = tuple(
+                    os.path.join(os.path.realpath(folder), "")  # noqa: PTH118
+                    for folder in (self.folder, *self._others, _own_sample())
+                )
+        except (OSError, ValueError):  # a NUL, or half a surrogate pair
+            return False
+        return os.path.join(real, "").startswith(self._inside)  # noqa: PTH118
+
+    def _real(self, path: str) -> str:
+        """Return the path behind all links; that of a folder is looked up once, for rows share theirs."""
+        parent, name = os.path.split(path)
+        if name in ("", ".", ".."):
+            return os.path.realpath(path)
+        if parent not in self._parents:
+            if len(self._parents) > _MOST_PARENTS:
+                self._parents.clear()
+            self._parents[parent] = os.path.realpath(parent)
+        full = os.path.join(self._parents[parent], name)  # noqa: PTH118
+        return os.path.realpath(full) if os.path.islink(full) else full  # noqa: PTH114
+
+    def _outside(self, path: Path, name: str, what: str, column: str) -> DataError:
+        end = ""
+        if not (is_share(name) or is_share(str(path))):
+            try:
+                end = f", to {os.path.realpath(path)!r:.400}"
+            except (OSError, ValueError) as error:
+                return DataError(f"{column} {name[:60]!r} cannot be a file name: {error}")
+        return DataError(
+            f"{column} {name[:200]!r} leads out of the folder {str(self.folder)[:200]!r}{end}; pass the "
+            f"folder that holds the {what}s (--images DIR) or, if you trust the file, pass --any-path"
+        )
+
+
+_MOST_PARENTS = 10_000
+
+
+@cache
+def _own_sample() -> str:
+    """Return the folder of the sample that comes with suisei, whose images files of runs name."""
+    from suisei.resources import resource_path
+
+    return str(resource_path("data/scenes"))
 
 
 def is_address(name: str) -> bool:

@@ -24,6 +24,7 @@ from suisei.data.formats import FORMATS, NamedColumns, iter_rows
 from suisei.data.idset import IdSet
 from suisei.data.image_bytes import ImageBytes
 from suisei.data.parquet import import_pyarrow
+from suisei.data.paths import Allowed, Root
 from suisei.data.tar_members import Member, tar_members
 from suisei.errors import ConfigError, DataError, UnavailableError
 
@@ -122,6 +123,7 @@ def shard_rows(
     columns: NamedColumns,
     *,
     images: Path | str | None = None,
+    allowed: Allowed | None = None,
     pictured: bool = True,
     note: Note = lambda _: None,
 ) -> Iterator[ShardRow]:
@@ -131,6 +133,7 @@ def shard_rows(
         path: a tar archive, or a file of rows.
         columns: {field: the column, or entry of an archive's JSON, that fills it}.
         images: where relative image paths of a file of rows start; by default its folder.
+        allowed: what rows of a file may name beside images in these folders.
         pictured: whether images are wanted; an archive's are passed over otherwise.
         note: told what is guessed about the columns of a file of rows.
 
@@ -144,7 +147,7 @@ def shard_rows(
     own: dict[str, Any] = {"rating": [], "rating_scale": [], "group": ["uid"] if "uid" in names else []}
     if "key" in names and "id" not in names:
         own["id"] = ["key"]
-    for row in iter_rows(path, images=images, columns={**own, **columns}, note=note):
+    for row in iter_rows(path, images=images, columns={**own, **columns}, note=note, allowed=allowed):
         uid = row.sample.group if row.sample is not None else None
         yield ShardRow(row, uid)
 
@@ -250,7 +253,8 @@ def _tar_row(
         if "txt" in members:
             given["candidate"] = ("txt",)
         chosen = chosen_columns({**given, **columns})
-        sample = make_sample(record, match_columns(tuple(record), chosen), Settings(Path(), chosen=chosen))
+        settings = Settings(Root(path.parent), chosen=chosen)
+        sample = make_sample(record, match_columns(tuple(record), chosen), settings)
     except DataError as error:
         return ShardRow(Row(number, key, None, DataError(f"{path}, row {number}: {error}")), uid)
     if image is None or image.content is None:

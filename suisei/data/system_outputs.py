@@ -19,6 +19,7 @@ from suisei.data.coco import (
 from suisei.data.compressed import plain_suffix
 from suisei.data.formats import NamedColumns, OnError, Row, collect, iter_rows
 from suisei.data.joins import IMAGE_NAMES, image_file, image_names
+from suisei.data.paths import Allowed, Root
 from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError, DataError
 
@@ -72,6 +73,7 @@ def load_systems(
     images: str | None = None,
     columns: NamedColumns | None = None,
     on_error: OnError = "raise",
+    allowed: Allowed | None = None,
 ) -> Systems:
     """Read the outputs of systems and join them by image.
 
@@ -81,6 +83,7 @@ def load_systems(
         images: the folder of the images.
         columns: {field: the column that fills it}, in the files of rows.
         on_error: "raise" stops at the first bad row, "skip" leaves it out.
+        allowed: what files of rows may name beside images in ``images`` or their own folder.
 
     Raises:
         ConfigError: a name given twice, or fewer than two systems.
@@ -88,7 +91,7 @@ def load_systems(
     """
     notes: list[str] = []
     named = named_files(files)
-    how = _How(images, columns, on_error, notes)
+    how = _How(images, columns, on_error, allowed, notes)
     found = [_read(name, path, how) for name, path in named]
     if len(found) == 1:
         found = _split(found[0], named[0][1])
@@ -99,7 +102,8 @@ def load_systems(
     given = read_references(references) if references else None
     if given is not None:
         notes.append(given.describe())
-    return _join(found, given, images, notes)
+    root = None if images is None else Root(images, allowed=allowed)
+    return _join(found, given, root, notes)
 
 
 def named_files(files: Sequence[str]) -> list[tuple[str, str]]:
@@ -126,6 +130,7 @@ class _How:
     images: str | None
     columns: NamedColumns | None
     on_error: OnError
+    allowed: Allowed | None
     notes: list[str] = field(default_factory=list)
 
 
@@ -135,7 +140,7 @@ def _read(name: str, path: str, how: _How) -> SystemFile:
         return _from_results(name, read_results(path, on_error=how.on_error), how.notes)
     skipped: list[Row] = []
     columns = {"rating": None, **(how.columns or {})}  # a comparison has no use for ratings
-    rows = iter_rows(path, images=how.images, columns=columns, note=how.notes.append)
+    rows = iter_rows(path, images=how.images, columns=columns, note=how.notes.append, allowed=how.allowed)
     samples = tuple(collect(rows, on_error=how.on_error, skipped=skipped))
     if skipped:
         how.notes.append(f"{path}: {len(skipped):,} bad rows skipped, the first: {skipped[0].error}")
@@ -180,7 +185,7 @@ def _split(file: SystemFile, path: str) -> list[SystemFile]:
 
 
 def _join(
-    files: Sequence[SystemFile], given: CaptionFile | None, images: str | None, notes: list[str]
+    files: Sequence[SystemFile], given: CaptionFile | None, images: Root | None, notes: list[str]
 ) -> Systems:
     keyed = [
         dict(zip(keys, file.samples, strict=True))
@@ -338,7 +343,7 @@ def _pictures(
     files: Sequence[SystemFile],
     keyed: Sequence[Mapping[str, CaptionSample]],
     given: CaptionFile | None,
-    images: str | None,
+    images: Root | None,
     notes: list[str],
 ) -> dict[str, Any]:
     """Return {image: its file}: what the rows name, else a file in the folder with the image's name or id."""
@@ -351,12 +356,12 @@ def _pictures(
     names = {image: name for name, image in given.file_names.items()} if given is not None else {}
     for key in common:
         if found[key] is None:
-            found[key] = image_file(Path(images), key, names.get(key))
+            found[key] = image_file(images, key, names.get(key))
     absent = [key for key in common if found[key] is None]
     if len(absent) == len(common):
         tried = ", ".join(pattern.format(common[0]) for pattern in IMAGE_NAMES)
-        raise DataError(f"--images {images}: no file of image {common[0]!r} is there; tried {tried}")
+        raise DataError(f"--images {images.folder}: no file of image {common[0]!r} is there; tried {tried}")
     if absent:
         shown = ", ".join(absent[:_SHOWN]) + (", ..." if len(absent) > _SHOWN else "")
-        notes.append(f"{len(absent):,} of {len(common):,} images have no file in {images} ({shown})")
+        notes.append(f"{len(absent):,} of {len(common):,} images have no file in {images.folder} ({shown})")
     return found

@@ -170,4 +170,7 @@ def image_transform(model: Any) -> Callable[[Any], Tensor]:
     """Return the preprocessing of an open_clip model: PIL image -> float32 [3, s, s]."""
     from open_clip.transform import PreprocessCfg, image_transform_v2
 
-    return image_transform_v2(PreprocessCfg(**model.visual.preprocess_cfg), is_train=False)
+    settings = PreprocessCfg(**model.visual.preprocess_cfg)
+    transform = image_transform_v2(settings, is_train=False)
+    transform.side = settings.size if isinstance(settings.size, int) else max(settings.size)
+    return transform

@@ -30,7 +30,7 @@ FILE = "features.sqlite"
 ITEMS_PER_CHUNK = 16_384
 """Items that are encoded, and then written, at once: an interrupted run keeps what it has written."""
 
-_LAYOUT = "2"
+_LAYOUT = "3"
 _KEYS_PER_QUERY = 500
 _CHECKSUM_BYTES = 8
 LOCK_SECONDS = 30.0

@@ -124,6 +124,12 @@ class ImageEncoder(nn.Module):
         """Return what :meth:`from_architecture` needs, as values that JSON can hold."""
         return self.settings
 
+    @property
+    def side(self) -> int:
+        """Of the square that :meth:`preprocess` makes, in pixels; the longer one of another shape."""
+        size = _size(self.settings)
+        return size if isinstance(size, int) else max(size)
+
     def preprocess(self, image: Any) -> Tensor:
         """Turn a PIL image into float32 [3, s, s]: resized, cropped at the centre, normalised."""
         if self._transform is None:
@@ -159,10 +165,14 @@ def _open_clip_tower(settings: dict[str, Any]) -> nn.Module:
     return tower
 
 
+def _size(settings: dict[str, Any]) -> Any:
+    return settings.get("preprocess", {}).get("size") or settings["vision_cfg"]["image_size"]
+
+
 def _transform(settings: dict[str, Any]) -> Callable[[Any], Tensor]:
     """Return the preprocessing; open_clip's own where it is not the usual one."""
     given = settings.get("preprocess", {})
-    size = given.get("size") or settings["vision_cfg"]["image_size"]
+    size = _size(settings)
     sides = {size} if isinstance(size, int) else set(size)
     mean, std = given.get("mean") or MEAN, given.get("std") or STD
     usual = given.get("interpolation") in (None, "bicubic") and given.get("resize_mode") in (None, "shortest")

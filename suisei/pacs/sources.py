@@ -14,7 +14,7 @@ from suisei.data.formats import NamedColumns
 from suisei.data.lines import numbered_lines, utf8_lines
 from suisei.data.load import load_data
 from suisei.data.pairs import load_pairs
-from suisei.data.paths import ANY_PATH, any_path, is_inside
+from suisei.data.paths import Allowed, Root
 from suisei.errors import DataError
 
 _FIELDS = ("id", "image", "caption")
@@ -42,6 +42,7 @@ def read_sources(
     images: Path | str | None = None,
     columns: NamedColumns | None = None,
     references: Sequence[Path | str] = (),
+    allowed: Allowed | None = None,
 ) -> list[Source]:
     """Read images and captions.
 
@@ -53,6 +54,7 @@ def read_sources(
         images: folder where relative image paths start, where it is not the file's own.
         columns: {field: the column that fills it}, of rated data in a file.
         references: files of references, of rated data in a file.
+        allowed: what a file may name beside images in ``images`` or its own folder.
 
     Raises:
         ConfigError: an unknown name.
@@ -62,16 +64,19 @@ def read_sources(
     if path.suffix == ".jsonl" and not (columns or references):
         keys = _first_keys(path)
         if "caption" in keys:
-            return list(_captioned(path, Path(images) if images is not None else path.parent))
+            start = path.parent if images is None else images
+            return list(_captioned(path, Root(start, path.parent, allowed=allowed)))
         if "captions" in keys:
-            pairs = load_pairs(name_or_file, root=images if images is not None else root)
+            pairs = load_pairs(name_or_file, root=images if images is not None else root, allowed=allowed)
             return [Source(pair.image, pair.captions) for pair in pairs]
     name, _, part = name_or_file.partition("-")
     if name == "flickr8k" and part in FLICKR8K_PARTS:
         return [Source(pair.image, pair.captions) for pair in load_pairs(name_or_file, root=root)]
     if name_or_file not in BENCHMARKS:
         columns = {"rating": None, **(columns or {})}  # ratings are of no use here
-    samples = load_data(name_or_file, root=root, images=images, columns=columns, references=references)
+    samples = load_data(
+        name_or_file, root=root, images=images, columns=columns, references=references, allowed=allowed
+    )
     return [
         Source(
             Path(sample.image) if isinstance(sample.image, str | Path) else None,
@@ -88,9 +93,8 @@ def _first_keys(path: Path) -> set[str]:
     raise DataError(f"{path}: the file has no rows")
 
 
-def _captioned(path: Path, folder: Path) -> Iterator[Source]:
+def _captioned(path: Path, root: Root) -> Iterator[Source]:
     seen: set[str] = set()
-    anywhere = any_path()
     for number, record, place in _objects(path):
         unknown = [key for key in record if key not in _FIELDS]
         if unknown and not seen:
@@ -104,12 +108,11 @@ def _captioned(path: Path, folder: Path) -> Iterator[Source]:
         if name in seen:
             raise DataError(f"{place}: id {name!r} is used by an earlier row; every id must be unique")
         seen.add(name)
-        if image and not anywhere and not is_inside(folder, folder / image):
-            raise DataError(
-                f"{place}: image {image[:200]!r} leads out of {folder}; pass the folder that holds "
-                f"the images (--images DIR), or, if you trust the file, set {ANY_PATH}=1"
-            )
-        yield Source(folder / image if image else None, (caption,) if caption else (), name)
+        try:
+            file = root.file(image) if image else None
+        except DataError as error:
+            raise DataError(f"{place}: {error}") from None
+        yield Source(file, (caption,) if caption else (), name)
 
 
 def _text(record: dict[str, object], field: str, place: str) -> str:

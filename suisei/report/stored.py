@@ -11,6 +11,7 @@ from typing import Any
 
 from suisei.data.formats import read_samples
 from suisei.data.load import load_data
+from suisei.data.paths import ANYWHERE, Allowed
 from suisei.errors import ConfigError, DataError, SuiseiError
 from suisei.metaeval.correlation_tables import versions
 from suisei.metaeval.table_reading import read_table
@@ -21,8 +22,12 @@ _OWN_FACTS = ("command", "settings", "versions", "data", "training", "machine", 
 _FACTS = {"command": "Options", "versions": "Versions of what computed the figures"}
 
 
-def read_result(path: str | Path) -> Result:
+def read_result(path: str | Path, allowed: Allowed | None = None) -> Result:
     """Return what a page is told of a training's folder, or of a JSON file of a command.
+
+    Args:
+        path: the folder or file.
+        allowed: what the data behind a JSON may name beside images in their folder.
 
     Raises:
         ConfigError: the path is neither.
@@ -34,7 +39,7 @@ def read_result(path: str | Path) -> Result:
     if path.suffix.lower() != ".json":
         raise ConfigError(f"{path}: give the folder of a training, or a JSON file of evaluate, compare, ...")
     content = _read_json(path)
-    rated, notes = _rated_of(content)
+    rated, notes = _rated_of(content, allowed)
     return Result(path.stem, _tables(content, path), rated, facts=facts_of(content), notes=notes)
 
 
@@ -46,7 +51,7 @@ def _read_run(folder: Path) -> Result:
         )
     content = _read_json(report)
     test = folder / "test.jsonl"
-    samples = read_samples(test, anywhere=True) if test.is_file() else []  # as the training wrote it
+    samples = read_samples(test, allowed=ANYWHERE) if test.is_file() else []  # as the training wrote it
     rated = _joined(folder / "test_scores.jsonl", samples)
     config = folder / "config.yaml"
     facts = facts_of(content)
@@ -67,7 +72,7 @@ def _joined(path: Path, samples: list[Any]) -> Rated | None:
     return Rated(samples, read_scores(path, samples)[0])
 
 
-def _rated_of(content: Mapping[str, Any]) -> tuple[Rated | None, list[str]]:
+def _rated_of(content: Mapping[str, Any], allowed: Allowed | None) -> tuple[Rated | None, list[str]]:
     """Return the samples behind a JSON and their scores, where both are where they were."""
     command = content.get("command")
     if not isinstance(command, dict) or not command.get("data"):
@@ -77,10 +82,11 @@ def _rated_of(content: Mapping[str, Any]) -> tuple[Rated | None, list[str]]:
         return None, ["single predictions are not shown: the scores were not kept (--save-scores FILE)"]
     names = ("root", "images", "on_error")
     try:
-        settings = {name: command[name] for name in names if command.get(name)}
+        settings: dict[str, Any] = {name: command[name] for name in names if command.get(name)}
         if command.get("rating_scale"):
             settings["rating_scale"] = tuple(command["rating_scale"])
-        samples = [s for s in load_data(str(command["data"]), **settings) if s.rating is not None]
+        read = load_data(str(command["data"]), allowed=allowed, **settings)
+        samples = [s for s in read if s.rating is not None]
         return _joined(Path(str(saved)), samples), []
     except (SuiseiError, TypeError) as error:
         return None, [f"single predictions are not shown: {error}"]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from suisei.data.formats import Row
+from suisei.data.paths import FetchedImage
 from suisei.data.sample import CaptionSample
 from suisei.data.video import VideoSample
 
@@ -52,6 +53,8 @@ def value_digest(value: Any) -> str:
 def _file(path: Any) -> Any:
     if not isinstance(path, str | Path):
         return None
+    if isinstance(path, FetchedImage):
+        return [path.key]
     full = os.path.abspath(path)  # noqa: PTH100 - as it is named, links and all
     try:
         status = Path(full).stat()

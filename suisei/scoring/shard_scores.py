@@ -22,6 +22,7 @@ from typing import Any
 
 from suisei.data.formats import NamedColumns
 from suisei.data.parquet import import_pyarrow
+from suisei.data.paths import Allowed
 from suisei.data.shards import ShardRow, shard_rows
 from suisei.data.writers import replacing
 from suisei.errors import DataError
@@ -70,6 +71,7 @@ class ShardSettings:
         digest: of what decides scores; a shard with another one is scored anew.
         window: rows that are scored together.
         images: where relative image paths of files of rows start.
+        allowed: what files of rows may name beside images in these folders.
     """
 
     columns: NamedColumns
@@ -77,6 +79,7 @@ class ShardSettings:
     digest: str
     window: int = WINDOW
     images: str | None = None
+    allowed: Allowed | None = None
 
 
 @dataclass(slots=True)
@@ -156,7 +159,12 @@ def score_shard(scorer: Scorer, task: ShardTask, settings: ShardSettings, *, pic
     started = time.perf_counter()
     identity = _identity(task.source)
     rows = shard_rows(
-        task.source, settings.columns, images=settings.images, pictured=pictured, note=report.notes.append
+        task.source,
+        settings.columns,
+        images=settings.images,
+        allowed=settings.allowed,
+        pictured=pictured,
+        note=report.notes.append,
     )
     output = task.output(settings.kind)
     _clear(task)

@@ -17,13 +17,14 @@ from suisei.training.run_report import evaluated, write_outputs, write_scores
 def pool_folds(folder: Path, folds: int) -> None:
     """Write the report of a cross-validation: all folds' test samples together, and fold by fold."""
     from suisei.data.formats import read_samples
+    from suisei.data.paths import ANYWHERE
 
     samples: list[CaptionSample] = []
     columns: dict[str, list[float]] = {}
     per_fold = []
     for fold in range(folds):
         part = folder / f"fold-{fold}"
-        samples += read_samples(part / "test.jsonl", anywhere=True)
+        samples += read_samples(part / "test.jsonl", allowed=ANYWHERE)
         with (part / "test_scores.jsonl").open(encoding="utf-8") as file:
             for line in file:
                 for name, value in json.loads(line).items():

@@ -65,6 +65,7 @@ def _rows(options: Options, folder: Path, label: str, reward: str) -> Iterator[R
     data = RewardedImages(
         str(folder / "train.jsonl"),
         str(folder / "validation.jsonl"),
+        images=None if options.root is None else str(options.root),
         batch_size=_batch(options),
         validation_images=1,
     )

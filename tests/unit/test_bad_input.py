@@ -18,6 +18,7 @@ from suisei.cli import run_command
 from suisei.commands import evaluate, positives, score
 from suisei.data.formats import read_samples, write_samples
 from suisei.data.images import content_key
+from suisei.data.paths import ANYWHERE
 from suisei.data.video import VideoSample
 from suisei.encoders.dual_loading import load_dual_encoder
 from suisei.errors import DataError
@@ -144,7 +145,7 @@ def test_samples_with_videos_come_back_as_they_were(tmp_path, films, name):
         VideoSample("nothing to see", id="3"),
     ]
     write_samples(tmp_path / name, samples)
-    found = read_samples(tmp_path / name, anywhere=True)
+    found = read_samples(tmp_path / name, allowed=ANYWHERE)
     assert [getattr(each, "video", None) for each in found] == [s.video for s in samples]
     assert found[0].segment == (0.0, 2.5)
     assert found[0].references == ("x",)

@@ -145,6 +145,10 @@ def test_the_help_of_training_names_settings_that_there_are(capsys):
             "scale: --data.rating_scale '[LOW,HIGH]'",
         ),
         ("the folder that holds the images (--images DIR)", "(--data.images DIR)"),
+        (
+            "holds the images (--images DIR) or, if you trust the file, pass --any-path",
+            "(--data.images DIR, of pairs --data.root DIR) or, if you trust the file, set SUISEI_ANY_PATH=1",
+        ),
         ("say which: --column candidate=caption", "say which: rename the column"),
         ("(--on-error skip leaves bad rows out)", "(--data.on_error skip leaves bad rows out)"),
     ],

@@ -14,6 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 import suisei
+from suisei.__main__ import main
+from suisei.captioning.caption_inputs import images_to_caption
+from suisei.captioning.caption_sources import load_captioned
 from suisei.cli import _one_line, printable, run_command, safe_console, say
 from suisei.data import compressed
 from suisei.data.coco import read_references
@@ -21,15 +24,16 @@ from suisei.data.documents import unique_keys
 from suisei.data.formats import iter_rows, read_samples
 from suisei.data.joins import image_file
 from suisei.data.pairs import load_pairs
-from suisei.data.paths import ANY_PATH, is_address, is_inside
+from suisei.data.paths import ANY_PATH, ANYWHERE, Allowed, Root, is_address, is_inside
 from suisei.errors import ConfigError, DataError
 from suisei.pacs.manifest import read_positives
 from suisei.pacs.sources import read_sources
+from suisei.resources import resource_path
 
 
 @pytest.fixture(autouse=True)
 def only_in_the_folder(monkeypatch):
-    monkeypatch.setenv(ANY_PATH, "0")
+    monkeypatch.delenv(ANY_PATH, raising=False)
 
 
 @pytest.fixture
@@ -63,11 +67,14 @@ OUTSIDE = ["../secret.png", "images/../../secret.png", "link.png", "up/secret.pn
 def test_an_image_outside_the_folder_is_refused_unless_allowed(places, image, name, monkeypatch):
     image = image.format(places)
     error = str(rows_of(places / "data", image, name).error)
-    assert f"leads out of the folder '{places / 'data'}'" in error
+    assert error.startswith(f"{places / 'data' / name}, row 1: image {image!r} leads out of the folder")
+    assert f"the folder '{places / 'data'}', to '{places / 'secret.png'}'; pass" in error
     assert "--images DIR" in error
-    assert f"{ANY_PATH}=1" in error
-    assert rows_of(places / "data", image, name, anywhere=True).sample.image.exists()
+    assert "pass --any-path" in error
+    assert rows_of(places / "data", image, name, allowed=ANYWHERE).sample.image.exists()
     assert rows_of(places / "data", str(places / "secret.png"), name, images=places).sample is not None
+    monkeypatch.setenv(ANY_PATH, "0")
+    assert str(rows_of(places / "data", image, name).error) == error
     monkeypatch.setenv(ANY_PATH, "1")
     assert rows_of(places / "data", image, name).sample.image.exists()
 
@@ -93,7 +100,8 @@ def test_a_share_is_not_even_looked_for(places, image, monkeypatch):
 
 @pytest.mark.parametrize("image", ["pipe", "/dev/zero", "/dev/stdin", "a\0b", "x" * 5000, "images"])
 def test_what_is_no_file_is_refused(places, image):
-    assert rows_of(places / "data", image, anywhere=True).error is not None
+    assert rows_of(places / "data", image, allowed=ANYWHERE).error is not None
+    assert rows_of(places / "data", image).error is not None
 
 
 ADDRESSES = [
@@ -107,7 +115,7 @@ def test_an_address_is_refused_and_nothing_is_asked(places, address, monkeypatch
     monkeypatch.setattr("socket.socket.connect", None)
     monkeypatch.setattr("socket.getaddrinfo", None)
     for anywhere in (False, True):
-        error = str(rows_of(places / "data", address, anywhere=anywhere).error)
+        error = str(rows_of(places / "data", address, allowed=Allowed(anywhere=anywhere)).error)
         assert "is an address, and nothing is fetched; download the images into a folder" in error
     assert not is_address("C:/pictures/a.png")
     assert not is_address("a, b: c.png")
@@ -119,13 +127,93 @@ def test_the_switch_is_1_or_nothing(places, monkeypatch):
         rows_of(places / "data", "images/a.png")
 
 
-def test_ids_do_not_lead_out_of_the_image_folder(places, monkeypatch):
+def test_ids_do_not_lead_out_of_the_image_folder(places):
     folder = places / "data" / "images"
-    assert image_file(folder, "a.png", None) == folder / "a.png"
+    assert image_file(Root(folder), "a.png", None) == folder / "a.png"
+    assert image_file(Root(folder), "absent", "../../absent.png") is None
     for image, file in (("../../secret.png", None), ("1", "../link.png"), (str(places / "secret.png"), None)):
-        assert image_file(folder, image, file) is None
-    monkeypatch.setenv(ANY_PATH, "1")
-    assert image_file(folder, "../../secret.png", None) is not None
+        with pytest.raises(DataError, match="leads out of the folder"):
+            image_file(Root(folder), image, file)
+    assert image_file(Root(folder, allowed=ANYWHERE), "../../secret.png", None) is not None
+    row = {"candidate": "x", "image_id": "../../secret.png"}
+    path = places / "data" / "ids.jsonl"
+    path.write_text(json.dumps(row) + "\n" + json.dumps({**row, "image_id": "a.png"}) + "\n")
+    first, second = iter_rows(path, images=folder, note=len)
+    assert "ids.jsonl, row 1: image '../../secret.png' leads out of the folder" in str(first.error)
+    assert second.sample.image == folder / "a.png"
+
+
+def test_the_folder_of_the_file_and_that_of_the_images_are_both_inside(places):
+    other = places / "elsewhere"
+    other.mkdir()
+    Image.new("RGB", (4, 4)).save(other / "b.png")
+    for image in (str(places / "data" / "own.png"), "b.png", str(other / "b.png"), "../elsewhere/b.png"):
+        assert rows_of(places / "data", image, images=other).sample is not None
+    assert "leads out" in str(rows_of(places / "data", "../secret.png", images=other).error)
+
+
+def test_images_of_the_bundled_sample_may_always_be_named(places):
+    image = next(resource_path("data/scenes/images").iterdir())
+    assert rows_of(places / "data", str(image)).sample.image == image
+    assert "leads out" in str(rows_of(places / "data", f"{image.parent}/../../README.md").error)
+
+
+def test_what_a_training_reads_stays_in_its_folder(places):
+    kept = {"split": "train", "sentences": [{"raw": "x"}]}
+    for name, rows in (
+        ("pairs.jsonl", {"image": "../secret.png", "captions": ["x"]}),
+        ("made.jsonl", {"image": "own.png", "captions": ["x"], "generated_images": ["link.png"]}),
+        ("split.json", {"images": [{"filename": "../secret.png", **kept}]}),
+        ("coco.json", {
+            "images": [{"id": 1, "file_name": "../secret.png"}],
+            "annotations": [{"image_id": 1, "caption": "x", "id": 1}],
+        }),
+    ):  # fmt: skip
+        path = places / "data" / name
+        path.write_text(json.dumps(rows) + "\n")
+        source = f"{path}:train" if name == "split.json" else str(path)
+        with pytest.raises(DataError, match=f"{name}.*leads out of the folder"):
+            load_captioned(source)
+        assert load_captioned(source, allowed=ANYWHERE)[0].captions == ("x",)
+    (places / "data" / "list.txt").write_text("../secret.png\n")
+    with pytest.raises(DataError, match=r"list.txt, line 1: image '.*' leads out"):
+        images_to_caption(None, str(places / "data" / "list.txt"), None, None)
+
+
+SECRETS = ["/etc/passwd", "../../secret.png"]
+
+
+@pytest.mark.parametrize("image", SECRETS)
+def test_commands_refuse_what_leads_out(places, image, capsys):
+    path = places / "data" / "images" / "rows.jsonl"
+    rated = {"candidate": "a dog", "references": ["a cat"], "image": image, "rating": 0.5}
+    path.write_text(
+        "".join(json.dumps({**rated, "id": str(n), "system": "ab"[n % 2]}) + "\n" for n in range(4))
+    )
+    for command in (
+        ["score", "--input", str(path), "--metrics", "bleu-1", "--output", str(places / "out.jsonl")],
+        ["evaluate", "--data", str(path), "--metrics", "bleu-1"],
+        ["compare", str(path), "--metrics", "bleu-1"],
+        ["train", "--data.train", str(path), "--output", str(places / "run")],
+    ):
+        assert main(command) == 2
+        error = capsys.readouterr().err
+        assert f"{path}, row 1: image '{image}' leads out of the folder" in error
+        trains = command[0] == "train"
+        assert ("set SUISEI_ANY_PATH=1" if trains else "pass --any-path") in error
+        assert ("--data.images DIR, of pairs --data.root DIR" if trains else "--images DIR") in error
+
+
+def test_commands_read_anything_where_that_is_said(places, capsys):
+    path = places / "data" / "images" / "rows.jsonl"
+    path.write_text(
+        json.dumps({"candidate": "a dog", "references": ["a dog"], "image": "../../secret.png"}) + "\n"
+    )
+    command = ["score", "--input", str(path), "--metrics", "bleu-1", "--output", str(places / "out.jsonl")]
+    for more in (["--any-path"], ["--images", str(places / "data" / "images"), "--any-path"]):
+        assert main([*command, *more]) == 0
+    assert main(["evaluate", "--data", str(path), "--metrics", "bleu-1", "--any-path"]) == 2
+    assert "leads out" not in capsys.readouterr().err
 
 
 def test_sources_of_positives_stay_in_their_folder(places, monkeypatch):

@@ -13,6 +13,7 @@ from PIL import Image, ImageFile
 
 from suisei.data.images import _Room, check_unchanged, content_key, load_image, read_image
 from suisei.encoders.decoding import decoded_batches
+from suisei.encoders.image import ImageEncoder, ImageEncoderConfig
 from suisei.errors import ConfigError, DataError
 
 
@@ -284,6 +285,34 @@ def test_a_large_jpeg_that_is_shrunk_anyway_is_not_decoded_whole(tmp_path):
         sizes[width, height] = read_image(tmp_path / "a.jpg", lambda image: image.size)
     assert sizes == {(4200, 4100): (2100, 2050), (4200, 4000): (4200, 4000)}
     assert load_image(tmp_path / "a.jpg").size == (4200, 4000)
+
+
+class Shrinks:
+    """Says what side it makes of an image, as encoders do."""
+
+    side = 32
+
+    def preprocess(self, image):
+        return image.size, image.tobytes()
+
+
+def test_a_large_jpeg_is_decoded_at_the_size_that_is_needed(tmp_path):
+    for width, height, decoded in (
+        (2040, 1030, (255, 129)), (1030, 516, (258, 129)), (600, 300, (300, 150)), (511, 255, (511, 255)),
+        (4000, 100, (4000, 100)),
+    ):  # fmt: skip
+        noise(width, height).convert("RGB").save(tmp_path / "a.jpg")
+        size, pixels = read_image(tmp_path / "a.jpg", Shrinks().preprocess)
+        assert size == decoded
+        if decoded == (width, height):  # as ever
+            assert pixels == load_image(tmp_path / "a.jpg").tobytes()
+    noise(1030, 516).convert("RGB").save(tmp_path / "a.png")
+    assert read_image(tmp_path / "a.png", Shrinks().preprocess)[0] == (1030, 516)
+
+
+def test_encoders_say_what_side_they_need():
+    image = ImageEncoder.create(ImageEncoderConfig("tiny", frozen=False))
+    assert image.side == image.preprocess(noise()).shape[-1]
 
 
 def test_threads_may_decode_one_image_in_memory():

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from suisei.data.formats import read_samples, write_samples
+from suisei.data.paths import ANYWHERE
 from suisei.data.sample import CaptionSample, Rating
 from suisei.errors import ConfigError, DataError
 
@@ -67,7 +68,7 @@ def test_images_inside_the_folder_are_written_relative_to_it(tmp_path, suffix):
     path = tmp_path / "out" / f"s{suffix}"
     write_samples(path, [CaptionSample("a", image=inside), CaptionSample("b", image=str(outside))])
     moved = (tmp_path / "out").rename(tmp_path / "moved")
-    first, second = read_samples(moved / path.name, anywhere=True)
+    first, second = read_samples(moved / path.name, allowed=ANYWHERE)
     assert first.image == moved / "images" / "a.png"
     assert second.image == outside
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from suisei.data.paths import ANYWHERE
 from suisei.data.writers import write_samples
 from suisei.errors import ConfigError, DataError
 from suisei.metaeval.table_reading import read_table
@@ -156,6 +157,21 @@ def test_scores_kept_beside_a_json_bring_predictions(tmp_path, rated):
     without = read_result(tmp_path / "r.json")
     assert without.rated is None
     assert "--save-scores" in without.notes[0]
+
+
+def test_pictures_of_a_json_come_from_the_folder_of_its_data_unless_allowed(tmp_path, rated):
+    picture = tmp_path / "elsewhere.png"
+    picture.write_bytes(b"x")
+    (tmp_path / "data").mkdir()
+    samples = [replace(sample, image=picture) for sample in rated.samples]
+    write_samples(tmp_path / "data" / "d.jsonl", samples)
+    write_scores(tmp_path / "s.jsonl", samples, rated.scores)
+    command = {"data": str(tmp_path / "data" / "d.jsonl"), "save_scores": str(tmp_path / "s.jsonl")}
+    (tmp_path / "r.json").write_text(json.dumps({**TABLE.as_dict(), "command": command}))
+    result = read_result(tmp_path / "r.json")
+    assert result.rated is None
+    assert "leads out of the folder" in result.notes[0]
+    assert read_result(tmp_path / "r.json", ANYWHERE).rated.samples[0].image == picture
 
 
 def test_facts_leave_out_what_is_not_set():
