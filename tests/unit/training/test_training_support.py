@@ -32,7 +32,7 @@ def rated(tmp_path):
 
 
 def test_pairs_and_rated_samples_are_told_apart(pairs, rated, pictures):
-    support = read_support(pairs)
+    support = read_support(pairs, images=pictures[0].parent)
     assert support.groups[0] == ("caption 0", "other 0")
     assert support.images[0] == (pictures[0], ("caption 0", "other 0"))
     assert not support.rated
@@ -43,8 +43,8 @@ def test_pairs_and_rated_samples_are_told_apart(pairs, rated, pictures):
         read_support("flickr9k")
 
 
-def test_what_holds_a_held_out_reference_is_left_out(pairs, rated):
-    support = read_support(pairs)
+def test_what_holds_a_held_out_reference_is_left_out(pairs, rated, pictures):
+    support = read_support(pairs, images=pictures[0].parent)
     support.add(read_support(rated))
     kept = support.without([CaptionSample("x", ("other 1", "ships at sea"))])
     assert ("caption 1", "other 1") not in kept.groups
