@@ -32,7 +32,9 @@ def given(pictures: list[Path]) -> SimpleNamespace:
 
 
 @pytest.fixture
-def command_scores(given: SimpleNamespace, tmp_path: Path) -> Callable[..., list[float]]:
+def command_scores(
+    given: SimpleNamespace, pictures: list[Path], tmp_path: Path
+) -> Callable[..., list[float]]:
     """Score the rows with the command and return the column of a metric.
 
     ``window`` is how many rows it takes together, which changes the last digits of float32.
@@ -49,7 +51,7 @@ def command_scores(given: SimpleNamespace, tmp_path: Path) -> Callable[..., list
             )
         source.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
         arguments = ["--metrics", spec, "--input", str(source), "--output", str(target)]
-        arguments += ["--window", str(window)]
+        arguments += ["--window", str(window), "--images", str(pictures[0].parent)]
         assert main([*arguments, "--device", "cpu"] if spec.startswith("suisei") else arguments) == 0
         name = spec.partition(":")[0]
         return [json.loads(line)[name] for line in target.read_text(encoding="utf-8").splitlines()]

@@ -30,7 +30,7 @@ def test_features_are_kept_shown_and_removed(tmp_path, model_folder, captions_fi
     cache = tmp_path / "cache"
     given = ["--input", captions_file] if command == "score" else ["--data", captions_file, "--bootstrap", 0]
     for _ in range(2):
-        assert run(command, "--model", model_folder, *given, "--cache", cache) == 0
+        assert run(command, "--model", model_folder, *given, "--any-path", "--cache", cache) == 0
     capsys.readouterr()
     assert run("cache", "--cache", cache) == 0
     shown = capsys.readouterr().out
@@ -56,7 +56,8 @@ def test_drawn_images_are_shown_and_removed(tmp_path, capsys):
 
 def test_off_is_off(tmp_path, model_folder, captions_file, capsys, monkeypatch):
     monkeypatch.setenv("SUISEI_CACHE", str(tmp_path / "cache"))
-    assert run("score", "--model", model_folder, "--input", captions_file, "--cache", "off") == 0
+    given = ["--input", captions_file, "--any-path", "--cache", "off"]
+    assert run("score", "--model", model_folder, *given) == 0
     assert not (tmp_path / "cache").exists()
     monkeypatch.setenv("SUISEI_CACHE", "off")
     assert run("cache") == 0

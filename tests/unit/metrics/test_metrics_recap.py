@@ -208,6 +208,7 @@ def test_score_and_evaluate_know_it(tiny_diffusion, pictures, tmp_path, monkeypa
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     specs = f"recap:ssim@{tiny_diffusion},recap:gmsd@{tiny_diffusion},recap-noise:ssim@{tiny_diffusion}"
     common = ["--metrics", specs, "--cache", str(tmp_path / "cache"), "--device", "cpu"]
+    common += ["--images", str(pictures[0].parent)]
     for name in ("recap", "recap-noise"):
         common += ["--metric-option", f"{name}.steps=2", "--metric-option", f"{name}.images=1"]
     out = tmp_path / "scores.csv"
