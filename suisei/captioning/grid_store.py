@@ -30,7 +30,7 @@ CHUNK = 256
 
 
 class GridStore:
-    """The grids of images by row, in half precision.
+    """The grids of images by row.
 
     Args:
         tower: a frozen tower.
@@ -41,6 +41,7 @@ class GridStore:
         folder: where the file of a large store is, which goes when the store does.
         advance: called with the number of images of each batch.
         most: bytes up to which they are kept in memory.
+        half: whether they are kept in half precision, in half the room.
 
     Raises:
         DataError: an image cannot be read, or the file cannot be written.
@@ -57,11 +58,12 @@ class GridStore:
         folder: Path | None = None,
         advance: Callable[[int], Any] = lambda _: None,
         most: int = IN_MEMORY,
+        half: bool = True,
     ) -> None:
         self.views = 1 + mirrored
         shape = (len(images) * self.views, tower.places, tower.width)
         self._file: Any = None
-        self._kept = self._room(shape, folder, most)
+        self._kept = self._room(shape, np.dtype(np.float16 if half else np.float32), folder, most)
         was_training = tower.training
         tower.eval()
         for view in range(self.views):
@@ -73,18 +75,22 @@ class GridStore:
                 unique = dict(zip(keys, some, strict=True))
                 found = kept.look_up(list(unique), list(unique.items()), encode)
                 rows = {key: row for row, key in enumerate(unique)}
-                grids = found[[rows[key] for key in keys]].clamp(-65504, 65504).half()
+                grids = found[[rows[key] for key in keys]]
+                if half:
+                    grids = grids.clamp(-65504, 65504).half()
                 first = view * len(images) + start
                 self._kept[first : first + len(some)] = grids.numpy()
         tower.train(was_training)
         self.images = len(images)
 
-    def _room(self, shape: tuple[int, int, int], folder: Path | None, most: int) -> np.ndarray:
-        if 2 * int(np.prod(shape)) <= most:
-            return np.empty(shape, dtype=np.float16)
+    def _room(
+        self, shape: tuple[int, int, int], dtype: np.dtype, folder: Path | None, most: int
+    ) -> np.ndarray:
+        if dtype.itemsize * int(np.prod(shape)) <= most:
+            return np.empty(shape, dtype=dtype)
         try:
             self._file = tempfile.NamedTemporaryFile(dir=folder, prefix=".grids-", suffix=".raw")  # noqa: SIM115
-            return np.memmap(self._file, dtype=np.float16, mode="w+", shape=shape)
+            return np.memmap(self._file, dtype=dtype, mode="w+", shape=shape)
         except OSError as error:
             raise DataError(
                 f"{folder}: the grids of images cannot be kept: {error.strerror or error}"

@@ -154,6 +154,8 @@ class ImageGrids:
         if not captioner.tower_is_frozen:
             return
         if isinstance(captioner, Captioner):
+            if folder is not None:
+                folder.mkdir(parents=True, exist_ok=True)
             self._kept = GridStore(
                 captioner.tower,
                 [Path(image) for image in images],
@@ -161,6 +163,7 @@ class ImageGrids:
                 disk=disk_cache(),
                 folder=folder,
                 advance=advance,
+                half=False,  # several processes would round what differs in the last digit to other numbers
             )
             return
         self._kept = self._ask_all(advance)

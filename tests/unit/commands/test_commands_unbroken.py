@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -348,6 +349,7 @@ def test_a_signal_from_the_keyboard_ends_a_process_in_a_line(data):
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ},
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # a job may ignore it
     )
     part, deadline = Path(f"{output}.part"), time.monotonic() + 120
     while not (part.exists() and part.stat().st_size > 20_000):  # some blocks
