@@ -74,7 +74,7 @@ def _adapted(model: Any, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         tensors = convert_to_custom_text_state_dict(tensors)
     own = model.state_dict()
     for key in ("logit_scale", "logit_bias"):
-        if key in tensors and key in own:
+        if key in tensors and key in own and tensors[key].numel() == own[key].numel():
             tensors[key] = tensors[key].reshape(own[key].shape)
     dropped = {"text.transformer.embeddings.position_ids", "input_resolution", "context_length", "vocab_size"}
     return {key: value for key, value in tensors.items() if key in own or key not in dropped}

@@ -9,6 +9,7 @@ from suisei.encoders.dual import without_padding
 from suisei.encoders.dual_folder import new_dual_encoder, save_dual_encoder
 from suisei.encoders.dual_loading import load_dual_encoder
 from suisei.encoders.tiny import TinyTextConfig, build_text_backbone, train_tokenizer
+from suisei.encoders.weights import read_weights, save_weights
 from suisei.errors import ConfigError, ModelError
 
 RESNET = {"layers": [1, 1, 1, 1], "width": 8, "image_size": 32, "head_width": 16}
@@ -32,6 +33,20 @@ def test_a_new_model_saved_and_loaded_is_the_same(tmp_path):
     loaded = load_dual_encoder(str(tmp_path / "model"), device="cpu")
     np.testing.assert_array_equal(loaded.encode_texts(CAPTIONS), made.encode_texts(CAPTIONS))
     assert loaded.model.visual.preprocess_cfg["size"] in (32, (32, 32))
+
+
+def test_a_temperature_of_many_numbers_is_refused(tmp_path):
+    made = new_dual_encoder({"embed_dim": 16, "vision_cfg": RESNET, "text_cfg": TEXT}, seed=1)
+    save_dual_encoder(made, tmp_path / "model")
+    path = tmp_path / "model" / "open_clip_model.safetensors"
+    tensors = read_weights(path)
+    for value, fits in ((torch.tensor([2.5]), True), (torch.ones(16), False)):
+        save_weights({**tensors, "logit_scale": value}, path)
+        if fits:
+            assert load_dual_encoder(str(tmp_path / "model"), device="cpu").model.logit_scale == 2.5
+        else:
+            with pytest.raises(ModelError, match="logit_scale"):
+                load_dual_encoder(str(tmp_path / "model"), device="cpu")
 
 
 def test_a_hugging_face_text_tower_travels_with_the_folder(text_encoder, tmp_path):
