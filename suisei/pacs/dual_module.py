@@ -148,6 +148,11 @@ class PacTraining(StepTraining):
 
     def _make_encoder(self, seed: int) -> DualEncoder:
         if self.architecture is None:
+            if self.text_encoder or self.image_weights:
+                raise ConfigError(
+                    "model.text_encoder and model.image_weights are parts of a new model: describe it by "
+                    "model.architecture, or leave them out"
+                )
             return load_dual_encoder(
                 self.model, self.pretrained, checkpoint=self.checkpoint, precision="fp32", device="cpu"
             )

@@ -62,9 +62,8 @@ class TaskCLI(RunCLI, ABC):
     def before_instantiate_classes(self) -> None:
         """Fix the run's folder and the precision, and make the callbacks, which depend on the settings."""
         config, folder = self.config, self.folder
-        if is_first_process() or not several_processes(
-            config.trainer
-        ):  # others start once it wrote its config
+        # Further processes of a training start once the first has written its config.
+        if is_first_process() or not several_processes(config.trainer):
             if config.ckpt_path is None:
                 refuse_started(folder)
             self.refuse_used_folder(folder)

@@ -560,6 +560,32 @@ def test_weights_of_timm_fill_the_image_tower(tmp_path):
         )
 
 
+@pytest.mark.parametrize("part", ["text_encoder", "image_weights"])
+def test_parts_of_a_new_model_are_refused_for_another(folder, part):
+    with pytest.raises(ConfigError, match=r"new model.*model\.architecture"):
+        PacTraining(str(folder / "clip"), None, **{part: "x"})
+
+
+def test_a_head_that_pools_is_no_projection():
+    tower = {"timm_model_name": "resnet10t", "timm_pool": "rot_attn", "timm_proj": "", "image_size": 32}
+    made = new_dual_encoder({"embed_dim": 16, "vision_cfg": tower, "text_cfg": TEXT}, seed=0)
+    assert image_slot(made.model) is None
+
+
+def test_frozen_towers_compute_as_in_scoring(folder, monkeypatch):
+    found = {}
+    for precision in ("fp32", "bf16"):
+        monkeypatch.setenv("SUISEI_PRECISION", precision)
+        model = PacTraining(str(folder / "clip"), None)
+        model.prepare(["a red wall"], torch.zeros(1, 3, 32, 32), 1)
+        found[precision] = (model._text_states, model._image_states)
+    exact = text_states(model.towers, model._token_rows(torch.tensor([0])))
+    torch.testing.assert_close(found["fp32"][0], exact)
+    for rounded, whole in zip(found["bf16"], found["fp32"], strict=True):
+        assert not torch.equal(rounded, whole)
+        torch.testing.assert_close(rounded, whole, rtol=0.05, atol=0.05)
+
+
 def test_published_weights_are_asked_for_by_their_tag(monkeypatch):
     def stop(name, pretrained, **_):
         raise ConfigError(f"{name} with {pretrained}")
