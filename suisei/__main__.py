@@ -23,6 +23,7 @@ COMMANDS = {
     "report": "write one page out of trainings and results, with figures and pictures",
     "ablate": "train a model without one part at a time, and say what each is worth",
     "probe": "test that a metric notices what it should, and minds nothing else",
+    "add-images": "have a model that reads captions look at images too",
     "compact": "make a trained model small enough to ship, and say what that changes",
     "positives": "generate captions and images to train PAC-S with",
     "demo": "open a web page to score captions on, beside baselines",
@@ -30,7 +31,7 @@ COMMANDS = {
     "cache": "show or remove the features that are kept between runs",
     "metrics": "list the metrics, what each needs, and why one is unavailable",
 }
-"""What each command does; its module in suisei.commands has its name."""
+"""What each command does; its module in suisei.commands has its name, with _ for -."""
 _QUICK = {"train": "train_help"}
 """Commands whose own module is slow to import, and what answers for them until there is work to do."""
 
@@ -62,7 +63,7 @@ def _dispatch(argv: Sequence[str] | None) -> int:
         near = difflib.get_close_matches(name.strip("-").lower(), COMMANDS, 1)
         hint = f", did you mean {near[0]!r}?" if near else ";"
         raise ConfigError(f"no command {name[:60]!r}{hint} There are: {', '.join(COMMANDS)}")
-    status: int = import_module(f"suisei.commands.{_QUICK.get(name, name)}").main(rest)
+    status: int = import_module(f"suisei.commands.{_QUICK.get(name, name).replace('-', '_')}").main(rest)
     return status
 
 

@@ -112,7 +112,7 @@ def named_columns(options: argparse.Namespace) -> dict[str, list[str]]:
     Raises:
         ConfigError: an unknown field, or two columns for one that takes one.
     """
-    from suisei.data.fields import chosen_columns
+    from suisei.data.column_names import chosen_columns
 
     named: dict[str, list[str]] = {}
     for field, column in options.column:

@@ -15,9 +15,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from suisei.data.column_names import ALIASES, match_columns
 from suisei.data.compressed import open_plain, plain_suffix
 from suisei.data.documents import RESULT_FIELDS, is_row, unique_keys
-from suisei.data.fields import ALIASES, match_columns
 from suisei.data.sample import MAX_CAPTION_CHARACTERS
 from suisei.errors import DataError
 

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TextIO
 
-from suisei.data.fields import match_columns
+from suisei.data.column_names import match_columns
 from suisei.data.file_rows import NOT_UTF8, FileProblem, Note, RawRow
 from suisei.data.lines import checked_first, is_broken
 from suisei.errors import DataError

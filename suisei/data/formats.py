@@ -7,32 +7,19 @@ occurs twice. ``suisei.data.fields`` says which fields there are, ``suisei.data.
 
 from __future__ import annotations
 
-import json
 import math
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, Literal, TextIO
+from typing import Any, Literal, TextIO
 
-from suisei.data.compressed import is_gzip, open_plain, plain_suffix
-from suisei.data.documents import document_rows, unique_keys
-from suisei.data.fields import (
-    DEFAULT_SCALE,
-    Columns,
-    Settings,
-    chosen_columns,
-    make_sample,
-    match_columns,
-    record_id,
-    require_chosen,
-)
-from suisei.data.file_rows import NOT_UTF8, FileProblem, Note, RawRow, Row, warn
+from suisei.data.column_names import Columns, chosen_columns, match_columns
+from suisei.data.compressed import is_gzip, plain_suffix
+from suisei.data.fields import DEFAULT_SCALE, Settings, make_sample, record_id
+from suisei.data.file_rows import FileProblem, Note, RawRow, Row, warn
 from suisei.data.idset import IdSet
 from suisei.data.joins import References, joined
-from suisei.data.lines import TOO_LONG, Line, delimited_records, is_broken, is_cut, numbered_lines, utf8_lines
-from suisei.data.parquet import import_pyarrow
 from suisei.data.paths import Allowed, Root, descriptor_of, is_stream
+from suisei.data.row_readers import RowReader
 from suisei.data.sample import CaptionSample
 from suisei.data.writers import write_samples
 from suisei.errors import ConfigError, DataError
@@ -118,13 +105,13 @@ def iter_rows(
         piped = is_stream(path) and plain_suffix(path) not in FORMATS
         kind = _checked_format(format or "jsonl") if format or piped else format_of(path)
         folder = Path() if descriptor_of(path) is not None else path.parent
-        reader = _Reader(kind, name, note)
+        reader = RowReader(kind, name, note)
         raws = reader.rows_of_file(path)
     else:
         name = str(getattr(source, "name", "<stream>"))
         kind = _checked_format(format or "jsonl")
         folder = Path()
-        reader = _Reader(kind, name, note)
+        reader = RowReader(kind, name, note)
         raws = reader.rows_of_stream(source)
     settings = Settings(
         Root(folder if images is None else images, folder, allowed=allowed),
@@ -304,252 +291,3 @@ class _Told:
             self._note(
                 f"{self._name}: the first row has no column {', '.join(sorted(map(repr, absent)))} (--column)"
             )
-
-
-class _Reader:
-    """Reads the raw rows of one file or stream.
-
-    Args:
-        kind: its format.
-        name: of the file, for notes.
-        note: told what is guessed.
-    """
-
-    def __init__(self, kind: str, name: str, note: Note) -> None:
-        self.kind, self.name, self.note = kind, name, note
-        self.chosen: tuple[tuple[str, tuple[str, ...]], ...] = ()
-
-    def rows_of_file(self, path: Path) -> Iterator[RawRow]:
-        """Yield the rows of a file.
-
-        Raises:
-            FileProblem: it is unusable.
-        """
-        try:
-            if path.is_dir():
-                raise FileProblem("is a folder; give a file")
-            if self.kind == "parquet" and is_stream(path):
-                raise FileProblem("Parquet cannot be read from a pipe or device; give a file")
-            if path.is_file() and path.stat().st_size == 0:
-                return
-            if self.kind == "parquet":
-                yield from self._parquet_rows(path)
-            else:
-                with open_plain(path) as stream:
-                    yield from self._rows_of_bytes(stream)
-        except FileNotFoundError:
-            raise FileProblem("no such file") from None
-        except DataError as error:
-            raise FileProblem(str(error)) from None
-        except OSError as error:
-            raise FileProblem(f"cannot be read: {error.strerror or error}") from None
-
-    def rows_of_stream(self, stream: TextIO) -> Iterator[RawRow]:
-        """Yield the rows of an open stream.
-
-        Raises:
-            FileProblem: it is unusable.
-        """
-        if self.kind == "parquet":
-            raise FileProblem("Parquet cannot be read from a stream; give a path")
-        try:
-            # Standard input is read as bytes: whatever the locale says, data is UTF-8, and a wrong byte
-            # must cost one row. A stream that the caller opened keeps the encoding the caller chose.
-            if stream is sys.stdin and hasattr(stream, "buffer"):
-                yield from self._rows_of_bytes(stream.buffer)
-            else:
-                yield from self._rows_of_text(stream)
-        except UnicodeDecodeError as error:
-            raise FileProblem(f"not valid {error.encoding}: {error.reason}") from None
-        except DataError as error:
-            raise FileProblem(str(error)) from None
-        except OSError as error:  # such as a folder as standard input
-            raise FileProblem(f"cannot be read: {error.strerror or error}") from None
-
-    def _rows_of_bytes(self, stream: IO[bytes]) -> Iterator[RawRow]:
-        # JSONL ends a line at \n only; in CSV a bare \r may end one too.
-        text = utf8_lines(stream, newline="" if self.kind in ("csv", "tsv") else "\n")
-        try:
-            yield from self._rows_of_text(text)
-        finally:
-            with suppress(ValueError):  # of a file that is closed already
-                text.detach()  # otherwise the stream would be closed with it
-
-    def _rows_of_text(self, text: TextIO) -> Iterator[RawRow]:
-        yield from _READERS[self.kind](self, text)
-
-    def told(self, text: str) -> None:
-        """Tell what the file is taken for."""
-        self.note(f"{self.name}: {text}")
-
-    def jsonl_rows(self, text: TextIO, first: str = "") -> Iterator[RawRow]:
-        """Yield the rows of JSON Lines; ``first`` is a line that was read already."""
-        if first:
-            yield _json_row(first)
-        blank = 0
-        for _number, line in numbered_lines(text):
-            if not line.strip():
-                blank += 1
-                continue
-            for _ in range(blank):  # blank lines at the end of a file are no rows, those between rows are
-                yield RawRow(None, "the line is blank; remove it or fill it in")
-            blank = 0
-            yield _json_row(line)
-
-    def json_rows(self, text: TextIO) -> Iterator[RawRow]:
-        """Yield the rows of a JSON document."""
-        yield from document_rows(text, self.told, self.jsonl_rows)
-
-    def text_rows(self, text: TextIO) -> Iterator[RawRow]:
-        """Yield a row per line of plain text."""
-        for number, line in numbered_lines(text):
-            if number == 1:
-                self._refuse_other_than_text(line)
-                self.told("taken for plain text, a caption a line")
-            if is_cut(line):
-                yield RawRow(None, TOO_LONG)
-            elif is_broken(line):
-                yield RawRow(None, NOT_UTF8)
-            else:
-                yield RawRow({"candidate": line.rstrip("\r\n")})
-
-    def _refuse_other_than_text(self, first: str) -> None:
-        start = first.strip()
-        if start.startswith("{") and _json_row(start).record is not None:
-            raise FileProblem("its lines are JSON objects, not captions; name it .jsonl")
-        if "\t" in start and _has_candidate(start.split("\t"), self.chosen):
-            raise FileProblem("it is a table, not a caption a line; name it .tsv")
-
-    def delimited_rows(self, text: TextIO) -> Iterator[RawRow]:
-        """Yield the rows of CSV or TSV."""
-        lines = numbered_lines(text)
-        first = next(lines, None)
-        if first is None:
-            return
-        delimiter = self._delimiter(first[1])
-        records = delimited_records(_again(first, lines), delimiter)
-        header = next(records)
-        names = self._checked_header(header.fields, header.problem)
-        blank: list[int] = []
-        for record in records:
-            if record.problem is None and not record.fields:
-                blank.append(record.line)
-                continue
-            for line in blank:
-                yield RawRow(None, "the line is blank; remove it or fill it in", line)
-            blank.clear()
-            if record.problem is not None:
-                yield RawRow(None, record.problem, record.line)
-            else:
-                yield _cells_row(record.fields, names, record.line)
-
-    def _delimiter(self, header: str) -> str:
-        """Return what separates the fields: what the format says, or what alone makes a header."""
-        usual = "\t" if self.kind == "tsv" else ","
-        if not _has_candidate(_split(header, usual), self.chosen):
-            for other, name in ((";", "semicolons"), ("\t", "tabs"), (",", "commas")):
-                if other != usual and _has_candidate(_split(header, other), self.chosen):
-                    self.told(f"taken for columns separated by {name}")
-                    return other
-        return usual
-
-    def _checked_header(self, fields: list[str], problem: str | None) -> tuple[str, ...]:
-        names = tuple(name.strip() for name in fields)
-        if problem is None and any(map(is_broken, names)):
-            problem = "not valid UTF-8; save the file as UTF-8 (Excel: 'CSV UTF-8')"
-        if problem is None and len(set(names)) < len(names):
-            named = [name for name in names if name]
-            if len(set(named)) < len(named):
-                problem = f"a column name occurs twice: {', '.join(names)}"
-            names = tuple(name or f"(column {number})" for number, name in enumerate(names, 1))
-        if problem is None:
-            try:
-                match_columns(names, self.chosen)
-                require_chosen(names, self.chosen)
-            except DataError as error:
-                problem = str(error)
-        if problem is not None:
-            raise FileProblem(problem, ", header")
-        return names
-
-    def _parquet_rows(self, path: Path) -> Iterator[RawRow]:
-        pyarrow = import_pyarrow(path)
-        try:
-            with pyarrow.parquet.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as file:
-                self._checked_header(list(file.schema_arrow.names), None)
-                for batch in file.iter_batches(batch_size=1024):
-                    yield from _batch_rows(batch)
-        except (pyarrow.ArrowException, UnicodeDecodeError) as error:  # names of columns are not UTF-8
-            raise FileProblem(f"cannot be read as Parquet: {error}") from None
-
-
-_READERS: dict[str, Callable[[_Reader, TextIO], Iterator[RawRow]]] = {
-    "jsonl": _Reader.jsonl_rows,
-    "json": _Reader.json_rows,
-    "text": _Reader.text_rows,
-    "csv": _Reader.delimited_rows,
-    "tsv": _Reader.delimited_rows,
-}
-
-
-def _again(first: Line, lines: Iterator[Line]) -> Iterator[Line]:
-    yield first
-    yield from lines
-
-
-def _split(header: str, delimiter: str) -> list[str]:
-    """Return the names of a header, roughly; what is wrong with it is said by who reads it."""
-    return [name.strip().strip('"') for name in header.strip().split(delimiter)]
-
-
-def _has_candidate(names: Sequence[str], chosen: tuple[tuple[str, tuple[str, ...]], ...]) -> bool:
-    try:
-        match_columns(tuple(names), chosen)
-    except DataError:
-        return False
-    return True
-
-
-def _json_row(line: str) -> RawRow:
-    if is_cut(line):
-        return RawRow(None, TOO_LONG)
-    if is_broken(line):
-        return RawRow(None, NOT_UTF8)
-    try:
-        record = json.loads(line, object_pairs_hook=unique_keys)
-    except json.JSONDecodeError as error:
-        return RawRow(
-            None, f"not valid JSON: {error.msg} at character {error.pos + 1}: {line.strip()[:60]!r}"
-        )
-    except (ValueError, RecursionError) as error:
-        return RawRow(None, f"not valid JSON: {error}")
-    if not isinstance(record, dict):
-        return RawRow(None, f"expected a JSON object with a 'candidate', got {line.strip()[:60]!r}")
-    return RawRow(record)
-
-
-def _cells_row(fields: list[str], names: tuple[str, ...], line: int) -> RawRow:
-    if any(map(is_broken, fields)):
-        return RawRow(None, NOT_UTF8, line)
-    if len(fields) != len(names):
-        return RawRow(
-            None,
-            f"{len(fields)} fields where the header has {len(names)} ({', '.join(names)}); "
-            "put a caption that holds the delimiter in quotation marks",
-            line,
-        )
-    return RawRow(dict(zip(names, fields, strict=True)), line=line)
-
-
-def _batch_rows(batch: Any) -> Iterator[RawRow]:
-    try:
-        records = batch.to_pylist()
-    except UnicodeDecodeError:  # one bad cell fails the whole batch: take its rows one by one
-        for position in range(batch.num_rows):
-            try:
-                yield RawRow(batch.slice(position, 1).to_pylist()[0])
-            except UnicodeDecodeError:
-                yield RawRow(None, NOT_UTF8)
-        return
-    for record in records:
-        yield RawRow(record)

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from suisei.data.fields import Settings, make_sample, match_columns
+from suisei.data.column_names import match_columns
+from suisei.data.fields import Settings, make_sample
 from suisei.data.file_rows import warn
 from suisei.data.given_columns import is_missing, is_series
 from suisei.data.paths import ANYWHERE, Root

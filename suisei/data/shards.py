@@ -16,9 +16,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from suisei.data.column_names import chosen_columns, match_columns
 from suisei.data.compressed import open_plain, plain_suffix
 from suisei.data.documents import unique_keys
-from suisei.data.fields import Settings, chosen_columns, make_sample, match_columns
+from suisei.data.fields import Settings, make_sample
 from suisei.data.file_rows import Note, Row
 from suisei.data.formats import FORMATS, NamedColumns, iter_rows
 from suisei.data.idset import IdSet

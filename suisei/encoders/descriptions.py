@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from suisei.encoders.efficientnet_lite import is_lite
 from suisei.encoders.rules import LARGEST_IMAGE, LARGEST_VOCABULARY, MOST_LAYERS, WIDEST, check_folder
 from suisei.errors import ModelError
 from suisei.ranges import (
@@ -158,7 +159,7 @@ def check_image_encoder(described: Any, place: str) -> dict[str, Any]:
 
 def _vision(settings: Any, place: str) -> dict[str, Any]:
     found = check_folder(settings, VISION, place)
-    if found.get("timm_model_name") is None:
+    if found.get("timm_model_name") is None or is_lite(found):
         return found
     import timm
 

@@ -15,6 +15,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from suisei.encoders.descriptions import check_image_encoder
+from suisei.encoders.efficientnet_lite import EfficientNetLite, is_lite
 from suisei.encoders.hub_errors import explain_hub_error, hub_guard, no_hub
 from suisei.encoders.pixels import MEAN, STD, preprocess_pixels
 from suisei.encoders.resnet import ClipResNet, is_resnet
@@ -106,7 +107,9 @@ class ImageEncoder(nn.Module):
 
     @classmethod
     def from_architecture(cls, settings: Any) -> ImageEncoder:
-        """Build an encoder, without its weights, from :meth:`architecture`; a ResNet without open_clip.
+        """Build an encoder, without its weights, from :meth:`architecture`.
+
+        CLIP's ResNet and EfficientNet-Lite0 are built without open_clip.
 
         Raises:
             ModelError: a setting that cannot be, or is not for a model folder to decide.
@@ -115,6 +118,8 @@ class ImageEncoder(nn.Module):
         try:
             if is_resnet(found["vision_cfg"]):
                 return cls(ClipResNet(found["vision_cfg"], found["embed_dim"]), found)
+            if is_lite(found["vision_cfg"]):
+                return cls(EfficientNetLite(), found)
             with no_hub():
                 return cls(_open_clip_tower(found), found)
         except BUILD_ERRORS as error:

@@ -23,6 +23,7 @@ from suisei.encoders.precision import (
     of_images,
     to_precision,
 )
+from suisei.encoders.timm_tower import PREFIX
 from suisei.errors import ConfigError
 from suisei.explain.leave_out import COSINES, InputColumn
 from suisei.metrics.base import Metric
@@ -116,10 +117,11 @@ class SuiSeiMetric(Metric):
     def settings(self) -> dict[str, str]:
         """Return model hash, encoders, reference aggregation and precision."""
         config = self.regressor.config
+        image = config.image
         return {
             "model": self.model.checksum[:12],
             "text": Path(config.text.name).name,
-            "image": Path(config.image.name).name if config.image is not None else "none",
+            "image": "none" if image is None else Path(image.name.removeprefix(PREFIX)).name,
             "refs": config.fusion.references,
             "dtype": self.precision + ("-compiled" if self.compiled else ""),
         }

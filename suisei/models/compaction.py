@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor
 
 from suisei.data.idf import IdfTable
@@ -28,6 +29,8 @@ ENCODER = "text.backbone."
 WORDS = f"{ENCODER}embeddings.word_embeddings.weight"
 SMALL = 1024
 """Weights with fewer numbers are stored as they are: they would save nothing."""
+IMAGE_SIDE = ("image.", "fusion.project.", "fusion.missing_image", "start.image.", "start.beside.")
+"""How the names of the weights begin that have to do with images."""
 _BASE_PREFIXES = ("", "bert.", "roberta.", "model.")
 _POSITIONS = ("position_embeddings", "token_type_embeddings")
 
@@ -140,3 +143,25 @@ def small_weights(
                 raise ConfigError(f"the base has no weight {name.removeprefix(ENCODER)}: another encoder's")
             roundings[name] = Rounding(bits, None if base is None else base[name], change_bits)
     return quantize_state(state, roundings)
+
+
+def stored_with_images(folder: Path, regressor: Regressor) -> dict[str, Tensor]:
+    """Return a model's weights as its folder is to hold them, those of its image side in half precision.
+
+    All others are taken as they are stored in another folder.
+
+    Args:
+        folder: of the model before it had an image side, or another one, which is left out.
+        regressor: the model.
+    """
+    state = regressor.state_dict()
+    taken = {
+        name: weight for name, weight in load_file(folder / "model.safetensors").items() if not _seeing(name)
+    }
+    new = {name: weight for name, weight in state.items() if _seeing(name)}
+    large = {name for name, weight in new.items() if weight.numel() >= SMALL and weight.is_floating_point()}
+    return {**taken, **{name: own.half() if name in large else own for name, own in new.items()}}
+
+
+def _seeing(name: str) -> bool:
+    return name.startswith(IMAGE_SIDE)

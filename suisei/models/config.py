@@ -24,7 +24,7 @@ RETIRED = {
 }
 """Settings in folders of earlier versions that say nothing which the architectures beside them do not."""
 
-STARTS = ("cosine",)
+STARTS = ("cosine", "cosines")
 WIDTH = 16_384
 """Widest hidden layer."""
 FUSION: dict[str, Rule] = {
@@ -103,7 +103,8 @@ class HeadConfig:
             is learned, 0 to 1 (:mod:`suisei.models.rating_scale`); for ratings that crowd at one end.
         start: "cosine" for a network that corrects what the cosine between candidate and references (without
             any, the one with the image is the score) says of the rating, and starts by leaving it as it is
-            (:mod:`suisei.models.cosine_start`); null for one that starts from nothing.
+            (:mod:`suisei.models.cosine_start`); "cosines" for one whose cosine with the image counts beside
+            references too, as ``suisei add-images`` makes it; null for one that starts from nothing.
     """
 
     hidden: Sequence[int] = (2304, 1152)

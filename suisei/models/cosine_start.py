@@ -3,7 +3,8 @@
 Few ratings teach a network little of what an encoder trained on a billion sentences knows already: how near
 two captions are. Here the logit is a line through that cosine, and what the network adds starts at zero.
 Far from what it was trained on, where the network has nothing to say, the cosine is left; and so it is of a
-caption without references, which is scored by the image alone.
+caption without references, which is scored by the image alone. Where there are both, the image adds a line
+through its own cosine, if the model was given one.
 
 Shape letters: B samples, P poolings.
 """
@@ -37,12 +38,17 @@ class Line(nn.Module):
 
 
 class CosineStart(nn.Module):
-    """The logit of the cosines alone: with references, else with the image, else a learned constant."""
+    """The logit of the cosines alone: with references, else with the image, else a learned constant.
 
-    def __init__(self) -> None:
+    Args:
+        both: whether the image counts beside references too.
+    """
+
+    def __init__(self, *, both: bool = False) -> None:
         super().__init__()
         self.references = Line()
         self.image = Line()
+        self.beside = Line() if both else None
         self.nothing = nn.Parameter(torch.tensor(0.0))
 
     def forward(self, similar: Tensor, seen: Tensor | None) -> Tensor:
@@ -54,7 +60,10 @@ class CosineStart(nn.Module):
         """
         logits: Tensor = self.references(reference_cosine(similar))
         if seen is not None:
-            logits = torch.where(logits.isnan(), self.image(seen.float().mean(dim=1)), logits)
+            shown = seen.float().mean(dim=1)
+            if self.beside is not None:
+                logits = logits + self.beside(shown).nan_to_num()
+            logits = torch.where(logits.isnan(), self.image(shown), logits)
         return torch.where(logits.isnan(), self.nothing, logits)
 
 

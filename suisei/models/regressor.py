@@ -187,7 +187,7 @@ class Regressor(nn.Module):
             Head(self.fusion.out_features, extras, config.head) for _ in range(config.head.members)
         )
         self.scale = RatingScale(config.head.rank_share) if config.head.rank_share else None
-        self.start = CosineStart() if config.head.start else None
+        self.start = CosineStart(both=config.head.start == "cosines") if config.head.start else None
         if self.start is not None:
             for member in self.members:
                 assert isinstance(member, Head)

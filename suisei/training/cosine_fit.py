@@ -20,6 +20,10 @@ from suisei.training.objective import Objective, pair_cosines
 SAMPLES = 500
 """Rated samples of each data set that the line is fitted to: enough for two numbers."""
 PER_BATCH = 64
+SURE = 1e-6
+"""Nearest to 0 or 1 that a score is taken to be."""
+LEAST_SPREAD = 1e-9
+"""Added to a standard deviation, which may be 0."""
 
 
 def fit_start(
@@ -105,6 +109,40 @@ def fit_line(line: Line, values: Tensor, ratings: np.ndarray, weights: np.ndarra
         return wrong
 
     slope, offset = least_squares(errors, [float(line.slope.detach()), 0.0]).x
+    _set(line, slope, centre, offset)
+
+
+def fit_beside(line: Line, values: Tensor, scores: np.ndarray, ratings: np.ndarray, centre: float) -> None:
+    """Set a line to what a value adds to scores, so that they agree best with ratings.
+
+    The ratings may be on another scale than the scores: only how much the value counts beside them is
+    taken, from a logistic regression on both, which has one best fit.
+
+    Args:
+        line: the line, changed in place; what it gives is added to the scores' logits.
+        values: its input, [N].
+        scores: in (0, 1), [N].
+        ratings: in [0, 1], [N].
+        centre: the value that adds nothing.
+    """
+    from scipy.optimize import minimize
+    from scipy.special import expit, logit
+
+    given = values.detach().double().cpu().numpy()
+    said = logit(np.clip(scores, SURE, 1 - SURE))
+    spread = given.std() + LEAST_SPREAD  # in standard deviations every step is of like size
+    columns = np.stack([np.ones(len(given)), said - said.mean(), (given - given.mean()) / spread])
+
+    def loss(guess: np.ndarray) -> tuple[float, np.ndarray]:
+        logits = guess @ columns
+        value = float(np.mean(np.logaddexp(0, logits) - ratings * logits))
+        return value, columns @ (expit(logits) - ratings) / len(ratings)
+
+    _, own, slope = minimize(loss, np.zeros(3), jac=True, method="BFGS").x
+    _set(line, max(slope / spread / own, 0.0) if own > 0 else 0.0, centre, 0.0)
+
+
+def _set(line: Line, slope: float, centre: float, offset: float) -> None:
     with torch.no_grad():
         line.centre.fill_(centre)
         line.slope.fill_(float(slope))

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +20,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from suisei.data.sample import CaptionSample, language_of
-from suisei.encoders.cache_place import disk_cache
 from suisei.errors import DataError
-from suisei.models.features import ModelFeatures
 from suisei.models.regressor import Regressor
-from suisei.models.table import PixelStore, SampleTable
+from suisei.models.table import PixelStore
 from suisei.training.augment import random_crops
 from suisei.training.contrastive import MAX_SCALE, symmetric_info_nce
-from suisei.training.cosine_fit import fit_line
+from suisei.training.image_side import caption_vectors
 from suisei.training.pretraining import TEMPERATURE, PretrainingConfig
-from suisei.training.pretraining_loop import Passes, run_passes
-
-Progress = Callable[[str, int], Callable[[int], Any]]
+from suisei.training.pretraining_loop import Passes, Progress, run_passes
 
 LEARNING_RATE = 2e-3
 """Highest rate of the one-cycle schedule, for a small tower from random weights."""
@@ -41,8 +35,6 @@ WEIGHT_DECAY = 0.05
 """Decoupled weight decay of the tower and its projection."""
 WARMUP = 0.15
 """Share of the steps in which the rate rises."""
-MEAN_OF = 500
-"""Captions, about, that the mean vector of a language is taken of."""
 SMALLEST_CROP = 0.4
 """Least share of an image's area that a random crop keeps."""
 
@@ -54,7 +46,6 @@ def pretrain_images(
     *,
     seed: int,
     progress: Progress,
-    centred: bool = False,
 ) -> list[float]:
     """Pre-train the image encoder of a regressor, and its projection to the text, in place.
 
@@ -64,8 +55,6 @@ def pretrain_images(
         config: the settings.
         seed: decides order, crops and mirroring.
         progress: reports long work.
-        centred: whether what all captions have in common is taken from their vectors: of a sentence encoder
-            most of it, so that next to nothing would be left to tell images apart by.
 
     Returns:
         The mean loss of every epoch.
@@ -80,9 +69,7 @@ def pretrain_images(
             f"pre-training of the image encoder needs images with captions; the training data has "
             f"{len(pairs)}; add them with data.support, or set model.pretraining.image_epochs to 0"
         )
-    texts, rows = _caption_vectors(model, [captions for _, captions in pairs], progress)
-    if centred:
-        texts -= texts.mean(dim=0)
+    texts, rows = caption_vectors(model, [captions for _, captions in pairs], progress)
     advance = progress("reading images", len(pairs))
     pixels = PixelStore([image for image, _ in pairs], model.image.preprocess, progress=advance)
     passes = Passes(
@@ -99,60 +86,6 @@ def pretrain_images(
     trained = [*model.image.parameters(), *model.fusion.project.parameters()]
     with _trainable(trained):
         return _run(model, pixels, (texts, rows), passes, advance)
-
-
-def leave_languages_out(model: Regressor, samples: Sequence[CaptionSample]) -> None:
-    """Keep from projected images what all captions of a language have in common, in place.
-
-    An image that was taught by centred English vectors then has the same cosine with a Japanese caption as
-    with an English one that says as much.
-
-    Args:
-        model: the regressor.
-        samples: the training samples, of whose references some of each language are read.
-    """
-    spoken: dict[str, dict[str, None]] = {}
-    for sample in samples:
-        spoken.setdefault(language_of(sample), {}).update(dict.fromkeys(sample.references))
-    features = ModelFeatures(model, disk_cache(), mixed=True)
-    some = [list(captions)[:: max(1, len(captions) // MEAN_OF)] for captions in spoken.values() if captions]
-    means = torch.stack([features.of_captions(captions)[:, 0].mean(dim=0) for captions in some])
-    common, _ = torch.linalg.qr(means.T)  # [d, languages]
-    project = model.fusion.project
-    assert project is not None
-    with torch.no_grad():
-        for part in (project.weight, project.bias):
-            part -= common @ (common.T @ part)
-
-
-def fit_image_line(model: Regressor, samples: Sequence[CaptionSample], progress: Progress) -> None:
-    """Fit what the cosine with the image says of the rating, with encoders as they will stay.
-
-    Args:
-        model: the regressor, which starts from the cosine.
-        samples: the training samples; those with a rating and an image are used.
-        progress: reports long work.
-
-    Raises:
-        DataError: there is none.
-    """
-    assert model.start is not None
-    assert model.fusion.project is not None
-    rated = [s for s in samples if s.rating is not None and s.image is not None]
-    if not rated:
-        raise DataError(
-            "no training sample has a rating and an image, so that nothing is known of what the image says "
-            "of a rating; train with such data too, or set model.image to null"
-        )
-    table = SampleTable([replace(sample, references=()) for sample in rated])
-    features = ModelFeatures(model, disk_cache(), mixed=True)
-    texts = features.of_captions(table.captions, progress("encoding captions", len(table.captions)))
-    sources = list(zip(table.image_keys, table.images, strict=True))
-    images = features.of_images(sources, progress("encoding images", len(sources)))
-    with torch.no_grad():
-        shown = torch.from_numpy(table.image)
-        seen = model.image_similarities(texts[table.candidate], images[shown], shown >= 0)
-    fit_line(model.start.image, seen.mean(dim=1), table.target, np.ones(len(table)))
 
 
 def _run(
@@ -205,14 +138,3 @@ def _trainable(parameters: Sequence[nn.Parameter]) -> Iterator[None]:
     finally:
         for parameter, flag in zip(parameters, flags, strict=True):
             parameter.requires_grad_(flag)
-
-
-def _caption_vectors(
-    model: Regressor, captions: Sequence[Sequence[str]], progress: Progress
-) -> tuple[Tensor, list[np.ndarray]]:
-    """Return pooled vectors of the unique captions, [T, d], and each image's rows of them."""
-    numbers: dict[str, int] = {}
-    rows = [np.array([numbers.setdefault(text, len(numbers)) for text in own]) for own in captions]
-    advance = progress("encoding captions", len(numbers))
-    states = ModelFeatures(model, disk_cache(), mixed=True).of_captions(list(numbers), advance)
-    return states[:, 0].clone(), rows

@@ -22,7 +22,6 @@ from suisei.encoders.image import ImageEncoder, ImageEncoderConfig
 from suisei.encoders.text import TextEncoder, TextEncoderConfig
 from suisei.errors import ConfigError, ModelError
 from suisei.models.batch import Batch
-from suisei.models.blocks import BLOCKS
 from suisei.models.config import FusionConfig, HeadConfig, RegressorConfig
 from suisei.models.features import ModelFeatures
 from suisei.models.inputs import blank
@@ -39,19 +38,17 @@ from suisei.training.cross_fitting import (
     separate_parts,
 )
 from suisei.training.feature_table import FeatureTable
-from suisei.training.image_pretraining import fit_image_line, leave_languages_out, pretrain_images
+from suisei.training.image_pretraining import pretrain_images
 from suisei.training.losses import require_finite
 from suisei.training.lower_states import LowerStates
 from suisei.training.objective import LossConfig, Objective
 from suisei.training.optimizers import OptimizerConfig, build_optimizer, schedule_factor
 from suisei.training.pretraining import PretrainingConfig, pretrain
+from suisei.training.pretraining_loop import Progress
 from suisei.training.processes import average_norms, gather_rows, total, world_size
 from suisei.training.random_states import random_states, set_random_states
 from suisei.training.support import CaptionCorpus, Support
 from suisei.training.text_idf import idf_weights, text_and_idf
-
-Progress = Callable[[str, int], Callable[[int], Any]]
-"""Called with a description and a total; returns what is called with each advance."""
 
 
 def no_progress(_: str, __: int) -> Callable[[int], Any]:
@@ -102,11 +99,11 @@ class SuiSei(LightningModule):
                 "model.pretraining.cross_fit makes several text encoders, whose vectors do not compare: it "
                 "needs model.fusion.blocks: [] and model.text.frozen: true"
             )
-        self.pictures_last = bool(
-            pretraining and pretraining.image_epochs and image and head.start and not text.frozen
-        )
-        if self.pictures_last:
-            _refuse_early_images(fusion)
+        if pretraining and pretraining.image_epochs and image and head.start and not text.frozen:
+            raise ConfigError(
+                "the text encoder learns from ratings, and an image encoder taught before would no longer "
+                "agree with it: set model.image to null, and give the trained model one (suisei add-images)"
+            )
         self.config = RegressorConfig(text, image, fusion, head)
         self.objective = Objective(loss)
         self.mixed = False
@@ -163,7 +160,7 @@ class SuiSei(LightningModule):
             )
             pretrain(text, weights, corpus, self.pretraining, seed=seed, advance=advance)
         self.regressor = self._regressor(text, image, idf, training)
-        if self.pretraining.image_epochs and image is not None and not self.pictures_last:
+        if self.pretraining.image_epochs and image is not None:
             pretrain_images(self.regressor, corpus.images, self.pretraining, seed=seed, progress=progress)
         # What is pre-trained here may differ in its last bits the next time: it stays in the checkpoints.
         trained = {
@@ -171,28 +168,6 @@ class SuiSei(LightningModule):
             "regressor.image.": self.pretraining.image_epochs,
         }
         self._frozen = FrozenWeights(self, but=tuple(name for name, epochs in trained.items() if epochs))
-
-    def finish(
-        self,
-        training: Sequence[CaptionSample],
-        support: Support,
-        *,
-        seed: int = 0,
-        progress: Progress = no_progress,
-    ) -> None:
-        """Teach the image encoder what the trained text encoder says of captions, where that comes last.
-
-        Arguments as ``build``.
-        """
-        if not self.pictures_last or self.pretraining is None:
-            return
-        model, images = self.regressor, CaptionCorpus.of(training, support).images
-        with torch.random.fork_rng():
-            model.eval()
-            pretrain_images(model, images, self.pretraining, seed=seed, progress=progress, centred=True)
-            model.eval()
-            leave_languages_out(model, training)
-            fit_image_line(model, training, progress)
 
     def _regressor(
         self,
@@ -428,17 +403,6 @@ class SuiSei(LightningModule):
         idf = self.regressor.idf
         content = repr((vocabulary, idf.documents, dict(idf.frequencies)))
         return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
-
-
-def _refuse_early_images(fusion: FusionConfig) -> None:
-    """Refuse a network that reads what is only taught once it has been trained."""
-    chosen = BLOCKS if fusion.blocks is None else fusion.blocks
-    if fusion.image_similarity or any(BLOCKS[name].reads == "image" for name in chosen):
-        raise ConfigError(
-            "with model.head.start and a trained text encoder the image encoder is pre-trained last, and "
-            "scores captions without references: set model.fusion.image_similarity to false and leave image "
-            "blocks out of model.fusion.blocks"
-        )
 
 
 def _below(lower: LowerStates, batch: Batch, start: int, end: int, width: int) -> Tensor:

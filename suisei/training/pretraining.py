@@ -59,9 +59,7 @@ class PretrainingConfig:
         learning_rate: highest rate of a one-cycle schedule with AdamW.
         word_dropout: probability that a token is replaced by the mask token.
         image_epochs: passes over the images by which an image encoder from random weights is pre-trained
-            after the text encoder (:mod:`suisei.training.image_pretraining`); 0 for none. With
-            ``model.head.start`` and a text encoder that learns from ratings, that comes after the ratings, so
-            that the image agrees with the vectors that score.
+            after the text encoder (:mod:`suisei.training.image_pretraining`); 0 for none.
         cross_fit: parts of the training images. What the head learns from samples without an image is then
             said by an encoder that was pre-trained without their part
             (:mod:`suisei.training.cross_fitting`); 0 for one encoder alone.

@@ -14,6 +14,8 @@ from suisei.training.losses import require_finite
 
 BatchLoss = Callable[[np.ndarray, np.random.Generator], Tensor]
 """Takes the items of a batch, int64 [n], and random numbers; returns their loss, a scalar."""
+Progress = Callable[[str, int], Callable[[int], Any]]
+"""Reports long work: takes what it is and how many items it has, returns what is called with those done."""
 LONGEST_GRADIENT = 1.0
 """Euclidean length of all gradients to which they are clipped."""
 

@@ -109,7 +109,7 @@ def _run_training(cli: Any) -> None:
         _record(cli, folder, split)  # not before: a checkpoint of other data is refused, and the run stays
     minutes = (time.perf_counter() - started) / 60
     validation = _restore_best(model, trainer)
-    _finish(cli.config.seed_everything, data, model)
+    model.to("cpu")
     facts = {**facts_of(cli, minutes, validation), "synthetic_samples": made}
     with staged(folder) as stage:
         curves = read_curves(folder / "logs")
@@ -253,7 +253,7 @@ def _build(seed: int, data: Any, model: SuiSei, device: torch.device, *, told: b
         table = SampleTable(
             data.samples,
             extras.fit_compute(data.samples, data.split.train, data.support_data.rated),
-            with_images=model.config.image is not None and not model.pictures_last,
+            with_images=model.config.image is not None,
             pairs=_rated_pairs(data, model, seed),
         )
         table.target = model.regressor.targets(data.samples)
@@ -268,13 +268,6 @@ def _pictured(data: Any, model: SuiSei) -> bool:
     """Return whether training shows any image to the model's image encoder."""
     taught = model.pretraining is not None and model.pretraining.image_epochs > 0
     return taught or any(sample.image is not None for sample in data.part("train"))
-
-
-def _finish(seed: int, data: Any, model: SuiSei) -> None:
-    """Do what comes after the ratings."""
-    with reported() as progress:
-        model.to("cpu")
-        model.finish(data.part("train"), data.support_data, seed=seed, progress=progress)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,17 @@ TERMS = {
     "scenes": "the bundled sample, simulated: Apache-2.0, like this package",
 }
 """{data: what it is and its terms}; data/README.md of the project has all of them."""
+TOWERS = {
+    "tf_efficientnet_lite0": (
+        "Apache-2.0",
+        "EfficientNet-Lite0 with ImageNet weights, of the authors of TensorFlow's TPU models; Mingxing "
+        "Tan, Quoc V. Le: EfficientNet, ICML 2019 ([arXiv 1905.11946](https://arxiv.org/abs/1905.11946))",
+    ),
+}
+"""{name of an image tower: (licence, what it is and from whom)}."""
+IMAGE_TOWER = "## Image tower"
+_READING = re.compile(r"^- It (?:does not look at the image|looks at the image only where).*$", re.MULTILINE)
+_IMAGE_SETTINGS = re.compile(r'"image": (?:null|\{.*?\n  \}),', re.DOTALL)
 _CORRELATIONS = {"pearson": "Pearson", "spearman": "Spearman", "tau-b": "tau-b", "tau-c": "tau-c"}
 
 
@@ -73,6 +85,41 @@ def small_card(
     if figures is not None:
         parts.append(figures_table(figures))
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def card_with_images(card: str, tower: str, learned: Sequence[str], settings: Mapping[str, Any]) -> str:
+    """Return the card of a model with what is true of it since it looks at images.
+
+    Args:
+        card: of the model before.
+        tower: name of the image tower.
+        learned: the data that the image side was learned from.
+        settings: the model's settings now.
+    """
+    card = (card.strip() or "# A SuiSei model") + "\n"
+    example = 'metric.score(["a caption"], references=[["what a person wrote"]]'
+    card = card.replace(f"{example})", f'{example}, images=["image.jpg"])')
+    card = _READING.sub("- It looks at the image, beside references and without.", card)
+    card = re.sub(rf"\n{IMAGE_TOWER}\n.*?(?=\n## |\Z)", "", card, flags=re.DOTALL)
+    card = _IMAGE_SETTINGS.sub(lambda _: f'"image": {_indented(settings["image"])},', card, count=1)
+    card = card.replace('"start": "cosine"', '"start": "cosines"')
+    name = tower.removeprefix("timm:")
+    licence, authors = TOWERS.get(name, ("", ""))
+    terms = f"licence {licence}: {authors}" if licence else "under the terms of its authors"
+    lines = [
+        IMAGE_TOWER,
+        "",
+        f"`{tower}`, {terms}. It stays as it was; one matrix projects what it says of an image to what the "
+        f"text encoder says of captions, learned with `suisei add-images` from {', '.join(learned)}, after "
+        "all else: figures above were taken without images.",
+    ]
+    section = "\n".join(lines) + "\n"
+    before, heading, after = card.partition("\n## Storage\n")
+    return f"{before}\n{section}{heading}{after}" if heading else f"{card}\n{section}"
+
+
+def _indented(settings: Any) -> str:
+    return json.dumps(settings, indent=2, ensure_ascii=False).replace("\n", "\n  ")
 
 
 def _encoder(storage: Storage) -> str:

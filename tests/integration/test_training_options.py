@@ -213,44 +213,10 @@ def test_a_score_may_start_from_the_cosine(built):
     )  # they are in half precision
 
 
-def test_an_image_encoder_is_taught_by_the_vectors_that_score(train, monkeypatch):
-    """After the ratings; it then scores captions without references, and those alone."""
-    from suisei.data.formats import read_samples
-    from suisei.metrics.suisei import load
-    from suisei.training import module as training_module
-
-    taught = []
-
-    def teach(model, pairs, config, **options):
-        taught.append({name: value.clone() for name, value in model.text.state_dict().items()})
-        return pretrain_images(model, pairs, config, **options)
-
-    pretrain_images = training_module.pretrain_images
-    monkeypatch.setattr(training_module, "pretrain_images", teach)
-    run = train(
-        *COSINE, "--baselines=[]", "--model.optimizer.frozen_fraction=0", "--model.image.frozen=true",
-        "--model.pretraining.epochs=0", "--model.pretraining.image_epochs=2",
-        "--trainer.limit_train_batches=4",
-    )  # fmt: skip
-    metric = load(run / "model")
-    own = metric.regressor.text.state_dict()
-    assert len(taught) == 1
-    assert all(torch.equal(value, own[name]) for name, value in taught[0].items())
-    assert float(metric.regressor.start.image.slope) != 16.0
-    samples = [s for s in read_samples(run / "test.jsonl") if s.references and s.image][:6]
-    bare = [dataclasses.replace(s, image=None) for s in samples]
-    assert metric.score(samples).tolist() == metric.score(bare).tolist()
-    alone = metric.score([dataclasses.replace(s, references=()) for s in samples])
-    assert len(set(alone.tolist())) > 1
-    nothing = metric.score([dataclasses.replace(s, references=()) for s in bare])
-    assert len(set(nothing.tolist())) == 1
-
-
-@pytest.mark.parametrize("option", ["image_similarity=true", "blocks=[image-product]", "blocks=null"])
-def test_what_is_taught_last_is_not_read_before(built, option):
+def test_an_image_is_not_taught_before_the_captions_are(built):
     options = ("--model.pretraining.epochs=0", "--model.pretraining.image_epochs=1")
-    with pytest.raises(ConfigError, match="pre-trained last"):
-        built(*COSINE, *options, f"--model.fusion.{option}")
+    with pytest.raises(ConfigError, match="give the trained model one"):
+        built(*COSINE, *options)
 
 
 @pytest.fixture(scope="module")

@@ -93,7 +93,7 @@ def test_resuming_batches_of_like_samples(train, tmp_path, batching):
 
 
 def test_resuming_upper_layers_that_start_from_the_cosine(train, rated_file, tmp_path):
-    """Balanced batches with rated pairs, running means, lower layers computed anew, an image taught last."""
+    """Balanced batches with rated pairs, running means, lower layers computed anew."""
     options = (
         *OPTIONS, "--model.text.tiny.layers=2", "--model.text.layers=last", "--model.text.trained_layers=1",
         "--model.head.start=cosine", "--model.head.extra_hidden=3", "--model.fusion.blocks=[]",
@@ -101,7 +101,7 @@ def test_resuming_upper_layers_that_start_from_the_cosine(train, rated_file, tmp
         "--model.optimizer.frozen_fraction=0",
         f"--data.support={rated_file}", "--data.synthetic=0.3", "--data.batching=balanced",
         "--model.loss.cosine_weight=1", "--model.loss.pair_weight=0.1", "--model.loss.support_weight=1",
-        "--model.image.frozen=true", "--model.pretraining.epochs=0", "--model.pretraining.image_epochs=1",
+        "--model.image=null",
     )  # fmt: skip
     whole = train(*options)
     killed(train, options, 7, tmp_path / "run")

@@ -219,7 +219,9 @@ def test_notebooks_run(notebook, the_model, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     content = nbformat.read(notebook, as_version=4)
     nbformat.validate(content)
-    nbclient.NotebookClient(content, timeout=900, resources={"metadata": {"path": tmp_path}}).execute()
+    nbclient.NotebookClient(
+        content, timeout=900, startup_timeout=300, resources={"metadata": {"path": tmp_path}}
+    ).execute()
     assert all(cell.execution_count for cell in content.cells if cell.cell_type == "code")
 
 

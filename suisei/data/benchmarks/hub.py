@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from suisei.data.benchmarks.benchmark import Benchmark, ImageFolder, LayoutError, make_row
-from suisei.data.formats import NOT_UTF8, Row
+from suisei.data.file_rows import NOT_UTF8
+from suisei.data.formats import Row
 from suisei.data.lines import delimited_records, is_broken, numbered_lines, utf8_lines
 from suisei.data.parquet import import_pyarrow
 from suisei.data.sample import CaptionSample, Rating

@@ -6,10 +6,12 @@ import torch
 from PIL import Image
 
 from suisei.encoders.bert import BertEncoder, is_bert
+from suisei.encoders.efficientnet_lite import LITE, EfficientNetLite, is_lite
 from suisei.encoders.image import ImageEncoder
 from suisei.encoders.pixels import preprocess_pixels
 from suisei.encoders.resnet import ClipResNet, is_resnet
 from suisei.encoders.text import TextEncoder
+from suisei.encoders.timm_tower import timm_architecture
 from suisei.encoders.tiny import train_tokenizer
 from suisei.encoders.tokenizer import FolderTokenizer
 from suisei.errors import ModelError
@@ -157,6 +159,36 @@ def test_only_clip_s_resnets_are_resnets():
         }
     ).tower
     assert type(tower).__module__.startswith("open_clip")
+
+
+@pytest.mark.parametrize("side", [224, 65, 32])
+def test_lite_features_equal_those_of_timm(side):
+    from suisei.encoders.image import _open_clip_tower
+
+    settings = timm_architecture(f"timm:{LITE}")
+    torch.manual_seed(0)
+    theirs = _open_clip_tower(settings).train()
+    pixels = torch.randn(2, 3, side, side)
+    theirs(torch.randn(8, 3, 64, 64))  # normalisations learn what they see
+    theirs.eval()
+    ours = ImageEncoder.from_architecture(settings).tower.eval()
+    assert isinstance(ours, EfficientNetLite)
+    ours.load_state_dict(theirs.state_dict())
+    with torch.inference_mode():
+        expected = theirs(pixels)
+        assert expected.std() > 1e-3
+        torch.testing.assert_close(ours(pixels), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_another_tower_of_timm_is_not_taken_for_it():
+    settings = timm_architecture(f"timm:{LITE}")["vision_cfg"]
+    assert is_lite(settings)
+    for change in (
+        {"timm_pool": "map"},
+        {"timm_proj": "linear"},
+        {"timm_model_name": "tf_efficientnet_lite1"},
+    ):
+        assert not is_lite({**settings, **change})
 
 
 @pytest.mark.parametrize(

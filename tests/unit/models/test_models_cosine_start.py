@@ -38,6 +38,20 @@ def test_the_image_speaks_where_there_is_no_reference_and_a_constant_where_there
     torch.testing.assert_close(start(similar, None), torch.tensor([16 * 0.2, 0.25, 0.25]))
 
 
+def test_beside_references_the_image_adds_where_it_is_known():
+    start = CosineStart(both=True)
+    with torch.no_grad():
+        start.references.centre.fill_(0.5)
+        start.image.centre.fill_(0.2)
+        start.beside.centre.fill_(0.3)
+        start.beside.slope.fill_(2.0)
+    similar = torch.tensor([[0.8, 0.6, 0.1], [0.8, 0.6, 0.1], [NAN, NAN, NAN], [NAN, NAN, NAN]])
+    seen = torch.tensor([[0.9], [NAN], [0.9], [NAN]])
+    expected = torch.tensor([16 * 0.2 + 2 * 0.6, 16 * 0.2, 16 * 0.7, 0.0])
+    torch.testing.assert_close(start(similar, seen), expected)
+    torch.testing.assert_close(start(similar, None), torch.tensor([16 * 0.2, 16 * 0.2, 0.0, 0.0]))
+
+
 def test_the_cosine_is_the_middle_of_the_largest_and_the_mean():
     similar = torch.tensor([[0.9, 0.7, 0.5, 0.3, 0.0, 0.0]])  # two poolings: largest, mean, smallest
     torch.testing.assert_close(reference_cosine(similar), torch.tensor([0.6]))

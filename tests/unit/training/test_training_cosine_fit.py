@@ -9,7 +9,7 @@ from suisei.data.sample import CaptionSample
 from suisei.models.cosine_start import Line
 from suisei.models.table import SampleTable
 from suisei.training import cosine_fit
-from suisei.training.cosine_fit import _equal_weights, _some_of_each, fit_line
+from suisei.training.cosine_fit import _equal_weights, _some_of_each, fit_beside, fit_line
 
 
 def test_a_line_is_found_again():
@@ -22,6 +22,26 @@ def test_a_line_is_found_again():
     assert float(line.slope) == pytest.approx(30, rel=1e-3)
     assert float(line.centre) == pytest.approx(known.mean())
     assert float(line.offset) == pytest.approx(30 * (known.mean() - 0.85), abs=1e-3)
+
+
+@pytest.mark.parametrize("scale", [(1.0, 0.0), (2.5, -3.0)])
+def test_how_much_an_image_counts_beside_references_does_not_depend_on_the_scale_of_ratings(scale):
+    rng = np.random.default_rng(0)
+    logits, seen = rng.normal(size=400), rng.uniform(0, 0.4, 400)
+    ratings = expit(scale[0] * (logits + 6 * (seen - 0.1)) + scale[1])
+    line = Line()
+    fit_beside(line, torch.from_numpy(seen), expit(logits), ratings, 0.25)
+    assert float(line.slope) == pytest.approx(6, rel=1e-3)
+    assert float(line(torch.tensor(0.25))) == 0.0
+    assert float(line(torch.tensor(0.35))) == pytest.approx(0.6, rel=1e-3)
+
+
+def test_an_image_that_says_the_opposite_counts_nothing():
+    rng = np.random.default_rng(0)
+    logits, seen = rng.normal(size=400), rng.uniform(0, 0.4, 400)
+    line = Line()
+    fit_beside(line, torch.from_numpy(seen), expit(logits), expit(logits - 6 * seen), 0.2)
+    assert float(line.slope) == 0.0
 
 
 def test_nothing_is_fitted_to_values_that_do_not_differ_or_are_not_there():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from suisei.data.fields import chosen_columns, match_columns
+from suisei.data.column_names import chosen_columns, match_columns
 from suisei.errors import ConfigError, DataError
 
 

@@ -1,0 +1,196 @@
+"""``suisei add-images``: have a model that reads captions look at images too, and say what that adds."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from suisei.commands.allowances import allowed
+from suisei.commands.command_parser import CommandParser
+from suisei.commands.option_values import filled, positive, seed
+from suisei.commands.options import add_data_options
+from suisei.commands.reports import Files, Report, add_report_options, check_report
+from suisei.commands.steps import read_samples
+from suisei.data.outputs import given
+from suisei.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from suisei.data.sample import CaptionSample
+    from suisei.metaeval.tables import Table
+    from suisei.metrics.suisei import SuiSeiMetric
+    from suisei.training.image_side import ImageSideData
+
+_EPILOG = """examples:
+  suisei add-images runs/mine/model --tower ViT-B-16 --pairs flickr8k-train --data flickr8k-expert
+      --root FLICKR8K --output runs/mine-seeing
+  suisei add-images MODEL --tower timm:tf_efficientnet_lite0 --weights lite0.safetensors
+      --pairs pairs.jsonl --data rated.jsonl --output seeing
+
+The tower and the model's captions stay as they are: what is learned is one matrix, by which an image lies
+near its captions, and how much the image counts in a score. Without an image the new model scores as the
+old one did. --data are rated captions with images and references; if the model learned from them, it is
+too sure of its references there, and --unseen says with other ratings how much the image counts beside
+them. --captions are for languages that --data and --pairs do not have."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns the exit status."""
+    options = _parser().parse_args(argv)
+    _check(options)
+    from suisei.encoders.image import ImageEncoderConfig
+    from suisei.metrics.suisei import load
+    from suisei.models.compaction import stored_with_images
+    from suisei.models.folder import save_model
+    from suisei.training.image_side import with_images
+    from suisei.training.run import reported
+
+    metric = load(options.model, device="cpu", precision="fp32")
+    data, samples, notes = _data(options, metric)
+    tower = ImageEncoderConfig(options.tower, options.weights, normalise=False)
+    with reported() as progress:
+        regressor = with_images(
+            metric.regressor, tower, data, epochs=options.epochs, seed=options.seed, progress=progress
+        )
+    folder = Path(options.output)
+    stored = stored_with_images(Path(options.model), regressor)
+    card = _card(options, regressor.config.to_dict())
+    save_model(folder, regressor, extras=metric.extras.state(), card=card, stored=stored)
+    new = load(folder, device="cpu", precision="fp32")
+    table = _table(new, samples)
+    content = {"table": table.as_dict(), "signature": new.signature}
+    Report(content, [table], lines=[f"model: {folder}"], notes=notes).conclude(Files.of(options))
+    return 0
+
+
+def _parser() -> CommandParser:
+    parser = CommandParser(
+        prog="suisei add-images",
+        description="Have a model that reads captions look at images too, and say what that adds.",
+        epilog=_EPILOG,
+    )
+    parser.add_argument(
+        "model", metavar="MODEL", type=filled, help="a model folder that starts from the cosine"
+    )
+    add = parser.add_argument_group("the image tower").add_argument
+    add(
+        "--tower", metavar="NAME", type=filled, required=True,
+        help="a model of open_clip, or timm:ARCHITECTURE",
+    )  # fmt: skip
+    add(
+        "--weights", metavar="TAG_OR_FILE", type=filled, default="openai",
+        help="open_clip's tag, or a file of weights (default openai)",
+    )  # fmt: skip
+    add = parser.add_argument_group("what is learned from").add_argument
+    add(
+        "--pairs", metavar="NAME_OR_FILE", type=filled, required=True,
+        help="images with captions: flickr8k-train, or JSON lines with image and captions",
+    )  # fmt: skip
+    add(
+        "--data", metavar="NAME_OR_FILE", type=filled, required=True,
+        help="a benchmark's name, or a file of samples, rated and with images",
+    )  # fmt: skip
+    add_data_options(add)
+    add(
+        "--unseen", metavar="NAME_OR_FILE", type=filled,
+        help="ratings the model did not learn from, on any scale, of samples with images and references",
+    )  # fmt: skip
+    add(
+        "--captions", metavar="NAME_OR_FILE", type=filled, action="append", default=[],
+        help="samples whose references show another language; may be given more than once",
+    )  # fmt: skip
+    add("--captions-root", metavar="DIR", type=filled, help="where the files of --captions are")
+    add("--epochs", type=positive, default=25, metavar="N", help="passes over the pairs (default 25)")
+    add("--seed", type=seed, default=12, metavar="N", help="decides order and dropout (default 12)")
+    add = parser.add_argument_group("output").add_argument
+    add("--output", metavar="DIR", type=filled, required=True, help="the new model folder")
+    add_report_options(add, page=False)
+    return parser
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Refuse what would fail only after all learning."""
+    if Path(options.output).exists():
+        raise ConfigError(f"--output {options.output} exists; name a new folder, or remove it first")
+    check_report(options, given(vars(options), "data", "pairs", "unseen"), sealed=["model", "root"])
+
+
+def _data(
+    options: argparse.Namespace, metric: SuiSeiMetric
+) -> tuple[ImageSideData, list[CaptionSample], list[str]]:
+    """Return what is learned from, the rated samples, and notes on them."""
+    from suisei.data.pairs import load_pairs
+    from suisei.training.image_side import ImageSideData as Data
+
+    samples, notes = read_samples(options)
+    rated = _seen(samples, options.data)
+    root = Path(options.root) if options.root else None
+    found_pairs = load_pairs(options.pairs, root=root or options.images, allowed=allowed(options))
+    pairs = [(pair.image, pair.captions) for pair in found_pairs]
+    unseen = rated
+    if options.unseen:
+        found = _others(options, options.unseen, options.root)
+        learned = {(sample.candidate, str(sample.image)) for sample in rated}
+        unseen = [s for s in _seen(found, options.unseen) if (s.candidate, str(s.image)) not in learned]
+    others = [s for name in options.captions for s in _others(options, name, options.captions_root)]
+    scores = _without_images(metric, unseen)
+    return Data(pairs, rated, unseen, scores, [*samples, *others]), rated, notes
+
+
+def _others(options: argparse.Namespace, name: str, root: str | None) -> list[CaptionSample]:
+    from suisei.data.load import load_data
+
+    images = options.images if Path(name).is_file() else None
+    return load_data(name, root=root, images=images, allowed=allowed(options))
+
+
+def _seen(samples: Sequence[CaptionSample], name: str) -> list[CaptionSample]:
+    """Return the samples that have a rating, references and an image."""
+    kept = [s for s in samples if s.rating is not None and s.references and s.image is not None]
+    if len(kept) < 3:
+        raise DataError(
+            f"{name}: {len(kept)} samples have a rating, references and an image; three are needed"
+        )
+    return kept
+
+
+def _without_images(metric: SuiSeiMetric, samples: Sequence[CaptionSample]) -> np.ndarray:
+    return metric.score([replace(sample, image=None) for sample in samples], progress=True)
+
+
+def _table(metric: SuiSeiMetric, samples: Sequence[CaptionSample]) -> Table:
+    """Return how scores by references, by the image and by both agree with the ratings."""
+    import numpy as np
+
+    from suisei.metaeval.correlation import kendall_tau_b, pearson
+    from suisei.metaeval.tables import Cell, Row, Section
+    from suisei.metaeval.tables import Table as NewTable
+
+    ratings = np.array([sample.rating.mean for sample in samples if sample.rating is not None])
+    ways = {
+        "references": [replace(sample, image=None) for sample in samples],
+        "image": [replace(sample, references=()) for sample in samples],
+        "references and image": list(samples),
+    }
+    rows = []
+    for label, own in ways.items():
+        scores = metric.score(own, progress=True)
+        cells = {"pearson": Cell(pearson(scores, ratings)), "tau-b": Cell(kendall_tau_b(scores, ratings))}
+        rows.append(Row(label, {**cells, "mean": Cell(float(scores.mean())), "n": Cell(len(own))}))
+    columns = {"pearson": "Pearson", "tau-b": "Kendall tau-b", "mean": "mean score", "n": "n"}
+    notes = ("the lines of the image were fitted to these ratings; evaluate with others",)
+    title = "Agreement with the ratings, by what the model is shown"
+    return NewTable(title, columns, (Section("all", tuple(rows)),), notes=notes, row_heading="Shown")
+
+
+def _card(options: argparse.Namespace, settings: dict[str, Any]) -> str:
+    from suisei.training.small_card import card_with_images
+
+    path = Path(options.model) / "README.md"
+    card = path.read_text(encoding="utf-8") if path.is_file() else ""
+    learned = [options.pairs, options.data, *([options.unseen] if options.unseen else [])]
+    return card_with_images(card, options.tower, [Path(name).name for name in learned], settings)

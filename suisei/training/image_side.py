@@ -1,0 +1,259 @@
+"""An image side for a trained model that reads captions: a pretrained tower, and what it adds to a score.
+
+The model's captions stay as they are, and so do its scores without an image. The tower stays as it is too:
+one matrix is learned, that projects what the tower says of an image to the vectors of the image's captions
+(contrastive, with several positives), and three lines: what the image says of the rating alone, and what it
+adds beside references.
+
+Shape letters: I images, T captions, d text width, d_img width of the tower's features.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from suisei.data.images import content_keys
+from suisei.data.sample import CaptionSample, language_of
+from suisei.encoders.cache_place import disk_cache
+from suisei.encoders.image import ImageEncoder, ImageEncoderConfig
+from suisei.errors import ConfigError, DataError
+from suisei.models.blocks import BLOCKS
+from suisei.models.compaction import IMAGE_SIDE
+from suisei.models.features import ModelFeatures
+from suisei.models.regressor import Regressor
+from suisei.models.table import SampleTable
+from suisei.training.contrastive import MAX_SCALE, symmetric_info_nce
+from suisei.training.cosine_fit import fit_beside, fit_line
+from suisei.training.pretraining import TEMPERATURE
+from suisei.training.pretraining_loop import Passes, Progress, run_passes
+
+Pairs = Sequence[tuple[Path, Sequence[str]]]
+"""Images with their captions."""
+
+FEATURE_DROPOUT = 0.5
+"""Of the tower's features: without it the matrix learns six thousand images by heart."""
+BATCH = 128
+"""Images per step."""
+LEARNING_RATE = 2e-3
+"""Highest rate of the one-cycle schedule."""
+WEIGHT_DECAY = 0.05
+WARMUP = 0.15
+"""Share of the steps in which the rate rises."""
+LEAST_SCALE = 1e-4
+"""Added to the scale of features, some of which are always 0."""
+MEAN_OF = 500
+"""Captions, about, that the mean vector of a language is taken of."""
+
+
+@dataclass(frozen=True)
+class ImageSideData:
+    """What an image side is learned from.
+
+    Attributes:
+        pairs: images with their captions.
+        rated: samples with image and rating, on the scale of the model's scores.
+        unseen: samples with image, references and rating, better ones that the model did not learn from.
+        scores: what the model says of those without their image, in (0, 1), float64 [N].
+        captions: samples of whose references some of each language are read.
+    """
+
+    pairs: Pairs
+    rated: Sequence[CaptionSample]
+    unseen: Sequence[CaptionSample]
+    scores: np.ndarray
+    captions: Sequence[CaptionSample]
+
+
+def with_images(
+    model: Regressor,
+    tower: ImageEncoderConfig,
+    data: ImageSideData,
+    *,
+    epochs: int,
+    seed: int,
+    progress: Progress,
+) -> Regressor:
+    """Return a model that scores as this one does, and looks at images too.
+
+    Args:
+        model: a trained model that starts from the cosine; an image side that it has is replaced.
+        tower: a pretrained image encoder.
+        data: what is learned from.
+        epochs: passes over the images.
+        seed: decides where the matrix starts, order and dropout.
+        progress: reports long work.
+
+    Raises:
+        ConfigError: a model to which no image can be added, or a tower without weights.
+        DataError: fewer than two images, or an image that cannot be read.
+    """
+    new = _with_tower(model, tower, seed)
+    teach_projection(new, data.pairs, epochs=epochs, seed=seed, progress=progress)
+    leave_languages_out(new, data.captions)
+    fit_image_lines(new, data, progress)
+    return new.eval().requires_grad_(False)
+
+
+def _with_tower(model: Regressor, tower: ImageEncoderConfig, seed: int) -> Regressor:
+    fusion = model.config.fusion
+    chosen = BLOCKS if fusion.blocks is None else fusion.blocks
+    if (
+        model.start is None
+        or fusion.image_similarity
+        or any(BLOCKS[name].reads == "image" for name in chosen)
+    ):
+        raise ConfigError(
+            "an image can be added to a model that starts from the cosine (model.head.start: cosine) and "
+            "whose network reads no image; train another with its image"
+        )
+    if tower.name == "tiny":
+        raise ConfigError("the tower must be pretrained: timm:ARCHITECTURE and a file, or one of open_clip")
+    head = replace(model.config.head, start="cosines")
+    named = Path(tower.pretrained).name  # a folder of this machine is no part of a model
+    config = replace(model.config, image=replace(tower, frozen=True, pretrained=named), head=head)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        new = Regressor(config, model.text, ImageEncoder.create(tower), model.idf)
+    own = {name: weight for name, weight in model.state_dict().items() if not name.startswith(IMAGE_SIDE)}
+    _, unexpected = new.load_state_dict(own, strict=False)
+    assert not unexpected
+    return new.eval()
+
+
+def teach_projection(model: Regressor, pairs: Pairs, *, epochs: int, seed: int, progress: Progress) -> None:
+    """Learn to project images to the vectors of their captions, in place; the encoders stay as they are.
+
+    What all captions have in common is taken from their vectors: of a sentence encoder most of it, so that
+    next to nothing would be left to tell images apart by.
+
+    Args:
+        model: the model.
+        pairs: images with their captions.
+        epochs: passes over the images.
+        seed: decides order and dropout.
+        progress: reports long work.
+
+    Raises:
+        DataError: fewer than two images, or one that cannot be read.
+    """
+    if len(pairs) < 2:
+        raise DataError(f"an image side is learned from images with captions; there are {len(pairs)}")
+    project = model.fusion.project
+    assert project is not None
+    texts, rows = caption_vectors(model, [captions for _, captions in pairs], progress)
+    texts -= texts.mean(dim=0)
+    images = _image_features(model, [image for image, _ in pairs], progress)
+    mean, deviation = images.mean(dim=0), images.std(dim=0) + LEAST_SCALE
+    images = (images - mean) / deviation
+    scale = nn.Parameter(torch.tensor(-math.log(TEMPERATURE)))
+
+    def batch_loss(batch: np.ndarray, _: np.random.Generator) -> Tensor:
+        own = np.concatenate([rows[image] for image in batch])
+        owners = np.repeat(np.arange(len(batch)), [len(rows[image]) for image in batch])
+        seen = project(F.dropout(images[torch.from_numpy(batch)], FEATURE_DROPOUT))
+        drawn = torch.from_numpy(own), torch.from_numpy(owners)
+        return symmetric_info_nce(seen, texts[drawn[0]], scale.exp(), drawn[1]) / 2
+
+    def keep_scale_in_bounds() -> None:
+        with torch.no_grad():
+            scale.clamp_(max=MAX_SCALE)
+
+    run_passes(
+        batch_loss,
+        project,
+        len(pairs),
+        Passes(
+            "learning to project images", epochs, BATCH, LEARNING_RATE, WEIGHT_DECAY, WARMUP,
+            "suisei.training.image_side.LEARNING_RATE", seed,
+        ),
+        parameters=project.requires_grad_(True).parameters(),
+        unclipped=[scale],
+        after_step=keep_scale_in_bounds,
+        advance=progress("learning to project images", epochs),
+    )  # fmt: skip
+    with torch.no_grad():  # of features as they are, not standardised
+        project.weight /= deviation
+        project.bias.sub_(project.weight @ mean)
+
+
+def leave_languages_out(model: Regressor, samples: Sequence[CaptionSample]) -> None:
+    """Keep from projected images what all captions of a language have in common, in place.
+
+    An image that was taught by centred English vectors then has the same cosine with a Japanese caption as
+    with an English one that says as much.
+
+    Args:
+        model: the model.
+        samples: some of each language, of whose references some are read.
+    """
+    spoken: dict[str, dict[str, None]] = {}
+    for sample in samples:
+        spoken.setdefault(language_of(sample), {}).update(dict.fromkeys(sample.references))
+    features = ModelFeatures(model, disk_cache(), mixed=True)
+    some = [list(captions)[:: max(1, len(captions) // MEAN_OF)] for captions in spoken.values() if captions]
+    means = torch.stack([features.of_captions(captions)[:, 0].mean(dim=0) for captions in some])
+    common, _ = torch.linalg.qr(means.T)  # [d, languages]
+    project = model.fusion.project
+    assert project is not None
+    with torch.no_grad():
+        for part in (project.weight, project.bias):
+            part -= common @ (common.T @ part)
+
+
+def fit_image_lines(model: Regressor, data: ImageSideData, progress: Progress) -> None:
+    """Fit what the cosine with the image says of the rating, alone and beside references, in place.
+
+    Args:
+        model: the model, with encoders as they will stay.
+        data: its rated and unseen samples.
+        progress: reports long work.
+    """
+    start = model.start
+    assert start is not None
+    assert start.beside is not None
+    seen, ratings = _image_cosines(model, data.rated, progress)
+    fit_line(start.image, seen, ratings, np.ones(len(ratings)))
+    centre = float(seen.mean())
+    seen, ratings = _image_cosines(model, data.unseen, progress)
+    fit_beside(start.beside, seen, data.scores, ratings, centre)
+
+
+def _image_cosines(
+    model: Regressor, samples: Sequence[CaptionSample], progress: Progress
+) -> tuple[Tensor, np.ndarray]:
+    """Return the cosine of each candidate with its image, float32 [N], and the ratings in [0, 1], [N]."""
+    table = SampleTable([replace(sample, references=()) for sample in samples])
+    features = ModelFeatures(model, disk_cache(), mixed=True)
+    texts = features.of_captions(table.captions, progress("encoding captions", len(table.captions)))
+    sources = list(zip(table.image_keys, table.images, strict=True))
+    images = features.of_images(sources, progress("encoding images", len(sources)))
+    with torch.no_grad():
+        shown = torch.from_numpy(table.image)
+        seen = model.image_similarities(texts[table.candidate], images[shown], shown >= 0)
+    return seen.mean(dim=1), table.target
+
+
+def caption_vectors(
+    model: Regressor, captions: Sequence[Sequence[str]], progress: Progress
+) -> tuple[Tensor, list[np.ndarray]]:
+    """Return pooled vectors of the unique captions, float32 [T, d], and each image's rows of them."""
+    numbers: dict[str, int] = {}
+    rows = [np.array([numbers.setdefault(text, len(numbers)) for text in own]) for own in captions]
+    advance = progress("encoding captions", len(numbers))
+    states = ModelFeatures(model, disk_cache(), mixed=True).of_captions(list(numbers), advance)
+    return states[:, 0].clone(), rows
+
+
+def _image_features(model: Regressor, images: Sequence[Path], progress: Progress) -> Tensor:
+    """Return what the tower says of images, float32 [I, d_img]."""
+    sources = list(zip(content_keys(images), images, strict=True))
+    advance = progress("encoding images", len(sources))
+    return ModelFeatures(model, disk_cache(), mixed=True).of_images(sources, advance).clone()
