@@ -133,12 +133,14 @@ def _data(
     pairs = [(pair.image, pair.captions) for pair in found_pairs]
     unseen = rated
     if options.unseen:
-        found = _others(options, options.unseen, options.root)
         learned = {(sample.candidate, str(sample.image)) for sample in rated}
-        unseen = [s for s in _seen(found, options.unseen) if (s.candidate, str(s.image)) not in learned]
+        found = _others(options, options.unseen, options.root)
+        found = [sample for sample in found if (sample.candidate, str(sample.image)) not in learned]
+        unseen = _seen(found, f"{options.unseen}, without the samples of --data")
     others = [s for name in options.captions for s in _others(options, name, options.captions_root)]
-    scores = _without_images(metric, unseen)
-    return Data(pairs, rated, unseen, scores, [*samples, *others]), rated, notes
+    scores = _without_images(metric, rated)
+    unseen_scores = scores if unseen is rated else _without_images(metric, unseen)
+    return Data(pairs, rated, unseen, scores, unseen_scores, [*samples, *others]), rated, notes
 
 
 def _others(options: argparse.Namespace, name: str, root: str | None) -> list[CaptionSample]:

@@ -3,10 +3,10 @@
 Few ratings teach a network little of what an encoder trained on a billion sentences knows already: how near
 two captions are. Here the logit is a line through that cosine, and what the network adds starts at zero.
 Far from what it was trained on, where the network has nothing to say, the cosine is left; and so it is of a
-caption without references, which is scored by the image alone. Where there are both, the image adds a line
-through its own cosine, if the model was given one.
+caption without references, which is scored by the image alone. Where there are both, the image may be weighed
+against all that is said without it.
 
-Shape letters: B samples, P poolings.
+Shape letters: B samples, P poolings, M members.
 """
 
 from __future__ import annotations
@@ -37,18 +37,38 @@ class Line(nn.Module):
         return (self.slope * known + self.offset).masked_fill(values.isnan(), torch.nan)
 
 
+class Beside(nn.Module):
+    """``kept * logit + line(cosine with the image)``, where there are references and an image."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept = nn.Parameter(torch.tensor(1.0))
+        self.line = Line()
+
+    def forward(self, logits: Tensor, seen: Tensor, compared: Tensor) -> Tensor:
+        """Return float32 [M, B].
+
+        Args:
+            logits: without the image, [M, B].
+            seen: cosine with the image of every pooling, [B, P]; NaN where there is none.
+            compared: True where there are references, bool [B].
+        """
+        added: Tensor = self.line(seen.float().mean(dim=1))
+        return torch.where(compared & ~added.isnan(), self.kept * logits + added, logits)
+
+
 class CosineStart(nn.Module):
     """The logit of the cosines alone: with references, else with the image, else a learned constant.
 
     Args:
-        both: whether the image counts beside references too.
+        both: whether the image counts beside references too, see :class:`Beside`.
     """
 
     def __init__(self, *, both: bool = False) -> None:
         super().__init__()
         self.references = Line()
         self.image = Line()
-        self.beside = Line() if both else None
+        self.beside = Beside() if both else None
         self.nothing = nn.Parameter(torch.tensor(0.0))
 
     def forward(self, similar: Tensor, seen: Tensor | None) -> Tensor:
@@ -60,10 +80,7 @@ class CosineStart(nn.Module):
         """
         logits: Tensor = self.references(reference_cosine(similar))
         if seen is not None:
-            shown = seen.float().mean(dim=1)
-            if self.beside is not None:
-                logits = logits + self.beside(shown).nan_to_num()
-            logits = torch.where(logits.isnan(), self.image(shown), logits)
+            logits = torch.where(logits.isnan(), self.image(seen.float().mean(dim=1)), logits)
         return torch.where(logits.isnan(), self.nothing, logits)
 
 

@@ -341,6 +341,8 @@ class Regressor(nn.Module):
             start = self.start(similar, seen)
             compared = batch.reference_mask.any(dim=1)  # without references there is nothing to correct
             logits = logits * compared + start
+            if self.start.beside is not None and seen is not None:
+                logits = self.start.beside(logits, seen, compared)
         return Outputs(logits, start, vectors, extras, similar, seen)
 
     def image_similarities(self, candidate: Tensor, image: Tensor | None, mask: Tensor) -> Tensor:

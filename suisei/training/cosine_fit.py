@@ -6,13 +6,14 @@ Shape letters: N samples, E extra inputs.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from suisei.models.batch import Batch
-from suisei.models.cosine_start import Line, reference_cosine
+from suisei.models.cosine_start import Beside, Line, reference_cosine
 from suisei.models.regressor import Outputs, Regressor
 from suisei.models.table import SampleTable
 from suisei.training.objective import Objective, pair_cosines
@@ -112,34 +113,66 @@ def fit_line(line: Line, values: Tensor, ratings: np.ndarray, weights: np.ndarra
     _set(line, slope, centre, offset)
 
 
-def fit_beside(line: Line, values: Tensor, scores: np.ndarray, ratings: np.ndarray, centre: float) -> None:
-    """Set a line to what a value adds to scores, so that they agree best with ratings.
+@dataclass(frozen=True)
+class Seen:
+    """Rated samples with images, and what is said of them.
 
-    The ratings may be on another scale than the scores: only how much the value counts beside them is
-    taken, from a logistic regression on both, which has one best fit.
+    Attributes:
+        cosines: with the image, float64 [N].
+        scores: without the image, in (0, 1), float64 [N].
+        ratings: in [0, 1], float64 [N].
+    """
+
+    cosines: np.ndarray
+    scores: np.ndarray
+    ratings: np.ndarray
+
+
+def fit_beside(beside: Beside, rated: Seen, unseen: Seen) -> None:
+    """Set how scores by references and the cosine with the image are weighed, by two logistic regressions.
 
     Args:
-        line: the line, changed in place; what it gives is added to the scores' logits.
-        values: its input, [N].
-        scores: in (0, 1), [N].
-        ratings: in [0, 1], [N].
-        centre: the value that adds nothing.
+        beside: changed in place.
+        rated: ratings on the scale of the scores, which say where the weighed scores lie.
+        unseen: ratings on any scale, which the scores were not learned from: they say how much the image
+            counts against the references, for a model is surer than it should be of what it learned from.
     """
-    from scipy.optimize import minimize
-    from scipy.special import expit, logit
+    centre = float(rated.cosines.mean())
+    _, own, slope = _logistic([_logits(unseen.scores), unseen.cosines - centre], unseen.ratings)
+    ratio = max(slope / own, 0.0) if own > 0 else 0.0
+    weighed = _logits(rated.scores) + ratio * (rated.cosines - centre)
+    offset, kept = _logistic([weighed], rated.ratings)
+    if kept <= 0:  # ratings that fall where scores rise say nothing of the image
+        ratio, offset, kept = 0.0, 0.0, 1.0
+    _set(beside.line, kept * ratio, centre, offset)
+    with torch.no_grad():
+        beside.kept.fill_(kept)
 
-    given = values.detach().double().cpu().numpy()
-    said = logit(np.clip(scores, SURE, 1 - SURE))
-    spread = given.std() + LEAST_SPREAD  # in standard deviations every step is of like size
-    columns = np.stack([np.ones(len(given)), said - said.mean(), (given - given.mean()) / spread])
+
+def _logits(scores: np.ndarray) -> np.ndarray:
+    from scipy.special import logit
+
+    found: np.ndarray = logit(np.clip(scores, SURE, 1 - SURE))
+    return found
+
+
+def _logistic(inputs: Sequence[np.ndarray], ratings: np.ndarray) -> list[float]:
+    """Return offset and slopes of the logistic regression of ratings [N] on inputs [N]: one best fit."""
+    from scipy.optimize import minimize
+    from scipy.special import expit
+
+    means = np.array([own.mean() for own in inputs])
+    spreads = np.array([own.std() + LEAST_SPREAD for own in inputs])
+    columns = np.stack([np.ones(len(ratings)), *((np.stack(inputs) - means[:, None]) / spreads[:, None])])
 
     def loss(guess: np.ndarray) -> tuple[float, np.ndarray]:
         logits = guess @ columns
         value = float(np.mean(np.logaddexp(0, logits) - ratings * logits))
         return value, columns @ (expit(logits) - ratings) / len(ratings)
 
-    _, own, slope = minimize(loss, np.zeros(3), jac=True, method="BFGS").x
-    _set(line, max(slope / spread / own, 0.0) if own > 0 else 0.0, centre, 0.0)
+    found = minimize(loss, np.zeros(len(columns)), jac=True, method="BFGS").x
+    slopes = found[1:] / spreads
+    return [float(found[0] - slopes @ means), *map(float, slopes)]
 
 
 def _set(line: Line, slope: float, centre: float, offset: float) -> None:

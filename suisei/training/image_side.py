@@ -31,7 +31,7 @@ from suisei.models.features import ModelFeatures
 from suisei.models.regressor import Regressor
 from suisei.models.table import SampleTable
 from suisei.training.contrastive import MAX_SCALE, symmetric_info_nce
-from suisei.training.cosine_fit import fit_beside, fit_line
+from suisei.training.cosine_fit import Seen, fit_beside, fit_line
 from suisei.training.pretraining import TEMPERATURE
 from suisei.training.pretraining_loop import Passes, Progress, run_passes
 
@@ -59,9 +59,10 @@ class ImageSideData:
 
     Attributes:
         pairs: images with their captions.
-        rated: samples with image and rating, on the scale of the model's scores.
-        unseen: samples with image, references and rating, better ones that the model did not learn from.
-        scores: what the model says of those without their image, in (0, 1), float64 [N].
+        rated: samples with image, references and rating, on the scale of the model's scores.
+        unseen: such samples, better ones that the model did not learn from, with ratings on any scale.
+        scores: what the model says of the rated ones without their image, in (0, 1), float64 [N].
+        unseen_scores: what it says of the unseen ones.
         captions: samples of whose references some of each language are read.
     """
 
@@ -69,6 +70,7 @@ class ImageSideData:
     rated: Sequence[CaptionSample]
     unseen: Sequence[CaptionSample]
     scores: np.ndarray
+    unseen_scores: np.ndarray
     captions: Sequence[CaptionSample]
 
 
@@ -219,17 +221,14 @@ def fit_image_lines(model: Regressor, data: ImageSideData, progress: Progress) -
     start = model.start
     assert start is not None
     assert start.beside is not None
-    seen, ratings = _image_cosines(model, data.rated, progress)
-    fit_line(start.image, seen, ratings, np.ones(len(ratings)))
-    centre = float(seen.mean())
-    seen, ratings = _image_cosines(model, data.unseen, progress)
-    fit_beside(start.beside, seen, data.scores, ratings, centre)
+    rated = _seen(model, data.rated, data.scores, progress)
+    unseen = _seen(model, data.unseen, data.unseen_scores, progress)
+    fit_line(start.image, torch.from_numpy(rated.cosines), rated.ratings, np.ones(len(rated.ratings)))
+    fit_beside(start.beside, rated, unseen)
 
 
-def _image_cosines(
-    model: Regressor, samples: Sequence[CaptionSample], progress: Progress
-) -> tuple[Tensor, np.ndarray]:
-    """Return the cosine of each candidate with its image, float32 [N], and the ratings in [0, 1], [N]."""
+def _seen(model: Regressor, samples: Sequence[CaptionSample], scores: np.ndarray, progress: Progress) -> Seen:
+    """Return what the model sees of samples with images."""
     table = SampleTable([replace(sample, references=()) for sample in samples])
     features = ModelFeatures(model, disk_cache(), mixed=True)
     texts = features.of_captions(table.captions, progress("encoding captions", len(table.captions)))
@@ -238,7 +237,7 @@ def _image_cosines(
     with torch.no_grad():
         shown = torch.from_numpy(table.image)
         seen = model.image_similarities(texts[table.candidate], images[shown], shown >= 0)
-    return seen.mean(dim=1), table.target
+    return Seen(seen.mean(dim=1).double().numpy(), scores, table.target.astype(np.float64))
 
 
 def caption_vectors(

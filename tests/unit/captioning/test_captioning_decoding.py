@@ -1,11 +1,13 @@
 """Greedy decoding, sampling and beam search, held against the same by brute force."""
 
 import itertools
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from suisei.captioning.caption_model import Decoding
+from suisei.captioning.caption_writing import BATCH_SIZE, captions_of_grids
 from suisei.errors import ConfigError, ModelError
 
 
@@ -162,3 +164,17 @@ def test_too_many_beams_and_too_many_tokens_are_refused(model, memory):
         model.logits(memory, torch.tensor([[list(ids)]] * 3))
     with pytest.raises(ConfigError, match="writes en and ja"):
         model.generate(memory, Decoding(), language="fr")
+
+
+def test_each_image_gets_the_captions_of_its_own_grid():
+    grids = torch.arange(2 * BATCH_SIZE + 3)
+    model = SimpleNamespace(
+        device=torch.device("cpu"),
+        memory=lambda some: some,
+        generate=lambda memory, *_: SimpleNamespace(tokens=memory),
+        texts=lambda tokens: [[f"caption of {int(own)}"] for own in tokens],
+    )
+    done = []
+    found = captions_of_grids(model, grids, Decoding(), advance=done.append)
+    assert found == [(f"caption of {number}",) for number in range(len(grids))]
+    assert sum(done) == len(grids)

@@ -107,7 +107,7 @@ def test_the_new_model_looks_at_images_and_reads_as_before(run, reader, data, pi
 
 
 def test_the_image_side_is_stored_in_half_precision_and_the_rest_as_it_was(run, reader, tmp_path):
-    run(tmp_path / "seeing")
+    run(tmp_path / "seeing", "--captions", str(tmp_path / "rated.jsonl"))
     old, new = (load_file(folder / "model.safetensors") for folder in (reader, tmp_path / "seeing"))
     kept = {name for name in old if not name.startswith(IMAGE_SIDE)}
     assert kept == {name for name in new if not name.startswith(IMAGE_SIDE)}
@@ -123,27 +123,25 @@ def test_ratings_that_the_model_did_not_learn_from_say_how_much_the_image_counts
     """Scores and one picture decide these ratings: for better in one file, for worse in the other."""
     captions = [f"{own} {number}" for own in CAPTIONS for number in range(6)]
     shown = [pictures[number % 2] for number in range(len(captions))]
+    others = [f"{own} now" for own in captions]
     scores = load(reader, device="cpu").score(captions, references=[[CAPTIONS[0]]] * len(captions))
     rank = scores.argsort().argsort() / len(captions)
-    for name, sign in (("better", 1), ("worse", -1)):
+    for name, sign in (("level", 0), ("better", 1), ("worse", -1)):
+        ratings = 0.5 + 0.3 * (rank - 0.5) + 0.25 * sign * np.resize([1, -1], len(rank))
         rows = [
-            {"candidate": own, "references": [CAPTIONS[0]], "image": str(picture), "rating": float(value)}
-            for own, picture, value in zip(
-                captions,
-                shown,
-                0.5 + 0.3 * (rank - 0.5) + 0.25 * sign * np.resize([1, -1], len(rank)),
-                strict=True,
-            )
+            {"candidate": own, "references": [CAPTIONS[0]], "image": str(picture), "rating": float(rating)}
+            for own, picture, rating in zip(captions if sign else others, shown, ratings, strict=True)
         ]
         (data / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n", encoding="utf-8")
-        run(tmp_path / name, "--unseen", str(data / f"{name}.jsonl"))
-    run(tmp_path / "one", "--captions", str(data / "rated.jsonl"))
-    one, better, worse = (
-        load(tmp_path / name, device="cpu").regressor.start for name in ("one", "better", "worse")
-    )
-    assert float(one.image.slope) == float(better.image.slope) == float(worse.image.slope)
-    assert abs(float(better.beside.slope) - float(worse.beside.slope)) > 0.1
-    assert float(better.beside.centre) == float(worse.beside.centre)
+    found = {}
+    for name in ("level", "better", "worse"):
+        more = [] if name == "level" else ["--unseen", str(data / f"{name}.jsonl")]
+        run(tmp_path / name, "--data", str(data / "level.jsonl"), *more)
+        found[name] = load(tmp_path / name, device="cpu").regressor.start
+    assert len({float(start.image.slope) for start in found.values()}) == 1
+    assert len({float(start.beside.line.centre) for start in found.values()}) == 1
+    weights = [float(start.beside.line.slope / start.beside.kept) for start in found.values()]
+    assert abs(weights[1] - weights[2]) > 0.1
 
 
 def test_the_same_seed_gives_the_same_folder(run, tmp_path):
@@ -160,7 +158,9 @@ def test_bad_input_is_refused_before_anything_is_learned(run, reader, data, tmp_
     path = tmp_path / "bare.jsonl"
     path.write_text(json.dumps({"candidate": "a", "references": ["b"], "rating": 0.5}) + "\n")
     assert run(tmp_path / "seeing", "--unseen", str(path)) == 2
-    assert "0 samples have a rating, references and an image" in capsys.readouterr().err
+    assert "without the samples of --data: 0 samples have a rating" in capsys.readouterr().err
+    assert run(tmp_path / "seeing", "--unseen", str(data / "rated.jsonl")) == 2
+    assert "without the samples of --data: 0 samples have a rating" in capsys.readouterr().err
     assert not (tmp_path / "seeing").exists()
 
 

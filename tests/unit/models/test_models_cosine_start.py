@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from suisei.data.sample import CaptionSample
-from suisei.models.cosine_start import CosineStart, Line, reference_cosine
+from suisei.models.cosine_start import Beside, CosineStart, Line, reference_cosine
 from suisei.models.regressor import similarities
 from suisei.models.table import Collator, SampleTable
 
@@ -38,18 +38,18 @@ def test_the_image_speaks_where_there_is_no_reference_and_a_constant_where_there
     torch.testing.assert_close(start(similar, None), torch.tensor([16 * 0.2, 0.25, 0.25]))
 
 
-def test_beside_references_the_image_adds_where_it_is_known():
-    start = CosineStart(both=True)
+def test_beside_references_the_image_is_weighed_where_it_is_known():
+    beside = Beside()
     with torch.no_grad():
-        start.references.centre.fill_(0.5)
-        start.image.centre.fill_(0.2)
-        start.beside.centre.fill_(0.3)
-        start.beside.slope.fill_(2.0)
-    similar = torch.tensor([[0.8, 0.6, 0.1], [0.8, 0.6, 0.1], [NAN, NAN, NAN], [NAN, NAN, NAN]])
+        beside.kept.fill_(0.5)
+        beside.line.centre.fill_(0.3)
+        beside.line.slope.fill_(2.0)
+        beside.line.offset.fill_(-0.1)
     seen = torch.tensor([[0.9], [NAN], [0.9], [NAN]])
-    expected = torch.tensor([16 * 0.2 + 2 * 0.6, 16 * 0.2, 16 * 0.7, 0.0])
-    torch.testing.assert_close(start(similar, seen), expected)
-    torch.testing.assert_close(start(similar, None), torch.tensor([16 * 0.2, 16 * 0.2, 0.0, 0.0]))
+    compared = torch.tensor([True, True, False, False])
+    logits = torch.tensor([[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]])
+    expected = torch.tensor([[0.5 + 1.1, 2.0, 3.0, 4.0], [2.5 + 1.1, 6.0, 7.0, 8.0]])
+    torch.testing.assert_close(beside(logits, seen, compared), expected)
 
 
 def test_the_cosine_is_the_middle_of_the_largest_and_the_mean():

@@ -1,5 +1,10 @@
 """Degradations: what each does to a caption, in both languages, seeded and independent of neighbours."""
 
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
 import pytest
 
 from suisei.data.sample import CaptionSample
@@ -167,3 +172,24 @@ def test_a_samples_degradation_does_not_depend_on_its_place():
 def test_unknown_degradation_lists_the_known():
     with pytest.raises(ConfigError, match=r"no degradation 'flip'; there are: swap, object, .*, digits"):
         degrade(ENGLISH, "flip")
+
+
+def test_threads_take_turns_with_the_one_tagger(monkeypatch):
+    """MeCab's nodes live in its memory until the next call."""
+    busy, overlaps = [], []
+
+    def tagger(text):
+        busy.append(text)
+        for letter in text:
+            time.sleep(0.001)
+            overlaps.extend(busy[1:])
+            yield SimpleNamespace(surface=letter, white_space="", feature=("名詞", "*", "*"))
+        busy.remove(text)
+
+    lock = threading.Lock()
+    monkeypatch.setattr(segments, "_tagger", lambda: (tagger, lock))
+    texts = ["赤い犬", "青い猫", "白い鳥", "黒い馬"]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(segments._cut, texts))
+    assert ["".join(node.surface for node in nodes) for nodes in found] == texts
+    assert overlaps == []

@@ -65,7 +65,8 @@ def samples(pictures):
 def data(samples, pictures):
     pairs = [(picture, (caption,)) for picture, caption in zip(pictures, SPOKEN["en"], strict=True)]
     japanese = [CaptionSample("x", (text,), language="ja") for text in SPOKEN["ja"]]
-    return ImageSideData(pairs, samples, samples, np.linspace(0.3, 0.6, 4), [*samples, *japanese])
+    scores = np.linspace(0.3, 0.6, 4)
+    return ImageSideData(pairs, samples, samples, scores, scores, [*samples, *japanese])
 
 
 def logits(model, samples):
@@ -86,7 +87,7 @@ def test_scores_without_an_image_stay_and_an_image_changes_others(model, tower, 
     assert torch.equal(logits(new, bare), before)
     assert new.config.head.start == "cosines"
     with torch.no_grad():
-        new.start.beside.slope.fill_(3.0)
+        new.start.beside.line.slope.fill_(3.0)
     assert (logits(new, samples) - before).abs().min() > 1e-4
     alone = logits(new, [dataclasses.replace(sample, references=()) for sample in samples])
     assert len(set(alone.tolist())) == len(samples)

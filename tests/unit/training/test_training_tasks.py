@@ -127,3 +127,21 @@ def test_a_further_process_does_not_mind_what_the_first_one_wrote(made, monkeypa
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("LOCAL_RANK", "1")
     assert made(task, "--trainer.devices=2").folder == tmp_path / "run"
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_what_is_no_runs_is_not_overwritten(train, tmp_path, task):
+    (tmp_path / "run" / "model").mkdir(parents=True)
+    with pytest.raises(ConfigError, match="holds model, which is no run's and would be overwritten"):
+        train(task, tmp_path / "run")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="is a file; choose a folder"):
+        train(task, tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    ("monitor", "mode"), [("val_loss", "min"), ("val_recall10", "max"), ("val_kendall", "max")]
+)
+def test_the_better_figure_is_kept_and_waited_for(tmp_path, monitor, mode):
+    assert run_callbacks.best_checkpoint(tmp_path, monitor).mode == mode
+    assert run_callbacks.early_stopping(monitor, 3).mode == mode
