@@ -12,7 +12,7 @@ from suisei.errors import ConfigError
 VARIABLE = "SUISEI_CACHE"
 SIZE_VARIABLE = "SUISEI_CACHE_GB"
 DEFAULT_GB = 5.0
-WORTHWHILE = 5_000_000
+WORTHWHILE = 2_000_000
 """By default the features of smaller encoders, in weights, stay off the disk: they are quick to compute."""
 
 
