@@ -229,6 +229,20 @@ def test_rounded_weights_are_read_as_what_they_stand_for(rounded):
     assert {parameter.dtype for parameter in read.parameters()} == {torch.float32}
 
 
+@pytest.mark.parametrize("name", ["folder", "rounded"])
+def test_a_loaded_model_does_not_change_with_its_file(request, name):
+    given = request.getfixturevalue(name)
+    where = given[0] if isinstance(given, tuple) else given
+    metric = load(where, device="cpu", precision="fp32", cache="off")
+    before = metric.score(["a red ball"], references=[["a ball"]]).tolist()
+    path = where / "model.safetensors"
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.seek(size // 8)
+        file.write(bytes(size - size // 8))
+    assert metric.score(["a red ball"], references=[["a ball"]]).tolist() == before
+
+
 @pytest.mark.parametrize(
     ("edit", "message"),
     [

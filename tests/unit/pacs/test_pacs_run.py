@@ -547,7 +547,8 @@ def test_weights_of_timm_fill_the_image_tower(tmp_path):
     described = Architecture(16, tower, {"context_length": 20, "width": 16, "layers": 1, "heads": 2})
     model = PacTraining(architecture=described, image_weights=str(tmp_path / "trunk.safetensors"))
     assert torch.equal(model.towers.visual.trunk.conv1[0].weight, trunk.conv1[0].weight)
-    assert model.towers.visual.preprocess_cfg["mean"] == trunk.pretrained_cfg["mean"]
+    for name in ("mean", "std"):
+        assert model.towers.visual.preprocess_cfg[name] == trunk.pretrained_cfg[name]
     trained = {name for name, weights in model.named_parameters() if weights.requires_grad}
     assert "towers.visual.head.proj.weight" in trained
     assert not any("trunk" in name for name in trained)
