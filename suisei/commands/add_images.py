@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from suisei.data.sample import CaptionSample
     from suisei.metaeval.tables import Table
     from suisei.metrics.suisei import SuiSeiMetric
-    from suisei.training.image_side import ImageSideData
+    from suisei.training.image_side import ImageSideData, Weighed
 
 _EPILOG = """examples:
   suisei add-images runs/mine/model --tower ViT-B-16 --pairs flickr8k-train --data flickr8k-expert
@@ -32,10 +32,10 @@ _EPILOG = """examples:
       --pairs pairs.jsonl --data rated.jsonl --output seeing
 
 The tower and the model's captions stay as they are: what is learned is one matrix, by which an image lies
-near its captions, and how much the image counts in a score. Without an image the new model scores as the
-old one did. --data are rated captions with images and references; if the model learned from them, it is
-too sure of its references there, and --unseen says with other ratings how much the image counts beside
-them. --captions are for languages that --data and --pairs do not have."""
+near its captions, and what a caption's cosine with it says of the rating where there are no references.
+With references the new model scores as the old one did, unless --unseen has ratings that it did not learn
+from, by which the image is weighed beside them: measure on captions of another kind whether it gains
+there. --captions are for languages that --data and --pairs do not have."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -57,8 +57,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             metric.regressor, tower, data, epochs=options.epochs, seed=options.seed, progress=progress
         )
     folder = Path(options.output)
-    stored = stored_with_images(Path(options.model), regressor)
-    card = _card(options, regressor.config.to_dict())
+    stored = stored_with_images(metric.model.path, regressor)
+    card = _card(options, metric.model.path, regressor.config.to_dict())
     save_model(folder, regressor, extras=metric.extras.state(), card=card, stored=stored)
     new = load(folder, device="cpu", precision="fp32")
     table = _table(new, samples)
@@ -97,7 +97,8 @@ def _parser() -> CommandParser:
     add_data_options(add)
     add(
         "--unseen", metavar="NAME_OR_FILE", type=filled,
-        help="ratings the model did not learn from, on any scale, of samples with images and references",
+        help="have the image count beside references too, as much as these ratings say, on any scale, of "
+        "samples with images and references that the model did not learn from",
     )  # fmt: skip
     add(
         "--captions", metavar="NAME_OR_FILE", type=filled, action="append", default=[],
@@ -124,23 +125,26 @@ def _data(
 ) -> tuple[ImageSideData, list[CaptionSample], list[str]]:
     """Return what is learned from, the rated samples, and notes on them."""
     from suisei.data.pairs import load_pairs
-    from suisei.training.image_side import ImageSideData as Data
+    from suisei.training.image_side import ImageSideData
 
     samples, notes = read_samples(options)
     rated = _seen(samples, options.data)
     root = Path(options.root) if options.root else None
     found_pairs = load_pairs(options.pairs, root=root or options.images, allowed=allowed(options))
     pairs = [(pair.image, pair.captions) for pair in found_pairs]
-    unseen = rated
-    if options.unseen:
-        learned = {(sample.candidate, str(sample.image)) for sample in rated}
-        found = _others(options, options.unseen, options.root)
-        found = [sample for sample in found if (sample.candidate, str(sample.image)) not in learned]
-        unseen = _seen(found, f"{options.unseen}, without the samples of --data")
     others = [s for name in options.captions for s in _others(options, name, options.captions_root)]
-    scores = _without_images(metric, rated)
-    unseen_scores = scores if unseen is rated else _without_images(metric, unseen)
-    return Data(pairs, rated, unseen, scores, unseen_scores, [*samples, *others]), rated, notes
+    weighed = _weighed(options, metric, rated) if options.unseen else None
+    return ImageSideData(pairs, rated, [*samples, *others], weighed), rated, notes
+
+
+def _weighed(options: argparse.Namespace, metric: SuiSeiMetric, rated: Sequence[CaptionSample]) -> Weighed:
+    from suisei.training.image_side import Weighed
+
+    learned = {(sample.candidate, str(sample.image)) for sample in rated}
+    found = _others(options, options.unseen, options.root)
+    found = [sample for sample in found if (sample.candidate, str(sample.image)) not in learned]
+    unseen = _seen(found, f"{options.unseen}, without the samples of --data")
+    return Weighed(unseen, _without_images(metric, rated), _without_images(metric, unseen))
 
 
 def _others(options: argparse.Namespace, name: str, root: str | None) -> list[CaptionSample]:
@@ -168,7 +172,7 @@ def _table(metric: SuiSeiMetric, samples: Sequence[CaptionSample]) -> Table:
     """Return how scores by references, by the image and by both agree with the ratings."""
     import numpy as np
 
-    from suisei.metaeval.correlation import kendall_tau_b, pearson
+    from suisei.metaeval.correlation import CorrelationError, kendall_tau_b, pearson
     from suisei.metaeval.tables import Cell, Row, Section
     from suisei.metaeval.tables import Table as NewTable
 
@@ -181,18 +185,23 @@ def _table(metric: SuiSeiMetric, samples: Sequence[CaptionSample]) -> Table:
     rows = []
     for label, own in ways.items():
         scores = metric.score(own, progress=True)
-        cells = {"pearson": Cell(pearson(scores, ratings)), "tau-b": Cell(kendall_tau_b(scores, ratings))}
-        rows.append(Row(label, {**cells, "mean": Cell(float(scores.mean())), "n": Cell(len(own))}))
+        cells = {"mean": Cell(float(scores.mean())), "n": Cell(len(own))}
+        for kind, correlation in (("pearson", pearson), ("tau-b", kendall_tau_b)):
+            try:
+                cells[kind] = Cell(correlation(scores, ratings))
+            except CorrelationError as error:
+                cells[kind] = Cell(None, reason=str(error))
+        rows.append(Row(label, cells))
     columns = {"pearson": "Pearson", "tau-b": "Kendall tau-b", "mean": "mean score", "n": "n"}
     notes = ("the lines of the image were fitted to these ratings; evaluate with others",)
     title = "Agreement with the ratings, by what the model is shown"
     return NewTable(title, columns, (Section("all", tuple(rows)),), notes=notes, row_heading="Shown")
 
 
-def _card(options: argparse.Namespace, settings: dict[str, Any]) -> str:
+def _card(options: argparse.Namespace, model: Path, settings: dict[str, Any]) -> str:
     from suisei.training.small_card import card_with_images
 
-    path = Path(options.model) / "README.md"
+    path = model / "README.md"
     card = path.read_text(encoding="utf-8") if path.is_file() else ""
     learned = [options.pairs, options.data, *([options.unseen] if options.unseen else [])]
     return card_with_images(card, options.tower, [Path(name).name for name in learned], settings)

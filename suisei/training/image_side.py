@@ -2,8 +2,8 @@
 
 The model's captions stay as they are, and so do its scores without an image. The tower stays as it is too:
 one matrix is learned, that projects what the tower says of an image to the vectors of the image's captions
-(contrastive, with several positives), and three lines: what the image says of the rating alone, and what it
-adds beside references.
+(contrastive, with several positives), and a line: what the image says of the rating where there are no
+references. Where ratings are given that the model did not learn from, it is also weighed beside references.
 
 Shape letters: I images, T captions, d text width, d_img width of the tower's features.
 """
@@ -54,24 +54,35 @@ MEAN_OF = 500
 
 
 @dataclass(frozen=True)
+class Weighed:
+    """What an image is weighed by where there are references.
+
+    Attributes:
+        unseen: samples with image, references and rating that the model did not learn from, on any scale.
+        scores: what the model says of the rated samples without their image, in (0, 1), float64 [N].
+        unseen_scores: what it says of the unseen ones.
+    """
+
+    unseen: Sequence[CaptionSample]
+    scores: np.ndarray
+    unseen_scores: np.ndarray
+
+
+@dataclass(frozen=True)
 class ImageSideData:
     """What an image side is learned from.
 
     Attributes:
         pairs: images with their captions.
         rated: samples with image, references and rating, on the scale of the model's scores.
-        unseen: such samples, better ones that the model did not learn from, with ratings on any scale.
-        scores: what the model says of the rated ones without their image, in (0, 1), float64 [N].
-        unseen_scores: what it says of the unseen ones.
         captions: samples of whose references some of each language are read.
+        weighed: what weighs the image beside references; None for an image that does not count there.
     """
 
     pairs: Pairs
     rated: Sequence[CaptionSample]
-    unseen: Sequence[CaptionSample]
-    scores: np.ndarray
-    unseen_scores: np.ndarray
     captions: Sequence[CaptionSample]
+    weighed: Weighed | None = None
 
 
 def with_images(
@@ -97,14 +108,14 @@ def with_images(
         ConfigError: a model to which no image can be added, or a tower without weights.
         DataError: fewer than two images, or an image that cannot be read.
     """
-    new = _with_tower(model, tower, seed)
+    new = _with_tower(model, tower, seed, "cosine" if data.weighed is None else "cosines")
     teach_projection(new, data.pairs, epochs=epochs, seed=seed, progress=progress)
     leave_languages_out(new, data.captions)
     fit_image_lines(new, data, progress)
     return new.eval().requires_grad_(False)
 
 
-def _with_tower(model: Regressor, tower: ImageEncoderConfig, seed: int) -> Regressor:
+def _with_tower(model: Regressor, tower: ImageEncoderConfig, seed: int, start: str) -> Regressor:
     fusion = model.config.fusion
     chosen = BLOCKS if fusion.blocks is None else fusion.blocks
     if (
@@ -118,7 +129,7 @@ def _with_tower(model: Regressor, tower: ImageEncoderConfig, seed: int) -> Regre
         )
     if tower.name == "tiny":
         raise ConfigError("the tower must be pretrained: timm:ARCHITECTURE and a file, or one of open_clip")
-    head = replace(model.config.head, start="cosines")
+    head = replace(model.config.head, start=start)
     named = Path(tower.pretrained).name  # a folder of this machine is no part of a model
     config = replace(model.config, image=replace(tower, frozen=True, pretrained=named), head=head)
     with torch.random.fork_rng(devices=[]):
@@ -218,17 +229,25 @@ def fit_image_lines(model: Regressor, data: ImageSideData, progress: Progress) -
         data: its rated and unseen samples.
         progress: reports long work.
     """
-    start = model.start
+    start, weighed = model.start, data.weighed
     assert start is not None
+    cosines, ratings = _seen(model, data.rated, progress)
+    fit_line(start.image, torch.from_numpy(cosines), ratings, np.ones(len(ratings)))
+    if weighed is None:
+        return
     assert start.beside is not None
-    rated = _seen(model, data.rated, data.scores, progress)
-    unseen = _seen(model, data.unseen, data.unseen_scores, progress)
-    fit_line(start.image, torch.from_numpy(rated.cosines), rated.ratings, np.ones(len(rated.ratings)))
-    fit_beside(start.beside, rated, unseen)
+    unseen, unseen_ratings = _seen(model, weighed.unseen, progress)
+    fit_beside(
+        start.beside,
+        Seen(cosines, weighed.scores, ratings),
+        Seen(unseen, weighed.unseen_scores, unseen_ratings),
+    )
 
 
-def _seen(model: Regressor, samples: Sequence[CaptionSample], scores: np.ndarray, progress: Progress) -> Seen:
-    """Return what the model sees of samples with images."""
+def _seen(
+    model: Regressor, samples: Sequence[CaptionSample], progress: Progress
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return each candidate's cosine with its image and its rating in [0, 1], float64 [N] both."""
     table = SampleTable([replace(sample, references=()) for sample in samples])
     features = ModelFeatures(model, disk_cache(), mixed=True)
     texts = features.of_captions(table.captions, progress("encoding captions", len(table.captions)))
@@ -237,7 +256,7 @@ def _seen(model: Regressor, samples: Sequence[CaptionSample], scores: np.ndarray
     with torch.no_grad():
         shown = torch.from_numpy(table.image)
         seen = model.image_similarities(texts[table.candidate], images[shown], shown >= 0)
-    return Seen(seen.mean(dim=1).double().numpy(), scores, table.target.astype(np.float64))
+    return seen.mean(dim=1).double().numpy(), table.target.astype(np.float64)
 
 
 def caption_vectors(

@@ -99,6 +99,10 @@ class SuiSei(LightningModule):
                 "model.pretraining.cross_fit makes several text encoders, whose vectors do not compare: it "
                 "needs model.fusion.blocks: [] and model.text.frozen: true"
             )
+        if head.start == "cosines":
+            raise ConfigError(
+                "model.head.start: cosines is what suisei add-images makes of a model; train with cosine"
+            )
         if pretraining and pretraining.image_epochs and image and head.start and not text.frozen:
             raise ConfigError(
                 "the text encoder learns from ratings, and an image encoder taught before would no longer "

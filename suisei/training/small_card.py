@@ -40,7 +40,12 @@ TOWERS = {
 }
 """{name of an image tower: (licence, what it is and from whom)}."""
 IMAGE_TOWER = "## Image tower"
-_READING = re.compile(r"^- It (?:does not look at the image|looks at the image only where).*$", re.MULTILINE)
+_READING = re.compile(r"^- It (?:does not look at the image|looks at the image).*$", re.MULTILINE)
+_READINGS = {
+    "cosine": " only where there are no references; beside references it changes nothing",
+    "cosines": ", beside references and without",
+}
+"""{how a score starts: where the image is looked at}."""
 _IMAGE_SETTINGS = re.compile(r'"image": (?:null|\{.*?\n  \}),', re.DOTALL)
 _CORRELATIONS = {"pearson": "Pearson", "spearman": "Spearman", "tau-b": "tau-b", "tau-c": "tau-c"}
 
@@ -99,10 +104,11 @@ def card_with_images(card: str, tower: str, learned: Sequence[str], settings: Ma
     card = (card.strip() or "# A SuiSei model") + "\n"
     example = 'metric.score(["a caption"], references=[["what a person wrote"]]'
     card = card.replace(f"{example})", f'{example}, images=["image.jpg"])')
-    card = _READING.sub("- It looks at the image, beside references and without.", card)
+    start = settings["head"]["start"]
+    card = _READING.sub(f"- It looks at the image{_READINGS[start]}.", card)
     card = re.sub(rf"\n{IMAGE_TOWER}\n.*?(?=\n## |\Z)", "", card, flags=re.DOTALL)
     card = _IMAGE_SETTINGS.sub(lambda _: f'"image": {_indented(settings["image"])},', card, count=1)
-    card = card.replace('"start": "cosine"', '"start": "cosines"')
+    card = re.sub(r'"start": "cosines?"', f'"start": "{start}"', card)
     name = tower.removeprefix("timm:")
     licence, authors = TOWERS.get(name, ("", ""))
     terms = f"licence {licence}: {authors}" if licence else "under the terms of its authors"

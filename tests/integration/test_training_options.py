@@ -219,6 +219,11 @@ def test_an_image_is_not_taught_before_the_captions_are(built):
         built(*COSINE, *options)
 
 
+def test_what_weighs_an_image_is_not_trained_from_nothing(built):
+    with pytest.raises(ConfigError, match="train with cosine"):
+        built(*COSINE, "--model.head.start=cosines")
+
+
 @pytest.fixture(scope="module")
 def two_sets(rated_file, tmp_path_factory):
     """The rated captions by language in two files, and rated pairs of captions."""

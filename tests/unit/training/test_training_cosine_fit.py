@@ -9,7 +9,7 @@ from suisei.data.sample import CaptionSample
 from suisei.models.cosine_start import Beside, Line
 from suisei.models.table import SampleTable
 from suisei.training import cosine_fit
-from suisei.training.cosine_fit import Seen, _equal_weights, _some_of_each, fit_beside, fit_line
+from suisei.training.cosine_fit import TRUST, Seen, _equal_weights, _some_of_each, fit_beside, fit_line
 
 
 def test_a_line_is_found_again():
@@ -34,11 +34,11 @@ def of_two(scale=1.0, offset=0.0, weight=6.0):
 @pytest.mark.parametrize("scale", [1.0, 2.5])
 @pytest.mark.parametrize("unseen", [{}, {"scale": 0.7, "offset": -3.0}])
 def test_how_much_an_image_counts_does_not_depend_on_the_scale_of_unseen_ratings(scale, unseen):
-    rated = of_two(scale, -0.5)
+    rated = of_two(scale, -0.5, weight=6 * TRUST)
     beside = Beside()
     fit_beside(beside, rated, of_two(**unseen))
     assert float(beside.kept) == pytest.approx(scale, rel=1e-3)
-    assert float(beside.line.slope) == pytest.approx(6 * scale, rel=1e-3)
+    assert float(beside.line.slope) == pytest.approx(6 * TRUST * scale, rel=1e-3)
     logits, seen = torch.from_numpy(logit(rated.scores))[None], torch.from_numpy(rated.cosines)[:, None]
     weighed = torch.sigmoid(beside(logits, seen, torch.ones(400, dtype=bool)))[0]
     np.testing.assert_allclose(weighed.detach().numpy(), rated.ratings, atol=1e-3)
@@ -47,7 +47,7 @@ def test_how_much_an_image_counts_does_not_depend_on_the_scale_of_unseen_ratings
 def test_unseen_ratings_alone_say_how_much_the_image_counts():
     beside = Beside()
     fit_beside(beside, of_two(weight=0.5), of_two(weight=6.0))
-    assert float(beside.line.slope / beside.kept) == pytest.approx(6, rel=1e-3)
+    assert float(beside.line.slope / beside.kept) == pytest.approx(6 * TRUST, rel=1e-3)
 
 
 def test_an_image_that_says_the_opposite_counts_nothing():

@@ -14,7 +14,13 @@ from suisei.encoders.weights import save_weights
 from suisei.errors import ConfigError, DataError
 from suisei.models.features import ModelFeatures
 from suisei.models.table import Collator, SampleTable
-from suisei.training.image_side import ImageSideData, leave_languages_out, teach_projection, with_images
+from suisei.training.image_side import (
+    ImageSideData,
+    Weighed,
+    leave_languages_out,
+    teach_projection,
+    with_images,
+)
 
 SPOKEN = {
     "en": ["a red ball", "two dogs run", "a cat on a mat", "a girl by the lake"],
@@ -65,8 +71,7 @@ def samples(pictures):
 def data(samples, pictures):
     pairs = [(picture, (caption,)) for picture, caption in zip(pictures, SPOKEN["en"], strict=True)]
     japanese = [CaptionSample("x", (text,), language="ja") for text in SPOKEN["ja"]]
-    scores = np.linspace(0.3, 0.6, 4)
-    return ImageSideData(pairs, samples, samples, scores, scores, [*samples, *japanese])
+    return ImageSideData(pairs, samples, [*samples, *japanese])
 
 
 def logits(model, samples):
@@ -80,17 +85,28 @@ def logits(model, samples):
         return model.outputs(collate(list(range(len(samples)))), images=images).logits[0]
 
 
-def test_scores_without_an_image_stay_and_an_image_changes_others(model, tower, data, samples):
+def test_scores_with_references_stay_and_the_image_speaks_without_them(model, tower, data, samples):
     new = with_images(model, tower, data, epochs=3, seed=1, progress=silent)
+    assert new.config.head.start == "cosine"
     bare = [dataclasses.replace(sample, image=None) for sample in samples]
     before = logits(model, bare)
     assert torch.equal(logits(new, bare), before)
+    assert torch.equal(logits(new, samples), before)
+    alone = logits(new, [dataclasses.replace(sample, references=()) for sample in samples])
+    assert len(set(alone.tolist())) == len(samples)
+
+
+def test_ratings_that_were_not_learned_from_weigh_the_image_beside_references(model, tower, data, samples):
+    scores = np.linspace(0.3, 0.6, 4)
+    data = dataclasses.replace(data, weighed=Weighed(samples, scores, scores))
+    new = with_images(model, tower, data, epochs=3, seed=1, progress=silent)
     assert new.config.head.start == "cosines"
+    bare = [dataclasses.replace(sample, image=None) for sample in samples]
+    before = logits(model, bare)
+    assert torch.equal(logits(new, bare), before)
     with torch.no_grad():
         new.start.beside.line.slope.fill_(3.0)
     assert (logits(new, samples) - before).abs().min() > 1e-4
-    alone = logits(new, [dataclasses.replace(sample, references=()) for sample in samples])
-    assert len(set(alone.tolist())) == len(samples)
     assert model.config.head.start == "cosine"
 
 
