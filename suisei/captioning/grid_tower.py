@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from suisei.encoders.efficientnet_lite import EfficientNetLite
 from suisei.encoders.image import ImageEncoder, ImageEncoderConfig
 from suisei.encoders.resnet import ClipResNet
 from suisei.encoders.timm_tower import is_timm, read_timm_weights, timm_architecture
@@ -159,7 +160,7 @@ class GridTower(nn.Module):
     def forward(self, pixels: Tensor) -> Tensor:
         """Return [B, P, c] of pixels [B, 3, s, s]."""
         tower: Any = self.image.tower
-        if isinstance(tower, ClipResNet):
+        if isinstance(tower, ClipResNet | EfficientNetLite):
             return _places(tower.grid(pixels))
         if hasattr(tower, "trunk"):
             return _places(tower.trunk.forward_features(pixels), tower.trunk)

@@ -69,8 +69,12 @@ class EfficientNetLite(nn.Module):
 
     def forward(self, pixels: Tensor) -> Tensor:
         """Encode [I, 3, s, s] to [I, d]."""
-        pooled: Tensor = self.trunk(pixels).mean(dim=(2, 3))
-        return pooled
+        return self.grid(pixels).mean(dim=(2, 3))
+
+    def grid(self, pixels: Tensor) -> Tensor:
+        """Return what is said of every place before it is pooled, [I, 1280, s / 32, s / 32]."""
+        states: Tensor = self.trunk(pixels)
+        return states
 
 
 class _Trunk(nn.Module):

@@ -144,7 +144,8 @@ def test_towers_give_a_grid(build_captioner):
 
     for name, options, shape in (
         ("timm:resnet10t", {"pretrained": None, "image_size": 64}, (4, 512)),
-        ("suisei-small", {}, (4, 512)),
+        ("timm:tf_efficientnet_lite0", {"pretrained": None, "image_size": 64}, (4, 1280)),
+        ("suisei-small", {}, (49, 1280)),
         ("tiny", {}, (4, 512)),
     ):
         tower = GridTower(create_image_encoder(TowerConfig(name, **options))).eval()
