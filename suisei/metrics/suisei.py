@@ -162,7 +162,7 @@ class SuiSeiMetric(Metric):
         table = SampleTable(
             samples,
             self.extras.compute(samples),
-            with_images=self.regressor.image is not None,
+            with_images=[self.regressor.looks(compared=bool(sample.references)) for sample in samples],
         )
         pooled: dict[int, Tensor] = {}
         with torch.inference_mode(), matrix_products(self.precision):
@@ -239,7 +239,7 @@ class SuiSeiMetric(Metric):
         found = set().union(*self.extras.needs().values())
         if cosines or model.columns.similar or model.columns.aligned or "reference" in blocks:
             found.add("references")
-        if model.image is not None and (cosines or model.columns.seen or "image" in blocks):
+        if model.looks(compared=False):
             found.add("image")
         return frozenset(found & {"references", "image"})
 

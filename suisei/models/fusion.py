@@ -93,6 +93,11 @@ class Fusion(nn.Module):
             return candidate.new_zeros(len(candidate), 0)
         return torch.cat(parts, dim=-1).flatten(1)
 
+    @property
+    def looks(self) -> bool:
+        """Whether any block reads the image."""
+        return bool(self._chosen("image"))
+
     def _widen(self, references: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """Add empty places where a batch has fewer than are read."""
         batch, places = mask.shape

@@ -196,6 +196,18 @@ class Regressor(nn.Module):
         if image is not None and config.image is not None:
             image.requires_grad_(not config.image.frozen)
 
+    def looks(self, *, compared: bool) -> bool:
+        """Return whether an image counts in the score of a sample.
+
+        Args:
+            compared: whether the sample has references.
+        """
+        if self.image is None:
+            return False
+        if self.columns.seen or self.fusion.looks:
+            return True
+        return self.start is not None and (self.start.beside is not None or not compared)
+
     def train(self, mode: bool = True) -> Regressor:
         """Set training mode; frozen encoders and layers stay in evaluation mode."""
         super().train(mode)

@@ -25,7 +25,8 @@ class SampleTable:
     Args:
         samples: the samples.
         extras: raw extra inputs, [N, E]; none by default.
-        with_images: False for a model that reads no image: no image file is then opened.
+        with_images: of which samples the image is read; False for a model that reads none. Files of
+            others are not opened.
         pairs: (caption, caption, similarity in [0, 1]) of captions that are compared by themselves.
 
     Attributes:
@@ -49,7 +50,7 @@ class SampleTable:
         samples: Sequence[CaptionSample],
         extras: np.ndarray | None = None,
         *,
-        with_images: bool = True,
+        with_images: bool | Sequence[bool] = True,
         pairs: Sequence[tuple[str, str, float]] = (),
     ) -> None:
         caption_rows: dict[str, int] = {}
@@ -65,7 +66,8 @@ class SampleTable:
         self.original: np.ndarray | None = None
         self.captions = list(caption_rows)
         # A model that reads no image must not fail on one either.
-        used = [with_images and sample.image is not None for sample in samples]
+        wanted = [with_images] * len(samples) if isinstance(with_images, bool) else with_images
+        used = [own and s.image is not None for own, s in zip(wanted, samples, strict=True)]
         self.image, self.images, self.image_keys = _image_rows(samples, used)
         ratings = [np.nan if s.rating is None else s.rating.mean for s in samples]
         self.target = np.array(ratings, dtype=np.float32)

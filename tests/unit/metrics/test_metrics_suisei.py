@@ -144,6 +144,30 @@ def test_no_sample_is_no_score(metric):
     assert metric.score([]).shape == (0,)
 
 
+@pytest.mark.parametrize(
+    ("start", "blocks", "looked_at"),
+    [("cosine", [], 1), ("cosines", [], 2), ("cosine", ["image-product"], 2), (None, ["candidate"], 0)],
+)
+def test_no_image_is_looked_at_that_counts_for_nothing(
+    build_regressor, tmp_path, pictures, monkeypatch, start, blocks, looked_at
+):
+    model = build_regressor(
+        text={"layers": "last"}, head={"start": start}, poolings=["mean"], blocks=blocks, similarity=True
+    )
+    save_model(tmp_path / "model", model.eval())
+    metric = load(tmp_path / "model", device="cpu", precision="fp32", cache="off")
+    seen, of_images = [], metric._features.of_images
+
+    def watched(images, *more):
+        seen.extend(images)
+        return of_images(images, *more)
+
+    monkeypatch.setattr(metric._features, "of_images", watched)
+    rows = [CaptionSample("two dogs", ("a ball",), pictures[0]), CaptionSample("two dogs", (), pictures[1])]
+    metric.score(rows)
+    assert len(seen) == looked_at
+
+
 def test_missing_image_file_is_named(metric, tmp_path):
     with pytest.raises(DataError, match=r"absent\.png"):
         metric.score(["a"], images=[tmp_path / "absent.png"])
