@@ -129,29 +129,32 @@ def _data(
 
     samples, notes = read_samples(options)
     rated = _seen(samples, options.data)
-    root = Path(options.root) if options.root else None
-    found_pairs = load_pairs(options.pairs, root=root or options.images, allowed=allowed(options))
+    root = options.images if Path(options.pairs).is_file() else options.root
+    found_pairs = load_pairs(options.pairs, root=root, allowed=allowed(options))
     pairs = [(pair.image, pair.captions) for pair in found_pairs]
-    others = [s for name in options.captions for s in _others(options, name, options.captions_root)]
+    others = [s for name in options.captions for s in _captions(options, name)]
     weighed = _weighed(options, metric, rated) if options.unseen else None
     return ImageSideData(pairs, rated, [*samples, *others], weighed), rated, notes
 
 
 def _weighed(options: argparse.Namespace, metric: SuiSeiMetric, rated: Sequence[CaptionSample]) -> Weighed:
+    from suisei.data.load import load_data
     from suisei.training.image_side import Weighed
 
     learned = {(sample.candidate, str(sample.image)) for sample in rated}
-    found = _others(options, options.unseen, options.root)
+    root = None if Path(options.unseen).is_file() else options.root
+    found = load_data(options.unseen, root=root, images=options.images, allowed=allowed(options))
     found = [sample for sample in found if (sample.candidate, str(sample.image)) not in learned]
     unseen = _seen(found, f"{options.unseen}, without the samples of --data")
     return Weighed(unseen, _without_images(metric, rated), _without_images(metric, unseen))
 
 
-def _others(options: argparse.Namespace, name: str, root: str | None) -> list[CaptionSample]:
+def _captions(options: argparse.Namespace, name: str) -> list[CaptionSample]:
     from suisei.data.load import load_data
 
-    images = options.images if Path(name).is_file() else None
-    return load_data(name, root=root, images=images, allowed=allowed(options))
+    if Path(name).is_file():
+        return load_data(name, images=options.images, allowed=allowed(options))
+    return load_data(name, root=options.captions_root)
 
 
 def _seen(samples: Sequence[CaptionSample], name: str) -> list[CaptionSample]:
@@ -180,8 +183,9 @@ def _table(metric: SuiSeiMetric, samples: Sequence[CaptionSample]) -> Table:
     ways = {
         "references": [replace(sample, image=None) for sample in samples],
         "image": [replace(sample, references=()) for sample in samples],
-        "references and image": list(samples),
     }
+    if metric.regressor.looks(compared=True):
+        ways["references and image"] = list(samples)
     rows = []
     for label, own in ways.items():
         scores = metric.score(own, progress=True)

@@ -15,7 +15,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from suisei.encoders.descriptions import check_image_encoder
-from suisei.encoders.efficientnet_lite import EfficientNetLite, is_lite
+from suisei.encoders.efficientnet_lite import FEATURES, LITE, EfficientNetLite, is_lite
 from suisei.encoders.hub_errors import explain_hub_error, hub_guard, no_hub
 from suisei.encoders.pixels import MEAN, STD, preprocess_pixels
 from suisei.encoders.resnet import ClipResNet, is_resnet
@@ -119,6 +119,8 @@ class ImageEncoder(nn.Module):
             if is_resnet(found["vision_cfg"]):
                 return cls(ClipResNet(found["vision_cfg"], found["embed_dim"]), found)
             if is_lite(found["vision_cfg"]):
+                if found["embed_dim"] != FEATURES:
+                    raise ModelError(f"{LITE} has {FEATURES} features, embed_dim says {found['embed_dim']}")
                 return cls(EfficientNetLite(), found)
             with no_hub():
                 return cls(_open_clip_tower(found), found)

@@ -11,7 +11,7 @@ Shape letters: I images of a batch, T captions of a batch, d text width.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,12 +20,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from suisei.encoders.cache_place import disk_cache
 from suisei.errors import DataError
+from suisei.models.features import ModelFeatures
 from suisei.models.regressor import Regressor
 from suisei.models.table import PixelStore
 from suisei.training.augment import random_crops
 from suisei.training.contrastive import MAX_SCALE, symmetric_info_nce
-from suisei.training.image_side import caption_vectors
 from suisei.training.pretraining import TEMPERATURE, PretrainingConfig
 from suisei.training.pretraining_loop import Passes, Progress, run_passes
 
@@ -83,33 +84,46 @@ def pretrain_images(
         seed,
     )
     advance = progress("pre-training on images", config.image_epochs)
-    trained = [*model.image.parameters(), *model.fusion.project.parameters()]
+    tower, project = model.image, model.fusion.project
+    trained = [*tower.parameters(), *project.parameters()]
+
+    def projected(batch: np.ndarray) -> Tensor:
+        seen: Tensor = project(tower(random_crops(pixels[torch.from_numpy(batch)], SMALLEST_CROP)))
+        return seen
+
     with _trainable(trained):
-        return _run(model, pixels, (texts, rows), passes, advance)
+        return draw_to_captions(projected, (texts, rows), tower, trained, passes, advance)
 
 
-def _run(
-    model: Regressor,
-    pixels: PixelStore,
+def draw_to_captions(
+    projected: Callable[[np.ndarray], Tensor],
     captions: tuple[Tensor, Sequence[np.ndarray]],
+    module: nn.Module,
+    parameters: Iterable[nn.Parameter],
     passes: Passes,
     advance: Callable[[int], Any],
 ) -> list[float]:
-    """Draw images to their captions, (vectors [T, d], each image's rows of them)."""
-    tower, project = model.image, model.fusion.project
-    assert tower is not None
-    assert project is not None
+    """Draw images to their captions and away from those of other images, in place.
+
+    Args:
+        projected: gives what is learned of some images, by row, float [n, d].
+        captions: vectors [T, d], and each image's rows of them.
+        module: what is trained, which is set to training.
+        parameters: what is trained.
+        passes: the settings.
+        advance: called with 1 after every epoch.
+
+    Returns:
+        The mean loss of every epoch.
+    """
     texts, rows = captions
     scale = nn.Parameter(torch.tensor(-math.log(TEMPERATURE)))
 
     def batch_loss(batch: np.ndarray, _: np.random.Generator) -> Tensor:
         own = np.concatenate([rows[image] for image in batch])
         owners = np.repeat(np.arange(len(batch)), [len(rows[image]) for image in batch])
-        features = tower(random_crops(pixels[torch.from_numpy(batch)], SMALLEST_CROP))
-        loss = symmetric_info_nce(
-            project(features), texts[torch.from_numpy(own)], scale.exp(), torch.from_numpy(owners)
-        )
-        return loss / 2
+        drawn = texts[torch.from_numpy(own)]
+        return symmetric_info_nce(projected(batch), drawn, scale.exp(), torch.from_numpy(owners)) / 2
 
     def keep_scale_in_bounds() -> None:
         with torch.no_grad():
@@ -117,14 +131,25 @@ def _run(
 
     return run_passes(
         batch_loss,
-        tower,
+        module,
         len(rows),
         passes,
-        parameters=[*tower.parameters(), *project.parameters()],
+        parameters=parameters,
         unclipped=[scale],
         after_step=keep_scale_in_bounds,
         advance=advance,
     )
+
+
+def caption_vectors(
+    model: Regressor, captions: Sequence[Sequence[str]], progress: Progress
+) -> tuple[Tensor, list[np.ndarray]]:
+    """Return pooled vectors of the unique captions, float32 [T, d], and each image's rows of them."""
+    numbers: dict[str, int] = {}
+    rows = [np.array([numbers.setdefault(text, len(numbers)) for text in own]) for own in captions]
+    advance = progress("encoding captions", len(numbers))
+    states = ModelFeatures(model, disk_cache(), mixed=True).of_captions(list(numbers), advance)
+    return states[:, 0].clone(), rows
 
 
 @contextmanager

@@ -10,14 +10,13 @@ Shape letters: I images, T captions, d text width, d_img width of the tower's fe
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from suisei.data.images import content_keys
@@ -30,10 +29,9 @@ from suisei.models.compaction import IMAGE_SIDE
 from suisei.models.features import ModelFeatures
 from suisei.models.regressor import Regressor
 from suisei.models.table import SampleTable
-from suisei.training.contrastive import MAX_SCALE, symmetric_info_nce
 from suisei.training.cosine_fit import Seen, fit_beside, fit_line
-from suisei.training.pretraining import TEMPERATURE
-from suisei.training.pretraining_loop import Passes, Progress, run_passes
+from suisei.training.image_pretraining import caption_vectors, draw_to_captions
+from suisei.training.pretraining_loop import Passes, Progress
 
 Pairs = Sequence[tuple[Path, Sequence[str]]]
 """Images with their captions."""
@@ -47,8 +45,9 @@ LEARNING_RATE = 2e-3
 WEIGHT_DECAY = 0.05
 WARMUP = 0.15
 """Share of the steps in which the rate rises."""
-LEAST_SCALE = 1e-4
-"""Added to the scale of features, some of which are always 0."""
+LEAST_SPREAD = 0.1
+"""Smallest standard deviation of a feature, as a share of all features' median: one that hardly ever differs
+here must not decide everything where it does."""
 MEAN_OF = 500
 """Captions, about, that the mean vector of a language is taken of."""
 
@@ -164,34 +163,27 @@ def teach_projection(model: Regressor, pairs: Pairs, *, epochs: int, seed: int, 
     texts, rows = caption_vectors(model, [captions for _, captions in pairs], progress)
     texts -= texts.mean(dim=0)
     images = _image_features(model, [image for image, _ in pairs], progress)
-    mean, deviation = images.mean(dim=0), images.std(dim=0) + LEAST_SCALE
+    mean, deviation = images.mean(dim=0), images.std(dim=0)
+    deviation = deviation.clamp(min=max(LEAST_SPREAD * float(deviation.median()), 1e-6))
     images = (images - mean) / deviation
-    scale = nn.Parameter(torch.tensor(-math.log(TEMPERATURE)))
 
-    def batch_loss(batch: np.ndarray, _: np.random.Generator) -> Tensor:
-        own = np.concatenate([rows[image] for image in batch])
-        owners = np.repeat(np.arange(len(batch)), [len(rows[image]) for image in batch])
-        seen = project(F.dropout(images[torch.from_numpy(batch)], FEATURE_DROPOUT))
-        drawn = torch.from_numpy(own), torch.from_numpy(owners)
-        return symmetric_info_nce(seen, texts[drawn[0]], scale.exp(), drawn[1]) / 2
+    def projected(batch: np.ndarray) -> Tensor:
+        seen: Tensor = project(F.dropout(images[torch.from_numpy(batch)], FEATURE_DROPOUT))
+        return seen
 
-    def keep_scale_in_bounds() -> None:
-        with torch.no_grad():
-            scale.clamp_(max=MAX_SCALE)
-
-    run_passes(
-        batch_loss,
-        project,
-        len(pairs),
-        Passes(
-            "learning to project images", epochs, BATCH, LEARNING_RATE, WEIGHT_DECAY, WARMUP,
-            "suisei.training.image_side.LEARNING_RATE", seed,
-        ),
-        parameters=project.requires_grad_(True).parameters(),
-        unclipped=[scale],
-        after_step=keep_scale_in_bounds,
-        advance=progress("learning to project images", epochs),
-    )  # fmt: skip
+    passes = Passes(
+        "learning to project images",
+        epochs,
+        BATCH,
+        LEARNING_RATE,
+        WEIGHT_DECAY,
+        WARMUP,
+        "suisei.training.image_side.LEARNING_RATE",
+        seed,
+    )
+    project.requires_grad_(True)
+    advance = progress("learning to project images", epochs)
+    draw_to_captions(projected, (texts, rows), project, project.parameters(), passes, advance)
     with torch.no_grad():  # of features as they are, not standardised
         project.weight /= deviation
         project.bias.sub_(project.weight @ mean)
@@ -257,17 +249,6 @@ def _seen(
         shown = torch.from_numpy(table.image)
         seen = model.image_similarities(texts[table.candidate], images[shown], shown >= 0)
     return seen.mean(dim=1).double().numpy(), table.target.astype(np.float64)
-
-
-def caption_vectors(
-    model: Regressor, captions: Sequence[Sequence[str]], progress: Progress
-) -> tuple[Tensor, list[np.ndarray]]:
-    """Return pooled vectors of the unique captions, float32 [T, d], and each image's rows of them."""
-    numbers: dict[str, int] = {}
-    rows = [np.array([numbers.setdefault(text, len(numbers)) for text in own]) for own in captions]
-    advance = progress("encoding captions", len(numbers))
-    states = ModelFeatures(model, disk_cache(), mixed=True).of_captions(list(numbers), advance)
-    return states[:, 0].clone(), rows
 
 
 def _image_features(model: Regressor, images: Sequence[Path], progress: Progress) -> Tensor:

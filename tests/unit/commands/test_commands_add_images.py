@@ -93,7 +93,7 @@ def test_the_new_model_looks_at_images_and_reads_as_before(run, reader, data, pi
     report = tmp_path / "report.json"
     assert run(tmp_path / "seeing", "--json", str(report)) == 0
     shown = capsys.readouterr().out
-    assert "references and image" in shown
+    assert "the lines of the image were fitted to these ratings" in shown
     before, after = (load(folder, device="cpu", precision="fp32") for folder in (reader, tmp_path / "seeing"))
     candidates, references = list(CAPTIONS), [[CAPTIONS[0]]] * 4
     assert before.score(candidates, references).tolist() == after.score(candidates, references).tolist()
@@ -103,7 +103,7 @@ def test_the_new_model_looks_at_images_and_reads_as_before(run, reader, data, pi
     seen = after.score(candidates, references, images=pictures)
     assert seen.tolist() == before.score(candidates, references).tolist()
     rows = json.loads(report.read_text(encoding="utf-8"))["table"]["sections"][0]["rows"]
-    assert [row["label"] for row in rows] == ["references", "image", "references and image"]
+    assert [row["label"] for row in rows] == ["references", "image"]
     card = (tmp_path / "seeing" / "README.md").read_text(encoding="utf-8")
     assert "learned with `suisei add-images` from pairs.jsonl, rated.jsonl" in card
 
@@ -120,7 +120,7 @@ def test_the_image_side_is_stored_in_half_precision_and_the_rest_as_it_was(run, 
 
 
 def test_ratings_that_the_model_did_not_learn_from_say_how_much_the_image_counts(
-    run, reader, data, pictures, tmp_path
+    run, reader, data, pictures, tmp_path, capsys
 ):
     """Scores and one picture decide these ratings: for better in one file, for worse in the other."""
     captions = [f"{own} {number}" for own in CAPTIONS for number in range(6)]
@@ -138,6 +138,7 @@ def test_ratings_that_the_model_did_not_learn_from_say_how_much_the_image_counts
     found = {}
     for name in ("better", "worse"):
         run(tmp_path / name, "--data", str(data / "level.jsonl"), "--unseen", str(data / f"{name}.jsonl"))
+        assert "references and image" in capsys.readouterr().out
         found[name] = load(tmp_path / name, device="cpu").regressor.start
     assert len({float(start.image.slope) for start in found.values()}) == 1
     assert len({float(start.beside.line.centre) for start in found.values()}) == 1

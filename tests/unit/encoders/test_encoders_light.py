@@ -180,6 +180,12 @@ def test_lite_features_equal_those_of_timm(side):
         torch.testing.assert_close(ours(pixels), expected, atol=1e-5, rtol=1e-5)
 
 
+def test_lite_of_another_width_is_refused():
+    settings = timm_architecture(f"timm:{LITE}")
+    with pytest.raises(ModelError, match="has 1280 features, embed_dim says 512"):
+        ImageEncoder.from_architecture({**settings, "embed_dim": 512})
+
+
 def test_another_tower_of_timm_is_not_taken_for_it():
     settings = timm_architecture(f"timm:{LITE}")["vision_cfg"]
     assert is_lite(settings)

@@ -14,6 +14,7 @@ from suisei.encoders.weights import save_weights
 from suisei.errors import ConfigError, DataError
 from suisei.models.features import ModelFeatures
 from suisei.models.table import Collator, SampleTable
+from suisei.training import image_side
 from suisei.training.image_side import (
     ImageSideData,
     Weighed,
@@ -121,6 +122,15 @@ def test_an_image_lies_nearest_to_its_own_caption(model, tower, data):
         seen = new.fusion.project(images)
     centred = torch.nn.functional.normalize(captions - captions.mean(dim=0), dim=-1)
     assert (centred @ seen.T).argmax(dim=0).tolist() == [0, 1, 2, 3]
+
+
+def test_a_feature_that_never_differed_does_not_decide_when_it_does(model, tower, data, monkeypatch):
+    features = torch.randn(4, 1280)
+    features[:, 0] = 0.5
+    monkeypatch.setattr(image_side, "_image_features", lambda *_: features.clone())
+    new = with_images(model, tower, data, epochs=20, seed=1, progress=silent)
+    lengths = new.fusion.project.weight.norm(dim=0)
+    assert lengths[0] < 30 * lengths.median()
 
 
 def test_a_model_that_has_an_image_side_gets_another(model, tower, data, samples):
