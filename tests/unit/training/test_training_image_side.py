@@ -162,3 +162,27 @@ def test_a_model_or_tower_that_cannot_be_joined_is_refused(model, build_regresso
     few = dataclasses.replace(data, pairs=data.pairs[:1])
     with pytest.raises(DataError, match="there are 1"):
         with_images(model, tower, few, epochs=1, seed=1, progress=silent)
+
+
+def test_a_new_image_side_is_centred_drops_features_and_knows_no_folder(model, tower, data, monkeypatch):
+    drawn, dropped = [], []
+
+    def watched(projected, captions, *more):
+        drawn.append(captions[0].mean(dim=0))
+        return draw(projected, captions, *more)
+
+    def dropping(values, share, *more, **options):
+        dropped.extend([] if more or options else [share])
+        return dropout(values, share, *more, **options)
+
+    draw, dropout = image_side.draw_to_captions, image_side.F.dropout
+    monkeypatch.setattr(image_side, "draw_to_captions", watched)
+    monkeypatch.setattr(image_side.F, "dropout", dropping)
+    new = with_images(model, tower, data, epochs=1, seed=1, progress=silent)
+    assert float(drawn[0].abs().max()) < 1e-5
+    assert set(dropped) == {0.5}
+    assert new.config.image.pretrained == "lite0.safetensors"
+    for own in SPOKEN.values():  # what the captions of a language share is no part of an image
+        vectors = ModelFeatures(new, None, mixed=True).of_captions(own)[:, 0]
+        shared = new.fusion.project.weight.T @ vectors.mean(dim=0)
+        assert float(shared.abs().max()) < 1e-3
