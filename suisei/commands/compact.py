@@ -150,7 +150,9 @@ def _smaller(
 ) -> tuple[Regressor, list[int] | None, dict[str, Tensor] | None]:
     """Return the model with fewer pieces, their old ids, and the weights before training."""
     from suisei.models.compaction import read_base, with_encoder_name, with_fewer_pieces
+    from suisei.models.packed_rows import unpack_rows
 
+    unpack_rows(regressor)
     name = options.encoder or _portable(regressor.config.text.name)
     regressor, old = with_encoder_name(regressor, name), None
     if not options.whole_vocabulary:

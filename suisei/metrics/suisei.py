@@ -305,16 +305,17 @@ def load(
         UnavailableError: a model on the hub that is neither in the hub's cache nor within reach; or no
             path, and this installation has no model.
     """
-    model = _found(path or default_model(), revision)
+    device = choose_device(device)
+    model = _found(path or default_model(), revision, packed=device == "cpu" and not compile)
     return SuiSeiMetric(model, device, precision, compile=compile, cache=cache)
 
 
-def _found(path: str | Path, revision: str | None) -> LoadedModel:
+def _found(path: str | Path, revision: str | None, packed: bool) -> LoadedModel:
     from suisei.models.hub_folder import cache_of, fetch_model, is_hub_name
 
     if is_hub_name(path):
         folder = fetch_model(str(path), revision)
-        return load_model(folder, check_names, within=cache_of(folder))
+        return load_model(folder, check_names, within=cache_of(folder), packed=packed)
     if revision is not None:
         raise ConfigError(f"revision {revision!r} is for a model on the hub, and {path} is a folder's name")
-    return load_model(path, check_names)
+    return load_model(path, check_names, packed=packed)

@@ -22,11 +22,11 @@ from suisei.encoders.tokenizer import FolderTokenizer
 from suisei.encoders.vocabulary import cut_vocabulary, language_pieces, needed_pieces
 from suisei.encoders.weights import read_weights
 from suisei.errors import ConfigError
+from suisei.models.packed_rows import WORDS
 from suisei.models.quantization import Rounding, is_roundable, quantize_state
 from suisei.models.regressor import Regressor
 
 ENCODER = "text.backbone."
-WORDS = f"{ENCODER}embeddings.word_embeddings.weight"
 SMALL = 1024
 """Weights with fewer numbers are stored as they are: they would save nothing."""
 IMAGE_SIDE = ("image.", "fusion.project.", "fusion.missing_image", "start.image.", "start.beside.")

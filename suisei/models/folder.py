@@ -18,6 +18,7 @@ import hashlib
 import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -34,6 +35,7 @@ from suisei.encoders.weights import Unfilled, check_fit, filled_by, save_weights
 from suisei.errors import ConfigError, ModelError, SuiseiError
 from suisei.models.config import RegressorConfig
 from suisei.models.extras_folder import SavedInput, read_extras, write_extras
+from suisei.models.packed_rows import TABLE, packed_rows, put_rows
 from suisei.models.quantization import dequantize_state, dequantized_shapes, is_rounded
 from suisei.models.regressor import Regressor
 from suisei.ranges import shown
@@ -47,6 +49,8 @@ CHECKED = ("model.safetensors", "idf.json")
 RESTORE = "restore the file, or train or export the model again"
 LARGEST_CONFIG, LARGEST_FILE = 2**28, 2**36
 """Bytes of config.json and of any other file: more than any model needs that suisei can make."""
+PIECE = 2**22
+"""Bytes that are hashed at once: a thread that hashes seldom waits for the interpreter."""
 _PARTS = ("format", "settings", "text_architecture", "image_architecture", "extras", "sha256")
 
 
@@ -141,7 +145,11 @@ def put_in_place(new: Path, folder: Path, *, aside: Path) -> None:
 
 
 def load_model(
-    path: str | Path, check_inputs: Callable[[Sequence[str]], Any], *, within: Path | None = None
+    path: str | Path,
+    check_inputs: Callable[[Sequence[str]], Any],
+    *,
+    within: Path | None = None,
+    packed: bool = False,
 ) -> LoadedModel:
     """Read a model folder and check every file of it. Nothing in it is executed or unpickled.
 
@@ -151,27 +159,40 @@ def load_model(
             a folder may not name, such as :func:`suisei.metrics.extras.check_names`.
         within: a folder above it that links may lead to, as those of the hub's cache do; by default none may
             leave the folder.
+        packed: whether word vectors that are stored in few bits stay so, for scoring on the CPU.
 
     Raises:
         ModelError: the folder, a file or a weight is missing, altered, or does not fit.
     """
     folder = Path(path)
     config = read_config(folder, within)
-    verify_files(folder, config, within)
+    problems, sound = _misplaced(folder, config, within, CHECKED)
+    _refuse(folder, problems and [*problems, *_altered(folder, config, sound)])
+    with ThreadPoolExecutor(1) as pool:
+        altered = pool.submit(_altered, folder, config, sound)
+        try:
+            regressor, extras = _read(folder, config, check_inputs, packed)
+        finally:
+            _refuse(folder, altered.result())  # which says more than what it led to
+    return LoadedModel(regressor, extras, config["sha256"]["config.json"], folder)
+
+
+def _read(
+    folder: Path, config: Mapping[str, Any], check_inputs: Callable[[Sequence[str]], Any], packed: bool
+) -> tuple[Regressor, dict[str, SavedInput]]:
     try:
         settings = RegressorConfig.from_dict(config["settings"])
         check_inputs(settings.fusion.extra_inputs)
         extras = _read_extras(folder, config, settings.fusion.extra_inputs)
-        regressor = _build(folder, config, settings)
+        return _build(folder, config, settings, packed), extras
     except SuiseiError as error:
         told = str(error) if str(folder) in str(error) else f"{folder}: {error}"
         raise ModelError(told) from None
     except BUILD_ERRORS as error:
         raise ModelError(f"{folder}: its parts do not go together: {one_line(error)}") from None
-    return LoadedModel(regressor, extras, config["sha256"]["config.json"], folder)
 
 
-def _build(folder: Path, config: Mapping[str, Any], settings: RegressorConfig) -> Regressor:
+def _build(folder: Path, config: Mapping[str, Any], settings: RegressorConfig, packed: bool) -> Regressor:
     """Build the model without memory, compare its size with that of its weights, and give it those."""
     tokenizer, idf = read_tokenizer(folder / "tokenizer"), IdfTable.load(folder / "idf.json")
     path = folder / "model.safetensors"
@@ -188,11 +209,16 @@ def _build(folder: Path, config: Mapping[str, Any], settings: RegressorConfig) -
         regressor = made()
     check_fit(regressor, dequantized_shapes(shapes) if rounded else shapes, str(path))
     weights = load_file(path)
+    rows = packed_rows(regressor, weights) if packed and rounded else None
+    put_rows(regressor, rows)
     # Copied: what was read is the file's own memory, which somebody may overwrite.
     weights = dequantize_state(weights) if rounded else {key: own.clone() for key, own in weights.items()}
     if not filled_by(regressor, weights):  # it has numbers that are computed, as positions are
         with Unfilled():
             regressor = made()
+        put_rows(regressor, rows)
+    if rows is not None:
+        weights |= rows.state_dict(prefix=TABLE)
     take_weights(regressor, weights)
     regressor.eval()
     regressor.requires_grad_(False)
@@ -266,13 +292,22 @@ def verify_files(
     Raises:
         ModelError: a file is missing, altered, too large, not listed, or outside of the folder.
     """
+    problems, sound = _misplaced(folder, config, within, checked)
+    _refuse(folder, [*problems, *_altered(folder, config, sound)])
+
+
+def _misplaced(
+    folder: Path, config: Mapping[str, Any], within: Path | None, checked: Sequence[str]
+) -> tuple[list[str], list[str]]:
+    """Return what is wrong with a folder's files before any is read, and the listed ones that can be."""
     expected = config["sha256"]
     problems = [
         f"config.json lacks the checksum of {name}"
         for name in (*checked, "config.json")
         if name not in expected
     ]
-    for name, checksum in expected.items():
+    sound = []
+    for name in expected:
         path = folder / name
         if not _inside(folder, name, within):
             problems.append(f"{shown(name)} leads out of the folder")
@@ -280,9 +315,23 @@ def verify_files(
             problems.append(f"{name} is missing")
         elif path.stat().st_size > LARGEST_FILE:
             problems.append(f"{name} is larger than any model's")
-        elif checksum != (own_checksum(config) if name == "config.json" else sha256_of(path)):
-            problems.append(f"{name} was altered (it differs from its checksum in config.json)")
+        else:
+            sound.append(name)
     problems += [f"{name} is not among the checksums in config.json" for name in _unlisted(folder, expected)]
+    return problems, sound
+
+
+def _altered(folder: Path, config: dict[str, Any], names: Sequence[str]) -> list[str]:
+    """Return what to say of those files that are not what their checksums say."""
+    return [
+        f"{name} was altered (it differs from its checksum in config.json)"
+        for name in names
+        if config["sha256"][name]
+        != (own_checksum(config) if name == "config.json" else sha256_of(folder / name))
+    ]
+
+
+def _refuse(folder: Path, problems: Sequence[str]) -> None:
     if problems:
         raise ModelError(f"{folder}: {'; '.join(problems)}; {RESTORE}")
 
@@ -320,5 +369,9 @@ def own_checksum(config: dict[str, Any]) -> str:
 
 def sha256_of(path: Path) -> str:
     """Return a file's SHA-256 in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    digest = hashlib.sha256()
+    with path.open("rb", buffering=0) as file:
+        piece = memoryview(bytearray(min(PIECE, max(1, path.stat().st_size))))
+        while read := file.readinto(piece):
+            digest.update(piece[:read])
+    return digest.hexdigest()

@@ -160,12 +160,16 @@ def dequantize_state(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
     for name in rounded:
         if name in stored:
             raise ModelError(f"{name}: a rounded matrix that is stored whole as well")
-        parts = {suffix: stored[name + suffix] for suffix in _ENDINGS if name + suffix in stored}
         try:
-            state[name] = dequantize(parts)
+            state[name] = dequantize(parts_of(stored, name))
         except ModelError as error:
             raise ModelError(f"{name}: {error}") from None
     return state
+
+
+def parts_of(stored: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:
+    """Return the parts of a weight by suffix; nothing where it is stored whole or not at all."""
+    return {suffix: stored[name + suffix] for suffix in _ENDINGS if name + suffix in stored}
 
 
 def dequantized_shapes(stored: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:

@@ -1,4 +1,4 @@
-"""How long it takes to import the package, and to score one caption from cold."""
+"""How long it takes to import the package, to open a model, and to score one caption from cold."""
 
 from __future__ import annotations
 
@@ -14,6 +14,14 @@ from tests.benchmarks import inputs
 from tests.benchmarks.harness import Options, Row, alternate, seconds
 
 SECTION = "startup"
+OPENING = """
+import sys, time
+import safetensors.torch, tokenizers, torch
+from suisei.metrics.suisei import load
+begun = time.perf_counter()
+load(sys.argv[1], device="cpu", cache="off")
+print(time.perf_counter() - begun)
+"""
 
 
 def run(options: Options) -> list[Row]:
@@ -40,13 +48,23 @@ def run(options: Options) -> list[Row]:
             sides["suisei score, the model in the package, one caption"] = side
         if options.comet_python is not None:
             sides["import comet"] = (options.comet_python, ["-c", "import comet"])
-        times = alternate(
-            [lambda side=side: seconds(lambda: _call(*side, options.threads)) for side in sides.values()],
-            options.repeats,
-        )
-    return [Row(SECTION, what, statistics.median(own), "s") for what, own in zip(sides, times, strict=True)]
+        timed = {
+            what: lambda side=side: seconds(lambda: _call(*side, options.threads))
+            for what, side in sides.items()
+        }
+        for what, opened in (("a small model", folder / "model"), ("the model in the package", shipped)):
+            if opened is not None:
+                code = ["-c", OPENING, str(opened)]
+                timed[f"opening {what}, after the imports"] = lambda code=code: float(
+                    _call(sys.executable, code, options.threads)
+                )
+        times = alternate(list(timed.values()), options.repeats)
+    return [Row(SECTION, what, statistics.median(own), "s") for what, own in zip(timed, times, strict=True)]
 
 
-def _call(python: str, arguments: list[str], threads: int) -> None:
+def _call(python: str, arguments: list[str], threads: int) -> str:
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
-    subprocess.run([python, *arguments], check=True, capture_output=True, env=environment)
+    done = subprocess.run(
+        [python, *arguments], check=True, capture_output=True, env=environment, encoding="utf-8"
+    )
+    return done.stdout

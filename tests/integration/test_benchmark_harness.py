@@ -62,6 +62,7 @@ def test_startup_and_memory(tmp_path):
     seconds = {row["what"]: row["ours"] for row in results if row["unit"] == "s"}
     assert len(seconds) >= 4
     assert seconds["import suisei"] > seconds["python without anything"]
+    assert seconds["opening a small model, after the imports"] > 0
 
 
 def test_rewards(tmp_path):

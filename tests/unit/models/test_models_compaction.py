@@ -9,8 +9,9 @@ import torch
 from suisei.errors import ConfigError
 from suisei.metrics.extras import check_names
 from suisei.metrics.suisei import load
-from suisei.models.compaction import WORDS, read_base, small_weights, with_encoder_name, with_fewer_pieces
+from suisei.models.compaction import read_base, small_weights, with_encoder_name, with_fewer_pieces
 from suisei.models.folder import load_model, save_model
+from suisei.models.packed_rows import WORDS
 
 BALL = [
     "a red ball lies on the table",
