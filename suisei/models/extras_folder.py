@@ -1,8 +1,9 @@
 """Extra inputs in a model folder, as plain data; :mod:`suisei.metrics.extras` makes metrics of them.
 
 config.json           of each input the options and settings that it was computed with
-extras.json           its state, save for long lists of numbers
-extras.safetensors    those
+extras.json           its state, save for long lists
+extras.safetensors    those of numbers
+extras.txt            those of texts, one a line
 extras/NAME/          its dual encoder, where it has one
 """
 
@@ -27,10 +28,10 @@ if TYPE_CHECKING:
 ENCODER_FOLDER = "extras"
 """Folder inside a model folder that holds the dual encoders of extra inputs."""
 _ENCODER_PLACE = re.compile(rf"{ENCODER_FOLDER}/[a-z0-9+-]+")
-STATES, NUMBERS = "extras.json", "extras.safetensors"
+STATES, NUMBERS, TEXTS = "extras.json", "extras.safetensors", "extras.txt"
 MANY = 64
-"""From as many numbers on a list is kept as a tensor."""
-_TENSOR, _KEYS = "$tensor", "$keys"
+"""From as many entries on a list is kept outside of JSON, megabytes of which take long to read."""
+_TENSOR, _KEYS, _LINES = "$tensor", "$keys", "$lines"
 
 
 @dataclass(frozen=True)
@@ -75,10 +76,14 @@ def write_extras(
     own = _own_names(folder, names, saved)
     content: dict[str, Any] = {}
     tensors: dict[str, np.ndarray] = {}
+    lines: list[str] = []
     for name, new in zip(names, own, strict=True):
-        content[new] = {key: _packed(f"{new}/{key}", v, tensors) for key, v in saved[name].state.items()}
+        state = saved[name].state
+        content[new] = {key: _packed(f"{new}/{key}", value, tensors, lines) for key, value in state.items()}
     if names:
         (folder / STATES).write_text(json.dumps(content, ensure_ascii=False) + "\n", encoding="utf-8")
+    if lines:
+        (folder / TEXTS).write_bytes("\n".join(lines).encode("utf-8"))
     if tensors:
         import torch
 
@@ -113,18 +118,28 @@ def _own_names(folder: Path, names: Sequence[str], saved: Mapping[str, SavedInpu
     return own
 
 
-def _packed(place: str, value: Any, tensors: dict[str, np.ndarray]) -> Any:
-    """Return a value as JSON can hold it, with long lists of numbers moved to ``tensors``."""
+def _packed(place: str, value: Any, tensors: dict[str, np.ndarray], lines: list[str]) -> Any:
+    """Return a value as JSON can hold it, with long lists moved to ``tensors`` and ``lines``."""
     if isinstance(value, np.ndarray):
         tensors[place] = np.ascontiguousarray(value)
         return {_TENSOR: place}
     if isinstance(value, Mapping) and len(value) >= MANY and _whole(value.values()):
         tensors[place] = np.array(list(value.values()), dtype=np.int64)
-        return {_TENSOR: place, _KEYS: list(value)}
+        return {_TENSOR: place, _KEYS: _in_lines(list(value), lines)}
     if isinstance(value, list) and len(value) >= MANY and all(isinstance(own, float) for own in value):
         tensors[place] = np.array(value, dtype=np.float64)
         return {_TENSOR: place}
+    if isinstance(value, list) and len(value) >= MANY and all(isinstance(own, str) for own in value):
+        return _in_lines(value, lines)
     return value
+
+
+def _in_lines(texts: list[str], lines: list[str]) -> Any:
+    """Move texts to ``lines`` and return where they are; those of which one has a line's end stay."""
+    if any("\n" in text for text in texts):
+        return texts
+    lines += texts
+    return {_LINES: [len(lines) - len(texts), len(texts)]}
 
 
 def _whole(values: Any) -> bool:
@@ -158,9 +173,10 @@ def read_extras(
         return {}
     try:
         content = json.loads((folder / STATES).read_bytes().decode("utf-8"))
-        tensors = _tensors(folder / NUMBERS)
+        tensors, lines = _tensors(folder / NUMBERS), _lines(folder / TEXTS)
         states = {
-            name: {key: _unpacked(value, tensors) for key, value in content[name].items()} for name in names
+            name: {key: _unpacked(value, tensors, lines) for key, value in content[name].items()}
+            for name in names
         }
     except BUILD_ERRORS as error:
         raise ModelError(
@@ -198,7 +214,13 @@ def _tensors(path: Path) -> dict[str, np.ndarray]:
         raise ValueError(f"{path.name}: {error}") from None
 
 
-def _unpacked(value: Any, tensors: Mapping[str, np.ndarray]) -> Any:
+def _lines(path: Path) -> list[str]:
+    return path.read_bytes().decode("utf-8").split("\n") if path.is_file() else []
+
+
+def _unpacked(value: Any, tensors: Mapping[str, np.ndarray], lines: Sequence[str]) -> Any:
+    if isinstance(value, dict) and _LINES in value:
+        return _from_lines(value[_LINES], lines)
     if not isinstance(value, dict) or _TENSOR not in value:
         return value
     numbers = tensors[value[_TENSOR]]
@@ -206,6 +228,14 @@ def _unpacked(value: Any, tensors: Mapping[str, np.ndarray]) -> Any:
         raise ValueError(f"{value[_TENSOR]} is not a list of finite numbers")
     if _KEYS not in value:
         return numbers
-    if set(map(type, value[_KEYS])) - {str}:
+    keys = _unpacked(value[_KEYS], {}, lines)
+    if set(map(type, keys)) - {str}:
         raise ValueError(f"{value[_TENSOR]} has names that are not text")
-    return dict(zip(value[_KEYS], numbers.tolist(), strict=True))
+    return dict(zip(keys, numbers.tolist(), strict=True))
+
+
+def _from_lines(place: Any, lines: Sequence[str]) -> list[str]:
+    start, count = place
+    if not (type(start) is type(count) is int and 0 <= start <= start + count <= len(lines)):
+        raise ValueError(f"lines {shown(place)} of {TEXTS}, which has {len(lines):,}")
+    return list(lines[start : start + count])

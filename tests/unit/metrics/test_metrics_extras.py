@@ -69,9 +69,17 @@ def test_states_come_back_exactly(build_regressor, samples, tmp_path):
     np.testing.assert_array_equal(again.compute(samples), expected.compute(samples))
     np.testing.assert_allclose(again.compute(samples), extras.compute(samples), rtol=1e-4, atol=1e-4)
     save_model(tmp_path / "again", model, extras=again.state())
-    assert (tmp_path / "again" / "extras.json").read_bytes() == (
-        tmp_path / "model" / "extras.json"
-    ).read_bytes()
+    for name in ("extras.json", "extras.txt", "extras.safetensors"):
+        assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "model" / name).read_bytes()
+
+
+def test_long_lists_of_texts_are_lines_of_a_file(build_regressor, samples, tmp_path):
+    model, extras = trained(build_regressor, samples, TEXT_INPUTS)
+    save_model(tmp_path / "model", model, extras=extras.state())
+    content = json.loads((tmp_path / "model" / "extras.json").read_text())
+    lines = (tmp_path / "model" / "extras.txt").read_text(encoding="utf-8").split("\n")
+    start, count = content["cider"]["document_frequency"]["$keys"]["$lines"]
+    assert lines[start : start + count] == list(extras.state()["cider"].state["document_frequency"])
 
 
 def test_numbers_are_not_in_the_config(build_regressor, samples, tmp_path):
@@ -92,7 +100,7 @@ def as_first_layout(folder, extras, resign):
             name: {key: own.tolist() if hasattr(own, "tolist") else own for key, own in saved.state.items()}
             for name, saved in extras.state().items()
         }
-        for name in ("extras.json", "extras.safetensors"):
+        for name in ("extras.json", "extras.txt", "extras.safetensors"):
             config["sha256"].pop(name, None)
             (folder / name).unlink(missing_ok=True)
 

@@ -181,7 +181,7 @@ def test_folders_come_before_names(published, hub, model_folder, tmp_path):
 def test_pushing_replaces_an_older_model(hub, model_folder):
     old = hub.files / "org" / "metric"
     (old / "extras").mkdir(parents=True)
-    for name in ("extras.json", "extras.safetensors", "notes.md"):
+    for name in ("extras.json", "extras.txt", "extras.safetensors", "notes.md"):
         (old / name).write_text("old")
     address = push_model(model_folder, "org/metric", "# Card\n", private=True, revision="next")
     assert address == "https://hub/org/metric/commit/1"
