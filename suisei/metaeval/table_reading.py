@@ -20,7 +20,7 @@ def read_table(value: Mapping[str, Any]) -> Table:
     """
     try:
         return _read(value)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise DataError(
             f"a table in it is malformed ({type(error).__name__}: {error}); write it again"
         ) from None

@@ -12,6 +12,7 @@ from typing import Any
 from suisei.data.formats import read_samples
 from suisei.data.load import load_data
 from suisei.data.paths import ANYWHERE, Allowed
+from suisei.encoders.rules import one_line
 from suisei.errors import ConfigError, DataError, SuiseiError
 from suisei.metaeval.correlation_tables import versions
 from suisei.metaeval.table_reading import read_table
@@ -78,18 +79,18 @@ def _rated_of(content: Mapping[str, Any], allowed: Allowed | None) -> tuple[Rate
     if not isinstance(command, dict) or not command.get("data"):
         return None, []
     saved = command.get("save_scores")
-    if not saved or not Path(str(saved)).is_file():
-        return None, ["single predictions are not shown: the scores were not kept (--save-scores FILE)"]
     names = ("root", "images", "on_error")
     try:
+        if not saved or not Path(str(saved)).is_file():
+            return None, ["single predictions are not shown: the scores were not kept (--save-scores FILE)"]
         settings: dict[str, Any] = {name: command[name] for name in names if command.get(name)}
         if command.get("rating_scale"):
             settings["rating_scale"] = tuple(command["rating_scale"])
         read = load_data(str(command["data"]), allowed=allowed, **settings)
         samples = [s for s in read if s.rating is not None]
         return _joined(Path(str(saved)), samples), []
-    except (SuiseiError, TypeError) as error:
-        return None, [f"single predictions are not shown: {error}"]
+    except (OSError, SuiseiError, TypeError, ValueError) as error:  # such as a name that no path can have
+        return None, [f"single predictions are not shown: {one_line(error)}"]
 
 
 def read_curves(folder: Path) -> dict[str, dict[float, float]]:

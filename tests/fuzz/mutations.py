@@ -219,10 +219,10 @@ def _changed(random: Random, value: Any) -> Any:
             del value[key]
         elif kind == 1:
             value[random.choice((*value, "", "id", "candidate", "references", "image", "a\0b", "\ud800"))] = (
-                value[key]
+                copy.deepcopy(value[key])
             )
         elif kind == 2:
-            value[key] = random.choice(VALUES)
+            value[key] = copy.deepcopy(random.choice(VALUES))
         elif kind == 3:
             other = random.choice(list(value))
             value[key], value[other] = value[other], value[key]
@@ -237,7 +237,7 @@ def _changed(random: Random, value: Any) -> Any:
         elif kind == 1:
             value.insert(at, copy.deepcopy(random.choice(value)))
         elif kind == 2:
-            value[at] = random.choice(VALUES)
+            value[at] = copy.deepcopy(random.choice(VALUES))
         else:
             value[at] = _changed(random, value[at])
         return value

@@ -55,6 +55,8 @@ def test_a_table_without_headings_gets_them_from_its_cells():
         lambda value: value["sections"][0]["rows"][0].pop("label"),
         lambda value: value.update(columns=[1]),
         lambda value: value.update(digits="many"),
+        lambda value: value.update(digits=float("inf")),
+        lambda value: value["sections"][0]["rows"][0]["cells"].update(x={"value": 1, "low": 10**400}),
     ],
 )
 def test_a_malformed_table_is_one_clear_error(tmp_path, spoil):
