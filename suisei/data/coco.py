@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from suisei.data.column_names import ALIASES, match_columns
 from suisei.data.compressed import open_plain, plain_suffix
-from suisei.data.documents import RESULT_FIELDS, is_row, unique_keys
+from suisei.data.documents import RESULT_FIELDS, is_row, parse_json
 from suisei.data.sample import MAX_CAPTION_CHARACTERS
 from suisei.errors import DataError
 
@@ -233,7 +233,7 @@ def text_lines(text: str) -> list[str]:
 
 def _parsed(path: Path | str, text: str) -> Any:
     try:
-        return json.loads(text, object_pairs_hook=unique_keys)
+        return parse_json(text)
     except json.JSONDecodeError as error:
         lines = "; if each line is an object of its own, name the file .jsonl" if error.lineno == 2 else ""
         place = f"line {error.lineno}, character {error.colno}"
@@ -304,7 +304,7 @@ def _json_lines(path: Path | str, text: str) -> Iterator[tuple[int, dict[str, An
         if not line.strip():
             continue
         try:
-            row = json.loads(line, object_pairs_hook=unique_keys)
+            row = parse_json(line)
         except (ValueError, RecursionError) as error:
             raise DataError(f"{path}, row {number}: not valid JSON: {error}") from None
         if not isinstance(row, dict):

@@ -36,6 +36,14 @@ def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return record
 
 
+_DECODER = json.JSONDecoder(object_pairs_hook=unique_keys)
+parse_json: Callable[[str], Any] = _DECODER.decode
+"""Return the value of a JSON text as ``json.loads`` does, which makes a decoder anew for every row.
+
+A key that occurs twice in an object is a ValueError.
+"""
+
+
 def document_rows(
     text: TextIO, note: Note, lines: Callable[[TextIO, str], Iterator[RawRow]]
 ) -> Iterator[RawRow]:
@@ -95,7 +103,7 @@ def _whole(text: str) -> dict[str, Any]:
     if is_broken(text):
         raise FileProblem("not valid UTF-8; save the file as UTF-8")
     try:
-        content = json.loads(text, object_pairs_hook=unique_keys)
+        content = parse_json(text)
     except json.JSONDecodeError as error:
         lines = "; if each line is an object of its own, name the file .jsonl" if error.lineno == 2 else ""
         raise FileProblem(
@@ -184,7 +192,6 @@ class _Buffer:
     def __init__(self, text: TextIO, start: str) -> None:
         self._text, self._rest = text, start
         self._position = 0
-        self._decoder = json.JSONDecoder(object_pairs_hook=unique_keys)
 
     def peek(self) -> str:
         """Return the next character that is no white space, "" at the end."""
@@ -210,7 +217,7 @@ class _Buffer:
         """
         while True:
             try:
-                value, end = self._decoder.raw_decode(self._rest, self._position)
+                value, end = _DECODER.raw_decode(self._rest, self._position)
             except json.JSONDecodeError:
                 if self._more():  # it may be whole then
                     continue

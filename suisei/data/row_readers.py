@@ -14,7 +14,7 @@ from typing import IO, Any, TextIO
 
 from suisei.data.column_names import match_columns, require_chosen
 from suisei.data.compressed import open_plain
-from suisei.data.documents import document_rows, unique_keys
+from suisei.data.documents import document_rows, parse_json
 from suisei.data.file_rows import NOT_UTF8, FileProblem, Note, RawRow
 from suisei.data.lines import TOO_LONG, Line, delimited_records, is_broken, is_cut, numbered_lines, utf8_lines
 from suisei.data.parquet import import_pyarrow
@@ -232,7 +232,7 @@ def _json_row(line: str) -> RawRow:
     if is_broken(line):
         return RawRow(None, NOT_UTF8)
     try:
-        record = json.loads(line, object_pairs_hook=unique_keys)
+        record = parse_json(line)
     except json.JSONDecodeError as error:
         return RawRow(
             None, f"not valid JSON: {error.msg} at character {error.pos + 1}: {line.strip()[:60]!r}"

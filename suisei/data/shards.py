@@ -18,7 +18,7 @@ from typing import Any
 
 from suisei.data.column_names import chosen_columns, match_columns
 from suisei.data.compressed import open_plain, plain_suffix
-from suisei.data.documents import unique_keys
+from suisei.data.documents import parse_json
 from suisei.data.fields import Settings, make_sample
 from suisei.data.file_rows import Note, Row
 from suisei.data.formats import FORMATS, NamedColumns, iter_rows
@@ -282,7 +282,7 @@ def _record(members: Mapping[str, Member]) -> dict[str, Any]:
             if kind == "txt":
                 record["txt"] = text.strip("\r\n")
             else:
-                content = json.loads(text, object_pairs_hook=unique_keys)
+                content = parse_json(text)
                 if not isinstance(content, dict):
                     raise DataError(f".json holds {type(content).__name__}, expected an object")
                 record = content

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from suisei.data.documents import unique_keys
+from suisei.data.documents import parse_json
 from suisei.data.sample import CaptionSample
 from suisei.data.writers import COLUMNS, VIDEO_COLUMNS, replacing
 from suisei.errors import ConfigError, DataError
@@ -192,7 +192,7 @@ def _csv_rows(path: Path, text: str) -> list[dict[str, Any]]:
 
 def _json_row(path: Path, number: int, line: str) -> dict[str, Any]:
     try:
-        row = json.loads(line, object_pairs_hook=unique_keys)
+        row = parse_json(line)
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path}, row {number}: not JSON ({getattr(error, 'msg', error)})") from None
     if not isinstance(row, dict):
