@@ -27,6 +27,15 @@ MAX_CAPTION_CHARACTERS = 10_000
 """Longest caption accepted, in characters. A longer one is a broken file, not a caption."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_JAPANESE = re.compile(
+    "["
+    "\u3005-\u3007"  # 々〆〇
+    "\u3040-\u30ff"  # hiragana, katakana
+    "\u3400-\u9fff"  # CJK ideographs
+    "\uf900-\ufaff"  # compatibility ideographs
+    "\uff66-\uff9f"  # half-width katakana
+    "]"
+)
 _INVISIBLE = frozenset(
     "\u115f\u1160\u2800\u3164\uffa0"
 )  # fillers and the empty braille cell: letters, in name
@@ -190,23 +199,12 @@ def detect_language(text: str) -> str:
     Kana and kanji do not occur in English captions, so one character decides; the metric supports
     no third language.
     """
-    return "ja" if any(_is_japanese(character) for character in text) else "en"
+    return "en" if text.isascii() or _JAPANESE.search(text) is None else "ja"
 
 
 def language_of(sample: CaptionSample) -> str:
     """Return the sample's language: as stated, else as the candidate's characters show it."""
     return sample.language or detect_language(sample.candidate)
-
-
-def _is_japanese(character: str) -> bool:
-    code = ord(character)
-    return (
-        0x3005 <= code <= 0x3007  # 々〆〇
-        or 0x3040 <= code <= 0x30FF  # hiragana, katakana
-        or 0x3400 <= code <= 0x9FFF  # CJK ideographs
-        or 0xF900 <= code <= 0xFAFF  # compatibility ideographs
-        or 0xFF66 <= code <= 0xFF9F  # half-width katakana
-    )
 
 
 def make_samples(candidates: Any, references: Any = None, images: Any = None) -> list[CaptionSample]:
