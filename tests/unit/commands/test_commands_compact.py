@@ -130,3 +130,16 @@ def test_no_folder_is_written_over(run, tmp_path, capsys):
     (tmp_path / "small").mkdir()
     assert run(tmp_path / "small") == 2
     assert "exists; name a new folder" in capsys.readouterr().err
+
+
+def test_a_small_model_can_be_cut_again(run, data, tmp_path, capsys):
+    assert run(tmp_path / "once", "--whole-vocabulary", "--bits", "8") in (0, 1)
+    few = tmp_path / "few.txt"
+    few.write_text("a ball\n", encoding="utf-8")
+    options = ["--output", str(tmp_path / "twice"), "--data", str(data), "--keep-text", str(few)]
+    assert main(["compact", str(tmp_path / "once"), *options]) in (0, 1)
+    once, twice = (load(tmp_path / name, device="cpu", precision="fp32") for name in ("once", "twice"))
+    assert len(twice.regressor.text.tokenizer) < len(once.regressor.text.tokenizer)
+    np.testing.assert_allclose(
+        twice.score(["a ball"], [["the ball"]]), once.score(["a ball"], [["the ball"]]), atol=0.01
+    )
