@@ -11,6 +11,7 @@ Every sentence becomes one sample, rated 1 in the right paragraph and 0 in the f
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -136,8 +137,9 @@ def _times(content: Mapping[str, Any], path: Path, video: str) -> list[tuple[flo
     entry = content.get(video)
     times = entry.get("timestamps") if isinstance(entry, Mapping) else None
     try:
-        return [(float(start), float(end)) for start, end in times or _absent()]
-    except (TypeError, ValueError):
+        found = [(float(start), float(end)) for start, end in times or _absent()]
+        return found if all(math.isfinite(second) for pair in found for second in pair) else _absent()
+    except (OverflowError, TypeError, ValueError):
         raise DataError(f"{path}, {video}: expected [start, end] in seconds in 'timestamps'") from None
 
 

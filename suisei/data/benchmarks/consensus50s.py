@@ -115,7 +115,10 @@ def _drawn_pair(draw: int, rng: random.Random, number: int, judged: _Judged) -> 
 def _judged_pascal(path: Path, pairs_path: Path) -> Iterator[_Judged]:
     triplets = _triplets(path)
     pairs = _matlab(pairs_path, "new_input")
-    kinds = [int(number) for number in np.ravel(_matlab(pairs_path, "category"))]
+    try:
+        kinds = [int(number) for number in np.ravel(_matlab(pairs_path, "category"))]
+    except (OverflowError, TypeError, ValueError) as error:
+        raise DataError(f"{pairs_path}: category must be whole numbers ({error})") from None
     if not len(pairs) == len(kinds) == len(triplets) / JUDGEMENTS:
         raise DataError(
             f"{path}: {len(triplets)} judgements, {JUDGEMENTS} of each of the {len(pairs)} pairs are expected"

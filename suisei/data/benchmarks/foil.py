@@ -34,7 +34,7 @@ def _rows(root: Path, images: Path | None) -> Iterator[Row]:
         }
     except DataError as error:
         raise DataError(f"{path}: {error}") from None
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise DataError(
             f"{path}: expected 'images' with id and file_name, and 'annotations' with id, image_id, caption "
             f"and foil ({type(error).__name__}: {error})"

@@ -5,7 +5,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from scipy.io import savemat
+from scipy.io import loadmat, savemat
 
 from suisei.data.benchmarks import BENCHMARKS
 from suisei.data.benchmarks.coco_captions import CocoCaptions, without_caption
@@ -370,6 +370,10 @@ def test_matlab_files_that_do_not_belong_together(tmp_path):
         BENCHMARKS["pascal-50s"].read(tmp_path)
     write_pairs(pairs, [("1.jpg", "a ship", "a dog"), ("2.jpg", "a", "b")])
     with pytest.raises(DataError, match="48 judgements, 48 of each of the 2 pairs are expected"):
+        BENCHMARKS["pascal-50s"].read(tmp_path)
+    content = loadmat(str(pairs))
+    savemat(str(pairs), {"new_input": content["new_input"], "category": np.array([[1, np.nan]])})
+    with pytest.raises(DataError, match="category must be whole numbers"):
         BENCHMARKS["pascal-50s"].read(tmp_path)
     savemat(str(path), {"other": np.zeros(3)})
     with pytest.raises(DataError, match="it has no 'triplets', only other"):

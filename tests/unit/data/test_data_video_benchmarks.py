@@ -193,6 +193,8 @@ def test_foil_protocol_compares_paragraph_means(foil):
     [
         ("anet_entities_test_1.json", "{", "not JSON"),
         ("anet_entities_test_1.json", '{"v_1": {"timestamps": [[1]]}}', "v_1.*timestamps"),
+        ("anet_entities_test_1.json", '{"v_1": {"timestamps": [[1, Infinity]]}}', "v_1.*timestamps"),
+        ("anet_entities_test_1.json", '{"v_1": {"timestamps": [[NaN, 2]]}}', "v_1.*timestamps"),
         (
             "anet_entities_test_2.json",
             '{"v_1": {"timestamps": [[1, 2]], "sentences": []}}',
