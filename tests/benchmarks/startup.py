@@ -16,7 +16,7 @@ from tests.benchmarks.harness import Options, Row, alternate, seconds
 SECTION = "startup"
 OPENING = """
 import sys, time
-import safetensors.torch, tokenizers, torch
+import fugashi, sacrebleu, safetensors.torch, tokenizers, torch
 from suisei.metrics.suisei import load
 begun = time.perf_counter()
 load(sys.argv[1], device="cpu", cache="off")
