@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from suisei.metrics.base import Metric
 from suisei.metrics.registry import REGISTRY, Entry
@@ -258,10 +259,13 @@ def _fresh(arguments: Sequence[str], plan: Plan, folder: Path, log: Path) -> int
         "import sys; from tests.benchmarks.kills import take_places; from suisei.__main__ import main; "
         "take_places(sys.argv[1]); sys.exit(main())"
     )
+    # As many threads as what is forked has: other numbers of them may differ in the last digit.
+    environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
     with log.open("ab") as stream:
         process = subprocess.Popen(
-            [sys.executable, "-c", program, *arguments], stdout=stream, stderr=stream, start_new_session=True
-        )
+            [sys.executable, "-c", program, *arguments],
+            stdout=stream, stderr=stream, start_new_session=True, env=environment,
+        )  # fmt: skip
         try:
             return process.wait(plan.when + 1 if plan.kind == "time" else None)
         except subprocess.TimeoutExpired:
