@@ -17,96 +17,23 @@ import json
 import os
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import time
-import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-
-from suisei.metrics.base import Metric
-from suisei.metrics.registry import REGISTRY, Entry
 from tests.benchmarks.harness import Options, Row
+from tests.benchmarks.killed_process import ATTEMPT, COUNT_FILE, Plan, forked, fresh
 
-COUNT_FILE = "SUISEI_KILLS_COUNT"
-ATTEMPT = "SUISEI_KILLS_ATTEMPT"
 SHARES = {"scoring": 1.0, "evaluating": 0.3, "training": 0.1}
 """Kills of each group of commands, as a share of those that are asked for."""
-LONGEST = 900.0
-"""Seconds after which a command that is not to be killed is taken to hang."""
-HUNG = 124
-"""The exit status that stands for that."""
 MOST_KILLS = 4
 """Of one run, which is then left to end."""
 FRESH_SHARE = 0.05
-WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-
-
-class Counted(Metric):
-    """A score that tells its row; appends the attempt, the id and the score of what it scores to a file."""
-
-    name = "counted"
-
-    def _score(self, samples, *, batch_size, progress):
-        scores = [zlib.crc32(f"{s.id} {s.candidate}".encode()) / 2**32 for s in samples]
-        _note(f"{s.id}|{score!r}" for s, score in zip(samples, scores, strict=True))
-        time.sleep(0.0002 * len(samples))
-        return np.array(scores)
-
-
-class Told:
-    """In the place of a captioning model: says the size of an image, and counts what it is asked."""
-
-    name, revision = "told", "1"
-
-    def __init__(self, model: str, **settings: Any) -> None:
-        kept = ("beams", "top_p", "max_tokens")
-        self.settings = {"num_beams": settings["beams"], "max_new_tokens": settings["max_tokens"]}
-        assert set(kept) < set(settings)
-
-    def generate(self, pictures: Sequence[Any], seeds: Sequence[int]) -> list[str]:
-        _note(str(seed) for seed in seeds)
-        return [
-            f"a picture of {picture.size} and {seed}" for picture, seed in zip(pictures, seeds, strict=True)
-        ]
-
-
-def _note(names: Iterable[str]) -> None:
-    """Append what is scored in this attempt, before it is."""
-    if COUNT_FILE in os.environ:
-        handle = os.open(os.environ[COUNT_FILE], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-        os.write(handle, "".join(f"{os.environ.get(ATTEMPT, 0)} {name}\n" for name in names).encode())
-        os.close(handle)
-
-
-def take_places(command: str) -> None:
-    """Add the metric that counts, and put what counts in the place of a captioning model."""
-    REGISTRY["counted"] = Entry(f"{__name__}:Counted", (), "counts what it scores")
-    if command == "positives":
-        from suisei.pacs import generators
-
-        generators.Captioner = Told
-
-
-@dataclass(frozen=True)
-class Plan:
-    """When a process dies.
-
-    Attributes:
-        kind: "time", "file" (before a file operation), "torn" (in the middle of a write) or "never".
-        when: seconds, or which operation or write.
-    """
-
-    kind: str = "never"
-    when: float = 0
 
 
 @dataclass
@@ -192,14 +119,14 @@ def _one_run(
     for attempt in range(1, 1000):
         plan = _plan(dice, seconds, events) if attempt <= min(most, MOST_KILLS) else Plan()
         arguments = case.command(folder) if attempt == 1 else case.again(folder)
-        fresh = not case.forked or (plan.kind in ("time", "never") and dice.random() < FRESH_SHARE)
+        new = not case.forked or (plan.kind in ("time", "never") and dice.random() < FRESH_SHARE)
         os.environ.update({COUNT_FILE: str(counts), ATTEMPT: str(attempt)})
         log = folder.with_name(f"{folder.name}.log")
-        status = (_fresh if fresh else _forked)(arguments, plan, folder, log)
+        status = (fresh if new else forked)(arguments, plan, folder, log)
         _count(counts, attempt, before, outcome)
         before = case.finished(folder)
         if status == -signal.SIGKILL:
-            outcome.kills[f"{plan.kind}{', fresh' if fresh else ''}"] += 1
+            outcome.kills[f"{plan.kind}{', fresh' if new else ''}"] += 1
         elif status == 0:
             return
         else:
@@ -243,133 +170,14 @@ def _unbroken(case: Case, folder: Path) -> Counter[str]:
     log = folder.with_name("whole.log")
     os.environ.pop(COUNT_FILE, None)
     if not case.forked:
-        status, events = _fresh(case.command(folder), Plan(), folder, log), Counter[str]()
+        status, events = fresh(case.command(folder), Plan(), folder, log), Counter[str]()
     else:
         counts = folder.with_name("whole.events")
-        status = _forked(case.command(folder), Plan("count"), folder, log, counts)
+        status = forked(case.command(folder), Plan("count"), folder, log, counts)
         events = Counter(json.loads(counts.read_text())) if counts.exists() else Counter()
     if status != 0:
         raise RuntimeError(f"{case.name} does not end well: {status}: {log.read_text()[-2000:]}")
     return events
-
-
-def _fresh(arguments: Sequence[str], plan: Plan, folder: Path, log: Path) -> int:
-    """Start a command in a new interpreter; returns its exit status, negative for a signal."""
-    program = (
-        "import sys; from tests.benchmarks.kills import take_places; from suisei.__main__ import main; "
-        "take_places(sys.argv[1]); sys.exit(main())"
-    )
-    # As many threads as what is forked has: other numbers of them may differ in the last digit.
-    environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
-    with log.open("ab") as stream:
-        process = subprocess.Popen(
-            [sys.executable, "-c", program, *arguments],
-            stdout=stream, stderr=stream, start_new_session=True, env=environment,
-        )  # fmt: skip
-        try:
-            return process.wait(plan.when + 1 if plan.kind == "time" else None)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            return process.wait()
-
-
-def _forked(arguments: Sequence[str], plan: Plan, folder: Path, log: Path, counts: Path | None = None) -> int:
-    """Run a command in a child of this process; returns its exit status, negative for a signal."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    child = os.fork()
-    if child == 0:
-        _be_the_command(arguments, plan, folder, log, counts)
-    timed = plan.kind == "time"
-    ended = _wait(child, plan.when if timed else LONGEST)
-    if ended is None:
-        os.kill(child, signal.SIGKILL)  # it may not have a group of its own yet
-        with suppress(ProcessLookupError):
-            os.killpg(child, signal.SIGKILL)
-        ended = os.waitpid(child, 0)[1]
-        return os.waitstatus_to_exitcode(ended) if timed else HUNG
-    return os.waitstatus_to_exitcode(ended)
-
-
-def _wait(child: int, seconds: float) -> int | None:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        found, status = os.waitpid(child, os.WNOHANG)
-        if found:
-            return status
-        time.sleep(0.001 if seconds < 10 else 0.01)
-    return None
-
-
-def _be_the_command(
-    arguments: Sequence[str], plan: Plan, folder: Path, log: Path, counts: Path | None
-) -> None:
-    """In the child: run the command and leave, whatever happens."""
-    status = 70
-    try:
-        os.setsid()
-        handle = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-        os.dup2(handle, 1)
-        os.dup2(handle, 2)
-        events = Counter[str]()
-        _die_at_files(plan, folder, events)
-        _die_in_writes(plan, events)
-        from suisei.__main__ import main
-
-        take_places(arguments[0])
-        status = main(list(arguments))
-        if counts is not None:
-            counts.write_text(json.dumps(events))
-    except SystemExit as stop:
-        status = stop.code if isinstance(stop.code, int) else 1
-    except Exception:  # noqa: BLE001 - it is shown, and the status says it
-        import traceback
-
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
-
-
-def _die_at_files(plan: Plan, folder: Path, events: Counter[str]) -> None:
-    """Die right before a file operation in the folder: opening to write, renaming, removing, making."""
-    inside = str(folder)
-
-    def hook(event: str, details: tuple[Any, ...]) -> None:
-        if event == "open":
-            path, _, flags = details
-            counts = isinstance(flags, int) and flags & WRITING
-        else:
-            path = details[0] if details else None
-            counts = event in ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate")
-        if counts and isinstance(path, str | bytes | os.PathLike) and os.fsdecode(path).startswith(inside):
-            events["file"] += 1
-            if plan.kind == "file" and events["file"] == plan.when:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-    sys.addaudithook(hook)
-
-
-def _die_in_writes(plan: Plan, events: Counter[str]) -> None:
-    """Die in the middle of a write: of rows and their digests, and of a checkpoint."""
-    from suisei.scoring import output
-
-    def torn(write: Callable[..., Any], position: int) -> Callable[..., Any]:
-        def wrapped(*arguments: Any) -> Any:
-            events["torn"] += 1
-            if plan.kind == "torn" and events["torn"] == plan.when:
-                content = arguments[position]
-                write(*arguments[:position], content[: len(content) // 2], *arguments[position + 1 :])
-                os.kill(os.getpid(), signal.SIGKILL)
-            return write(*arguments)
-
-        return wrapped
-
-    output._write = torn(output._write, 1)
-    checkpoints = sys.modules.get("suisei.training.checkpoints")
-    if checkpoints is not None:
-        checkpoints._HashedFile.write = torn(checkpoints._HashedFile.write, 1)
 
 
 def finished_rows(folder: Path) -> set[str]:

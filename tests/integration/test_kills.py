@@ -7,11 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
-from tests.benchmarks import kills
+from tests.benchmarks import killed_process, kills
 from tests.benchmarks.harness import Options
 from tests.benchmarks.killed_cases import cases
-from tests.benchmarks.kills import Outcome, Plan, torture
+from tests.benchmarks.killed_process import Plan, fresh
+from tests.benchmarks.kills import Outcome, torture
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that fork")
 
@@ -57,6 +59,23 @@ def test_a_kill_at_each_of_the_last_file_operations_loses_nothing(commands, tmp_
         kills._compare(case, folder, expected, outcome)
     assert outcome.kills == {"file": 10}
     assert (outcome.lost, outcome.again, outcome.different, outcome.problems) == (0, 0, [], [])
+
+
+def test_a_new_interpreter_has_as_many_threads_as_a_fork(tmp_path, monkeypatch):
+    """Other numbers of threads may give other last digits, and a difference that no kill made."""
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
+    seen = {}
+
+    class Popen:
+        def __init__(self, command, **settings):
+            seen.update(settings["env"])
+
+        def wait(self, seconds):
+            return 0
+
+    monkeypatch.setattr(killed_process.subprocess, "Popen", Popen)
+    assert fresh(["score"], Plan(), tmp_path, tmp_path / "log") == 0
+    assert seen["OMP_NUM_THREADS"] == "7"
 
 
 def test_what_is_lost_or_scored_twice_would_be_noticed(commands, tmp_path, monkeypatch):
