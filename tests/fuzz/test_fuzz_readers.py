@@ -3,12 +3,14 @@
 import json
 import os
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from suisei.data.formats import iter_rows
+from tests.fuzz import mutations
 from tests.fuzz.engine import Campaign, attempt, make_input, prepared
 from tests.fuzz.limits import TooSlow, limited_time
 from tests.fuzz.readers import Reader, iter_readers
@@ -79,6 +81,14 @@ def test_a_row_comes_out_for_every_row_that_goes_in(tmp_path, records):
     assert [row.number for row in rows] == list(range(1, len(records) + 1))
     assert all((row.sample is None) != (row.error is None) for row in rows)
     assert all("\n" not in str(row.error) for row in rows if row.error is not None)
+
+
+def test_a_changed_value_never_holds_itself_and_changes_no_other():
+    before = repr(mutations.VALUES)
+    random, value = Random(1), {"a": {"b": [1, {"c": 2}]}, "d": ["x", {}]}
+    for _ in range(20_000):
+        json.dumps(mutations.change_value(random, value))
+    assert repr(mutations.VALUES) == before
 
 
 def test_a_defect_is_found_told_apart_and_kept(tmp_path):

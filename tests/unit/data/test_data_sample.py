@@ -95,6 +95,21 @@ def test_language_is_found(text, language):
     assert detect_language(text) == language
 
 
+@pytest.mark.parametrize(
+    ("first", "last"),
+    [
+        ("\u3005", "\u3007"),
+        ("\u3040", "\u30ff"),
+        ("\u3400", "\u9fff"),
+        ("\uf900", "\ufaff"),
+        ("\uff66", "\uff9f"),
+    ],
+)
+def test_scripts_of_japanese_begin_and_end_where_unicode_says(first, last):
+    assert detect_language(f"a {first}") == detect_language(f"{last} a") == "ja"
+    assert detect_language(chr(ord(first) - 1)) == detect_language(chr(ord(last) + 1)) == "en"
+
+
 def test_parallel_lists_become_samples():
     samples = make_samples(["a", "b"], [["c"], []], [None, "x.png"])
     assert [s.references for s in samples] == [("c",), ()]

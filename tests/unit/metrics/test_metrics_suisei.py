@@ -292,4 +292,5 @@ def test_cached_features_lie_in_one_block_within_the_bound():
 def test_altering_a_result_does_not_alter_the_cache():
     cache, encoder = FeatureCache(10 * ITEM), Encoder()
     ask(cache, encoder, "ab").zero_()
-    ask(cache, encoder, "ab")
+    assert ask(cache, encoder, "ab")[:, 0].tolist() == [ord("a"), ord("b")]
+    assert encoder.asked == [["a", "b"]]

@@ -12,7 +12,10 @@ import pytest
 from huggingface_hub.errors import LocalEntryNotFoundError, OfflineModeIsEnabled, RepositoryNotFoundError
 
 import suisei
+from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError, ModelError, UnavailableError
+from suisei.metrics.extras import ExtraInputs
+from suisei.models.folder import save_model
 from suisei.models.hub_folder import is_hub_name, push_model
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -114,6 +117,15 @@ def test_a_name_gives_what_the_folder_gives(published, hub, model_folder):
     listed = json.loads((model_folder / "config.json").read_text())["sha256"]
     assert {file for _, file, _ in hub.asked} == set(listed)
     assert score(suisei.get_metric("suisei:org/metric", device="cpu")) == score(metric)
+
+
+def test_long_lists_of_texts_come_along(hub, build_regressor, captions, tmp_path):
+    extras = ExtraInputs(["cider"])
+    extras.fit([CaptionSample(text, [captions[0], text]) for text in captions])
+    save_model(hub.files / "org" / "texts", build_regressor(extra_inputs=["cider"]), extras=extras.state())
+    assert (hub.files / "org" / "texts" / "extras.txt").is_file()
+    metric = suisei.load("org/texts", device="cpu")
+    assert score(metric) == score(suisei.load(hub.files / "org" / "texts", device="cpu"))
 
 
 def test_the_cache_is_enough_without_a_connection(published, hub):

@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from suisei.errors import ModelError
+from suisei.metrics import suisei as metric_module
 from suisei.metrics.extras import check_names
 from suisei.metrics.suisei import load
 from suisei.models.compaction import read_base, small_weights
@@ -70,6 +71,24 @@ def test_others_have_the_whole_table(rounded):
     assert isinstance(table_of(model), nn.Embedding)
     packed = table_of(load(rounded, device="cpu", cache="off"))
     assert torch.equal(table_of(model).weight, packed.whole())
+
+
+@pytest.mark.parametrize(
+    ("settings", "packed"),
+    [({"device": "cpu"}, True), ({"device": "cpu", "compile": True}, False), ({"device": "cuda"}, False)],
+)
+def test_words_are_packed_on_the_cpu_alone_and_where_nothing_is_compiled(monkeypatch, settings, packed):
+    asked = []
+
+    def found(*_, **options):
+        asked.append(options["packed"])
+        raise ModelError("asked")
+
+    monkeypatch.setattr(metric_module, "choose_device", lambda device: device)
+    monkeypatch.setattr(metric_module, "load_model", found)
+    with pytest.raises(ModelError, match="asked"):
+        load("a/b/c", **settings)
+    assert asked == [packed]
 
 
 def test_a_whole_table_stays_whole(tuned_model):
