@@ -209,7 +209,7 @@ def _build(folder: Path, config: Mapping[str, Any], settings: RegressorConfig, p
         regressor = made()
     check_fit(regressor, dequantized_shapes(shapes) if rounded else shapes, str(path))
     weights = load_file(path)
-    rows = packed_rows(regressor, weights) if packed and rounded else None
+    rows = packed_rows(regressor, weights) if packed else None
     put_rows(regressor, rows)
     # Copied: what was read is the file's own memory, which somebody may overwrite.
     weights = dequantize_state(weights) if rounded else {key: own.clone() for key, own in weights.items()}

@@ -13,6 +13,7 @@ from suisei.errors import ModelError
 from suisei.metrics import suisei as metric_module
 from suisei.metrics.extras import check_names
 from suisei.metrics.suisei import load
+from suisei.models import folder as folder_module
 from suisei.models.compaction import read_base, small_weights
 from suisei.models.folder import load_model, save_model
 from suisei.models.packed_rows import WORDS, PackedRows, unpack_rows
@@ -64,6 +65,15 @@ def test_a_metric_on_the_cpu_scores_with_packed_words(rounded, precision):
     table_of(other).parts = {}  # only what was unpacked can have been read
     other.regressor.text.backbone.embeddings.word_embeddings = table_of(metric)
     np.testing.assert_array_equal(scores(other), expected)
+
+
+def test_words_stay_packed_in_a_model_that_is_built_twice(rounded, monkeypatch):
+    """As one is that has numbers which no file holds, such as the positions of some image towers."""
+    expected = scores(load(rounded, device="cpu", precision="fp32", cache="off"))
+    monkeypatch.setattr(folder_module, "filled_by", lambda *_: False)
+    metric = load(rounded, device="cpu", precision="fp32", cache="off")
+    assert isinstance(table_of(metric), PackedRows)
+    np.testing.assert_array_equal(scores(metric), expected)
 
 
 def test_others_have_the_whole_table(rounded):
