@@ -21,6 +21,7 @@ from tests.benchmarks.harness import Options, Row, machine, markdown, table_line
 SECTIONS = {
     "scoring": "SuiSei and PAC-S beside COMET and a plain loop; shares of the machine's peak",
     "training": "full fine-tuning beside COMET, training from cached features",
+    "precision": "bf16 and int8 beside fp32: time, and what they change of scores",
     "rewards": "what a reward costs in a step of self-critical training",
     "text": "BLEU, ROUGE-L and CIDEr beside pycocoevalcap",
     "bootstrap": "confidence intervals beside SciPy in a loop",

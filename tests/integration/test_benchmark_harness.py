@@ -65,6 +65,17 @@ def test_startup_and_memory(tmp_path):
     assert seconds["opening a small model, after the imports"] > 0
 
 
+def test_precisions(tmp_path):
+    results = run(tmp_path, "precision")
+    speeds, changes = results[:2], results[2:]
+    assert [row["unit"] for row in speeds] == ["captions/s"] * 2
+    assert [row["what"].split(" in ")[-1] for row in speeds] == ["bf16", "int8"]
+    assert len(changes) == 2
+    for row in changes:  # of the few first captions
+        assert row["ours"] < 0.05
+        assert "rank agreement" in row["note"]
+
+
 def test_rewards(tmp_path):
     results = run(tmp_path, "rewards")
     assert [row["what"].partition(",")[0] for row in results] == ["SuiSei"] * 2 + ["PAC-S"] * 2 + [
