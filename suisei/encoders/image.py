@@ -5,6 +5,7 @@ Shape letters: I images, s side in pixels, d width of the features.
 
 from __future__ import annotations
 
+import logging
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -27,6 +28,8 @@ from suisei.ranges import NAME, SWITCH, Rule, check_settings
 
 MINIMAL_TEXT_TOWER = {"context_length": 4, "vocab_size": 8, "width": 8, "heads": 1, "layers": 1}
 """open_clip builds a pair; the text half is thrown away, so it is made as small as it can be."""
+
+logger = logging.getLogger(__name__)
 
 RULES: dict[str, Rule] = {"name": NAME, "pretrained": NAME, "frozen": SWITCH, "normalise": SWITCH}
 
@@ -211,7 +214,8 @@ def _pretrained_model(config: ImageEncoderConfig) -> Any:
         raise ConfigError(f"image.pretrained: no checkpoint file at {local}")
     if local.is_file():
         return _from_checkpoint(config.name, local)
-    if not open_clip.get_pretrained_cfg(config.name, config.pretrained):
+    tag = open_clip.get_pretrained_cfg(config.name, config.pretrained)
+    if not tag:
         tags = open_clip.list_pretrained_tags_by_model(config.name)
         raise ConfigError(
             f"image.pretrained is {config.pretrained!r}: not a checkpoint file, and the tags of "
@@ -220,7 +224,9 @@ def _pretrained_model(config: ImageEncoderConfig) -> Any:
     wanted = f"{config.name} ({config.pretrained})"
     try:
         with hub_guard(wanted):
-            return open_clip.create_model(config.name, pretrained=config.pretrained)
+            # open_clip takes the name's activation and only warns where the weights learned with the other.
+            quick = bool(tag.get("quick_gelu"))
+            return open_clip.create_model(config.name, pretrained=config.pretrained, force_quick_gelu=quick)
     except (OSError, ValueError) as error:
         raise explain_hub_error(wanted, error) from error
 
@@ -229,17 +235,25 @@ def _from_checkpoint(name: str, path: Path) -> Any:
     import open_clip
 
     try:
-        return open_clip.create_model(name, pretrained=str(path))
+        model = open_clip.create_model(name, pretrained=str(path))
     except pickle.UnpicklingError:
-        raise ModelError(
-            f"{path}: not a file of weights alone, and nothing else is read; save its state dict with "
-            "safetensors or torch.save"
-        ) from None
+        raise ModelError(f"{path}: {NOT_WEIGHTS}") from None
     except (OSError, RuntimeError, ValueError, AssertionError, KeyError, EOFError) as error:
+        if "TorchScript" in str(error):  # which holds code, as OpenAI's own files do
+            raise ModelError(f"{path}: {NOT_WEIGHTS}") from None
         reason = " ".join(str(error).split())[:300]
         raise ModelError(f"{path}: does not fit open_clip model {name!r}: {reason}") from None
+    quick = f"{name}-quickgelu"
+    if quick in open_clip.list_models() and any(type(part) is nn.GELU for part in model.visual.modules()):
+        logger.warning(
+            "%s: a file does not say which activation its weights learned with, and %s computes with GELU; "
+            "OpenAI's weights, and those trained from them, need %s",
+            *(path, name, quick),
+        )
+    return model
 
 
+NOT_WEIGHTS = "not a file of weights alone, the only kind that is read; save its state dict with safetensors"
 CHECKPOINTS = (".pt", ".pth", ".bin", ".safetensors")
 
 

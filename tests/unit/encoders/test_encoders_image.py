@@ -123,6 +123,45 @@ def test_nothing_inside_a_checkpoint_is_executed(checkpoints, tmp_path):
         ImageEncoder.create(ImageEncoderConfig(name=NAME, pretrained=str(tmp_path / "evil.pt")))
 
 
+def test_a_torchscript_archive_is_refused_as_such(tmp_path):
+    writer = torch._C.PyTorchFileWriter(str(tmp_path / "ViT-B-16.pt"))
+    writer.write_record("constants.pkl", b"", 0)
+    writer.write_end_of_file()
+    with (
+        pytest.warns(UserWarning, match="TorchScript archive"),
+        pytest.raises(ModelError, match=r"ViT-B-16\.pt: not a file of weights alone"),
+    ):
+        ImageEncoder.create(ImageEncoderConfig(pretrained=str(tmp_path / "ViT-B-16.pt")))
+
+
+@pytest.mark.parametrize(
+    ("name", "tag", "quick"),
+    [
+        ("ViT-B-32", "openai", True),
+        ("ViT-B-32", "laion2b_s34b_b79k", False),
+        ("ViT-B-32-quickgelu", "openai", True),
+        ("RN50", "openai", False),  # whose tower has ReLU
+    ],
+)
+def test_a_tower_has_the_activation_that_its_weights_learned_with(monkeypatch, picture, name, tag, quick):
+    made = open_clip.create_model
+    monkeypatch.setattr(open_clip, "create_model", lambda name, pretrained, **own: made(name, **own))
+    encoder = ImageEncoder.create(ImageEncoderConfig(name=name, pretrained=tag))
+    assert encoder.architecture()["quick_gelu"] is quick
+    kinds = {type(part).__name__ for part in encoder.tower.modules()}
+    assert ("QuickGELU" in kinds, "GELU" in kinds) == (quick, not quick and name != "RN50")
+    assert_comes_back(encoder, picture)
+
+
+@pytest.mark.parametrize("name", ["ViT-B-32", "ViT-B-32-quickgelu", "RN50"])
+def test_a_file_for_which_there_are_two_activations_is_pointed_out(monkeypatch, caplog, tmp_path, name):
+    made = open_clip.create_model
+    monkeypatch.setattr(open_clip, "create_model", lambda name, pretrained, **own: made(name, **own))
+    (tmp_path / "weights.pt").touch()
+    ImageEncoder.create(ImageEncoderConfig(name=name, pretrained=str(tmp_path / "weights.pt")))
+    assert ("need ViT-B-32-quickgelu" in caplog.text) == (name == "ViT-B-32")
+
+
 def test_weights_of_the_hub_without_a_hub_are_one_clear_line(monkeypatch, tmp_path):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
