@@ -5,7 +5,7 @@ Two choices decide every published figure, so both are in the signature of every
 - raters: "rows" gives each rating its own row beside the sample's one score (the protocol of the
   Flickr8k tables); "mean" averages a sample's ratings first.
 - averaging: "pooled" correlates all rows at once (segment level); "item" correlates inside each group
-  (image) and averages; "system" correlates the means per system.
+  (image) and averages; "system" correlates the means over each system's captions.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from suisei.version import __version__
 AVERAGING = ("pooled", "item", "system")
 RATERS = ("rows", "mean")
 MISSING = ("raise", "drop")
+DIGITS = 12
+"""Decimals of a mean: what follows is rounding, and would tell equal means apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,11 @@ class Rows:
     system_names: tuple[str, ...]
     dropped: int = 0
     raters: str = "rows"
+
+    def shares(self) -> np.ndarray:
+        """Return 1 over the number of a sample's rows, float64 [M]: with these every sample counts alike."""
+        _, place, counts = np.unique(self.item, return_inverse=True, return_counts=True)
+        return 1.0 / counts[place]
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,19 +255,23 @@ def group_values(rows: Rows, correlation: str) -> np.ndarray:
 
 
 def system_means(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean score and the mean rating of each system, float64 [systems] each."""
+    """Return the mean score and the mean rating of each system, float64 [systems] each.
+
+    They are means over captions, of which one with many ratings counts as much as any.
+    """
     if len(rows.system_names) < 2:
         raise CorrelationError(
             f"system-level correlation needs at least two systems, got {len(rows.system_names)}"
         )
-    counts = np.bincount(rows.system)
-    x, y = (np.bincount(rows.system, weights=side) / counts for side in (rows.x, rows.y))
-    return x, y
+    shares = rows.shares()
+    counts = np.bincount(rows.system, weights=shares)
+    x, y = (np.bincount(rows.system, weights=side * shares) / counts for side in (rows.x, rows.y))
+    return x.round(DIGITS), y.round(DIGITS)
 
 
 def mean_rating(ratings: Sequence[float]) -> float:
     """Return the mean without its rounding, which would break ties between equal means apart."""
-    return round(float(np.mean(ratings)), 12)
+    return round(float(np.mean(ratings)), DIGITS)
 
 
 def _check_choice(name: str, value: str, valid: tuple[str, ...]) -> None:

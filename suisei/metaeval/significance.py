@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from suisei.errors import ConfigError
-from suisei.metaeval.agreement import Rows, agree, group_values
+from suisei.metaeval.agreement import DIGITS, Rows, agree, group_values
 from suisei.metaeval.correlation import CorrelationError, Prepared, prepare
 from suisei.metaeval.kendall import GroupSum, weight_chunks
 
@@ -71,7 +71,7 @@ class RowStatistic:
             parts = np.split(order, np.flatnonzero(np.diff(rows.group[order])) + 1)
             self._parts = [(part, prepare(correlation, rows.x[part], rows.y[part])) for part in parts]
         else:
-            self._sums, self._sides = GroupSum(rows.system), (rows.x, rows.y)
+            self._sums, self._sides, self._shares = GroupSum(rows.system), (rows.x, rows.y), rows.shares()
 
     def values(self, weights: np.ndarray) -> np.ndarray:
         """Return the statistic for weights [B, M]: float64 [B], NaN where it is undefined."""
@@ -85,13 +85,14 @@ class RowStatistic:
         return result
 
     def _system_values(self, weights: np.ndarray) -> np.ndarray:
-        counts = self._sums(weights).astype(np.float64)
+        weights = weights * self._shares
+        counts = self._sums(weights)
         x, y = (
             np.divide(self._sums(weights * side), counts, out=np.full(counts.shape, np.nan), where=counts > 0)
             for side in self._sides
         )
         result = np.full(len(weights), np.nan)
-        for number, (x_means, y_means) in enumerate(zip(x, y, strict=True)):
+        for number, (x_means, y_means) in enumerate(zip(x.round(DIGITS), y.round(DIGITS), strict=True)):
             there = ~np.isnan(x_means)
             ones = np.ones((1, int(there.sum())), dtype=np.int64)
             if there.sum() > 1:

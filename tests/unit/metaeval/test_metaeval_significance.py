@@ -266,6 +266,27 @@ def test_item_and_system_statistics_leave_out_what_is_undefined():
     np.testing.assert_allclose(system, [expected, scipy.stats.kendalltau([1, 2, 3], [2, 2, 3])[0], 1, np.nan])
 
 
+def test_resampled_systems_are_those_of_the_figure_however_many_ratings_a_caption_has():
+    ratings = ((1, 3), (2,), (5, 5, 6), (6,), (1,), (0, 0, 0, 1))
+    data = AgreementData(np.array([1.0, 3, 5, 4, 2, 4]), ratings, tuple("aabbcc"), (), tuple("xxyyzz"))
+    rows = data.rows()
+    weights = np.array([np.ones(len(rows.x)), np.where(rows.group == 2, 0, 2)]).astype(np.int64)
+    few = data.subset(np.isin(data.groups, ("a", "b")))
+    figures = [agree(part.rows(), "tau-b", "system").value for part in (data, few)]
+    np.testing.assert_allclose(RowStatistic(rows, "tau-b", "system").values(weights), figures)
+
+
+def test_systems_of_equal_means_are_tied():
+    """The mean of .1, .2 and .3 is not .2 in floating point."""
+    scores = np.array([0.1, 0.2, 0.3, 0.2, 0.2, 0.2, 0.9, 0.9, 0.9])
+    ratings = tuple((value,) for value in (0, 0, 0, 1, 1, 1, 2, 2, 2))
+    rows = AgreementData(scores, ratings, tuple("abcabcabc"), (), tuple("xxxyyyzzz")).rows()
+    expected = scipy.stats.kendalltau([0, 0, 1], [0, 1, 2])[0]
+    assert agree(rows, "tau-b", "system").value == pytest.approx(expected)
+    ones = np.ones((1, 9), dtype=np.int64)
+    assert RowStatistic(rows, "tau-b", "system").values(ones)[0] == pytest.approx(expected)
+
+
 def test_an_interval_stands_on_more_than_half_of_its_resamples():
     values = np.array([0.1, 0.2, 0.3, np.nan, np.nan])
     interval = percentile_interval(values, 0.5)

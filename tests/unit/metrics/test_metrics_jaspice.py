@@ -56,6 +56,14 @@ def test_a_sample_without_references_is_not_sent(server):
     assert scores[1] == pytest.approx(0.01)
 
 
+def test_an_english_sample_is_not_sent(server):
+    samples = [CaptionSample("a cat", ("a cat",)), SAMPLES[0]]
+    metric = JaSpice(server.address)
+    assert metric.missing(samples) == {0: "JaSPICE parses Japanese only"}
+    np.testing.assert_allclose(metric.score(samples), [np.nan, 0.01])
+    assert [body["candidates"] for _, body in server.bodies] == [["猫"]]
+
+
 def test_a_passing_failure_is_retried(server):
     good = server.reply
     server.reply = lambda body, count: (503, b"busy") if count == 1 else good(body, count)
