@@ -49,6 +49,11 @@ _FIFTY = (
     "pascal_50s.json holds one draw, which moves a figure of references by up to 2 points",
 )
 
+_COMET = (
+    "the paper does not say which COMET; here it is wmt22-comet-da unless another is named, which was shown "
+    "no captions"
+)
+
 _FLICKR8K_SOURCE = (
     "Hessel et al. (EMNLP 2021), table 1; Sarto et al. (CVPR 2023), tables 1 and 2, with the further digits "
     "of their repository; Wada et al. (CVPR 2024) for Polos. CLIP-S and PAC-S are those of ViT-B/32"
@@ -189,6 +194,7 @@ PUBLISHED: dict[str, PublishedFigures] = {
         differences=(
             "ours have all three references; the authors' program scores the ordered pairs of them (the "
             "table by pairs), and the paper does not say whether it reports the first or the best",
+            _COMET,
         ),
     ),
     "pascal-50s": PublishedFigures(
@@ -282,6 +288,7 @@ PUBLISHED: dict[str, PublishedFigures] = {
             "the dev file is a part of the paper's data; the paper says BLEU without an order, which stands "
             "beside bleu-4, and Kendall without a variant, which stands beside tau-b; its SuiSei was trained "
             "on one half by image and tested on the other",
+            _COMET,
         ),
     ),
 }

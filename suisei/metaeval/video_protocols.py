@@ -56,6 +56,10 @@ _SOURCE = (
     "EMScore's program takes the best reference of every part separately, which "
     "--metric-option ref-em-score.aggregate=separate does here too"
 )
+_FRAMES = (
+    "EMScore's program takes every frame of a segment that it was given features of; here "
+    "--metric-option em-score.frames=null takes all frames, the default ten"
+)
 
 
 def columns_by_references(
@@ -276,7 +280,7 @@ def foil_table(
     notes = [
         "share of videos whose right paragraph scores above its foil twin; a paragraph's score is the mean "
         "of its sentences', and a tie counts as wrong",
-        *([_SOURCE] if published else []),
+        *([_SOURCE, _FRAMES] if published else []),
     ]
     left_out = [row for row in rows if row.info.get("videos_skipped")]
     notes += [f"{row.label}: {row.info['videos_skipped']} videos without score left out" for row in left_out]

@@ -99,8 +99,8 @@ class VideoScore(DualMetric):
         _check("aggregate", aggregate, AGGREGATIONS)
         _check("part", part, MATCH_SCORES)
         _check("overlong", overlong, OVERLONG)
-        if frames is not None and frames < 1:
-            raise ConfigError(f"frames must be at least 1, or none for all, got {frames}")
+        if frames is not None and (type(frames) is not int or frames < 1):
+            raise ConfigError(f"frames must be a whole number of at least 1, or null for all, got {frames!r}")
         _check_weights(variant, checkpoint, given=weights_given(checkpoint, untrained, options))
         name = variant if variant == "em-score" else f"video-{variant}"
         self.name = f"ref-{name}" if references else name

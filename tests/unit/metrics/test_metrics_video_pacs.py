@@ -254,6 +254,8 @@ def test_bad_options_are_refused(encoder):
     for options in ({"variant": "x"}, {"part": "f"}, {"aggregate": "mean"}, {"overlong": "x"}, {"frames": 0}):
         with pytest.raises(ConfigError):
             VideoScore(encoder=encoder, **options)
+    with pytest.raises(ConfigError, match="null for all, got 'none'"):
+        VideoScore(encoder=encoder, frames="none")
     with pytest.raises(ConfigError, match="takes no checkpoint"):
         VideoScore("weights.pth", variant="em-score")
     with pytest.raises(UnavailableError, match="needs its trained weights"):
