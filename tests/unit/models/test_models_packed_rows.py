@@ -67,6 +67,17 @@ def test_a_metric_on_the_cpu_scores_with_packed_words(rounded, precision):
     np.testing.assert_array_equal(scores(other), expected)
 
 
+def test_packed_words_are_no_part_of_the_file_which_somebody_may_overwrite(rounded, tmp_path):
+    folder = shutil.copytree(rounded, tmp_path / "model")
+    metric = load(folder, device="cpu", precision="fp32", cache="off")
+    path = folder / "model.safetensors"
+    with path.open("r+b") as stream:
+        stream.write(bytes(path.stat().st_size))
+    np.testing.assert_array_equal(
+        scores(metric), scores(load(rounded, device="cpu", precision="fp32", cache="off"))
+    )
+
+
 def test_words_stay_packed_in_a_model_that_is_built_twice(rounded, monkeypatch):
     """As one is that has numbers which no file holds, such as the positions of some image towers."""
     expected = scores(load(rounded, device="cpu", precision="fp32", cache="off"))

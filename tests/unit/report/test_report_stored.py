@@ -161,6 +161,28 @@ def test_scores_kept_beside_a_json_bring_predictions(tmp_path, rated):
     assert "--save-scores" in without.notes[0]
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"data": "a\0b.jsonl"},
+        {"rating_scale": [1, 2, 3]},
+        {"rating_scale": 7},
+        {"data": "x" * 5000 + ".jsonl"},
+    ],
+)
+def test_a_json_whose_command_cannot_have_run_shows_its_table_without_predictions(tmp_path, rated, wrong):
+    samples = [replace(sample, image=None) for sample in rated.samples]
+    write_samples(tmp_path / "d.jsonl", samples)
+    write_scores(tmp_path / "s.jsonl", samples, rated.scores)
+    command = {"data": str(tmp_path / "d.jsonl"), "save_scores": str(tmp_path / "s.jsonl"), **wrong}
+    (tmp_path / "r.json").write_text(json.dumps({**TABLE.as_dict(), "command": command}))
+    result = read_result(tmp_path / "r.json")
+    assert result.rated is None
+    assert result.tables
+    assert result.notes[0].startswith("single predictions are not shown: ")
+    assert "\n" not in result.notes[0]
+
+
 def test_pictures_of_a_json_come_from_the_folder_of_its_data_unless_allowed(tmp_path, rated):
     picture = tmp_path / "elsewhere.png"
     picture.write_bytes(b"x")
