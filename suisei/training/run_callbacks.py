@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
+from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
 
 from suisei.training.progress_lines import ProgressLines, silent, wanted
 
@@ -44,6 +44,25 @@ def progress_lines(trainer: Any) -> ProgressLines:
     if lines or silent():
         trainer.enable_progress_bar = False
     return ProgressLines(lines=lines)
+
+
+class ValidatesOnce(Callback):
+    """Has a training that ends before its first validation validated at its end.
+
+    Without that, no weights would have been chosen.
+    """
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Move the validation to the last batch where there are fewer than ``trainer.val_check_interval``."""
+        if trainer.check_val_every_n_epoch is not None or not trainer.enable_validation:
+            return
+        batches = float("inf")
+        if trainer.max_epochs is not None and trainer.max_epochs >= 0:
+            batches = trainer.num_training_batches * trainer.max_epochs
+        if trainer.max_steps >= 0:
+            batches = min(batches, trainer.max_steps * trainer.accumulate_grad_batches)
+        if 0 < batches < trainer.val_check_batch:
+            trainer.val_check_batch = int(batches)
 
 
 def _checkpoint(output: Path, name: str, **more: Any) -> ModelCheckpoint:

@@ -15,6 +15,7 @@ from suisei.ranges import Word, at_least, check
 from suisei.training.command_line import RunCLI, best_precision
 from suisei.training.processes import is_first_process, several_processes
 from suisei.training.run_callbacks import (
+    ValidatesOnce,
     best_checkpoint,
     early_stopping,
     progress_lines,
@@ -70,7 +71,11 @@ class TaskCLI(RunCLI, ABC):
         config.trainer.default_root_dir = str(folder)
         if config.trainer.precision is None:
             config.trainer.precision = best_precision()
-        self.trainer_defaults["callbacks"] = [*self.callbacks(), progress_lines(config.trainer)]
+        self.trainer_defaults["callbacks"] = [
+            *self.callbacks(),
+            ValidatesOnce(),
+            progress_lines(config.trainer),
+        ]
 
     @property
     def folder(self) -> Path:

@@ -236,6 +236,20 @@ def test_settings_of_the_model(folder, tmp_path):
     assert cli.model.language == "en"
 
 
+@pytest.mark.parametrize(
+    ("more", "step"), [(("--trainer.max_steps=3",), 3), (("--trainer.max_epochs=1",), None)]
+)
+def test_a_training_that_is_shorter_than_its_validations_lie_apart_is_validated_at_its_end(
+    folder, tmp_path, more, step
+):
+    assert run(arguments(folder, tmp_path / "run", "--trainer.val_check_interval=50", *more)) == 0
+    report = json.loads((tmp_path / "run" / "report.json").read_text(encoding="utf-8"))["training"]
+    curve = lines(tmp_path / "run" / "curve.jsonl")
+    assert report["val_reward"] == pytest.approx(curve[-1]["reward"])
+    assert [line["step"] for line in curve] == [0, step or report["steps"]]
+    assert (tmp_path / "run" / "checkpoints" / "best.ckpt").is_file()
+
+
 def test_temperature_widens_the_draw(folder, tmp_path):
     def different(temperature):
         model = SelfCritical(
