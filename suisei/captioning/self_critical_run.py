@@ -23,6 +23,7 @@ from suisei.captioning.scst_data import ImageGrids, RewardedImages
 from suisei.captioning.self_critical import SelfCritical
 from suisei.cli import safe_console, say
 from suisei.data.writers import write_samples
+from suisei.errors import ConfigError
 from suisei.progress import progress_bar
 from suisei.ranges import NAME, Several, check
 from suisei.training.run import staged
@@ -62,8 +63,14 @@ class SelfCriticalCLI(TaskCLI):
         )
 
     def check_run(self) -> None:
-        """Check what the report measures too."""
+        """Check what the report measures too, and that there is a captioner to start from."""
         super().check_run()
+        captioner = self.config.model.captioner
+        if captioner == SelfCritical.captioner and not Path(captioner).is_dir():
+            raise ConfigError(
+                f"--model: there is no captioner in {captioner}, where `suisei train --config captioner` puts "
+                "one; give the folder of one, or a captioner of Hugging Face by folder or name"
+            )
         check("report_metrics", self.config.report_metrics, Several(NAME, 0, 100))
 
     def inputs(self) -> dict[str, list[str]]:

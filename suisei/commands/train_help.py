@@ -28,7 +28,8 @@ Train on human ratings, then report correlations on the test split. Without a co
 on the bundled sample.
 
 settings that most people use:
-  --config FILE               settings in YAML; shipped ones by name: suisei, scenes, mini, ...
+  --config FILE               settings in YAML; shipped ones by name: scenes, small, suisei, pacs, captioner,
+                              self_critical, recap_latent, ...
   --data.train FILE           ratings: .jsonl, .csv, .tsv, .parquet, or the name of a benchmark
   --data.images DIR           where the images are (default: beside the file)
   --data.rating_scale '[1,5]' lowest and highest rating (default: 0 to 1)
@@ -43,6 +44,8 @@ examples:
   suisei train --data.train ratings.csv --data.rating_scale '[1,5]' --data.images photos --output runs/mine
   suisei train --config suisei --data.train ratings.jsonl --data.images photos
   suisei train --config runs/mine/config.yaml --ckpt_path last
+  suisei train --config captioner --data.train flickr8k-train --data.root FLICKR8K
+  suisei train --config self_critical --model runs/captioner/model --reward cider --data.root FLICKR8K
 
 suisei train --help all lists every setting of the config's task (it takes some seconds), --print_config all
 values as YAML. Settings of a config can be given on the command line. --quiet, --verbose and --log-json FILE
