@@ -68,8 +68,8 @@ class SelfCriticalCLI(TaskCLI):
         captioner = self.config.model.captioner
         if captioner == SelfCritical.captioner and not Path(captioner).is_dir():
             raise ConfigError(
-                f"--model: there is no captioner in {captioner}, where `suisei train --config captioner` puts "
-                "one; give the folder of one, or a captioner of Hugging Face by folder or name"
+                f"--model: no captioner in {captioner}, where `suisei train --config captioner` has its own; "
+                "give the folder of one, or a captioner of Hugging Face by folder or name"
             )
         check("report_metrics", self.config.report_metrics, Several(NAME, 0, 100))
 

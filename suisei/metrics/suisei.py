@@ -50,8 +50,9 @@ logger = logging.getLogger(__name__)
 class SuiSeiMetric(Metric):
     """Scores captions in [0, 1] with a trained regressor.
 
-    References and image are each optional, sample by sample. A sample with neither is scored from
-    the candidate alone, which says little; such samples are counted in a warning. Threads may share it.
+    References and image are each optional, sample by sample. Of a sample with neither, a model that starts
+    from cosines (``head.start``) has nothing to say: its score is NaN. Others score it from the candidate
+    alone, which says little; such samples are counted in a warning. Threads may share it.
 
     Args:
         model: the loaded model.
@@ -144,7 +145,9 @@ class SuiSeiMetric(Metric):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Score samples with extra inputs replaced, see :class:`suisei.explain.leave_out.ReadsInputs`."""
         values = torch.from_numpy(np.asarray(replaced, dtype=np.float32))
-        return self._compute(samples, values, batch_size=batch_size)
+        scores, inputs = self._compute(samples, values, batch_size=batch_size)
+        scores[list(self.missing(samples))] = np.nan
+        return scores, inputs
 
     def _score(self, samples: Sequence[CaptionSample], *, batch_size: int, progress: bool) -> np.ndarray:
         self._warn_blind(samples)
@@ -243,28 +246,42 @@ class SuiSeiMetric(Metric):
             found.add("image")
         return frozenset(found & {"references", "image"})
 
-    def _warn_blind(self, samples: Sequence[CaptionSample]) -> None:
+    def missing(self, samples: Sequence[CaptionSample]) -> dict[int, str]:
+        """Return {position: reason} of the samples that lack all that the candidate could be compared with.
+
+        There are none where the model judges a candidate without.
+        """
+        if self.regressor.start is None:
+            return {}
+        return dict.fromkeys(self._blind(samples), _lacking(self.reads))
+
+    def _blind(self, samples: Sequence[CaptionSample]) -> list[int]:
+        """Return the positions of samples with nothing but a candidate to read."""
         reads = self.reads
-        blind = sum(
-            not ("references" in reads and sample.references)
+        return [
+            position
+            for position, sample in enumerate(samples)
+            if not ("references" in reads and sample.references)
             and not ("image" in reads and sample.image is not None)
-            for sample in samples
-        )
+        ]
+
+    def _warn_blind(self, samples: Sequence[CaptionSample]) -> None:
+        blind = len(self._blind(samples))
         if blind:
             logger.warning(
                 "%d of %d samples are scored from the candidate alone: %s",
-                blind, len(samples), _lacking(reads),
+                blind, len(samples), _lacking(self.reads),
             )  # fmt: skip
 
 
 def _lacking(reads: frozenset[str]) -> str:
-    """Return what samples lack that are scored from the candidate alone."""
+    """Return what samples lack that have nothing but a candidate to read."""
     if not reads:
         return "this model reads neither references nor image"
     if "image" not in reads:
         return "no references (this model reads no image)"
     return (
-        "no references or an image" if "references" in reads else "no image (this model reads no references)"
+        "no references and no image" if "references" in reads else "no image (this model reads no references)"
     )
 
 

@@ -374,7 +374,7 @@ def test_mistakes_are_told_before_any_work(folder, tmp_path, more, message):
 
 def test_without_a_captioner_the_line_says_what_to_give(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError, match="--model: there is no captioner in runs/captioner/model"):
+    with pytest.raises(ConfigError, match="--model: no captioner in runs/captioner/model"):
         run(arguments(folder, tmp_path / "run")[1:])
     assert not (tmp_path / "run").exists()
 

@@ -79,7 +79,26 @@ def test_references_and_image_each_matter_and_each_may_be_missing(metric, captio
 def test_samples_scored_from_the_candidate_alone_are_counted(metric, caplog):
     with caplog.at_level(logging.WARNING):
         metric.score(["a", "b", "c"], references=[[], ["x"], []])
-    assert "2 of 3 samples are scored from the candidate alone: no references or an image" in caplog.text
+    assert "2 of 3 samples are scored from the candidate alone: no references and no image" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("image", "reason"),
+    [(True, "no references and no image"), (False, "no references (this model reads no image)")],
+)
+def test_a_model_that_starts_from_the_cosine_has_no_score_for_a_candidate_alone(
+    build_regressor, tmp_path, pictures, caplog, image, reason
+):
+    regressor = build_regressor(image=image, blocks=[], similarity=True, head={"start": "cosine"})
+    save_model(tmp_path / "model", regressor)
+    metric = load(tmp_path / "model", device="cpu", precision="fp32", cache="off")
+    samples = [
+        CaptionSample("two dogs"), CaptionSample("two dogs", ["a cat"]), CaptionSample("x", image=pictures[0])
+    ]  # fmt: skip
+    scores = metric.score(samples)
+    assert np.isnan(scores).tolist() == [True, False, not image]
+    assert metric.missing(samples) == dict.fromkeys([0] if image else [0, 2], reason)
+    assert "candidate alone" not in caplog.text
 
 
 def test_a_model_without_image_says_that_an_image_is_no_help(build_regressor, tmp_path, pictures, caplog):
