@@ -328,6 +328,25 @@ def change_zip(random: Random, data: bytes) -> bytes:
     return out.getvalue()
 
 
+def change_tar(random: Random, data: bytes) -> bytes:
+    """Change bytes of one of an archive's headers, whose checksum is then mostly right again, or of all."""
+    if random.random() < 0.3:
+        return change_bytes(random, data)
+    changed = bytearray(data)
+    headers = [
+        place for place in range(0, len(data) - 511, 512) if data[place + 257 : place + 262] == b"ustar"
+    ]
+    place = random.choice(headers or [0])
+    for _ in range(random.choice((1, 1, 2, 4))):
+        # The size, the kind of entry and the first part of the name decide most of what a reader does.
+        offset = random.choice((random.randrange(512), random.randrange(124, 136), 156, random.randrange(8)))
+        changed[place + offset] = random.choice((0, 0x80, 0xFF, *b"7xLKgSV125", random.randrange(256)))
+    if random.random() < 0.9:
+        changed[place + 148 : place + 156] = b" " * 8
+        changed[place + 148 : place + 156] = b"%06o\0 " % sum(changed[place : place + 512])
+    return bytes(changed)
+
+
 def change_safetensors(random: Random, data: bytes) -> bytes:
     """Change the header of a safetensors file, with its length made to fit, or its bytes."""
     if random.random() < 0.3:

@@ -131,6 +131,33 @@ def _report() -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _tar(folder: Path) -> Made:
+    """Shards as img2dataset writes them, in the three layouts of tar."""
+    import tarfile
+
+    from suisei.data.shards import shard_rows
+
+    picture = pictures()[0]
+    seeds = []
+    for layout in (tarfile.USTAR_FORMAT, tarfile.PAX_FORMAT, tarfile.GNU_FORMAT):
+        stream = io.BytesIO()
+        with tarfile.open(fileobj=stream, mode="w", format=layout) as archive:
+            for number, key in enumerate(("000000000", "n" * 90, "猫" if layout else "cat")):
+                said = {"key": key, "uid": f"{number:032x}", "caption": "a dog", "status": "success"}
+                for end, content in ((".jpg", picture), (".txt", b"a dog"), (".json", lines_of([said]))):
+                    member = tarfile.TarInfo(key + end)
+                    member.size = len(content)
+                    archive.addfile(member, io.BytesIO(content))
+        seeds.append(stream.getvalue())
+
+    def read(data: bytes) -> None:
+        path = folder / "00000.tar"
+        path.write_bytes(data)
+        exhaust(shard_rows(path, {}, pictured=len(data) % 4 == 0))
+
+    return seeds, read
+
+
 def _reports(folder: Path) -> Made:
     """The JSON of a command or the folder of a run, made into a page."""
     import os
@@ -304,6 +331,7 @@ def _change_part(random: Random, data: bytes) -> bytes:
 
 READERS: dict[str, Reader] = {
     "image": Reader(_image, change.change_image, 100),
+    "tar": Reader(_tar, change.change_tar, 30),
     "video": Reader(_video, change.change_bytes, 1),
     "report": Reader(_reports, change.change_named(BY_SUFFIX), 2),
     "facts": Reader(_small_files, change.change_named(BY_SUFFIX), 40),
