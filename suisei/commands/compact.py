@@ -71,6 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     scores["and rounded" if old is not None else "rounded"] = small.score(samples)
     table = _table(scores, samples)
     fine, verdict = _is_fine(table)
+    _tell(folder / "README.md", options, len(samples), verdict, small.signature)
     sizes = {"before": _size(Path(options.model)), "after": _size(folder)}
     content = {"table": table.as_dict(), "bytes": sizes, "fine": fine, "signature": small.signature}
     lines = [f"{sizes['before'] / 1e6:.1f} MB before, {sizes['after'] / 1e6:.1f} MB after", verdict]
@@ -240,6 +241,16 @@ def _is_fine(table: Table) -> tuple[bool, str]:
 
 def _size(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def _tell(path: Path, options: argparse.Namespace, count: int, verdict: str, signature: str) -> None:
+    """Write into the card what was measured, which no checksum covers."""
+    from suisei.training.small_card import measured_card
+
+    found = (
+        f"{verdict.partition(': ')[2].partition(' (')[0]}, on {count:,} captions of {Path(options.data).name}"
+    )
+    path.write_text(measured_card(path.read_text(encoding="utf-8"), found, signature), encoding="utf-8")
 
 
 def _card(options: argparse.Namespace, regressor: Regressor, old: list[int] | None, called: str) -> str:

@@ -86,10 +86,31 @@ def small_card(
         card = re.sub(r"^# .*", lambda _: f"# {name}", card, count=1)
     if name == DEFAULT:
         card = card.replace('suisei.load("PATH OF THIS FOLDER")', "suisei.load()")
-    parts = [card, _encoder(storage), _storage(storage), _terms(card)]
+    parts = [_of_the_whole(card), _encoder(storage), _storage(storage), _terms(card)]
     if figures is not None:
         parts.append(figures_table(figures))
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def measured_card(card: str, found: str, signature: str) -> str:
+    """Return a small model's card with what making it small changed, and what its scores are signed with.
+
+    Args:
+        card: of :func:`small_card`.
+        found: by how much scores differ from those of the whole model, and on what.
+        signature: of the small model.
+    """
+    lines = f"- Of its scores that changes: {found}.\n- Scores of this folder are signed `{signature}`."
+    before, heading, after = card.partition("\n## Storage\n")
+    storage, *rest = after.split("\n\n## ", 1)
+    return "".join((before, heading, storage.rstrip(), "\n", lines, *(f"\n\n## {part}" for part in rest)))
+
+
+def _of_the_whole(card: str) -> str:
+    """Say of a card's signatures which model they are of: the small one signs with another hash."""
+    return re.sub(
+        r"^- signature: (?=`suisei\|)", "- signature, before it was made small: ", card, flags=re.MULTILINE
+    )
 
 
 def card_with_images(card: str, tower: str, learned: Sequence[str], settings: Mapping[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """suisei compact: a folder like any other, the same bytes every time, and an honest verdict."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -77,6 +78,11 @@ def test_a_small_model_scores_as_the_whole_one_and_is_the_same_every_time(run, t
     card = (tmp_path / "one" / "README.md").read_text(encoding="utf-8")
     assert card.startswith("# suisei-tiny\n")
     assert '"name": "me/multilingual-e5-small"' in card
+    storage = card.partition("## Storage\n")[2].partition("\n## ")[0]
+    found = r"- Of its scores that changes: rank agreement [\d.]{7}, largest difference [\d.]{7}, on "
+    assert re.search(found + r"\d+ captions of [\w.]+\.\n", storage)
+    assert f"- Scores of this folder are signed `{content['signature']}`." in storage
+    assert "- signature: `suisei|" not in card
     for part in ("licence MIT", "Liang Wang", "in 4 bits with a scale per row", "CC BY-SA 4.0"):
         assert part in card
 

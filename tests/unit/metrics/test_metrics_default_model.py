@@ -79,6 +79,7 @@ def test_it_is_small_and_says_what_it_is(metric):
     words = ("multilingual-e5-small", "MIT", "Wang", "Storage", "Limits", "research use", "CC BY-SA")
     for word in words:
         assert word in card, word
+    assert f"signed `{metric.signature}`" in card
     assert "/work" not in (folder / "config.json").read_text(encoding="utf-8")
     assert metric.settings()["text"] == "multilingual-e5-small"
 
