@@ -6,6 +6,7 @@ places, d width of the memory, K captions of an image, L tokens, V pieces, N row
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -18,6 +19,14 @@ from torch import Tensor, nn
 
 from suisei.captioning.caption_search import DecodingState
 from suisei.captioning.captioner_interface import CaptionModel
+from suisei.captioning.hf_checks import (
+    check_ids,
+    check_processor,
+    check_tokenizer,
+    check_weights,
+    longest_caption,
+    quiet_transformers,
+)
 from suisei.data.images import read_image
 from suisei.data.sample import LANGUAGES
 from suisei.encoders.hub_errors import explain_hub_error, hub_guard
@@ -52,6 +61,7 @@ class HfCaptioner(CaptionModel):
         self.processor = processor
         self.start_id, self.end_id = start_id, end_id
         self.vocabulary = int(self.text_decoder.config.vocab_size)
+        self.longest = longest_caption(self.text_decoder.config)
         self.pad_id = self.vocabulary if pad_id is None or pad_id == end_id else pad_id
         never = {start_id, self.pad_id} - {end_id, self.vocabulary}
         self.banned: Tensor
@@ -137,14 +147,16 @@ class HfCaptioner(CaptionModel):
         if not captions:
             return torch.zeros(0, 1, dtype=torch.long)
         encoded = self.tokenizer(list(captions), add_special_tokens=False)["input_ids"]
-        ids = [torch.tensor([*own, self.end_id][:max_length]) for own in encoded]
+        longest = min(max_length or self.longest or sys.maxsize, self.longest or sys.maxsize)
+        ids = [torch.tensor([*own, self.end_id][:longest]) for own in encoded]
         return nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_value=self.pad_id)
 
     def save(self, folder: Path | str) -> None:
         """Write Hugging Face's own folder, with safetensors; one that is there is replaced."""
         folder = Path(folder)
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as name:
+        inside = tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-")
+        with quiet_transformers(), inside as name:
             new = Path(name) / "new"
             for part in (self.network, self.tokenizer, self.processor):
                 part.save_pretrained(new)
@@ -234,7 +246,7 @@ def load_hf_captioner(name: str) -> HfCaptioner:
     if local:
         _check_folder(Path(name))
     try:
-        with nullcontext() if local else hub_guard(name):  # a local folder asks no hub
+        with quiet_transformers(), nullcontext() if local else hub_guard(name):  # a local folder asks no hub
             config = AutoConfig.from_pretrained(name, **kept)
             network = _network(name, config.model_type, local)
             tokenizer = AutoTokenizer.from_pretrained(name, **kept)
@@ -245,20 +257,33 @@ def load_hf_captioner(name: str) -> HfCaptioner:
         raise explain_hub_error(name, error) from error
     except Exception as error:  # noqa: BLE001 - damaged weights raise errors of the reader's own
         raise ModelError(f"{name}: cannot be loaded: {one_line(error)}") from None
-    return wrapped(network, tokenizer, processor).eval()
+    try:
+        return wrapped(network, tokenizer, processor).eval()
+    except ModelError as error:
+        raise ModelError(f"{name}: {error}") from None
 
 
 def wrapped(network: Any, tokenizer: Any, processor: Any) -> HfCaptioner:
     """Return a captioner around a model of Hugging Face, its tokenizer and its image processor.
 
     Raises:
-        ModelError: the model does not say where captions start and end.
+        ModelError: the model does not say where captions start and end, or its parts do not go together.
     """
+    kind = BlipCaptioner if network.config.model_type == "blip" else EncoderDecoderCaptioner
+    start, end, pad = _special_ids(network)
+    decoder = network.text_decoder if kind is BlipCaptioner else network.decoder
+    check_ids(int(decoder.config.vocab_size), start, end, pad)
+    model = kind(network, tokenizer, processor, start, end, pad)
+    check_tokenizer(model)
+    check_processor(model)
+    return model
+
+
+def _special_ids(network: Any) -> tuple[Any, Any, Any]:
+    """Return where captions start and end, and padding, as the configs of a model say it."""
     if network.config.model_type == "blip":
         text = network.config.text_config
-        return BlipCaptioner(
-            network, tokenizer, processor, text.bos_token_id, text.sep_token_id, text.pad_token_id
-        )
+        return text.bos_token_id, text.sep_token_id, text.pad_token_id
     ids = {}
     for role, names in (
         ("start", ("decoder_start_token_id", "bos_token_id")),
@@ -267,13 +292,10 @@ def wrapped(network: Any, tokenizer: Any, processor: Any) -> HfCaptioner:
     ):
         places = (network.generation_config, network.config, network.config.decoder)
         found = [getattr(place, name, None) for name in names for place in places]
-        found = [value[0] if isinstance(value, list) else value for value in found if value is not None]
+        found = [value[0] if isinstance(value, list) and value else value for value in found]
+        found = [value for value in found if value is not None]
         ids[role] = found[0] if found else None
-    if ids["start"] is None or ids["end"] is None:
-        raise ModelError(
-            "the model's config does not say where captions start and end (decoder_start_token_id)"
-        )
-    return EncoderDecoderCaptioner(network, tokenizer, processor, ids["start"], ids["end"], ids["pad"])
+    return ids["start"], ids["end"], ids["pad"]
 
 
 def _check_folder(folder: Path) -> None:
@@ -302,6 +324,9 @@ def _network(name: str, kind: str, local: bool) -> Any:
         raise UnavailableError(
             f"model {name!r} is of the kind {kind!r}; captioners are of the kinds {', '.join(KINDS)}"
         )
-    return kinds[kind].from_pretrained(
-        name, dtype=torch.float32, local_files_only=local, use_safetensors=True
-    )
+    network, info = kinds[kind].from_pretrained(
+        name, dtype=torch.float32, local_files_only=local, use_safetensors=True,
+        output_loading_info=True, ignore_mismatched_sizes=True,
+    )  # fmt: skip
+    check_weights(name, info)
+    return network

@@ -1,12 +1,14 @@
 """Captioners of Hugging Face, made from configs: the same interface, and the same captions as their own."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from suisei.captioning.caption_model import Decoding, load_caption_model
 from suisei.captioning.hf_captioner import wrapped
+from suisei.captioning.hf_checks import check_ids, check_tokenizer
 from suisei.encoders.tiny import train_tokenizer
 from suisei.errors import ModelError
 
@@ -118,3 +120,97 @@ def test_other_folders_are_refused_in_one_line(model, tmp_path):
     (folder / "config.json").write_text(json.dumps({"model_type": "bert"}))
     with pytest.raises(ModelError, match="not the folder of a captioner"):
         load_caption_model(folder)
+
+
+def changed(folder, name, **values):
+    settings = json.loads((folder / name).read_text())
+    (folder / name).write_text(json.dumps({**settings, **values}))
+
+
+def test_a_tokenizer_of_another_model_is_refused(model, tmp_path):
+    model.save(tmp_path / "model")
+    captions = ["a man rides brown horses in snow", "dogs jump over white foxes"] * 3
+    train_tokenizer(captions, 200).save_pretrained(tmp_path / "model")
+    with pytest.raises(ModelError, match=r"has \d+ tokens and its decoder \d+; take the tokenizer") as found:
+        load_caption_model(tmp_path / "model")
+    assert str(found.value).startswith(str(tmp_path / "model"))
+
+
+def test_a_vocabulary_that_was_padded_is_read(model):
+    fewer = train_tokenizer(["a red picture", "a green one"], 40)
+    assert len(fewer) < model.vocabulary
+    assert wrapped(model.network, fewer, model.processor).vocabulary == model.vocabulary
+
+
+@pytest.mark.parametrize(("vocabulary", "known"), [(50_257, 30_522), (20, 9)])
+def test_a_tokenizer_that_is_too_small_for_padding_to_explain_it_is_refused(vocabulary, known):
+    def other(size):
+        tokenizer = SimpleNamespace(get_vocab=lambda: {str(id_): id_ for id_ in range(known)})
+        return SimpleNamespace(tokenizer=tokenizer, vocabulary=size, end_id=2)
+
+    check_tokenizer(other(known + 8))
+    with pytest.raises(ModelError, match="has but"):
+        check_tokenizer(other(vocabulary))
+    lacks = other(known + 8)
+    lacks.end_id = known
+    with pytest.raises(ModelError, match="lacks the end of captions"):
+        check_tokenizer(lacks)
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        ((None, 2, None), "the start token of captions is None"),
+        ((0, None, 1), "the end token of captions is None"),
+        ((0, 10, 1), "the end token of captions is 10"),
+        ((0, 2, 10), "the pad token of captions is 10"),
+        ((-1, 2, 1), "the start token of captions is -1"),
+    ],
+)
+def test_ids_that_a_decoder_has_not_are_refused(ids, message):
+    check_ids(10, 0, 2, None)
+    with pytest.raises(ModelError, match=message):
+        check_ids(10, *ids)
+
+
+def test_weights_that_are_missing_or_of_another_shape_are_refused(model, tmp_path, capfd):
+    from safetensors.torch import load_file, save_file
+
+    folder = tmp_path / "model"
+    model.save(folder)
+    weights = load_file(folder / "model.safetensors")
+    lost = next(name for name in weights if "cross" in name.lower())
+    rest = {name: value for name, value in weights.items() if name != lost}
+    save_file(rest, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ModelError, match=f"has no weights for: {lost}; get the whole model again"):
+        load_caption_model(folder)
+    save_file({**rest, lost: torch.zeros(3)}, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ModelError, match=rf"other shapes: {lost} is \[3\] in place of"):
+        load_caption_model(folder)
+    assert not capfd.readouterr().err  # neither the bar of transformers nor its report
+
+
+def test_weights_that_no_caption_depends_on_may_be_missing(model, tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    model.save(tmp_path / "model")
+    path = tmp_path / "model" / "model.safetensors"
+    kept = {name: value for name, value in load_file(path).items() if "encoder.pooler." not in name}
+    save_file(kept, path, metadata={"format": "pt"})
+    assert load_caption_model(tmp_path / "model").vocabulary == model.vocabulary
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"size": {"height": 48, "width": 48}}, "gives images of 48 x 48, not those of the model .32."),
+        ({"do_resize": False}, "images of different sizes"),
+        ({"image_mean": [0.5] * 7}, "cannot prepare an image"),
+    ],
+)
+def test_an_image_processor_of_another_model_is_refused(model, tmp_path, values, message):
+    model.save(tmp_path / "model")
+    name = "preprocessor_config.json"
+    changed(tmp_path / "model", name, **values)
+    with pytest.raises(ModelError, match=message):
+        load_caption_model(tmp_path / "model")
