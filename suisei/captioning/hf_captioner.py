@@ -274,8 +274,8 @@ def wrapped(network: Any, tokenizer: Any, processor: Any) -> HfCaptioner:
     decoder = network.text_decoder if kind is BlipCaptioner else network.decoder
     check_ids(int(decoder.config.vocab_size), start, end, pad)
     model = kind(network, tokenizer, processor, start, end, pad)
-    check_tokenizer(model)
-    check_processor(model)
+    check_tokenizer(tokenizer, model.vocabulary, model.end_id)
+    check_processor(model, model.image_encoder)
     return model
 
 

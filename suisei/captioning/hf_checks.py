@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
+from suisei.captioning.captioner_interface import CaptionModel
 from suisei.encoders.rules import one_line
 from suisei.errors import ModelError
-
-if TYPE_CHECKING:
-    from suisei.captioning.hf_captioner import HfCaptioner
 
 _UNUSED = ("encoder.pooler.",)
 """Weights that no caption depends on; TrOCR's folders are without them."""
@@ -79,24 +77,35 @@ def check_ids(vocabulary: int, start: Any, end: Any, pad: Any) -> None:
             )
 
 
-def check_tokenizer(model: HfCaptioner) -> None:
+def check_tokenizer(tokenizer: Any, vocabulary: int, end: int) -> None:
     """Refuse a tokenizer that is another model's, as far as the numbers of tokens say it.
+
+    Args:
+        tokenizer: of Hugging Face.
+        vocabulary: how many tokens the decoder knows.
+        end: the id that ends captions.
 
     Raises:
         ModelError: the decoder lacks tokens of the tokenizer, or the tokenizer those of the decoder.
     """
     fix = "take the tokenizer that the model learned with"
-    known, size = max(model.tokenizer.get_vocab().values(), default=-1) + 1, model.vocabulary
-    if known > size:
-        raise ModelError(f"its tokenizer has {known:,} tokens and its decoder {size:,}; {fix}")
-    if model.end_id >= known:
-        raise ModelError(f"its tokenizer lacks the end of captions, id {model.end_id:,}; {fix}")
-    if size - known > max(_SPARE, known // 10) or size >= 2 * known:  # padding takes less
-        raise ModelError(f"its tokenizer has but {known:,} of the {size:,} tokens of its decoder; {fix}")
+    known = max(tokenizer.get_vocab().values(), default=-1) + 1
+    if known > vocabulary:
+        raise ModelError(f"its tokenizer has {known:,} tokens and its decoder {vocabulary:,}; {fix}")
+    if end >= known:
+        raise ModelError(f"its tokenizer lacks the end of captions, id {end:,}; {fix}")
+    if vocabulary - known > max(_SPARE, known // 10) or vocabulary >= 2 * known:  # padding takes less
+        raise ModelError(
+            f"its tokenizer has but {known:,} of the {vocabulary:,} tokens of its decoder; {fix}"
+        )
 
 
-def check_processor(model: HfCaptioner) -> None:
+def check_processor(model: CaptionModel, encoder: Any) -> None:
     """Refuse an image processor that gives pixels which the model cannot look at.
+
+    Args:
+        model: reads images by it.
+        encoder: the part that looks at them, of Hugging Face.
 
     Raises:
         ModelError: it does.
@@ -110,12 +119,12 @@ def check_processor(model: HfCaptioner) -> None:
     size = " x ".join(map(str, wide.shape[2:]))
     if wide.shape != high.shape:
         raise ModelError(f"its image processor gives images of different sizes ({size} and others)")
-    side = getattr(model.image_encoder.config, "image_size", None)
+    side = getattr(encoder.config, "image_size", None)
     if side is None or list(wide.shape[2:]) == ([side, side] if isinstance(side, int) else list(side)):
         return
     try:  # some towers take other sizes
         with torch.no_grad():
-            model.image_encoder(pixel_values=wide)
+            encoder(pixel_values=wide)
     except (ValueError, RuntimeError) as error:
         raise ModelError(
             f"its image processor gives images of {size}, not those of the model ({side}): "

@@ -144,17 +144,12 @@ def test_a_vocabulary_that_was_padded_is_read(model):
 
 @pytest.mark.parametrize(("vocabulary", "known"), [(50_257, 30_522), (20, 9)])
 def test_a_tokenizer_that_is_too_small_for_padding_to_explain_it_is_refused(vocabulary, known):
-    def other(size):
-        tokenizer = SimpleNamespace(get_vocab=lambda: {str(id_): id_ for id_ in range(known)})
-        return SimpleNamespace(tokenizer=tokenizer, vocabulary=size, end_id=2)
-
-    check_tokenizer(other(known + 8))
+    tokenizer = SimpleNamespace(get_vocab=lambda: {str(id_): id_ for id_ in range(known)})
+    check_tokenizer(tokenizer, known + 8, 2)
     with pytest.raises(ModelError, match="has but"):
-        check_tokenizer(other(vocabulary))
-    lacks = other(known + 8)
-    lacks.end_id = known
+        check_tokenizer(tokenizer, vocabulary, 2)
     with pytest.raises(ModelError, match="lacks the end of captions"):
-        check_tokenizer(lacks)
+        check_tokenizer(tokenizer, known + 8, known)
 
 
 @pytest.mark.parametrize(
