@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 from collections.abc import Iterator, Sequence
@@ -12,7 +11,8 @@ from typing import Any
 
 from suisei.captioning.caption_sources import load_captioned
 from suisei.data.coco import is_json_lines, is_text, read_text, text_lines
-from suisei.data.paths import Allowed, Root
+from suisei.data.lines import delimited_records, numbered_lines
+from suisei.data.paths import Allowed, Root, address_error, is_address
 from suisei.errors import ConfigError, DataError
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm")
@@ -88,6 +88,8 @@ def _files(paths: Sequence[str]) -> Iterator[Wanted]:
             yield from (Wanted(p.relative_to(path).as_posix(), p) for p in inside)
         elif path.is_file():
             yield Wanted(path.name, path)
+        elif is_address(name):
+            raise address_error("--images", name)
         else:
             raise DataError(f"{name}: no such image or folder")
 
@@ -103,6 +105,8 @@ def _rows(file: str, root: Root) -> Iterator[Wanted]:
             raise DataError(f"{file}, {place}: references must be a list of texts")
         name = image if id_ in (None, "") else str(id_)
         try:
+            if is_address(image):
+                raise address_error("image", image)
             path = root.file(image)
         except DataError as error:
             raise DataError(f"{file}, {place}: {error}") from None
@@ -113,11 +117,7 @@ def _records(file: str) -> Iterator[tuple[str, dict[str, Any]]]:
     text = read_text(file)
     suffix = Path(file).suffix.lower()
     if suffix in (".csv", ".tsv"):
-        reader = csv.DictReader(io.StringIO(text), delimiter="\t" if suffix == ".tsv" else ",")
-        if "image" not in (reader.fieldnames or ()):
-            raise DataError(f"{file}: no column image; its columns: {', '.join(reader.fieldnames or ())}")
-        for number, row in enumerate(reader, 1):
-            yield f"row {number}", {name: row.get(name) for name in ("id", "image")}
+        yield from _cells(file, text, "\t" if suffix == ".tsv" else ",")
     elif is_json_lines(file):
         for number, line in enumerate(text_lines(text), 1):
             if line.strip():
@@ -128,6 +128,26 @@ def _records(file: str) -> Iterator[tuple[str, dict[str, Any]]]:
                 yield f"line {number}", {"image": line.strip()}
     else:
         raise ConfigError(f"--input {file}: give .jsonl, .csv or .tsv with a column image, or .txt of paths")
+
+
+def _cells(file: str, text: str, delimiter: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    names: list[str] | None = None
+    try:
+        for record in delimited_records(numbered_lines(io.StringIO(text, newline="")), delimiter):
+            place = f"line {record.line}"
+            if record.problem is not None:
+                raise DataError(f"{place}: {record.problem}")
+            if names is None:
+                names = record.fields
+                if "image" not in names:
+                    raise DataError(f"no column image; its columns: {', '.join(names)}")
+            elif record.fields:
+                row = dict(zip(names, record.fields, strict=False))
+                yield place, {name: row.get(name) for name in ("id", "image")}
+    except DataError as error:
+        raise DataError(f"{file}: {error}") from None
+    if names is None:
+        raise DataError(f"{file}: no column image; it is empty")
 
 
 def _object(file: str, number: int, line: str) -> dict[str, Any]:

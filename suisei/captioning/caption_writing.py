@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +17,12 @@ from torch import Tensor
 from suisei.captioning.caption_model import CaptionModel, Decoding
 from suisei.captioning.scst_data import ImageGrids
 from suisei.encoders.decoding import DECODING_THREADS
-from suisei.encoders.precision import choose_precision
-from suisei.errors import DataError
+from suisei.encoders.precision import PRECISIONS, choose_precision, matrix_products, of_images
+from suisei.errors import ConfigError, DataError
 
 BATCH_SIZE = 32
+CAPTION_PRECISIONS = ("auto", "fp32", "tf32", "bf16", "fp16")
+"""What captions are computed in; int8 is for text encoders."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +59,16 @@ def write_captions(
         language: one that the captioner writes; its first where None.
         batch_size: images at a time. Greedy and beam captions do not depend on it, but for rounding.
         seed: of what is sampled, which depends on the order of the images and on ``batch_size`` as well.
-        precision: "fp32", "bf16", or "auto" for what is fast here.
+        precision: one of ``CAPTION_PRECISIONS``; "auto" for what is fast here.
 
     Raises:
         ConfigError: a language that it does not write, or a precision that there is none of.
         ModelError: weights that give no numbers.
     """
-    kind = model.device.type
-    fast = choose_precision(precision, kind) in ("bf16", "fp16")
+    if precision not in CAPTION_PRECISIONS:
+        raise ConfigError(
+            f"precision is {precision!r}; captioners compute in {', '.join(CAPTION_PRECISIONS)}"
+        )
     generator = torch.Generator(model.device).manual_seed(seed)
     with ThreadPoolExecutor(DECODING_THREADS) as pool:
         batches = [images[start : start + batch_size] for start in range(0, len(images), batch_size)]
@@ -74,8 +79,9 @@ def write_captions(
             if number == 0:
                 continue
             pixels = [future.result() for future in ahead.pop(0)]
-            with torch.autocast(kind, torch.bfloat16, enabled=fast):
-                yield from _of_batch(model, pixels, decoding, generator, language)
+            with _computing(model, precision):  # and not while the caller has what is yielded
+                found = list(_of_batch(model, pixels, decoding, generator, language))
+            yield from found
 
 
 def captions_of(
@@ -109,16 +115,25 @@ def captions_of_grids(
     advance: Callable[[int], Any] = lambda _: None,
 ) -> list[tuple[str, ...]]:
     """Return K captions of each image whose grid is known; several models with one tower look at it once."""
-    kind = model.device.type
-    fast = choose_precision("auto", kind) in ("bf16", "fp16")
     generator = torch.Generator(model.device).manual_seed(0)
     found: list[tuple[str, ...]] = []
     for rows in torch.arange(len(grids)).split(BATCH_SIZE):
-        with torch.no_grad(), torch.autocast(kind, torch.bfloat16, enabled=fast):
+        with torch.no_grad(), _computing(model, "auto"):
             made = model.generate(model.memory(grids[rows]), decoding, generator, language)
         found += [tuple(captions) for captions in model.texts(made.tokens)]
         advance(len(rows))
     return found
+
+
+@contextmanager
+def _computing(model: CaptionModel, precision: str) -> Iterator[None]:
+    """Compute in a precision inside this block."""
+    kind = model.device.type
+    chosen = of_images(choose_precision(precision, kind))  # SUISEI_PRECISION may be int8
+    dtype = PRECISIONS[chosen]
+    low = dtype != torch.float32
+    with matrix_products(chosen), torch.autocast(kind, dtype if low else torch.bfloat16, enabled=low):
+        yield
 
 
 def _read(model: CaptionModel, image: Any) -> Tensor | str:

@@ -26,12 +26,14 @@ class CaptionModel(nn.Module, ABC):
         languages: the languages it writes, such as ("en", "ja"); the first is the one it writes unasked.
         pad_id: padding, which stands after the end alone.
         end_id: the end of a caption.
+        longest: most tokens of a caption, its end included; None where nothing says.
         tower_is_frozen: whether :meth:`grid` never learns, so that what it says can be kept.
     """
 
     languages: tuple[str, ...]
     pad_id: int
     end_id: int
+    longest: int | None = None
     tower_is_frozen: bool
 
     @property
@@ -55,6 +57,17 @@ class CaptionModel(nn.Module, ABC):
                 f"language is {language!r}; this captioner writes {' and '.join(self.languages)}"
             )
         return language or self.language
+
+    def check_length(self, max_length: int) -> None:
+        """Refuse captions that are longer than it can write.
+
+        Raises:
+            ConfigError: it cannot.
+        """
+        if self.longest is not None and max_length > self.longest:
+            raise ConfigError(
+                f"max_length is {max_length:,}; this captioner writes at most {self.longest:,} tokens: lower it"
+            )
 
     @abstractmethod
     def read(self, images: Sequence[Any]) -> Tensor:
@@ -98,7 +111,11 @@ class CaptionModel(nn.Module, ABC):
             decoding: how.
             generator: what draws samples; of the memory's device.
             language: one of ``languages``; the first where None.
+
+        Raises:
+            ConfigError: captions that are longer than it can write.
         """
+        self.check_length(decoding.max_length)
         return decode(self, memory, decoding, generator, language)
 
     @abstractmethod

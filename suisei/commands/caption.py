@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from suisei.cli import say
 from suisei.commands.allowances import add_allowances, allowed
 from suisei.commands.command_parser import CommandParser
-from suisei.commands.metric_options import PRECISIONS, check_device
+from suisei.commands.metric_options import check_device
 from suisei.commands.option_values import device, filled, real, whole
 from suisei.errors import ConfigError
 
@@ -57,6 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     wanted = images_to_caption(options.images, options.input, options.data, options.root, allowed(options))
     model = load_caption_model(options.model).to(choose_device(options.device))
+    model.check_length(options.max_length)
     language = model.language_or_own(options.language)
     written = write_captions(
         model,
@@ -87,7 +88,10 @@ def _parser() -> CommandParser:
     )  # fmt: skip
     add("--language", choices=("en", "ja"), help="what to write, of a captioner of both (default: its first)")
     add("--device", type=device, default="auto", help="auto (default), cpu, cuda, cuda:1, mps")
-    add("--precision", choices=PRECISIONS, default="auto", help="of the computation (default: what is fast)")
+    add(
+        "--precision", choices=("auto", "fp32", "tf32", "bf16", "fp16"), default="auto",
+        help="of the computation (default auto: bf16 where the machine multiplies it in hardware, else fp32)",
+    )  # fmt: skip
     add = parser.add_argument_group("images").add_argument
     add(
         "--images", metavar="PATH", type=filled, nargs="+",

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from suisei.data.column_names import NO_CHOICE, Columns
-from suisei.data.paths import Root, is_address
+from suisei.data.paths import Root, address_error, is_address
 from suisei.data.sample import CaptionSample, Rating, checked_number, has_surrogate
 from suisei.errors import DataError
 
@@ -169,11 +169,7 @@ def _file(record: Mapping[str, Any], column: str | None, settings: Settings, wha
 
 def _on_the_web(column: str, address: str, settings: Settings, what: str) -> Path:
     if not settings.root.web or what != "image":
-        fetched = "; suisei score and suisei evaluate fetch them with --web-images" if what == "image" else ""
-        raise DataError(
-            f"{column} {address[:200]!r} is an address, and nothing is fetched; download the {what}s into a "
-            f"folder, name them as they are called there, and pass the folder (--images DIR){fetched}"
-        )
+        raise address_error(column, address, what)
     from suisei.data.web_images import fetcher
 
     try:

@@ -186,6 +186,21 @@ def is_address(name: str) -> bool:
     return _ADDRESS.match(name) is not None
 
 
+def address_error(column: str, address: str, what: str = "image") -> DataError:
+    """Return why an address is refused where nothing is fetched, and what to do.
+
+    Args:
+        column: where it stands.
+        address: the address.
+        what: it names, an image or a video.
+    """
+    fetched = "; suisei score and suisei evaluate fetch them with --web-images" if what == "image" else ""
+    return DataError(
+        f"{column} {address[:200]!r} is an address, and nothing is fetched; download the {what}s into a "
+        f"folder, name them as they are called there, and pass the folder (--images DIR){fetched}"
+    )
+
+
 def is_share(name: str) -> bool:
     """Say whether a name begins as that of another machine's folder does."""
     return name.startswith((r"\\", "//", r"\/", "/\\"))

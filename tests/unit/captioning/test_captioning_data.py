@@ -190,6 +190,8 @@ def test_images_of_folders_and_files_keep_their_order(tmp_path, pictures):
     assert [image.id for image in found] == ["blue.png", "red.png"]
     with pytest.raises(DataError, match="no such image or folder"):
         images_to_caption([str(tmp_path / "absent")], None, None, None)
+    with pytest.raises(DataError, match=r"--images 'http://127\.0\.0\.1/a\.png' is an address"):
+        images_to_caption(["http://127.0.0.1/a.png"], None, None, None)
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="no image"):
         images_to_caption([str(tmp_path / "empty")], None, None, None)
@@ -202,6 +204,19 @@ def test_images_of_folders_and_files_keep_their_order(tmp_path, pictures):
         ("rows.jsonl", '{"id": 1}', "line 1: no image"),
         ("rows.jsonl", '{"image": "a", "references": "b"}', "references must be a list"),
         ("rows.csv", "id,picture\n1,a\n", "no column image"),
+        ("rows.csv", "", "no column image"),
+        (
+            "rows.csv",
+            "id,image\n1,a\n2," + "a" * 140_000 + "\n",
+            "rows.csv: line 3: a field has over",
+        ),
+        ("rows.csv", 'id,image\n1,"a\n', "line 2: a quotation mark opens a field"),
+        (
+            "rows.csv",
+            "id,image\n1,http://127.0.0.1/a.png\n",
+            "line 2: image 'http://127.0.0.1/a.png'",
+        ),
+        ("rows.txt", "https://a.example/a.png\n", "is an address, and nothing is fetched"),
     ],
 )
 def test_rows_without_an_image_are_refused(tmp_path, name, content, message):

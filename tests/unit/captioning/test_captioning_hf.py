@@ -8,9 +8,9 @@ import torch
 
 from suisei.captioning.caption_model import Decoding, load_caption_model
 from suisei.captioning.hf_captioner import wrapped
-from suisei.captioning.hf_checks import check_ids, check_tokenizer
+from suisei.captioning.hf_checks import check_ids, check_tokenizer, longest_caption
 from suisei.encoders.tiny import train_tokenizer
-from suisei.errors import ModelError
+from suisei.errors import ConfigError, ModelError
 
 SIDE = 32
 IMAGE = {"image_size": SIDE, "patch_size": 16, "hidden_size": 32, "intermediate_size": 64}
@@ -209,3 +209,19 @@ def test_an_image_processor_of_another_model_is_refused(model, tmp_path, values,
     changed(tmp_path / "model", name, **values)
     with pytest.raises(ModelError, match=message):
         load_caption_model(tmp_path / "model")
+
+
+def test_captions_longer_than_the_decoder_has_positions_for_are_refused(model, memory):
+    model.longest = 8
+    assert model.generate(memory, Decoding("greedy", max_length=8)).tokens.shape[-1] <= 8
+    with pytest.raises(ConfigError, match="max_length is 9; this captioner writes at most 8 tokens"):
+        model.generate(memory, Decoding("greedy", max_length=9))
+    assert model.tokens_of(["a red picture " * 9]).shape[-1] == 8
+
+
+def test_the_positions_of_a_decoder_bound_its_captions(model):
+    from transformers import RobertaConfig
+
+    assert model.longest in (32, 512)  # GPT-2's above, BLIP's by default
+    assert longest_caption(RobertaConfig(max_position_embeddings=34)) == 32
+    assert longest_caption(SimpleNamespace()) is None

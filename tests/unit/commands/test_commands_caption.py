@@ -138,6 +138,31 @@ def test_batches_change_no_caption(model, images):
         captions_of(model, files, decoding)
 
 
+def test_captions_are_computed_in_the_precision_asked_for(model, images, monkeypatch):
+    seen = []
+    encode = Captioner.encode
+
+    def watched(self, pixels):
+        found = encode(self, pixels)
+        kinds = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
+        seen.append((kinds, torch.get_float32_matmul_precision()))
+        return found
+
+    monkeypatch.setattr(Captioner, "encode", watched)
+    decoding = Decoding("greedy", max_length=3)
+    for precision in ("fp32", "tf32", "bf16", "fp16"):
+        found = next(write_captions(model, [images / "a.png"], decoding, precision=precision))
+        assert found.captions
+        assert not torch.is_autocast_enabled("cpu")
+    usual = torch.get_float32_matmul_precision()
+    wanted = [(None, usual), (None, "high"), (torch.bfloat16, usual), (torch.float16, usual)]
+    assert seen == wanted
+    with pytest.raises(ConfigError, match="precision is 'int8'; captioners compute in auto, fp32"):
+        next(write_captions(model, [images / "a.png"], decoding, precision="int8"))
+    monkeypatch.setenv("SUISEI_PRECISION", "int8")  # which is for text encoders
+    assert next(write_captions(model, [images / "a.png"], decoding)).captions
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -149,6 +174,7 @@ def test_batches_change_no_caption(model, images):
         (["--images", "a", "--method", "sample", "--samples", "2", "--output", "x.json"], "one caption per"),
         (["--images", "a", "--output", "x.csv"], "must end in .jsonl"),
         (["--images", "a", "--beams", "0"], "--beams"),
+        (["--images", "a", "--precision", "int8"], "--precision"),
     ],
 )  # fmt: skip
 def test_options_that_do_not_go_together_are_refused(options, message):
