@@ -14,7 +14,7 @@ from suisei.captioning.caption_inputs import Wanted
 from suisei.captioning.caption_model import Decoding
 from suisei.captioning.caption_writing import Written
 from suisei.data.coco import is_json, is_json_lines
-from suisei.data.outputs import check_outputs
+from suisei.data.outputs import Named, check_outputs
 from suisei.data.writers import replacing
 from suisei.errors import ConfigError
 
@@ -39,17 +39,20 @@ class Counts:
     empty: list[str] = field(default_factory=list)
 
 
-def check_target(output: str) -> None:
+def check_target(output: str, logs: Sequence[Named] = (), inputs: Sequence[Named] = ()) -> None:
     """Refuse a file that captions cannot be written to, before any work.
 
+    Args:
+        output: the file, or "-" for standard output.
+        logs: what else is written, by option.
+        inputs: what is read, by option.
+
     Raises:
-        ConfigError: it is of another kind, or cannot be written.
+        ConfigError: it is of another kind, cannot be written, or is one of the others.
     """
-    if output == "-":
-        return
-    if not (is_json(output) or is_json_lines(output)):
+    if output != "-" and not (is_json(output) or is_json_lines(output)):
         raise ConfigError(f"--output {output}: the name must end in .jsonl, or in .json for COCO results")
-    check_outputs([("--output", output)])
+    check_outputs([*([("--output", output)] if output != "-" else []), *logs], inputs)
 
 
 def write_rows(

@@ -66,7 +66,7 @@ class CaptionModel(nn.Module, ABC):
         """
         if self.longest is not None and max_length > self.longest:
             raise ConfigError(
-                f"max_length is {max_length:,}; this captioner writes at most {self.longest:,} tokens: lower it"
+                f"max_length is {max_length:,}; this captioner writes at most {self.longest:,} tokens"
             )
 
     @abstractmethod

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from suisei.cli import say
@@ -11,10 +12,14 @@ from suisei.commands.allowances import add_allowances, allowed
 from suisei.commands.command_parser import CommandParser
 from suisei.commands.metric_options import check_device
 from suisei.commands.option_values import device, filled, real, whole
+from suisei.commands.options import add_log_options
+from suisei.data.outputs import given
 from suisei.errors import ConfigError
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from suisei.captioning.caption_rows import Counts
 
 _COMMON = ("--model", "--images", "--input", "--output", "--method", "--beams", "--language")
 _SHOWN = 5
@@ -29,7 +34,8 @@ has them, or, for a name that ends in .json, a COCO result file. It is there onc
 that cannot be read and a caption that decoded to nothing are counted and named; JSON lines keep a row with
 the error.
 
-Exit status: 0, or 1 if no image could be captioned, or 2 for a wrong option or unusable data."""
+Exit status: 0, or 1 if no image could be captioned, or 2 for a wrong option or unusable data,
+or 130 for Ctrl-C."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -38,14 +44,31 @@ def main(argv: Sequence[str] | None = None) -> int:
     _check(options)
     from rich.console import Console
 
+    from suisei.captioning.caption_rows import check_target
+
+    log = [] if options.log_json == "-" else given(vars(options), "log_json")
+    check_target(options.output, log, given(vars(options), "input"))
+    done: list[int] = []
+    try:
+        counts = _write(options, done.append)
+    except KeyboardInterrupt:
+        left = "their rows are on standard output" if options.output == "-" else "no output was left"
+        raise KeyboardInterrupt(
+            f"{sum(done):,} images were done, and {left}; the same command starts anew"
+        ) from None
+    _tell(Console(stderr=True), counts, options.output)
+    return 0 if counts.captioned else 1
+
+
+def _write(options: argparse.Namespace, told: Callable[[int], object]) -> Counts:
+    """Caption the images; ``told`` is called with how many more are done."""
     from suisei.captioning.caption_inputs import images_to_caption
     from suisei.captioning.caption_model import Decoding, load_caption_model
-    from suisei.captioning.caption_rows import check_target, write_rows
+    from suisei.captioning.caption_rows import write_rows
     from suisei.captioning.caption_writing import write_captions
     from suisei.encoders.precision import choose_device
     from suisei.progress import progress_bar
 
-    check_target(options.output)
     decoding = Decoding(
         options.method,
         beams=options.beams,
@@ -59,19 +82,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     model = load_caption_model(options.model).to(choose_device(options.device))
     model.check_length(options.max_length)
     language = model.language_or_own(options.language)
-    written = write_captions(
-        model,
-        [image.image for image in wanted],
-        decoding,
-        language=language,
-        batch_size=options.batch_size,
-        seed=options.seed,
-        precision=options.precision,
-    )
-    with progress_bar("writing captions", len(wanted), shown=options.output != "-") as advance:
-        counts = write_rows(options.output, wanted, written, decoding, language, advance)
-    _tell(Console(stderr=True), counts, options.output)
-    return 0 if counts.captioned else 1
+    settings = {name: getattr(options, name) for name in ("batch_size", "seed", "precision")}
+    images = [image.image for image in wanted]
+    written = write_captions(model, images, decoding, language=language, **settings)
+    shown = options.output != "-" or not sys.stdout.isatty()  # a bar would stand between the rows
+    with progress_bar("writing captions", len(wanted), shown=shown, unit="images") as advance:
+
+        def advanced(count: int) -> None:
+            advance(count)
+            told(count)
+
+        return write_rows(options.output, wanted, written, decoding, language, advanced)
 
 
 def _parser() -> CommandParser:
@@ -135,6 +156,7 @@ def _parser() -> CommandParser:
         "--output", metavar="FILE", type=filled, default="-",
         help=".jsonl, or .json for COCO results; - (default): JSON lines to stdout",
     )  # fmt: skip
+    add_log_options(add)
     return parser
 
 
@@ -164,7 +186,11 @@ def _check(options: argparse.Namespace) -> None:
 def _tell(console: Console, counts: Any, output: str) -> None:
     """Say how much was written, and name what has no caption."""
     place = "" if output == "-" else f": {output}"
-    say(console, f"{counts.captioned:,} of {counts.images:,} images captioned{place}")
+    say(
+        console,
+        f"{counts.captioned:,} of {counts.images:,} images captioned{place}",
+        None if counts.captioned else "red",
+    )
     for what, names in (("could not be read", counts.broken), ("got captions without a word", counts.empty)):
         if names:
             more = f"; and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""

@@ -11,6 +11,7 @@ from suisei.captioning.captioner import Captioner
 from suisei.captioning.grid_tower import GridTower, TowerConfig, create_image_encoder
 from suisei.captioning.pieces import Pieces
 from suisei.captioning.transformer import TransformerConfig
+from suisei.cli import run_command
 from suisei.commands.caption import main
 from suisei.errors import ConfigError, DataError
 
@@ -161,6 +162,54 @@ def test_captions_are_computed_in_the_precision_asked_for(model, images, monkeyp
         next(write_captions(model, [images / "a.png"], decoding, precision="int8"))
     monkeypatch.setenv("SUISEI_PRECISION", "int8")  # which is for text encoders
     assert next(write_captions(model, [images / "a.png"], decoding)).captions
+
+
+def test_quiet_and_a_log_tell_what_is_told(folder, images, tmp_path, capsys):
+    log = tmp_path / "log.jsonl"
+    output = tmp_path / "captions.jsonl"
+    arguments = ["--model", folder, "--images", images, "--output", output, "--max-length", 3]
+    assert run_command(main, [*map(str, arguments), "--quiet", "--log-json", str(log)]) == 0
+    assert not capsys.readouterr().err
+    events = rows_of(log)
+    assert [event["event"] for event in events] == ["start", "stage", "done", "note", "note", "end"]
+    assert events[2]["stage"] == "writing captions"
+    assert events[2]["done"] == 4
+    assert "3 of 4 images captioned" in events[3]["text"]
+    assert run_command(main, [*map(str, arguments), "--log-json", str(output)]) == 2
+    assert "--log-json" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("output", ["captions.jsonl", "-"])
+def test_an_interruption_says_what_was_done_and_what_is_left(
+    folder, images, tmp_path, capsys, monkeypatch, output
+):
+    decoded = Captioner.encode
+    calls = []
+
+    def stopped(self, pixels):
+        calls.append(None)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return decoded(self, pixels)
+
+    monkeypatch.setattr(Captioner, "encode", stopped)
+    place = output if output == "-" else tmp_path / output
+    arguments = ["--model", folder, "--images", images, "--output", place, "--batch-size", 1]
+    before = sorted(tmp_path.iterdir())
+    assert run_command(main, [*map(str, arguments)]) == 130
+    told = capsys.readouterr()
+    left = "their rows are on standard output" if output == "-" else "no output was left"
+    assert f"interrupted; 1 images were done, and {left}; the same command starts anew" in told.err
+    assert len(told.out.splitlines()) == (output == "-")
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_file_that_is_read_is_not_written_over(folder, images):
+    rows = images / "rows.jsonl"
+    rows.write_text('{"image": "a.png"}\n')
+    with pytest.raises(ConfigError, match="--output"):
+        main([*map(str, ("--model", folder, "--input", rows, "--output", rows))])
+    assert rows.read_text() == '{"image": "a.png"}\n'
 
 
 @pytest.mark.parametrize(
