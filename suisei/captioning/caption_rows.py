@@ -80,8 +80,8 @@ def write_rows(
 
     def rows() -> Iterator[dict[str, Any]]:
         for image, found in zip(wanted, written, strict=True):
-            advance(1)
             yield from _rows_of(image, found, decoding, language, counts)
+            advance(1)  # its rows are written
 
     if output == "-":
         _write_lines(sys.stdout, rows())
