@@ -109,8 +109,9 @@ class CaptionSample:
     Validated once, when it is made; everything downstream may rely on it.
 
     Attributes:
-        candidate: the caption to be scored; not blank.
-        references: captions written by people for the same image, in any order; may be empty.
+        candidate: the caption to be scored; not blank. White space around it is taken off.
+        references: captions written by people for the same image, in any order; may be empty. White space
+            around them is taken off.
         image: path of the image file, or None where there is no image; or the image itself: its file's bytes
             (:class:`~suisei.data.image_bytes.ImageBytes`), a PIL image,
             a NumPy array (uint8 [H, W, 3] or [H, W]) or a torch tensor (uint8, or floats in [0, 1],
@@ -155,7 +156,7 @@ class CaptionSample:
 
 
 def checked_caption(field: str, caption: Any) -> str:
-    """Return a caption if it can be one.
+    """Return a caption if it can be one, without white space around it, which says nothing and moves scores.
 
     Raises:
         DataError: it is not text, has no visible character, a broken one, or too many; ``field`` is named.
@@ -173,7 +174,7 @@ def checked_caption(field: str, caption: Any) -> str:
             f"{field} has {len(caption):,} characters, more than {MAX_CAPTION_CHARACTERS:,}; "
             f"it begins {caption[:40]!r} and is probably a broken row"
         )
-    return str(caption)
+    return str(caption).strip()
 
 
 def is_blank(text: str) -> bool:

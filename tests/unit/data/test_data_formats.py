@@ -154,6 +154,19 @@ def test_the_id_of_a_bad_row_is_known_and_an_id_may_occur_once(tmp_path):
     assert [row.sample is not None for row in rows] == [False, False, True, True, True]
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.jsonl", '{"candidate": " a dog\\n", "references": ["the dog "]}\n'),
+        ("a.csv", 'candidate,reference\n"a dog\n", the dog\n'),
+        ("a.tsv", "candidate\treference\na dog \tthe dog \n"),
+    ],
+)
+def test_white_space_around_captions_is_taken_off_in_every_format(tmp_path, name, content):
+    (sample,) = read_samples(write(tmp_path, name, content))
+    assert sample == CaptionSample("a dog", ["the dog"])
+
+
 def test_csv_with_numbered_references_in_numeric_order(tmp_path):
     numbered = [f"reference_{number}" for number in range(1, 12)]
     header = ["candidate", *reversed(numbered), "rating"]

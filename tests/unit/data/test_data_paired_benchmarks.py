@@ -153,7 +153,7 @@ NOCAPS = {
 def test_nocaps_foil(tmp_path):
     write(tmp_path / "nocaps-val-foil.json", [NOCAPS, {**NOCAPS, "domain": "near-domain"}])
     samples = BENCHMARKS["nocaps-foil"].read(tmp_path)
-    assert [sample.candidate for sample in samples[:2]] == ["A kid in a shirt. ", "A kid in a skirt. "]
+    assert [sample.candidate for sample in samples[:2]] == ["A kid in a shirt.", "A kid in a skirt."]
     assert samples[0].references == ("A baby stands.", "A child.")
     assert [dict(sample.preferred) for sample in samples[::2]] == [{"in-domain": 1}, {"near-domain": 1}]
 

@@ -57,6 +57,12 @@ def test_a_visible_character_is_enough(caption):
     assert CaptionSample(caption, (caption,)).candidate == caption
 
 
+@pytest.mark.parametrize("around", [" {}", "{} ", "{}\n", "\t{}\r\n", "\u3000{}\xa0"])
+def test_white_space_around_a_caption_is_no_part_of_it(around):
+    sample = CaptionSample(around.format("a  dog"), [around.format("犬 と 猫")])
+    assert sample == CaptionSample("a  dog", ["犬 と 猫"])
+
+
 @pytest.mark.parametrize("references", [["b", "c"], ("b", "c"), np.array(["b", "c"]), iter(["b", "c"])])
 def test_references_may_come_in_any_order_that_is_one(references):
     sample = CaptionSample(np.str_("a"), references)

@@ -112,6 +112,12 @@ def test_another_column_of_candidates_is_refused(tmp_path, rows, halting, capsys
     assert "row 1 of the input ('r0') is not what was scored" in capsys.readouterr().err
 
 
+def test_white_space_around_captions_is_no_change(tmp_path, rows, halting):
+    again = start(tmp_path, rows, halting)
+    write(tmp_path / "in.jsonl", [{**row, "candidate": f" {row['candidate']}\n"} for row in rows])
+    assert run(*again) == 0
+
+
 CHANGES = {
     "candidate": lambda row: row.update(candidate="another dog"),
     "reference": lambda row: row.update(references=["dog 2", "a dog"]),
