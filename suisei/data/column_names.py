@@ -53,7 +53,7 @@ COMET_FIELDS = ("mt", "src", "ref", "score", "imgid", "img")
 NO_CHOICE: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 _DECISIVE = ("candidate", "references", "rating")
-_SINGLE = re.compile(r"(?:reference|ref)s?_?([1-9][0-9]*)|reference|ref")
+_SINGLE = re.compile(r"(?:reference|ref)s?_?([0-9]+)|reference|ref")
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,11 +201,11 @@ def _reference_columns(
 
 def _reference_number(plain: str) -> int:
     found = _SINGLE.fullmatch(plain)
-    return int(found[1]) if found and found[1] else 0
+    return int(found[1]) if found and found[1] else -1  # one without a number, then that of number 0
 
 
 def _is_own_reference(plain: str) -> bool:
-    return re.fullmatch(r"reference(_[1-9][0-9]*)?", plain) is not None
+    return re.fullmatch(r"reference(_[0-9]+)?", plain) is not None
 
 
 def _require_candidate(

@@ -2,8 +2,8 @@
 
 suisei's own names are ``id``, ``candidate``, ``references``, ``image``, ``video``, ``segment``, ``rating``,
 ``rating_scale``, ``language``, ``system``, ``group``, where the references may also stand in columns of their
-own, ``reference`` or ``reference_1`` to ``reference_n``, and ``segment`` is ``[start, end]`` of the video in
-seconds. ``suisei.data.column_names`` says which column fills which field.
+own, ``reference`` or ``reference_1`` to ``reference_n`` (or from 0), and ``segment`` is ``[start, end]`` of
+the video in seconds. ``suisei.data.column_names`` says which column fills which field.
 """
 
 from __future__ import annotations

@@ -15,6 +15,9 @@ from suisei.errors import ConfigError, DataError
         (("prediction", "refs", "image_path"), {"candidate": "prediction", "image": "image_path"}, ("refs",)),
         (("hypothesis", "gts", "file_name"), {"candidate": "hypothesis", "image": "file_name"}, ("gts",)),
         (("hyp", "ref_2", "ref_10", "ref1"), {"candidate": "hyp"}, ("ref1", "ref_2", "ref_10")),
+        (("hyp", "ref1", "ref0"), {"candidate": "hyp"}, ("ref0", "ref1")),
+        (("mt", "reference_01", "reference_10", "reference_0", "reference"),
+         {"candidate": "mt"}, ("reference", "reference_0", "reference_01", "reference_10")),
         (("pred", "caption"), {"candidate": "pred"}, ()),
         (("candidate", "mt", "caption"), {"candidate": "candidate"}, ()),
         (("text", "human_score", "score"), {"candidate": "text", "rating": "human_score"}, ()),
@@ -38,6 +41,7 @@ def test_what_is_said_is_what_was_guessed_and_left_out():
         ("candidate", "references", "Image"),
         ("mt", "src", "ref", "score"),
         ("candidate", "reference_2"),
+        ("candidate", "reference_0", "reference_1"),
     ):
         assert match_columns(silent).note() == ""
 
