@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import re
@@ -24,6 +25,8 @@ Line = tuple[int, str]
 """Line number, counted from 1, and the text with its line end."""
 
 _BYTE = re.compile("[\udc80-\udcff]")
+_KANA = re.compile("[\u3041-\u30fa]")
+_LOOKED_AT = 4000
 
 
 def utf8_lines(stream: IO[bytes], newline: str) -> io.TextIOWrapper:
@@ -96,6 +99,45 @@ def checked_first(line: str) -> str:
     if line.startswith(("\udcff\udcfe", "\udcfe\udcff")) or "\0" in line[:1000]:
         raise DataError("the file is UTF-16 or not text; save it as UTF-8 (Excel: 'CSV UTF-8')")
     return line.removeprefix("\ufeff")
+
+
+def whole_utf8(lines: Iterator[Line]) -> Iterator[Line]:
+    """Pass lines on, and refuse a file in Shift_JIS, of which rows in ASCII alone would be read otherwise.
+
+    A broken byte in a file that has other characters in UTF-8 before it is a broken line, and no more.
+
+    Raises:
+        DataError: a line is in Shift_JIS.
+    """
+    for number, line in lines:
+        if not line.isascii():
+            if not is_broken(line):
+                yield number, line
+                break
+            if _is_shift_jis(line[:_LOOKED_AT]):
+                raise DataError(
+                    f"line {number} is in Shift_JIS (cp932), not UTF-8, and so is the whole file; save it "
+                    "as UTF-8 (Excel: 'CSV UTF-8')"
+                )
+        yield number, line
+    yield from lines
+
+
+def _is_shift_jis(line: str) -> bool:
+    """Say whether a broken line has kana in cp932, and fewer characters in UTF-8 than bytes that are not.
+
+    Kana tell it from Latin-1, whose text rarely has their first bytes; the count from one broken byte amid
+    UTF-8, whose other bytes may be kana by chance.
+    """
+    broken = len(_BYTE.findall(line))
+    if 2 * broken <= sum(not character.isascii() for character in line):
+        return False
+    decoder = codecs.getincrementaldecoder("cp932")()  # does not mind half a character at the end
+    try:
+        text = decoder.decode(line.encode("utf-8", "surrogateescape"))
+    except UnicodeError:
+        return False
+    return len(_KANA.findall(text)) >= 2
 
 
 def _skip_rest_of_line(stream: TextIO) -> None:

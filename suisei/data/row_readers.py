@@ -16,7 +16,16 @@ from suisei.data.column_names import match_columns, require_chosen
 from suisei.data.compressed import open_plain
 from suisei.data.documents import document_rows, parse_json
 from suisei.data.file_rows import NOT_UTF8, FileProblem, Note, RawRow
-from suisei.data.lines import TOO_LONG, Line, delimited_records, is_broken, is_cut, numbered_lines, utf8_lines
+from suisei.data.lines import (
+    TOO_LONG,
+    Line,
+    delimited_records,
+    is_broken,
+    is_cut,
+    numbered_lines,
+    utf8_lines,
+    whole_utf8,
+)
 from suisei.data.parquet import import_pyarrow
 from suisei.data.paths import is_stream
 from suisei.errors import DataError
@@ -103,7 +112,7 @@ class RowReader:
         if first:
             yield _json_row(first)
         blank = 0
-        for _number, line in numbered_lines(text):
+        for _number, line in whole_utf8(numbered_lines(text)):
             if not line.strip():
                 blank += 1
                 continue
@@ -118,7 +127,7 @@ class RowReader:
 
     def text_rows(self, text: TextIO) -> Iterator[RawRow]:
         """Yield a row per line of plain text."""
-        for number, line in numbered_lines(text):
+        for number, line in whole_utf8(numbered_lines(text)):
             if number == 1:
                 self._refuse_other_than_text(line)
                 self.told("taken for plain text, a caption a line")
@@ -138,7 +147,7 @@ class RowReader:
 
     def delimited_rows(self, text: TextIO) -> Iterator[RawRow]:
         """Yield the rows of CSV or TSV."""
-        lines = numbered_lines(text)
+        lines = whole_utf8(numbered_lines(text))
         first = next(lines, None)
         if first is None:
             return

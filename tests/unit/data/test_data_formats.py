@@ -294,6 +294,36 @@ def test_an_unusable_file_is_refused_as_a_whole(tmp_path, name, content, message
     assert str(caught.value).startswith(str(path))
 
 
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.txt", "a.jsonl"])
+def test_a_file_in_shift_jis_is_refused_as_a_whole(tmp_path, name):
+    form = {"a.txt": "{}\n", "a.jsonl": '{{"candidate": "{}"}}\n'}.get(name, "{}\n")
+    start = "candidate\n" if name in ("a.csv", "a.tsv") else ""
+    text = start + "".join(map(form.format, ["a dog", "犬", "犬が草の上を走っている", "a cat"]))
+    path = write(tmp_path, name, text.encode("cp932"))
+    with pytest.raises(DataError, match=r"a\.\w+: line [34] is in Shift_JIS .*Excel: 'CSV UTF-8'") as caught:
+        read_samples(path, on_error="skip")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        "犬が草の上を走っている".encode().replace(b"\xe3", b"\xff", 1),
+        "犬が草の上を走っている".encode()[1:],
+        "Málaga, café “ñandú”".replace(",", "").encode("cp1252"),
+    ],
+)
+def test_a_broken_line_that_is_not_shift_jis_costs_one_row(tmp_path, broken):
+    path = write(tmp_path, "a.csv", b"candidate\na dog\n" + broken + b"\na cat\n")
+    assert [sample.candidate for sample in read_samples(path, on_error="skip")] == ["a dog", "a cat"]
+
+
+def test_a_line_in_shift_jis_after_others_in_utf8_costs_one_row(tmp_path):
+    content = "candidate\n犬\n".encode() + "犬が草の上を走っている\n".encode("cp932") + b"a cat\n"
+    samples = read_samples(write(tmp_path, "a.csv", content), on_error="skip")
+    assert [sample.candidate for sample in samples] == ["犬", "a cat"]
+
+
 def test_absent_files_folders_and_unknown_formats(tmp_path):
     with pytest.raises(DataError, match=r"gone\.csv: no such file"):
         read_samples(tmp_path / "gone.csv")
