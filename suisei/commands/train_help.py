@@ -22,6 +22,16 @@ _SETTINGS = (
 )
 """What the readers of files advise, and what it is called in training."""
 
+_UNKNOWN = "unrecognized arguments: "
+_OTHERS = {
+    "--column": "training has no --column: rename the column in the file",
+    "--rating-scale": "in training it is --data.rating_scale '[LOW,HIGH]'",
+    "--images": "in training it is --data.images DIR",
+    "--on-error": "in training it is --data.on_error skip",
+    "--any-path": "in training, set SUISEI_ANY_PATH=1",
+}
+"""What is said of options that the other commands have and training has not."""
+
 TEXT = """usage: suisei train [--config FILE] [--SETTING VALUE ...]
 
 Train on human ratings, then report correlations on the test split. Without a config it trains a small model
@@ -75,6 +85,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def in_settings(text: str) -> str:
     """Return an error with the settings of this command, where the readers name options of the others."""
+    if text.startswith(_UNKNOWN):  # what follows is what was typed, and stays so
+        typed = dict.fromkeys(word.partition("=")[0] for word in text.split())
+        return "; ".join([text, *(_OTHERS[word] for word in typed if word in _OTHERS)])
     for pattern, setting in _SETTINGS:
         text = re.sub(pattern, setting, text)
     return text

@@ -157,6 +157,21 @@ def test_training_is_advised_in_its_own_settings(advice, expected):
     assert train_help.in_settings(advice).endswith(expected)
 
 
+@pytest.mark.parametrize(
+    ("typed", "advice"),
+    [
+        ("--column rating=stars --column candidate=my_cap", "; training has no --column: rename the column"),
+        ("--on-error skip", "; in training it is --data.on_error skip"),
+        ("--images=photos", "; in training it is --data.images DIR"),
+        ("--colum rating=stars", ""),
+    ],
+)
+def test_what_was_typed_in_training_is_shown_as_it_was_typed(typed, advice):
+    told = train_help.in_settings(f"unrecognized arguments: {typed} (suisei train --help)")
+    assert told.startswith(f"unrecognized arguments: {typed} (suisei train --help){advice}")
+    assert told.count(";") == bool(advice)
+
+
 def test_training_on_ratings_off_their_scale_advises_its_own_setting(tmp_path, monkeypatch, capsys):
     from suisei.data.formats import read_samples
 
