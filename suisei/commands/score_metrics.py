@@ -5,17 +5,18 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from suisei.cli import say, usable_cores
 from suisei.commands.score_rows import read_rows, standard_input
 from suisei.commands.score_shards import rows_to_fit
-from suisei.errors import ConfigError, SuiseiError
+from suisei.errors import ConfigError, DataError, SuiseiError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from suisei.data.formats import Row
     from suisei.data.sample import CaptionSample
     from suisei.metrics.base import Metric
     from suisei.scoring.plan import MetricPlan
@@ -72,18 +73,55 @@ def _fit(metrics: dict[str, Metric], options: argparse.Namespace, console: Conso
         start = sys.stdin.buffer.tell()
     from suisei.scoring.fitting import fit_metrics
 
+    bad = _BadRows()
+
     def read() -> Iterator[CaptionSample]:
         if getattr(options, "shards", None):
-            return rows_to_fit(options)
+            return bad.left_out(rows_to_fit(options))
         if options.input == "-":
             sys.stdin.buffer.seek(start)
-        return (row.sample for row in read_rows(options) if row.sample is not None)
+        return bad.left_out(read_rows(options))
 
     say(console, f"fitting {names} on the references of the whole input")
-    documents = fit_metrics(metrics.values(), read)
+    try:
+        documents = fit_metrics(metrics.values(), read)
+    except DataError as error:
+        raise bad.said_of(error) from None
     if options.input == "-":
         sys.stdin.buffer.seek(start)
     return documents
+
+
+class _BadRows:
+    """Leaves bad rows out of a pass, and says so where too few are left to learn from."""
+
+    def __init__(self) -> None:
+        self.rows = self.bad = 0
+        self.first: DataError | None = None
+
+    def left_out(self, rows: Iterable[Row]) -> Iterator[CaptionSample]:
+        """Yield the samples of good rows, and count anew."""
+        self.rows, self.bad, self.first = 0, 0, None
+        try:
+            for row in rows:
+                self.rows += 1
+                if row.sample is not None:
+                    yield row.sample
+                else:
+                    self.bad, self.first = self.bad + 1, self.first or row.error
+        except DataError:  # the file as a whole is unusable, and says why
+            self.bad = 0
+            raise
+
+    def said_of(self, error: DataError) -> DataError:
+        """Return an error of the pass with what was wrong with rows, which may be its cause."""
+        if not self.bad:
+            return error
+        if self.bad == self.rows:
+            return DataError(f"none of the {self.bad:,} rows is usable; the first problem: {self.first}")
+        return DataError(
+            f"{error}; {self.bad:,} of the {self.rows:,} rows are bad, the first problem: {self.first}"
+        )
 
 
 def basis_of(

@@ -22,6 +22,7 @@ from suisei.errors import ConfigError, DataError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from suisei.data.formats import Row
     from suisei.metrics.base import Metric
     from suisei.scoring.plan import MetricPlan
     from suisei.scoring.shard_pool import Run
@@ -131,16 +132,15 @@ def tasks_of(shards: Sequence[Path], output: Path) -> list[ShardTask]:
     return list(tasks.values())
 
 
-def rows_to_fit(options: argparse.Namespace) -> Iterator[Any]:
-    """Yield the samples of all shards, without images, for metrics that learn from a corpus."""
+def rows_to_fit(options: argparse.Namespace) -> Iterator[Row]:
+    """Yield the rows of all shards, good and bad, without images, for metrics that learn from a corpus."""
     from suisei.data.shards import shard_rows
 
     for path in options.shards:
         try:
             settings: dict[str, Any] = {"images": options.images, "allowed": allowed(options)}
             for one in shard_rows(path, named_columns(options), pictured=False, **settings):
-                if one.row.sample is not None:
-                    yield one.row.sample
+                yield one.row
         except DataError:  # said when it is scored
             continue
 

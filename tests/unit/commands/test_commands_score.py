@@ -172,6 +172,28 @@ def test_a_reader_that_goes_away_leaves_no_traceback(tmp_path):
     assert b"BrokenPipe" not in done.stderr
 
 
+@pytest.mark.parametrize("more", [[], ["--on-error", "skip"]])
+def test_where_cider_has_too_few_rows_to_learn_from_the_bad_ones_are_named(tmp_path, capsys, more):
+    row = {"candidate": "a dog", "references": ["the dog"]}
+    for number, (last, message) in enumerate(
+        [
+            ({**row, "rating": 3}, "none of the 3 rows is usable; the first problem: {}, row 1: rating 3 is"),
+            (row, "got 1 sample(s) with references to learn that from; fit it on a corpus of many images; "
+             "2 of the 3 rows are bad, the first problem: {}, row 1: rating 3 is"),
+        ]
+    ):  # fmt: skip
+        source = write(tmp_path / f"{number}.jsonl", [{**row, "rating": 3}] * 2 + [last])
+        assert run("--metrics", "cider", "--input", source, "--output", tmp_path / "o.jsonl", *more) == 2
+        assert message.format(source) in capsys.readouterr().err
+
+
+def test_a_file_that_is_unusable_says_so_while_cider_learns_from_it(tmp_path, capsys):
+    source = tmp_path / "a.csv"
+    source.write_bytes("candidate,rating\na dog,3\n犬が草の上を走っている,3\n".encode("cp932"))
+    assert run("--metrics", "cider", "--input", source, "--on-error", "skip") == 2
+    assert "line 3 is in Shift_JIS" in capsys.readouterr().err
+
+
 def test_cider_from_a_pipe_is_refused_and_from_a_redirected_file_works(tmp_path, captions):
     done = command("--metrics", "cider", "--input", "-", input=captions.read_bytes())
     assert done.returncode == 2
