@@ -52,7 +52,9 @@ def _score_file(options: argparse.Namespace) -> int:
     console = safe_console(stderr=True)
     options.note = note_once(console)
     from suisei.scoring.output import tidy
+    from suisei.scoring.seen_images import SeenImages
 
+    options.seen = SeenImages(options.images)
     if options.resume and is_complete(options.output):
         check_not_older(options)
         tidy(Path(options.output))

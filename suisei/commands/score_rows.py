@@ -21,7 +21,7 @@ def read_rows(options: argparse.Namespace) -> Iterator[Row]:
     from suisei.data.formats import iter_rows
 
     source = standard_input() if options.input == "-" else Path(options.input)
-    return iter_rows(
+    rows = iter_rows(
         source,
         format=options.format,
         images=options.images,
@@ -31,6 +31,7 @@ def read_rows(options: argparse.Namespace) -> Iterator[Row]:
         note=options.note,
         allowed=allowed(options),
     )
+    return options.seen.watch(rows)
 
 
 def standard_input() -> TextIO:

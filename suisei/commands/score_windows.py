@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suisei.cli import say
@@ -33,8 +32,7 @@ def score_windows(
     told: set[str] = set()
     for job, scored in scorer.score_all(_jobs(finished, list(scorer.metrics), options)):
         stop = job.stop
-        if stop is not None or any(row.error for row in scored):
-            _check_images(job, scored, counts.rows, options)
+        _check_images(job, scored, counts.rows, options)
         if options.on_error == "raise":
             good, refused = _before_first([row.stop for row in scored])
             scored, stop = scored[:good], refused or stop
@@ -79,16 +77,15 @@ def _jobs(
 
 
 def _check_images(job: Job, scored: Sequence[ScoredRow], rows: int, options: argparse.Namespace) -> None:
-    """Stop where rows fail because images went away, as those on a network may.
+    """Stop where images went away, as those on a network may: rows failed for it, or lack an image now.
 
     Raises:
         DataError: they did.
     """
-    from suisei.scoring.digest import vanished
-
-    gone = options.images if options.images and not Path(options.images).is_dir() else None
-    failed = (row.sample for row, result in zip(job.new, scored, strict=False) if result.error)
-    gone = gone or next((name for sample in failed if sample and (name := vanished(sample))), None)
+    failed = [row for row, result in zip(job.new, scored, strict=False) if result.error]
+    if job.stop is not None:
+        failed.append(job.window[len(job.known) + len(job.new)])
+    gone = options.seen.gone(failed)
     if gone:
         raise DataError(f"{gone} is not there any more{_kept(rows, options, 'once it is back')}")
 
@@ -101,8 +98,8 @@ def _before_first(errors: Sequence[DataError | None]) -> tuple[int, DataError | 
     return len(errors), None
 
 
-def _kept(rows: int, options: argparse.Namespace, advice: str = "") -> str:
-    advice = advice or "--on-error skip leaves bad rows out"
+def _kept(rows: int, options: argparse.Namespace, once: str = "") -> str:
+    advice = once or "--on-error skip leaves bad rows out"
     if options.streams or not rows:
-        return f" ({advice})"
+        return f" ({'start again ' if once else ''}{advice})"
     return f" ({rows:,} rows before it are in {options.output}.part; --resume goes on after them, {advice})"

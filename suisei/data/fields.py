@@ -24,6 +24,16 @@ from suisei.errors import DataError
 DEFAULT_SCALE = (0.0, 1.0)
 
 
+class AbsentFileError(DataError):
+    """An image or video that is not there, or not within reach.
+
+    Attributes:
+        path: of the file.
+    """
+
+    path = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What the caller fixes for all rows.
@@ -157,14 +167,21 @@ def _file(record: Mapping[str, Any], column: str | None, settings: Settings, wha
     try:
         found = path.is_file()
     except (OSError, ValueError) as error:  # a name too long for the file system, a NUL inside it
-        raise DataError(f"{column} {name[:60]!r} cannot be a file name: {error}") from None
+        raise _absent(path, f"{column} {name[:60]!r} cannot be a file name: {error}") from None
     if not found:
         without = "" if column == what else f", or do without: --column {what}="
-        raise DataError(
+        raise _absent(
+            path,
             f"{column} {name[:200]!r} is not there: no file {str(path)[:400]}; fix the name or pass the "
-            f"folder that holds the {what}s (--images DIR){without}"
+            f"folder that holds the {what}s (--images DIR){without}",
         )
     return path
+
+
+def _absent(path: Path, text: str) -> AbsentFileError:
+    error = AbsentFileError(text)
+    error.path = str(path)
+    return error
 
 
 def _on_the_web(column: str, address: str, settings: Settings, what: str) -> Path:

@@ -25,12 +25,14 @@ class Row:
         id: the row's own id, None where it has none or cannot be parsed.
         sample: the sample, or None for a bad row.
         error: what is wrong with a bad row, beginning with the file and the row's number.
+        absent: the image or video that a bad row names and that is not there.
     """
 
     number: int
     id: str | None
     sample: CaptionSample | None
     error: DataError | None
+    absent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Any, Literal, TextIO
 
 from suisei.data.column_names import Columns, chosen_columns, match_columns
 from suisei.data.compressed import is_gzip, plain_suffix
-from suisei.data.fields import DEFAULT_SCALE, Settings, make_sample, record_id
+from suisei.data.fields import DEFAULT_SCALE, AbsentFileError, Settings, make_sample, record_id
 from suisei.data.file_rows import FileProblem, Note, RawRow, Row, warn
 from suisei.data.idset import IdSet
 from suisei.data.joins import References, joined
@@ -226,7 +226,8 @@ def _checked_rows(raws: Iterator[RawRow], name: str, settings: Settings, note: N
                 yield Row(number, row_id, sample, None)
             else:
                 line = f" (line {raw.line})" if raw.line is not None and raw.line != number else ""
-                yield Row(number, row_id, None, DataError(f"{name}, row {number}: {problem}{line}"))
+                absent = problem.path if isinstance(problem, AbsentFileError) else None
+                yield Row(number, row_id, None, DataError(f"{name}, row {number}: {problem}{line}"), absent)
     except FileProblem as error:
         raise DataError(f"{name}{error.place}: {error}") from None
     if number == 0:
@@ -235,9 +236,9 @@ def _checked_rows(raws: Iterator[RawRow], name: str, settings: Settings, note: N
 
 def _checked(
     raw: RawRow, settings: Settings, seen: IdSet, told: _Told
-) -> tuple[str | None, CaptionSample | None, str | None]:
+) -> tuple[str | None, CaptionSample | None, DataError | None]:
     if raw.record is None:
-        return None, None, raw.problem
+        return None, None, DataError(raw.problem)
     row_id = None
     try:
         columns = match_columns(tuple(raw.record), settings.chosen)
@@ -247,7 +248,7 @@ def _checked(
         told.of(columns)
         sample = make_sample(raw.record, columns, settings)
     except DataError as error:
-        return row_id or record_id(raw.record), None, str(error)
+        return row_id or record_id(raw.record), None, error
     return row_id, sample, None
 
 

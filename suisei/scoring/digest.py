@@ -10,7 +10,6 @@ from typing import Any
 
 from suisei.data.formats import Row
 from suisei.data.paths import FetchedImage
-from suisei.data.sample import CaptionSample
 from suisei.data.video import VideoSample
 
 DIGEST_CHARACTERS = 16
@@ -32,16 +31,6 @@ def row_digest(row: Row) -> str:
     if isinstance(sample, VideoSample):
         content += [_file(sample.video), sample.segment]
     return value_digest(content)
-
-
-def vanished(sample: CaptionSample) -> str | None:
-    """Return the image or video of a sample that is not there, None where all is.
-
-    A row whose image is not there when it is read becomes no sample: such a file went away since.
-    """
-    files = [sample.image, sample.video if isinstance(sample, VideoSample) else None]
-    named = [str(file) for file in files if isinstance(file, str | Path)]
-    return next((name for name in named if "://" not in name and not Path(name).exists()), None)
 
 
 def value_digest(value: Any) -> str:

@@ -17,9 +17,10 @@ from suisei.errors import ConfigError, DataError
 from suisei.metrics.base import Metric
 from suisei.progress import progress_bar
 from suisei.scoring.columns import KeptError, Scores
-from suisei.scoring.digest import row_digest, value_digest, vanished
+from suisei.scoring.digest import row_digest, value_digest
 from suisei.scoring.output import FileOutput, tidy
 from suisei.scoring.row_format import RowFormat
+from suisei.scoring.seen_images import vanished
 from suisei.scoring.stream import ScoredRow
 
 BLOCK = 1024

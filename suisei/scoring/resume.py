@@ -9,7 +9,7 @@ from typing import Any
 
 from suisei.data.formats import Row
 from suisei.errors import DataError
-from suisei.scoring.digest import row_digest
+from suisei.scoring.digest import BAD_ROW, row_digest
 from suisei.scoring.stream import ScoredRow
 
 
@@ -25,7 +25,7 @@ def match_finished(
 
     Raises:
         DataError: a record belongs to another input row than the one it stands for, or the row's captions,
-            image or video are not those that were scored.
+            image or video are not those that were scored, or not there.
     """
     matched = []
     for row in window:
@@ -38,6 +38,8 @@ def match_finished(
                 f"{record['id']!r}: the input has changed; resume with the input as it was, or score the new "
                 "one to another --output"
             )
+        if row.absent and record["digest"] != BAD_ROW:
+            raise DataError(f"{row.absent} is not there any more; the same command goes on once it is back")
         if record["digest"] != row_digest(row):
             raise DataError(
                 f"row {row.number} of the input ({row.id or row.number!r}) is not what was scored: its "

@@ -162,6 +162,49 @@ def test_a_folder_of_images_that_goes_away_stops_the_run(data, acting, capsys, m
     assert [row["looking"] for row in rows] == [7.0] * 10 + [8.0] * 2
 
 
+@pytest.mark.parametrize("more", [(), ("--on-error", "skip")])
+@pytest.mark.parametrize("emptied", [False, True], ids=["away", "emptied, as a mount point is"])
+def test_a_folder_that_goes_away_between_two_blocks_stops_the_run(data, capsys, monkeypatch, more, emptied):
+    """Rows read after it become no samples, though their images were there when the run began."""
+    from suisei.scoring.output import FileOutput
+
+    output, images, away = data.parent / "s.jsonl", data.parent / "images", data.parent / "away"
+    arguments = ("--input", data, "--metrics", "length", "--output", output, "--window", 4, *more)
+    real = FileOutput.write
+
+    def write(self, rows):
+        real(self, rows)
+        if not away.exists():
+            images.rename(away)
+            if emptied:
+                images.mkdir()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FileOutput, "write", write)
+        assert run(score, *arguments) == 2
+    said = capsys.readouterr().err
+    gone = images / "3.png" if emptied else images
+    assert f"suisei: {gone} is not there any more (4 rows before it are in {output}.part; --resume" in said
+    assert run(score, *arguments, "--resume") == 2
+    assert "0.png is not there any more; the same command goes on once it is back" in capsys.readouterr().err
+    if emptied:
+        images.rmdir()
+    away.rename(images)
+    assert run(score, *arguments, "--resume") == 0
+    assert ["error" in json.loads(line) for line in output.read_text().splitlines()] == [False] * 12
+
+
+def test_images_that_never_were_there_are_bad_rows(data):
+    output, images = data.parent / "s.jsonl", data.parent / "images"
+    arguments = ("--input", data, "--metrics", "length", "--window", 4, "--on-error", "skip")
+    (images / "6.png").unlink()
+    assert run(score, *arguments, "--output", output) == 0
+    assert ["error" in json.loads(line) for line in output.read_text().splitlines()].index(True) == 6
+    images.rename(data.parent / "elsewhere")
+    assert run(score, *arguments, "--output", data.parent / "none.jsonl") == 1
+    assert (data.parent / "none.jsonl").read_text().count("is not there: no file") == 12
+
+
 def test_an_image_that_goes_away_stops_an_evaluation_that_keeps_scores(data, acting, capsys, monkeypatch):
     image, away = data.parent / "images" / "9.png", data.parent / "away.png"
     arguments = ["--data", data, "--metrics", "looking", "--bootstrap", 10, "--keep", data.parent / "kept"]
