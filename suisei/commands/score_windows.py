@@ -36,10 +36,14 @@ def score_windows(
         if options.on_error == "raise":
             good, refused = _before_first([row.stop for row in scored])
             scored, stop = scored[:good], refused or stop
-        output.write(scored)
         every = [*job.known, *scored]
-        if failed is not None:
-            failed.add(job.window[: len(every)], every)
+        try:
+            output.write(scored)
+            if failed is not None:
+                failed.add(job.window[: len(every)], every)
+        except DataError as error:
+            kept = getattr(output, "rows", 0)
+            raise DataError(f"{error}{_kept(kept, options, 'once there is room')}") from None
         scorer.add_to_corpora(job.window[: len(every)], every)
         counts.add(every)
         for label, reason in scorer.failed.items():

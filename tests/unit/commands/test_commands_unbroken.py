@@ -271,7 +271,11 @@ def test_a_file_that_may_not_grow_keeps_whole_blocks(data, tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, preexec_fn=limited)
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].startswith(f"suisei: {output}.part")
-    assert "File too large" in done.stderr
+    assert "File too large (" in done.stderr
+    assert (
+        f"rows before it are in {output}.part; --resume goes on after them, once there is room)"
+        in done.stderr
+    )
     assert "Traceback" not in done.stderr
     assert 0 < Path(f"{output}.part").stat().st_size <= 1500
     again = subprocess.run([*command, "--resume"], capture_output=True, text=True)
