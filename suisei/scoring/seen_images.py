@@ -29,10 +29,19 @@ class SeenImages:
     def watch(self, rows: Iterable[Row]) -> Iterator[Row]:
         """Yield rows, and remember what they found."""
         for row in rows:
-            sample = row.sample
-            if sample is not None and (sample.image is not None or isinstance(sample, VideoSample)):
-                self._remember(sample)
+            self.remember(row)
             yield row
+
+    def remember(self, row: Row) -> None:
+        """Remember what a row found."""
+        sample = row.sample
+        if sample is None or (sample.image is None and not isinstance(sample, VideoSample)):
+            return
+        for name in files_of(sample):
+            folder = os.path.dirname(name)  # noqa: PTH120 - of every row: a Path takes several times as long
+            if folder not in self._last and len(self._last) == MOST_FOLDERS:
+                del self._last[next(iter(self._last))]
+            self._last[folder] = name
 
     def gone(self, failed: Iterable[Row]) -> str | None:
         """Return what went away since the run began, None where nothing did.
@@ -55,13 +64,6 @@ class SeenImages:
             if lost := known[near]:
                 return missing if _is_in(lost, missing) else lost
         return None
-
-    def _remember(self, sample: CaptionSample) -> None:
-        for name in files_of(sample):
-            folder = os.path.dirname(name)  # noqa: PTH120 - of every row: a Path takes several times as long
-            if folder not in self._last and len(self._last) == MOST_FOLDERS:
-                del self._last[next(iter(self._last))]
-            self._last[folder] = name
 
     def _lost_in(self, folder: str) -> Iterator[str]:
         """Yield the remembered files below a folder that are not there any more."""

@@ -10,7 +10,9 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from typing import Any
 
+from suisei.errors import DataError
 from suisei.scoring.parallel import WorkerSettings, begin_worker, worker_scorer
+from suisei.scoring.seen_images import SeenImages
 from suisei.scoring.shard_scores import ShardReport, ShardSettings, ShardTask, reads_images, score_shard
 from suisei.scoring.stream import Scorer
 
@@ -32,10 +34,19 @@ class ShardWorker:
     def __init__(self, scorer: Scorer, settings: ShardSettings) -> None:
         self._scorer, self._settings = scorer, settings
         self._pictured = reads_images(scorer.metrics.values())
+        self._seen = SeenImages(settings.images)
 
     def score(self, task: ShardTask) -> ShardReport:
-        """Score a shard; see :func:`suisei.scoring.shard_scores.score_shard`."""
-        return score_shard(self._scorer, task, self._settings, pictured=self._pictured)
+        """Score a shard; see :func:`suisei.scoring.shard_scores.score_shard`.
+
+        Raises:
+            DataError: its files cannot be written, or images went away.
+        """
+        try:
+            return score_shard(self._scorer, task, self._settings, pictured=self._pictured, seen=self._seen)
+        except OSError as error:
+            where = task.output(self._settings.kind)
+            raise DataError(f"{where}: cannot be written: {error.strerror or error}") from None
 
 
 class Attempts:

@@ -11,6 +11,7 @@ import glob
 import json
 import logging
 import math
+import os
 import time
 from abc import abstractmethod
 from collections import Counter
@@ -27,6 +28,7 @@ from suisei.data.shards import ShardRow, shard_rows
 from suisei.data.writers import replacing
 from suisei.errors import DataError
 from suisei.metrics.base import Metric
+from suisei.scoring.seen_images import SeenImages, files_of, topmost_missing
 from suisei.scoring.stream import ScoredRow, Scorer
 from suisei.scoring.summary import RowCounts
 
@@ -140,7 +142,14 @@ def finished_report(task: ShardTask, settings: ShardSettings) -> ShardReport | N
         return None
 
 
-def score_shard(scorer: Scorer, task: ShardTask, settings: ShardSettings, *, pictured: bool) -> ShardReport:
+def score_shard(
+    scorer: Scorer,
+    task: ShardTask,
+    settings: ShardSettings,
+    *,
+    pictured: bool,
+    seen: SeenImages | None = None,
+) -> ShardReport:
     """Score a shard and write its two files.
 
     What cannot be read costs itself alone: a row, or the rest of the shard. A metric that dies costs the
@@ -151,10 +160,12 @@ def score_shard(scorer: Scorer, task: ShardTask, settings: ShardSettings, *, pic
         task: which shard.
         settings: those of the run.
         pictured: whether a metric reads images.
+        seen: the images that shards before it found.
 
     Raises:
-        DataError: the files cannot be written.
+        DataError: the files cannot be written, or images went away.
     """
+    seen = seen or SeenImages(settings.images)
     report, totals = ShardReport(str(task.source)), _Totals()
     started = time.perf_counter()
     identity = _identity(task.source)
@@ -169,20 +180,21 @@ def score_shard(scorer: Scorer, task: ShardTask, settings: ShardSettings, *, pic
     output = task.output(settings.kind)
     _clear(task)
     scorer.name = str(task.source)
-    windows = _windows(_guarded(rows, report), settings.window)
+    windows = _windows(_watched(_guarded(rows, report), seen), settings.window)
     with replacing(output) as temporary, _writer(temporary, settings.kind, list(scorer.metrics)) as file:
         for window in windows:
             scored = scorer.score([one.row for one in window])
             if scorer.failed:
                 break
-            totals.add(scored)
+            _check_images(seen, window, scored)
+            totals.add(window, scored)
             file.write(window, scored)
     failed = "; ".join(f"{label} failed: {reason}" for label, reason in scorer.failed.items())
     scorer.failed.clear()
     totals.fill(report)
     report.seconds = round(time.perf_counter() - started, 3)
-    if failed or (report.problem and not report.rows):
-        report.failed = failed or report.problem
+    report.failed = failed or (report.problem if not report.rows else totals.without_images(task.source))
+    if report.failed:
         output.unlink(missing_ok=True)
         return report
     written = {"input": identity, "output_bytes": output.stat().st_size, "settings": settings.digest}
@@ -239,6 +251,18 @@ def _guarded(rows: Iterable[ShardRow], report: ShardReport) -> Iterator[ShardRow
         report.problem = " ".join(str(error).split())
 
 
+def _watched(rows: Iterable[ShardRow], seen: SeenImages) -> Iterator[ShardRow]:
+    for one in rows:
+        seen.remember(one.row)
+        yield one
+
+
+def _check_images(seen: SeenImages, window: Sequence[ShardRow], scored: Sequence[ScoredRow]) -> None:
+    gone = seen.gone(one.row for one, result in zip(window, scored, strict=True) if result.error)
+    if gone:
+        raise DataError(f"{gone} is not there any more")
+
+
 def _windows(rows: Iterable[ShardRow], size: int) -> Iterator[list[ShardRow]]:
     window: list[ShardRow] = []
     held = 0
@@ -258,15 +282,32 @@ class _Totals:
     def __init__(self) -> None:
         self._counts = RowCounts()
         self._scores: dict[str, list[float]] = {}
+        self._pictured = False
+        self._absent: str | None = None
 
-    def add(self, scored: Sequence[ScoredRow]) -> None:
+    def add(self, window: Sequence[ShardRow], scored: Sequence[ScoredRow]) -> None:
         """Count rows."""
         self._counts.add(scored)
+        for one in window:
+            self._absent = self._absent or one.row.absent
+            self._pictured = self._pictured or bool(one.row.sample and files_of(one.row.sample))
         for row in scored:
             for label, score in row.scores.items():
                 kept = self._scores.setdefault(label, [])
                 if not math.isnan(score):
                     kept.append(score)
+
+    def without_images(self, shard: Path) -> str:
+        """Say that no image of the shard is there, nor their folder; "" where that is not so."""
+        if self._absent is None or self._pictured:
+            return ""
+        folder = topmost_missing(self._absent)
+        if folder == os.path.abspath(self._absent):  # noqa: PTH100
+            return ""
+        return (
+            f"{shard}: none of its images is there, nor the folder {folder[:400]}; put it back, or do "
+            "without images: --column image="
+        )
 
     def fill(self, report: ShardReport) -> None:
         """Write the counts into a report."""
