@@ -17,7 +17,7 @@ from suisei.commands.command_parser import Add
 from suisei.commands.option_values import filled, real
 from suisei.commands.options import named_columns
 from suisei.commands.reports import json_text
-from suisei.errors import ConfigError, DataError
+from suisei.errors import ConfigError, DataError, UnavailableError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,8 +33,6 @@ SETTINGS = "scores.json"
 """Says in the output folder with which metrics its shards are scored."""
 SHOWN = 10
 """So many shards and reasons are shown; the summary has all."""
-EVERY = 30.0
-"""Seconds between two lines of progress where there is no terminal."""
 
 
 def add_shard_options(add: Add) -> None:
@@ -173,9 +171,10 @@ def score_shards(
         reports, left = _finished(tasks, settings)
         if reports:
             say(console, f"{len(reports):,} of {len(tasks):,} shards are finished already")
-        run = _engine(metrics, plans, settings, devices, options) if left else None
-        for task, report in _shown(run, left, console) if run else ():
-            reports[task] = report
+        with _said_on_stopping(reports, len(tasks), folder):
+            run = _engine(metrics, plans, settings, devices, options) if left else None
+            for task, report in _shown(run, left, console) if run else ():
+                reports[task] = report
         seconds = time.perf_counter() - started
         content = {
             "input": options.input, "output": options.output, "seconds": round(seconds, 3),
@@ -188,6 +187,22 @@ def score_shards(
             files = [task.output(settings.kind) for task in tasks if not reports[task].failed]
             content["kept"] = _keep(files, label, options, console)
     return _told(content, options, console)
+
+
+@contextmanager
+def _said_on_stopping(reports: Mapping[ShardTask, ShardReport], total: int, folder: Path) -> Iterator[None]:
+    """Let what stops the run say what is finished, and how to go on."""
+
+    def finished() -> str:
+        done = sum(not report.failed for report in reports.values())
+        return f"{done:,} of {total:,} shards are finished, in {folder}; the same command goes on"
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(finished()) from None
+    except (DataError, UnavailableError) as error:
+        raise type(error)(f"{error} ({finished()} once that is mended)") from None
 
 
 def _deciding(labels: Sequence[str], options: argparse.Namespace) -> str | None:
@@ -306,11 +321,11 @@ def _engine(
 
 
 def _shown(run: Run, tasks: Sequence[ShardTask], console: Console) -> Iterator[tuple[ShardTask, ShardReport]]:
-    """Yield reports, and show how far it is: a bar on a terminal, else a line every so often."""
+    """Yield reports, and show how far it is, as every long command does."""
     from suisei.progress import progress_bar
 
-    lines = _Lines(len(tasks), console)
-    with progress_bar("scoring shards", len(tasks), shown=console.is_terminal) as advance:
+    lines = _Lines(console)
+    with progress_bar("scoring", len(tasks), unit="shards") as advance:
         for task, report in run(tasks):
             advance(1)
             lines.add(report)
@@ -318,17 +333,13 @@ def _shown(run: Run, tasks: Sequence[ShardTask], console: Console) -> Iterator[t
 
 
 class _Lines:
-    """Says what happens to shards, where somebody should know, and how far it is."""
+    """Says what happens to shards, where somebody should know."""
 
-    def __init__(self, total: int, console: Console) -> None:
-        self._total, self._console = total, console
-        self._done = self._rows = 0
-        self._started = self._last = time.monotonic()
+    def __init__(self, console: Console) -> None:
+        self._console = console
         self._known: set[str] = set()
 
     def add(self, report: ShardReport) -> None:
-        self._done += 1
-        self._rows += report.rows
         for note in report.notes:
             text = note.removeprefix(f"{report.shard}: ")
             if text not in self._known and len(self._known) < SHOWN:
@@ -336,14 +347,6 @@ class _Lines:
                 say(self._console, f"{report.shard}: {text}")
         if report.failed:
             say(self._console, f"failed: {report.failed}", "red")
-        now = time.monotonic()
-        if not self._console.is_terminal and now - self._last > EVERY:
-            self._last = now
-            pace = self._rows / max(1e-9, now - self._started)
-            say(
-                self._console,
-                f"{self._done:,} of {self._total:,} shards, {self._rows:,} rows, {pace:,.0f} a second",
-            )
 
 
 def _keep(files: Sequence[Path], label: str, options: argparse.Namespace, console: Console) -> dict[str, Any]:
@@ -361,8 +364,10 @@ def _keep(files: Sequence[Path], label: str, options: argparse.Namespace, consol
 
 def _told(content: dict[str, Any], options: argparse.Namespace, console: Console) -> int:
     from suisei.data.outputs import raise_first, write_texts
+    from suisei.runlog.events import current
 
     problems = write_texts([(options.summary, json_text(content))])
+    current().tell("summary", **content)
     pace = content["scored_now"] / max(1e-9, content["seconds"])
     say(
         console,

@@ -1,5 +1,6 @@
 """A set in shards: a file per shard, whole or absent; nothing is scored twice, nothing lost to breakage."""
 
+import errno
 import io
 import json
 import os
@@ -8,6 +9,7 @@ import tarfile
 import numpy as np
 import pytest
 
+from suisei.cli import run_command
 from suisei.commands.score import main
 from suisei.errors import ConfigError, DataError
 from suisei.scoring import shard_pool, shard_scores
@@ -131,8 +133,10 @@ def test_an_interrupted_run_leaves_whole_shards(folder, monkeypatch):
         return real(rows, scored)
 
     monkeypatch.setattr(shard_scores, "_records", records)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt) as stopped:
         run(folder)
+    said = f"1 of 3 shards are finished, in {folder / 'out'}; the same command goes on"
+    assert stopped.value.args == (said,)
     kept = sorted(path.name for path in (folder / "out").iterdir())
     assert kept == [".lock", "00000.parquet", "00000_stats.json", "scores.json"]
 
@@ -350,3 +354,91 @@ def start_deadly(worker, settings, devices):
 
     counter = Path(os.environ["SUISEI_TEST_DEATHS"])
     shard_pool._worker = shard_pool.ShardWorker(Scorer({"length": Killer(counter)}, "in"), settings)
+
+
+@pytest.fixture
+def pictured(tmp_path):
+    """Two shards of four rows, whose images are in a folder beside them."""
+    (tmp_path / "in" / "img").mkdir(parents=True)
+    for number in range(8):
+        (tmp_path / "in" / "img" / f"{number}.png").touch()
+    for shard in range(2):
+        rows = [
+            {"candidate": CAPTION, "references": [CAPTION], "image": f"img/{4 * shard + row}.png"}
+            for row in range(4)
+        ]
+        path = tmp_path / "in" / f"{shard}.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return tmp_path
+
+
+def test_a_folder_of_images_that_goes_away_finishes_no_shard(pictured, monkeypatch, capsys):
+    images, away = pictured / "in" / "img", pictured / "away"
+    real = shard_pool.score_shard
+
+    def score_shard(*given, **settings):
+        report = real(*given, **settings)
+        images.rename(away)
+        return report
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shard_pool, "score_shard", score_shard)
+        with pytest.raises(DataError) as stopped:
+            run(pictured, shards="*.jsonl")
+    assert str(stopped.value).startswith(f"{images} is not there any more (1 of 2 shards are finished, in ")
+    assert sorted(path.name for path in (pictured / "out").glob("[01]*")) == ["0.parquet", "0_stats.json"]
+    assert list(run(pictured, shards="*.jsonl", status=1)) == ["0"]  # it is away from the start now
+    assert f"none of its images is there, nor the folder {images}" in capsys.readouterr().err
+    away.rename(images)
+    assert [row["error"] for row in table(run(pictured, shards="*.jsonl")["1"])] == [None] * 4
+    assert "1 of 2 shards are finished already" in capsys.readouterr().err
+
+
+def test_an_image_that_is_missing_alone_costs_its_row(pictured):
+    (pictured / "in" / "img" / "5.png").unlink()
+    found = run(pictured, shards="*.jsonl")
+    assert [bool(row["error"]) for path in found.values() for row in table(path)].index(True) == 5
+    for number in (4, 6, 7):
+        (pictured / "in" / "img" / f"{number}.png").unlink()
+    found["1"].unlink()
+    assert all("is not there" in row["error"] for row in table(run(pictured, shards="*.jsonl")["1"]))
+
+
+def test_a_full_disk_says_what_is_finished(folder, monkeypatch):
+    real = shard_scores._records
+
+    def records(rows, scored):
+        if rows[0].row.id == "20":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(rows, scored)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shard_scores, "_records", records)
+        with pytest.raises(DataError) as stopped:
+            run(folder)
+    text = str(stopped.value)
+    assert text.startswith(
+        f"{folder / 'out' / '00002.parquet'}: cannot be written: No space left on device (2 of"
+    )
+    assert text.endswith(
+        f"2 of 3 shards are finished, in {folder / 'out'}; the same command goes on once that is mended)"
+    )
+    assert list(run(folder)) == ["00000", "00001", "00002"]
+
+
+def test_the_log_of_shards_has_what_that_of_a_file_has(folder, capsys):
+    assert run_command(main, [
+        *METRICS, "--input", str(folder / "in" / "*.tar"), "--output", str(folder / "out"), "--log-json", "-",
+    ]) == 0  # fmt: skip
+    told = {event["event"]: event for event in map(json.loads, capsys.readouterr().err.splitlines())}
+    assert list(told) == ["start", "stage", "done", "summary", "note", "end"]
+    assert (told["done"]["stage"], told["done"]["done"], told["done"]["total"]) == ("scoring", 3, 3)
+    assert (told["summary"]["rows"], told["summary"]["metrics"]["length"]["n"]) == (15, 15)
+
+
+def test_how_loud_shards_are(folder, capsys):
+    arguments = [*METRICS, "--input", str(folder / "in" / "*.tar"), "--output"]
+    assert run_command(main, [*arguments, str(folder / "loud"), "--verbose"]) == 0
+    assert "scoring: 3 of 3 shards, " in capsys.readouterr().err
+    assert run_command(main, [*arguments, str(folder / "quiet"), "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
