@@ -84,7 +84,7 @@ def compare_metrics(
         matrix[i, j] = p_values[better, worse]
     ranks = dict(zip(names, rank_clusters(matrix, alpha), strict=True))
     section = Section("pairs", tuple(row for _, row in results))
-    shown = (*_notes(settings, len(pairs), alpha), *notes)
+    shown = (*_notes(settings, len(pairs), alpha), *_shared_notes(datas, pairs), *notes)
     return Comparison(
         Table("Paired comparison", _columns(settings), (section,), shown, row_heading="Pair"), ranks
     )
@@ -111,6 +111,23 @@ def _compared(
     if _has_williams(settings):
         cells["williams"] = _williams(a, b)
     return test, Row(label, cells, info={"n": len(a.x)})
+
+
+def _shared_notes(datas: Mapping[str, AgreementData], pairs: Sequence[tuple[str, str]]) -> list[str]:
+    """Say of pairs that score different samples how many both score, for those alone are compared."""
+    scored = {name: ~np.isnan(data.scores) for name, data in datas.items()}
+    fewer = [
+        f"{better}{VERSUS}{worse} {both:,} of {most:,}"
+        for better, worse in pairs
+        if (both := int((scored[better] & scored[worse]).sum()))
+        < (most := int(max(scored[better].sum(), scored[worse].sum())))
+    ]
+    if not fewer:
+        return []
+    return [
+        "a pair is compared on the samples that both score, so differences may be other than those of the "
+        f"figures of each alone: {'; '.join(fewer)}"
+    ]
 
 
 def _has_williams(settings: EvaluationSettings) -> bool:

@@ -99,6 +99,16 @@ def test_a_pair_without_a_common_sample_says_so_and_is_not_counted(rated):
     assert result.ranks["first"] == result.ranks["second"] == 1
 
 
+def test_pairs_that_score_different_samples_are_said_to_share_so_many(rated):
+    samples, scores = rated
+    few = {**scores, "poor": np.where(np.arange(60) < 24, scores["poor"], np.nan)}
+    shown = " ".join(compare_metrics(few, samples, EvaluationSettings(n_resamples=99)).table.notes)
+    assert shown.count("24 of 60") == 2
+    assert "good vs fair 60" not in shown
+    whole = compare_metrics(scores, samples, EvaluationSettings(n_resamples=99)).table.notes
+    assert not any("both score" in note for note in whole)
+
+
 def test_the_same_metric_twice_has_no_williams_test_but_a_difference_of_zero(rated):
     samples, scores = rated
     settings = EvaluationSettings(correlation="pearson", n_resamples=1)
