@@ -75,14 +75,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     pair = _pair_shown(options, systems.names)
     for note in systems.notes:
         say(messages, note)
-    human = _human_scores(options.human, systems.names)
+    human, unmatched = _human_scores(options.human, systems.names)
+    for note in unmatched:
+        say(messages, note)
     with shared_encoders():
         columns = _score(plans, systems, options, messages)
     settings = Resampling(options.bootstrap, options.seed)
     outcomes = _compare(columns, systems, settings)
     saved = {f"{each.label}/{name}": scores for each in outcomes for name, scores in each.scores.items()}
     problems = save_scores(options.save_scores, systems.samples[systems.names[0]], saved)
-    notes, examples = _notes(systems, columns, outcomes), _examples(outcomes, systems, pair, options)
+    notes, examples = (
+        [*_notes(systems, columns, outcomes), *unmatched],
+        _examples(outcomes, systems, pair, options),
+    )
     found = _Findings(systems, outcomes, settings, notes, examples, human)
     report = found.report(options.plot)
     page = found.shown().writer(options, argv, "compare", found.named_tables())
@@ -152,14 +157,20 @@ def _pair_shown(options: argparse.Namespace, names: Sequence[str]) -> tuple[str,
     return chosen[0], chosen[1]
 
 
-def _human_scores(path: str | None, names: Sequence[str]) -> dict[str, float]:
-    """Return people's scores of the systems; none without a file."""
+def _human_scores(path: str | None, names: Sequence[str]) -> tuple[dict[str, float], list[str]]:
+    """Return people's scores of the systems, none without a file, and which are of one side alone."""
     if path is None:
-        return {}
+        return {}, []
     from suisei.data.benchmarks.jsonfile import read_object
     from suisei.metaeval.system_agreement import checked_human_scores
 
-    return checked_human_scores(read_object(Path(path)), names, f"--human {path}")
+    found = read_object(Path(path))
+    human = checked_human_scores(found, names, f"--human {path}")
+    sides = {
+        "people's scores of no system here": [name for name in found if name not in human],
+        "systems without people's score": [name for name in names if name not in human],
+    }
+    return human, [f"--human: {what}: {', '.join(alone):.200}" for what, alone in sides.items() if alone]
 
 
 def _score(

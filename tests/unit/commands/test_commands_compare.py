@@ -199,6 +199,9 @@ def test_metrics_are_correlated_with_peoples_scores_of_the_systems(files, tmp_pa
     report = json.loads((tmp_path / "a.json").read_text())
     cells = report["human"]["sections"][0]["rows"][0]["cells"]
     assert (cells["spearman"]["value"], cells["n"]["value"]) == (pytest.approx(1), 3)
-    assert "3 systems: one order in 6 is right by chance alone" in capsys.readouterr().out
+    shown = capsys.readouterr()
+    assert "3 systems: one order in 6 is right by chance alone" in shown.out
+    assert "--human: people's scores of no system here: other" in shown.err
+    assert "--human: people's scores of no system here: other" in report["notes"]
     assert run(files["bad"], files["good"], *chosen) == 2
     assert "a correlation takes three" in capsys.readouterr().err
