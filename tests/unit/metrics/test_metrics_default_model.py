@@ -4,9 +4,11 @@ import json
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import suisei
 from suisei.__main__ import main
+from suisei.data.sample import CaptionSample
 from suisei.errors import UnavailableError
 from suisei.metrics import default_model as shipped
 
@@ -105,10 +107,12 @@ def test_good_captions_beat_bad_ones(metric, references, good, worse):
     assert max(others) < best - 0.1
 
 
-def test_references_may_be_missing(metric):
-    scores = metric.score(["a dog runs"] * 2, references=[["a dog"], []])
-    assert np.isfinite(scores).all()
+def test_references_or_the_image_may_be_missing_but_not_both(metric):
+    picture = Image.new("RGB", (64, 48), "green")
+    scores = metric.score(["a dog runs"] * 3, references=[["a dog"], [], []], images=[None, picture, None])
+    assert np.isfinite(scores).tolist() == [True, True, False]
     assert scores[0] != scores[1]
+    assert metric.missing([CaptionSample("a dog runs")]) == {0: "no references and no image"}
 
 
 def test_nothing_becomes_unknown(metric):
