@@ -169,6 +169,20 @@ def test_every_weight_buffer_name_and_type_counts():
     assert module_digest(model) == digests[3]
 
 
+def test_layers_with_the_same_weights_that_compute_otherwise_count():
+    """Such as OpenAI's CLIP with one activation or the other, or with other heads."""
+    torch.manual_seed(0)
+    heads = [nn.MultiheadAttention(8, count) for count in (2, 2, 4)]
+    heads[1].load_state_dict(heads[0].state_dict())
+    heads[2].load_state_dict(heads[0].state_dict())
+    one, same, other = map(module_digest, heads)
+    assert one == same != other
+    linear = nn.Linear(2, 2)
+    followed = [nn.Sequential(linear, function) for function in (nn.GELU(), nn.GELU("tanh"), nn.ReLU())]
+    assert len(set(map(module_digest, followed))) == 3
+    assert module_digest(followed[0].eval()) == module_digest(followed[0].train())
+
+
 def test_small_encoders_stay_off_the_disk_unless_a_folder_is_given(tmp_path, monkeypatch, encoder):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("SUISEI_CACHE")
