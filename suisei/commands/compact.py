@@ -51,11 +51,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     from suisei.metrics.suisei import load
     from suisei.models.folder import save_model
+    from suisei.training.small_card import measured_card
 
     messages = Console(stderr=True)
-    samples, notes = _samples(options)
-    say(messages, f"scoring {len(samples):,} samples with {options.model}")
     whole = load(options.model, device="cpu", precision="fp32", cache="off")
+    samples, notes = _samples(options, whole)
+    say(messages, f"scoring {len(samples):,} samples with {options.model}")
     scores = {"": whole.score(samples)}
     called = whole.regressor.config.text.name
     regressor, old, base = _smaller(whole.regressor, options)
@@ -70,8 +71,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     small = load(folder, device="cpu", precision="fp32", cache="off")
     scores["and rounded" if old is not None else "rounded"] = small.score(samples)
     table = _table(scores, samples)
-    fine, verdict = _is_fine(table)
-    _tell(folder / "README.md", options, len(samples), verdict, small.signature)
+    fine, changed, verdict = _is_fine(table)
+    card = folder / "README.md"  # which no checksum covers
+    of = f"{len(samples):,} captions of {Path(options.data).name}"
+    measured = measured_card(card.read_text(encoding="utf-8"), f"{changed}, on {of}", small.signature)
+    card.write_text(measured, encoding="utf-8")
     sizes = {"before": _size(Path(options.model)), "after": _size(folder)}
     content = {"table": table.as_dict(), "bytes": sizes, "fine": fine, "signature": small.signature}
     lines = [f"{sizes['before'] / 1e6:.1f} MB before, {sizes['after'] / 1e6:.1f} MB after", verdict]
@@ -137,10 +141,12 @@ def _check(options: argparse.Namespace) -> None:
     check_report(options, inputs, sealed=["model", "base", "root"])
 
 
-def _samples(options: argparse.Namespace) -> tuple[list[CaptionSample], list[str]]:
-    samples, notes = read_samples(options)
+def _samples(options: argparse.Namespace, metric: SuiSeiMetric) -> tuple[list[CaptionSample], list[str]]:
+    read, notes = read_samples(options)
+    lacking = metric.missing(read)
+    samples = [sample for position, sample in enumerate(read) if position not in lacking]
     if len(samples) < 2:
-        raise DataError(f"{options.data}: {len(samples)} samples, and ranks need two")
+        raise DataError(f"{options.data}: {len(samples)} samples that the model scores, and ranks need two")
     step = max(1.0, len(samples) / options.limit)
     chosen = [samples[int(number * step)] for number in range(min(options.limit, len(samples)))]
     return chosen, [f"data: {options.data}, {len(chosen):,} of {len(samples):,} samples", *notes]
@@ -226,31 +232,21 @@ def _row(label: str, before: np.ndarray, after: np.ndarray) -> Any:
     return Row(label, {"rank": rank, **cells, "n": Cell(len(before))})
 
 
-def _is_fine(table: Table) -> tuple[bool, str]:
-    """Return whether the last row of every section is within the limits, and a sentence that says so."""
+def _is_fine(table: Table) -> tuple[bool, str, str]:
+    """Return whether the last row of every section is within the limits, by how much, and both in words."""
     rows = [section.rows[-1] for section in table.sections]
     ranks = [row.cells["rank"].value for row in rows]
     largest = max(float(row.cells["largest"].value or 0) for row in rows)
     agreement = min((float(rank) for rank in ranks if rank is not None), default=0.0)
-    limits = f"at least {LEAST_AGREEMENT} and at most {LARGEST_DIFFERENCE}"
-    found = f"rank agreement {agreement:.5f}, largest difference {largest:.5f} ({limits})"
+    changed = f"rank agreement {agreement:.5f}, largest difference {largest:.5f}"
+    found = f"{changed} (at least {LEAST_AGREEMENT} and at most {LARGEST_DIFFERENCE})"
     if agreement >= LEAST_AGREEMENT and largest <= LARGEST_DIFFERENCE and None not in ranks:
-        return True, f"fine: {found}"
-    return False, f"NOT fine, do not ship it: {found}; try --base, --bits 8 or more --keep-text"
+        return True, changed, f"fine: {found}"
+    return False, changed, f"NOT fine, do not ship it: {found}; try --base, --bits 8 or more --keep-text"
 
 
 def _size(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-
-
-def _tell(path: Path, options: argparse.Namespace, count: int, verdict: str, signature: str) -> None:
-    """Write into the card what was measured, which no checksum covers."""
-    from suisei.training.small_card import measured_card
-
-    found = (
-        f"{verdict.partition(': ')[2].partition(' (')[0]}, on {count:,} captions of {Path(options.data).name}"
-    )
-    path.write_text(measured_card(path.read_text(encoding="utf-8"), found, signature), encoding="utf-8")
 
 
 def _card(options: argparse.Namespace, regressor: Regressor, old: list[int] | None, called: str) -> str:

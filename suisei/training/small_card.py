@@ -40,6 +40,7 @@ TOWERS = {
 }
 """{name of an image tower: (licence, what it is and from whom)}."""
 IMAGE_TOWER = "## Image tower"
+_SIGNED = "- Scores of this folder are signed "
 _READING = re.compile(r"^- It (?:does not look at the image|looks at the image).*$", re.MULTILINE)
 _READINGS = {
     "cosine": " only where there are no references; beside references it changes nothing",
@@ -100,10 +101,15 @@ def measured_card(card: str, found: str, signature: str) -> str:
         found: by how much scores differ from those of the whole model, and on what.
         signature: of the small model.
     """
-    lines = f"- Of its scores that changes: {found}.\n- Scores of this folder are signed `{signature}`."
+    lines = f"- Of its scores that changes: {found}.\n{_SIGNED}`{signature}`."
     before, heading, after = card.partition("\n## Storage\n")
     storage, *rest = after.split("\n\n## ", 1)
     return "".join((before, heading, storage.rstrip(), "\n", lines, *(f"\n\n## {part}" for part in rest)))
+
+
+def signed_card(card: str, signature: str) -> str:
+    """Return a card with another signature of its folder, where it has such a line."""
+    return re.sub(rf"(?<={re.escape(_SIGNED)}`)[^`]*", lambda _: signature, card)
 
 
 def _of_the_whole(card: str) -> str:

@@ -9,6 +9,7 @@ import pytest
 from suisei.__main__ import main
 from suisei.commands import compact
 from suisei.metrics.suisei import load
+from suisei.models.folder import save_model
 
 ROWS = [
     ("a red ball lies on the table", "A red ball lies on the table."),
@@ -149,3 +150,17 @@ def test_a_small_model_can_be_cut_again(run, data, tmp_path, capsys):
     np.testing.assert_allclose(
         twice.score(["a ball"], [["the ball"]]), once.score(["a ball"], [["the ball"]]), atol=0.01
     )
+
+
+def test_samples_that_the_model_does_not_score_are_left_out(build_regressor, data, tmp_path, capsys):
+    """Not one that starts from the cosine, of a caption beside which there is nothing."""
+    reader = build_regressor(
+        text={"layers": "last"}, head={"start": "cosine"}, image=False, poolings=["mean"], blocks=[],
+        similarity=True,
+    )  # fmt: skip
+    save_model(tmp_path / "reader", reader)
+    with data.open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"candidate": "a dog", "references": []}) + "\n")
+    options = ["--data", str(data), "--whole-vocabulary", "--bits", "8"]
+    assert main(["compact", str(tmp_path / "reader"), "--output", str(tmp_path / "small"), *options]) in (0, 1)
+    assert f"{len(ROWS)} of {len(ROWS)} samples" in " ".join(capsys.readouterr().out.split())
