@@ -48,6 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     from suisei.models.folder import save_model
     from suisei.training.image_side import with_images
     from suisei.training.run import reported
+    from suisei.training.small_card import signed_card
 
     metric = load(options.model, device="cpu", precision="fp32")
     data, samples, notes = _data(options, metric)
@@ -61,6 +62,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     card = _card(options, metric.model.path, regressor.config.to_dict())
     save_model(folder, regressor, extras=metric.extras.state(), card=card, stored=stored)
     new = load(folder, device="cpu", precision="fp32")
+    path = folder / "README.md"  # which no checksum covers
+    path.write_text(signed_card(path.read_text(encoding="utf-8"), new.signature), encoding="utf-8")
     table = _table(new, samples)
     content = {"table": table.as_dict(), "signature": new.signature}
     Report(content, [table], lines=[f"model: {folder}"], notes=notes).conclude(Files.of(options))

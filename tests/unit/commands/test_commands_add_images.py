@@ -37,6 +37,7 @@ metric.score(["a caption"], references=[["what a person wrote"]])
 ## Storage
 
 - In 8 bits.
+- Scores of this folder are signed `suisei|text:old|0000`.
 """
 
 
@@ -106,6 +107,7 @@ def test_the_new_model_looks_at_images_and_reads_as_before(run, reader, data, pi
     assert [row["label"] for row in rows] == ["references", "image"]
     card = (tmp_path / "seeing" / "README.md").read_text(encoding="utf-8")
     assert "learned with `suisei add-images` from pairs.jsonl, rated.jsonl" in card
+    assert f"- Scores of this folder are signed `{after.signature}`." in card
 
 
 def test_the_image_side_is_stored_in_half_precision_and_the_rest_as_it_was(run, reader, tmp_path):
