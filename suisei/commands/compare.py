@@ -84,10 +84,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     outcomes = _compare(columns, systems, settings)
     saved = {f"{each.label}/{name}": scores for each in outcomes for name, scores in each.scores.items()}
     problems = save_scores(options.save_scores, systems.samples[systems.names[0]], saved)
-    notes, examples = (
-        [*_notes(systems, columns, outcomes), *unmatched],
-        _examples(outcomes, systems, pair, options),
-    )
+    notes = [*_notes(systems, columns, outcomes), *unmatched]
+    examples = _examples(outcomes, systems, pair, options)
     found = _Findings(systems, outcomes, settings, notes, examples, human)
     report = found.report(options.plot)
     page = found.shown().writer(options, argv, "compare", found.named_tables())

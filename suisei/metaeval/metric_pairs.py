@@ -116,12 +116,12 @@ def _compared(
 def _shared_notes(datas: Mapping[str, AgreementData], pairs: Sequence[tuple[str, str]]) -> list[str]:
     """Say of pairs that score different samples how many both score, for those alone are compared."""
     scored = {name: ~np.isnan(data.scores) for name, data in datas.items()}
-    fewer = [
-        f"{better}{VERSUS}{worse} {both:,} of {most:,}"
-        for better, worse in pairs
-        if (both := int((scored[better] & scored[worse]).sum()))
-        < (most := int(max(scored[better].sum(), scored[worse].sum())))
-    ]
+    fewer = []
+    for better, worse in pairs:
+        both = int((scored[better] & scored[worse]).sum())
+        most = int(max(scored[better].sum(), scored[worse].sum()))
+        if both < most:
+            fewer.append(f"{better}{VERSUS}{worse} {both:,} of {most:,}")
     if not fewer:
         return []
     return [
