@@ -148,7 +148,8 @@ class HfCaptioner(CaptionModel):
             return torch.zeros(0, 1, dtype=torch.long)
         encoded = self.tokenizer(list(captions), add_special_tokens=False)["input_ids"]
         longest = min(max_length or self.longest or sys.maxsize, self.longest or sys.maxsize)
-        ids = [torch.tensor([*own, self.end_id][:longest]) for own in encoded]
+        known = [[id_ for id_ in own if id_ < self.vocabulary] for own in encoded]
+        ids = [torch.tensor([*own, self.end_id][:longest]) for own in known]
         return nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_value=self.pad_id)
 
     def save(self, folder: Path | str) -> None:

@@ -80,6 +80,8 @@ def check_ids(vocabulary: int, start: Any, end: Any, pad: Any) -> None:
 def check_tokenizer(tokenizer: Any, vocabulary: int, end: int) -> None:
     """Refuse a tokenizer that is another model's, as far as the numbers of tokens say it.
 
+    Special tokens that only the tokenizer has, such as padding added later, are no part of captions.
+
     Args:
         tokenizer: of Hugging Face.
         vocabulary: how many tokens the decoder knows.
@@ -89,8 +91,9 @@ def check_tokenizer(tokenizer: Any, vocabulary: int, end: int) -> None:
         ModelError: the decoder lacks tokens of the tokenizer, or the tokenizer those of the decoder.
     """
     fix = "take the tokenizer that the model learned with"
-    known = max(tokenizer.get_vocab().values(), default=-1) + 1
-    if known > vocabulary:
+    ids = set(tokenizer.get_vocab().values())
+    known = max(ids, default=-1) + 1
+    if max(ids - set(tokenizer.all_special_ids), default=-1) >= vocabulary:
         raise ModelError(f"its tokenizer has {known:,} tokens and its decoder {vocabulary:,}; {fix}")
     if end >= known:
         raise ModelError(f"its tokenizer lacks the end of captions, id {end:,}; {fix}")

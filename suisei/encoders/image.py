@@ -41,7 +41,8 @@ class ImageEncoderConfig:
     Attributes:
         name: an open_clip model name, "tiny" for a small one built from ``tiny``, or "timm:ARCHITECTURE".
         pretrained: an open_clip pretraining tag, or the path of a local checkpoint; of timm's
-            architectures the file of their weights.
+            architectures the file of their weights. A tag decides between GELU and QuickGELU; beside a file
+            the name does, and that of weights like OpenAI's ends in ``-quickgelu``.
         frozen: whether the encoder keeps its weights; its features are then computed once.
         normalise: whether features are scaled to unit length (the paper does not).
         tiny: size of the encoder when the name is "tiny".

@@ -1,5 +1,6 @@
 """Captioners of Hugging Face, made from configs: the same interface, and the same captions as their own."""
 
+import copy
 import json
 from types import SimpleNamespace
 
@@ -142,9 +143,22 @@ def test_a_vocabulary_that_was_padded_is_read(model):
     assert wrapped(model.network, fewer, model.processor).vocabulary == model.vocabulary
 
 
+def test_padding_that_was_added_to_a_tokenizer_alone_is_no_part_of_captions(model):
+    tokenizer = copy.deepcopy(model.tokenizer)
+    tokenizer.add_special_tokens({"pad_token": "[added]"})
+    padded = wrapped(model.network, tokenizer, model.processor)
+    found = padded.tokens_of(["a red [added] picture"])
+    assert torch.equal(found, model.tokens_of(["a red  picture"]))
+    tokenizer.add_tokens(["snow"])
+    with pytest.raises(ModelError, match="take the tokenizer"):
+        wrapped(model.network, tokenizer, model.processor)
+
+
 @pytest.mark.parametrize(("vocabulary", "known"), [(50_257, 30_522), (20, 9)])
 def test_a_tokenizer_that_is_too_small_for_padding_to_explain_it_is_refused(vocabulary, known):
-    tokenizer = SimpleNamespace(get_vocab=lambda: {str(id_): id_ for id_ in range(known)})
+    tokenizer = SimpleNamespace(
+        get_vocab=lambda: {str(id_): id_ for id_ in range(known)}, all_special_ids=[0]
+    )
     check_tokenizer(tokenizer, known + 8, 2)
     with pytest.raises(ModelError, match="has but"):
         check_tokenizer(tokenizer, vocabulary, 2)

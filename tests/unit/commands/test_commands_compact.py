@@ -162,5 +162,8 @@ def test_samples_that_the_model_does_not_score_are_left_out(build_regressor, dat
     with data.open("a", encoding="utf-8") as file:
         file.write(json.dumps({"candidate": "a dog", "references": []}) + "\n")
     options = ["--data", str(data), "--whole-vocabulary", "--bits", "8"]
-    assert main(["compact", str(tmp_path / "reader"), "--output", str(tmp_path / "small"), *options]) in (0, 1)
+    assert main(["compact", str(tmp_path / "reader"), "--output", str(tmp_path / "small"), *options]) in (
+        0,
+        1,
+    )
     assert f"{len(ROWS)} of {len(ROWS)} samples" in " ".join(capsys.readouterr().out.split())
