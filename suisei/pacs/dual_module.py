@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from suisei.encoders.dual import DualEncoder
 from suisei.encoders.dual_folder import new_dual_encoder
 from suisei.encoders.dual_loading import load_dual_encoder
-from suisei.encoders.precision import choose_precision
+from suisei.encoders.precision import choose_precision, quick_gradients
 from suisei.errors import ConfigError
 from suisei.metrics.clipscore import PROMPT
 from suisei.pacs.lora import add_lora
@@ -292,8 +292,9 @@ class PacTraining(StepTraining):
 
     def training_step(self, batch: PairBatch, batch_idx: int) -> Tensor:
         """Return the loss over the batches of all processes."""
-        gathered = tuple(gather_features(f) if f is not None else None for f in self.features(batch))
-        loss = self.loss(gathered)
+        with quick_gradients():
+            features = self.features(batch)
+        loss = self.loss(tuple(None if own is None else gather_features(own) for own in features))
         require_finite(loss, self, f"step {self.global_step + 1}", "model.learning_rate")
         self.log("train_loss", loss, prog_bar=True, batch_size=len(batch.images))
         return loss

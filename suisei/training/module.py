@@ -19,6 +19,7 @@ from suisei.data.idf import IdfTable
 from suisei.data.sample import CaptionSample
 from suisei.encoders.cache_place import disk_cache
 from suisei.encoders.image import ImageEncoder, ImageEncoderConfig
+from suisei.encoders.precision import quick_gradients
 from suisei.encoders.text import TextEncoder, TextEncoderConfig
 from suisei.errors import ConfigError, ModelError
 from suisei.models.batch import Batch
@@ -330,7 +331,8 @@ class SuiSei(LightningModule):
         their gradients, which is then the gradient of the whole batch.
         """
         self._drop(batch)
-        part: Tensor = self.objective(self.outputs(batch), batch)
+        with quick_gradients():
+            part: Tensor = self.objective(self.outputs(batch), batch)
         loss = total(part.detach()) if world_size() > 1 else part
         place = f"epoch {self.current_epoch + 1}, step {self.global_step + 1}"
         require_finite(loss, self.regressor, place, "model.optimizer.head_lr and its like")

@@ -5,12 +5,14 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 from torch import nn
+from torch.nn.functional import scaled_dot_product_attention
 
 from suisei.encoders.precision import (
     choose_device,
     choose_precision,
     has_fast_bf16,
     matrix_products,
+    quick_gradients,
     to_precision,
 )
 from suisei.errors import ConfigError
@@ -115,3 +117,26 @@ def test_lower_precision_hardly_moves_scores(scores, precision):
 def test_bf16_is_really_used(scores):
     found, _ = scores
     assert np.abs(found["bf16"] - found["fp32"]).max() > 1e-5
+
+
+def test_attention_is_learned_through_one_product_at_a_time_in_bf16_on_a_cpu_alone():
+    """Fused, its gradient takes a multiple of the time; it is the same but for rounding."""
+    torch.manual_seed(0)
+    parts = torch.randn(3, 2, 4, 7, 16, requires_grad=True)
+    fused = torch.backends.cuda.flash_sdp_enabled
+
+    def gradient():
+        scaled_dot_product_attention(*parts).sum().backward()
+        found, parts.grad = parts.grad, None
+        return found
+
+    exact = gradient()
+    with quick_gradients():
+        assert fused()
+    with torch.autocast("cpu", torch.bfloat16):
+        with quick_gradients():
+            assert not fused()
+            quick = gradient()
+        assert fused()
+    assert not torch.equal(quick, exact)
+    torch.testing.assert_close(quick, exact, atol=0.02, rtol=0.02)
