@@ -16,8 +16,8 @@ from suisei.commands.allowances import allowed
 from suisei.commands.command_parser import Add
 from suisei.commands.option_values import filled, real
 from suisei.commands.options import named_columns
-from suisei.commands.reports import json_text
-from suisei.errors import ConfigError, DataError, UnavailableError
+from suisei.commands.shard_summary import said_on_stopping, shown, tell
+from suisei.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 ENGINES = ("local", "ray")
 SETTINGS = "scores.json"
 """Says in the output folder with which metrics its shards are scored."""
-SHOWN = 10
-"""So many shards and reasons are shown; the summary has all."""
 
 
 def add_shard_options(add: Add) -> None:
@@ -171,9 +169,9 @@ def score_shards(
         reports, left = _finished(tasks, settings)
         if reports:
             say(console, f"{len(reports):,} of {len(tasks):,} shards are finished already")
-        with _said_on_stopping(reports, len(tasks), folder):
+        with said_on_stopping(reports, len(tasks), folder):
             run = _engine(metrics, plans, settings, devices, options) if left else None
-            for task, report in _shown(run, left, console) if run else ():
+            for task, report in shown(run, left, console) if run else ():
                 reports[task] = report
         seconds = time.perf_counter() - started
         content = {
@@ -186,23 +184,7 @@ def score_shards(
         if label is not None:
             files = [task.output(settings.kind) for task in tasks if not reports[task].failed]
             content["kept"] = _keep(files, label, options, console)
-    return _told(content, options, console)
-
-
-@contextmanager
-def _said_on_stopping(reports: Mapping[ShardTask, ShardReport], total: int, folder: Path) -> Iterator[None]:
-    """Let what stops the run say what is finished, and how to go on."""
-
-    def finished() -> str:
-        done = sum(not report.failed for report in reports.values())
-        return f"{done:,} of {total:,} shards are finished, in {folder}; the same command goes on"
-
-    try:
-        yield
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(finished()) from None
-    except (DataError, UnavailableError) as error:
-        raise type(error)(f"{error} ({finished()} once that is mended)") from None
+    return tell(content, options, console)
 
 
 def _deciding(labels: Sequence[str], options: argparse.Namespace) -> str | None:
@@ -320,35 +302,6 @@ def _engine(
     return one_process(Scorer(metrics, options.input, options.batch_size), settings)
 
 
-def _shown(run: Run, tasks: Sequence[ShardTask], console: Console) -> Iterator[tuple[ShardTask, ShardReport]]:
-    """Yield reports, and show how far it is, as every long command does."""
-    from suisei.progress import progress_bar
-
-    lines = _Lines(console)
-    with progress_bar("scoring", len(tasks), unit="shards") as advance:
-        for task, report in run(tasks):
-            advance(1)
-            lines.add(report)
-            yield task, report
-
-
-class _Lines:
-    """Says what happens to shards, where somebody should know."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._known: set[str] = set()
-
-    def add(self, report: ShardReport) -> None:
-        for note in report.notes:
-            text = note.removeprefix(f"{report.shard}: ")
-            if text not in self._known and len(self._known) < SHOWN:
-                self._known.add(text)
-                say(self._console, f"{report.shard}: {text}")
-        if report.failed:
-            say(self._console, f"failed: {report.failed}", "red")
-
-
 def _keep(files: Sequence[Path], label: str, options: argparse.Namespace, console: Console) -> dict[str, Any]:
     from suisei.scoring.uids import write_best
 
@@ -360,50 +313,3 @@ def _keep(files: Sequence[Path], label: str, options: argparse.Namespace, consol
     return {
         "by": label, "kept": kept.kept, "scored": kept.scored, "unnamed": kept.unnamed, "least": kept.least
     }  # fmt: skip
-
-
-def _told(content: dict[str, Any], options: argparse.Namespace, console: Console) -> int:
-    from suisei.data.outputs import raise_first, write_texts
-    from suisei.runlog.events import current
-
-    problems = write_texts([(options.summary, json_text(content))])
-    current().tell("summary", **content)
-    pace = content["scored_now"] / max(1e-9, content["seconds"])
-    say(
-        console,
-        f"{content['shards']:,} shards, {content['rows']:,} rows; {content['scored_now']:,} scored now, "
-        f"{pace:,.0f} a second",
-    )
-    for label, entry in content["metrics"].items():
-        mean = "-" if entry["mean"] is None else f"{entry['mean']:.4f}"
-        without = sum(entry["skipped"].values())
-        say(
-            console,
-            f"{label}: {entry['n']:,} scores, mean {mean}; {without:,} rows without ({entry['signature']})",
-        )
-    _list(content["bad_rows"], content["examples"], console)
-    for entry in content["metrics"].values():
-        _list(entry["skipped"], content["examples"], console)
-    _name(content["broken_shards"], "shards are broken, and scored as far as they can be read", console)
-    _name(content["failed_shards"], "shards failed; the same command tries them again", console)
-    raise_first(problems)
-    nothing = not any(entry["n"] for entry in content["metrics"].values())
-    return 1 if content["failed_shards"] or nothing else 0
-
-
-def _list(reasons: Mapping[str, int], examples: Mapping[str, str], console: Console) -> None:
-    for reason, count in list(reasons.items())[:SHOWN]:
-        example = examples.get(reason, "")
-        say(
-            console, f"· {count:,} without score: {reason}{f' (such as {example})' if example else ''}", "dim"
-        )
-
-
-def _name(shards: Mapping[str, str], what: str, console: Console) -> None:
-    if not shards:
-        return
-    say(console, f"{len(shards):,} {what}:", "yellow")
-    for name, problem in list(shards.items())[:SHOWN]:
-        say(console, f"· {problem}" if problem.startswith(name) else f"· {name}: {problem}")
-    if len(shards) > SHOWN:
-        say(console, f"· and {len(shards) - SHOWN:,} more (--summary FILE names all)")

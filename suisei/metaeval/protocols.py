@@ -20,7 +20,8 @@ from suisei.metaeval.correlation_tables import add_failed, add_ranks, evaluation
 from suisei.metaeval.detection import AVERAGE_PRECISION, detection_table
 from suisei.metaeval.metric_pairs import Comparison, compare_metrics
 from suisei.metaeval.pair_tables import MEAN, pair_table
-from suisei.metaeval.published import ONE_REFERENCE, beside_published, published_table
+from suisei.metaeval.published import beside_published, published_table
+from suisei.metaeval.published_figures import ONE_REFERENCE
 from suisei.metaeval.scale_tables import reference_pair_table, scale_table
 from suisei.metaeval.settings import EvaluationSettings
 from suisei.metaeval.tables import Section, Table

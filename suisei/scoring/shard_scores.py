@@ -13,22 +13,20 @@ import logging
 import math
 import os
 import time
-from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from suisei.data.formats import NamedColumns
-from suisei.data.parquet import import_pyarrow
 from suisei.data.paths import Allowed
 from suisei.data.shards import ShardRow, shard_rows
 from suisei.data.writers import replacing
 from suisei.errors import DataError
 from suisei.metrics.base import Metric
 from suisei.scoring.seen_images import SeenImages, files_of, topmost_missing
+from suisei.scoring.shard_files import scores_writer
 from suisei.scoring.stream import ScoredRow, Scorer
 from suisei.scoring.summary import RowCounts
 
@@ -181,7 +179,8 @@ def score_shard(
     _clear(task)
     scorer.name = str(task.source)
     windows = _windows(_watched(_guarded(rows, report), seen), settings.window)
-    with replacing(output) as temporary, _writer(temporary, settings.kind, list(scorer.metrics)) as file:
+    labels = list(scorer.metrics)
+    with replacing(output) as temporary, scores_writer(temporary, settings.kind, labels) as file:
         for window in windows:
             scored = scorer.score([one.row for one in window])
             if scorer.failed:
@@ -202,26 +201,6 @@ def score_shard(
         text = json.dumps({**report.as_dict(), **written}, ensure_ascii=False, indent=1)
         temporary.write_bytes(text.encode("utf-8", "backslashreplace"))
     return report
-
-
-def read_written(path: Path, label: str) -> Iterator[tuple[str | None, float]]:
-    """Yield uid and score of every row of a file of scores, NaN where there is none.
-
-    Raises:
-        DataError: it cannot be read, or has no such column.
-    """
-    try:
-        if path.suffix == ".parquet":
-            table = import_pyarrow(path).parquet.read_table(path, columns=["uid", label])
-            scores = table[label].to_numpy(zero_copy_only=False)
-            yield from zip(table["uid"].to_pylist(), map(float, scores), strict=True)
-            return
-        with path.open(encoding="utf-8") as stream:
-            for line in stream:
-                row = json.loads(line)
-                yield row["uid"], math.nan if row[label] is None else float(row[label])
-    except (OSError, ValueError, KeyError) as error:
-        raise DataError(f"{path}: no scores of {label} can be read: {error}") from None
 
 
 def _clear(task: ShardTask) -> None:
@@ -316,51 +295,6 @@ class _Totals:
         report.sums = {label: math.fsum(scores) for label, scores in self._scores.items()}
         report.bad, report.examples = dict(self._counts.bad), dict(self._counts.examples)
         report.skipped = {label: dict(reasons) for label, reasons in self._counts.skipped.items()}
-
-
-class _Written(AbstractContextManager["_Written"]):
-    """A file of scores, window by window."""
-
-    @abstractmethod
-    def write(self, rows: Sequence[ShardRow], scored: Sequence[ScoredRow]) -> None:
-        """Write scored rows."""
-
-
-class _Jsonl(_Written):
-    def __init__(self, path: Path) -> None:
-        self._stream = path.open("w", encoding="utf-8", errors="backslashreplace", newline="\n")
-
-    def write(self, rows: Sequence[ShardRow], scored: Sequence[ScoredRow]) -> None:
-        self._stream.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in _records(rows, scored))
-
-    def __exit__(self, *_: object) -> None:
-        self._stream.close()
-
-
-class _Parquet(_Written):
-    def __init__(self, path: Path, labels: Sequence[str]) -> None:
-        self._arrow = import_pyarrow(path)
-        text, number = self._arrow.string(), self._arrow.float64()
-        scores = [(label, number) for label in labels]
-        self._schema = self._arrow.schema([("key", text), ("uid", text), *scores, ("error", text)])
-        self._file = self._arrow.parquet.ParquetWriter(path, self._schema)
-
-    def write(self, rows: Sequence[ShardRow], scored: Sequence[ScoredRow]) -> None:
-        table = self._arrow.Table.from_pylist(list(_records(rows, scored)), schema=self._schema)
-        self._file.write_table(table)
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-
-
-def _writer(path: Path, kind: str, labels: Sequence[str]) -> _Written:
-    return _Parquet(path, labels) if kind == "parquet" else _Jsonl(path)
-
-
-def _records(rows: Sequence[ShardRow], scored: Sequence[ScoredRow]) -> Iterator[Mapping[str, Any]]:
-    for own, row in zip(rows, scored, strict=True):
-        scores = {label: None if math.isnan(score) else score for label, score in row.scores.items()}
-        yield {"key": str(row.id), "uid": own.uid, **scores, "error": row.error}
 
 
 def summed(reports: Iterable[ShardReport]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from suisei.data.writers import replacing
 from suisei.errors import DataError
-from suisei.scoring.shard_scores import read_written
+from suisei.scoring.shard_files import read_written
 
 UID = np.dtype("u8,u8")
 """A uid of 32 hexadecimal digits: its first 16, its last 16."""

@@ -6,7 +6,8 @@ import scipy.stats
 
 from suisei.data.benchmarks import BENCHMARKS
 from suisei.data.sample import CaptionSample, Rating
-from suisei.metaeval.published import PUBLISHED, PUBLISHED_OF_MEANS, beside_published, published_table
+from suisei.metaeval.published import beside_published, published_table
+from suisei.metaeval.published_figures import PUBLISHED, PUBLISHED_OF_MEANS
 from suisei.metaeval.tables import HUMAN, Cell, Row, Section, Table
 from suisei.metrics.registry import REGISTRY
 

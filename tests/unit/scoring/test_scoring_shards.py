@@ -12,7 +12,7 @@ import pytest
 from suisei.cli import run_command
 from suisei.commands.score import main
 from suisei.errors import ConfigError, DataError
-from suisei.scoring import shard_pool, shard_scores
+from suisei.scoring import shard_files, shard_pool
 from suisei.scoring.uids import UID, write_best
 
 pyarrow = pytest.importorskip("pyarrow")
@@ -124,7 +124,7 @@ def test_a_second_start_scores_what_is_not_finished_alone(folder, monkeypatch, c
 
 
 def test_an_interrupted_run_leaves_whole_shards(folder, monkeypatch):
-    real, begun = shard_scores._records, []
+    real, begun = shard_files._records, []
 
     def records(rows, scored):
         begun.append(rows)
@@ -132,7 +132,7 @@ def test_an_interrupted_run_leaves_whole_shards(folder, monkeypatch):
             raise KeyboardInterrupt
         return real(rows, scored)
 
-    monkeypatch.setattr(shard_scores, "_records", records)
+    monkeypatch.setattr(shard_files, "_records", records)
     with pytest.raises(KeyboardInterrupt) as stopped:
         run(folder)
     said = f"1 of 3 shards are finished, in {folder / 'out'}; the same command goes on"
@@ -405,7 +405,7 @@ def test_an_image_that_is_missing_alone_costs_its_row(pictured):
 
 
 def test_a_full_disk_says_what_is_finished(folder, monkeypatch):
-    real = shard_scores._records
+    real = shard_files._records
 
     def records(rows, scored):
         if rows[0].row.id == "20":
@@ -413,7 +413,7 @@ def test_a_full_disk_says_what_is_finished(folder, monkeypatch):
         return real(rows, scored)
 
     with monkeypatch.context() as patch:
-        patch.setattr(shard_scores, "_records", records)
+        patch.setattr(shard_files, "_records", records)
         with pytest.raises(DataError) as stopped:
             run(folder)
     text = str(stopped.value)

@@ -1,0 +1,115 @@
+"""What ``suisei score`` says of a set in shards: how far it is, what stopped it, and a summary at the end."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from suisei.cli import say
+from suisei.commands.reports import json_text
+from suisei.errors import DataError, UnavailableError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from suisei.scoring.shard_pool import Run
+    from suisei.scoring.shard_scores import ShardReport, ShardTask
+
+SHOWN = 10
+"""So many shards and reasons are shown; the summary has all."""
+
+
+@contextmanager
+def said_on_stopping(reports: Mapping[ShardTask, ShardReport], total: int, folder: Path) -> Iterator[None]:
+    """Let what stops the run say what is finished, and how to go on."""
+
+    def finished() -> str:
+        done = sum(not report.failed for report in reports.values())
+        return f"{done:,} of {total:,} shards are finished, in {folder}; the same command goes on"
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(finished()) from None
+    except (DataError, UnavailableError) as error:
+        raise type(error)(f"{error} ({finished()} once that is mended)") from None
+
+
+def shown(run: Run, tasks: Sequence[ShardTask], console: Console) -> Iterator[tuple[ShardTask, ShardReport]]:
+    """Yield reports, and show how far it is, as every long command does."""
+    from suisei.progress import progress_bar
+
+    lines = _Lines(console)
+    with progress_bar("scoring", len(tasks), unit="shards") as advance:
+        for task, report in run(tasks):
+            advance(1)
+            lines.add(report)
+            yield task, report
+
+
+class _Lines:
+    """Says what happens to shards, where somebody should know."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._known: set[str] = set()
+
+    def add(self, report: ShardReport) -> None:
+        for note in report.notes:
+            text = note.removeprefix(f"{report.shard}: ")
+            if text not in self._known and len(self._known) < SHOWN:
+                self._known.add(text)
+                say(self._console, f"{report.shard}: {text}")
+        if report.failed:
+            say(self._console, f"failed: {report.failed}", "red")
+
+
+def tell(content: dict[str, Any], options: argparse.Namespace, console: Console) -> int:
+    """Write the summary of a set in shards, say what it holds, and return the exit status."""
+    from suisei.data.outputs import raise_first, write_texts
+    from suisei.runlog.events import current
+
+    problems = write_texts([(options.summary, json_text(content))])
+    current().tell("summary", **content)
+    pace = content["scored_now"] / max(1e-9, content["seconds"])
+    say(
+        console,
+        f"{content['shards']:,} shards, {content['rows']:,} rows; {content['scored_now']:,} scored now, "
+        f"{pace:,.0f} a second",
+    )
+    for label, entry in content["metrics"].items():
+        mean = "-" if entry["mean"] is None else f"{entry['mean']:.4f}"
+        without = sum(entry["skipped"].values())
+        say(
+            console,
+            f"{label}: {entry['n']:,} scores, mean {mean}; {without:,} rows without ({entry['signature']})",
+        )
+    _list(content["bad_rows"], content["examples"], console)
+    for entry in content["metrics"].values():
+        _list(entry["skipped"], content["examples"], console)
+    _name(content["broken_shards"], "shards are broken, and scored as far as they can be read", console)
+    _name(content["failed_shards"], "shards failed; the same command tries them again", console)
+    raise_first(problems)
+    nothing = not any(entry["n"] for entry in content["metrics"].values())
+    return 1 if content["failed_shards"] or nothing else 0
+
+
+def _list(reasons: Mapping[str, int], examples: Mapping[str, str], console: Console) -> None:
+    for reason, count in list(reasons.items())[:SHOWN]:
+        example = examples.get(reason, "")
+        say(
+            console, f"· {count:,} without score: {reason}{f' (such as {example})' if example else ''}", "dim"
+        )
+
+
+def _name(shards: Mapping[str, str], what: str, console: Console) -> None:
+    if not shards:
+        return
+    say(console, f"{len(shards):,} {what}:", "yellow")
+    for name, problem in list(shards.items())[:SHOWN]:
+        say(console, f"· {problem}" if problem.startswith(name) else f"· {name}: {problem}")
+    if len(shards) > SHOWN:
+        say(console, f"· and {len(shards) - SHOWN:,} more (--summary FILE names all)")
