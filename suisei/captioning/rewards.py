@@ -7,7 +7,7 @@ of an image is scored once. A caption's reward depends on itself, its image and 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from suisei.data.sample import CaptionSample, is_blank
 from suisei.encoders.sharing import shared_encoders
 from suisei.errors import ConfigError, DataError
 from suisei.metrics.base import Metric
+from suisei.metrics.clipscore import ContrastiveScore
 from suisei.metrics.registry import get_metric
 from suisei.scoring.plan import plan_metrics, short_labels
 
@@ -28,6 +29,9 @@ LOWEST = 0.0
 of this package that grow with quality begin there, or below it where they say nothing."""
 LOWEST_SHARE = -1.0
 """The same of distances in [0, 1], whose sign is turned."""
+LOOK_AHEAD = 30_000
+"""Most images that are looked at before the training: what is said of more would not stay in memory."""
+_IMAGES_AT_ONCE = 512
 _SHARES = ("repetition-1", "repetition-2", "repetition-3", "repetition-4", "incomplete-ending",
            "hallucinated-nouns")  # fmt: skip
 
@@ -110,6 +114,29 @@ class CaptionReward:
         for metric in self._metrics:
             if metric.needs_fit:
                 metric.fit(corpus)
+
+    def looked_at_ahead(self, images: Sequence[Any]) -> Sequence[Any]:
+        """Return what :meth:`look_at` would look at of images: all of them, or none."""
+        contrastive = any(isinstance(metric, ContrastiveScore) for metric in self._metrics)
+        return images if contrastive and len(images) <= LOOK_AHEAD else ()
+
+    def look_at(self, images: Sequence[Any], advance: Callable[[int], Any] = lambda _: None) -> None:
+        """Let CLIP-S and its like look at images, and keep what they say, before there are captions of them.
+
+        Args:
+            images: the images.
+            advance: called with the number of images that are done.
+
+        Raises:
+            DataError: an image that cannot be read.
+        """
+        found = (metric.encoder for metric in self._metrics if isinstance(metric, ContrastiveScore))
+        encoders = {id(encoder): encoder for encoder in found}  # several metrics may share one
+        for start in range(0, len(images), _IMAGES_AT_ONCE):
+            some = images[start : start + _IMAGES_AT_ONCE]
+            for encoder in encoders.values():
+                encoder.encode_images(some)
+            advance(len(some))
 
     @property
     def signatures(self) -> dict[str, str]:

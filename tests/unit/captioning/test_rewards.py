@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from suisei.captioning import rewards
 from suisei.captioning.caption_sources import CaptionedImage
 from suisei.captioning.reward_terms import Term, parse_reward
 from suisei.captioning.rewards import CaptionReward, folders_of
@@ -158,6 +159,32 @@ def test_captions_that_come_twice_are_scored_once(pictures, monkeypatch):
     found = asked(CaptionReward("chrf"), pictures)
     assert seen == [8]  # "a wall" stands twice under one image
     assert found.total[1, 0] == found.total[1, 1]
+
+
+@pytest.mark.filterwarnings("ignore:.*English tokenizer.*")
+def test_images_that_were_looked_at_ahead_are_not_looked_at_again(pictures, clip, monkeypatch):
+    reward = fitted(f"pac-s:{clip}+clip-s:{clip}+cider")
+    expected = asked(fitted(f"pac-s:{clip}+clip-s:{clip}+cider"), pictures).total
+    seen, done = [], []
+    for model in {metric.encoder.model for metric in reward.metrics.values() if hasattr(metric, "encoder")}:
+        monkeypatch.setattr(model, "encode_image", _noting(model.encode_image, seen))
+    ahead = reward.looked_at_ahead(pictures[:3])
+    reward.look_at(ahead, done.append)
+    assert done == [3]
+    assert sum(seen) == 3
+    np.testing.assert_allclose(asked(reward, pictures).total, expected, atol=1e-6)
+    assert sum(seen) == 3
+    monkeypatch.setattr(rewards, "LOOK_AHEAD", 2)
+    assert not reward.looked_at_ahead(pictures[:3])
+    assert not fitted("cider").looked_at_ahead(pictures[:2])
+
+
+def _noting(encode, seen):
+    def noting(pixels, *more, **named):
+        seen.append(len(pixels))
+        return encode(pixels, *more, **named)
+
+    return noting
 
 
 def test_captions_without_a_word_get_the_lowest_reward(pictures):
