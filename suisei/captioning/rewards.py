@@ -130,12 +130,11 @@ class CaptionReward:
         Raises:
             DataError: an image that cannot be read.
         """
-        found = (metric.encoder for metric in self._metrics if isinstance(metric, ContrastiveScore))
-        encoders = {id(encoder): encoder for encoder in found}  # several metrics may share one
         for start in range(0, len(images), _IMAGES_AT_ONCE):
             some = images[start : start + _IMAGES_AT_ONCE]
-            for encoder in encoders.values():
-                encoder.encode_images(some)
+            for metric in self._metrics:
+                if isinstance(metric, ContrastiveScore):
+                    metric.encoder.encode_images(some)
             advance(len(some))
 
     @property

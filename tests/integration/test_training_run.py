@@ -361,6 +361,13 @@ def test_references_and_images_are_dropped_in_training_only(train, monkeypatch):
 
 def test_a_fused_optimizer_in_half_precision_clips_gradients_and_follows_the_schedule(train, monkeypatch):
     monkeypatch.setattr(optimizers, "FUSED_WEIGHTS", 0)
+    fused, outputs = set(), SuiSei.outputs
+
+    def watched(self, batch):
+        fused.add((self.training, torch.backends.cuda.flash_sdp_enabled()))
+        return outputs(self, batch)
+
+    monkeypatch.setattr(SuiSei, "outputs", watched)
     run = train(
         "--baselines=[]",
         "--trainer.precision=bf16-mixed",
@@ -375,6 +382,7 @@ def test_a_fused_optimizer_in_half_precision_clips_gradients_and_follows_the_sch
     assert state["global_step"] == 4
     groups = state["optimizer_states"][0]["param_groups"]
     assert all(group["fused"] for group in groups)
+    assert fused == {(True, False), (False, True)}  # attention, whose fused gradient is slow
     assert all(group["lr"] == pytest.approx(0.0, abs=1e-12) for group in groups)  # at the end of four steps
 
 

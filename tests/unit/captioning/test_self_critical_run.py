@@ -21,6 +21,7 @@ from suisei.captioning.caption_model import Decoding, load_caption_model
 from suisei.captioning.captioner import Captioner
 from suisei.captioning.grid_tower import GridTower, TowerConfig, create_image_encoder
 from suisei.captioning.pieces import Pieces
+from suisei.captioning.rewards import CaptionReward
 from suisei.captioning.scst_data import RewardedImages
 from suisei.captioning.self_critical import SelfCritical
 from suisei.captioning.self_critical_run import TASK, run
@@ -307,6 +308,20 @@ def test_images_are_looked_at_once(folder, tmp_path, monkeypatch):
     assert seen == [1, 1, 8]  # two to learn the size of a grid; of sixteen images half are the same
     run(arguments(folder, tmp_path / "again"))
     assert seen[3:] == [1, 1]  # what a frozen tower says is kept between runs
+
+
+def test_the_reward_looks_at_images_before_the_first_step(folder, tmp_path, monkeypatch):
+    told = []
+    monkeypatch.setattr(CaptionReward, "looked_at_ahead", lambda self, images: images[:3])
+    monkeypatch.setattr(
+        CaptionReward, "look_at", lambda self, images, advance: told.append((len(images), advance(3)))
+    )
+    step = SelfCritical.training_step
+    monkeypatch.setattr(
+        SelfCritical, "training_step", lambda self, *batch: told.append("step") or step(self, *batch)
+    )
+    run(arguments(folder, tmp_path / "run", "--trainer.max_steps=1"))
+    assert [each if each == "step" else each[0] for each in told] == [3, "step"]
 
 
 def test_a_reward_without_numbers_stops_the_run(folder, tmp_path, monkeypatch):

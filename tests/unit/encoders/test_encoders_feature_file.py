@@ -3,12 +3,15 @@
 import sqlite3
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 from torch import nn
+from torch.nn import functional
+from transformers import PretrainedConfig
 
 from suisei.encoders.cache_place import disk_cache
 from suisei.encoders.feature_file import FILE, DiskCache, DiskFeatures
@@ -181,6 +184,27 @@ def test_layers_with_the_same_weights_that_compute_otherwise_count():
     followed = [nn.Sequential(linear, function) for function in (nn.GELU(), nn.GELU("tanh"), nn.ReLU())]
     assert len(set(map(module_digest, followed))) == 3
     assert module_digest(followed[0].eval()) == module_digest(followed[0].train())
+
+
+def test_settings_and_functions_of_a_module_count_and_what_it_is_called_does_not():
+    linear = nn.Linear(2, 2)
+
+    def followed(function, **settings):
+        made = nn.Sequential(linear)
+        made.function, made.config = function, PretrainedConfig(**settings)
+        return module_digest(made)
+
+    different = [
+        followed(functional.gelu),
+        followed(functional.relu),
+        followed(partial(functional.gelu, approximate="tanh")),
+        followed(partial(functional.gelu, approximate="none")),
+        followed(functional.gelu, head_scale=2.0),
+        followed(functional.gelu, sizes=(1, 2)),
+        followed(functional.gelu, sizes=(2, 1)),
+    ]
+    assert len(set(different)) == len(different)
+    assert followed(functional.gelu, name_or_path="elsewhere") == different[0]
 
 
 def test_small_encoders_stay_off_the_disk_unless_a_folder_is_given(tmp_path, monkeypatch, encoder):
