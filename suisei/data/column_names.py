@@ -53,7 +53,9 @@ COMET_FIELDS = ("mt", "src", "ref", "score", "imgid", "img")
 NO_CHOICE: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 _DECISIVE = ("candidate", "references", "rating")
+_SEVERAL = ("references", "rating")
 _SINGLE = re.compile(r"(?:reference|ref)s?_?([0-9]+)|reference|ref")
+_OF_RATER = re.compile(r"(?:human_)?ratings?_?([0-9]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +65,14 @@ class Columns:
     Attributes:
         of: {field: column}, references aside; a field without a column is absent.
         references: the columns of references, in order.
+        raters: the columns of ratings, in order, where there is more than one.
         guessed: {column: field} of the names that are not suisei's own.
         ignored: columns that fill nothing.
     """
 
     of: Mapping[str, str]
     references: tuple[str, ...] = ()
+    raters: tuple[str, ...] = ()
     guessed: Mapping[str, str] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
 
@@ -97,7 +101,7 @@ def chosen_columns(
     """Check which columns a caller says fill a field.
 
     Args:
-        columns: {field: its column, or for references several; none or "" for no column}.
+        columns: {field: its column, or for references and the rating several; none or "" for no column}.
 
     Raises:
         ConfigError: an unknown field, or several columns for one that takes one.
@@ -112,7 +116,7 @@ def chosen_columns(
             )
         names = (value,) if isinstance(value, str) else tuple(value or ())
         names = tuple(each for each in names if each)
-        if len(names) > 1 and name != "references":
+        if len(names) > 1 and name not in _SEVERAL:
             raise ConfigError(f"{name} is filled by one column, got {_listed(names)}")
         chosen.append((name, names))
     return tuple(chosen)
@@ -141,6 +145,8 @@ def match_columns(
             found[name] = tuple(column for column in said[name] if column in names)
         elif name == "references":
             found[name] = _reference_columns(plain, tiers, comet=comet)
+        elif name == "rating":
+            found[name] = _rating_columns(plain, tiers)
         else:
             found[name] = _first_of(name, plain, tiers)
     _require_candidate(names, found["candidate"], chosen)
@@ -150,12 +156,15 @@ def match_columns(
         for name, columns in found.items()
         if name not in said
         for column in columns
-        if plain[column] != name and plain[column] not in known and not _is_own_reference(plain[column])
+        if plain[column] != name and plain[column] not in known and not _is_numbered(plain[column])
     }
     used = {column for columns in found.values() for column in columns}
+    references, ratings = found.pop("references"), found["rating"]
+    raters = found.pop("rating") if len(ratings) > 1 else ()
     return Columns(
-        {name: columns[0] for name, columns in found.items() if columns and name != "references"},
-        found["references"],
+        {name: columns[0] for name, columns in found.items() if columns},
+        references,
+        raters,
         guessed,
         tuple(name for name in names if name not in used),
     )
@@ -188,7 +197,7 @@ def _reference_columns(
     plain: Mapping[str, str], tiers: Sequence[Sequence[str]], *, comet: bool
 ) -> tuple[str, ...]:
     single = [column for column, known in plain.items() if _SINGLE.fullmatch(known)]
-    single.sort(key=lambda column: _reference_number(plain[column]))
+    single.sort(key=lambda column: _number(_SINGLE, plain[column]))
     source = [column for column, known in plain.items() if comet and known == "src"]
     lists = _first_of("references", plain, tiers[:2] if single else tiers)
     if lists and single:
@@ -199,13 +208,22 @@ def _reference_columns(
     return (*source, *(lists or single))
 
 
-def _reference_number(plain: str) -> int:
-    found = _SINGLE.fullmatch(plain)
+def _rating_columns(plain: Mapping[str, str], tiers: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    """Return the column of the rating, or one of every rater; a "score" is a rating only without either."""
+    of_raters = [column for column, known in plain.items() if _OF_RATER.fullmatch(known)]
+    of_raters.sort(key=lambda column: _number(_OF_RATER, plain[column]))
+    sure = _first_of("rating", plain, tiers[:2])
+    return sure or tuple(of_raters) or _first_of("rating", plain, tiers)
+
+
+def _number(pattern: re.Pattern[str], plain: str) -> int:
+    found = pattern.fullmatch(plain)
     return int(found[1]) if found and found[1] else -1  # one without a number, then that of number 0
 
 
-def _is_own_reference(plain: str) -> bool:
-    return re.fullmatch(r"reference(_[0-9]+)?", plain) is not None
+def _is_numbered(plain: str) -> bool:
+    """Whether a name is suisei's own for one of several references, or for one rater's ratings."""
+    return re.fullmatch(r"reference(_[0-9]+)?|rating_[0-9]+", plain) is not None
 
 
 def _require_candidate(

@@ -2,8 +2,9 @@
 
 suisei's own names are ``id``, ``candidate``, ``references``, ``image``, ``video``, ``segment``, ``rating``,
 ``rating_scale``, ``language``, ``system``, ``group``, where the references may also stand in columns of their
-own, ``reference`` or ``reference_1`` to ``reference_n`` (or from 0), and ``segment`` is ``[start, end]`` of
-the video in seconds. ``suisei.data.column_names`` says which column fills which field.
+own, ``reference`` or ``reference_1`` to ``reference_n`` (or from 0), as may the ratings of several raters,
+``rating_1`` to ``rating_n``; ``segment`` is ``[start, end]`` of the video in seconds.
+``suisei.data.column_names`` says which column fills which field.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ def make_sample(record: Mapping[str, Any], columns: Columns, settings: Settings)
         "candidate": candidate,
         "references": references,
         "image": _file(record, of.get("image"), settings, "image"),
-        "rating": _rating(record, of, settings),
+        "rating": _rating(record, columns, settings),
         "language": _text(record, of.get("language")),
         "system": _text(record, of.get("system")),
         "group": _text(record, of.get("group")),
@@ -195,28 +196,32 @@ def _on_the_web(column: str, address: str, settings: Settings, what: str) -> Pat
         raise DataError(f"{column} {address[:200]!r} {error}") from None
 
 
-def _rating(record: Mapping[str, Any], of: Mapping[str, str], settings: Settings) -> Rating | None:
-    low, high = _scale(record, of.get("rating_scale"), settings)
-    column = of.get("rating")
-    value = record.get(column) if column else None
-    if column and settings.cells and isinstance(value, str):
+def _rating(record: Mapping[str, Any], columns: Columns, settings: Settings) -> Rating | None:
+    low, high = _scale(record, columns.of.get("rating_scale"), settings)
+    names = columns.raters or [columns.of[name] for name in ("rating",) if name in columns.of]
+    numbers = [number for name in names for number in _ratings_in(name, record.get(name), settings)]
+    for name, number in numbers:
+        if math.isnan(number):
+            raise DataError(f"{name} is NaN; leave it out for an unrated row")
+        if not low <= number <= high:
+            other = "" if name in ("rating", *columns.raters) else "; if it is no rating: --column rating="
+            raise DataError(
+                f"{name} {number:g} is outside the rating scale {low:g} to {high:g}; "
+                f"fix it, or say the right scale: --rating-scale LOW HIGH, or a column rating_scale{other}"
+            )
+    return Rating(tuple(number for _, number in numbers), low, high) if numbers else None
+
+
+def _ratings_in(column: str, value: Any, settings: Settings) -> list[tuple[str, float]]:
+    """Return the ratings of one column, each with its name: none where a rater left the row out."""
+    if settings.cells and isinstance(value, str):
         value = _rating_cell(column, value)
-    if column is None or value is None:
-        return None
+    if value is None:
+        return []
     values = value if isinstance(value, list) else [value]
     if not values:
         raise DataError(f"{column} is an empty list; leave it out for an unrated row")
-    numbers = tuple(checked_number(column, one) for one in values)
-    for number in numbers:
-        if math.isnan(number):
-            raise DataError(f"{column} is NaN; leave it out for an unrated row")
-        if not low <= number <= high:
-            other = "" if column == "rating" else "; if it is no rating: --column rating="
-            raise DataError(
-                f"{column} {number:g} is outside the rating scale {low:g} to {high:g}; "
-                f"fix it, or pass the right scale: --rating-scale LOW HIGH{other}"
-            )
-    return Rating(numbers, low, high)
+    return [(column, checked_number(column, one)) for one in values]
 
 
 def _scale(record: Mapping[str, Any], column: str | None, settings: Settings) -> tuple[float, float]:

@@ -284,10 +284,10 @@ class _Told:
         self._known |= new
         guessed = {column: field for column, field in columns.guessed.items() if column in new}
         ignored = tuple(column for column in columns.ignored if column in new)
-        self._note(f"{self._name}: columns {Columns({}, (), guessed, ignored).note()}")
+        self._note(f"{self._name}: columns {Columns({}, guessed=guessed, ignored=ignored).note()}")
 
     def _missing(self, columns: Columns) -> None:
-        absent = self._asked - {*columns.of.values(), *columns.references}
+        absent = self._asked - {*columns.of.values(), *columns.references, *columns.raters}
         if absent:
             self._note(
                 f"{self._name}: the first row has no column {', '.join(sorted(map(repr, absent)))} (--column)"

@@ -141,8 +141,8 @@ def test_the_help_of_training_names_settings_that_there_are(capsys):
     ("advice", "expected"),
     [
         (
-            "fix it, or pass the right scale: --rating-scale LOW HIGH",
-            "scale: --data.rating_scale '[LOW,HIGH]'",
+            "fix it, or say the right scale: --rating-scale LOW HIGH, or a column rating_scale",
+            "scale: --data.rating_scale '[LOW,HIGH]', or a column rating_scale",
         ),
         ("the folder that holds the images (--images DIR)", "(--data.images DIR)"),
         (

@@ -42,6 +42,7 @@ def test_what_is_said_is_what_was_guessed_and_left_out():
         ("mt", "src", "ref", "score"),
         ("candidate", "reference_2"),
         ("candidate", "reference_0", "reference_1"),
+        ("candidate", "rating_0", "rating_1"),
     ):
         assert match_columns(silent).note() == ""
 
@@ -52,6 +53,27 @@ def test_what_a_caller_says_goes_before_every_guess():
     assert columns.of == {"candidate": "b"}
     assert columns.references == ("y", "x")
     assert set(columns.ignored) == {"a", "candidate", "references", "rating", "image_id"}
+
+
+@pytest.mark.parametrize(
+    ("names", "of", "raters"),
+    [
+        (("rating_10", "candidate", "rating_2", "score"), {}, ("rating_2", "rating_10")),
+        (("candidate", "human_rating_2", "Rating 1"), {}, ("Rating 1", "human_rating_2")),
+        (("candidate", "rating_1"), {"rating": "rating_1"}, ()),
+        (("candidate", "rating", "rating_1", "rating_2"), {"rating": "rating"}, ()),
+        (("candidate", "mos", "rating_1", "rating_2"), {"rating": "mos"}, ()),
+    ],
+)
+def test_every_rater_may_have_a_column(names, of, raters):
+    columns = match_columns(names)
+    assert (columns.of, columns.raters) == ({"candidate": "candidate", **of}, raters)
+    assert "score" not in of
+
+
+def test_columns_of_raters_that_a_caller_names():
+    columns = match_columns(("candidate", "ann", "bob"), chosen_columns({"rating": ["bob", "ann"]}))
+    assert (columns.raters, columns.ignored) == (("bob", "ann"), ())
 
 
 @pytest.mark.parametrize(
@@ -76,7 +98,7 @@ def test_what_cannot_be_told_is_a_question(names, columns, message):
             {"candiate": "x"},
             "no field 'candiate' .*did you mean 'candidate'.*there are candidate, references",
         ),
-        ({"rating": ["a", "b"]}, "rating is filled by one column, got a, b"),
+        ({"image": ["a", "b"]}, "image is filled by one column, got a, b"),
     ],
 )
 def test_a_choice_that_cannot_be(columns, message):

@@ -190,6 +190,18 @@ def test_csv_with_json_cells_and_blank_cells(tmp_path):
     assert (second.references, second.rating, second.language, second.image) == ((), None, None, None)
 
 
+def test_a_column_of_ratings_per_rater_who_may_leave_rows_out(tmp_path):
+    text = 'candidate,rating_2,rating_1,rating_scale\na,4,2,\nb,,3,\nc,,,\nd,9,1,\ne,7,,"[0, 9]"\nf,x,1,\n'
+    rows = list(iter_rows(write(tmp_path, "r.csv", text), rating_scale=(1, 5)))
+    found = [row.sample and row.sample.rating and row.sample.rating.values for row in rows]
+    assert found == [(2.0, 4.0), (3.0,), None, None, (7.0,), None]
+    assert "say the right scale: --rating-scale LOW HIGH, or a column rating_scale" in problem(rows[3])
+    assert "rating_2 9 is outside the rating scale 1 to 5" in problem(rows[3])
+    assert "rating_2" in problem(rows[5])
+    in_json = read_samples(jsonl(tmp_path, {"candidate": "a", "rating_1": 0.5, "rating_2": [0.25, 1]}))
+    assert in_json[0].rating.values == (0.5, 0.25, 1.0)
+
+
 def test_comet_columns(tmp_path):
     write(tmp_path, "9.jpg", b"x")
     path = write(tmp_path, "r.tsv", "imgid\tsrc\tmt\tref\tscore\timg\n9\tこれ\tそれ\tあれ\t4\t9.jpg\n")
