@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 
 from suisei.data.given_columns import is_frame, listed
-from suisei.data.sample import CaptionSample, make_samples
+from suisei.data.sample import LANGUAGE_NAMES, CaptionSample, language_of, make_samples
 from suisei.errors import ConfigError, DataError
 from suisei.version import __version__
 
@@ -65,11 +65,13 @@ class Metric(ABC):
         name: the registry name, lower case with dashes, such as "bleu-4".
         needs: what a sample must have to be scored: any of "references" and "image".
         higher_is_better: False for distances.
+        language: the only one whose captions it reads, None for any.
     """
 
     name: str
     needs: frozenset[str] = frozenset()
     higher_is_better: ClassVar[bool] = True
+    language: ClassVar[str | None] = None
 
     def score(
         self,
@@ -177,7 +179,7 @@ class Metric(ABC):
         """Score samples that all have what ``needs`` asks for; float64 [len(samples)], in order."""
 
     def missing(self, samples: Sequence[CaptionSample]) -> dict[int, str]:
-        """Return {position: reason} of the samples that lack what the metric needs."""
+        """Return {position: reason} of the samples that lack what the metric needs, or it cannot read."""
         reasons: dict[int, str] = {}
         for position, sample in enumerate(samples):
             lacks = []
@@ -187,6 +189,8 @@ class Metric(ABC):
                 lacks.append("image")
             if lacks:
                 reasons[position] = f"no {' and no '.join(lacks)}"
+            elif self.language is not None and language_of(sample) != self.language:
+                reasons[position] = f"{self.name} reads {LANGUAGE_NAMES[self.language]} only"
         return reasons
 
     def fit(self, samples: Sequence[CaptionSample]) -> None:  # noqa: B027 - optional hook

@@ -18,7 +18,7 @@ from urllib.request import Request, urlopen
 
 import numpy as np
 
-from suisei.data.sample import CaptionSample, language_of
+from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError, UnavailableError
 from suisei.metrics.base import Metric
 from suisei.progress import progress_bar
@@ -39,6 +39,7 @@ class JaSpice(Metric):
     """
 
     name = "jaspice"
+    language = "ja"
     needs = frozenset({"references"})
 
     def __init__(
@@ -62,14 +63,6 @@ class JaSpice(Metric):
     def settings(self) -> dict[str, str]:
         """Say that an external server computed the score, and that references are unioned there."""
         return {"via": "http", "ref": "union"}
-
-    def missing(self, samples: Sequence[CaptionSample]) -> dict[int, str]:
-        """Return {position: reason}; besides samples without references, those of another language."""
-        reasons = super().missing(samples)
-        for position, sample in enumerate(samples):
-            if language_of(sample) != "ja":
-                reasons.setdefault(position, "JaSPICE parses Japanese only")
-        return reasons
 
     def _score(self, samples: Sequence[CaptionSample], *, batch_size: int, progress: bool) -> np.ndarray:
         scores: list[float] = []

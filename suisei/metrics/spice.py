@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from suisei.data.sample import CaptionSample, language_of
+from suisei.data.sample import CaptionSample
 from suisei.errors import UnavailableError
 from suisei.metrics import java
 from suisei.metrics.ngrams import TokenMetric
@@ -49,6 +49,7 @@ class Spice(TokenMetric):
     """
 
     name = "spice"
+    language = "en"
 
     def __init__(self, tokenizer: str = "auto", timeout: float = 7200.0, memory: str = "8G") -> None:
         java.require(spice_reason(), "SPICE")
@@ -59,14 +60,6 @@ class Spice(TokenMetric):
     def settings(self) -> dict[str, str]:
         """Return tokenizer and SPICE's version."""
         return {**super().settings(), "spice": "1.0"}
-
-    def missing(self, samples: Sequence[CaptionSample]) -> dict[int, str]:
-        """Return {position: reason}; besides samples without references, the Japanese ones."""
-        reasons = super().missing(samples)
-        for position, sample in enumerate(samples):
-            if language_of(sample) != "en":
-                reasons.setdefault(position, "SPICE parses English only")
-        return reasons
 
     def _score(self, samples: Sequence[CaptionSample], *, batch_size: int, progress: bool) -> np.ndarray:
         entries = [

@@ -59,7 +59,7 @@ def test_a_sample_without_references_is_not_sent(server):
 def test_an_english_sample_is_not_sent(server):
     samples = [CaptionSample("a cat", ("a cat",)), SAMPLES[0]]
     metric = JaSpice(server.address)
-    assert metric.missing(samples) == {0: "JaSPICE parses Japanese only"}
+    assert metric.missing(samples) == {0: "jaspice reads Japanese only"}
     np.testing.assert_allclose(metric.score(samples), [np.nan, 0.01])
     assert [body["candidates"] for _, body in server.bodies] == [["猫"]]
 

@@ -86,7 +86,7 @@ def test_spice_reads_scores_by_id(fake_java, tmp_path, monkeypatch):
     ]
     metric = get_metric("spice")
     np.testing.assert_allclose(metric.score(samples), [0.0, 0.15, 0.05, np.nan, np.nan])
-    assert metric.missing(samples) == {3: "SPICE parses English only", 4: "no references"}
+    assert metric.missing(samples) == {3: "spice reads English only", 4: "no references"}
 
 
 @pytest.mark.parametrize(
