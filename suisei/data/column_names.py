@@ -266,8 +266,9 @@ def _near(name: str) -> str | None:
 
 
 def _with_hint(name: str) -> str:
-    near = _near(name)
-    return f"{_shown(name)} (did you mean {near!r}?)" if near and near != _plain(name) else _shown(name)
+    near, plain = _near(name), _plain(name)
+    known = near in (None, plain) or _is_numbered(plain)  # left out for another column, not misspelt
+    return _shown(name) if known else f"{_shown(name)} (did you mean {near!r}?)"
 
 
 def _shown(name: str) -> str:

@@ -71,6 +71,11 @@ def test_every_rater_may_have_a_column(names, of, raters):
     assert "score" not in of
 
 
+def test_columns_of_raters_beside_their_mean_are_no_misspelt_ones():
+    note = match_columns(("candidate", "rating", "rating_1", "rating_2")).note()
+    assert note == "ignored: 'rating_1', 'rating_2'"
+
+
 def test_columns_of_raters_that_a_caller_names():
     columns = match_columns(("candidate", "ann", "bob"), chosen_columns({"rating": ["bob", "ann"]}))
     assert (columns.raters, columns.ignored) == (("bob", "ann"), ())
