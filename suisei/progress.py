@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from suisei.runlog.events import current, memory
@@ -39,6 +39,22 @@ def progress_bar(
         return
     with _told(description, total, unit) as told:
         yield told.advance
+
+
+@contextmanager
+def reported(*, told: bool = True) -> Iterator[Callable[[str, int], Callable[[int], Any]]]:
+    """Give what reports long work: a bar each on a terminal, else a line when it begins; nothing untold."""
+    with ExitStack() as stack:
+
+        def progress(description: str, total: int) -> Callable[[int], Any]:
+            if not told:
+                return lambda _: None
+            if not (sys.stderr.isatty() or current().quiet or current().replaces_messages):
+                sys.stderr.write(f"{description}: {total:,}\n")
+                sys.stderr.flush()
+            return stack.enter_context(progress_bar(description, total))
+
+        yield progress
 
 
 @contextmanager

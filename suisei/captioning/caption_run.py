@@ -26,10 +26,11 @@ from suisei.captioning.grid_store import GridStore
 from suisei.captioning.word_pretraining import pretrain_tower
 from suisei.encoders.cache_place import disk_cache
 from suisei.models.table import PixelStore
+from suisei.progress import reported
 from suisei.ranges import at_least, check
 from suisei.training.checkpoints import read_checkpoint
-from suisei.training.run import reported, staged
 from suisei.training.run_callbacks import best_checkpoint, early_stopping, states_to_go_on_with
+from suisei.training.run_folder import staged
 from suisei.training.task_cli import TASK_DEFAULTS, TaskCLI
 from suisei.training.task_run import checkpoint_of, train
 

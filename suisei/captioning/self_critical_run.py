@@ -26,8 +26,8 @@ from suisei.data.writers import write_samples
 from suisei.errors import ConfigError
 from suisei.progress import progress_bar
 from suisei.ranges import NAME, Several, check
-from suisei.training.run import staged
 from suisei.training.run_callbacks import best_checkpoint, states_to_go_on_with
+from suisei.training.run_folder import staged
 from suisei.training.task_cli import TASK_DEFAULTS, TaskCLI
 from suisei.training.task_run import checkpoint_of, train
 

@@ -46,8 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     from suisei.metrics.suisei import load
     from suisei.models.compaction import stored_with_images
     from suisei.models.folder import save_model
+    from suisei.progress import reported
     from suisei.training.image_side import with_images
-    from suisei.training.run import reported
     from suisei.training.small_card import signed_card
 
     metric = load(options.model, device="cpu", precision="fp32")

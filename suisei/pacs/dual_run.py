@@ -19,7 +19,7 @@ from suisei.pacs.dual_module import PacTraining, recall_at
 from suisei.pacs.lora import merge_lora
 from suisei.pacs.pair_datamodule import PairDataModule
 from suisei.progress import progress_bar
-from suisei.training.run import staged
+from suisei.training.run_folder import staged
 from suisei.training.run_settings import named_configs, read_config
 from suisei.training.task_cli import TASK_DEFAULTS, StepCLI
 from suisei.training.task_run import checkpoint_of, train

@@ -28,7 +28,7 @@ from suisei.recap.mapper_folder import MapperSource, find_mapper, save_mapper
 from suisei.recap.prefix_training import PrefixTraining
 from suisei.resources import resource_path
 from suisei.training.command_line import settings_of
-from suisei.training.run import find_checkpoint, staged
+from suisei.training.run_folder import find_checkpoint, staged
 from suisei.training.task_cli import TASK_DEFAULTS
 from suisei.training.task_run import checkpoint_of, train
 

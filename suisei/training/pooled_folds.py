@@ -10,7 +10,7 @@ import numpy as np
 from suisei.cli import safe_console, say
 from suisei.data.sample import CaptionSample
 from suisei.training.cautions import cautions
-from suisei.training.run import staged
+from suisei.training.run_folder import staged
 from suisei.training.run_report import evaluated, write_outputs, write_scores
 
 

@@ -9,7 +9,8 @@ from contextlib import nullcontext
 from suisei.training.checkpoints import restore_best
 from suisei.training.command_line import settings_of
 from suisei.training.losses import require_finite_weights
-from suisei.training.run import find_checkpoint, fit, started_run
+from suisei.training.run_fit import fit
+from suisei.training.run_folder import find_checkpoint, started_run
 from suisei.training.task_cli import TaskCLI
 
 

@@ -22,7 +22,7 @@ from suisei.encoders.text import TextEncoder
 from suisei.errors import ConfigError
 from suisei.progress import progress_bar
 from suisei.training.pretraining import CaptionPretraining, PretrainingConfig, pretrain
-from suisei.training.run import staged, started_run
+from suisei.training.run_folder import staged, started_run
 from suisei.training.run_lock import alone_in
 from suisei.training.support import CaptionCorpus
 from suisei.training.text_idf import idf_weights, text_and_idf

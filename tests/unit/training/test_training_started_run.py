@@ -3,8 +3,8 @@
 import pytest
 
 from suisei.errors import UnavailableError
-from suisei.training import run as run_module
-from suisei.training.run import started_run
+from suisei.training import run_folder
+from suisei.training.run_folder import started_run
 
 
 @pytest.fixture
@@ -13,10 +13,10 @@ def folder(tmp_path, monkeypatch):
 
     def record(cli, folder, split):
         folder.mkdir(parents=True, exist_ok=True)
-        for name in run_module.RECORDS:
+        for name in run_folder.RECORDS:
             (folder / name).touch()
 
-    monkeypatch.setattr(run_module, "_record", record)
+    monkeypatch.setattr(run_folder, "record", record)
     return tmp_path / "runs" / "mine"
 
 

@@ -1,0 +1,62 @@
+"""The training itself, whose failures become one line that says how it goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.fabric.utilities.exceptions import MisconfigurationException
+
+from suisei.errors import ConfigError, DataError, SuiseiError, UnavailableError
+
+LESS_MEMORY = (
+    "lower data.batch_size (and raise trainer.accumulate_grad_batches as much), then --ckpt_path last"
+)
+OUT_OF_REACH = {
+    "out of memory": LESS_MEMORY,
+    "can't allocate memory": LESS_MEMORY,
+    "DataLoader worker": "set data.num_workers to 0, then go on with --ckpt_path last",
+}
+"""Part of a runtime error's text, and what to do about it."""
+
+
+def fit(trainer: Any, model: Any, data: Any, checkpoint: str | None) -> None:
+    """Let the trainer train; what goes wrong outside this program's hands becomes one line.
+
+    Raises:
+        ConfigError: settings that do not go together.
+        DataError: a file cannot be written.
+        UnavailableError: the memory does not suffice, or a process that prepares batches ended.
+    """
+    try:
+        trainer.fit(model, datamodule=data, ckpt_path=checkpoint, weights_only=True)
+    except SuiseiError:
+        raise
+    except (KeyboardInterrupt, SystemExit):  # what Lightning makes of Ctrl-C
+        raise KeyboardInterrupt(_interrupted(trainer)) from None
+    except MisconfigurationException as error:
+        raise ConfigError(f"trainer: {' '.join(str(error).split())}") from None
+    except OSError as error:
+        raise DataError(
+            f"training stopped: {error}; make room or mend access, then --ckpt_path last"
+        ) from None
+    except (MemoryError, RuntimeError) as error:
+        advice = next((advice for sign, advice in OUT_OF_REACH.items() if sign in str(error)), None)
+        if advice is None and not isinstance(error, MemoryError | torch.OutOfMemoryError):
+            raise
+        reason = " ".join(str(error).split())[:200] or "out of memory"
+        raise UnavailableError(f"training stopped: {reason}; {advice or LESS_MEMORY}") from None
+
+
+def _interrupted(trainer: Any) -> str:
+    """Say how far a training came, and how it goes on."""
+    folder = Path(trainer.default_root_dir)
+    there = sorted(
+        (folder / "checkpoints").glob("*.ckpt"), key=lambda path: path.stat().st_mtime_ns, reverse=True
+    )
+    go_on = f"suisei train --config {folder / 'config.yaml'} --ckpt_path last"
+    place = f"epoch {trainer.current_epoch + 1}, step {trainer.global_step:,}"
+    if not there:
+        return f"{place}; there is no checkpoint yet: {go_on} starts over"
+    return f"{place}; the newest checkpoint is {there[0]}: {go_on} goes on from it"
