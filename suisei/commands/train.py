@@ -42,8 +42,9 @@ from suisei.training.datamodule import CaptionDataModule
 from suisei.training.module import SuiSei
 from suisei.training.pooled_folds import pool_folds
 from suisei.training.processes import check_processes, is_first_process, several_processes
-from suisei.training.run import DEFAULT_BASELINES, run_training, started_run
+from suisei.training.run import DEFAULT_BASELINES, run_training
 from suisei.training.run_callbacks import early_stopping, mode_of, progress_lines, states_to_go_on_with
+from suisei.training.run_folder import started_run
 from suisei.training.run_lock import alone_in, refuse_started
 from suisei.training.text_run import TASK as PRETRAIN
 from suisei.training.text_run import run_pretraining

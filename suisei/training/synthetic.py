@@ -11,10 +11,10 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from suisei.data.sample import CaptionSample, Rating
+from suisei.data.sample import CaptionSample, Rating, language_of
 from suisei.data.splits import group_of
 from suisei.errors import ConfigError
-from suisei.probes.degrade import OTHER_IMAGE, WELL_RATED, degrade, language_of
+from suisei.probes.degrade import OTHER_IMAGE, WELL_RATED, degrade
 
 REFERENCE_RATING = 0.9
 """What a reference of the same image is rated as a candidate."""

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from lightning.pytorch import Callback, Trainer
 
-from suisei.commands.train import best_precision
 from suisei.data.sample import CaptionSample, Rating
 from suisei.data.splits import Split
 from suisei.encoders.text import TextEncoder, TextEncoderConfig
@@ -21,6 +20,7 @@ from suisei.encoders.tiny import TinyTextConfig
 from suisei.models.config import FusionConfig, HeadConfig
 from suisei.models.regressor import Regressor
 from suisei.models.table import Collator, SampleTable
+from suisei.training.command_line import best_precision
 from suisei.training.datamodule import CaptionDataModule
 from suisei.training.feature_table import FeatureTable
 from suisei.training.module import SuiSei
