@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -149,7 +150,9 @@ def _samples(options: argparse.Namespace, metric: SuiSeiMetric) -> tuple[list[Ca
         raise DataError(f"{options.data}: {len(samples)} samples that the model scores, and ranks need two")
     step = max(1.0, len(samples) / options.limit)
     chosen = [samples[int(number * step)] for number in range(min(options.limit, len(samples)))]
-    return chosen, [f"data: {options.data}, {len(chosen):,} of {len(samples):,} samples", *notes]
+    told = [f"data: {options.data}, {len(chosen):,} of {len(samples):,} samples", *notes]
+    reasons = Counter(lacking.values())
+    return chosen, [*told, *(f"{count:,} samples left out: {why}" for why, count in reasons.items())]
 
 
 def _smaller(
