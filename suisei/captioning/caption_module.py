@@ -22,7 +22,6 @@ from suisei.captioning.grid_tower import GridTower, TowerConfig, create_image_en
 from suisei.captioning.pieces import Pieces
 from suisei.captioning.transformer import TransformerConfig
 from suisei.captioning.word_pretraining import WordPretraining
-from suisei.encoders.precision import quick_gradients
 from suisei.errors import ConfigError
 from suisei.ranges import DROPOUT, LEARNING_RATE, WEIGHT_DECAY, Range, Rule, at_least, check_settings
 from suisei.training.augment import random_contrast, random_crops
@@ -161,8 +160,7 @@ class CaptionTraining(ResumableTraining):
 
     def training_step(self, batch: CaptionBatch, batch_idx: int) -> Tensor:
         """Return the loss of a batch."""
-        with quick_gradients():
-            loss, _ = self.loss(self.model.memory(self.grids(batch)), batch, self.label_smoothing)
+        loss, _ = self.loss(self.model.memory(self.grids(batch)), batch, self.label_smoothing)
         require_finite(loss, self, f"step {self.global_step + 1}", "model.learning_rate")
         self.log("train_loss", loss, prog_bar=True, batch_size=len(batch.images))
         return loss

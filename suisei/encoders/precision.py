@@ -108,6 +108,7 @@ def quick_gradients() -> AbstractContextManager[None]:
     """Return a context for what is learned from: attention one product at a time, in bf16 on a CPU.
 
     PyTorch's fused attention takes about six times as long there backwards, with the few tokens of captions.
+    The captioner's attention is written out, which is faster still (:mod:`suisei.captioning.transformer`).
     """
     if torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16:
         return sdpa_kernel(SDPBackend.MATH)

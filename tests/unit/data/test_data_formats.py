@@ -195,11 +195,17 @@ def test_a_column_of_ratings_per_rater_who_may_leave_rows_out(tmp_path):
     rows = list(iter_rows(write(tmp_path, "r.csv", text), rating_scale=(1, 5)))
     found = [row.sample and row.sample.rating and row.sample.rating.values for row in rows]
     assert found == [(2.0, 4.0), (3.0,), None, None, (7.0,), None]
-    assert "say the right scale: --rating-scale LOW HIGH, or a column rating_scale" in problem(rows[3])
+    assert "scale: --rating-scale LOW HIGH, or a column rating_scale (line 5)" in problem(rows[3])
     assert "rating_2 9 is outside the rating scale 1 to 5" in problem(rows[3])
     assert "rating_2" in problem(rows[5])
     in_json = read_samples(jsonl(tmp_path, {"candidate": "a", "rating_1": 0.5, "rating_2": [0.25, 1]}))
     assert in_json[0].rating.values == (0.5, 0.25, 1.0)
+
+
+def test_columns_of_raters_that_a_caller_names_are_there(tmp_path):
+    file, notes = write(tmp_path, "r.csv", "candidate,ann,bob\na,0.5,1\n"), []
+    (row,) = iter_rows(file, columns={"rating": ["bob", "ann"]}, note=notes.append)
+    assert (row.sample.rating.values, notes) == ((1.0, 0.5), [])
 
 
 def test_comet_columns(tmp_path):

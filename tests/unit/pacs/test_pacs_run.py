@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torch.nn import functional
 
 from suisei.data.sample import CaptionSample
 from suisei.encoders.dual_folder import new_dual_encoder, save_dual_encoder
@@ -131,6 +132,20 @@ def test_two_processes_train_as_one(folder, tmp_path):
     assert len(one) == 3
     assert one[0] > one[-1]
     np.testing.assert_allclose(one, two, rtol=1e-5)
+
+
+def test_attention_is_learned_one_product_at_a_time_in_bf16(folder, tmp_path, monkeypatch):
+    fused, attend = set(), functional.scaled_dot_product_attention
+
+    def watched(query, *more, **named):
+        if torch.is_grad_enabled() and query.requires_grad:
+            fused.add(torch.backends.cuda.flash_sdp_enabled())
+        return attend(query, *more, **named)
+
+    monkeypatch.setattr(functional, "scaled_dot_product_attention", watched)
+    model = [f"--model.model={folder / 'clip'}", "--model.trainable=all", "--trainer.precision=bf16-mixed"]
+    assert run(arguments(folder, tmp_path / "run", *model, "--trainer.max_steps=2")) == 0
+    assert fused == {False}
 
 
 def test_training_learns_which_caption_goes_with_which_image(folder, tmp_path):
