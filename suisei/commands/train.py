@@ -84,7 +84,7 @@ class Stopping:
     """When training ends before its last epoch.
 
     Attributes:
-        patience: epochs in a row that may be no better on the validation part.
+        patience: after so many validations in a row that are no better, one an epoch unless set otherwise.
         min_delta: least difference that counts as better.
     """
 

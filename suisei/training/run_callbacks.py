@@ -20,9 +20,31 @@ def best_checkpoint(output: Path, monitor: str) -> ModelCheckpoint:
     return _checkpoint(output, "best", monitor=monitor, mode=mode_of(monitor), save_weights_only=True)
 
 
+class Stopping(EarlyStopping):
+    """Early stopping that a resumed run goes on with as one that was not cut off.
+
+    The patience is that of the settings now, where the trainer's own takes that of the checkpoint. Where none
+    was left, nothing more is trained, where the trainer's own trains on until the next validation.
+    """
+
+    @property
+    def state_key(self) -> str:
+        """The name in checkpoints, which is that of the trainer's own: earlier versions wrote it."""
+        return super().state_key.replace(type(self).__qualname__, EarlyStopping.__qualname__, 1)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take what has been found out, and nothing that the settings say."""
+        super().load_state_dict({**state_dict, "patience": self.patience})
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """End at once what had ended."""
+        if self.wait_count and self.wait_count >= self.patience:
+            trainer.should_stop = True
+
+
 def early_stopping(monitor: str, patience: int, **more: Any) -> EarlyStopping:
     """Return what ends training after so many validations in a row that are no better."""
-    return EarlyStopping(monitor, patience=patience, mode=mode_of(monitor), **more)
+    return Stopping(monitor, patience=patience, mode=mode_of(monitor), **more)
 
 
 def states_to_go_on_with(output: Path, steps: int | None = None) -> list[ModelCheckpoint]:

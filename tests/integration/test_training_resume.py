@@ -263,3 +263,23 @@ def test_a_killed_process_is_resumed_to_the_same_weights(train, settings, tmp_pa
     assert not (run / "report.json").exists()
     train(*options, "--ckpt_path=last", output=run)
     assert_same(whole, run)
+
+
+def test_a_run_that_had_stopped_stays_so_unless_it_is_given_more_patience(train, tmp_path):
+    """It was killed while it wrote its report, say."""
+    falling = iter(range(9))
+
+    def no_better(self):
+        self._validation.clear()
+        self.log("val_pearson", -float(next(falling)))
+
+    def steps(patience, *more):
+        options = ("--trainer.max_epochs=9", f"--early_stopping.patience={patience}")
+        run = train(*OPTIONS, *options, *more, output=tmp_path / "run")
+        return json.loads((run / "report.json").read_text())["training"]["steps"]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SuiSei, "on_validation_epoch_end", no_better)
+        assert steps(1) == 20
+        assert steps(1, "--ckpt_path=last") == 20
+        assert steps(3, "--ckpt_path=last") == 40
