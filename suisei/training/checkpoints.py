@@ -39,10 +39,12 @@ class CheckpointFiles(TorchCheckpointIO):
 
     Args:
         settings: the run's settings, which every checkpoint carries.
+        folder: where the run keeps its checkpoints.
     """
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
+    def __init__(self, settings: Mapping[str, Any], folder: Path) -> None:
         self._settings = json.dumps(settings, default=str)
+        self._folder = folder.resolve()
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
         """Write a checkpoint; one that is there already is replaced once the new one is whole."""
@@ -52,7 +54,29 @@ class CheckpointFiles(TorchCheckpointIO):
         self, path: Any, map_location: Any = None, weights_only: bool | None = None
     ) -> dict[str, Any]:
         """Read a checkpoint, verified, tensors on the CPU; nothing in it is executed."""
-        return read_checkpoint(Path(path))
+        checkpoint = read_checkpoint(Path(path))
+        for state in checkpoint.get("callbacks", {}).values():
+            if state.get("dirpath", str(self._folder)) != str(self._folder):
+                _find_again(state, Path(path).resolve().parent)
+                state["dirpath"] = str(self._folder)  # or the trainer forgets which figure was the best
+        return checkpoint
+
+
+def _find_again(state: dict[str, Any], folder: Path) -> None:
+    """Let a callback find what it kept after the run's folder was moved or copied.
+
+    Args:
+        state: of the callback, changed in place.
+        folder: of the checkpoint that the run goes on from; what is not beside it stays where it was.
+    """
+
+    def found(path: str) -> str:
+        beside = folder / Path(path).name
+        return str(beside) if path and beside.is_file() else path
+
+    for name in ("best_model_path", "kth_best_model_path", "last_model_path"):
+        state[name] = found(state[name])
+    state["best_k_models"] = {found(path): score for path, score in state["best_k_models"].items()}
 
 
 class _HashedFile:

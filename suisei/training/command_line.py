@@ -249,7 +249,7 @@ class RunCLI(LightningCLI):
         """
         if self.config.trainer.logger is not False:
             options["logger"] = _loggers(self.config.output, self.config.trainer.logger)
-        options["plugins"] = [CheckpointFiles(settings_of(self))]
+        options["plugins"] = [CheckpointFiles(settings_of(self), Path(self.config.output) / "checkpoints")]
         try:
             return super().instantiate_trainer(**options)
         except (MisconfigurationException, ValueError, RuntimeError, TypeError) as error:

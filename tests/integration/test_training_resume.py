@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -283,3 +284,27 @@ def test_a_run_that_had_stopped_stays_so_unless_it_is_given_more_patience(train,
         assert steps(1) == 20
         assert steps(1, "--ckpt_path=last") == 20
         assert steps(3, "--ckpt_path=last") == 40
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_a_run_whose_folder_was_moved_or_copied_keeps_its_best_weights(train, tmp_path, copied):
+    worse = iter([0.5, 0.4, 0.3])
+
+    def no_better(self):
+        self._validation.clear()
+        self.log("val_pearson", next(worse))
+
+    def goes_on_elsewhere(run, place, *more):
+        (shutil.copytree if copied else shutil.move)(run, place)
+        train(*OPTIONS, "--ckpt_path=last", *more, output=place)
+        report = json.loads((place / "report.json").read_text())["training"]
+        assert report["best_validation"]["val_pearson"] == pytest.approx(0.5)
+        kept = torch.load(place / "checkpoints" / "best.ckpt", weights_only=True)
+        assert kept["global_step"] == 10
+        return place
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SuiSei, "on_validation_epoch_end", no_better)
+        killed(train, OPTIONS, 15, tmp_path / "run")
+        longer = goes_on_elsewhere(tmp_path / "run", tmp_path / "elsewhere", "--trainer.max_epochs=3")
+        goes_on_elsewhere(longer, tmp_path / "further", "--trainer.max_epochs=3")  # nothing is left to train

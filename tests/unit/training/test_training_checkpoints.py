@@ -211,7 +211,7 @@ def test_the_newest_whole_checkpoint_is_chosen_and_the_broken_one_named(tmp_path
 
 
 def test_checkpoints_carry_the_settings_of_their_run(tmp_path):
-    files = CheckpointFiles({"model": {"head": {"hidden": [3]}}})
+    files = CheckpointFiles({"model": {"head": {"hidden": [3]}}}, tmp_path)
     files.save_checkpoint(content(), tmp_path / "x.ckpt")
     assert resumed_settings(tmp_path / "x.ckpt") == {"model": {"head": {"hidden": [3]}}}
     assert set(files.load_checkpoint(tmp_path / "x.ckpt")) >= {"state_dict", "optimizer_states"}
