@@ -37,7 +37,7 @@ from suisei.ranges import NAME, SWITCH, Range, Rule, Several, Word, at_least, ch
 from suisei.recap.latent_run import RUNS as RECAP
 from suisei.resources import resource_path
 from suisei.runlog.events import begin
-from suisei.training.command_line import RunCLI, best_precision
+from suisei.training.command_line import NULL, RunCLI, best_precision
 from suisei.training.datamodule import CaptionDataModule
 from suisei.training.module import SuiSei
 from suisei.training.pooled_folds import pool_folds
@@ -74,9 +74,12 @@ CHECKPOINT: dict[str, Rule] = {
     "save_top_k": Word((1,)),
     "save_weights_only": SWITCH,
     "every_n_epochs": at_least(1, null=True),
-    "every_n_train_steps": at_least(1, null=True),
+    "every_n_train_steps": NULL,
+    "train_time_interval": NULL,
+    "save_on_train_epoch_end": Word((False,), null=True),
 }
-"""Of the kept checkpoint, whose weights the model gets."""
+"""Of the kept checkpoint, whose weights the model gets: kept after a validation alone, for at other times the
+trainer would hold the figure of the last one to be that of the weights of now."""
 
 
 @dataclass

@@ -265,7 +265,9 @@ def test_a_config_that_names_a_function_is_refused(place, settings, tmp_path):
         ("seed_everything", "-1"), ("seed_everything", "true"), ("seed_everything", "4294967296"),
         ("early_stopping.patience", "-1"), ("early_stopping", "foo"), ("monitor", "foo"),
         ("early_stopping.min_delta", "-1"), ("checkpoint.monitor", "foo"), ("checkpoint.filename", "../x"),
-        ("checkpoint.save_top_k", "3"), ("checkpoint_steps", "0"), ("task", "foo"), ("baselines", "[1]"),
+        ("checkpoint.save_top_k", "3"), ("checkpoint.every_n_train_steps", "3"),
+        ("checkpoint.train_time_interval", "00:05:00"), ("checkpoint.save_on_train_epoch_end", "true"),
+        ("checkpoint_steps", "0"), ("task", "foo"), ("baselines", "[1]"),
         ("output", ""),
     ],
 )  # fmt: skip
