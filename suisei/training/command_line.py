@@ -65,7 +65,7 @@ TRAINER: dict[str, Rule] = {
     "min_epochs": at_least(0, 10**9, null=True),
     "max_steps": at_least(1, 10**12, also=(-1,)),
     "min_steps": at_least(0, 10**12, null=True),
-    "overfit_batches": Range(0, 1_000_000),
+    "overfit_batches": Word((0, 0.0)),  # a batch knows its place in an epoch, which this would take from it
     "check_val_every_n_epoch": at_least(1, null=True),
     "num_sanity_val_steps": at_least(-1, null=True),
     "log_every_n_steps": at_least(0, null=True),
@@ -310,10 +310,12 @@ def _check_time(name: str, value: Any) -> None:
 
 
 def _check_length(trainer: Any) -> None:
-    if trainer.max_epochs == -1 and trainer.max_steps == -1 and trainer.max_time is None:
+    """Refuse a training without a number of steps, which learning rates and the time left are reckoned by."""
+    timed = trainer.max_epochs is None and trainer.max_time is not None  # which is no limit to the trainer
+    if (trainer.max_epochs == -1 or timed) and trainer.max_steps == -1:
         raise ConfigError(
-            "trainer.max_epochs is -1, for no limit, and there is no other: set trainer.max_steps or "
-            "trainer.max_time, or trainer.max_epochs to 1 or more"
+            f"trainer.max_epochs is {'null' if timed else -1}, for no limit, and no trainer.max_steps is "
+            "named: set one of them to the most that it may be; trainer.max_time may end the training before"
         )
 
 

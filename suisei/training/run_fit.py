@@ -37,6 +37,14 @@ def fit(trainer: Any, model: Any, data: Any, checkpoint: str | None) -> None:
         raise KeyboardInterrupt(_interrupted(trainer)) from None
     except MisconfigurationException as error:
         raise ConfigError(f"trainer: {' '.join(str(error).split())}") from None
+    except ValueError as error:
+        if "val_check_interval" not in str(error):
+            raise
+        raise ConfigError(
+            f"trainer.val_check_interval is {trainer.val_check_interval}, and an epoch has "
+            f"{trainer.num_training_batches} batches: lower it, or set trainer.check_val_every_n_epoch to "
+            "null, so that batches are counted on from epoch to epoch"
+        ) from None
     except OSError as error:
         raise DataError(
             f"training stopped: {error}; make room or mend access, then --ckpt_path last"

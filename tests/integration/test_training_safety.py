@@ -262,6 +262,7 @@ def test_a_config_that_names_a_function_is_refused(place, settings, tmp_path):
         ("trainer.num_nodes", "0"), ("trainer.profiler", "foo"), ("trainer.fast_dev_run", "true"),
         ("trainer.barebones", "true"), ("trainer.enable_checkpointing", "false"),
         ("trainer.log_every_n_steps", "-1"), ("trainer.deterministic", "foo"), ("trainer.max_time", "foo"),
+        ("trainer.overfit_batches", "2"),
         ("seed_everything", "-1"), ("seed_everything", "true"), ("seed_everything", "4294967296"),
         ("early_stopping.patience", "-1"), ("early_stopping", "foo"), ("monitor", "foo"),
         ("early_stopping.min_delta", "-1"), ("checkpoint.monitor", "foo"), ("checkpoint.filename", "../x"),
@@ -394,6 +395,19 @@ def test_what_the_machine_refuses_is_one_line(train, tmp_path, raised, expected,
     assert "\n" not in str(error.value)
     assert {path.name for path in (tmp_path / "run").iterdir()} >= {"config.yaml", "checkpoints"}
     assert not (tmp_path / "run" / "model").exists()
+
+
+@pytest.mark.parametrize("epochs", ["-1", "null"])
+def test_a_training_that_time_alone_would_end_is_one_line(train, tmp_path, epochs):
+    with pytest.raises(ConfigError, match=rf"max_epochs is {epochs}, .*max_time may end the training before"):
+        train(f"--trainer.max_epochs={epochs}", "--trainer.max_time=00:00:10:00", output=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_validation_later_than_the_end_of_an_epoch_is_one_line(train, tmp_path):
+    with pytest.raises(ConfigError, match=r"val_check_interval is 11, and an epoch has 10 batches: lower it"):
+        train(*OPTIONS, "--trainer.val_check_interval=11", output=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_results_appear_together_or_not_at_all(whole, killed, train, monkeypatch):
