@@ -119,7 +119,9 @@ class StepCLI(TaskCLI):
 
     def callbacks(self) -> Sequence[Callback]:
         """Return what keeps checkpoints, and what stops the training."""
-        patience = max(1, self.config.patience_steps // self.config.trainer.val_check_interval)
+        trainer = self.config.trainer  # whose interval is in batches, of which a step may take several
+        batches = self.config.patience_steps * trainer.accumulate_grad_batches
+        patience = max(1, batches // trainer.val_check_interval)
         return [
             best_checkpoint(self.folder, self.monitored),
             early_stopping(self.monitored, patience),

@@ -145,3 +145,13 @@ def test_what_is_no_runs_is_not_overwritten(train, tmp_path, task):
 def test_the_better_figure_is_kept_and_waited_for(tmp_path, monitor, mode):
     assert run_callbacks.best_checkpoint(tmp_path, monitor).mode == mode
     assert run_callbacks.early_stopping(monitor, 3).mode == mode
+
+
+@pytest.mark.parametrize("task", ["pacs", "recap-mapper", "recap-latent"])
+@pytest.mark.parametrize(("accumulated", "validations"), [(1, 3), (4, 12)])
+def test_patience_is_counted_in_steps_of_however_many_batches(made, task, accumulated, validations):
+    cli = made(
+        task, "--patience_steps=300", "--trainer.val_check_interval=100",
+        f"--trainer.accumulate_grad_batches={accumulated}",
+    )  # fmt: skip
+    assert cli.trainer.early_stopping_callback.patience == validations
