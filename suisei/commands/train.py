@@ -43,7 +43,13 @@ from suisei.training.module import SuiSei
 from suisei.training.pooled_folds import pool_folds
 from suisei.training.processes import check_processes, is_first_process, several_processes
 from suisei.training.run import DEFAULT_BASELINES, run_training
-from suisei.training.run_callbacks import early_stopping, mode_of, progress_lines, states_to_go_on_with
+from suisei.training.run_callbacks import (
+    ValidatesOnce,
+    early_stopping,
+    mode_of,
+    progress_lines,
+    states_to_go_on_with,
+)
 from suisei.training.run_folder import started_run
 from suisei.training.run_lock import alone_in, refuse_started
 from suisei.training.text_run import TASK as PRETRAIN
@@ -160,7 +166,8 @@ class TrainingCLI(RunCLI):
             config.trainer.precision = best_precision()
         states = states_to_go_on_with(folder, config.checkpoint_steps)
         lines = progress_lines(config.trainer)
-        self.trainer_defaults["callbacks"] = [*self._early_stopping(), *states, *([lines] if first else [])]
+        told = [lines] if first else []
+        self.trainer_defaults["callbacks"] = [*self._early_stopping(), *states, ValidatesOnce(), *told]
 
     def instantiate_trainer(self, **options: Any) -> Any:
         """Make the trainer; of several processes each has a share of a batch, in which a part may be idle."""

@@ -157,7 +157,7 @@ def _rated_pairs(data: Any, model: SuiSei, seed: int) -> list[tuple[str, str, fl
 def _restore_best(model: SuiSei, trainer: Any) -> dict[str, float | None]:
     """Load the weights that validation chose; returns the validation figures of that checkpoint.
 
-    Where the figure was never defined, the weights stay those of the last epoch.
+    Where there was no figure, or it was never defined, the weights stay those of the last step.
 
     Raises:
         ModelError: the weights are no numbers.
@@ -170,6 +170,7 @@ def _restore_best(model: SuiSei, trainer: Any) -> dict[str, float | None]:
 def _load_best(model: SuiSei, trainer: Any) -> dict[str, float | None]:
     callback = best_checkpoint_of(trainer)
     if not callback.best_model_path:
+        logger.warning("the weights are those of the last step: no validation came in time to choose them")
         return {}
     if not math.isfinite(float(callback.best_model_score)):
         logger.warning(

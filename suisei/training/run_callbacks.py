@@ -76,7 +76,7 @@ class ValidatesOnce(Callback):
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Move the validation to the last batch where there are fewer than ``trainer.val_check_interval``."""
-        if trainer.check_val_every_n_epoch is not None or not trainer.enable_validation:
+        if (trainer.check_val_every_n_epoch or 1) > 1 or not trainer.enable_validation:
             return
         batches = float("inf")
         if trainer.max_epochs is not None and trainer.max_epochs >= 0:

@@ -407,3 +407,16 @@ def test_an_input_that_no_folder_can_hold_is_refused_before_training(settings, t
     inputs = "--model.fusion.extra_inputs=[length,comet:/usr/bin/python3]"
     with pytest.raises(ConfigError, match="'comet:/usr/bin/python3' cannot go into a model folder"):
         train_module.main(["--config", str(settings), f"--output={tmp_path / 'run'}", inputs])
+
+
+def test_a_training_that_ends_before_an_epoch_does_is_validated_at_its_end(train):
+    run = train("--baselines=[]", "--trainer.max_steps=2", "--trainer.accumulate_grad_batches=2")
+    facts = json.loads((run / "report.json").read_text())["training"]
+    assert facts["steps"] == 2
+    assert list(facts["best_validation"]) == ["val_pearson"]
+
+
+def test_weights_that_no_validation_chose_are_said_to_be_so(train, caplog):
+    run = train("--baselines=[]", "--trainer.limit_train_batches=1", "--trainer.check_val_every_n_epoch=3")
+    assert "the weights are those of the last step: no validation came in time" in caplog.text
+    assert json.loads((run / "report.json").read_text())["training"]["best_validation"] == {}
