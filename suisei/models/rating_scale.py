@@ -61,12 +61,15 @@ class RatingScale(nn.Module):
 
     def targets(self, samples: Sequence[CaptionSample]) -> np.ndarray:
         """Return what is learned of each sample, the mean over its raters, float32 [B]; NaN where unrated."""
-        knots, learned = self.ratings.cpu().numpy(), self.learned.cpu().numpy()
         means = [
-            np.nan if sample.rating is None else np.interp(sample.rating.scaled, knots, learned).mean()
+            np.nan if sample.rating is None else self.learn(np.asarray(sample.rating.scaled)).mean()
             for sample in samples
         ]
         return np.array(means, dtype=np.float32)
+
+    def learn(self, ratings: np.ndarray) -> np.ndarray:
+        """Return what is learned of single ratings, float64 [B] in [0, 1]: the inverse of :meth:`forward`."""
+        return np.interp(ratings, self.ratings.cpu().numpy(), self.learned.cpu().numpy())
 
     def forward(self, scores: Tensor) -> Tensor:
         """Return scores on the scale of the ratings, float64 [B], of learned ones in [0, 1]."""

@@ -229,17 +229,16 @@ def fit_image_lines(model: Regressor, data: ImageSideData, progress: Progress) -
         return
     assert start.beside is not None
     unseen, unseen_ratings = _seen(model, weighed.unseen, progress)
-    fit_beside(
-        start.beside,
-        Seen(cosines, weighed.scores, ratings),
-        Seen(unseen, weighed.unseen_scores, unseen_ratings),
-    )
+    scores, unseen_scores = weighed.scores, weighed.unseen_scores
+    if model.scale is not None:  # the lines lie before the map to the scale of ratings, the scores after it
+        scores, unseen_scores = model.scale.learn(scores), model.scale.learn(unseen_scores)
+    fit_beside(start.beside, Seen(cosines, scores, ratings), Seen(unseen, unseen_scores, unseen_ratings))
 
 
 def _seen(
     model: Regressor, samples: Sequence[CaptionSample], progress: Progress
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return each candidate's cosine with its image and its rating in [0, 1], float64 [N] both."""
+    """Return each candidate's cosine with its image and what is learned of its rating, float64 [N] both."""
     table = SampleTable([replace(sample, references=()) for sample in samples])
     features = ModelFeatures(model, disk_cache(), mixed=True)
     texts = features.of_captions(table.captions, progress("encoding captions", len(table.captions)))
@@ -248,7 +247,7 @@ def _seen(
     with torch.no_grad():
         shown = torch.from_numpy(table.image)
         seen = model.image_similarities(texts[table.candidate], images[shown], shown >= 0)
-    return seen.mean(dim=1).double().numpy(), table.target.astype(np.float64)
+    return seen.mean(dim=1).double().numpy(), model.targets(samples).astype(np.float64)
 
 
 def _image_features(model: Regressor, images: Sequence[Path], progress: Progress) -> Tensor:

@@ -111,6 +111,36 @@ def test_ratings_that_were_not_learned_from_weigh_the_image_beside_references(mo
     assert model.config.head.start == "cosine"
 
 
+@pytest.mark.parametrize("weighed", [False, True])
+def test_scores_by_the_image_lie_on_the_scale_of_ratings_where_ranks_were_learned(
+    build_regressor, tower, data, samples, weighed
+):
+    crowded = [
+        dataclasses.replace(s, rating=r) for s, r in zip(samples, (0.94, 0.95, 0.96, 0.97), strict=True)
+    ]
+    model = build_regressor(
+        text={"layers": "last"}, head={"start": "cosine", "extra_hidden": 4, "rank_share": 1.0},
+        image=False, poolings=["mean"], blocks=[], similarity=True,
+    ).eval()  # fmt: skip
+    model.scale.fit(crowded)
+    scores = np.array([0.945, 0.94, 0.96, 0.97])
+    beside = Weighed(crowded, scores, scores) if weighed else None
+    data = dataclasses.replace(data, rated=crowded, weighed=beside)
+    with pytest.MonkeyPatch.context() as patch:
+        cosines = np.array([0.1, 0.2, 0.3, 0.4])
+        seen = image_side._seen
+        patch.setattr(image_side, "_seen", lambda *given: (cosines, seen(*given)[1]))
+        start = with_images(model, tower, data, epochs=1, seed=1, progress=silent).start
+    shown = torch.tensor(cosines, dtype=torch.float32)
+    with torch.no_grad():
+        alone = model.scale(start.image(shown).sigmoid())
+        assert alone.mean() == pytest.approx(0.955, abs=0.01)
+        if weighed:
+            learned = torch.logit(torch.from_numpy(model.scale.learn(scores))).float()
+            both = start.beside(learned[None], shown[:, None], torch.ones(4, dtype=torch.bool))[0]
+            assert model.scale(both.sigmoid()).mean() == pytest.approx(0.955, abs=0.01)
+
+
 def test_an_image_lies_nearest_to_its_own_caption(model, tower, data):
     new = with_images(model, tower, data, epochs=1, seed=1, progress=silent)
     teach_projection(new, data.pairs, epochs=60, seed=1, progress=silent)
