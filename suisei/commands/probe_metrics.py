@@ -48,7 +48,8 @@ def _scored(plan: MetricPlan, samples: list[CaptionSample], batch_size: int) -> 
     from suisei.scoring.fitting import fit_unrated
 
     metric = get_metric(plan.spec, **plan.options)
-    if metric.needs_fit:
+    learns = metric.needs_fit  # once it is fitted, it needs that no more
+    if learns:
         fit_unrated(metric, samples)
     sign = 1.0 if metric.higher_is_better else -1.0
 
@@ -58,7 +59,7 @@ def _scored(plan: MetricPlan, samples: list[CaptionSample], batch_size: int) -> 
     counts = partial(summands, metric) if isinstance(metric, SummableCorpus) else None
     return NewScored(
         plan.label, score, metric.signature, counts,
-        learned=metric.needs_fit, distance=not metric.higher_is_better,
+        learned=learns, distance=not metric.higher_is_better,
     )  # fmt: skip
 
 

@@ -142,7 +142,8 @@ def _protocols(
 def _scored(candidate: Candidate, samples: Sequence[CaptionSample], batch_size: int) -> Scored:
     """Make a metric and fit it on samples that are not changed."""
     metric = get_metric(candidate.plan.spec, **candidate.plan.options)
-    if metric.needs_fit:
+    learns = metric.needs_fit  # once it is fitted, it needs that no more
+    if learns:
         fit_unrated(metric, samples)
     sign = 1.0 if metric.higher_is_better else -1.0
 
@@ -152,5 +153,5 @@ def _scored(candidate: Candidate, samples: Sequence[CaptionSample], batch_size: 
     counts = partial(summands, metric) if isinstance(metric, SummableCorpus) else None
     return Scored(
         candidate.label, score, metric.signature, counts,
-        learned=metric.needs_fit, distance=not metric.higher_is_better,
+        learned=learns, distance=not metric.higher_is_better,
     )  # fmt: skip

@@ -3,10 +3,15 @@
 import json
 
 import pytest
+from rich.console import Console
 
 from suisei.__main__ import main as suisei
 from suisei.cli import run_command
 from suisei.commands.probe import main
+from suisei.commands.probe_metrics import fitted_on, probed_metrics
+from suisei.data.formats import read_samples
+from suisei.probes.originals import good_samples
+from suisei.scoring.plan import MetricPlan
 
 QUICK = ("--limit", "30", "--bootstrap", "20")
 
@@ -107,6 +112,18 @@ def test_protocols_are_chosen_and_references_held_out(rated, tmp_path):
     assert rows["unigram-f1"]["cells"]["rho"]["value"] == 0  # it does not see the order of words
     assert rows["bleu-2"]["cells"]["published"]["value"] == 0.380119
     assert rows["bleu-2"]["cells"]["n"]["value"] == 12  # images, one reference each
+
+
+def test_the_protocols_fit_idf_on_the_references_that_are_left(rated):
+    """Not on the whole file, where an image counts as often as it has captions, and the held-out one too."""
+    samples, plans = read_samples(rated), [MetricPlan("cider"), MetricPlan("chrf")]
+    humans = good_samples(samples, "references")
+    metrics, _, failed = probed_metrics(plans, samples, 64, Console(quiet=True))
+    own, same = fitted_on(humans, plans, metrics, 64)
+    assert not failed
+    assert "idf:24-documents" in metrics[0].signature
+    assert "idf:12-documents" in own.signature
+    assert same is metrics[1]  # it learns nothing
 
 
 def test_without_two_references_the_protocols_are_left_out_and_it_is_said(tmp_path, capsys):
