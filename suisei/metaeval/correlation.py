@@ -19,7 +19,8 @@ from suisei.metaeval.kendall import GroupSum, PreparedTau, dense_ranks, weight_c
 CORRELATIONS = ("pearson", "spearman", "tau-b", "tau-c")
 """Names of the coefficients, in the order in which tables show them."""
 
-_MINIMUM = {"pearson": 3, "spearman": 3, "tau-b": 2, "tau-c": 2}
+MINIMUM = {"pearson": 3, "spearman": 3, "tau-b": 2, "tau-c": 2}
+"""Points that each coefficient takes: any two lie on a line."""
 
 
 class CorrelationError(DataError):
@@ -123,8 +124,8 @@ def check_pair(
         CorrelationError: it is not; the message says which side and why.
     """
     first, second = _finite_pair(x, y, kind)
-    if len(first) < _MINIMUM[kind]:
-        raise CorrelationError(f"{kind} needs at least {_MINIMUM[kind]} points, got {len(first)}")
+    if len(first) < MINIMUM[kind]:
+        raise CorrelationError(f"{kind} needs at least {MINIMUM[kind]} points, got {len(first)}")
     for name, side in (("first", first), ("second", second)):
         if np.all(side == side[0]):
             raise CorrelationError(

@@ -10,7 +10,7 @@ import numpy as np
 
 from suisei.errors import ConfigError
 from suisei.metaeval.agreement import DIGITS, Rows, agree, group_values
-from suisei.metaeval.correlation import CorrelationError, Prepared, prepare
+from suisei.metaeval.correlation import MINIMUM, CorrelationError, Prepared, prepare
 from suisei.metaeval.kendall import GroupSum, weight_chunks
 
 MAX_WEIGHTS = 1 << 29
@@ -78,7 +78,8 @@ class RowStatistic:
         if self._averaging == "system":
             return self._system_values(weights)
         columns = np.stack([prepared.values(weights[:, part]) for part, prepared in self._parts])
-        defined = ~np.isnan(columns)
+        points = np.stack([weights[:, part].sum(axis=1) for part, _ in self._parts])
+        defined = ~np.isnan(columns) & (points >= MINIMUM[self._kind])  # as the figure itself is defined
         counts = defined.sum(axis=0)
         result = np.full(len(weights), np.nan)
         np.divide(np.where(defined, columns, 0.0).sum(axis=0), counts, out=result, where=counts > 0)
@@ -95,7 +96,7 @@ class RowStatistic:
         for number, (x_means, y_means) in enumerate(zip(x.round(DIGITS), y.round(DIGITS), strict=True)):
             there = ~np.isnan(x_means)
             ones = np.ones((1, int(there.sum())), dtype=np.int64)
-            if there.sum() > 1:
+            if there.sum() >= MINIMUM[self._kind]:
                 result[number] = prepare(self._kind, x_means[there], y_means[there]).values(ones)[0]
         return result
 

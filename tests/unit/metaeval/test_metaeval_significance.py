@@ -117,6 +117,18 @@ def test_tests_find_a_clear_difference(correlation, averaging):
     assert interval.low > 0
 
 
+@pytest.mark.parametrize("correlation", CORRELATIONS)
+def test_permutations_leave_out_the_images_that_the_figure_leaves_out(correlation):
+    """Two captions of an image correlate perfectly: by Pearson and Spearman they would be noise."""
+    (data,) = simulate(4, groups=30, noise=(0.5,))
+    kept = np.array([number < 40 or number % 4 < 2 for number in range(len(data.scores))])
+    rows = data.subset(kept).rows("mean")  # ten images of four captions, twenty of two
+    ones = np.ones((1, len(rows.x)), dtype=np.int64)
+    expected = agree(rows, correlation, "item")
+    assert RowStatistic(rows, correlation, "item").values(ones)[0] == pytest.approx(expected.value)
+    assert (len(expected.undefined) >= 20) == (correlation in ("pearson", "spearman"))
+
+
 def test_permutation_weights_are_permutations():
     """A 0/1 weighting of the stacked rows is the correlation of the swapped scores."""
     a, b = (d.rows("mean") for d in simulate(6, groups=10, noise=(0.3, 0.6)))
