@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from suisei.data.judged import PairCaption
 from suisei.data.sample import CaptionSample
 from suisei.errors import DataError
+from suisei.metaeval.correlation import CorrelationError
 from suisei.metaeval.correlation_tables import versions
 from suisei.metaeval.pairwise import pair_credits, signature
 from suisei.metaeval.settings import EvaluationSettings
@@ -161,15 +162,21 @@ def _cells(
         if len(credit) == 1 and name != MEAN:
             continue  # all three are the same
         n = int(counted[position].sum()) if position < len(credit) else int(counted.sum())
-        low = high = None
         if np.isnan(values[position]):
             cells[name] = Cell(None, reason=f"{name}: no pair with score and preference")
             continue
-        if resampled is not None:
-            interval = percentile_interval(resampled[:, position], settings.confidence)
-            low, high = interval.low, interval.high
-        cells[name] = Cell(float(values[position]), low, high, signature=f"{signature()}|n:{n}")
+        cell = Cell(float(values[position]), signature=f"{signature()}|n:{n}")
+        cells[name] = cell if resampled is None else _sure(cell, name, resampled[:, position], settings)
     return cells
+
+
+def _sure(cell: Cell, name: str, resampled: np.ndarray, settings: EvaluationSettings) -> Cell:
+    """Return a figure with its interval; kinds of few images, which many resamples lack, have none."""
+    try:
+        interval = percentile_interval(resampled, settings.confidence)
+    except CorrelationError as error:
+        return replace(cell, reason=f"{name}: no interval: {error}")
+    return replace(cell, low=interval.low, high=interval.high)
 
 
 def resampled_difference(

@@ -128,3 +128,16 @@ def test_samples_that_are_no_pairs_are_refused():
         pair_table([], [CaptionSample("x")])
     with pytest.raises(DataError, match="pair p1 has 1 captions"):
         pair_table([], SAMPLES[1:])
+
+
+def test_kinds_of_a_single_image_each_cost_the_interval_of_the_mean_alone():
+    """Most resamples lack one of them, and have no mean of kinds."""
+    samples = [sample for n in range(20) for sample in pair(f"p{n}", f"g{n}", HC=1.0)]
+    samples += [*pair("one", "g20", HI=1.0), *pair("two", "g21", HM=1.0)]
+    scores = np.random.default_rng(0).random(len(samples))
+    row = pair_table([column(scores)], samples, EvaluationSettings(n_resamples=200)).row("m")
+    assert row.cells[MEAN].value is not None
+    assert row.cells[MEAN].low is None
+    assert row.cells[MEAN].reason.startswith("mean: no interval: undefined on ")
+    assert row.cells["HC"].low < row.cells["HC"].value < row.cells["HC"].high
+    assert row.cells[ALL].low is not None
