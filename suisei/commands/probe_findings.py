@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from suisei.cli import say
@@ -159,11 +159,22 @@ def tables_of_samples(
     tables["spread"] = sample_tables.spread_table(metrics, scores, samples)
     say(console, "comparing Japanese and English")
     languages = sample_tables.language_table(metrics, samples, **settings)
-    if languages is None:  # no image has captions in both: the bundled scenes have
-        languages = sample_tables.language_table(metrics, load_data("scenes"), **settings)
+    if languages is None:
+        languages = _of_the_scenes(sample_tables.language_table(metrics, load_data("scenes"), **settings))
     if languages is not None:
         tables["languages"] = languages
     return tables
+
+
+def _of_the_scenes(table: Table | None) -> Table | None:
+    """Return a table of the bundled sample that says so: the rest of the report is of other data."""
+    if table is None:
+        return None
+    note = (
+        "of the bundled sample 'scenes', whose ratings are simulated: no two images of the data here have "
+        "captions in both languages"
+    )
+    return replace(table, title=f"{table.title} (bundled sample)", notes=(note, *table.notes))
 
 
 def calibrations_of(

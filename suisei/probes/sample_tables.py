@@ -174,7 +174,7 @@ def language_table(
         )
         rows.append(_language_row(label, japanese, english, groups, n_resamples, seed))
     notes = (
-        f"{len(both)} pairs of a Japanese and an English caption of one image (and one kind of fault)",
+        f"{len(both)} pairs of a Japanese and an English caption of one image (and one system, if named)",
         "difference: Japanese minus English; intervals: bootstrap over images",
     )
     shown = {"ja": "Japanese", "en": "English", "difference": "difference", "pearson": "Pearson", "n": "n"}

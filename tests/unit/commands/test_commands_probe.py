@@ -49,6 +49,8 @@ def test_text_metrics_with_all_outputs(rated, tmp_path, capsys):
     assert shares["mark"] == 1  # chrf of a full stop
     assert content["references"]["sections"][0]["rows"][2]["cells"]["n"]["value"] == 24
     assert content["languages"]["sections"][0]["rows"][0]["cells"]["n"]["value"] > 100  # the bundled scenes
+    assert content["languages"]["title"] == "Japanese against English (bundled sample)"
+    assert content["languages"]["notes"][0].startswith("of the bundled sample 'scenes'")
     assert {row["label"] for row in content["calibration"]["sections"][0]["rows"]} == {
         "chrf",
         "unigram-f1",
@@ -77,6 +79,7 @@ def test_a_model_on_the_bundled_scenes(model_folder, tmp_path):
     assert [s["title"] for s in content["degradations"]["sections"]] == ["Japanese", "English"]
     assert [r["label"] for r in content["references"]["sections"][0]["rows"]] == ["0", "1", "2"]
     assert f"reliability suisei:{model_folder}" in content
+    assert content["languages"]["title"] == "Japanese against English"  # it is of the data itself
 
 
 def test_unrated_references_alone_will_do(rated, tmp_path):
