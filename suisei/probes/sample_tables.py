@@ -35,8 +35,8 @@ def reference_table(
     """Return how agreement with people and the mean score change with the number of references.
 
     Every sample's references are put in a seeded order, and its candidate is scored against the first
-    0, 1, 2, ... of them. Samples with fewer than the largest number are left out, so that all rows are
-    about the same samples.
+    0, 1, 2, ... of them. Samples with fewer than the largest number are left out, and those that a metric
+    has no score of with all of these, so that all rows of a metric are about the same samples.
 
     Args:
         metrics: what is tested.
@@ -89,6 +89,11 @@ def _with_growing_references(
 def _reference_rows(
     columns: np.ndarray, samples: Sequence[CaptionSample], n_resamples: int, seed: int
 ) -> Iterator[Row]:
+    there = ~np.isnan(columns[-1])
+    if not there.any():  # it has no image, or is in another language, than the metric wants
+        yield Row(str(len(columns) - 1), {"pearson": Cell(None, reason="no score")})
+        return
+    columns, samples = columns[:, there], [samples[place] for place in np.flatnonzero(there).tolist()]
     previous = None
     for number, scores in enumerate(columns):
         if np.isnan(scores).any():

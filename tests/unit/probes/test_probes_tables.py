@@ -106,6 +106,23 @@ def test_more_references_row_by_row():
         reference_table([LENGTH], [CaptionSample("a dog", rating=0.5)] * 3)
 
 
+def test_captions_that_a_metric_has_no_score_of_are_left_out_of_its_rows():
+    def score(samples):
+        return np.array([np.nan if s.group == "0" or not s.references else len(s.candidate) for s in samples])
+
+    rows = [
+        CaptionSample("a dog" + "s" * n, ("a", "b"), rating=n / 9, group=str(n), language="en")
+        for n in range(9)
+    ]
+    [section] = reference_table([Scored("m", score)], rows, n_resamples=0).sections
+    assert section.rows[0].cells["pearson"].reason == "needs a reference"
+    assert [row.cells["n"].value for row in section.rows[1:]] == [8, 8]
+    assert section.rows[1].cells["pearson"].value == pytest.approx(1)
+    absent = Scored("absent", lambda samples: np.full(len(samples), np.nan))
+    [section] = reference_table([absent], rows, n_resamples=0).sections
+    assert [(row.label, row.cells["pearson"].reason) for row in section.rows] == [("2", "no score")]
+
+
 def test_more_references_can_help_and_the_change_is_shown():
     rng = np.random.default_rng(0)
     rows = []
