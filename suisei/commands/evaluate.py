@@ -19,6 +19,7 @@ from suisei.commands.options import (
     add_data_options,
     add_log_options,
     add_resampling_options,
+    named_columns,
 )
 from suisei.commands.reports import (
     Files,
@@ -253,8 +254,9 @@ def _has_failed(column: ScoreColumn, options: argparse.Namespace) -> bool:
 
 def _meta(options: argparse.Namespace, samples: list[CaptionSample]) -> dict[str, Any]:
     names = ["data", "root", "images", "rating_scale", "on_error", "tokenizer", "metric_option", "batch_size"]
-    names.append("save_scores")  # where a report finds the scores of each sample
-    return {"command": {name: getattr(options, name) for name in names}, "rated_samples": len(samples)}
+    names += ["references", "save_scores"]  # with them and the columns a report finds each sample's scores
+    command = {name: getattr(options, name) for name in names} | {"columns": named_columns(options)}
+    return {"command": command, "rated_samples": len(samples)}
 
 
 def _page(

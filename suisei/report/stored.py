@@ -79,7 +79,7 @@ def _rated_of(content: Mapping[str, Any], allowed: Allowed | None) -> tuple[Rate
     if not isinstance(command, dict) or not command.get("data"):
         return None, []
     saved = command.get("save_scores")
-    names = ("root", "images", "on_error")
+    names = ("root", "images", "on_error", "columns", "references")
     try:
         if not saved or not Path(str(saved)).is_file():
             return None, ["single predictions are not shown: the scores were not kept (--save-scores FILE)"]
@@ -89,7 +89,7 @@ def _rated_of(content: Mapping[str, Any], allowed: Allowed | None) -> tuple[Rate
         read = load_data(str(command["data"]), allowed=allowed, **settings)
         samples = [s for s in read if s.rating is not None]
         return _joined(Path(str(saved)), samples), []
-    except (OSError, SuiseiError, TypeError, ValueError) as error:  # such as a name that no path can have
+    except (AttributeError, OSError, SuiseiError, TypeError, ValueError) as error:  # such as an odd path
         return None, [f"single predictions are not shown: {one_line(error)}"]
 
 

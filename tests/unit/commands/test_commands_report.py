@@ -8,6 +8,7 @@ from suisei.commands import compare, evaluate, report
 from suisei.data.load import load_data
 from suisei.data.writers import write_samples
 from suisei.errors import ConfigError
+from suisei.report.stored import read_result
 
 
 @pytest.fixture
@@ -32,6 +33,21 @@ def test_evaluate_writes_a_page_that_report_can_write_again(tmp_path, rated):
     assert "<title>Twice &lt;told&gt;</title>" in text
     assert "Farthest from people: length" in text
     assert text.count("<svg") == page.count("<svg")
+
+
+def test_report_reads_the_columns_and_references_that_evaluate_read(tmp_path):
+    """Else it shows the ratings of another column, which the file may well have."""
+    rows = [{"id": str(n), "candidate": f"a {n}", "rating": 1 + n % 2, "mos": 1 + n % 5} for n in range(10)]
+    (tmp_path / "r.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
+    references = tmp_path / "refs.json"
+    references.write_text(json.dumps({str(n): ["a dog"] for n in range(10)}))
+    chosen = ["--column", "rating=mos", "--rating-scale", "1", "5", "--references", str(references)]
+    kept = ["--json", str(tmp_path / "out.json"), "--save-scores", str(tmp_path / "scores.jsonl")]
+    data = ["--metrics", "length", "--data", str(tmp_path / "r.jsonl"), "--bootstrap", "0"]
+    assert evaluate.main([*data, *chosen, *kept]) == 0
+    samples = read_result(tmp_path / "out.json").rated.samples
+    assert [sample.rating.values for sample in samples] == [(1.0 + n % 5,) for n in range(10)]
+    assert {sample.references for sample in samples} == {("a dog",)}
 
 
 def test_compare_shows_where_systems_differ(tmp_path, rated):

@@ -167,6 +167,9 @@ def test_scores_kept_beside_a_json_bring_predictions(tmp_path, rated):
         {"data": "a\0b.jsonl"},
         {"rating_scale": [1, 2, 3]},
         {"rating_scale": 7},
+        {"columns": ["rating"]},
+        {"columns": {"rating": 7}},
+        {"references": 7},
         {"data": "x" * 5000 + ".jsonl"},
     ],
 )
