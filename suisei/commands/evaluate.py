@@ -101,7 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         further, unscored = _further_columns(protocol, plans, columns, samples, corpus, options, messages)
     external, join_notes = join_columns(options.scores, samples, loaded, positions, columns)
     columns += external
-    notes += unscored + join_notes + column_notes(columns)
+    notes += unscored + join_notes + column_notes(columns) + _distance_notes(options, columns)
     saved = {column.label: column.scores for column in columns if column.scores is not None}
     problems = save_scores(options.save_scores, samples, saved)
     measured = protocol.measure(
@@ -246,6 +246,17 @@ def _further_columns(
         return scored_column(plan, fewer, messages, keep=keeper(options), **settings)
 
     return protocol.further_columns(plans, columns, samples, score)
+
+
+def _distance_notes(options: argparse.Namespace, columns: Sequence[ScoreColumn]) -> list[str]:
+    """Say of distances that they are saved as such: ``--scores`` would take the worst for the best."""
+    names = [column.label for column in columns if not column.higher_is_better and column.scores is not None]
+    if not (names and options.save_scores):
+        return []
+    return [
+        f"{', '.join(names)}: saved as the distance that it is, lower for the better; turn its sign before "
+        "--scores reads it"
+    ]
 
 
 def _has_failed(column: ScoreColumn, options: argparse.Namespace) -> bool:

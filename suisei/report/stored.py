@@ -6,6 +6,7 @@ import csv
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +41,10 @@ def read_result(path: str | Path, allowed: Allowed | None = None) -> Result:
     if path.suffix.lower() != ".json":
         raise ConfigError(f"{path}: give the folder of a training, or a JSON file of evaluate, compare, ...")
     content = _read_json(path)
+    tables = _tables(content, path)
     rated, notes = _rated_of(content, allowed)
-    return Result(path.stem, _tables(content, path), rated, facts=facts_of(content), notes=notes)
+    rated = None if rated is None else _oriented(rated, tables)
+    return Result(path.stem, tables, rated, facts=facts_of(content), notes=notes)
 
 
 def _read_run(folder: Path) -> Result:
@@ -91,6 +94,16 @@ def _rated_of(content: Mapping[str, Any], allowed: Allowed | None) -> tuple[Rate
         return _joined(Path(str(saved)), samples), []
     except (AttributeError, OSError, SuiseiError, TypeError, ValueError) as error:  # such as an odd path
         return None, [f"single predictions are not shown: {one_line(error)}"]
+
+
+def _oriented(rated: Rated, tables: Mapping[str, Table]) -> Rated:
+    """Return distances, which are kept as they are, with their sign turned, as in the tables beside them."""
+    from suisei.scoring.columns import NEGATED
+
+    rows = [row for table in tables.values() for section in table.sections for row in section.rows]
+    distances = {row.label for row in rows if row.signature and row.signature.endswith(NEGATED)}
+    turned = {label: -scores if label in distances else scores for label, scores in rated.scores.items()}
+    return replace(rated, scores=turned)
 
 
 def read_curves(folder: Path) -> dict[str, dict[float, float]]:

@@ -25,6 +25,8 @@ _LOG = logging.getLogger(__name__)
 
 SHOWN_PROBLEMS = 5
 """How many problems of single samples a note shows; the JSON has all."""
+NEGATED = "|negated-for-correlation"
+"""Ends the signature of a distance, whose figures are those of its scores with their sign turned."""
 
 # What a metric may die of: its input, its files, its memory, Java, a server, its own defects. An
 # interrupt is not among them.
@@ -159,7 +161,7 @@ def score_column(
             else keep.score(metric, plan.label, signature, samples, batch_size=batch_size, progress=progress)
         )
         if not metric.higher_is_better and shared is None:
-            signature += "|negated-for-correlation"
+            signature += NEGATED
         missing = Counter(metric.missing(samples).values())
         parts = summands(metric, samples, scores) if shared is not None else None
     except KeptError:

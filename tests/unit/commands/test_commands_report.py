@@ -50,6 +50,23 @@ def test_report_reads_the_columns_and_references_that_evaluate_read(tmp_path):
     assert {sample.references for sample in samples} == {("a dog",)}
 
 
+def test_a_distance_is_turned_around_in_a_page_as_in_its_table(tmp_path, capsys):
+    rows = [
+        {"id": str(n), "candidate": "a cat " + "and a dog " * n, "rating": 1 - n / 5, "group": str(n)}
+        for n in range(6)
+    ]
+    (tmp_path / "r.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
+    kept = ["--json", str(tmp_path / "out.json"), "--save-scores", str(tmp_path / "scores.jsonl")]
+    data = ["--metrics", "repetition-1", "--data", str(tmp_path / "r.jsonl"), "--bootstrap", "0"]
+    assert evaluate.main([*data, *kept]) == 0
+    assert "saved as the distance that it is" in " ".join(capsys.readouterr().out.split())
+    result = read_result(tmp_path / "out.json")
+    assert result.tables["results"].row("repetition-1").cells["spearman"].value > 0.9
+    scores = result.rated.scores["repetition-1"]
+    assert scores[0] > scores[-1]
+    assert scores.max() == 0
+
+
 def test_compare_shows_where_systems_differ(tmp_path, rated):
     samples = load_data("scenes")[:6]
     for name in ("a", "b"):
