@@ -9,6 +9,7 @@ import numpy as np
 
 from suisei.data.judged import ScaledCaption
 from suisei.data.sample import CaptionSample
+from suisei.data.splits import group_of
 from suisei.errors import DataError
 from suisei.metaeval.correlation_tables import evaluation_table
 from suisei.metaeval.settings import EvaluationSettings
@@ -62,7 +63,9 @@ def scale_table(
         )
         sections.append(Section(f"{scale}, {part}", table.overall.rows))
     assert table is not None  # there is at least one scope
-    return replace(table, sections=tuple(sections))
+    groups = {group_of(sample) for sample in scaled if sample}
+    counts = {"samples": sum(sample is not None for sample in scaled), "groups": len(groups)}
+    return replace(table, sections=tuple(sections), meta={**table.meta, **counts})
 
 
 def reference_pair_table(

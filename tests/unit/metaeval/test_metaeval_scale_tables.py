@@ -35,6 +35,7 @@ def test_every_scale_is_measured_on_every_part():
     assert cell.low < cell.value < cell.high
     assert table.row("m", "recall, machines").cells["n"].value == kept.sum()
     assert table.title == "by scale"
+    assert (table.meta["samples"], table.meta["groups"]) == (40, 20)  # of all parts, not of the last
 
 
 def test_without_scales_there_is_nothing_to_measure():
