@@ -33,8 +33,8 @@ class Candidate:
 
     @property
     def label(self) -> str:
-        """The metric as the user wrote it."""
-        return self.plan.spec
+        """What reports call the metric: the user's name for it, else as the user wrote it."""
+        return self.plan.label
 
 
 def candidate_of(plan: MetricPlan) -> Candidate:

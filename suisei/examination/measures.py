@@ -93,14 +93,15 @@ def measure_benchmark(place: Place, candidates: Sequence[Candidate], means: Mean
         what = digest if count is None else samples_digest(some)
         problem = lacking(plan, some)
         if problem:
-            return ScoreColumn(plan.spec, None, error=problem)
+            return ScoreColumn(plan.label, None, error=problem)
         means.say(f"{name}: {len(some):,} captions with {plan.spec}")
-        return kept_column(means.kept, part, known[plan.spec], some, what, **settings)
+        return kept_column(means.kept, part, known[plan.label], some, what, **settings)
 
     columns = [score(plan, samples) for plan in plans]
     further, notes = protocol.further_columns(plans, columns, samples, score)
     evaluation = Evaluation(name, samples, columns, (), further)
-    decided = [digest, [candidate.state for candidate in candidates], repr(means.settings), __version__]
+    metrics = [[candidate.label, candidate.state] for candidate in candidates]
+    decided = [digest, metrics, repr(means.settings), __version__]
     failed = [each.label for each in columns if each.error and not lacking(known[each.label].plan, samples)]
     if all(column.error for column in columns):
         raise DataError("; ".join(f"{column.label}: {column.error}" for column in columns))

@@ -196,3 +196,14 @@ def test_the_command_refuses_before_it_works(tmp_path):
                 str(tmp_path),
             ]
         )
+
+
+def test_a_metric_is_called_as_the_user_names_it_also_where_its_scores_are_kept(jsts, tmp_path):
+    common = ["--root", str(jsts), "--benchmarks", "jsts", "--bootstrap", "0", "--probe-captions", "0"]
+    for called in ("chrf", "letters=chrf", "signs=chrf"):
+        assert main(["--metrics", f"{called},length", *common, "--output", str(tmp_path / "out")]) == 0
+        tables = json.loads((tmp_path / "out" / "examination.json").read_text())["tables"]
+        for table in ("overview", "jsts/results"):
+            rows = tables[table]["sections"][0]["rows"]
+            assert [row["label"] for row in rows][:2] == [called.partition("=")[0], "length"]
+            assert "value" in next(iter(rows[0]["cells"].values()))
