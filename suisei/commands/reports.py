@@ -279,7 +279,7 @@ class Shown:
         """Return what explains a metric of the command; one read from a file has nothing to be asked."""
         from suisei.commands.steps import explainer
 
-        plan = next((plan for plan in self.plans if plan.spec == label), None)
+        plan = next((plan for plan in self.plans if plan.label == label), None)
         return explainer(plan, self.rated.samples if self.rated else ()) if plan else None
 
 

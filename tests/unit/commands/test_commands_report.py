@@ -35,6 +35,13 @@ def test_evaluate_writes_a_page_that_report_can_write_again(tmp_path, rated):
     assert text.count("<svg") == page.count("<svg")
 
 
+def test_a_metric_that_the_user_named_is_explained_too(tmp_path, rated):
+    html = tmp_path / "page.html"
+    arguments = ["--metrics", "words=unigram-f1", "--data", str(rated), "--bootstrap", "0"]
+    assert evaluate.main([*arguments, "--html", str(html)]) == 0
+    assert "without it" in html.read_text()
+
+
 def test_report_reads_the_columns_and_references_that_evaluate_read(tmp_path):
     """Else it shows the ratings of another column, which the file may well have."""
     rows = [{"id": str(n), "candidate": f"a {n}", "rating": 1 + n % 2, "mos": 1 + n % 5} for n in range(10)]
