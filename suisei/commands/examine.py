@@ -173,7 +173,7 @@ def _probed(place: Place, options: argparse.Namespace) -> Iterator[Probed]:
         humans: list[CaptionSample] = []
         with suppress(DataError):  # with one reference each there is none to hold out
             humans = good_samples(own, "references", **settings)
-        yield Probed(language, title, good, humans)
+        yield Probed(language, title, good, humans, place.name)
 
 
 def _conclude(

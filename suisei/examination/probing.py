@@ -40,12 +40,14 @@ class Probed:
         title: the language's name.
         originals: good captions, which are changed.
         humans: one human caption of each image against its others, for the protocols of papers.
+        data: the benchmark that they are of.
     """
 
     language: str
     title: str
     originals: Sequence[CaptionSample]
     humans: Sequence[CaptionSample] = ()
+    data: str = ""
 
 
 def measure_probes(probed: Probed, candidates: Sequence[Candidate], means: Means) -> list[Measure]:
@@ -58,7 +60,7 @@ def measure_probes(probed: Probed, candidates: Sequence[Candidate], means: Means
     """
     name, digest = f"probes, {probed.title}", samples_digest([*probed.originals, *probed.humans])
     found: dict[str, Mapping[str, Table]] = {}
-    notes = []
+    notes = [f"the captions are of {probed.data}"] if probed.data else []
     for candidate in candidates:
         decided = [digest, len(probed.originals), candidate.state, repr(means.settings), __version__]
         means.say(f"{name}: {len(probed.originals):,} captions with {candidate.label}")

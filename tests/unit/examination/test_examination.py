@@ -147,8 +147,10 @@ def test_probes_have_a_section_per_metric(tmp_path, samples):
     assert "shuffling, English" in [each.name for each in ladders]
     assert probes.notes[0].startswith("pac-s:/no/folder: ")
     kept = Kept(tmp_path)
-    again, *_ = measure_probes(Probed("en", "English", good, humans), candidates, Means(kept, SETTINGS))
+    told = Probed("en", "English", good, humans, "toys")
+    again, *_ = measure_probes(told, candidates, Means(kept, SETTINGS))
     assert kept.reused == 2
+    assert again.notes[0] == "the captions are of toys"
     assert again.tables["degradations"].to_markdown() == table.to_markdown()
 
 
