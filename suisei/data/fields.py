@@ -23,6 +23,8 @@ from suisei.data.sample import CaptionSample, Rating, checked_number, has_surrog
 from suisei.errors import DataError
 
 DEFAULT_SCALE = (0.0, 1.0)
+_LIST = re.compile(r"""\s*\[\s*(?:["'].*)?\]\s*""", re.DOTALL)
+"""A list as text, in JSON or as Python shows it, which is no caption."""
 
 
 class AbsentFileError(DataError):
@@ -132,8 +134,10 @@ def _references_in(column: str, value: Any, settings: Settings) -> list[Any]:
     if value is None or (settings.cells and isinstance(value, str) and not value.strip()):
         return []
     own = column == "references"
-    if settings.cells and isinstance(value, str) and (own or value.lstrip().startswith('["')):
-        value = _json_cell(column, value, '["a cat", "the cat"]')
+    if isinstance(value, str):
+        listed = settings.cells and (own or value.lstrip().startswith('["'))
+        if listed or _LIST.fullmatch(value):  # pandas writes lists as Python does: no caption either
+            value = _json_cell(column, value, '["a cat", "the cat"]')
     if isinstance(value, list):
         return value
     if own:

@@ -190,6 +190,24 @@ def test_csv_with_json_cells_and_blank_cells(tmp_path):
     assert (second.references, second.rating, second.language, second.image) == ((), None, None, None)
 
 
+@pytest.mark.parametrize("column", ["refs", "reference", "references"])
+def test_a_list_as_text_is_no_caption_whatever_the_column_is_called(tmp_path, column):
+    lists = '"[ ""a cat"", ""the cat"" ]"', "[]", "\"['a cat', 'the cat']\"", '"[""a cat"""'
+    text = f"mt,{column}\n" + "".join(f"a cat,{cell}\n" for cell in lists)
+    full, none, *bad = iter_rows(write(tmp_path, "l.csv", text), note=str)
+    assert (full.sample.references, none.sample.references) == (("a cat", "the cat"), ())
+    assert all(f"{column} must be a JSON list such as" in str(row.error) for row in bad)
+
+
+def test_a_list_as_text_in_json_is_no_caption_and_a_caption_in_brackets_is_one(tmp_path):
+    texts = '["a cat", "the cat"]', "['a cat']", '["Stop" sign', "[a cat]"
+    lines = "".join(json.dumps({"mt": "a cat", "refs": text}) + "\n" for text in texts)
+    full, bad, *plain = iter_rows(write(tmp_path, "l.jsonl", lines), note=str)
+    assert full.sample.references == ("a cat", "the cat")
+    assert "refs must be a JSON list" in str(bad.error)
+    assert [row.sample.references for row in plain] == [('["Stop" sign',), ("[a cat]",)]
+
+
 def test_a_column_of_ratings_per_rater_who_may_leave_rows_out(tmp_path):
     text = 'candidate,rating_2,rating_1,rating_scale\na,4,2,\nb,,3,\nc,,,\nd,9,1,\ne,7,,"[0, 9]"\nf,x,1,\n'
     rows = list(iter_rows(write(tmp_path, "r.csv", text), rating_scale=(1, 5)))
