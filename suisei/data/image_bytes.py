@@ -10,7 +10,7 @@ class ImageBytes:
     """The content of an image file.
 
     Attributes:
-        name: for messages, such as "00000.tar/000000012.jpg"; of another image of the same run it differs.
+        name: for messages, such as "00000.tar/000000012.jpg"; it tells no image from another.
         content: the bytes of the file, which nothing has looked at yet.
     """
 

@@ -280,12 +280,13 @@ def _reads_images(metric: Metric, samples: Sequence[CaptionSample]) -> bool:
 def _unreadable_images(samples: Sequence[CaptionSample]) -> dict[int, DataError]:
     from suisei.data.images import load_image  # imports Pillow
 
-    problems: dict[str, DataError | None] = {}
+    problems: dict[str | int, DataError | None] = {}
     bad = {}
     for position, sample in enumerate(samples):
         if sample.image is None:
             continue
-        key = str(sample.image)
+        # What is in memory is looked at by itself: others may have its name.
+        key = str(sample.image) if isinstance(sample.image, str | Path) else id(sample.image)
         if key not in problems:
             try:
                 load_image(sample.image)

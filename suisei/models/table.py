@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -108,7 +109,7 @@ def _image_rows(
     for position, sample in enumerate(samples):
         if not used[position]:
             continue
-        path = str(sample.image) if not hasattr(sample.image, "tobytes") else None
+        path = str(sample.image) if isinstance(sample.image, str | Path) else None
         key = by_path.get(path) if path is not None else None
         if key is None:
             assert sample.image is not None

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from suisei.data.image_bytes import ImageBytes
+from suisei.data.images import load_image
 from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError, DataError
 from suisei.metrics.base import Metric
@@ -49,6 +51,20 @@ def test_text_and_samples_are_the_same():
 def test_bad_input_is_refused(arguments, message):
     with pytest.raises(DataError, match=message):
         Longest().score(*arguments)
+
+
+def test_a_broken_image_in_memory_costs_no_other_of_its_name(pictures):
+    class Side(Longest):
+        needs = frozenset({"image"})
+
+        def _score(self, samples, *, batch_size, progress):
+            return np.array([float(load_image(sample.image).width) for sample in samples])
+
+    content = pictures[0].read_bytes()
+    images = [ImageBytes("a", part) for part in (content, content[:60], content)]
+    scores, refused = Side().score_each([CaptionSample("x", (), image) for image in images])
+    assert list(refused) == [1]
+    assert scores[0] == scores[2] > 0
 
 
 def test_a_batch_size_below_one_is_refused():

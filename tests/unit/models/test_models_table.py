@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from suisei.data.image_bytes import ImageBytes
 from suisei.data.images import load_image
 from suisei.data.sample import CaptionSample, Rating
 from suisei.errors import DataError
@@ -148,6 +149,15 @@ def test_images_are_told_apart_by_content_not_by_name(tmp_path):
     table = SampleTable([CaptionSample("x", (), source) for source in rows])
     assert table.image.tolist() == [0, 0, -1, 1, 0, 2, 2]
     assert len(table.images) == len(table.image_keys) == len(set(table.image_keys)) == 3
+
+
+def test_images_in_memory_are_told_apart_whatever_they_are_called(tmp_path):
+    contents = []
+    for number in (0, 1, 0):
+        image(number).save(tmp_path / "a.png")
+        contents.append(ImageBytes("a.png", (tmp_path / "a.png").read_bytes()))
+    table = SampleTable([CaptionSample("x", (), source) for source in contents])
+    assert table.image.tolist() == [0, 1, 0]
 
 
 def test_a_path_is_read_once_however_often_it_occurs(tmp_path, monkeypatch):
