@@ -7,6 +7,7 @@ to nothing outside of it.
 
 from __future__ import annotations
 
+import csv
 import glob
 import json
 import os
@@ -165,10 +166,12 @@ def _column_names(path: Path) -> Sequence[str]:
         if kind == "jsonl":
             first = json.loads(line)
             return list(first) if isinstance(first, dict) else []
-        return line.decode("utf-8-sig").strip().split("\t" if kind == "tsv" else ",")
+        header = line.decode("utf-8-sig").strip()
+        cells = csv.reader([header], delimiter=max(",;\t", key=header.count))
+        return [name.strip() for name in next(cells, [])]
     except UnavailableError:
         raise
-    except (OSError, ValueError, RecursionError):  # said by what reads the rows; pyarrow's errors are both
+    except (OSError, ValueError, RecursionError, csv.Error):  # said by what reads the rows, pyarrow's too
         return []
 
 

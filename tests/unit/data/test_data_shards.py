@@ -259,6 +259,14 @@ def test_rows_of_files_have_key_and_uid(tmp_path):
     assert rows(tmp_path / "1.csv")[0].row.id == "x"
 
 
+@pytest.mark.parametrize("header", ['"key","uid","candidate"', "key;uid;candidate", "key, uid ,candidate"])
+def test_key_and_uid_are_found_in_headers_as_rows_are(tmp_path, header):
+    path = tmp_path / "0.csv"
+    path.write_text(f"{header}\n{header.replace('key', 'k').replace('uid', 'u')}\n")
+    (found,) = rows(path)
+    assert (found.row.id, found.uid.strip()) == ("k", "u")
+
+
 def test_patterns_name_shards(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("a-2.tar", "a-1.tar", "b.tar"):
