@@ -16,6 +16,8 @@ from suisei.metrics.registry import canonical, get_entry
 
 _NAMED = re.compile(r"([^=:/\\,]*[^=:/\\,\s][^=:/\\,]*)=(.+)", re.DOTALL)
 """NAME=SPEC; what has a colon or a slash before its "=" is a spec or a path."""
+_TAKEN = ("id", "error", "key", "uid")
+"""What other columns of scores are called: a metric of such a name would take their place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +57,8 @@ def plan_metrics(
         names: {spec: what the user calls it}.
 
     Raises:
-        ConfigError: an unknown or repeated metric, a name for two, an option that its metric does not take or
-            whose metric is not asked for, or a tokenizer that no metric takes.
+        ConfigError: an unknown or repeated metric, a name for two or of another column, an option that its
+            metric does not take or whose metric is not asked for, or a tokenizer that no metric takes.
     """
     specs = [canonical(spec) for spec in specs]
     called = {canonical(spec): name for spec, name in (names or {}).items()}
@@ -83,15 +85,23 @@ def plan_metrics(
             if key in taken or open_ended:
                 chosen.setdefault(key, value)
         plans.append(MetricPlan(spec, chosen, called.get(spec)))
-    twice = [label for label, count in Counter(plan.label for plan in plans).items() if count > 1]
-    if twice:
-        raise ConfigError(f"two metrics are called {twice[0]!r}; give each a name of its own")
+    _check_labels([plan.label for plan in plans])
     unused = sorted(set(given) - {plan.spec.partition(":")[0] for plan in plans})
     if unused:
         raise ConfigError(f"an option is given for metric {unused[0]!r}, which is not asked for")
     if not tokenizer_taken:
         raise ConfigError(f"none of the metrics takes a tokenizer, got tokenizer {tokenizer!r}")
     return plans
+
+
+def _check_labels(labels: Sequence[str]) -> None:
+    """Refuse names of which two metrics, or a metric and another column, have the same."""
+    twice = [label for label, count in Counter(labels).items() if count > 1]
+    if twice:
+        raise ConfigError(f"two metrics are called {twice[0]!r}; give each a name of its own")
+    taken = [label for label in labels if label in _TAKEN]
+    if taken:
+        raise ConfigError(f"a metric cannot be called {taken[0]!r}, as another column of scores is")
 
 
 def short_labels(plans: Sequence[MetricPlan]) -> list[str]:

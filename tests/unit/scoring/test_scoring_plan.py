@@ -63,3 +63,9 @@ def test_a_name_is_of_one_metric():
         plans_of("--metrics", "x=cider,x=bleu-1")
     with pytest.raises(ConfigError, match="two metrics are called 'cider'"):
         plan_metrics(["cider", "chrf"], names={"chrf": "cider"})
+
+
+@pytest.mark.parametrize("name", ["id", "error", "key", "uid"])
+def test_a_metric_never_takes_the_place_of_another_column(name):
+    with pytest.raises(ConfigError, match=f"cannot be called '{name}'"):
+        plans_of("--metrics", f"{name}=bleu-1")
