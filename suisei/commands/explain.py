@@ -18,6 +18,7 @@ from suisei.data.outputs import check_media, given, raise_first, write_texts
 from suisei.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
+    from suisei.data.formats import Row
     from suisei.data.sample import CaptionSample
     from suisei.explain.explanation import Explanation
     from suisei.metrics.base import Metric
@@ -106,6 +107,7 @@ def _load(options: argparse.Namespace) -> tuple[list[CaptionSample], list[Captio
     """Return all samples, and those to be explained."""
     from rich.console import Console
 
+    from suisei.data.benchmarks import BENCHMARKS
     from suisei.data.load import load_data
     from suisei.data.sample import CaptionSample
 
@@ -114,6 +116,7 @@ def _load(options: argparse.Namespace) -> tuple[list[CaptionSample], list[Captio
         own = CaptionSample(options.candidate, tuple(options.reference), image, language=options.language)
         return [own], [own]
     messages = Console(stderr=True)
+    skipped: list[Row] = []
     samples = load_data(
         options.input,
         root=options.root,
@@ -122,19 +125,36 @@ def _load(options: argparse.Namespace) -> tuple[list[CaptionSample], list[Captio
         references=options.references,
         note=lambda text: say(messages, note_text(text)),
         on_error=options.on_error,
+        skipped=skipped,
         allowed=allowed(options),
     )
+    if options.input in BENCHMARKS:  # whose rows are numbered in files of their own
+        skipped.clear()
     rows = options.row or ([] if options.id else [1])
-    beyond = [row for row in rows if row > len(samples)]
-    if beyond:
-        raise DataError(f"{options.input}: --row {beyond[0]}, but it has {len(samples):,} samples")
-    chosen = [samples[row - 1] for row in rows]
+    chosen = [_sample_of(row, samples, skipped, options.input) for row in rows]
     by_id = {sample.id: sample for sample in samples}
     unknown = [wanted for wanted in options.id if wanted not in by_id]
     if unknown:
         raise DataError(f"{options.input}: no sample has the id {unknown[0]!r}; --row N counts from 1")
     chosen += [by_id[wanted] for wanted in options.id]
     return samples, chosen
+
+
+def _sample_of(
+    row: int, samples: Sequence[CaptionSample], skipped: Sequence[Row], source: str
+) -> CaptionSample:
+    """Return the sample of a row, counted with the bad rows that were left out.
+
+    Raises:
+        DataError: it is one of those, or there is none.
+    """
+    bad = next((one for one in skipped if one.number == row), None)
+    if bad is not None and bad.error is not None:
+        raise bad.error
+    place = row - sum(one.number < row for one in skipped)
+    if place > len(samples):
+        raise DataError(f"{source}: --row {row}, but it has {len(samples) + len(skipped):,} rows")
+    return samples[place - 1]
 
 
 def _metric(plan: MetricPlan, samples: list[CaptionSample], options: argparse.Namespace) -> Metric:

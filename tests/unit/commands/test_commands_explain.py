@@ -54,6 +54,17 @@ def test_rows_by_place_and_by_id(rows, tmp_path):
     ]
 
 
+def test_rows_are_counted_with_the_bad_ones_before_them(rows, tmp_path, capsys):
+    bad = json.dumps({"id": "b", "candidate": ""}) + "\n"
+    rows.write_text(bad + rows.read_text(encoding="utf-8"), encoding="utf-8")
+    chosen = ("--input", rows, "--metrics", "bleu-1", "--on-error", "skip")
+    some = explained(tmp_path, *chosen, "--row", 4, "--row", 2)
+    assert [each["candidate"] for each in some] == ["a cat", "a red dog runs"]
+    for row, message in ((1, "row 1: candidate is empty"), (5, "--row 5, but it has 4 rows")):
+        assert run(*chosen, "--row", row) == 2
+        assert message in capsys.readouterr().err
+
+
 def test_cider_is_fitted_on_all_rows(rows, tmp_path):
     from suisei.data.formats import read_samples
 
@@ -85,7 +96,7 @@ def test_what_cannot_be_drawn_costs_nothing_else(rows, tmp_path, capsys, monkeyp
         (["a dog", "--column", "candidate=x"], "--column belongs to --input"),
         (["a dog", "--references", "ROWS"], "--references belongs to --input"),
         (["--input", "ROWS", "--reference", "x"], "--reference belongs to a caption on the command line"),
-        (["--input", "ROWS", "--row", "4"], "--row 4, but it has 3 samples"),
+        (["--input", "ROWS", "--row", "4"], "--row 4, but it has 3 rows"),
         (["--input", "ROWS", "--id", "w"], "no sample has the id 'w'"),
         (
             ["--input", "ROWS", "--metrics", "length,bleu-1", "--plot", "a.png"],
