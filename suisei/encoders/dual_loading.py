@@ -38,8 +38,8 @@ def load_dual_encoder(
         checkpoint: a local file with weights of the whole model, read without running any code;
             LoRA factors as published with PAC-S++ are merged.
         seed: random weights from this seed instead, for tests.
-        precision: "fp32", "tf32", "bf16", "fp16", or "auto": fp16 on a GPU as the reference code of
-            CLIPScore, bf16 on a CPU that multiplies it in hardware, fp32 elsewhere.
+        precision: "fp32", "tf32", "bf16", "fp16", or "auto": what SUISEI_PRECISION says, else fp16 on a GPU
+            as the reference code of CLIPScore, bf16 on a CPU that multiplies it in hardware, fp32 elsewhere.
         device: a torch device, or "auto".
 
     Raises:
@@ -48,8 +48,8 @@ def load_dual_encoder(
         UnavailableError: weights that are neither here nor to be had from the hub.
     """
     device = choose_device(device)
-    fast = "fp16" if device.startswith("cuda") else choose_precision("auto", device)
-    precision = fast if precision == "auto" else precision
+    if precision == "auto":
+        precision = choose_precision("auto", device, on_gpu="fp16")
     if Path(name).is_dir():
         return _load_folder(Path(name), checkpoint, seed, precision=precision, device=device)
     architecture = name.replace("/", "-")

@@ -49,7 +49,7 @@ def choose_device(device: str) -> str:
     return device
 
 
-def choose_precision(precision: str, device: str) -> str:
+def choose_precision(precision: str, device: str, *, on_gpu: str | None = None) -> str:
     """Return the precision, with "auto" replaced by bf16 where that is fast and by fp32 elsewhere.
 
     The environment variable ``SUISEI_PRECISION`` stands for "auto" where it is set, for figures that must
@@ -58,12 +58,15 @@ def choose_precision(precision: str, device: str) -> str:
     Args:
         precision: "auto" or one of PRECISIONS.
         device: a torch device.
+        on_gpu: what "auto" is on a CUDA device, where that is not the same as elsewhere.
 
     Raises:
         ConfigError: another precision, or int8 on anything but a CPU.
     """
     if precision == "auto":
         precision = os.environ.get("SUISEI_PRECISION") or "auto"
+    if precision == "auto" and on_gpu is not None and torch.device(device).type == "cuda":
+        return on_gpu
     if precision == "auto":
         return "bf16" if has_fast_bf16(device) else "fp32"
     if precision not in PRECISIONS:

@@ -46,6 +46,22 @@ def test_the_environment_stands_for_auto_and_not_for_a_choice(monkeypatch):
         choose_precision("auto", "cpu")
 
 
+def test_the_environment_stands_for_auto_of_dual_encoders_on_a_gpu_too(monkeypatch):
+    from suisei.encoders import dual_loading
+
+    asked = []
+    monkeypatch.setattr(dual_loading, "choose_device", lambda device: device)
+    monkeypatch.setattr(dual_loading, "_load_folder", lambda *_, precision, device: asked.append(precision))
+    for given in ("fp32", None):
+        if given is None:
+            monkeypatch.delenv("SUISEI_PRECISION")
+        else:
+            monkeypatch.setenv("SUISEI_PRECISION", given)
+        for precision in ("auto", "bf16"):
+            dual_loading.load_dual_encoder(".", precision=precision, device="cuda:0")
+    assert asked == ["fp32", "bf16", "fp16", "bf16"]
+
+
 @pytest.mark.parametrize("fast", [True, False])
 def test_auto_on_a_gpu_follows_the_gpu(monkeypatch, fast):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
