@@ -127,7 +127,12 @@ class _Collected(logging.Handler):
         self.messages: list[tuple[str, Any]] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.messages.append((record.getMessage().replace("%", "%%"), ()))
+        # With its values apart: what is said once is known by its text without them.
+        if isinstance(record.args, tuple):
+            values = tuple(one if isinstance(one, int | float | str) else str(one) for one in record.args)
+            self.messages.append((str(record.msg), values))
+        else:
+            self.messages.append((record.getMessage(), ()))
 
 
 _worker: tuple[Scorer, _Collected] | None = None

@@ -1,6 +1,7 @@
 """Scoring in several processes: the same rows in the same order, and the same ends of a run."""
 
 import json
+import logging
 import subprocess
 import sys
 import time
@@ -11,6 +12,7 @@ import pytest
 
 from suisei.cli import run_command
 from suisei.commands.score import main
+from suisei.scoring import parallel
 
 WORDS = [
     "red",
@@ -92,6 +94,21 @@ def test_a_bad_row_ends_the_run_after_all_rows_before_it_which_resuming_keeps(tm
     assert [row["id"] for row in read(output)] == [f"r{n}" for n in range(60)]
     assert run("--metrics", "rouge-l", "--input", good, "--output", tmp_path / "one.jsonl") == 0
     assert read(tmp_path / "one.jsonl") == read(output)
+
+
+def test_a_kind_of_warning_is_said_once_however_many_windows_have_it(tmp_path, model_folder, capsys):
+    rows = [{"candidate": f"a dog {n}", "references": ["a dog"] if n > 5 else []} for n in range(8)]
+    source = write(tmp_path / "rows.jsonl", rows)
+    given = ["--model", model_folder, "--input", source, "--output", tmp_path / "out.jsonl", "--window", 4]
+    assert run(*given, "--processes", 2) == 0
+    assert capsys.readouterr().err.count("are scored from the candidate alone") == 1
+
+
+def test_warnings_of_processes_are_said_as_they_are():
+    handler, record = parallel._Collected(), logging.LogRecord("suisei", 30, "", 0, "100%% of %s", None, None)
+    for record.msg, record.args in (("100%% of %s: %d", (Path("a%"), 3)), ("100%", ())):
+        handler.emit(record)
+    assert [text % own if own else text for text, own in handler.messages] == ["100% of a%: 3", "100%"]
 
 
 def test_processes_and_devices_exclude_each_other_and_devices_must_exist(tmp_path, rows, capsys):
