@@ -105,31 +105,13 @@ def _check(options: argparse.Namespace) -> None:
 
 def _load(options: argparse.Namespace) -> tuple[list[CaptionSample], list[CaptionSample]]:
     """Return all samples, and those to be explained."""
-    from rich.console import Console
-
-    from suisei.data.benchmarks import BENCHMARKS
-    from suisei.data.load import load_data
     from suisei.data.sample import CaptionSample
 
     if options.input is None:
         image = None if options.image is None else Path(options.image)
         own = CaptionSample(options.candidate, tuple(options.reference), image, language=options.language)
         return [own], [own]
-    messages = Console(stderr=True)
-    skipped: list[Row] = []
-    samples = load_data(
-        options.input,
-        root=options.root,
-        images=options.images,
-        columns=named_columns(options),
-        references=options.references,
-        note=lambda text: say(messages, note_text(text)),
-        on_error=options.on_error,
-        skipped=skipped,
-        allowed=allowed(options),
-    )
-    if options.input in BENCHMARKS:  # whose rows are numbered in files of their own
-        skipped.clear()
+    samples, skipped = _read(options)
     rows = options.row or ([] if options.id else [1])
     chosen = [_sample_of(row, samples, skipped, options.input) for row in rows]
     by_id = {sample.id: sample for sample in samples}
@@ -138,6 +120,33 @@ def _load(options: argparse.Namespace) -> tuple[list[CaptionSample], list[Captio
         raise DataError(f"{options.input}: no sample has the id {unknown[0]!r}; --row N counts from 1")
     chosen += [by_id[wanted] for wanted in options.id]
     return samples, chosen
+
+
+def _read(options: argparse.Namespace) -> tuple[list[CaptionSample], list[Row]]:
+    """Return the samples of the input, and the rows of a file that were left out."""
+    from rich.console import Console
+
+    from suisei.data.benchmarks import BENCHMARKS
+    from suisei.data.load import load_data
+
+    messages = Console(stderr=True)
+    skipped: list[Row] = []
+    columns: dict[str, Any] = named_columns(options)
+    own = options.input not in BENCHMARKS
+    if own:  # its ratings, on whatever scale, are not used
+        columns = {"rating": None, "rating_scale": None, **columns}
+    samples = load_data(
+        options.input,
+        root=options.root,
+        images=options.images,
+        columns=columns,
+        references=options.references,
+        note=lambda text: say(messages, note_text(text)),
+        on_error=options.on_error,
+        skipped=skipped,
+        allowed=allowed(options),
+    )
+    return samples, skipped if own else []  # a benchmark's rows are numbered in files of their own
 
 
 def _sample_of(

@@ -29,7 +29,8 @@ UNBOUNDED = ("length", "cider", "comet")
 """Metrics without an upper end, which no bar can show."""
 HUNDREDS = ("sacrebleu", "chrf")
 """Metrics from 0 to 100; the others that the page shows by a bar go from 0 to 1."""
-_NO_FILES = {"image": None, "video": None, "segment": None}
+_NOT_READ = dict.fromkeys(("image", "video", "segment", "rating", "rating_scale"))
+"""Fields of a visitor's file: none may name a file of this machine, and ratings are on some scale."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -131,7 +132,7 @@ class Scoreboard:
         if source.suffix.lower() not in FORMATS:
             raise ConfigError(f"{source.name}: the page reads {', '.join(FORMATS)}")
         try:
-            rows = list(islice(iter_rows(source, columns=_NO_FILES, note=_LOG.debug), MAX_ROWS + 1))
+            rows = list(islice(iter_rows(source, columns=_NOT_READ, note=_LOG.debug), MAX_ROWS + 1))
         except DataError as error:
             raise DataError(str(error).replace(str(source), source.name)) from None
         if len(rows) > MAX_ROWS:

@@ -65,6 +65,13 @@ def test_rows_are_counted_with_the_bad_ones_before_them(rows, tmp_path, capsys):
         assert message in capsys.readouterr().err
 
 
+def test_ratings_on_any_scale_are_not_looked_at(tmp_path):
+    path = tmp_path / "rated.csv"
+    path.write_text("candidate,reference,mos,rating\na dog,a dog runs,4,five\n")
+    (found,) = explained(tmp_path, "--input", path, "--metrics", "bleu-1")
+    assert found["candidate"] == "a dog"
+
+
 def test_cider_is_fitted_on_all_rows(rows, tmp_path):
     from suisei.data.formats import read_samples
 

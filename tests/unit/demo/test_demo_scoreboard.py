@@ -85,6 +85,14 @@ def test_files_that_a_visitor_names_are_not_looked_at(board, pictures, tmp_path,
     assert tables[0][0][2] == pytest.approx(board.metrics["suisei"].score(["a dog"])[0], abs=1e-5)
 
 
+def test_ratings_of_a_visitor_are_not_looked_at(board, tmp_path):
+    source = tmp_path / "rated.csv"
+    source.write_text("candidate,reference,score,rating\na dog,a dog runs,4,7\n")
+    (cells,) = board.table(source)[1]
+    assert (cells[1], cells[-1]) == ("a dog", "")
+    assert None not in cells
+
+
 def test_limits_of_files(board, tmp_path, monkeypatch):
     monkeypatch.setattr(scoreboard, "MAX_ROWS", 2)
     source = tmp_path / "rows.csv"
