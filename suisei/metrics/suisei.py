@@ -324,7 +324,8 @@ def load(
             path, and this installation has no model.
     """
     device = choose_device(device)
-    model = _found(path or default_model(), revision, packed=device == "cpu" and not compile)
+    path = default_model() if path is None else path  # an empty name is no wish for that
+    model = _found(path, revision, packed=device == "cpu" and not compile)
     return SuiSeiMetric(model, device, precision, compile=compile, cache=cache)
 
 

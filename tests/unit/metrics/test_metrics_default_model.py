@@ -9,7 +9,7 @@ from PIL import Image
 import suisei
 from suisei.__main__ import main
 from suisei.data.sample import CaptionSample
-from suisei.errors import UnavailableError
+from suisei.errors import ModelError, UnavailableError
 from suisei.metrics import default_model as shipped
 
 MEGABYTE = 1_000_000
@@ -52,6 +52,12 @@ def test_score_evaluate_and_load_take_it_without_a_name(tiny_default, rows, tmp_
         found = [json.loads(line)["suisei"] for line in path.read_text(encoding="utf-8").splitlines()]
         np.testing.assert_allclose(found, expected, atol=1e-5)
     assert tiny_default.signature in capsys.readouterr().err
+
+
+def test_an_empty_name_is_no_wish_for_it(tiny_default, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ModelError, match="not a model folder"):
+        suisei.load("")
 
 
 def test_probe_takes_it_without_a_name(tiny_default, tmp_path, capsys):
