@@ -183,7 +183,7 @@ def score_shards(
             entry["signature"] = signatures[name]
         if label is not None:
             files = [task.output(settings.kind) for task in tasks if not reports[task].failed]
-            content["kept"] = _keep(files, label, options, console)
+            content["kept"] = _keep(files, label, metrics[label].higher_is_better, options, console)
     return tell(content, options, console)
 
 
@@ -302,11 +302,14 @@ def _engine(
     return one_process(Scorer(metrics, options.input, options.batch_size), settings)
 
 
-def _keep(files: Sequence[Path], label: str, options: argparse.Namespace, console: Console) -> dict[str, Any]:
+def _keep(
+    files: Sequence[Path], label: str, higher: bool, options: argparse.Namespace, console: Console
+) -> dict[str, Any]:
     from suisei.scoring.uids import write_best
 
-    kept = write_best(files, label, options.keep_top, Path(options.uids))
-    told = f"{options.uids}: {kept.kept:,} of {kept.scored:,} samples by {label}, from {kept.least:.4f} up"
+    kept = write_best(files, label, options.keep_top, Path(options.uids), higher_is_better=higher)
+    told = f"{options.uids}: {kept.kept:,} of {kept.scored:,} samples by {label}, from {kept.least:.4f} "
+    told += "up" if higher else "down"
     if kept.unnamed:
         told += f"; {kept.unnamed:,} scored samples have no uid of 32 hexadecimal digits and cannot be kept"
     say(console, told)

@@ -28,7 +28,7 @@ class Kept:
         kept: samples whose uids are written.
         scored: samples with a score and a uid, of which they are a share.
         unnamed: samples with a score and no uid of 32 hexadecimal digits, which cannot be kept.
-        least: the lowest score that is kept; None where nothing is.
+        least: the worst score that is kept; None where nothing is.
     """
 
     kept: int
@@ -37,7 +37,9 @@ class Kept:
     least: float | None
 
 
-def write_best(files: Iterable[Path], label: str, share: float, path: Path) -> Kept:
+def write_best(
+    files: Iterable[Path], label: str, share: float, path: Path, *, higher_is_better: bool = True
+) -> Kept:
     """Write the uids of the best share of all samples, as ``numpy.save`` does.
 
     So many are kept as the share of scored samples says, rounded down and at least one. Of equal scores those
@@ -45,9 +47,10 @@ def write_best(files: Iterable[Path], label: str, share: float, path: Path) -> K
 
     Args:
         files: files of scores.
-        label: the metric that decides; more is better.
+        label: the metric that decides.
         share: how much is kept, above 0 and at most 1.
         path: where the array goes; its dtype is ``u8,u8``.
+        higher_is_better: False for a distance, of which the lowest scores are kept.
 
     Raises:
         DataError: a file cannot be read or written, or no sample has a score and a uid.
@@ -59,7 +62,8 @@ def write_best(files: Iterable[Path], label: str, share: float, path: Path) -> K
     if not len(uids):
         raise DataError(f"{path}: no sample has both a score and a uid of 32 hexadecimal digits")
     count = max(1, math.floor(share * len(uids) + 1e-9))  # 0.29 of 100 is 28.999... in binary
-    best = np.lexsort((uids["f1"], uids["f0"], -scores))[:count]
+    worse = -scores if higher_is_better else scores
+    best = np.lexsort((uids["f1"], uids["f0"], worse))[:count]
     with replacing(path) as temporary, temporary.open("wb") as stream:
         np.save(stream, np.sort(uids[best]), allow_pickle=False)
     return Kept(count, len(uids), found.unnamed, float(scores[best[-1]]))

@@ -241,6 +241,19 @@ def test_the_best_share_is_what_the_resharder_reads(folder):
     assert len(write_best([path], "m", 1e-9, folder / "out.npy") and np.load(folder / "out.npy")) == 1
     with pytest.raises(DataError, match="no sample has both"):
         write_best([], "m", 0.5, folder / "none.npy")
+    kept = write_best([path], "m", 0.4, folder / "out.npy", higher_is_better=False)
+    assert (kept.least, np.load(folder / "out.npy").tolist()) == (0.5, [(0, 2**64 - 1), (7, 7)])
+
+
+def test_of_a_distance_the_lowest_scores_are_kept(tmp_path, capsys):
+    captions = ("a dog a dog a dog", "a dog runs", "a a a a")
+    rows = [{"uid": f"{n:032x}", "caption": caption} for n, caption in enumerate(captions)]
+    (tmp_path / "0.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    given = ["--input", str(tmp_path / "{0..0}.jsonl"), "--output", str(tmp_path / "out")]
+    options = ["--metrics", "repetition-1", "--keep-top", "0.4", "--uids", str(tmp_path / "u.npy")]
+    assert main([*given, *options]) == 0
+    assert np.load(tmp_path / "u.npy").tolist() == [(0, 1)]
+    assert "by repetition-1, from 0.0000 down" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
