@@ -83,7 +83,7 @@ def iter_rows(
         format: "jsonl", "csv", "tsv", "parquet", "json" or "text"; by default from the suffix, JSONL for a
             stream or pipe.
         images: folder where relative image and video paths start; by default the file's own folder, for a
-            stream the working directory. Rows that name no image get the file in it that has their id.
+            stream the working directory. Rows that name no image get the file in it with their group's name.
         rating_scale: (low, high) of rows that state no ``rating_scale``; (0, 1) by default.
         columns: {field: the column that fills it}, for columns that are called otherwise.
         references: files of references, which take the place of the rows' own: COCO annotations, JSON or

@@ -131,7 +131,7 @@ def _joined(
             every = _with_lines(every, given, name, note)
         else:
             every = _with_references(every, given.loaded(), samples, name, note)
-    if images is not None and any(sample.image is None and sample.group for sample in samples):
+    if images is not None:  # whatever the first rows have: a later one may be the first to name no image
         known = given.loaded().file_names if given is not None and not given.streamed else {}
         every = _with_images(every, images, {image: file for file, image in known.items()}, name, note)
     yield from every

@@ -1,5 +1,6 @@
 """References in files of their own, and images called after an id, beside the rows of a file."""
 
+import io
 import json
 
 import pytest
@@ -46,6 +47,15 @@ def test_coco_results_with_annotations_and_the_images_they_list(tmp_path, annota
     assert "COCO annotations, 2 images; rows of" in notes[1]
     assert notes[1].endswith("by group")
     assert "has no image for 1 row (the first: row 2, '8')" in notes[-1]
+
+
+@pytest.mark.parametrize("first", [1, 1200])
+def test_images_are_found_by_group_whatever_the_rows_before_name(tmp_path, first):
+    (tmp_path / "7.jpg").touch()
+    rows = [{"candidate": "a dog", "image_id": 7, "image": "7.jpg"}] * first
+    source = lines(tmp_path / "rows.jsonl", *rows, {"candidate": "a cat", "image_id": 7})
+    for given in (source, io.StringIO(source.read_text())):
+        assert read_samples(given, images=tmp_path, note=str)[-1].image == tmp_path / "7.jpg"
 
 
 @pytest.mark.parametrize(
