@@ -158,16 +158,15 @@ def image_names(sample: CaptionSample) -> dict[str, str | None]:
 def _with_references(
     rows: Iterable[Row], known: CaptionFile, samples: Sequence[CaptionSample], name: str, note: Note
 ) -> Iterator[Row]:
-    kind = _best_kind(known, samples, name)
-    if kind is None:  # no good row so far
-        yield from rows
-        return
-    note(f"{known.describe()}; rows of {name} are joined with it by {kind}")
+    kind = None
     absent = _Absent()
     for row in rows:
         if row.sample is None:
             yield row
             continue
+        if kind is None:  # the first good row, which may come after all that were looked at
+            kind = _best_kind(known, samples or [row.sample], name)
+            note(f"{known.describe()}; rows of {name} are joined with it by {kind}")
         found = known.find(image_names(row.sample)[kind])
         if found is None:
             absent.add(row)
@@ -175,14 +174,12 @@ def _with_references(
     absent.tell(f"{name}: {known.name} has no references", note)
 
 
-def _best_kind(known: CaptionFile, samples: Sequence[CaptionSample], name: str) -> str | None:
+def _best_kind(known: CaptionFile, samples: Sequence[CaptionSample], name: str) -> str:
     """Return by which of their names most samples have references.
 
     Raises:
         DataError: none of them has any.
     """
-    if not samples:
-        return None
     names = [image_names(sample) for sample in samples]
     found = {kind: sum(known.find(each[kind]) is not None for each in names) for kind in names[0]}
     best = max(found, key=lambda kind: found[kind])

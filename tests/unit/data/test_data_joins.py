@@ -69,6 +69,13 @@ def test_rows_are_joined_by_what_has_references(tmp_path, annotations, row):
 ANNOTATIONS_OF_7 = ("a dog is running", "the dog runs")
 
 
+def test_bad_rows_at_the_beginning_keep_no_row_from_its_references(tmp_path, annotations):
+    rows = lines(tmp_path / "r.jsonl", {"candidate": ""}, {"candidate": "a dog", "image_id": 7})
+    for given in (rows, io.StringIO(rows.read_text())):
+        bad, good = iter_rows(given, references=[annotations], note=str)
+        assert (bad.sample, good.sample.references) == (None, ("a dog is running", "the dog runs"))
+
+
 def test_row_numbers_as_ids_do_not_take_the_place_of_images(tmp_path):
     rows = lines(tmp_path / "rows.jsonl", *({"id": n, "image_id": 3 - n, "caption": "a"} for n in (1, 2)))
     references = lines(
