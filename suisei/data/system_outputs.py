@@ -310,9 +310,29 @@ def _by_line(
                 f"the files have the same images in another order (by {kind}), and the references name none; "
                 "sort the files alike, or give references by id"
             )
+    _check_lines(files)
     number = next(iter(counts.values()))
     notes.append(f"joined line by line: row n of every file is taken for the same image ({number:,} rows)")
     return [tuple(str(line) for line in range(1, number + 1))] * len(files)
+
+
+def _check_lines(files: Sequence[SystemFile]) -> None:
+    """Refuse files that are joined line by line and whose rows themselves say that the images differ.
+
+    Raises:
+        DataError: row n of two files has different images.
+    """
+    for kind in ("image", "group"):
+        owner: dict[int, tuple[str, str]] = {}
+        for file in files:
+            for line, sample in enumerate(file.samples, 1):
+                own = image_names(sample)[kind]
+                name, other = owner.setdefault(line, (file.name, own)) if own else (file.name, own)
+                if own != other:
+                    raise DataError(
+                        f"row {line:,} is of {kind} {other!r} in {name} and of {own!r} in {file.name}, so "
+                        "that rows cannot be joined line by line; give every row an id, the same in all files"
+                    )
 
 
 def _shared_references(

@@ -106,6 +106,18 @@ def test_another_order_is_noticed_where_references_have_no_ids(save):
         load_systems([a, b], references=[save("refs.txt", "r\ns\n")])
 
 
+@pytest.mark.parametrize("field", ["image", "image_id"])
+def test_rows_that_name_other_images_are_not_joined_line_by_line(save, tmp_path, field):
+    for name in ("a.png", "b.png"):
+        Image.new("RGB", (8, 8)).save(tmp_path / name)
+    twice = [{field: name, "candidate": f"{name} {n}"} for name in ("a.png", "b.png") for n in (1, 2)]
+    systems = load_systems([save("x.jsonl", twice), save("same.jsonl", twice)])
+    assert len(systems.images) == 4
+    other = save("other.jsonl", twice[2:] + twice[:2])  # no name tells two captions of an image apart
+    with pytest.raises(DataError, match=r"row 1 is of \w+ 'a.png' in x and of 'b.png' in other"):
+        load_systems([str(tmp_path / "x.jsonl"), other])
+
+
 def test_file_names_are_found_in_annotations_and_in_the_folder(save, tmp_path):
     for number in (1, 2):
         Image.new("RGB", (8, 8)).save(tmp_path / f"photo{number}.jpg")
