@@ -1,4 +1,4 @@
-"""Rows and images that two parts of the data share under different group names."""
+"""Rows and images that parts or sources of the data share under different group names."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from suisei.data.sample import CaptionSample
+from suisei.data.splits import group_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,37 @@ class _Contents:
     rows: list[tuple[str, frozenset[str], str | None]]
     references: list[frozenset[str]]
     images: list[str]
+
+
+def linked_groups(sources: Sequence[Sequence[CaptionSample]]) -> dict[str, str]:
+    """Return the groups that have an image file in common with one of another source.
+
+    Args:
+        sources: the samples of each source, with group names that no two sources share.
+
+    Returns:
+        {group: the first of the groups that it goes with}, by source and name; that one itself is left out.
+    """
+    source_of: dict[str, int] = {}
+    groups_of: dict[str, set[str]] = {}
+    for number, samples in enumerate(sources):
+        places = _image_places(samples)
+        for sample in samples:
+            if isinstance(sample.image, str | Path):
+                source_of[group_of(sample)] = number
+                groups_of.setdefault(places[sample.image], set()).add(group_of(sample))
+    first: dict[str, str] = {}
+
+    def first_of(name: str) -> str:
+        while name in first:
+            name = first[name]
+        return name
+
+    for groups in groups_of.values():
+        if len({source_of[name] for name in groups}) > 1:
+            leader, *others = sorted(set(map(first_of, groups)), key=lambda name: (source_of[name], name))
+            first.update(dict.fromkeys(others, leader))
+    return {name: first_of(name) for name in first}
 
 
 def shared_contents(held_out: Sequence[CaptionSample], others: Sequence[CaptionSample]) -> dict[str, int]:

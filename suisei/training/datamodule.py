@@ -12,7 +12,7 @@ import numpy as np
 from torch.utils.data import DataLoader
 
 from suisei.data.formats import OnError, Row
-from suisei.data.leaks import describe_shared, shared_contents
+from suisei.data.leaks import describe_shared, linked_groups, shared_contents
 from suisei.data.load import load_data
 from suisei.data.sample import CaptionSample
 from suisei.data.splits import (
@@ -67,7 +67,8 @@ class CaptionDataModule(ResumableData):
 
     Args:
         train: a benchmark name ("scenes", "shichimi", "flickr8k-expert", ...) or a file of rated
-            captions (.jsonl, .csv, .tsv, .parquet); or a list of them.
+            captions (.jsonl, .csv, .tsv, .parquet); or a list of them, of which each is split by itself, save
+            that an image file that several have is in the same part of all.
         validation: data that decides early stopping and the kept checkpoint; split off from
             ``train`` by group where none is given.
         test: data read once, at the end; split off from ``train`` by group where none is given.
@@ -163,20 +164,16 @@ class CaptionDataModule(ResumableData):
         Raises:
             DataError: bad data, or a split without samples.
         """
-        parts: tuple[list[int], list[int], list[int]] = ([], [], [])
-        self.samples, self.skipped = [], []
-        names: list[str] = []
-        for number, source in enumerate(self.sources):
-            start = len(self.samples)
-            samples = self._read(source)
-            names += [group_of(sample) for sample in samples]
-            if len(self.sources) > 1:  # two sources may use one name for different images
-                samples = [replace(s, group=f"{source}/{group_of(s)}") for s in samples]
+        self.skipped = []
+        sources = [self._read(source) for source in self.sources]
+        names = [group_of(sample) for samples in sources for sample in samples]
+        if len(sources) > 1:  # two sources may use one name for different images
+            named = zip(self.sources, sources, strict=True)
+            sources = [[replace(s, group=f"{name}/{group_of(s)}") for s in own] for name, own in named]
+        for number, samples in enumerate(sources):
             self._source_of.update(dict.fromkeys(map(group_of, samples), number))
-            split = self._split(samples)
-            for part, chosen in zip(parts, (split.train, split.validation, split.test), strict=True):
-                part.extend(start + position for position in chosen)
-            self.samples += samples
+        self.samples = [sample for samples in sources for sample in samples]
+        parts = self._split_sources(sources)
         for part, given in zip(parts[1:], (self.validation, self.test), strict=True):
             if given:
                 start = len(self.samples)
@@ -345,6 +342,24 @@ class CaptionDataModule(ResumableData):
                 f"{source}: {unrated} of {len(samples)} samples have no rating; training needs one each"
             )
         return samples
+
+    def _split_sources(
+        self, sources: Sequence[Sequence[CaptionSample]]
+    ) -> tuple[list[int], list[int], list[int]]:
+        """Split each source by group; an image that several have is where the first of them has it."""
+        linked = linked_groups(sources)
+        parts: tuple[list[int], list[int], list[int]] = ([], [], [])
+        number_of: dict[str, int] = {}
+        start = 0
+        for samples in sources:
+            names = [linked.get(group_of(sample), group_of(sample)) for sample in samples]
+            together = [replace(s, group=name) for s, name in zip(samples, names, strict=True)]
+            split = self._split(together if linked else samples)
+            own = {row: number for number, part in enumerate(PARTS) for row in getattr(split, part)}
+            for row, name in enumerate(names):
+                parts[number_of.setdefault(name, own[row])].append(start + row)
+            start += len(samples)
+        return parts
 
     def _split(self, samples: Sequence[CaptionSample]) -> Split:
         if self.folds:

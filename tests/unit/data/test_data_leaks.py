@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from suisei.data.leaks import describe_shared, shared_contents
+from suisei.data.leaks import describe_shared, linked_groups, shared_contents
 from suisei.data.sample import CaptionSample
 from suisei.training.datamodule import CaptionDataModule
 
@@ -116,3 +116,13 @@ def test_samples_without_references_or_image_are_the_same_by_candidate_alone():
 def test_the_sentence_has_the_counts():
     text = describe_shared({"test and train": {"rows": 1200, "images": 3, "references": 4}})
     assert "test and train: 1,200 rows, 3 images and 4 sets of references" in text
+
+
+def test_groups_of_several_sources_are_linked_by_their_images():
+    def source(name, *pairs):
+        return [CaptionSample("a dog", image=image, group=f"{name}/{group}") for group, image in pairs]
+
+    a = source("a", ("1", "x.png"), ("2", "y.png"), ("3", "z.png"), ("4", "z.png"))
+    b = source("b", ("1", "w.png"), ("2", "sub/../x.png"), ("3", "v.png"), ("3", "y.png"), ("3", "x.png"))
+    assert linked_groups([a, b]) == {"a/2": "a/1", "b/2": "a/1", "b/3": "a/1"}
+    assert linked_groups([a]) == linked_groups([a, source("c", ("1", None))]) == {}

@@ -78,6 +78,31 @@ def test_several_sources_are_each_split_and_their_names_kept_apart(data, tmp_pat
         assert counts == expected
 
 
+@pytest.mark.parametrize("options", [{"fractions": (0.6, 0.2, 0.2)}, {"folds": 4, "fold": 1}])
+def test_an_image_of_several_sources_is_in_one_part_of_them_all(tmp_path, options):
+    def rated(name, images):
+        rows = [
+            {"candidate": f"{name} {n}", "image": f"{n}.png", "group": f"{name}{n}", "rating": [0.5]}
+            for n in images
+        ]
+        path = tmp_path / f"{name}.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        return str(path)
+
+    for number in range(36):
+        (tmp_path / f"{number}.png").write_bytes(b"%d" % number)
+    first, second = rated("a", range(24)), rated("b", range(6, 36))
+    module = load([first, second], **options)
+    images = [{sample.image for sample in module.part(p)} for p in ("train", "validation", "test")]
+    assert sum(map(len, images)) == len(set.union(*images)) == 36
+    assert module.shared == {}
+    alone = load(first, **options)  # the first source is split as it is by itself but for its groups' names
+    assert len(module.split.train) + len(module.split.validation) + len(module.split.test) == 54
+    counts = [sum(s.group.startswith(first) for s in module.part(p)) for p in ("train", "test")]
+    assert counts == [len(alone.split.train), len(alone.split.test)]
+    assert module.split == load([first, second], **options).split
+
+
 def test_given_validation_and_test_files_are_used_whole(data, tmp_path):
     validation = write(tmp_path / "validation.jsonl", 2, prefix="v")
     test = write(tmp_path / "test.jsonl", 3, prefix="t")
