@@ -32,11 +32,13 @@ class RunFacts:
         sources: names of the training data, as they were given.
         figures: {figure: value} of the test split, overall.
         languages: of the captions in the test split.
+        model: how the checksum of the model begins that has the figures; "" where the report does not say.
     """
 
     sources: Sequence[str] = ()
     figures: Mapping[str, float] = field(default_factory=dict)
     languages: Sequence[str] = ()
+    model: str = ""
 
 
 def find_model(folder: Path) -> tuple[Path, Path]:
@@ -63,13 +65,15 @@ def read_run(run: Path) -> RunFacts:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         rows = content["results"]["sections"][0]["rows"]
-        cells: dict[str, Any] = next((row["cells"] for row in rows if row["label"] == "suisei"), {})
+        own: dict[str, Any] = next((row for row in rows if row["label"] == "suisei"), {})
+        cells: dict[str, Any] = own.get("cells", {})
+        parts = dict(part.partition(":")[::2] for part in str(own.get("signature") or "").split("|"))
         values = {name: cells.get(name, {}).get("value") for name in FIGURES}
         sources = [str(source) for source in content["data"]["sources"]]
         figures = {name: float(value) for name, value in values.items() if value is not None}
     except _DAMAGE as error:
         raise DataError(f"{path}: not the report of a run ({type(error).__name__}: {error})") from None
-    return RunFacts(sources, figures, _languages(run / "test.jsonl"))
+    return RunFacts(sources, figures, _languages(run / "test.jsonl"), parts.get("model", ""))
 
 
 def _languages(path: Path) -> list[str]:

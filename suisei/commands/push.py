@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from suisei.cli import write_output
+from suisei.cli import say, write_output
 from suisei.commands.command_parser import CommandParser
 from suisei.commands.option_values import filled
 from suisei.errors import ConfigError
@@ -16,9 +17,10 @@ _EPILOG = """examples:
   suisei push runs/mine/model my-name/my-metric --license cc-by-nc-4.0 --private
 
 What is pushed is the model folder, nothing else of the run. Data, figures and languages in the card's
-metadata are those of the run (report.json and test.jsonl beside the model). Metadata that you have written
-into the model folder's README.md is kept. The licence is yours to choose, within the terms of the data that
-you trained on.
+metadata are those of the run (report.json and test.jsonl beside the model); figures of another model than
+this one, of which it was made by 'suisei compact', say, are left out. Metadata that you have written into the
+model folder's README.md is kept. The licence is yours to choose, within the terms of the data that you
+trained on.
 
 suisei.load("my-name/my-metric") and suisei score --model my-name/my-metric then fetch it."""
 
@@ -26,14 +28,20 @@ suisei.load("my-name/my-metric") and suisei score --model my-name/my-metric then
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status."""
     options = _parser().parse_args(argv)
+    from rich.console import Console
+
     from suisei.adapters.hub_card import find_model, hub_card, read_run
     from suisei.metrics.extras import check_names
-    from suisei.models.folder import load_model
+    from suisei.models.folder import load_model, read_config
     from suisei.models.hub_folder import checked_hub_name, model_files, push_model
 
     name = checked_hub_name(options.name)
     folder, run = find_model(Path(options.folder))
     facts = read_run(run)
+    if facts.figures and not read_config(folder)["sha256"].get("config.json", "").startswith(facts.model):
+        facts = replace(facts, figures={})  # this one was made of it by suisei compact, say
+        said = f"{run / 'report.json'} has figures of another model; the card has none"
+        say(Console(stderr=True), said, "yellow")
     card = hub_card(name, _written(folder), facts, license=options.license, language=_languages(options))
     _check(card)
     load_model(folder, check_names)  # what does not load here loads nowhere

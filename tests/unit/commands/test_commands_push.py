@@ -1,5 +1,6 @@
 """The command that pushes a model."""
 
+import json
 import shutil
 
 import huggingface_hub
@@ -64,3 +65,21 @@ def test_what_is_missing_is_said_before_anything_is_pushed(model_folder, pushed,
     with pytest.raises(ModelError, match=r"idf\.json was altered"):
         main([str(broken), "me/metric", "--license", "mit", "--language", "en"])
     assert pushed == []
+
+
+def test_figures_of_another_model_are_left_out(model_folder, pushed, tmp_path, capsys):
+    def pushed_card(checksum):
+        row = {"label": "suisei", "cells": {"tau-c": {"value": 0.5}}}
+        row |= {"signature": f"suisei|model:{checksum[:12]}|suisei:0.1.0"} if checksum else {}
+        report = {"data": {"sources": ["scenes"]}, "results": {"sections": [{"rows": [row]}]}}
+        (tmp_path / "report.json").write_text(json.dumps(report))
+        main([str(tmp_path / "small"), "me/metric", "--license", "mit", "--language", "en"])
+        return pushed.pop()[2]
+
+    shutil.copytree(model_folder, tmp_path / "small")  # beside the run's own model
+    own = json.loads((model_folder / "config.json").read_text())["sha256"]["config.json"]
+    assert "value: 0.5" in pushed_card(own)
+    assert "value: 0.5" in pushed_card("")  # a report that does not say which model it measured
+    assert "another model" not in capsys.readouterr().err
+    assert "value: 0.5" not in pushed_card("0" * 64)
+    assert "report.json has figures of another model" in capsys.readouterr().err
