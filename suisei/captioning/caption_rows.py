@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -88,7 +89,7 @@ def write_rows(
     else:
         with replacing(Path(output)) as temporary, temporary.open("w", encoding="utf-8") as stream:
             if is_json(output):
-                results = [_result(row) for row in rows() if "candidate" in row]
+                results = _results([row for row in rows() if "candidate" in row])
                 stream.write(json.dumps(results, ensure_ascii=False, indent=1) + "\n")
             else:
                 _write_lines(stream, rows())
@@ -127,11 +128,23 @@ def _rows_of(
         yield row
 
 
-def _result(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row as COCO has it: the number in the name of COCO's files, else the id."""
+def _results(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows as COCO has them, where a number of several images, of two folders say, is no one's id."""
+    numbers = [_number(row) for row in rows]
+    counts = Counter(numbers)
+    return [
+        {
+            "image_id": row["id"] if number is None or counts[number] > 1 else number,
+            "caption": row["candidate"],
+        }
+        for row, number in zip(rows, numbers, strict=True)
+    ]
+
+
+def _number(row: dict[str, Any]) -> int | None:
+    """Return the number in the name of COCO's files, else the id if it is one."""
     number = _COCO_NAME.fullmatch(Path(row["image"]).name)
-    plain = row["id"]
-    image_id: Any = int(plain) if plain.isascii() and plain.isdigit() else plain
-    if number and Path(row["image"]).name == Path(str(plain)).name:
-        image_id = int(number[1])
-    return {"image_id": image_id, "caption": row["candidate"]}
+    plain = str(row["id"])
+    if number and Path(row["image"]).name == Path(plain).name:
+        return int(number[1])
+    return int(plain) if plain.isascii() and plain.isdigit() else None

@@ -76,6 +76,17 @@ def test_coco_results_hold_the_captions_alone(folder, images, tmp_path, capsys):
     assert "c.png" in capsys.readouterr().err
 
 
+def test_coco_results_tell_images_of_one_number_apart(folder, images, tmp_path):
+    for name, place in (("a", "cat/0001.png"), ("b", "dog/0001.png"), ("d", "dog/0002.png")):
+        (tmp_path / "photos" / place).parent.mkdir(parents=True, exist_ok=True)
+        (images / f"{name}.png").rename(tmp_path / "photos" / place)
+    output = tmp_path / "results.json"
+    options = ("--model", folder, "--images", tmp_path / "photos", "--output", output, "--method", "greedy")
+    main([*map(str, options)])
+    results = json.loads(output.read_text(encoding="utf-8"))
+    assert [row["image_id"] for row in results] == ["cat/0001.png", "dog/0001.png", 2]
+
+
 def test_a_caption_without_a_word_is_counted_and_named(folder, images, tmp_path, capsys, model):
     with torch.no_grad():
         state = model.decoder.last_norm
