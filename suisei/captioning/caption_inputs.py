@@ -13,6 +13,7 @@ from suisei.captioning.caption_sources import load_captioned
 from suisei.data.coco import is_json_lines, is_text, read_text, text_lines
 from suisei.data.lines import delimited_records, numbered_lines
 from suisei.data.paths import Allowed, Root, address_error, is_address
+from suisei.data.sample import LANGUAGES, detect_language
 from suisei.errors import ConfigError, DataError
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm")
@@ -31,11 +32,11 @@ class Wanted:
 
     id: str
     image: Path
-    references: tuple[tuple[str, str | None], ...] = ()
+    references: tuple[tuple[str, str], ...] = ()
 
     def references_in(self, language: str) -> list[str]:
-        """Return the references in a language, or of no known one."""
-        return [text for text, spoken in self.references if spoken in (None, language)]
+        """Return the references in a language."""
+        return [text for text, spoken in self.references if spoken == language]
 
 
 def images_to_caption(
@@ -110,7 +111,8 @@ def _rows(file: str, root: Root) -> Iterator[Wanted]:
             path = root.file(image)
         except DataError as error:
             raise DataError(f"{file}, {place}: {error}") from None
-        yield Wanted(name, path, tuple((text, None) for text in references))
+        own = row.get("language") if row.get("language") in LANGUAGES else None
+        yield Wanted(name, path, tuple((text, own or detect_language(text)) for text in references))
 
 
 def _records(file: str) -> Iterator[tuple[str, dict[str, Any]]]:

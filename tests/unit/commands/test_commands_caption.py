@@ -138,6 +138,23 @@ def test_rows_are_scored_as_they_are(folder, images, tmp_path):
     assert len(rows_of(scores)) == 3
 
 
+def test_references_of_another_language_stand_beside_no_caption(folder, images, tmp_path):
+    rows = [
+        {"image": "a.png", "references": ["赤い絵", "a red picture"]},
+        {"image": "b.png", "references": ["ABC"], "language": "ja"},
+        {"image": "d.png", "references": ["a blue picture"], "language": None},
+    ]
+    file, output = images / "rows.jsonl", tmp_path / "captions.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    options = ("--model", folder, "--input", file, "--output", output, "--max-length", 5, "--language")
+    for language, wanted in (
+        ("en", [["a red picture"], None, ["a blue picture"]]),
+        ("ja", [["赤い絵"], ["ABC"], None]),
+    ):
+        main([*map(str, (*options, language))])
+        assert [row.get("references") for row in rows_of(output)] == wanted
+
+
 def test_batches_change_no_caption(model, images):
     files = [images / f"{name}.png" for name in "abcd"]
     decoding = Decoding("beam", beams=3, max_length=5)
