@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections import Counter
@@ -81,7 +82,8 @@ def write_rows(
 
     def rows() -> Iterator[dict[str, Any]]:
         for image, found in zip(wanted, written, strict=True):
-            yield from _rows_of(image, found, decoding, language, counts)
+            place = _place(image.image, output)
+            yield from _rows_of(image, place, found, decoding, language, counts)
             advance(1)  # its rows are written
 
     if output == "-":
@@ -102,11 +104,19 @@ def _write_lines(stream: TextIO, rows: Iterator[dict[str, Any]]) -> None:
     stream.flush()
 
 
+def _place(image: Path, output: str) -> str:
+    """Return an image's path as readers of a file take it: from the file's folder on, else in full."""
+    if output == "-":
+        return str(image)
+    full, folder = Path(os.path.abspath(image)), Path(os.path.abspath(output)).parent  # noqa: PTH100
+    return str(full.relative_to(folder) if full.is_relative_to(folder) else full)
+
+
 def _rows_of(
-    image: Wanted, found: Written, decoding: Decoding, language: str, counts: Counts
+    image: Wanted, place: str, found: Written, decoding: Decoding, language: str, counts: Counts
 ) -> Iterator[dict[str, Any]]:
     counts.images += 1
-    base: dict[str, Any] = {"id": image.id, "image": str(image.image)}
+    base: dict[str, Any] = {"id": image.id, "image": place}
     if found.problem:
         counts.broken.append(image.id)
         yield {**base, "error": found.problem}

@@ -138,6 +138,26 @@ def test_rows_are_scored_as_they_are(folder, images, tmp_path):
     assert len(rows_of(scores)) == 3
 
 
+def test_images_are_named_as_readers_of_the_rows_find_them(folder, images, tmp_path, monkeypatch, capsys):
+    from suisei.commands.score import main as score
+
+    monkeypatch.chdir(tmp_path)
+    (images / "c.png").unlink()
+    (tmp_path / "out").mkdir()
+    options = ("--model", folder, "--images", "images", "--method", "greedy", "--output")
+    score_options = ("--metrics", "length", "--output", tmp_path / "scores.jsonl", "--input")
+    for output, named, more in (
+        ("captions.jsonl", "images/a.png", ()),
+        ("out/captions.jsonl", str(images / "a.png"), ("--images", "images")),
+    ):
+        main([*map(str, (*options, output))])
+        assert rows_of(tmp_path / output)[0]["image"] == named
+        assert score([*map(str, (*score_options, output, *more))]) == 0
+    capsys.readouterr()
+    main([*map(str, (*options, "-"))])
+    assert json.loads(capsys.readouterr().out.splitlines()[0])["image"] == "images/a.png"
+
+
 def test_references_of_another_language_stand_beside_no_caption(folder, images, tmp_path):
     rows = [
         {"image": "a.png", "references": ["赤い絵", "a red picture"]},
