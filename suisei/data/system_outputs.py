@@ -187,10 +187,11 @@ def _split(file: SystemFile, path: str) -> list[SystemFile]:
 def _join(
     files: Sequence[SystemFile], given: CaptionFile | None, images: Root | None, notes: list[str]
 ) -> Systems:
-    keyed = [
-        dict(zip(keys, file.samples, strict=True))
-        for keys, file in zip(_image_keys(files, given, notes), files, strict=True)
-    ]
+    keys = _image_keys(files, given, notes)
+    conflict = _conflict(files, keys)
+    if conflict:
+        raise DataError(f"{conflict}; give the rows of one image the same id in all files, or leave ids out")
+    keyed = [dict(zip(own, file.samples, strict=True)) for own, file in zip(keys, files, strict=True)]
     _note_left_out(files, keyed, given, notes)
     common = [
         key
@@ -254,6 +255,7 @@ def _image_keys(
         return [_keys_among(file, given, notes) for file in files]
     if given is None:
         kinds = [kind for kind in ("id", "group", "image") if all(kind in file.keys for file in files)]
+        kinds = [kind for kind in kinds if not _conflict(files, [file.keys[kind] for file in files])]
         common = {kind: len(set.intersection(*(set(file.keys[kind]) for file in files))) for kind in kinds}
         best = max(kinds, key=lambda kind: common[kind], default=None)
         if best is not None and (common[best] or all(file.has_ids for file in files)):
@@ -261,6 +263,24 @@ def _image_keys(
                 notes.append(f"systems are joined by {best}")
             return [file.keys[best] for file in files]
     return _by_line(files, given, notes)
+
+
+def _conflict(files: Sequence[SystemFile], keys: Sequence[Sequence[str]]) -> str:
+    """Say which key stands for images of different names, as where ids number the rows of each file; else "".
+
+    Names that no two files share, such as those of other copies of the images, say nothing.
+    """
+    for kind in ("image", "group"):
+        first: dict[str, tuple[str, str]] = {}
+        known: set[str | None] = set()
+        for file, own_keys in zip(files, keys, strict=True):
+            named = [image_names(sample)[kind] for sample in file.samples]
+            for key, own in zip(own_keys, named, strict=True):
+                name, other = first.setdefault(key, (file.name, own)) if own else (file.name, own)
+                if own != other and own in known:
+                    return f"{key!r} is {kind} {other!r} in {name} and {kind} {own!r} in {file.name}"
+            known.update(named)
+    return ""
 
 
 def _keys_among(file: SystemFile, given: CaptionFile, notes: list[str]) -> tuple[str, ...]:

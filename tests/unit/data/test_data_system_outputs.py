@@ -118,6 +118,24 @@ def test_rows_that_name_other_images_are_not_joined_line_by_line(save, tmp_path,
         load_systems([str(tmp_path / "x.jsonl"), other])
 
 
+def test_ids_that_number_the_rows_of_each_file_join_no_other_images(save, tmp_path):
+    for name in ("a.png", "b.png", "1.png", "2.png"):
+        Image.new("RGB", (8, 8)).save(tmp_path / name)
+
+    def numbered(file, *images):
+        rows = [{"id": n, "image": image, "candidate": f"{file} {image}"} for n, image in enumerate(images)]
+        return save(f"{file}.jsonl", rows)
+
+    x, y = numbered("x", "a.png", "b.png"), numbered("y", "b.png", "a.png")
+    systems = load_systems([x, y])
+    assert captions(systems) == {"x": ["x a.png", "x b.png"], "y": ["y a.png", "y b.png"]}
+    assert "systems are joined by image" in systems.notes
+    with pytest.raises(DataError, match=r"'0' is image 'a.png' in x and image 'b.png' in y; give the rows"):
+        load_systems([x, y], references=[save("refs.json", {"0": ["r"], "1": ["r"]})])
+    copies = load_systems([x, numbered("z", "1.png", "2.png")])  # the same images by other names
+    assert copies.images == ("0", "1")
+
+
 def test_file_names_are_found_in_annotations_and_in_the_folder(save, tmp_path):
     for number in (1, 2):
         Image.new("RGB", (8, 8)).save(tmp_path / f"photo{number}.jpg")
