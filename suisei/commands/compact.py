@@ -134,6 +134,7 @@ def _check(options: argparse.Namespace) -> None:
     for path in (*options.keep_text, *([options.card_figures] if options.card_figures else [])):
         if not Path(path).is_file():
             raise ConfigError(f"{path}: no such file")
+    _figures(options)
     if options.bits is None:
         options.bits = 4 if options.base else 8
     inputs = given(vars(options), "data", "keep_text", "card_figures")
@@ -252,18 +253,31 @@ def _size(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
+def _figures(options: argparse.Namespace) -> dict[str, Any] | None:
+    """Return what --card-figures holds, of which a table can be made; None without it."""
+    if not options.card_figures:
+        return None
+    from suisei.data.benchmarks.jsonfile import read_object
+    from suisei.training.small_card import figures_table
+
+    figures = read_object(Path(options.card_figures))
+    try:
+        figures_table(figures)
+    except DataError as error:
+        raise DataError(f"--card-figures {options.card_figures}: {error}") from None
+    return figures
+
+
 def _card(options: argparse.Namespace, regressor: Regressor, old: list[int] | None, called: str) -> str:
     from suisei.training.small_card import Storage, small_card
 
     path = Path(options.model) / "README.md"
     card = path.read_text(encoding="utf-8") if path.is_file() else ""
     card = card.replace(json.dumps(called), json.dumps(regressor.config.text.name))  # no path of this machine
-    given_figures = options.card_figures
-    figures = json.loads(Path(given_figures).read_text(encoding="utf-8")) if given_figures else None
     storage = Storage(
         regressor.config.text.name,
         len(regressor.text.tokenizer) if old is not None else None,
         options.bits,
         options.change_bits if options.base else None,
     )
-    return small_card(card, storage, name=options.name, figures=figures)
+    return small_card(card, storage, name=options.name, figures=_figures(options))

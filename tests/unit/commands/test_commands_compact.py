@@ -133,6 +133,21 @@ def test_what_cannot_be_is_refused_before_any_work(run, tmp_path, capsys, option
     assert not (tmp_path / "small").exists()
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [("{", "not JSON"), ('{"sets": []}', "the figures are not those of zero_shot.py")],
+)
+def test_figures_of_another_form_are_refused_before_any_work(run, tmp_path, capsys, content, message):
+    path = tmp_path / "figures.json"
+    path.write_text(content, encoding="utf-8")
+    assert run(tmp_path / "small", "--card-figures", str(path)) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert "figures.json: " in error
+    assert "scoring" not in error
+    assert not (tmp_path / "small").exists()
+
+
 def test_no_folder_is_written_over(run, tmp_path, capsys):
     (tmp_path / "small").mkdir()
     assert run(tmp_path / "small") == 2
