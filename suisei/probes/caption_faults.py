@@ -7,6 +7,7 @@ estimates: what good captions of people score by them is the level to compare wi
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
@@ -86,8 +87,8 @@ def breaks_off(caption: str, language: str) -> bool:
 
 
 def nouns_of(caption: str, language: str) -> tuple[str, ...]:
-    """Return the different nouns of a caption, English ones in lower case and singular."""
-    words = segment(caption, language).words
+    """Return the different nouns of a caption in lower case, English ones singular, Japanese ones in NFKC."""
+    words = segment(_folded(caption) if language == "ja" else caption, language).words
     nouns = [word.text.strip().lower() for word in words if word.noun]
     named = dict.fromkeys(_singular(noun) if language == "en" else noun for noun in nouns if noun)
     return tuple(noun for noun in named if noun not in _AMOUNTS)
@@ -100,13 +101,13 @@ def unmentioned(nouns: Sequence[str], references: Sequence[str], language: str) 
     ['ball']
     """
     if language == "ja":
-        text = "\n".join(references)
+        text = _folded("\n".join(references))
         somebody = any(word in text for word in _PEOPLE["ja"])
         return [
             noun
             for noun in nouns
             if not (somebody and noun in _PEOPLE["ja"])
-            and not any(word in text for word in (noun, *_alike(noun, "ja")))
+            and not any(_folded(word) in text for word in (noun, *_alike(noun, "ja")))
         ]
     said = {word for reference in references for word in _words(reference)}
     text = f" {' '.join(word for reference in references for word in _WORD.findall(reference.lower()))} "
@@ -117,6 +118,11 @@ def unmentioned(nouns: Sequence[str], references: Sequence[str], language: str) 
         and not (noun in _PEOPLE["en"] and said & _PEOPLE["en"])
         and not any(f" {word} " in text for word in _alike(noun, "en"))
     ]
+
+
+def _folded(text: str) -> str:
+    """Return a Japanese text with Latin letters and kana of one width and case, for Tシャツ has several."""
+    return unicodedata.normalize("NFKC", text).lower()
 
 
 @lru_cache(maxsize=4096)

@@ -76,6 +76,16 @@ def test_japanese_nouns_that_nobody_mentions():
     assert unmentioned(nouns, ["人がイヌと歩く", "広い公園"], "ja") == ["傘"]
 
 
+@pytest.mark.parametrize("reference", ["Tシャツの男性", "ｔシャツの男性", "男性のＴシャツ"])
+@pytest.mark.parametrize("caption", ["Tシャツを着た男性", "tシャツを着た男性", "Ｔシャツを着た男性"])
+def test_japanese_nouns_with_latin_letters_are_mentioned_in_either_width_and_case(caption, reference):
+    if mecab_missing():
+        pytest.skip("needs MeCab")
+    assert nouns_of(caption, "ja") == ("tシャツ", "男性")
+    assert unmentioned(nouns_of(caption, "ja"), [reference], "ja") == []
+    assert unmentioned(nouns_of(caption, "ja"), ["男性"], "ja") == ["tシャツ"]
+
+
 def test_scores_and_corpus_scores():
     samples = [
         CaptionSample("a dog with a ball", ["a dog"]),
