@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from suisei.probes.falsify import Rule, Task, counts_ja, phrase_end, phrase_start
 from suisei.probes.lexicon import (
     ALIKE,
@@ -11,7 +13,7 @@ from suisei.probes.lexicon import (
     GODAN_RU,
     PLACE_PREPOSITIONS,
 )
-from suisei.probes.segments import Segmented
+from suisei.probes.segments import Segment, Segmented
 from suisei.probes.spans import Span, find_spans, moved, put, texts
 from suisei.probes.words import ARTICLES, AUXILIARIES
 
@@ -29,6 +31,10 @@ _POLITE = (
 )
 """Plain ends of sentences, and their polite form."""
 
+_OWN_VERBS = ("います", "あります", "します")
+"""Polite verbs that others end like: 使います, 話します."""
+_BEFORE_VERBS = tuple("てでがはもをにと、")
+_POLITE_ALREADY = ("です", "ます", "ません", "ました", "でした", "でしょう", "ましょう")
 _GODAN_POLITE = dict(zip("くむぶすつうぐぬ", "きみびしちいぎに", strict=True))
 _ICHIDAN_KANA = tuple("えけげせぜてでねへべめれ")
 _ITS = frozenset(("its", "his", "her", "their"))
@@ -60,22 +66,31 @@ def other_politeness(task: Task) -> str | None:
     if caption.language != "ja" or not caption.words:
         return None
     body = "".join(texts(caption))
-    changed = _plain(body) or _polite(body, ends_in_noun=caption.words[-1].noun)
+    changed = _plain(body, texts(caption)) or _polite(body, caption.words[-1])
     return None if changed is None else changed + caption.tail
 
 
-def _plain(body: str) -> str | None:
+def _plain(body: str, words: Sequence[str]) -> str | None:
     for plain, polite in _POLITE:
         if body.endswith(polite) and polite != "です":
-            return body.removesuffix(polite) + plain
+            whole = polite not in _OWN_VERBS or _is_word(body, words, polite)
+            return body.removesuffix(polite) + plain if whole else None
     return body.removesuffix("です") if body.endswith("です") and not body.endswith("いです") else None
 
 
-def _polite(body: str, *, ends_in_noun: bool) -> str | None:
-    if body.endswith(("です", "ます", "ません")):
+def _is_word(body: str, words: Sequence[str], polite: str) -> bool:
+    """Return whether います is a verb of its own, and not the end of 使います."""
+    alone = body.removesuffix(polite).endswith(_BEFORE_VERBS) or body == polite
+    return alone or "".join(words[-2:]) == polite
+
+
+def _polite(body: str, last: Segment) -> str | None:
+    if body.endswith(_POLITE_ALREADY):
         return None
-    if ends_in_noun:
+    if last.noun:
         return body + "です"
+    if not last.verb:  # りんごが二つ
+        return None
     for plain, polite in _POLITE:
         if body.endswith(plain):
             return body.removesuffix(plain) + polite
