@@ -5,24 +5,29 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from suisei.probes.segments import Segmented
+from suisei.probes.lexicon import GODAN_RU, ICHIDAN_VERBS
+from suisei.probes.segments import Segment, Segmented
 from suisei.probes.words import ARTICLES, AUXILIARIES, STOP_WORDS, VERBS
 
 _JAPANESE_REMOVE = (
+    ("いないです", "います"),
     ("くないです", "いです"),
+    ("ではないです", "です"),
+    ("ではありませんでした", "でした"),
+    ("ませんでした", "ました"),
     ("ではありません", "です"),
     ("ではない", "である"),
+    ("じゃない", "である"),
     ("ありません", "あります"),
     ("ません", "ます"),
-    ("ていない", "ている"),
     ("いない", "いる"),
     ("くない", "い"),
-    ("ない", "ある"),
+    ("しない", "する"),
+    ("来ない", "来る"),
 )
 _JAPANESE_ADD = (
     ("ました", "ませんでした"),
     ("ます", "ません"),
-    ("いです", "くないです"),
     ("でした", "ではありませんでした"),
     ("です", "ではありません"),
     ("である", "ではない"),
@@ -33,7 +38,13 @@ _JAPANESE_ADD = (
     ("た", "たわけではない"),
 )
 _GODAN = dict(zip("くむぶすつうぐぬ", "かまばさたわがな", strict=True))
+_PLAIN_OF_GODAN = {negative: plain for plain, negative in (*_GODAN.items(), ("る", "ら"))}
 _ICHIDAN_BEFORE_RU = frozenset("いきぎしじちにひびみりえけげせぜてでねへべめれ見")
+_NAI_ADJECTIVES = ("少ない", "すくない", "危ない", "あぶない", "切ない", "もったいない", "味気ない")
+"""Adjectives on ない that deny nothing."""
+_NO_ADJECTIVES = ("きれい", "みたい", "嫌い", "きらい", "幸い", "いっぱい", "くらい", "ぐらい")
+"""Words on い that are denied as nouns are."""
+_ADJECTIVE = re.compile(r".*(?:[\u3400-\u9fff][かきさしたならる]?|し|わい|な)い")
 _NOUN_LIKE = "ではない"
 
 
@@ -116,36 +127,59 @@ def _no(words: list[str], lowered: Sequence[str]) -> list[str] | None:
 
 def _negate_japanese(caption: Segmented) -> str:
     body = "".join(word.text for word in caption.words)
+    return (_affirm(body) or _deny(body, caption.words)) + caption.tail
+
+
+def _affirm(body: str) -> str | None:
+    """Return a sentence without the negation that it ends in; None where it has none."""
+    if body.endswith(_NAI_ADJECTIVES):
+        return None
     for ending, positive in _JAPANESE_REMOVE:
         if body.endswith(ending):
-            return body.removesuffix(ending) + positive + caption.tail
-    return _deny(body, ends_in_noun=_ends_in_noun(caption)) + caption.tail
+            return body.removesuffix(ending) + positive
+    if not body.endswith("ない"):
+        return None
+    stem = body.removesuffix("ない")
+    if stem.endswith(tuple("がはもの")) or not stem:
+        return stem + "ある"
+    return stem[:-1] + _PLAIN_OF_GODAN[stem[-1]] if stem[-1] in _PLAIN_OF_GODAN else stem + "る"
 
 
-def _ends_in_noun(caption: Segmented) -> bool:
-    last = caption.words[-1]
-    known = any(word.verb or word.noun for word in caption.words)
-    return known and not last.verb and not _is_adjective(last.text)
+def _is_adjective(word: Segment, text: str) -> bool:
+    """Return whether a text that ends in this word ends in an adjective on い."""
+    if word.noun or not text.endswith("い") or text.endswith(_NO_ADJECTIVES):
+        return False
+    return (word.content and not word.verb) or bool(_ADJECTIVE.fullmatch(text))
 
 
-def _is_adjective(text: str) -> bool:
-    return bool(re.fullmatch(r".*[\u3400-\u9fffし]い", text))
+def _deny_adjective(text: str) -> str:
+    irregular = text.endswith("いい") and not text.endswith("わいい")  # よくない, but かわいくない
+    return f"{text[:-2]}よくない" if irregular else f"{text[:-1]}くない"
 
 
-def _deny(body: str, *, ends_in_noun: bool) -> str:
+def _deny(body: str, words: Sequence[Segment]) -> str:
     """Return the plain or polite negative of a sentence's end."""
+    if words[-1].noun:
+        return body + _NOUN_LIKE
+    plain = body.removesuffix("です")
+    described = words[-2] if plain != body and len(words) > 1 else words[-1]
+    if _is_adjective(described, plain):
+        return _deny_adjective(plain) + body[len(plain) :]
     for ending, negative in _JAPANESE_ADD:
         if body.endswith(ending):
             return body.removesuffix(ending) + negative
-    if ends_in_noun:
-        return body + _NOUN_LIKE
+    return _deny_verb(body) if words[-1].verb else body + _NOUN_LIKE
+
+
+def _deny_verb(body: str) -> str:
     if body.endswith("する"):
         return body.removesuffix("する") + "しない"
+    if body.endswith(("来る", "てくる", "でくる")):
+        return body[:-2] + ("来ない" if body.endswith("来る") else "こない")
     if body.endswith("る"):
         stem = body[:-1]
-        return stem + ("ない" if stem.endswith(tuple(_ICHIDAN_BEFORE_RU)) else "らない")
-    if _is_adjective(body):
-        return body[:-1] + "くない"
+        ichidan = stem.endswith(tuple(_ICHIDAN_BEFORE_RU)) or body.endswith(ICHIDAN_VERBS)
+        return stem + ("ない" if ichidan and not body.endswith(tuple(GODAN_RU)) else "らない")
     if body[-1] in _GODAN:
         return body[:-1] + _GODAN[body[-1]] + "ない"
     return body + _NOUN_LIKE

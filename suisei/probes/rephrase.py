@@ -11,6 +11,7 @@ from suisei.probes.lexicon import (
     DIGITS_EN,
     DIGITS_JA,
     GODAN_RU,
+    ICHIDAN_VERBS,
     PLACE_PREPOSITIONS,
 )
 from suisei.probes.segments import Segment, Segmented
@@ -38,7 +39,6 @@ _POLITE_ALREADY = ("です", "ます", "ません", "ました", "でした", "�
 _GODAN_POLITE = dict(zip("くむぶすつうぐぬ", "きみびしちいぎに", strict=True))
 _ICHIDAN_KANA = tuple("えけげせぜてでねへべめれ")
 _ITS = frozenset(("its", "his", "her", "their"))
-_ICHIDAN_VERBS = ("見る", "着る", "寝る", "出る", "煮る", "似る")
 
 
 def other_words(task: Task) -> str | None:
@@ -97,7 +97,7 @@ def _polite(body: str, last: Segment) -> str | None:
     if body.endswith("る"):
         if body.endswith(tuple(GODAN_RU)):
             return body[:-1] + "ります"
-        ichidan = body[:-1].endswith(_ICHIDAN_KANA) or body.endswith(_ICHIDAN_VERBS)
+        ichidan = body[:-1].endswith(_ICHIDAN_KANA) or body.endswith(ICHIDAN_VERBS)
         return body[:-1] + "ます" if ichidan else None
     ending = _GODAN_POLITE.get(body[-1])
     return None if ending is None else body[:-1] + ending + "ます"
