@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from suisei.metrics.tokenizers import mecab_missing
 from suisei.probes.words import ABOUT_PICTURES, ING_NOUNS, NOT_THINGS, STOP_WORDS, SYMMETRIC, VERBS
 
-_TAIL = re.compile(r"\s*[.。.!?！？…]*\s*$")
+_TAIL = re.compile(r"\s*[.。．｡!?！？…]*\s*$")
 _ENGLISH = re.compile(r"['’]?[^\W_]+(?:['’\-][^\W_]+)*|[^\w\s]+|_+")
 _SPACED = re.compile(r"\s(?=[,;:](?:\s|$))")
 _SCRIPTS = re.compile(

@@ -34,6 +34,8 @@ def test_english_endings(caption, broken):
         ("男性が自転車に", True),
         ("女の子が", True),
         ("テーブルの上の", True),
+        ("公園に．", True),
+        ("公園に｡", True),
         ("犬が公園を走っている。", False),
         ("猫の写真", False),
         ("子ども", False),

@@ -126,6 +126,15 @@ def test_japanese_negation(caption, expected):
     assert degrade(caption, "negate") == expected
 
 
+@pytest.mark.parametrize("stop", ["。", "．", "｡", "."])
+def test_every_japanese_full_stop_stays_at_the_end(stop):
+    pytest.importorskip("fugashi")
+    caption = f"犬が公園で走っている{stop}"
+    assert degrade(caption, "negate") == f"犬が公園で走っていない{stop}"
+    assert degrade(caption, "politeness") == f"犬が公園で走っています{stop}"
+    assert degrade(caption, "half").endswith(stop)
+
+
 def test_shuffle_keeps_the_words_and_the_full_stop():
     worse = degrade(ENGLISH, "shuffle")
     assert worse.endswith(".")
