@@ -21,6 +21,10 @@ from suisei.probes.words import ABOUT_PICTURES, ING_NOUNS, NOT_THINGS, STOP_WORD
 _TAIL = re.compile(r"\s*[.。．｡!?！？…]*\s*$")
 _ENGLISH = re.compile(r"['’]?[^\W_]+(?:['’\-][^\W_]+)*|[^\w\s]+|_+")
 _SPACED = re.compile(r"\s(?=[,;:](?:\s|$))")
+_JOINING = frozenset(("で", "に", "な"))
+"""Forms of だ that join what is before to what follows: 静かで, 猫のように, きれいな."""
+_CLOSING = frozenset(("など", "だけ", "のみ", "ばかり", "ほど", "くらい", "ぐらい", "か"))
+"""Particles with which a caption may end: 犬と猫など."""
 _SCRIPTS = re.compile(
     r"[\u3005\u3400-\u9fff\uf900-\ufaff]+|[\u30a0-\u30ff\uff66-\uff9f]+|[\u3040-\u309f]+"
     r"|[A-Za-z]+|[0-9０-９]+|\s+|."
@@ -97,16 +101,19 @@ def segment(caption: str, language: str) -> Segmented:
 def final_particle(caption: str) -> bool:
     """Return whether a Japanese caption ends in a particle that joins it to a word that is not there.
 
-    Particles that end sentences (よ, ね) are none of these. Without MeCab only を, が and は count, which end
-    hardly any word.
+    Particles that end sentences (よ, ね) or a list (など) are none of these. Without MeCab only を, が and は
+    count, which end hardly any word.
     """
     body = _TAIL.sub("", caption).strip()
     if not body:
         return False
     if mecab_missing():
         return body.endswith(("を", "が", "は"))
-    kind, detail = _cut(body)[-1].feature[:2]
-    return kind == "助詞" and detail != "終助詞"
+    last = _cut(body)[-1]
+    kind, detail = last.feature[:2]
+    if kind == "助動詞":  # MeCab takes the で of 公園で, where nothing follows, for a form of だ
+        return last.surface in _JOINING
+    return kind == "助詞" and detail != "終助詞" and last.surface not in _CLOSING
 
 
 def swappable(caption: Segmented) -> list[tuple[int, int]]:
