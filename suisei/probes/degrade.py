@@ -196,6 +196,8 @@ def degrade_samples(
 ) -> list[CaptionSample | None]:
     """Return each sample with its candidate changed and its rating taken away; None where that cannot be.
 
+    The language of a changed sample is stated, as that of the original.
+
     The captions for "other-image" are the candidates of ``samples`` in the same language and of another
     group (image).
 
@@ -215,7 +217,9 @@ def degrade_samples(
         changed = degrade(
             sample.candidate, name, language=language, seed=seed, others=others, references=sample.references
         )
-        result.append(None if changed is None else replace(sample, candidate=changed, rating=None))
+        # "。" and what is left of "TV の前" show no Japanese any more
+        made = None if changed is None else replace(sample, candidate=changed, rating=None, language=language)
+        result.append(made)
     return result
 
 

@@ -337,7 +337,9 @@ def _changed(
             caption = segment(sample.candidate, language)
             rng = random.Random(seeded_key(seed, name, sample.candidate))
             text = caption.join(change(texts(caption), rng))
-            found.append(replace(sample, candidate=text, rating=None) if text.strip() else sample)
+            if text.strip():
+                sample = replace(sample, candidate=text, rating=None, language=language)
+            found.append(sample)
     return found
 
 

@@ -7,8 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from suisei.data.sample import CaptionSample
+from suisei.data.sample import CaptionSample, detect_language, language_of
 from suisei.errors import ConfigError
+from suisei.metrics.registry import get_metric
 from suisei.probes import segments
 from suisei.probes.degrade import CHANGES, DEGRADATIONS, degrade, degrade_samples
 from suisei.probes.segments import segment, swappable
@@ -183,6 +184,16 @@ def test_another_images_caption_is_of_another_image_and_the_same_language():
         assert group[changed.candidate] != original.group
         assert ("犬" in changed.candidate) == ("犬" in original.candidate)
         assert (changed.rating, changed.group) == (None, original.group)
+
+
+def test_a_changed_caption_is_of_the_originals_language_whatever_is_left_of_it():
+    original = [CaptionSample("TV の前", ["テレビの前の猫"])]
+    for name in ("mark", "half"):
+        (changed,) = degrade_samples(original, name)
+        assert detect_language(changed.candidate) == "en"
+        assert language_of(changed) == "ja"
+    (mark,) = degrade_samples(original, "mark")
+    assert get_metric("length-ratio").score([mark]) == 0  # in English words it was as long as the reference
 
 
 def test_a_samples_degradation_does_not_depend_on_its_place():
