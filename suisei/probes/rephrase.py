@@ -37,6 +37,8 @@ _OWN_VERBS = ("います", "あります", "します")
 _BEFORE_VERBS = tuple("てでがはもをにと、")
 _POLITE_ALREADY = ("です", "ます", "ません", "ました", "でした", "でしょう", "ましょう")
 _GODAN_POLITE = dict(zip("くむぶすつうぐぬ", "きみびしちいぎに", strict=True))
+_NO_CONTENT = frozenset(("大きな", "おおきな", "小さな", "ちいさな", "沢山", "たくさん"))
+"""Words of the spellings that are neither nouns nor adjectives to MeCab, and like no particle."""
 _ICHIDAN_KANA = tuple("えけげせぜてでねへべめれ")
 _ITS = frozenset(("its", "his", "her", "their"))
 
@@ -52,12 +54,31 @@ def other_spelling(task: Task) -> str | None:
 
 
 def _alike(task: Task, kind: str) -> str | None:
-    choices = ALIKE[kind][task.caption.language]
-    spans = find_spans(task.caption, choices)
-    if not spans:
+    caption, choices = task.caption, ALIKE[kind][task.caption.language]
+    fits = _is_spelled if kind == "script" else _is_meant
+    possible = []
+    for span in find_spans(caption, choices):
+        others = [
+            other for other in choices[span.phrase] if caption.language == "en" or fits(caption, span, other)
+        ]
+        if others:
+            possible.append((span, others))
+    if not possible:
         return None
-    span = task.rng.choice(spans)
-    return put(task.caption, span, task.rng.choice(choices[span.phrase]))
+    span, others = task.rng.choice(possible)
+    return put(caption, span, task.rng.choice(others))
+
+
+def _is_spelled(caption: Segmented, span: Span, other: str) -> bool:
+    """Return whether Japanese words are those of the list: は is 葉 and した is 下 only as a noun."""
+    words = caption.words[span.start : span.stop]
+    return other in _NO_CONTENT or all(word.content and not word.verb for word in words)
+
+
+def _is_meant(caption: Segmented, span: Span, other: str) -> bool:
+    """Return whether another word may stand there: 大きな and 赤色の only before a noun."""
+    before_noun = span.stop < len(caption.words) and caption.words[span.stop].content
+    return before_noun or not other.endswith(("な", "の"))
 
 
 def other_politeness(task: Task) -> str | None:

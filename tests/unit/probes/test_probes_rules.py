@@ -104,6 +104,25 @@ def test_a_near_copy_is_a_reference_with_one_word_changed():
 
 @WITH_MECAB
 @pytest.mark.parametrize(
+    ("caption", "name", "expected"),
+    [
+        ("船の形をした凧", "script", {"船の形をしたたこ"}),  # した is not 下 there
+        ("広場には男性がいる", "script", set()),  # nor は 葉
+        ("黒板に1人で書く", "script", set()),
+        ("テーブルのうえ", "script", {"テーブルの上"}),
+        ("バスがたくさんある", "script", {"バスが沢山ある"}),
+        ("大きな車", "script", {"おおきな車", "大きなくるま"}),
+        ("車より木が大きい", "synonym", {"自動車より木が大きい"}),
+        ("リボンが赤い", "synonym", set()),
+        ("赤いリボン", "synonym", {"赤色のリボン"}),
+    ],
+)
+def test_japanese_words_are_rewritten_only_as_what_they_are(caption, name, expected):
+    assert every(caption, name, "ja") == expected
+
+
+@WITH_MECAB
+@pytest.mark.parametrize(
     ("caption", "expected"),
     [
         ("犬が走っている", "犬が走っています"),
