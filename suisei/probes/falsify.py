@@ -156,13 +156,21 @@ def omit(task: Task) -> str | None:
     spans = find(task.caption)
     if not spans:
         spans = _attributes(task.caption)
-    return without(task.caption, task.rng.choice(spans)) if spans else None
+    if not spans:
+        return None
+    text = without(task.caption, task.rng.choice(spans))
+    return text.removeprefix("、").replace("、、", "、")  # 公園で、犬が走る
 
 
 def _attributes(caption: Segmented) -> list[Span]:
     """Return words of the list of attributes that stand before a noun."""
     spans = find_spans(caption, WRONG["attribute"][caption.language])
-    return [s for s in spans if s.stop < len(caption.words) and caption.words[s.stop].noun]
+    following = [caption.words[s.stop] if s.stop < len(caption.words) else None for s in spans]
+    return [  # ピンク of ピンク色 is no word of its own
+        span
+        for span, word in zip(spans, following, strict=True)
+        if word is not None and word.noun and word.text != "色"
+    ]
 
 
 def _phrases_en(caption: Segmented) -> list[Span]:

@@ -195,6 +195,8 @@ def _place_first_ja(task: Task) -> str | None:
     stop = next((n for n in range(place + 1, len(words)) if words[n] in ("で", "に", "を")), None)
     if stop is None or stop == len(words) - 1 or any(w.verb for w in caption.words[place + 1 : stop + 1]):
         return None
+    if "て" in words[place:stop]:  # 毛が黒くて首輪をした: another clause
+        return None
     if phrase_start(caption, words, place) != 0 or phrase_start(caption, words, stop) != place + 1:
         return None
     return caption.join(moved(words, place + 1, stop + 1, 0))

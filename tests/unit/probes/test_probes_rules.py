@@ -57,6 +57,7 @@ def test_what_is_wrong_in_english(caption, name, among):
         ("2台の車", "number", {"3台の車"}),
         ("机の上に猫がいる", "relation", {"机の下に猫がいる"}),
         ("男性が公園の椅子に座っている", "omit", {"男性が座っている"}),
+        ("公園で、犬が走っている", "omit", {"犬が走っている"}),
         ("猫が寝ている", "add", {"象の隣で、猫が寝ている"}),
     ],
 )
@@ -82,6 +83,7 @@ def test_what_a_reference_mentions_is_not_wrong():
         ("一緒に走る", "number", "ja"),
         ("犬小屋", "object", "ja"),  # no word ends inside of another
         ("a dog", "omit", "en"),
+        ("ピンク色の車", "omit", "ja"),  # 色の車 says nothing
         ("a man is in the park", "omit", "en"),  # says nothing else
         ("", "generic", "en"),
     ],
@@ -170,6 +172,7 @@ def test_politeness(caption, expected):
         ("a boy stands in a red shirt", "order", "en", set()),
         ("男性が公園で走っている", "order", "ja", {"公園で男性が走っている"}),
         ("犬と猫が寝ている", "order", "ja", {"猫と犬が寝ている"}),
+        ("毛が黒くて赤い首輪をした犬がいる", "order", "ja", set()),  # the hair has no collar
         ("赤い服を着た男性が公園で走る", "order", "ja", set()),  # the park would be where he dresses
     ],
 )
