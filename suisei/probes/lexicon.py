@@ -289,5 +289,5 @@ GODAN_RU = word_set(
 )
 """Verbs on る whose polite form is on ります."""
 
-ICHIDAN_VERBS = ("見る", "着る", "寝る", "出る", "煮る", "似る")
+ICHIDAN_VERBS = ("居る", "見る", "着る", "寝る", "出る", "煮る", "似る")
 """Verbs of one kanji and る whose polite form is on ます."""

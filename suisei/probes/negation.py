@@ -149,7 +149,7 @@ def _is_adjective(word: Segment, text: str) -> bool:
     """Return whether a text that ends in this word ends in an adjective on い."""
     if word.noun or not text.endswith("い") or text.endswith(_NO_ADJECTIVES):
         return False
-    return (word.content and not word.verb) or bool(_ADJECTIVE.fullmatch(text))
+    return not word.verb if word.content else bool(_ADJECTIVE.fullmatch(text))
 
 
 def _deny_adjective(text: str) -> str:
