@@ -209,25 +209,25 @@ def widen(
         seed: decides what is drawn.
     """
     rng = random.Random(seed)
-    pools: dict[str, dict[str, None]] = {}
-    for sample in samples:
-        pools.setdefault(group_of(sample), {}).update(dict.fromkeys(sample.references))
-    images = {group: list(pool) for group, pool in pools.items()}
-    spoken = {group_of(sample): language_of(sample) for sample in samples}
+    pools: dict[tuple[str, str], dict[str, None]] = {}
+    for sample in samples:  # an image may have captions in both languages
+        pools.setdefault((group_of(sample), language_of(sample)), {}).update(dict.fromkeys(sample.references))
+    images = {key: list(pool) for key, pool in pools.items()}
     names: dict[str, list[str]] = {}
-    for group in images:
-        names.setdefault(spoken[group], []).append(group)
+    for group, language in images:
+        names.setdefault(language, []).append(group)
     low = float(np.quantile(_targets(samples), LOW_RATED))
     made = list(samples)
     for sample in samples:
-        own, count = group_of(sample), len(sample.references)
+        own, language, count = group_of(sample), language_of(sample), len(sample.references)
+        said = images[own, language]
         for _ in range(negatives):
-            other = images[rng.choice(names[spoken[own]])]
+            other = images[rng.choice(names[language]), language]
             references = tuple(rng.sample(other, min(count, len(other))))
-            if references and other is not images[own]:
+            if references and other is not said:
                 made.append(replace(sample, references=references, rating=Rating((low,)), group=own))
-        for _ in range(resampled if len(images[own]) > count else 0):
-            made.append(replace(sample, references=tuple(rng.sample(images[own], count)), group=own))
+        for _ in range(resampled if len(said) > count else 0):
+            made.append(replace(sample, references=tuple(rng.sample(said, count)), group=own))
     return made
 
 

@@ -66,10 +66,10 @@ def synthetic_samples(samples: Sequence[CaptionSample], share: float, seed: int 
     if share < 0:
         raise ConfigError(f"data.synthetic must be at least 0, got {share}")
     rng = random.Random(seed)
-    pools: dict[str, dict[str, None]] = {}
-    for sample in samples:
-        pools.setdefault(group_of(sample), {}).update(dict.fromkeys(sample.references))
-    images = {group: list(pool) for group, pool in pools.items()}
+    pools: dict[tuple[str, str], dict[str, None]] = {}
+    for sample in samples:  # an image may have captions in both languages
+        pools.setdefault((group_of(sample), language_of(sample)), {}).update(dict.fromkeys(sample.references))
+    images = {key: list(pool) for key, pool in pools.items()}
     captions: dict[str, list[str]] = {}
     for sample in samples:
         captions.setdefault(language_of(sample), []).extend(sample.references)
@@ -81,7 +81,8 @@ def synthetic_samples(samples: Sequence[CaptionSample], share: float, seed: int 
             break
         original = rng.randrange(len(samples))
         sample = samples[original]
-        good = _good(sample, images[group_of(sample)], rng)
+        said = images[group_of(sample), language_of(sample)]
+        good = _good(sample, said, rng)
         if good is None:
             continue
         if good.candidate != sample.candidate:
@@ -89,8 +90,7 @@ def synthetic_samples(samples: Sequence[CaptionSample], share: float, seed: int 
             made.append(good)
             originals.append(-1)
         name = rng.choices(list(KEPT), [3 if way in OFTEN else 1 for way in KEPT])[0]
-        own = set(images[group_of(sample)])
-        others = [c for c in rng.sample(captions[language_of(sample)], 3) if c not in own]
+        others = [c for c in rng.sample(captions[language_of(sample)], 3) if c not in said]
         worse = degrade(
             good.candidate, name, language=good.language, seed=rng.randrange(2**31), others=others
         )

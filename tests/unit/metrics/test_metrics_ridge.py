@@ -53,6 +53,14 @@ def test_widened_samples_follow_from_the_rated_ones():
     assert widen(rated, 0, 0) == rated
 
 
+def test_an_image_with_captions_in_both_languages_is_widened_in_each():
+    both = [replace(sample, group=sample.group[2:]) for sample in samples() + samples(JAPANESE, "ja")]
+    spoken = {text: sample.language for sample in both for text in sample.references}
+    made = widen(both, negatives=2, resampled=2)
+    assert len(made) > 2 * len(both)
+    assert all({spoken[text] for text in sample.references} == {sample.language} for sample in made)
+
+
 def test_it_learns_what_is_shared_and_keeps_it(tmp_path):
     rated = samples()
     ridge = Ridge(alpha=0.5, least=1)

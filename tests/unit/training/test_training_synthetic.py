@@ -1,8 +1,10 @@
 """Training samples rated by rule."""
 
+from dataclasses import replace
+
 import pytest
 
-from suisei.data.sample import CaptionSample
+from suisei.data.sample import CaptionSample, detect_language
 from suisei.data.splits import group_of
 from suisei.errors import ConfigError
 from suisei.training.synthetic import KEPT, REFERENCE_RATING, synthetic_samples
@@ -44,6 +46,14 @@ def test_made_samples_keep_their_image_and_are_rated_by_rule():
         assert group in {"dog", "bike", "umbrella"}
         if group in known:
             assert set(made_sample.references) <= known[group]
+
+
+def test_an_image_with_captions_in_both_languages_mixes_none():
+    both = [replace(sample, group="1" if sample.group == "umbrella" else "2") for sample in SAMPLES]
+    both += [replace(sample, group="1") for sample in SAMPLES[:2]]
+    for made in synthetic_samples(both, 40.0, seed=1).samples:
+        languages = {detect_language(text) for text in made.references}
+        assert languages == {detect_language(made.candidate)} or not any(map(str.isalnum, made.candidate))
 
 
 def test_degraded_captions_are_rated_below_the_good_ones():
