@@ -6,12 +6,16 @@ captions as additional positives, and the scale w.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from suisei.errors import ConfigError, UnavailableError
 from suisei.metrics.clipscore import ContrastiveScore
 from suisei.metrics.dual_metric import MODEL, folder_as_model, split_tag, weights_given
+
+if TYPE_CHECKING:
+    from suisei.encoders.dual import DualEncoder
 
 CODE_W = 2.0
 """The scale in every program of the authors, whatever the variant and the backbone."""
@@ -33,7 +37,8 @@ class PacScore(ContrastiveScore):
         references: whether the reference term enters (RefPAC-S).
         model: the open_clip model that a checkpoint file belongs to, with ``@TAG`` where it was not
             trained from OpenAI's weights.
-        w: the scale; None takes the paper's for the variant and the backbone.
+        w: the scale; None takes the paper's for the variant and the backbone, by which a folder's
+            architecture counts and not its name.
         code_w: take 2.0 instead, as the authors' programs do for every variant and backbone. It
             changes the ranks of RefPAC-S, though not those of PAC-S.
         untrained: score with the weights that ``model`` names as they are.
@@ -66,17 +71,41 @@ class PacScore(ContrastiveScore):
         if w is not None and code_w:
             raise ConfigError("give either w or code_w")
         model, checkpoint = folder_as_model(model, checkpoint)
-        scale = CODE_W if code_w else w if w is not None else _paper_w(variant, model)
         self.name = f"ref-{variant}" if references else variant
-        super().__init__(w=scale, references=references, model=model, checkpoint=checkpoint, **options)
+        if w is None:
+            w = CODE_W if code_w else _paper_w(self.name, variant, model, options.get("encoder"))
+        super().__init__(w=w, references=references, model=model, checkpoint=checkpoint, **options)
 
 
-def _paper_w(variant: str, model: str | Path) -> float:
+def _paper_w(name: str, variant: str, model: str | Path, encoder: DualEncoder | None) -> float:
     table = PAPER_W[variant]
-    backbone = Path(split_tag(model)[0]).name if Path(model).is_dir() else split_tag(model)[0]
-    backbone = backbone.replace("/", "-").removesuffix("-quickgelu")
-    scale = table.get(backbone, table.get(""))
-    if scale is None:
-        known = ", ".join(f"{name} {value:g}" for name, value in table.items())
-        raise ConfigError(f"the {variant} paper gives no w for {backbone!r} (only {known}); give w or code_w")
-    return scale
+    if "" in table:
+        return table[""]
+    if encoder is not None:
+        backbone, shown = _like(encoder.architecture, table), encoder.name
+    elif Path(model).is_dir():  # whatever it is called
+        from suisei.encoders.descriptions import read_description
+
+        backbone, shown = _like(read_description(Path(model))[0], table), str(model)
+    else:
+        shown = split_tag(model)[0].replace("/", "-")
+        backbone = shown.removesuffix("-quickgelu")
+    if backbone in table:
+        return table[backbone]
+    known = ", ".join(f"{known} {value:g}" for known, value in table.items())
+    raise ConfigError(
+        f"{name}: the paper gives no w for the architecture of {shown!r} (only {known}); give w, as by "
+        f"--metric-option {name}.w=2.5, or code_w"
+    )
+
+
+def _like(described: Mapping[str, Any] | None, names: Iterable[str]) -> str | None:
+    """Return which of open_clip's models has the architecture of a description; None for none."""
+    import open_clip
+
+    if described is None:
+        return None
+    parts = ("embed_dim", "vision_cfg", "text_cfg")
+    wanted = [described.get(part) for part in parts]
+    configs = {name: open_clip.get_model_config(name) or {} for name in names}
+    return next((name for name, own in configs.items() if [own.get(part) for part in parts] == wanted), None)

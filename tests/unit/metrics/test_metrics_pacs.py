@@ -1,3 +1,4 @@
+import json
 import shutil
 
 import numpy as np
@@ -66,12 +67,30 @@ def test_scales_of_papers_and_programs():
     assert w(variant="pac-s++", model="ViT-L-14@laion2b_s32b_b82k") == 3.0
     assert w(variant="pac-s++", code_w=True) == w(variant="pac-s++", model="ViT-L-14", code_w=True) == 2.0
     assert w(variant="pac-s++", model="ViT-B-16", w=2.75) == 2.75
-    with pytest.raises(ConfigError, match=r"no w for 'ViT-B-16' \(only ViT-B-32 2.5, ViT-L-14 3\)"):
+    with pytest.raises(ConfigError, match=r"'ViT-B-16' \(only ViT-B-32 2.5, ViT-L-14 3\)"):
         w(variant="pac-s++", model="ViT-B-16")
     with pytest.raises(ConfigError, match="either w or code_w"):
         w(w=2, code_w=True)
     with pytest.raises(ConfigError, match=r"pac-s, pac-s\+\+"):
         w(variant="pac")
+
+
+@pytest.mark.parametrize(("backbone", "w"), [("ViT-B-32", 2.5), ("ViT-L-14-quickgelu", 3.0)])
+def test_a_folder_has_the_scale_of_its_architecture_whatever_it_is_called(tmp_path, backbone, w):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    content = {"model_cfg": open_clip.get_model_config(backbone), "preprocess_cfg": {}}
+    (folder / "open_clip_config.json").write_text(json.dumps(content))
+    assert get_metric(f"pac-s++:{folder}").w == get_metric(f"ref-pac-s++:{folder}").w == w
+
+
+def test_another_architecture_needs_a_scale(folder):
+    with pytest.raises(ConfigError, match=r"architecture of '.*/tiny'.*--metric-option ref-pac-s\+\+.w=2.5"):
+        get_metric(f"ref-pac-s++:{folder}")
+    assert get_metric(f"pac-s++:{folder}", w=2.75).w == 2.75
+    encoder = load_dual_encoder(str(folder), device="cpu")
+    with pytest.raises(ConfigError, match="architecture of 'tiny'"):
+        PacScore(encoder=encoder, variant="pac-s++")
 
 
 def test_the_scale_is_a_mere_factor_without_references(folder):
