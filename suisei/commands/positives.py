@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -281,14 +281,19 @@ def _join(options: argparse.Namespace) -> int:
     from suisei.data.pairs import ImageCaptions
     from suisei.pacs.manifest import join_positives, read_positives, write_pairs
 
-    merged: dict[Path, dict[str, None]] = {}
+    merged: dict[Path, ImageCaptions] = {}
     for source in _sources(options):
         if source.image is not None and source.captions:
-            merged.setdefault(source.image, {}).update(dict.fromkeys(source.captions))
+            known = merged.get(source.image, ImageCaptions(source.image, ()))
+            merged[source.image] = replace(
+                known,
+                captions=tuple(dict.fromkeys((*known.captions, *source.captions))),
+                generated_images=(*known.generated_images, *source.generated_images),
+                generated_captions=(*known.generated_captions, *source.generated_captions),
+            )
     if not merged:
         raise ConfigError(f"{options.data} has no images with captions to train on")
-    pairs = [ImageCaptions(image, tuple(captions)) for image, captions in merged.items()]
-    joined = join_positives(pairs, read_positives(options.positives))
+    joined = join_positives(list(merged.values()), read_positives(options.positives))
     write_pairs(Path(options.output), joined)
     captions = sum(bool(pair.generated_captions) for pair in joined)
     images = sum(len(pair.generated_images) for pair in joined)

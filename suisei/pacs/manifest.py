@@ -128,18 +128,22 @@ def read_positives(path: Path | str, *, verify: bool = True) -> dict[str, Positi
 
 
 def join_positives(pairs: Sequence[ImageCaptions], positives: Mapping[str, Positive]) -> list[ImageCaptions]:
-    """Give every image the captions generated from it and the images generated from its captions."""
+    """Give every image the captions generated from it and the images generated from its captions.
+
+    What it has already stays, and comes first.
+    """
     joined = []
     for pair in pairs:
         made = positives.get(content_key(pair.image))
         captions = (made.caption,) if made is not None else ()
         images = [positives[key].file for key in map(text_key, pair.captions) if key in positives]
+        files = [file.absolute() for file in (*pair.generated_images, *images) if file is not None]
         joined.append(
             ImageCaptions(
                 pair.image,
                 pair.captions,
-                pair.generated_images + tuple(file for file in images if file is not None),
-                pair.generated_captions + captions,
+                tuple(dict.fromkeys(files)),
+                tuple(dict.fromkeys((*pair.generated_captions, *captions))),
             )
         )
     return joined

@@ -28,11 +28,15 @@ class Source:
         image: path of the image file.
         captions: captions; may be empty.
         id: the caller's name of it.
+        generated_images: images that the data has of it already.
+        generated_captions: captions that were generated from it already.
     """
 
     image: Path | None
     captions: tuple[str, ...]
     id: str | None = None
+    generated_images: tuple[Path, ...] = ()
+    generated_captions: tuple[str, ...] = ()
 
 
 def read_sources(
@@ -68,7 +72,10 @@ def read_sources(
             return list(_captioned(path, Root(start, path.parent, allowed=allowed)))
         if "captions" in keys:
             pairs = load_pairs(name_or_file, root=images if images is not None else root, allowed=allowed)
-            return [Source(pair.image, pair.captions) for pair in pairs]
+            return [
+                Source(pair.image, pair.captions, None, pair.generated_images, pair.generated_captions)
+                for pair in pairs
+            ]
     name, _, part = name_or_file.partition("-")
     if name == "flickr8k" and part in FLICKR8K_PARTS:
         return [Source(pair.image, pair.captions) for pair in load_pairs(name_or_file, root=root)]

@@ -151,6 +151,24 @@ def test_join_writes_training_data(data, blip, tmp_path):
     assert pairs[0].captions == ("caption 0",)
 
 
+def test_join_keeps_the_positives_that_the_data_has_already(data, blip, tmp_path):
+    captions(data, blip, tmp_path / "out")
+    made = [json.loads(line) for line in (tmp_path / "out" / "captions.jsonl").read_text().splitlines()]
+    row = {
+        "image": "0.png",
+        "captions": ["caption 0"],
+        "generated_images": ["1.png"],
+        "generated_captions": ["of another model"],
+    }
+    (tmp_path / "pairs.jsonl").write_text(json.dumps(row) + "\n")
+    for source, target in (("pairs", "once"), ("once", "twice")):
+        join = ["join", str(tmp_path / f"{source}.jsonl"), "--positives", str(tmp_path / "out")]
+        assert positives.main([*join, "--output", str(tmp_path / f"{target}.jsonl")]) == 0
+        [pair] = load_pairs(str(tmp_path / f"{target}.jsonl"))
+        assert pair.generated_captions == ("of another model", made[0]["caption"])
+        assert pair.generated_images == (tmp_path / "1.png",)
+
+
 def test_what_is_not_there_is_said(data, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("suisei.encoders.hub_errors._reachable", lambda _: False)
     options = ["--model", "nobody/no-such-model", "--output", str(tmp_path / "out")]
