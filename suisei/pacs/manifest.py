@@ -267,16 +267,15 @@ class PositiveWriter:
     def add_image(self, source: str, image: Image, **origin: Any) -> None:
         """Save an image generated from the caption with the key ``source``, then append its line.
 
-        An image that an interrupted run saved already is kept as it is.
+        A file without a line is written over: another model may have made it, before the manifest went.
         """
         name = f"{source.removeprefix('text-')}.png"
         file = self.folder / "images" / name[:2] / name
-        if not file.is_file():
-            stream = io.BytesIO()
-            image.save(stream, format="PNG")
-            with replacing(file) as temporary:
-                file.parent.mkdir(parents=True, exist_ok=True)
-                temporary.write_bytes(stream.getvalue())
+        stream = io.BytesIO()
+        image.save(stream, format="PNG")
+        with replacing(file) as temporary:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            temporary.write_bytes(stream.getvalue())
         relative = file.relative_to(self.folder).as_posix()
         self._append(source, {"file": relative, "sha256": _sha256(file), **origin})
 

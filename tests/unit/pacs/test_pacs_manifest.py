@@ -93,15 +93,14 @@ def test_an_interrupted_line_is_made_again(tmp_path):
     assert set(read_positives(tmp_path)) == {"file-a", "file-b"}
 
 
-def test_a_saved_image_without_its_line_is_not_written_again(tmp_path):
+def test_a_saved_image_without_its_line_is_made_again(tmp_path):
     write(tmp_path, "images", ["x"])
-    file = read_positives(tmp_path)[text_key("x")].file
     (tmp_path / "images.jsonl").unlink()
-    stamp = file.stat().st_mtime_ns
-    write(tmp_path, "images", ["x"])
-    assert file.stat().st_mtime_ns == stamp
-    assert len(read_positives(tmp_path)) == 1
-    assert [path.name for path in file.parent.iterdir()] == [file.name]
+    write(tmp_path, "images", ["y", "x"], Recipe("other", "abc", 7, {"steps": 2}))
+    found = read_positives(tmp_path)[text_key("x")]
+    assert found.model == "other"
+    np.testing.assert_array_equal(np.asarray(Image.open(found.file)), np.asarray(picture(1)))
+    assert [path.name for path in found.file.parent.iterdir()] == [found.file.name]
 
 
 @pytest.mark.parametrize(
