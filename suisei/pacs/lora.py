@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,8 +22,8 @@ from torch.nn.utils import parametrize
 
 from suisei.errors import ConfigError
 
-_BLOCKS = ("resblocks", "layer", "layers", "block")
-"""What the list of transformer blocks is called in open_clip and in Hugging Face encoders."""
+_BLOCKS = ("resblocks", "layer", "layers", "block", "blocks")
+"""What the list of transformer blocks is called in open_clip, in Hugging Face encoders and in timm."""
 
 
 class LowRank(nn.Module):
@@ -110,6 +111,12 @@ def _targets(model: nn.Module) -> Iterator[tuple[str, nn.Module, str]]:
             yield path, module, "in_proj_weight"
         elif in_block and isinstance(module, nn.Linear):  # the attention's out_proj is one as well
             yield path, module, "weight"
-    patches = getattr(getattr(model, "visual", None), "conv1", None)
-    if isinstance(patches, nn.Conv2d) and hasattr(model.visual, "transformer"):
-        yield "visual.conv1", patches, "weight"
+    visual: Any = getattr(model, "visual", None)
+    timms = getattr(getattr(visual, "trunk", None), "patch_embed", None)
+    own = getattr(visual, "conv1", None) if hasattr(visual, "transformer") else None  # not a ResNet's
+    for path, patches in (
+        ("visual.conv1", own),
+        ("visual.trunk.patch_embed.proj", getattr(timms, "proj", None)),
+    ):
+        if isinstance(patches, nn.Conv2d):
+            yield path, patches, "weight"

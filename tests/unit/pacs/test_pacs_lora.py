@@ -45,6 +45,24 @@ def test_what_is_adapted_and_trainable(model):
     assert len(trainable) == 2 * len(names)
 
 
+def test_a_vision_transformer_of_timms_is_adapted_too():
+    vision = {"timm_model_name": "vit_tiny_patch16_224", "timm_proj": "linear", "image_size": 224}
+    text = {"context_length": 12, "vocab_size": 50, "width": 32, "heads": 2, "layers": 1}
+    model = open_clip.CLIP(embed_dim=16, vision_cfg=vision, text_cfg=text).eval()
+    pixels = torch.randn(2, 3, 224, 224, generator=torch.Generator().manual_seed(1))
+    before = model.encode_image(pixels)
+    names = add_lora(model, rank=2)
+    parts = ("attn.qkv", "attn.proj", "mlp.fc1", "mlp.fc2")
+    wanted = {f"visual.trunk.blocks.{i}.{part}.weight" for i in range(12) for part in parts}
+    assert {name for name in names if name.startswith("visual")} == {
+        *wanted,
+        "visual.trunk.patch_embed.proj.weight",
+    }
+    assert torch.equal(model.encode_image(pixels), before)
+    randomise(model)
+    assert not torch.allclose(model.encode_image(pixels), before)
+
+
 def test_the_starting_update_is_exactly_zero(model):
     before = outputs(model)
     add_lora(model, rank=4, seed=3)
