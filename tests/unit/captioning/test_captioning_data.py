@@ -179,7 +179,8 @@ def test_images_of_a_files_rows(tmp_path, pictures, name, content):
     found = images_to_caption(None, str(tmp_path / name), None, None)
     assert [image.image for image in found] == [pictures[0], pictures[2]]
     assert [image.id for image in found] == ["red.png" if name == "rows.txt" else "1", "blue.png"]
-    assert found[1].references_in("ja") == (["b"] if name.endswith("l") else [])
+    assert found[1].references_in("en") == (["b"] if name.endswith("l") else [])
+    assert found[1].references_in("ja") == []
 
 
 def test_images_of_folders_and_files_keep_their_order(tmp_path, pictures):
