@@ -167,6 +167,9 @@ def score_shard(
     report, totals = ShardReport(str(task.source)), _Totals()
     started = time.perf_counter()
     identity = _identity(task.source)
+    if not identity:  # a disk that is away for a while takes no finished scores with it
+        report.failed = f"{task.source}: no such file"
+        return report
     rows = shard_rows(
         task.source,
         settings.columns,

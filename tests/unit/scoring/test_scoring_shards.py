@@ -141,6 +141,17 @@ def test_an_interrupted_run_leaves_whole_shards(folder, monkeypatch):
     assert kept == [".lock", "00000.parquet", "00000_stats.json", "scores.json"]
 
 
+def test_shards_that_went_away_leave_their_scores(folder, capsys):
+    before = {path: path.read_bytes() for path in run(folder).values()}
+    (folder / "in").rename(folder / "away")
+    assert list(run(folder, status=1).values()) == list(before)
+    assert {path: path.read_bytes() for path in before} == before
+    (folder / "away").rename(folder / "in")
+    capsys.readouterr()
+    run(folder)
+    assert "3 of 3 shards are finished already" in capsys.readouterr().err
+
+
 def test_other_metrics_are_not_mixed_into_a_folder(folder):
     run(folder)
     with pytest.raises(ConfigError, match="other signatures"):
