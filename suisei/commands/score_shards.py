@@ -106,8 +106,9 @@ def tasks_of(shards: Sequence[Path], output: Path) -> list[ShardTask]:
     """Return the tasks of shards; the output has the folders below the one that all of them are in.
 
     Raises:
-        ConfigError: the scores of two shards, or a shard and its scores, would be one file.
+        ConfigError: the scores of two shards, or of a shard and what is beside it, would be one file.
     """
+    from suisei.data.shards import TAR
     from suisei.scoring.shard_scores import ShardTask
 
     top = os.path.commonpath([os.path.abspath(path.parent) for path in shards])  # noqa: PTH100 - keeps links
@@ -124,8 +125,18 @@ def tasks_of(shards: Sequence[Path], output: Path) -> list[ShardTask]:
         outputs = {os.path.abspath(task.output(kind)) for kind in ("parquet", "jsonl")}  # noqa: PTH100
         if outputs & sources:
             raise ConfigError(f"--output {output}: the scores would overwrite {path}; give another folder")
+        if path.suffix == TAR and os.path.abspath(task.output("parquet")) == _beside(path):  # noqa: PTH100
+            raise ConfigError(
+                f"--output {output}: the files beside {path} that say its uids and counts are called as its "
+                "scores would be; give another folder"
+            )
         tasks[task.target] = task
     return list(tasks.values())
+
+
+def _beside(archive: Path) -> str:
+    """Return the file beside an archive that img2dataset keeps its uids in."""
+    return os.path.abspath(archive.with_suffix(".parquet"))  # noqa: PTH100
 
 
 def rows_to_fit(options: argparse.Namespace) -> Iterator[Row]:

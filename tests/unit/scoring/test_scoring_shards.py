@@ -330,6 +330,15 @@ def test_scores_of_two_shards_are_never_one_file(folder):
         )
 
 
+def test_the_metadata_beside_archives_are_not_overwritten(folder):
+    beside = {folder / "in" / name: name.encode() for name in ("00000.parquet", "00000_stats.json")}
+    for path, content in beside.items():
+        path.write_bytes(content)
+    with pytest.raises(ConfigError, match="give another folder"):
+        main([*METRICS, "--input", str(folder / "in" / "*.tar"), "--output", str(folder / "in")])
+    assert {path: path.read_bytes() for path in beside} == beside
+
+
 class Killer:
     """Ends its process while it scores a certain caption, as often as a file says."""
 
