@@ -79,6 +79,11 @@ class Allowed:
     anywhere: bool | None = None
     web: bool = False
 
+    @property
+    def everywhere(self) -> bool:
+        """Whether files may lie elsewhere, by the attribute or by SUISEI_ANY_PATH."""
+        return any_path() if self.anywhere is None else self.anywhere
+
 
 DEFAULT = Allowed()
 ANYWHERE = Allowed(anywhere=True)
@@ -109,7 +114,7 @@ class Root:
     def __init__(self, folder: Path | str, *others: Path | str, allowed: Allowed | None = None) -> None:
         self.folder, self._others = Path(folder), others
         allowed = allowed or DEFAULT
-        self.anywhere = any_path() if allowed.anywhere is None else allowed.anywhere
+        self.anywhere = allowed.everywhere
         self.web = allowed.web
         self._inside: tuple[str, ...] | None = None
         self._parents: dict[str, str] = {}

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from suisei.data.formats import NamedColumns
-from suisei.data.paths import Allowed
+from suisei.data.paths import DEFAULT, Allowed
 from suisei.data.shards import ShardRow, shard_rows
 from suisei.data.writers import replacing
 from suisei.errors import DataError
@@ -134,10 +134,16 @@ def finished_report(task: ShardTask, settings: ShardSettings) -> ShardReport | N
         stored = json.loads(task.stats.read_text("utf-8"))
         size = task.output(settings.kind).stat().st_size
         own = {name: stored[name] for name in ShardReport.__slots__}
+        if own["bad"] and _anywhere(settings) and not stored.get("any_path"):
+            return None  # images that were refused may be looked at now
         same = stored["settings"] == settings.digest and stored["input"] == _identity(task.source)
         return ShardReport(**own) if same and stored["output_bytes"] == size else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def _anywhere(settings: ShardSettings) -> bool:
+    return (settings.allowed or DEFAULT).everywhere
 
 
 def score_shard(
@@ -199,7 +205,10 @@ def score_shard(
     if report.failed:
         output.unlink(missing_ok=True)
         return report
-    written = {"input": identity, "output_bytes": output.stat().st_size, "settings": settings.digest}
+    written = {
+        "input": identity, "output_bytes": output.stat().st_size, "settings": settings.digest,
+        "any_path": _anywhere(settings),
+    }  # fmt: skip
     with replacing(task.stats) as temporary:
         text = json.dumps({**report.as_dict(), **written}, ensure_ascii=False, indent=1)
         temporary.write_bytes(text.encode("utf-8", "backslashreplace"))

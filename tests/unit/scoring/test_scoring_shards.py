@@ -152,6 +152,19 @@ def test_shards_that_went_away_leave_their_scores(folder, capsys):
     assert "3 of 3 shards are finished already" in capsys.readouterr().err
 
 
+def test_images_that_were_refused_are_scored_once_any_path_is_allowed(pictured):
+    image = pictured / "elsewhere.png"
+    image.touch()
+    rows = [{"candidate": CAPTION}, {"candidate": CAPTION, "image": str(image)}]
+    (pictured / "in" / "0.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert "--any-path" in table(run(pictured, shards="*.jsonl")["0"])[1]["error"]
+    other = pictured / "out" / "1.parquet"
+    before = other.stat().st_mtime_ns
+    for options in (["--any-path"], []):  # what is scored stays scored
+        assert table(run(pictured, *options, shards="*.jsonl")["0"])[1]["length"] == 0.6
+    assert other.stat().st_mtime_ns == before  # where nothing was refused
+
+
 def test_other_metrics_are_not_mixed_into_a_folder(folder):
     run(folder)
     with pytest.raises(ConfigError, match="other signatures"):
