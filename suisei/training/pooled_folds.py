@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,8 @@ from suisei.data.sample import CaptionSample
 from suisei.training.cautions import cautions
 from suisei.training.run_folder import staged
 from suisei.training.run_report import evaluated, write_outputs, write_scores
+
+logger = logging.getLogger(__name__)
 
 
 def pool_folds(folder: Path, folds: int) -> None:
@@ -31,7 +34,9 @@ def pool_folds(folder: Path, folds: int) -> None:
                     if name != "id":
                         columns.setdefault(name, []).append(np.nan if value is None else value)
         per_fold.append(json.loads((part / "report.json").read_text(encoding="utf-8")))
-    scores = {name: np.array(values) for name, values in columns.items()}
+    scores = {name: np.array(values) for name, values in columns.items() if len(values) == len(samples)}
+    for name in sorted(set(columns) - set(scores)):  # a baseline that could not be computed somewhere
+        logger.warning("%s: not compared on all folds together; the report of a fold without says why", name)
     table = evaluated(scores, samples, {}, f"Test samples of all {folds} folds")
     said = cautions(table, len(samples), "folds")
     content = {"cautions": said, "results": table.as_dict(), "folds": per_fold}
