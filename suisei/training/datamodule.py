@@ -139,6 +139,7 @@ class CaptionDataModule(ResumableData):
         self._pairs = 0
         self._originals: dict[int, int] = {}
         self._source_of: dict[str, int] = {}
+        self._set_of: list[int] = []
 
     def _check_split(self) -> None:
         fractions, folds, fold = self.fractions, self.folds, self.fold
@@ -167,11 +168,12 @@ class CaptionDataModule(ResumableData):
         self.skipped = []
         sources = [self._read(source) for source in self.sources]
         names = [group_of(sample) for samples in sources for sample in samples]
-        if len(sources) > 1:  # two sources may use one name for different images
-            named = zip(self.sources, sources, strict=True)
-            sources = [[replace(s, group=f"{name}/{group_of(s)}") for s in own] for name, own in named]
+        if len(sources) > 1:
+            sources = _told_apart(self.sources, sources)
+        self._set_of = [number for number, samples in enumerate(sources) for _ in samples]
         for number, samples in enumerate(sources):
-            self._source_of.update(dict.fromkeys(map(group_of, samples), number))
+            for sample in samples:
+                self._source_of.setdefault(group_of(sample), number)
         self.samples = [sample for samples in sources for sample in samples]
         parts = self._split_sources(sources)
         for part, given in zip(parts[1:], (self.validation, self.test), strict=True):
@@ -265,7 +267,8 @@ class CaptionDataModule(ResumableData):
         """Return which data set each sample is of, int64 [N]; None where that makes no difference."""
         if self.batching != "balanced" or len(self.sources) < 2:
             return None
-        return np.array([self._source_of.get(group_of(sample), 0) for sample in self.samples])
+        others = self.samples[len(self._set_of) :]  # of given files, and degraded ones
+        return np.array([*self._set_of, *(self._source_of.get(group_of(sample), 0) for sample in others)])
 
     def part(self, name: str) -> list[CaptionSample]:
         """Return the samples of "train", "validation" or "test"."""
@@ -347,14 +350,12 @@ class CaptionDataModule(ResumableData):
         self, sources: Sequence[Sequence[CaptionSample]]
     ) -> tuple[list[int], list[int], list[int]]:
         """Split each source by group; an image that several have is where the first of them has it."""
-        linked = linked_groups(sources)
         parts: tuple[list[int], list[int], list[int]] = ([], [], [])
         number_of: dict[str, int] = {}
         start = 0
         for samples in sources:
-            names = [linked.get(group_of(sample), group_of(sample)) for sample in samples]
-            together = [replace(s, group=name) for s, name in zip(samples, names, strict=True)]
-            split = self._split(together if linked else samples)
+            names = [group_of(sample) for sample in samples]
+            split = self._split(samples)
             own = {row: number for number, part in enumerate(PARTS) for row in getattr(split, part)}
             for row, name in enumerate(names):
                 parts[number_of.setdefault(name, own[row])].append(start + row)
@@ -375,3 +376,22 @@ class CaptionDataModule(ResumableData):
         total = sum(wanted)
         shares = (wanted[0] / total, wanted[1] / total, wanted[2] / total)
         return split_by_group(samples, shares, seed=self.split_seed)
+
+
+def _told_apart(
+    names: Sequence[str], sources: Sequence[Sequence[CaptionSample]]
+) -> list[list[CaptionSample]]:
+    """Name groups and ids by their sources, two of which may use one name for different images.
+
+    Groups that share an image file become one: what is learned without a group (inner folds of a ridge), or
+    of captions of two images, would take one image for two.
+    """
+    apart = [
+        [
+            replace(s, group=f"{name}/{group_of(s)}", id=None if s.id is None else f"{name}/{s.id}")
+            for s in samples
+        ]
+        for name, samples in zip(names, sources, strict=True)
+    ]
+    linked = linked_groups(apart)
+    return [[replace(s, group=linked.get(group_of(s), s.group)) for s in samples] for samples in apart]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from suisei.data.formats import read_samples, write_samples
 from suisei.errors import ConfigError, DataError
 from suisei.training.datamodule import CaptionDataModule
 
@@ -98,9 +99,21 @@ def test_an_image_of_several_sources_is_in_one_part_of_them_all(tmp_path, option
     assert module.shared == {}
     alone = load(first, **options)  # the first source is split as it is by itself but for its groups' names
     assert len(module.split.train) + len(module.split.validation) + len(module.split.test) == 54
-    counts = [sum(s.group.startswith(first) for s in module.part(p)) for p in ("train", "test")]
+    counts = [sum(s.candidate.startswith("a") for s in module.part(p)) for p in ("train", "test")]
     assert counts == [len(alone.split.train), len(alone.split.test)]
     assert module.split == load([first, second], **options).split
+    group_of_image = {}
+    for sample in module.samples:  # what trains without a group, such as a ridge, trains without the image
+        assert group_of_image.setdefault(sample.image, sample.group) == sample.group
+    balanced = load([first, second], batching="balanced", **options)
+    assert balanced.set_numbers().tolist() == [0] * 24 + [1] * 30
+
+
+def test_rows_of_several_sources_have_ids_of_their_own(data, tmp_path):
+    other = write(tmp_path / "other.jsonl", 10)  # with the same ids
+    test = load([data, other]).part("test")
+    write_samples(tmp_path / "test.jsonl", test)
+    assert [s.id for s in read_samples(tmp_path / "test.jsonl")] == [s.id for s in test]
 
 
 def test_given_validation_and_test_files_are_used_whole(data, tmp_path):
