@@ -11,6 +11,8 @@ from typing import Any
 
 from suisei.captioning.caption_sources import load_captioned
 from suisei.data.coco import is_json_lines, is_text, read_text, text_lines
+from suisei.data.compressed import plain_suffix
+from suisei.data.fields import json_cell
 from suisei.data.lines import delimited_records, numbered_lines
 from suisei.data.paths import Allowed, Root, address_error, is_address
 from suisei.data.sample import LANGUAGES, detect_language
@@ -117,7 +119,7 @@ def _rows(file: str, root: Root) -> Iterator[Wanted]:
 
 def _records(file: str) -> Iterator[tuple[str, dict[str, Any]]]:
     text = read_text(file)
-    suffix = Path(file).suffix.lower()
+    suffix = plain_suffix(file)
     if suffix in (".csv", ".tsv"):
         yield from _cells(file, text, "\t" if suffix == ".tsv" else ",")
     elif is_json_lines(file):
@@ -129,7 +131,9 @@ def _records(file: str) -> Iterator[tuple[str, dict[str, Any]]]:
             if line.strip():
                 yield f"line {number}", {"image": line.strip()}
     else:
-        raise ConfigError(f"--input {file}: give .jsonl, .csv or .tsv with a column image, or .txt of paths")
+        raise ConfigError(
+            f"--input {file}: give .jsonl, .csv or .tsv with a column image, or .txt of paths, also with .gz"
+        )
 
 
 def _cells(file: str, text: str, delimiter: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -145,11 +149,21 @@ def _cells(file: str, text: str, delimiter: str) -> Iterator[tuple[str, dict[str
                     raise DataError(f"no column image; its columns: {', '.join(names)}")
             elif record.fields:
                 row = dict(zip(names, record.fields, strict=False))
-                yield place, {name: row.get(name) for name in ("id", "image")}
+                yield place, _from_cells(place, row)
     except DataError as error:
         raise DataError(f"{file}: {error}") from None
     if names is None:
         raise DataError(f"{file}: no column image; it is empty")
+
+
+def _from_cells(place: str, row: dict[str, str]) -> dict[str, Any]:
+    """Return what is taken of a row of a table, whose references are a list as JSON, as data are written."""
+    taken: dict[str, Any] = {name: row.get(name) for name in ("id", "image", "language")}
+    cell = (row.get("references") or "").strip()
+    try:
+        return {**taken, "references": json_cell("references", cell, '["a cat", "the cat"]') if cell else []}
+    except DataError as error:
+        raise DataError(f"{place}: {error}") from None
 
 
 def _object(file: str, number: int, line: str) -> dict[str, Any]:

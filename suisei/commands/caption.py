@@ -122,7 +122,7 @@ def _parser() -> CommandParser:
         "--input",
         metavar="FILE",
         type=filled,
-        help=".jsonl, .csv, .tsv with a column image, or .txt of paths",
+        help=".jsonl, .csv, .tsv with a column image, or .txt of paths; also with .gz",
     )
     add(
         "--data",

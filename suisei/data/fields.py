@@ -137,7 +137,7 @@ def _references_in(column: str, value: Any, settings: Settings) -> list[Any]:
     if isinstance(value, str):
         listed = settings.cells and (own or value.lstrip().startswith('["'))
         if listed or _LIST.fullmatch(value):  # pandas writes lists as Python does: no caption either
-            value = _json_cell(column, value, '["a cat", "the cat"]')
+            value = json_cell(column, value, '["a cat", "the cat"]')
     if isinstance(value, list):
         return value
     if own:
@@ -148,7 +148,12 @@ def _references_in(column: str, value: Any, settings: Settings) -> list[Any]:
     return [value]
 
 
-def _json_cell(column: str, text: str, example: str) -> Any:
+def json_cell(column: str, text: str, example: str) -> Any:
+    """Return the list that a cell of a table holds as JSON.
+
+    Raises:
+        DataError: it is no JSON.
+    """
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -158,7 +163,7 @@ def _json_cell(column: str, text: str, example: str) -> Any:
 def _segment(record: Mapping[str, Any], column: str | None, settings: Settings) -> Any:
     value = record.get(column) if column else None
     if settings.cells and isinstance(value, str):
-        return _json_cell("segment", value, "[0, 9.5]") if value.strip() else None
+        return json_cell("segment", value, "[0, 9.5]") if value.strip() else None
     return value
 
 
@@ -231,7 +236,7 @@ def _ratings_in(column: str, value: Any, settings: Settings) -> list[tuple[str, 
 def _scale(record: Mapping[str, Any], column: str | None, settings: Settings) -> tuple[float, float]:
     scale = record.get(column) if column else None
     if settings.cells and isinstance(scale, str):
-        scale = _json_cell("rating_scale", scale, "[1, 5]") if scale.strip() else None
+        scale = json_cell("rating_scale", scale, "[1, 5]") if scale.strip() else None
     if scale is None:
         return settings.scale
     if not isinstance(scale, list) or len(scale) != 2:
@@ -246,7 +251,7 @@ def _rating_cell(column: str, text: str) -> Any:
     if not text.strip():
         return None
     if text.lstrip().startswith("["):
-        return _json_cell(column, text, "[3, 4, 4]")
+        return json_cell(column, text, "[3, 4, 4]")
     try:
         return float(text)
     except ValueError:

@@ -1,5 +1,8 @@
 """``suisei caption``: every image has a row, broken ones and wordless captions are named."""
 
+import csv
+import gzip
+import io
 import json
 
 import pytest
@@ -173,6 +176,23 @@ def test_references_of_another_language_stand_beside_no_caption(folder, images, 
     ):
         main([*map(str, (*options, language))])
         assert [row.get("references") for row in rows_of(output)] == wanted
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows.tsv", "rows.csv.gz"])
+def test_tables_have_references_too(folder, images, tmp_path, name):
+    file, output = images / name, tmp_path / "captions.jsonl"
+    rows = [["image", "references"], ["a.png", '["a red picture", "red"]'], ["b.png", ""]]
+    text = io.StringIO()
+    csv.writer(text, delimiter="\t" if "tsv" in name else ",").writerows(rows)
+    content = text.getvalue().encode()
+    file.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    options = ("--model", folder, "--input", file, "--output", output, "--method", "greedy")
+    main([*map(str, options)])
+    assert [row.get("references") for row in rows_of(output)] == [["a red picture", "red"], None]
+    if not name.endswith(".gz"):
+        file.write_bytes(content.replace(b'[""a', b"a"))
+        with pytest.raises(DataError, match="line 2: references must be a JSON list"):
+            main([*map(str, options)])
 
 
 def test_batches_change_no_caption(model, images):
