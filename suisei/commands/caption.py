@@ -22,6 +22,13 @@ if TYPE_CHECKING:
     from suisei.captioning.caption_rows import Counts
 
 _COMMON = ("--model", "--images", "--input", "--output", "--method", "--beams", "--language")
+_OF_METHOD = {
+    "beams": ("beam", 5),
+    "length_penalty": ("beam", 0.0),
+    "temperature": ("sample", 1.0),
+    "top_p": ("sample", 1.0),
+}
+"""{option of one method: (that method, what it is unless given)}."""
 _SHOWN = 5
 _EPILOG = """examples:
   suisei caption --model runs/captioner/model --images photos --output captions.jsonl
@@ -134,19 +141,18 @@ def _parser() -> CommandParser:
     add_allowances(add)
     add = parser.add_argument_group("decoding").add_argument
     add("--method", choices=("beam", "greedy", "sample"), default="beam", help="default: beam")
-    add("--beams", type=whole(1, 1000), default=5, metavar="N", help="width of the beam search (default 5)")
+    add("--beams", type=whole(1, 1000), metavar="N", help="width of the beam search (default 5)")
     add("--samples", type=whole(1, 1000), default=1, metavar="N", help="captions to draw of each image (1)")
     add("--max-length", type=whole(1, 1000), default=30, metavar="N", help="tokens of a caption (default 30)")
-    add("--temperature", type=real(1e-6, 1000), default=1.0, metavar="T", help="of sampling (default 1)")
+    add("--temperature", type=real(1e-6, 1000), metavar="T", help="of sampling (default 1)")
     add(
         "--top-p",
         type=real(1e-6, 1),
-        default=1.0,
         metavar="P",
         help="draw from the likeliest tokens (1: all)",
     )
     add(
-        "--length-penalty", type=real(-10, 10), default=0.0, metavar="A",
+        "--length-penalty", type=real(-10, 10), metavar="A",
         help="beams compare by log probability / length^A (default 0)",
     )  # fmt: skip
     add("--batch-size", type=whole(1, 100_000), default=32, metavar="N", help="images at a time (default 32)")
@@ -161,7 +167,7 @@ def _parser() -> CommandParser:
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Refuse options that do not go together.
+    """Refuse options that do not go together, and fill in what was not given.
 
     Raises:
         ConfigError: the first of them.
@@ -175,6 +181,12 @@ def _check(options: argparse.Namespace) -> None:
         raise ConfigError("--root belongs to --data; images of a file start at --images")
     if options.input and options.images and len(options.images) > 1:
         raise ConfigError("with --input, --images is the one folder where relative paths start")
+    for name, (method, usual) in _OF_METHOD.items():
+        if getattr(options, name) is None:
+            setattr(options, name, usual)
+        elif options.method != method:
+            shown = name.replace("_", "-")
+            raise ConfigError(f"--{shown} is for --method {method}; leave it out with {options.method}")
     if options.samples > 1 and options.method != "sample":
         raise ConfigError(f"--samples is for --method sample; --method {options.method} gives one caption")
     if options.samples > 1 and options.output.endswith(".json"):
