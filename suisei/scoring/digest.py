@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from suisei.data.formats import Row
+from suisei.data.image_bytes import ImageBytes
 from suisei.data.paths import FetchedImage
 from suisei.data.video import VideoSample
+from suisei.errors import DataError
 
 DIGEST_CHARACTERS = 16
 
@@ -40,8 +42,12 @@ def value_digest(value: Any) -> str:
 
 
 def _file(path: Any) -> Any:
-    if not isinstance(path, str | Path):
+    if path is None:
         return None
+    if isinstance(path, ImageBytes):
+        return [hashlib.blake2b(path.content, digest_size=DIGEST_CHARACTERS // 2).hexdigest()]
+    if not isinstance(path, str | Path):
+        return _pixels(path)
     if isinstance(path, FetchedImage):
         return [path.key]
     full = os.path.abspath(path)  # noqa: PTH100 - as it is named, links and all
@@ -50,3 +56,13 @@ def _file(path: Any) -> Any:
     except OSError:
         return [full]
     return [full, status.st_size, status.st_mtime_ns]
+
+
+def _pixels(image: Any) -> list[str] | None:
+    """Return what an image in memory shows; None of one that cannot be decoded, which has no score."""
+    from suisei.data.images import content_key
+
+    try:
+        return [content_key(image)]
+    except DataError:
+        return None

@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
+from PIL import Image
 
+from suisei.data.image_bytes import ImageBytes
 from suisei.data.sample import CaptionSample
 from suisei.errors import DataError
 from suisei.metrics.base import Metric
@@ -76,6 +78,15 @@ def test_other_settings_and_samples_are_other_scores(tmp_path):
     other = [CaptionSample(f"{sample.candidate}!", sample.references) for sample in SAMPLES]
     assert score(tmp_path, other).scores.tolist() == (one.scores + 1).tolist()
     assert len(Noting.seen) == 3 * len(SAMPLES)
+
+
+def test_images_in_memory_are_told_apart(tmp_path):
+    for colour, seen in (("red", 1), ("blue", 2), ("red", 2)):
+        score(tmp_path, [CaptionSample("a dog", image=Image.new("RGB", (8, 8), colour))])
+        assert len(Noting.seen) == seen
+    for content in (b"one", b"two"):  # what cannot be decoded is told apart too
+        score(tmp_path, [CaptionSample("a dog", image=ImageBytes("same.png", content))])
+    assert len(Noting.seen) == 4
 
 
 def test_what_was_refused_is_so_again_without_being_tried(tmp_path):
