@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from suisei.data.image_bytes import ImageBytes
-from suisei.data.images import load_image, read_image
+from suisei.data.images import content_key, load_image, read_image
 from suisei.data.item_seeds import item_seed
 from suisei.data.sample import CaptionSample
 from suisei.encoders.drawings import Drawings
 from suisei.encoders.sharing import shared_drawings
-from suisei.errors import ConfigError
+from suisei.errors import ConfigError, DataError
 from suisei.metrics.dual_metric import EncoderMetric
 from suisei.metrics.image_measures import FITS, MEASURES, as_pixels, compared_size, image_similarity
 from suisei.progress import progress_bar
@@ -120,7 +120,7 @@ class Recap(EncoderMetric):
         """Return {position: reason}: no image, or, once scored, one that the caption gave no image for."""
         reasons = super().missing(samples)
         for position, sample in enumerate(samples):
-            why = self._unscored.get(_key(sample))
+            why = self._unscored.get(_key(sample)) if self._unscored else None
             if why is not None:
                 reasons.setdefault(position, why)
         return reasons
@@ -208,8 +208,6 @@ def noise_like(image: str | Path | Image | ImageBytes) -> Image:
     """Return noise of an image's size, uniform in every channel; the same noise for the same image."""
     from PIL.Image import fromarray
 
-    from suisei.data.images import content_key
-
     width, height = load_image(image).size
     random = np.random.default_rng(item_seed(0, f"noise {content_key(image)}"))
     return fromarray(random.integers(0, 256, (height, width, 3), dtype=np.uint8))
@@ -230,7 +228,13 @@ def _check(measure: str, size: int | None, fit: str, tower: str | Path | None) -
 
 
 def _key(sample: CaptionSample) -> tuple[str, str]:
-    return sample.candidate, str(sample.image)
+    image = sample.image
+    if image is None or isinstance(image, str | Path):
+        return sample.candidate, str(image)
+    try:
+        return sample.candidate, content_key(image)  # an image in memory may be called as another was
+    except DataError:  # it cannot be decoded, which is what is said of it
+        return sample.candidate, ""
 
 
 def _whole_signature() -> inspect.Signature:

@@ -1,8 +1,10 @@
 """RECAP, explicit: means over drawn images, whatever the batch; refusals are counted, noise is a control."""
 
 import csv
+import io
 import json
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ pytest.importorskip("piq", reason="needs the extra recap")
 import piq
 
 from suisei.commands import evaluate, score
+from suisei.data.image_bytes import ImageBytes
 from suisei.data.sample import CaptionSample
 from suisei.encoders.text_to_image import Illustrator
 from suisei.errors import ConfigError, DataError
@@ -147,6 +150,15 @@ def test_a_measure_that_is_not_defined_is_no_score(make, samples, monkeypatch):
     metric = make("ssim")
     assert np.isnan(metric.score(samples[:1])).all()
     assert metric.missing(samples[:1]) == {0: "ssim is not defined for these images"}
+    first, other = (_in_memory(colour) for colour in ("red", "blue"))
+    metric.score([replace(samples[0], image=first)])
+    assert metric.missing([replace(samples[0], image=image) for image in (other, first)]).keys() == {1}
+
+
+def _in_memory(colour):
+    stream = io.BytesIO()
+    Image.new("RGB", (40, 40), colour).save(stream, "PNG")
+    return ImageBytes("same.png", stream.getvalue())
 
 
 def test_an_unreadable_image_is_refused_and_costs_no_other(make, samples, tmp_path):
