@@ -91,10 +91,12 @@ class CaptionCorpus:
             if sample.rating is not None
             for reference in sample.references
         ]
-        pictured = {
-            Path(s.image): s.references for s in training if isinstance(s.image, str | Path) and s.references
-        }
-        return cls(list(groups), rated, [*pictured.items(), *support.images])
+        pictured: dict[Path, dict[str, None]] = {}
+        for sample in training:  # rows of an image may have others each, as of another language
+            if isinstance(sample.image, str | Path) and sample.references:
+                pictured.setdefault(Path(sample.image), {}).update(dict.fromkeys(sample.references))
+        own = [(image, tuple(captions)) for image, captions in pictured.items()]
+        return cls(list(groups), rated, [*own, *support.images])
 
 
 def read_support(name_or_file: str, *, root: Path | None = None, images: Path | None = None) -> Support:

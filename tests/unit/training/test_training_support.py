@@ -64,7 +64,7 @@ def test_a_corpus_joins_the_references_of_an_image_and_holds_no_candidate(rated)
     corpus = CaptionCorpus.of(training, read_support(rated))
     assert corpus.groups == [("one", "two", "three"), ("a puppy", "a dog"), ("ships at sea",)]
     assert corpus.rated == [("a dog", "a puppy", 0.8), ("a cat", "ships at sea", 0.1)]
-    assert [str(path) for path, _ in corpus.images] == ["a.png"]
+    assert [(str(path), captions) for path, captions in corpus.images] == [("a.png", ("one", "two", "three"))]
     assert CaptionCorpus.of(training, Support()).rated == []
 
 
