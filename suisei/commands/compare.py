@@ -138,7 +138,7 @@ def _check(options: argparse.Namespace) -> None:
         options.metrics = [DEFAULT_METRICS]
     if options.images and not Path(options.images).is_dir():
         raise ConfigError(f"--images {options.images}: no such folder")
-    from suisei.data.system_outputs import named_files
+    from suisei.data.system_files import named_files
 
     inputs = [*given(vars(options), "references", "human"), *named_files(options.systems)]
     check_report(options, inputs, folders=["keep"], sealed=["model"])

@@ -114,7 +114,7 @@ def test_rows_that_name_other_images_are_not_joined_line_by_line(save, tmp_path,
     systems = load_systems([save("x.jsonl", twice), save("same.jsonl", twice)])
     assert len(systems.images) == 4
     other = save("other.jsonl", twice[2:] + twice[:2])  # no name tells two captions of an image apart
-    with pytest.raises(DataError, match=r"row 1 is of \w+ 'a.png' in x and of 'b.png' in other"):
+    with pytest.raises(DataError, match=r"row '1' is \w+ 'a.png' in x and \w+ 'b.png' in other, so that"):
         load_systems([str(tmp_path / "x.jsonl"), other])
 
 

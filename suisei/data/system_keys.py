@@ -1,0 +1,122 @@
+"""Which captions of several systems are of the same image."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from suisei.data.coco import CaptionFile
+from suisei.data.joins import image_names
+from suisei.data.system_files import SystemFile
+from suisei.errors import DataError
+
+
+def image_keys(
+    files: Sequence[SystemFile], given: CaptionFile | None, notes: list[str]
+) -> list[tuple[str, ...]]:
+    """Return what names the image of every sample of every file.
+
+    Args:
+        files: the systems.
+        given: references of all of them, or None.
+        notes: gets a line on what was guessed.
+
+    Raises:
+        DataError: the images of the files cannot be told, or one name stands for different ones.
+    """
+    if given is not None and not given.by_line:
+        keys = [_keys_among(file, given, notes) for file in files]
+        conflict = _conflict(files, keys)
+        if conflict:
+            raise DataError(f"{conflict}; give the rows of one image the same id in all files")
+        return keys
+    if given is None:
+        kinds = [kind for kind in ("id", "group", "image") if all(kind in file.keys for file in files)]
+        kinds = [kind for kind in kinds if not _conflict(files, [file.keys[kind] for file in files])]
+        common = {kind: len(set.intersection(*(set(file.keys[kind]) for file in files))) for kind in kinds}
+        best = max(kinds, key=lambda kind: common[kind], default=None)
+        if best is not None and (common[best] or all(file.has_ids for file in files)):
+            if best != "id" or not all(file.has_ids for file in files):
+                notes.append(f"systems are joined by {best}")
+            return [file.keys[best] for file in files]
+    return _by_line(files, given, notes)
+
+
+def _conflict(files: Sequence[SystemFile], keys: Sequence[Sequence[str]], *, copies: bool = True) -> str:
+    """Say which key stands for images of different names, as where ids number the rows of each file; else "".
+
+    Args:
+        files: the files.
+        keys: of their samples.
+        copies: whether a system may have copies of the images, of other names: those that no two files share
+            say nothing then.
+    """
+    for kind in ("image", "group"):
+        first: dict[str, tuple[str, str]] = {}
+        known: set[str | None] = set()
+        for file, own_keys in zip(files, keys, strict=True):
+            named = [image_names(sample)[kind] for sample in file.samples]
+            for key, own in zip(own_keys, named, strict=True):
+                name, other = first.setdefault(key, (file.name, own)) if own else (file.name, own)
+                if own != other and (own in known or not copies):
+                    return f"{key!r} is {kind} {other!r} in {name} and {kind} {own!r} in {file.name}"
+            known.update(named)
+    return ""
+
+
+def _keys_among(file: SystemFile, given: CaptionFile, notes: list[str]) -> tuple[str, ...]:
+    """Return the keys of a file that most references have."""
+    resolved = {
+        kind: tuple(key if key in given.captions else given.file_names.get(key, key) for key in keys)
+        for kind, keys in file.keys.items()
+    }
+    found = {kind: sum(key in given.captions for key in keys) for kind, keys in resolved.items()}
+    best = max(found, key=lambda kind: found[kind], default=None)
+    if best is None or not found[best]:
+        ours = "; ".join(f"{kind} such as {keys[0]!r}" for kind, keys in file.keys.items())
+        theirs = next(iter(given.captions))
+        raise DataError(
+            f"{file.name}: none of its {len(file.samples):,} rows has an image of {given.name}, which has "
+            f"ids such as {theirs!r}; the rows have {ours or 'nothing that names an image once'}"
+        )
+    if best != "id" or resolved[best] != file.keys[best]:
+        notes.append(f"{file.name}: joined with the references by {best}")
+    return resolved[best]
+
+
+def _by_line(
+    files: Sequence[SystemFile], given: CaptionFile | None, notes: list[str]
+) -> list[tuple[str, ...]]:
+    """Return row numbers, where all files have as many rows and no file says that their order differs."""
+    gaps = [file.name for file in files if file.skipped]
+    if gaps:
+        raise DataError(
+            f"{gaps[0]}: bad rows were skipped, and nothing names the images in all files, so that rows "
+            "cannot be joined; fix the rows, or give every row the image's id"
+        )
+    counts = {file.name: len(file.samples) for file in files}
+    if given is not None:
+        counts[given.name] = len(given.captions)
+    if len(set(counts.values())) > 1:
+        shown = ", ".join(f"{name} {count:,}" for name, count in counts.items())
+        raise DataError(
+            f"nothing names the images in all files, and they differ in rows ({shown}); give every row the "
+            "image's id, or the same rows in the same order"
+        )
+    for kind in ("id", "image"):
+        orders = [file.keys[kind] for file in files if kind in file.keys]
+        other = next((order for order in orders[1:] if order != orders[0]), None)
+        if other is not None and set(other) == set(orders[0]):
+            raise DataError(
+                f"the files have the same images in another order (by {kind}), and the references name none; "
+                "sort the files alike, or give references by id"
+            )
+    number = next(iter(counts.values()))
+    keys = [tuple(str(line) for line in range(1, number + 1))] * len(files)
+    conflict = _conflict(files, keys, copies=False)
+    if conflict:
+        raise DataError(
+            f"row {conflict}, so that rows cannot be joined line by line; give every row an id, the same in "
+            "all files"
+        )
+    notes.append(f"joined line by line: row n of every file is taken for the same image ({number:,} rows)")
+    return keys
