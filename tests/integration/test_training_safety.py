@@ -3,36 +3,17 @@
 import errno
 import json
 import os
-import sys
 from dataclasses import replace
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
-from suisei.__main__ import main
 from suisei.commands import train as train_module
-from suisei.errors import ConfigError, DataError, ModelError, SuiseiError, UnavailableError
+from suisei.errors import ConfigError, DataError, ModelError, SuiseiError
 from suisei.training import checkpoints, run_report
 from suisei.training import run as run_module
 from suisei.training.module import SuiSei
-
-OPTIONS = ("--baselines=[]", "--checkpoint_steps=3")
-
-
-class KilledError(Exception):
-    """Stands for a power cut."""
-
-
-def kill_at(monkeypatch, step, error=KilledError):
-    original = SuiSei.training_step
-
-    def training_step(self, batch, batch_idx):
-        if self.trainer.global_step == step:
-            raise error
-        return original(self, batch, batch_idx)
-
-    monkeypatch.setattr(SuiSei, "training_step", training_step)
+from tests.integration.training_runs import OPTIONS, KilledError, assert_same_weights, kill_at, weights
 
 
 @pytest.fixture(scope="module")
@@ -52,15 +33,6 @@ def killed(train, tmp_path):
     return tmp_path / "run"
 
 
-def weights(run):
-    return load_file(run / "model" / "model.safetensors")
-
-
-def assert_same_weights(one, other):
-    left, right = weights(one), weights(other)
-    assert [name for name in left if not torch.equal(left[name], right[name])] == []
-
-
 def flip(path, place=0.5):
     content = bytearray(path.read_bytes())
     start = int(place * len(content))
@@ -68,9 +40,6 @@ def flip(path, place=0.5):
     status = path.stat()
     path.write_bytes(content)
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
-
-
-# -- checkpoints ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("broken", [["steps.ckpt"], ["steps.ckpt", "last.ckpt"]])
@@ -153,9 +122,6 @@ def test_frozen_weights_are_in_no_checkpoint_and_the_run_resumes_exactly(train, 
     assert_same_weights(whole, tmp_path / "run")
 
 
-# -- settings ---------------------------------------------------------------------------------------
-
-
 def test_another_learning_rate_is_not_resumed(killed, train):
     before = (killed / "config.yaml").read_bytes()
     with pytest.raises(ConfigError, match=r"model\.optimizer\.head_lr: 0\.005, now 0\.01") as error:
@@ -172,119 +138,6 @@ def test_another_learning_rate_is_not_resumed(killed, train):
 def test_a_longer_run_is_said(killed, train, caplog):
     train(*OPTIONS, "--ckpt_path=last", "--trainer.max_epochs=3", output=killed)
     assert "going on with other settings: trainer.max_epochs: 2, now 3" in caplog.text
-
-
-CLASS = '{"class_path": "hostile_module.Hostile"}'
-
-
-@pytest.mark.parametrize(
-    "option",
-    [
-        f"--trainer.callbacks=[{CLASS}]",
-        "--trainer.callbacks+=hostile_module.Hostile",
-        f"--trainer.logger={CLASS}",
-        "--trainer.logger=hostile_module.Hostile",
-        "--trainer.plugins=hostile_module.Hostile",
-        f"--trainer.plugins={CLASS}",
-        "--trainer.strategy=hostile_module.Hostile",
-        f"--trainer.strategy={CLASS}",
-        "--trainer.accelerator=hostile_module.Hostile",
-        "--trainer.profiler=hostile_module.Hostile",
-        f"--model.text={CLASS}",
-        "--model.text=hostile_module.Hostile",
-        f"--model.head={CLASS}",
-        f"--model.pretraining={CLASS}",
-        f"--model={CLASS}",
-        f"--data={CLASS}",
-        f"--early_stopping={CLASS}",
-        f"--checkpoint={CLASS}",
-        f"--model.head.hidden=[{CLASS}]",
-    ],
-)
-def test_nothing_that_a_setting_names_is_imported(option, settings, tmp_path, monkeypatch):
-    (tmp_path / "hostile_module.py").write_text(
-        "import pathlib\npathlib.Path(__file__).with_name('RAN').touch()\n"
-        "class Hostile:\n    def __init__(self, *_, **__): pass\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ConfigError) as error:
-        train_module.make_cli(["--config", str(settings), f"--output={tmp_path / 'run'}", option])
-    assert "\n" not in str(error.value)
-    assert not (tmp_path / "RAN").exists()
-    assert "hostile_module" not in sys.modules
-    assert not (tmp_path / "run").exists()
-
-
-def test_nothing_that_a_nested_config_names_is_imported(settings, tmp_path, monkeypatch):
-    (tmp_path / "hostile_module.py").write_text(
-        "import pathlib\npathlib.Path(__file__).with_name('RAN').touch()\nclass Hostile: pass\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    for content in (CLASS, "!!python/object/apply:os.mkdir ['RAN']", "!!python/name:hostile_module.Hostile"):
-        (tmp_path / "nested.yaml").write_text(content)
-        for part in ("model.text", "model.head", "trainer", "model", "early_stopping"):
-            with pytest.raises(ConfigError) as error:
-                train_module.make_cli(["--config", str(settings), f"--{part}={tmp_path / 'nested.yaml'}"])
-            assert "\n" not in str(error.value)
-    assert not (tmp_path / "RAN").exists()
-
-
-@pytest.mark.parametrize("place", ["callbacks", "logger", "plugins", "strategy", "profiler"])
-def test_a_config_that_names_a_function_is_refused(place, settings, tmp_path):
-    config = tmp_path / "config.yaml"
-    text = settings.read_text().replace(
-        "trainer: {", f"trainer: {{{place}: [{{class_path: os.system, init_args: {{command: touch RAN}}}}], "
-    )
-    config.write_text(text)
-    with pytest.raises(ConfigError, match=rf"trainer\.{place} has class_path"):
-        train_module.main(["--config", str(config), f"--output={tmp_path / 'run'}"])
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [
-        ("model.optimizer.head_lr", "1e9"), ("model.optimizer.head_lr", "-1"),
-        ("model.optimizer.encoder_lr", "nan"), ("model.text.tiny.layers", "-1"), ("model.head.dropout", "2"),
-        ("model.text.tiny.width", "0"), ("model.head.members", "1000000"),
-        ("model.head.hidden", "[50000, 50000]"), ("model.head.activation", "foo"),
-        ("model.fusion.references", "median"), ("model.reference_dropout", "1"),
-        ("data.fractions", "[0.5, 0.1, 0.1]"), ("data.fractions", "[1.2, -0.1, -0.1]"),
-        ("data.folds", "-2"), ("data.folds", "1"), ("data.fold", "7"), ("data.batch_size", "0"),
-        ("data.num_workers", "-1"), ("data.disjoint", "foo"), ("data.synthetic", "-1"),
-        ("trainer.max_epochs", "-5"), ("trainer.max_epochs", "0"), ("trainer.max_epochs", "-1"),
-        ("trainer.max_steps", "0"), ("trainer.accumulate_grad_batches", "0"), ("trainer.precision", "foo"),
-        ("trainer.accelerator", "foo"), ("trainer.devices", "99"), ("trainer.devices", "0"),
-        ("trainer.devices", "[0, 1]"), ("trainer.devices", "-1"),
-        ("trainer.devices", "foo"), ("trainer.strategy", "foo"), ("trainer.limit_val_batches", "0"),
-        ("trainer.limit_train_batches", "5.5"), ("trainer.val_check_interval", "0"),
-        ("trainer.gradient_clip_val", "-1"), ("trainer.gradient_clip_algorithm", "foo"),
-        ("trainer.num_nodes", "0"), ("trainer.profiler", "foo"), ("trainer.fast_dev_run", "true"),
-        ("trainer.barebones", "true"), ("trainer.enable_checkpointing", "false"),
-        ("trainer.log_every_n_steps", "-1"), ("trainer.deterministic", "foo"), ("trainer.max_time", "foo"),
-        ("trainer.overfit_batches", "2"),
-        ("seed_everything", "-1"), ("seed_everything", "true"), ("seed_everything", "4294967296"),
-        ("early_stopping.patience", "-1"), ("early_stopping", "foo"), ("monitor", "foo"),
-        ("early_stopping.min_delta", "-1"), ("checkpoint.monitor", "foo"), ("checkpoint.filename", "../x"),
-        ("checkpoint.save_top_k", "3"), ("checkpoint.every_n_train_steps", "3"),
-        ("checkpoint.train_time_interval", "00:05:00"), ("checkpoint.save_on_train_epoch_end", "true"),
-        ("checkpoint_steps", "0"), ("task", "foo"), ("baselines", "[1]"),
-        ("output", ""),
-    ],
-)  # fmt: skip
-def test_a_hostile_setting_is_one_line_before_any_work(option, value, settings, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for name in ("load", "setup"):
-        monkeypatch.setattr("suisei.training.datamodule.CaptionDataModule." + name, None)
-    arguments = ["--config", str(settings), f"--output={tmp_path / 'run'}", f"--{option}={value}"]
-    with pytest.raises(ConfigError, match=option.rpartition(".")[2]) as error:
-        train_module.main(arguments)
-    assert "\n" not in str(error.value)
-    assert len(str(error.value)) < 600
-    assert list(tmp_path.iterdir()) == []
-
-
-# -- folders ----------------------------------------------------------------------------------------
 
 
 def test_a_run_is_not_written_over_its_data(train, rated_file, tmp_path):
@@ -342,9 +195,6 @@ def test_a_failed_pretraining_leaves_nothing_in_the_way(train, tmp_path, monkeyp
     assert [path.name for path in tmp_path.iterdir()] == ["pretrain.yaml"]
 
 
-# -- while it trains --------------------------------------------------------------------------------
-
-
 def test_a_loss_that_is_no_number_stops_in_a_line(train, tmp_path, monkeypatch):
     original = SuiSei.outputs
 
@@ -371,43 +221,6 @@ def test_weights_that_ran_away_are_no_model(train, tmp_path, monkeypatch):
     with pytest.raises(ModelError, match=r"not finite, and no model is written"):
         train(*OPTIONS, output=tmp_path / "run")
     assert not (tmp_path / "run" / "model").exists()
-
-
-@pytest.mark.parametrize(
-    ("raised", "expected", "message"),
-    [
-        (OSError(errno.ENOSPC, "No space left on device"), DataError, "No space left.*--ckpt_path last"),
-        (torch.OutOfMemoryError("CUDA out of memory."), UnavailableError, r"out of memory.*data\.batch_size"),
-        (MemoryError(), UnavailableError, r"out of memory.*data\.batch_size"),
-        (
-            RuntimeError("[enforce] DefaultCPUAllocator: can't allocate memory"),
-            UnavailableError, r"data\.batch_size",
-        ),
-        (RuntimeError("DataLoader worker (pid 1) is killed"), UnavailableError, "num_workers to 0"),
-    ],
-    ids=["disk", "gpu", "memory", "allocator", "worker"],
-)  # fmt: skip
-def test_what_the_machine_refuses_is_one_line(train, tmp_path, raised, expected, message):
-    with pytest.MonkeyPatch.context() as patch:
-        kill_at(patch, 4, raised)
-        with pytest.raises(expected, match=message) as error:
-            train(*OPTIONS, output=tmp_path / "run")
-    assert "\n" not in str(error.value)
-    assert {path.name for path in (tmp_path / "run").iterdir()} >= {"config.yaml", "checkpoints"}
-    assert not (tmp_path / "run" / "model").exists()
-
-
-@pytest.mark.parametrize("epochs", ["-1", "null"])
-def test_a_training_that_time_alone_would_end_is_one_line(train, tmp_path, epochs):
-    with pytest.raises(ConfigError, match=rf"max_epochs is {epochs}, .*max_time may end the training before"):
-        train(f"--trainer.max_epochs={epochs}", "--trainer.max_time=00:00:10:00", output=tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-
-
-def test_validation_later_than_the_end_of_an_epoch_is_one_line(train, tmp_path):
-    with pytest.raises(ConfigError, match=r"val_check_interval is 11, and an epoch has 10 batches: lower it"):
-        train(*OPTIONS, "--trainer.val_check_interval=11", output=tmp_path / "run")
-    assert not (tmp_path / "run").exists()
 
 
 def test_results_appear_together_or_not_at_all(whole, killed, train, monkeypatch):
@@ -441,10 +254,3 @@ def test_a_leak_is_said_in_the_log_and_in_the_report(train, rated_file, tmp_path
     assert len(said) == 1
     for name in ("report.md", "model/README.md"):
         assert f"{shared['test and train']['rows']} rows" in (run / name).read_text("utf-8")
-
-
-def test_the_command_says_one_line_and_ends_with_status_2(settings, tmp_path, capsys):
-    arguments = ["--config", str(settings), f"--output={tmp_path / 'run'}", "--model.head.members=1000000"]
-    assert main(["train", *arguments]) == 2
-    said = capsys.readouterr().err.strip().splitlines()
-    assert said == ["suisei: model.head.members is 1000000; it must be an integer from 1 to 100"]

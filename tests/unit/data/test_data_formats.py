@@ -4,33 +4,14 @@ import io
 import json
 import sys
 import tracemalloc
-from pathlib import Path
 
-import pyarrow
-import pyarrow.parquet
 import pytest
 
 from suisei.data.formats import Row, iter_rows, read_samples
 from suisei.data.lines import MAX_LINE_CHARACTERS
 from suisei.data.sample import CaptionSample
-from suisei.data.writers import write_samples
-from suisei.errors import ConfigError, DataError, UnavailableError
-
-
-def write(folder: Path, name: str, content: str | bytes) -> Path:
-    path = folder / name
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return path
-
-
-def jsonl(folder: Path, *records: object) -> Path:
-    return write(folder, "rows.jsonl", "".join(json.dumps(record) + "\n" for record in records))
-
-
-def problem(row: Row) -> str:
-    assert row.sample is None
-    assert row.error is not None
-    return str(row.error)
+from suisei.errors import ConfigError, DataError
+from tests.unit.data.row_files import jsonl, parquet, problem, write
 
 
 def test_jsonl_fields(tmp_path):
@@ -167,38 +148,6 @@ def test_white_space_around_captions_is_taken_off_in_every_format(tmp_path, name
     assert sample == CaptionSample("a dog", ["the dog"])
 
 
-def test_csv_with_numbered_references_in_numeric_order(tmp_path):
-    numbered = [f"reference_{number}" for number in range(1, 12)]
-    header = ["candidate", *reversed(numbered), "rating"]
-    cells = ["a cat", *(str(number) for number in range(11, 0, -1)), "0.5"]
-    cells[1] = ""  # reference_11
-    sample = read_samples(write(tmp_path, "r.csv", f"{','.join(header)}\n{','.join(cells)}\n"))[0]
-    assert sample.references == tuple(str(number) for number in range(1, 11))
-    assert sample.rating.values == (0.5,)
-
-
-def test_csv_with_json_cells_and_blank_cells(tmp_path):
-    text = (
-        "id,candidate,references,rating,rating_scale,language,image\n"
-        '1,"a ""cat"", asleep","[""a cat"", ""the cat""]","[1, 2]","[1, 5]",en,\n'
-        "2,b,,,,,\n"
-    )
-    first, second = read_samples(write(tmp_path, "r.csv", text))
-    assert first.candidate == 'a "cat", asleep'
-    assert first.references == ("a cat", "the cat")
-    assert (first.rating.values, first.rating.high) == ((1.0, 2.0), 5.0)
-    assert (second.references, second.rating, second.language, second.image) == ((), None, None, None)
-
-
-@pytest.mark.parametrize("column", ["refs", "reference", "references"])
-def test_a_list_as_text_is_no_caption_whatever_the_column_is_called(tmp_path, column):
-    lists = '"[ ""a cat"", ""the cat"" ]"', "[]", "\"['a cat', 'the cat']\"", '"[""a cat"""'
-    text = f"mt,{column}\n" + "".join(f"a cat,{cell}\n" for cell in lists)
-    full, none, *bad = iter_rows(write(tmp_path, "l.csv", text), note=str)
-    assert (full.sample.references, none.sample.references) == (("a cat", "the cat"), ())
-    assert all(f"{column} must be a JSON list such as" in str(row.error) for row in bad)
-
-
 def test_a_list_as_text_in_json_is_no_caption_and_a_caption_in_brackets_is_one(tmp_path):
     texts = '["a cat", "the cat"]', "['a cat']", '["Stop" sign', "[a cat]"
     lines = "".join(json.dumps({"mt": "a cat", "refs": text}) + "\n" for text in texts)
@@ -206,80 +155,6 @@ def test_a_list_as_text_in_json_is_no_caption_and_a_caption_in_brackets_is_one(t
     assert full.sample.references == ("a cat", "the cat")
     assert "refs must be a JSON list" in str(bad.error)
     assert [row.sample.references for row in plain] == [('["Stop" sign',), ("[a cat]",)]
-
-
-def test_a_column_of_ratings_per_rater_who_may_leave_rows_out(tmp_path):
-    text = 'candidate,rating_2,rating_1,rating_scale\na,4,2,\nb,,3,\nc,,,\nd,9,1,\ne,7,,"[0, 9]"\nf,x,1,\n'
-    rows = list(iter_rows(write(tmp_path, "r.csv", text), rating_scale=(1, 5)))
-    found = [row.sample and row.sample.rating and row.sample.rating.values for row in rows]
-    assert found == [(2.0, 4.0), (3.0,), None, None, (7.0,), None]
-    assert "scale: --rating-scale LOW HIGH, or a column rating_scale (line 5)" in problem(rows[3])
-    assert "rating_2 9 is outside the rating scale 1 to 5" in problem(rows[3])
-    assert "rating_2" in problem(rows[5])
-    in_json = read_samples(jsonl(tmp_path, {"candidate": "a", "rating_1": 0.5, "rating_2": [0.25, 1]}))
-    assert in_json[0].rating.values == (0.5, 0.25, 1.0)
-
-
-def test_columns_of_raters_that_a_caller_names_are_there(tmp_path):
-    file, notes = write(tmp_path, "r.csv", "candidate,ann,bob\na,0.5,1\n"), []
-    (row,) = iter_rows(file, columns={"rating": ["bob", "ann"]}, note=notes.append)
-    assert (row.sample.rating.values, notes) == ((1.0, 0.5), [])
-
-
-def test_comet_columns(tmp_path):
-    write(tmp_path, "9.jpg", b"x")
-    path = write(tmp_path, "r.tsv", "imgid\tsrc\tmt\tref\tscore\timg\n9\tこれ\tそれ\tあれ\t4\t9.jpg\n")
-    sample = read_samples(path, rating_scale=(1, 5))[0]
-    assert (sample.candidate, sample.references, sample.group) == ("それ", ("これ", "あれ"), "9")
-    assert sample.rating.mean == pytest.approx(0.75)
-    assert sample.image == tmp_path / "9.jpg"
-    assert sample.id is None
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        (b"2,only two", r"2 fields where the header has 3 \(id, candidate, rating\)"),
-        (b"2,a,1,extra", "4 fields where"),
-        (b"2,\x83\x4c,1", "not valid UTF-8"),
-        (b'2,"never closed,1', "quotation mark"),
-        (b'2,"closed" too early,1', "quotation mark"),
-        (b"2,," + b"1", "candidate is empty"),
-        (b"2,b,nan", "rating is NaN"),
-        (b'2,b,"3,5"', "got '3,5'; write decimals with a point"),
-        (b"2,b,four", "rating must be a number or a JSON list of numbers, got 'four'"),
-        (b"2,b,[1", "rating must be a JSON list"),
-        (b"2," + b"x" * 100_000 + b",1", "candidate has 100,000 characters"),
-        (b"2," + b"x" * 200_000 + b",1", "over 131,072 characters"),
-        (b"2," + b"x" * MAX_LINE_CHARACTERS + b",1", "the line has over"),
-        (b"", "the line is blank"),
-        (b"1,b,1", "id '1' is used by an earlier row"),
-    ],
-)
-def test_a_broken_csv_line_costs_one_row(tmp_path, line, message):
-    path = write(tmp_path, "r.csv", b"id,candidate,rating\n1,first,1\n" + line + b'\n3,"last\none",0\n')
-    first, bad, last = iter_rows(path)
-    assert problem(bad).startswith(f"{path}, row 2: ")
-    assert problem(bad).endswith("(line 3)")
-    with pytest.raises(DataError, match=message):
-        raise bad.error
-    assert (first.sample.candidate, last.sample.candidate) == ("first", "last\none")
-
-
-def test_a_quotation_mark_that_is_never_closed_does_not_swallow_the_file(tmp_path):
-    lines = [f"{number},caption {number}" for number in range(1, 2001)]
-    lines[9] = '10,"caption 10'
-    rows = list(iter_rows(write(tmp_path, "r.csv", "id,candidate\n" + "\n".join(lines))))
-    assert [row.number for row in rows if row.error] == [10]
-    assert [row.id for row in rows if row.sample] == [str(n) for n in range(1, 2001) if n != 10]
-
-
-def test_csv_leaves_the_csv_modules_limit_alone(tmp_path):
-    import csv
-
-    before = csv.field_size_limit()
-    list(iter_rows(write(tmp_path, "r.csv", "candidate\n" + "x" * 200_000 + "\n")))
-    assert csv.field_size_limit() == before
 
 
 @pytest.mark.parametrize(
@@ -425,35 +300,6 @@ def test_streams(tmp_path, monkeypatch):
         read_samples(broken, format="csv")
 
 
-def parquet(folder: Path, **columns: object) -> Path:
-    path = folder / "r.parquet"
-    pyarrow.parquet.write_table(pyarrow.table(columns), path)
-    return path
-
-
-def test_parquet_rows(tmp_path):
-    path = parquet(
-        tmp_path,
-        id=pyarrow.array([1, 2, 3]),
-        candidate=["a", None, "c"],
-        references=[["x", "y"], [], None],
-        rating=[0.5, None, float("nan")],
-    )
-    good, blank, nan = iter_rows(path)
-    assert (good.id, good.sample.references, good.sample.rating.values) == ("1", ("x", "y"), (0.5,))
-    assert "row 2: candidate is empty" in problem(blank)
-    assert "row 3: rating is NaN" in problem(nan)
-    with pytest.raises(DataError, match="header: no column 'candidate'"):
-        read_samples(parquet(tmp_path, captoin=["a"]))
-
-
-def test_a_parquet_cell_that_is_not_utf8_costs_one_row(tmp_path):
-    cells = pyarrow.array([b"a", b"\xff\xfe", b"c"]).view(pyarrow.string())
-    rows = list(iter_rows(parquet(tmp_path, candidate=cells)))
-    assert [row.sample and row.sample.candidate for row in rows] == ["a", None, "c"]
-    assert "row 2: the row is not valid UTF-8" in problem(rows[1])
-
-
 @pytest.mark.parametrize("suffix", ["jsonl", "csv", "parquet"])
 def test_memory_does_not_grow_with_the_file(tmp_path, suffix):
     caption = "a caption of some length, as long as captions usually are, and then a little more " * 5
@@ -471,128 +317,3 @@ def test_memory_does_not_grow_with_the_file(tmp_path, suffix):
     tracemalloc.stop()
     assert count == 20_000
     assert peak < 3_000_000  # the captions alone are 8 MB, and a plain set of the ids' hashes 3.3 MB
-
-
-FORMS = {
-    "r.jsonl": '{"image_id": 7, "caption": "a dog"}\n{"image_id": 8, "caption": "犬"}\n',
-    "r.csv": "image_id,caption\n7,a dog\n8,犬\n",
-    "r.json": '[{"image_id": 7, "caption": "a dog"},\n {"image_id": 8, "caption": "犬"}]',
-    "by_image.json": '{"7": "a dog", "8": ["犬"]}',
-    "list.json": '[{"7": "a dog"}, {"8": "犬"}]',
-    "rows.json": '[{"group": 7, "candidate": "a dog", "rating": 1}, {"group": 8, "hyp": "犬"}]',
-    "lines.json": '{"image_id": 7, "prediction": "a dog"}\n\n{"image_id": 8, "prediction": "犬"}\n',
-    "objects.json": '{"7": {"group": 7, "caption": "a dog"}, "8": {"group": 8, "caption": "犬"}}',
-    "semicolon.csv": "image_id;caption\r\n7;a dog\r\n8;犬\r\n",
-    "tabs.csv": "image_id\tcaption\n7\ta dog\n8\t犬\n",
-    "commas.tsv": "image_id,caption\n7,a dog\n8,犬\n",
-}
-
-
-@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"], ids=["plain", "byte-order-mark"])
-@pytest.mark.parametrize("packed", [False, True], ids=["", "gz"])
-@pytest.mark.parametrize("name", FORMS)
-def test_the_forms_that_people_have_say_the_same(tmp_path, name, packed, mark):
-    import gzip
-
-    notes, content = [], mark + FORMS[name].encode()
-    path = write(tmp_path, name + ".gz" * packed, gzip.compress(content) if packed else content)
-    samples = read_samples(path, note=notes.append)
-    assert [(sample.group, sample.candidate) for sample in samples] == [("7", "a dog"), ("8", "犬")]
-    assert 1 <= len(notes) <= 2
-    assert all(note.startswith(f"{path}: ") and "\n" not in note for note in notes)
-
-
-def test_one_row_as_a_document_is_a_row(tmp_path):
-    path = write(tmp_path, "r.json", '{\n "caption": "a dog",\n "references": ["the dog", "dog"]\n}')
-    (sample,) = read_samples(path, note=str)
-    assert (sample.candidate, sample.references) == ("a dog", ("the dog", "dog"))
-
-
-def test_plain_text_is_a_caption_a_line(tmp_path):
-    path = write(tmp_path, "r.txt", 'a dog\r\n"quoted", 猫\n')
-    assert [sample.candidate for sample in read_samples(path, note=str)] == ["a dog", '"quoted", 猫']
-
-
-def test_columns_that_differ_by_row_are_noted_a_few_times(tmp_path):
-    notes = []
-    rows = [{"candidate": "a", f"extra{number // 2}": 1} for number in range(100)]
-    assert len(read_samples(jsonl(tmp_path, *rows), note=notes.append)) == 100
-    assert 1 <= len(notes) <= 3
-    assert "ignored: 'extra0'" in notes[0]
-
-
-def test_columns_of_the_callers_choice(tmp_path):
-    path = write(tmp_path, "r.csv", "what,gold,alt,caption\na dog,the dog,,no\n")
-    notes = []
-    columns = {"candidate": "what", "references": ["gold", "alt"]}
-    sample = read_samples(path, columns=columns, note=notes.append)[0]
-    assert (sample.candidate, sample.references) == ("a dog", ("the dog",))
-    with pytest.raises(
-        DataError, match="no column 'waht', which is to be the candidate; did you mean 'what'"
-    ):
-        read_samples(path, columns={"candidate": "waht"}, note=str)
-    assert "ignored: 'caption'" in notes[0]
-    with pytest.raises(DataError, match="header: no column 'mos', which is to be the rating"):
-        read_samples(path, columns={**columns, "rating": "mos"}, note=str)
-    rows = jsonl(tmp_path, {"caption": "a"}, {"caption": "b", "mos": 1})
-    assert [s.rating is None for s in read_samples(rows, columns={"rating": "mos"}, note=notes.append)] == [
-        True,
-        False,
-    ]
-    assert "the first row has no column 'mos'" in notes[1]
-
-
-def test_a_repeated_image_of_a_result_file_is_refused_or_kept_without_ids(tmp_path):
-    path = write(tmp_path, "r.json", json.dumps([{"image_id": 1, "caption": text} for text in "ab"]))
-    with pytest.raises(DataError, match=r"row 2: id '1' is used by an earlier row.*--column id="):
-        read_samples(path, note=str)
-    samples = read_samples(path, columns={"id": None}, note=str)
-    assert [(sample.id, sample.group, sample.candidate) for sample in samples] == [
-        (None, "1", "a"),
-        (None, "1", "b"),
-    ]
-
-
-def test_bad_items_of_a_json_list_cost_a_row_each(tmp_path):
-    content = b'[{"image_id": 1, "caption": "a"}, 3, {"image_id": 2, "caption": "\x83"}'
-    content += b', {"image_id": 4, "caption": "b"}]'
-    rows = list(iter_rows(write(tmp_path, "r.json", content), note=str))
-    assert [row.sample and row.sample.candidate for row in rows] == ["a", None, None, "b"]
-    assert "got 3" in problem(rows[1])
-    assert "not valid UTF-8" in problem(rows[2])
-    rows = list(iter_rows(write(tmp_path, "r.json", '{"1": ["a", "b"], "2": "c", "3": 4}'), note=str))
-    assert "2 captions for image '1'" in problem(rows[0])
-    assert "candidate must be text" in problem(rows[2])
-
-
-@pytest.mark.parametrize("form", ["results", "joined"])
-def test_memory_does_not_grow_with_a_json_list_or_files_of_references(tmp_path, form):
-    caption, count = "a caption of some length, as long as captions usually are " * 5, 20_000
-    items = ({"image_id": number, "caption": caption} for number in range(count))
-    path = write(tmp_path, "r.json", "[" + ",\n".join(map(json.dumps, items)) + "]")
-    references = None
-    if form == "joined":
-        path = write(tmp_path, "r.txt", f"{caption}\n" * count)
-        references = [write(tmp_path, f"ref{n}.txt", f"{caption}\n" * count) for n in range(2)]
-    tracemalloc.start()
-    found = sum(row.sample is not None for row in iter_rows(path, references=references, note=str))
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert found == count
-    assert peak < 4_000_000  # the captions alone are 6 MB, three times where there are references
-
-
-def test_parquet_without_its_library_says_what_to_install(tmp_path, monkeypatch, capsys):
-    from suisei.__main__ import main
-
-    source = parquet(tmp_path, candidate=["a dog"])
-    monkeypatch.setitem(sys.modules, "pyarrow", None)  # as in an install without the extra
-    wanted = r"r\.parquet: Parquet needs pyarrow: pip install 'suisei\[parquet\]'"
-    with pytest.raises(UnavailableError, match=wanted):
-        list(iter_rows(source))
-    with pytest.raises(UnavailableError, match=r"/out\.parquet: Parquet needs pyarrow"):
-        write_samples(tmp_path / "out.parquet", [CaptionSample("a dog")])
-    output = tmp_path / "out.jsonl"
-    assert main(["score", "--metrics", "length", "--input", str(source), "--output", str(output)]) == 2
-    assert "pip install 'suisei[parquet]'" in capsys.readouterr().err.replace("\n", " ")
-    assert list(tmp_path.iterdir()) == [source]

@@ -1,10 +1,6 @@
 """A set in shards: a file per shard, whole or absent; nothing is scored twice, nothing lost to breakage."""
 
-import errno
-import io
 import json
-import os
-import tarfile
 
 import numpy as np
 import pytest
@@ -12,57 +8,8 @@ import pytest
 from suisei.cli import run_command
 from suisei.commands.score import main
 from suisei.errors import ConfigError, DataError
-from suisei.scoring import shard_files, shard_pool
 from suisei.scoring.uids import UID, write_best
-
-pyarrow = pytest.importorskip("pyarrow")
-pytest.importorskip("pyarrow.parquet")
-
-METRICS = ("--metrics", "length,unigram-f1")
-CAPTION = "a red ball on a table"
-
-
-def write_tar(path, samples, cut=None):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(path, "w") as tar:
-        for key, caption in samples.items():
-            for kind, content in (
-                ("txt", caption.encode()),
-                (
-                    "json",
-                    json.dumps(
-                        {"uid": f"{int(key):032x}", "references": [CAPTION, f"number {key}"]}
-                    ).encode(),
-                ),
-            ):
-                info = tarfile.TarInfo(f"{key}.{kind}")
-                info.size = len(content)
-                tar.addfile(info, io.BytesIO(content))
-    if cut:
-        path.write_bytes(path.read_bytes()[:cut])
-    return path
-
-
-def samples(first, count=5):
-    words = CAPTION.split()
-    return {str(n): " ".join(words[: 1 + n % len(words)]) for n in range(first, first + count)}
-
-
-@pytest.fixture
-def folder(tmp_path):
-    for shard in range(3):
-        write_tar(tmp_path / "in" / f"{shard:05d}.tar", samples(10 * shard))
-    return tmp_path
-
-
-def run(folder, *options, shards="{00000..00002}.tar", status=0):
-    arguments = [*METRICS, "--input", str(folder / "in" / shards), "--output", str(folder / "out"), *options]
-    assert main(arguments) == status
-    return {path.stem: path for path in sorted((folder / "out").rglob("*.parquet"))}
-
-
-def table(path):
-    return pyarrow.parquet.read_table(path).to_pylist()
+from tests.unit.scoring.shard_runs import CAPTION, METRICS, run, samples, table, write_tar
 
 
 def test_a_shard_becomes_a_file_of_keys_uids_and_scores(folder, capsys):
@@ -100,71 +47,6 @@ def test_scores_are_those_of_a_file_of_rows(folder):
     ]
 
 
-def test_a_second_start_scores_what_is_not_finished_alone(folder, monkeypatch, capsys):
-    found = run(folder)
-    before = {name: (path.read_bytes(), path.stat().st_mtime_ns) for name, path in found.items()}
-    found["00000"].write_bytes(found["00000"].read_bytes()[:-1])  # not what was written
-    (folder / "out" / "00002_stats.json").unlink()  # killed before it was marked
-    left = folder / "out" / ".00002.parquet.0123.parquet"
-    left.touch()
-    scored = []
-    real = shard_pool.score_shard
-    monkeypatch.setattr(
-        shard_pool, "score_shard", lambda *a, **k: scored.append(a[1].target.name) or real(*a, **k)
-    )
-    again = run(folder)
-    assert scored == ["00000", "00002"]
-    assert not left.exists()
-    assert {name: path.read_bytes() for name, path in again.items()} == {n: b for n, (b, _) in before.items()}
-    assert again["00001"].stat().st_mtime_ns == before["00001"][1]
-    write_tar(folder / "in" / "00001.tar", samples(50))
-    assert table(run(folder)["00001"])[0]["key"] == "50"
-    assert scored[2:] == ["00001"]
-    assert "2 of 3 shards are finished already" in capsys.readouterr().err
-
-
-def test_an_interrupted_run_leaves_whole_shards(folder, monkeypatch):
-    real, begun = shard_files._records, []
-
-    def records(rows, scored):
-        begun.append(rows)
-        if len(begun) == 2:
-            raise KeyboardInterrupt
-        return real(rows, scored)
-
-    monkeypatch.setattr(shard_files, "_records", records)
-    with pytest.raises(KeyboardInterrupt) as stopped:
-        run(folder)
-    said = f"1 of 3 shards are finished, in {folder / 'out'}; the same command goes on"
-    assert stopped.value.args == (said,)
-    kept = sorted(path.name for path in (folder / "out").iterdir())
-    assert kept == [".lock", "00000.parquet", "00000_stats.json", "scores.json"]
-
-
-def test_shards_that_went_away_leave_their_scores(folder, capsys):
-    before = {path: path.read_bytes() for path in run(folder).values()}
-    (folder / "in").rename(folder / "away")
-    assert list(run(folder, status=1).values()) == list(before)
-    assert {path: path.read_bytes() for path in before} == before
-    (folder / "away").rename(folder / "in")
-    capsys.readouterr()
-    run(folder)
-    assert "3 of 3 shards are finished already" in capsys.readouterr().err
-
-
-def test_images_that_were_refused_are_scored_once_any_path_is_allowed(pictured):
-    image = pictured / "elsewhere.png"
-    image.touch()
-    rows = [{"candidate": CAPTION}, {"candidate": CAPTION, "image": str(image)}]
-    (pictured / "in" / "0.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert "--any-path" in table(run(pictured, shards="*.jsonl")["0"])[1]["error"]
-    other = pictured / "out" / "1.parquet"
-    before = other.stat().st_mtime_ns
-    for options in (["--any-path"], []):  # what is scored stays scored
-        assert table(run(pictured, *options, shards="*.jsonl")["0"])[1]["length"] == 0.6
-    assert other.stat().st_mtime_ns == before  # where nothing was refused
-
-
 def test_other_metrics_are_not_mixed_into_a_folder(folder):
     run(folder)
     with pytest.raises(ConfigError, match="other signatures"):
@@ -197,25 +79,6 @@ def test_what_is_broken_is_named_and_loses_nothing_else(folder, capsys):
     write_tar(folder / "in" / "00002.tar", samples(20))
     write_tar(folder / "in" / "00004.tar", samples(40))
     assert list(run(folder, shards="{00000..00004}.tar")) == ["00000", "00001", "00002", "00003", "00004"]
-
-
-def test_a_metric_that_dies_costs_the_shard_and_the_next_start_tries_again(folder, monkeypatch, capsys):
-    from suisei.metrics.overlap import Length
-
-    real = Length._score
-
-    def dies(self, given, **settings):
-        if given[0].id is None and any("on" in sample.candidate for sample in given) and dying:
-            raise MemoryError("no memory left")
-        return real(self, given, **settings)
-
-    dying = [True]
-    write_tar(folder / "in" / "00000.tar", {"1": "a", "2": "a red"})
-    monkeypatch.setattr(Length, "_score", dies)
-    assert list(run(folder, status=1)) == ["00000"]
-    assert "length failed: " in capsys.readouterr().err
-    dying.clear()
-    assert list(run(folder)) == ["00000", "00001", "00002"]
 
 
 def test_metrics_that_learn_from_a_corpus_see_all_shards(folder):
@@ -350,126 +213,6 @@ def test_the_metadata_beside_archives_are_not_overwritten(folder):
     with pytest.raises(ConfigError, match="give another folder"):
         main([*METRICS, "--input", str(folder / "in" / "*.tar"), "--output", str(folder / "in")])
     assert {path: path.read_bytes() for path in beside} == beside
-
-
-class Killer:
-    """Ends its process while it scores a certain caption, as often as a file says."""
-
-    def __new__(cls, path):
-        from suisei.metrics.overlap import Length
-
-        class Deadly(Length):
-            def _score(self, given, **settings):
-                left = int(path.read_text())
-                if left and any(sample.candidate == "kill" for sample in given):
-                    path.write_text(str(left - 1))
-                    os._exit(9)
-                return super()._score(given, **settings)
-
-        return Deadly()
-
-
-@pytest.mark.parametrize("deaths", [pytest.param(1), pytest.param(9, marks=pytest.mark.slow)])
-def test_a_process_that_dies_is_replaced_and_the_same_is_scored(folder, deaths, monkeypatch):
-    """In two processes of their own; the shard is given up where each of its workers dies."""
-    from suisei.scoring.parallel import WorkerSettings
-    from suisei.scoring.shard_pool import TRIES, several_processes
-    from suisei.scoring.shard_scores import ShardSettings, ShardTask
-
-    write_tar(folder / "in" / "00001.tar", {"1": "kill", "2": CAPTION})
-    counter = folder / "deaths"
-    counter.write_text(str(deaths))
-    worker = WorkerSettings({}, {}, "in", 8, 1)
-    tasks = [ShardTask(folder / "in" / f"{n:05d}.tar", folder / f"{n:05d}") for n in range(3)]
-    settings = ShardSettings({}, "parquet", "0")
-    monkeypatch.setenv("SUISEI_TEST_DEATHS", str(counter))
-    monkeypatch.setattr(shard_pool, "_start", start_deadly)
-    reports = dict(several_processes(worker, settings, [None, None])(tasks))
-    assert len(reports) == 3
-    failed = [task.source.name for task, report in reports.items() if report.failed]
-    assert ("00001.tar" in failed) is (deaths >= TRIES)
-    done = [task for task, report in reports.items() if not report.failed]
-    assert all(len(table(task.output("parquet"))) == reports[task].rows for task in done)
-
-
-def start_deadly(worker, settings, devices):
-    """Begin a worker whose metric may end it."""
-    from pathlib import Path
-
-    from suisei.scoring.stream import Scorer
-
-    counter = Path(os.environ["SUISEI_TEST_DEATHS"])
-    shard_pool._worker = shard_pool.ShardWorker(Scorer({"length": Killer(counter)}, "in"), settings)
-
-
-@pytest.fixture
-def pictured(tmp_path):
-    """Two shards of four rows, whose images are in a folder beside them."""
-    (tmp_path / "in" / "img").mkdir(parents=True)
-    for number in range(8):
-        (tmp_path / "in" / "img" / f"{number}.png").touch()
-    for shard in range(2):
-        rows = [
-            {"candidate": CAPTION, "references": [CAPTION], "image": f"img/{4 * shard + row}.png"}
-            for row in range(4)
-        ]
-        path = tmp_path / "in" / f"{shard}.jsonl"
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return tmp_path
-
-
-def test_a_folder_of_images_that_goes_away_finishes_no_shard(pictured, monkeypatch, capsys):
-    images, away = pictured / "in" / "img", pictured / "away"
-    real = shard_pool.score_shard
-
-    def score_shard(*given, **settings):
-        report = real(*given, **settings)
-        images.rename(away)
-        return report
-
-    with monkeypatch.context() as patch:
-        patch.setattr(shard_pool, "score_shard", score_shard)
-        with pytest.raises(DataError) as stopped:
-            run(pictured, shards="*.jsonl")
-    assert str(stopped.value).startswith(f"{images} is not there any more (1 of 2 shards are finished, in ")
-    assert sorted(path.name for path in (pictured / "out").glob("[01]*")) == ["0.parquet", "0_stats.json"]
-    assert list(run(pictured, shards="*.jsonl", status=1)) == ["0"]  # it is away from the start now
-    assert f"none of its images is there, nor the folder {images}" in capsys.readouterr().err
-    away.rename(images)
-    assert [row["error"] for row in table(run(pictured, shards="*.jsonl")["1"])] == [None] * 4
-    assert "1 of 2 shards are finished already" in capsys.readouterr().err
-
-
-def test_an_image_that_is_missing_alone_costs_its_row(pictured):
-    (pictured / "in" / "img" / "5.png").unlink()
-    found = run(pictured, shards="*.jsonl")
-    assert [bool(row["error"]) for path in found.values() for row in table(path)].index(True) == 5
-    for number in (4, 6, 7):
-        (pictured / "in" / "img" / f"{number}.png").unlink()
-    found["1"].unlink()
-    assert all("is not there" in row["error"] for row in table(run(pictured, shards="*.jsonl")["1"]))
-
-
-def test_a_full_disk_says_what_is_finished(folder, monkeypatch):
-    real = shard_files._records
-
-    def records(rows, scored):
-        if rows[0].row.id == "20":
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return real(rows, scored)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(shard_files, "_records", records)
-        with pytest.raises(DataError) as stopped:
-            run(folder)
-    text = str(stopped.value)
-    assert text.startswith(
-        f"{folder / 'out' / '00002.parquet'}: cannot be written: No space left on device (2 of"
-    )
-    assert text.endswith(
-        f"2 of 3 shards are finished, in {folder / 'out'}; the same command goes on once that is mended)"
-    )
-    assert list(run(folder)) == ["00000", "00001", "00002"]
 
 
 def test_the_log_of_shards_has_what_that_of_a_file_has(folder, capsys):

@@ -1,0 +1,19 @@
+"""Settings of tiny dual encoders, and of runs that train them."""
+
+TEXT = {"context_length": 20, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 1}
+VIT = {"image_size": 32, "layers": 1, "width": 32, "patch_size": 16, "head_width": 16}
+COLOURS = {"red": (250, 10, 10), "green": (10, 250, 10), "blue": (10, 10, 250), "white": (250, 250, 250)}
+
+
+def arguments(folder, output, *more):
+    return [
+        f"--data.train={folder / 'train.jsonl'}",
+        f"--data.validation={folder / 'train.jsonl'}",
+        "--data.batch_size=4",
+        f"--output={output}",
+        "--trainer.max_steps=6",
+        "--trainer.val_check_interval=2",
+        "--trainer.accelerator=cpu",
+        "--trainer.enable_progress_bar=false",
+        *more,
+    ]

@@ -1,0 +1,186 @@
+"""What a batch of images with captions holds, and how images are changed in training."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from suisei.errors import ConfigError
+from suisei.pacs.dual_module import PacTraining, recall_at
+from suisei.pacs.dual_run import run
+from suisei.pacs.pair_datamodule import PairDataModule
+from suisei.training.contrastive import symmetric_info_nce
+from tests.unit.pacs.pacs_models import arguments
+
+
+def test_states_computed_once_give_the_same_loss(folder):
+    data = PairDataModule(str(folder / "train.jsonl"), str(folder / "train.jsonl"), batch_size=8)
+    data.load()
+    model = PacTraining(str(folder / "clip"), trainable="projections").eval()
+    from suisei.models.table import PixelStore
+
+    pixels = PixelStore(data.images, model.encoder.transform)
+    model.prepare(data.captions, pixels, len(data.images))
+    data.attach(None, generated_texts=True, generated_images=True)
+    batch = next(iter(data.val_dataloader()))
+    assert batch.pixels is None
+    pairs = [data.pairs[position] for position in data.validation_part]
+    images = model.encoder.encode_images([pair.image for pair in pairs])
+    texts = model.encoder.encode_texts([pair.captions[0] for pair in pairs], prompt="A photo depicts ")
+    more = model.encoder.encode_texts(
+        [pair.generated_captions[0] for pair in pairs], prompt="A photo depicts "
+    )
+    made = model.encoder.encode_images([pair.generated_images[0] for pair in pairs])
+    scale = float(model.towers.logit_scale.exp())
+    images, texts, more, made = map(torch.from_numpy, (images, texts, more, made))
+    expected = (
+        symmetric_info_nce(images, texts, scale)
+        + 0.05 * symmetric_info_nce(made, texts, scale)
+        + 0.1 * symmetric_info_nce(images, more, scale)
+    )
+    with torch.no_grad():
+        assert float(model.loss(model.features(batch))) == pytest.approx(float(expected), rel=1e-5)
+
+
+def test_batches_hold_each_image_once_and_any_of_its_captions(folder):
+    data = PairDataModule(str(folder / "train.jsonl"), str(folder / "train.jsonl"), batch_size=4, hold_out=1)
+    data.load()
+    data.attach(None, generated_texts=True, generated_images=False)
+    seen = set()
+    loader = data.train_dataloader()
+    for epoch in range(20):
+        loader.sampler.set_epoch(epoch)
+        for batch in loader:
+            assert len(set(batch.images.tolist())) == 4
+            assert batch.generated_images is None
+            seen |= {data.captions[row] for row in batch.texts.tolist()}
+    assert seen == {pair.captions[0] for pair in data.pairs}  # the second was held out
+
+
+def test_positives_must_be_there_for_every_image(folder, tmp_path):
+    rows = [json.loads(line) for line in (folder / "train.jsonl").read_text().splitlines()]
+    del rows[3]["generated_captions"]
+    path = folder / "partial.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(ConfigError, match=r"2 of 16 images have no generated_captions.*lambda_t"):
+        run(
+            arguments(
+                folder,
+                tmp_path / "run",
+                f"--data.train={path}",
+                f"--data.validation={path}",
+                f"--model.model={folder / 'clip'}",
+            )
+        )
+
+
+def test_recall():
+    images = torch.eye(3)
+    texts = torch.tensor([[1.0, 0.1, 0], [0.2, 0.1, 0], [0, 0, 1.0]])
+    owners = torch.tensor([0, 1, 2])
+    assert float(recall_at(1, images, texts, owners)) == pytest.approx(2 / 3)
+    assert float(recall_at(2, images, texts, owners)) == 1
+    assert float(recall_at(10, images, texts, owners)) == 1
+
+
+def test_several_captions_of_an_image_are_drawn_without_repetition_while_there_are_some(folder):
+    rows = [json.loads(line) for line in (folder / "train.jsonl").read_text().splitlines()]
+    del rows[0]["captions"][1]
+    path = folder / "uneven.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    data = PairDataModule(str(path), str(folder / "train.jsonl"), batch_size=8, captions_per_image=2)
+    data.load()
+    data.attach(None, generated_texts=False, generated_images=False)
+    loader = data.train_dataloader()
+    orders = set()
+    for epoch in range(12):
+        loader.sampler.set_epoch(epoch)
+        (batch,) = loader
+        for image, drawn in zip(batch.images.tolist(), batch.texts.view(8, 2).tolist(), strict=True):
+            captions = [data.captions[row] for row in drawn]
+            pair = next(pair for pair in data.pairs if pair.image == data.images[image])
+            assert set(captions) == set(pair.captions)
+            orders.add(captions[0])
+    assert len(orders) == 15  # every caption came first once
+
+
+def test_processes_share_the_batches_that_one_would_have(folder):
+    def drawn(rank, world):
+        data = PairDataModule(str(folder / "train.jsonl"), str(folder / "train.jsonl"), batch_size=4 // world)
+        data.load()
+        data.attach(None, generated_texts=True, generated_images=False)
+        data.trainer = SimpleNamespace(global_rank=rank, world_size=world)
+        loader = data.train_dataloader()
+        loader.sampler.set_epoch(3)
+        return [torch.stack([batch.texts, batch.generated_texts, batch.images]) for batch in loader]
+
+    one, first, second = drawn(0, 1), drawn(0, 2), drawn(1, 2)
+    assert len(one) == 2
+    for whole, *parts in zip(one, first, second, strict=True):
+        assert torch.equal(whole, torch.cat(parts, dim=1))
+
+
+def features_of(folder, pixels, *, training=True, **options):
+    """Features of images as a step of training sees them, or validation."""
+    model = PacTraining(str(folder / "clip"), trainable="image", **options)
+    torch.manual_seed(0)
+    model.train(training)
+    with torch.no_grad():
+        return model.encode_images(torch.arange(len(pixels)), pixels)
+
+
+def test_jitter_changes_training_images_alone(folder):
+    """Images of one colour look the same cropped and mirrored: what differs between them is the jitter."""
+    plain = torch.full((6, 3, 32, 32), 0.5)
+    for options, varies in (
+        ({"augment": True, "jitter": 0.5}, True),
+        ({"augment": True}, False),
+        ({"augment": False, "jitter": 0.5}, False),
+        ({"augment": True, "jitter": 0.5, "training": False}, False),
+    ):
+        found = features_of(folder, plain, **options)
+        assert (float((found - found[0]).abs().max()) > 1e-3) == varies, options
+
+
+def test_augmentation_crops_as_much_as_it_may(folder):
+    """A bright rim is gone from an image where enough of it is cropped."""
+    rim = torch.zeros(64, 3, 32, 32)
+    rim[..., :, -1] = 100.0
+    whole = features_of(folder, rim, augment=False)[0]
+    mirrored = features_of(folder, rim.flip(-1), augment=False)[0]
+
+    def as_they_were(**options):
+        found = features_of(folder, rim, augment=True, **options)
+        near = [float((row - other).abs().max()) < 1e-3 for row in found for other in (whole, mirrored)]
+        return sum(near) / len(found)
+
+    assert as_they_were(smallest_crop=1.0) == 1.0
+    assert as_they_were(smallest_crop=0.3) < 0.2
+
+
+@pytest.mark.parametrize(("name", "lambdas"), [("both", (0.5, 0.25)), ("none", (0.0, 0.0))])
+def test_generated_positives_weigh_as_much_as_asked(folder, monkeypatch, name, lambdas):
+    data = PairDataModule(str(folder / "train.jsonl"), str(folder / "train.jsonl"), batch_size=8)
+    data.load()
+    model = PacTraining(str(folder / "clip"), lambda_v=lambdas[0], lambda_t=lambdas[1]).eval()
+    from suisei.models.table import PixelStore
+
+    model.prepare(data.captions, PixelStore(data.images, model.encoder.transform), len(data.images))
+    data.attach(None, generated_texts=True, generated_images=True)
+    images, texts, made, more = model.features(next(iter(data.val_dataloader())))
+    assert (made is None, more is None) == ((name == "none"),) * 2
+    scale = model.towers.logit_scale.exp()
+    expected = symmetric_info_nce(images, texts, scale)
+    if name == "both":
+        expected = expected + 0.5 * symmetric_info_nce(made, texts, scale)
+        expected = expected + 0.25 * symmetric_info_nce(images, more, scale)
+    assert float(model.loss((images, texts, made, more))) == pytest.approx(float(expected), rel=1e-5)
+
+
+def test_images_of_a_file_may_lie_elsewhere(folder, tmp_path):
+    path = tmp_path / "moved.jsonl"
+    path.write_text((folder / "train.jsonl").read_text())
+    data = PairDataModule(str(path), str(folder / "train.jsonl"), root=str(folder), batch_size=4)
+    data.load()
+    assert data.pairs[0].image == folder / "0.png"
