@@ -225,6 +225,9 @@ class SuiSei(LightningModule):
         if self._captions is not None:
             return Collator(table, pixels=pixels)
         token_ids = model.text.tokenize(table.captions)
+        taught = self.pretraining is not None and self.pretraining.epochs  # words of other captions too
+        if self.config.text.trained_layers is None and not taught:
+            model.text.keep_used(token_ids)
         return Collator(table, token_ids, model.text.pad, pixels, overhead=model.text.call_overhead())
 
     def _encode_below(self, token_ids: Sequence[Sequence[int]], progress: Progress) -> None:
@@ -395,11 +398,13 @@ class SuiSei(LightningModule):
         self._frozen.drop_from(checkpoint)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Refuse a checkpoint of another vocabulary or idf table."""
+        """Refuse a checkpoint of another vocabulary, idf table or encoder."""
+        if not any(name.endswith(".used_rows") for name in checkpoint["state_dict"]):
+            self.regressor.text.keep_all()  # it was written by a version that trained all embeddings
         if checkpoint.get("suisei_fingerprint") != self._fingerprint():
             raise ModelError(
-                "the checkpoint was trained with another vocabulary or other training data; "
-                "resume with the config and data of the run that wrote it"
+                "the checkpoint was trained with another vocabulary, other training data or another encoder; "
+                "resume with the config, data and model.text.name of the run that wrote it"
             )
         restore_frozen(checkpoint, self)
         self._random_states = checkpoint["suisei_random_states"]
@@ -408,6 +413,8 @@ class SuiSei(LightningModule):
         vocabulary = sorted(self.regressor.text.tokenizer.get_vocab().items())
         idf = self.regressor.idf
         content = repr((vocabulary, idf.documents, dict(idf.frequencies)))
+        if self.regressor.text.used_rows is not None:
+            content += self.regressor.text.used_rows.digest
         return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
 
 

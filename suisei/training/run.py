@@ -86,6 +86,7 @@ def _run_training(cli: Any) -> None:
     minutes = (time.perf_counter() - started) / 60
     validation = _restore_best(model, trainer)
     model.to("cpu")
+    model.regressor.text.keep_all()
     facts = {**facts_of(cli, minutes, validation), "synthetic_samples": made}
     with staged(folder) as stage:
         curves = read_curves(folder / "logs")
