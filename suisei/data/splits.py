@@ -25,8 +25,9 @@ from suisei.data.writers import replacing
 from suisei.errors import ConfigError, DataError
 
 PARTS = ("train", "validation", "test")
-Disjoint = Literal["group", "captions", "crossed"]
-"""What two parts never share: groups; groups and candidate captions; or these two by crossed folds."""
+Disjoint = Literal["group", "captions", "crossed", "topics"]
+"""What two parts never share: groups; groups and candidate captions; these two by crossed folds; or these
+two, and with the test not the topic of a group either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,9 @@ class Split:
         split = _make_split(names, part_of, content.get("method", "given"), content.get("seed"))
         if content["disjoint"] == "crossed":
             return cross_candidates(samples, split, *content["crossing"])
-        return without_shared_candidates(samples, split) if content["disjoint"] == "captions" else split
+        if content["disjoint"] == "group":
+            return split
+        return replace(without_shared_candidates(samples, split), disjoint=content["disjoint"])
 
 
 def group_of(sample: CaptionSample, position: int | None = None) -> str:
@@ -169,7 +172,12 @@ def split_by_group(
 
 
 def fold_by_group(
-    samples: Sequence[CaptionSample], fold: int, folds: int, seed: int = 0, validation: float = 0.1
+    samples: Sequence[CaptionSample],
+    fold: int,
+    folds: int,
+    seed: int = 0,
+    validation: float = 0.1,
+    fold_of: Mapping[str, int] | None = None,
 ) -> Split:
     """Return one fold of a cross-validation by group: every group is tested in exactly one fold.
 
@@ -179,6 +187,8 @@ def fold_by_group(
         folds: number of folds, at least 2.
         seed: decides which group is in which fold.
         validation: share of the remaining groups that is held out for validation; 0 for none.
+        fold_of: which group is in which fold, where that is not left to the seed
+            (:func:`suisei.data.topics.topics_of`).
 
     Raises:
         ConfigError: a fold that does not exist, or a share outside [0, 1).
@@ -190,7 +200,7 @@ def fold_by_group(
         raise ConfigError(f"validation must be a share of at least 0 and below 1, got {validation:g}")
     names = [group_of(sample, position) for position, sample in enumerate(samples)]
     groups = _seeded_order(names, seed)
-    tested = groups[fold::folds]
+    tested = groups[fold::folds] if fold_of is None else [name for name in groups if fold_of[name] == fold]
     rest = _seeded_order(set(groups) - set(tested), seed, "validation")
     count = max(1, round(validation * len(rest))) if validation > 0 else 0
     if len(groups) < folds or len(rest) <= count:
@@ -198,7 +208,8 @@ def fold_by_group(
     part_of = dict.fromkeys(groups, "train")
     part_of.update(dict.fromkeys(tested, "test"))
     part_of.update(dict.fromkeys(rest[:count], "validation"))
-    return _make_split(names, part_of, f"by group, fold {fold} of {folds}", seed)
+    method = f"by {'group' if fold_of is None else 'topic'}, fold {fold} of {folds}"
+    return _make_split(names, part_of, method, seed)
 
 
 def without_shared_candidates(samples: Sequence[CaptionSample], split: Split) -> Split:

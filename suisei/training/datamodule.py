@@ -26,6 +26,7 @@ from suisei.data.splits import (
     split_by_group,
     without_shared_candidates,
 )
+from suisei.data.topics import topics_of
 from suisei.errors import ConfigError, DataError
 from suisei.models.batch import Batch
 from suisei.ranges import NAME, SEED, SHARE, Range, Rule, Several, Word, at_least, check, check_settings
@@ -91,7 +92,9 @@ class CaptionDataModule(ResumableData):
             (Flickr8k): a training or validation sample whose candidate is one of the test's is left out, and
             a training sample whose candidate is one of validation's. The test samples are the same either
             way. "crossed" keeps more to train on: candidates are in folds as groups are, what is of the fold
-            by both is tested, and what is of it by neither is trained on; it needs ``folds``. References,
+            by both is tested, and what is of it by neither is trained on; it needs ``folds``. "topics" makes
+            each fold a topic of images (:func:`suisei.data.topics.topics_of`), so that the one tested was not
+            trained on, and keeps candidates apart like "captions"; ``support`` is not sorted. References,
             which carry no rating, do not count.
         batch_size: samples per training batch, and per process where several train together.
         batching: how samples meet in training batches: "shuffled" for at random; "length" for samples
@@ -156,8 +159,11 @@ class CaptionDataModule(ResumableData):
             check("data.fold", fold, at_least(0, folds - 1))
         if folds and (self.validation or self.test):
             raise ConfigError("folds split the training data; leave data.validation and data.test out")
-        if self.disjoint == "crossed" and not folds:
-            raise ConfigError("data.disjoint: crossed puts candidates into folds; set data.folds, such as 5")
+        if self.disjoint in ("crossed", "topics") and not folds:
+            what = (
+                f"{self.disjoint} puts {'candidates' if self.disjoint == 'crossed' else 'topics'} into folds"
+            )
+            raise ConfigError(f"data.disjoint: {what}; set data.folds, such as 5")
 
     def load(self) -> None:
         """Read all data and split it. Test ratings are read here and used once, at the end.
@@ -191,8 +197,8 @@ class CaptionDataModule(ResumableData):
         self.support_data = self._read_support().without(self._held_out(), candidates=candidates)
 
     def _part_candidates(self) -> None:
-        if self.disjoint == "captions":
-            self.split = without_shared_candidates(self.samples, self.split)
+        if self.disjoint in ("captions", "topics"):
+            self.split = replace(without_shared_candidates(self.samples, self.split), disjoint=self.disjoint)
         elif self.disjoint == "crossed":
             assert self.fold is not None
             self.split = cross_candidates(self.samples, self.split, self.fold, self.folds, self.split_seed)
@@ -243,7 +249,7 @@ class CaptionDataModule(ResumableData):
         """
         held_out: set[str] = set()
         if self.disjoint != "group":
-            others = self._held_out() if self.disjoint == "captions" else self.part("test")
+            others = self.part("test") if self.disjoint == "crossed" else self._held_out()
             held_out = {caption_key(sample.candidate) for sample in others}
         kept = [row for row, s in enumerate(made.samples) if caption_key(s.candidate) not in held_out]
         first, rated = len(self.samples), self.split.train
@@ -353,6 +359,8 @@ class CaptionDataModule(ResumableData):
         parts: tuple[list[int], list[int], list[int]] = ([], [], [])
         number_of: dict[str, int] = {}
         start = 0
+        if self.disjoint == "topics":
+            sources = [[sample for samples in sources for sample in samples]]  # one dog is like another's
         for samples in sources:
             names = [group_of(sample) for sample in samples]
             split = self._split(samples)
@@ -368,9 +376,9 @@ class CaptionDataModule(ResumableData):
                 raise ConfigError(
                     "data.fold is null: choose one fold, or run `suisei train`, which runs them all"
                 )
-            return fold_by_group(
-                samples, self.fold, self.folds, seed=self.split_seed, validation=self.fractions[1]
-            )
+            by_topic = self.disjoint == "topics"
+            topics = topics_of(samples, self.folds, self.split_seed) if by_topic else None
+            return fold_by_group(samples, self.fold, self.folds, self.split_seed, self.fractions[1], topics)
         train, validation, test = self.fractions
         wanted = (train, 0.0 if self.validation else validation, 0.0 if self.test else test)
         total = sum(wanted)

@@ -134,7 +134,7 @@ def test_a_file_without_the_setting_is_of_groups_alone(tmp_path):
     path.write_text(json.dumps(content))
     assert len(Split.load(path, samples).train) == 3
     path.write_text(json.dumps({**content, "disjoint": "words"}))
-    with pytest.raises(DataError, match=r"'disjoint' is 'words', not of group, captions, crossed"):
+    with pytest.raises(DataError, match=r"'disjoint' is 'words', not of group, captions, crossed, topics"):
         Split.load(path, samples)
 
 
@@ -209,6 +209,49 @@ def test_crossed_folds_of_the_data_module_part_candidates_and_images(data):
         assert module.split.train != by_group.train
         trained = keys(module.samples, (*module.split.train, *module.split.validation))
         assert trained.isdisjoint(keys(module.samples, module.split.test))
+
+
+def test_folds_by_topic_part_topics_of_all_sources_and_candidates(tmp_path):
+    """A topic is out of training whichever source its images are of, and so are the candidates tested."""
+    subjects = ("brown dog grass", "player red ball", "bowl rice soup")
+    for source in ("one", "two"):
+        rows = [
+            {
+                "candidate": f"{subject} {source} {number}", "references": [f"{subject} and {subject}"],
+                "rating": number % 5 / 4, "group": f"{subject}/{number}",
+                "id": f"{subject} {number}",
+            }
+            for subject in subjects
+            for number in range(4 if source == "one" else 7)
+        ]  # fmt: skip
+        other = {"candidate": "brown dog grass one 1", "references": ["bowl rice soup"], "group": "odd"}
+        rows.append({**other, "rating": 1, "id": "odd"})
+        (tmp_path / f"{source}.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    files = [str(tmp_path / "one.jsonl"), str(tmp_path / "two.jsonl")]
+    tested = Counter()
+    for fold in range(3):
+        module = load(files, folds=3, fold=fold, disjoint="topics", fractions=(0.8, 0.1, 0.1))
+        assert_disjoint(module.samples, module.split)
+        topics = {part: {s.references[0].split()[0] for s in module.part(part)} for part in PARTS}
+        assert len(topics["test"]) == 1
+        assert topics["test"].isdisjoint(topics["train"] | topics["validation"])
+        assert module.split.disjoint == "topics"
+        tested.update(s.id for s in module.part("test"))
+        if topics["test"] == {"brown"}:
+            assert len(module.split.left_out["train"]) + len(module.split.left_out["validation"]) == 2
+            module.split.save(tmp_path / "splits.json", module.samples)
+            again = Split.load(tmp_path / "splits.json", module.samples)
+            assert (again.train, again.test, again.disjoint) == (
+                module.split.train,
+                module.split.test,
+                "topics",
+            )
+    assert len(tested) == sum(tested.values()) == 35
+
+
+def test_topics_need_folds():
+    with pytest.raises(ConfigError, match=r"topics puts topics into folds; set data\.folds"):
+        CaptionDataModule(disjoint="topics")
 
 
 def test_captions_that_sources_and_given_files_share(data, tmp_path):
