@@ -37,11 +37,12 @@ REFERENCES, WIDTH, IMAGES = 5, 384, 1000
 
 
 def run(options: Options) -> Iterator[Row]:
-    """Measure both."""
+    """Measure them."""
     warnings.filterwarnings("ignore", module="lightning")
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     yield from _frozen(options)
     yield from _fine_tuning(options)
+    yield _embeddings(options)
 
 
 def _trainer(epochs: int, callbacks: Sequence[Callback] = ()) -> Trainer:
@@ -92,9 +93,23 @@ def _compare(options: Options, ours: dict[str, Callable[[], float]], sides: list
     return found
 
 
-def _fine_tuned(options: Options) -> SuiSei:
+def _embeddings(options: Options) -> Row:
+    """Compare training all weights, word vectors too, with and without those that no caption has."""
+    everything = inputs.samples(options.root, 10**9)
+    rows = inputs.with_references(spread(everything, options.train_samples), 2, image=False)
+    sides = []
+    for all_words in (False, True):
+        model = _fine_tuned(options, layers=None)
+        sides.append(_epoch(model, rows, "shuffled", all_words=all_words))
+    used, whole = alternate(sides, options.repeats)
+    note = f"batches of {BATCH}, {best_precision()}; {len(rows)} samples"
+    what = "full fine-tuning, embeddings too"
+    return compared(SECTION, what, (used, whole), (len(rows),) * 2, "all word vectors held", note=note)
+
+
+def _fine_tuned(options: Options, layers: int | None = 12) -> SuiSei:
     model = SuiSei(
-        text=TextEncoderConfig(name="random", trained_layers=12),
+        text=TextEncoderConfig(name="random", trained_layers=layers),
         image=None,
         fusion=FusionConfig(references="concat"),
         head=HeadConfig(hidden=inputs.HIDDEN[options.size]),
@@ -102,13 +117,18 @@ def _fine_tuned(options: Options) -> SuiSei:
         image_dropout=0.0,
     )
     model.regressor = inputs.regressor(options, image=False, references="concat")
+    model.regressor.text.set_trainable(True, layers=layers)
     return model
 
 
-def _epoch(model: SuiSei, rows: list[CaptionSample], batching: str) -> Callable[[], float]:
+def _epoch(
+    model: SuiSei, rows: list[CaptionSample], batching: str, *, all_words: bool = False
+) -> Callable[[], float]:
     """Return what trains one epoch on the rows and says how long it took."""
     table = SampleTable(rows, with_images=False)
     collate = model.prepare(table, range(len(rows)), lambda *_: lambda _: None)
+    if all_words:
+        model.regressor.text.keep_all()
 
     def epoch() -> float:
         clock = _Clock()

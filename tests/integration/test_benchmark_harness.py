@@ -47,11 +47,17 @@ def run(tmp_path, *sections):
 def test_scoring_and_training_beside_plain_loops(tmp_path):
     results = run(tmp_path, "scoring", "training")
     peers = {row["peer"] for row in results}
-    assert peers == {"", "plain loop", "plain open_clip loop", "torchmetrics' CLIPScore"}
+    assert peers == {
+        "",
+        "plain loop",
+        "plain open_clip loop",
+        "torchmetrics' CLIPScore",
+        "all word vectors held",
+    }
     what = " ".join(row["what"] for row in results)
     for expected in ("two references", "five references and image", "PAC-S", "text encoder", "peak"):
         assert expected in what
-    for expected in ("shuffled batches", "group batches", "frozen"):
+    for expected in ("shuffled batches", "group batches", "frozen", "embeddings too"):
         assert expected in what
 
 
