@@ -98,19 +98,22 @@ def _words(explanation: Explanation) -> str:
     most = max((abs(word.moved or 0) for word in explanation.words), default=0.0)
     pieces, end = [], 0
     for word in explanation.words:
-        pieces += [escape(explanation.candidate[end : word.start]), _word(word, most)]
+        pieces += [escape(explanation.candidate[end : word.start]), _word(explanation, word, most)]
         end = word.end
     pieces.append(escape(explanation.candidate[end:]))
-    hint = "Green words raise the score, red ones lower it; hover for by how much."
+    green, red = ("raise", "lower") if explanation.higher_is_better else ("lower", "raise")
+    hint = f"Green words {green} the score, red ones {red} it; hover for by how much."
+    if not explanation.higher_is_better:
+        hint += " Lower is better."
     return f'<div class="words">{"".join(pieces)}</div><div class="hint">{hint}</div>'
 
 
-def _word(word: WordEffect, most: float) -> str:
+def _word(explanation: Explanation, word: WordEffect, most: float) -> str:
     moved = word.moved or 0
     if not most or abs(moved) < _FAINTEST / 2 * most:
         return f'<span class="flat" title="{_signed(word.moved)}">{escape(word.text)}</span>'
     strength = _FAINTEST + (_STRONGEST - _FAINTEST) * abs(moved) / most
-    colour = f"rgba({_HELPS if moved > 0 else _COSTS}, {strength:.2f})"
+    colour = f"rgba({_HELPS if explanation.helps(moved) else _COSTS}, {strength:.2f})"
     return f'<span style="background: {colour}" title="{_signed(moved)}">{escape(word.text)}</span>'
 
 

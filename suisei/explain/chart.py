@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,7 +53,7 @@ def explanation_figure(explanation: Explanation) -> Figure:
     figure = new_figure((6.4, 0.9 + 0.235 * sum(heights)))
     axes = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights)[:, 0]
     for axis, (title, bars, absolute) in zip(axes, panels, strict=True):
-        _panel(axis, title, bars, absolute=absolute)
+        _panel(axis, title, bars, None if absolute else explanation.helps)
     title = f"{explanation.metric} {explanation.score:.3f}\n{_wrapped(explanation.candidate)}"
     figure.suptitle(title, fontsize=10, x=0.02, ha="left")
     return figure
@@ -78,11 +78,12 @@ def _moved(effects: Sequence[tuple[str, float | None]]) -> list[Bar]:
     return [(_short(name), moved, f"{moved:+.3f}") for name, moved in effects if moved is not None]
 
 
-def _panel(axis: Axes, title: str, bars: Sequence[Bar], *, absolute: bool) -> None:
+def _panel(axis: Axes, title: str, bars: Sequence[Bar], helps: Callable[[float | None], bool] | None) -> None:
+    """Draw a panel: scores, the first of them the full one, where ``helps`` is None; else what moves it."""
     labels, values, texts = zip(*bars, strict=True)
     places = range(len(bars))
     colours = [
-        (_GREY if place else _BLUE) if absolute else (_BLUE if value > 0 else _ORANGE)
+        (_GREY if place else _BLUE) if helps is None else (_BLUE if helps(value) else _ORANGE)
         for place, value in zip(places, values, strict=True)
     ]
     axis.barh(places, values, color=colours, height=0.7)

@@ -92,6 +92,7 @@ class Explanation:
         groups: the same for all numbers of a kind together, where a kind has several: numbers that say the
             same hide each other when one is replaced alone.
         notes: what else must be known.
+        higher_is_better: False for a distance, which a word that helps lowers.
     """
 
     metric: str
@@ -108,6 +109,11 @@ class Explanation:
     inputs: tuple[InputEffect, ...] = ()
     groups: tuple[InputEffect, ...] = ()
     notes: tuple[str, ...] = ()
+    higher_is_better: bool = True
+
+    def helps(self, moved: float | None) -> bool:
+        """Return whether what moves the score by so much makes it better."""
+        return (moved or 0.0) * (1 if self.higher_is_better else -1) > 0
 
     def as_dict(self) -> dict[str, Any]:
         """Return the explanation as values that JSON can hold."""

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -49,6 +49,7 @@ class Scorer(Protocol):
     """A metric, as far as it is asked here."""
 
     name: str
+    higher_is_better: ClassVar[bool]
 
     @property
     def signature(self) -> str:
@@ -118,11 +119,12 @@ def explain(
         scores.get(_IMAGE),
         scores.get(_REFERENCES),
         scores.get(_CANDIDATE),
-        _reference_effects(sample, scores, asked.cosines),
+        _reference_effects(sample, scores, asked.cosines, distance=not metric.higher_is_better),
         _word_effects(sample.candidate, spans[:MAX_WORDS], scores),
         inputs,
         groups,
         tuple(notes),
+        metric.higher_is_better,
     )
 
 
@@ -246,7 +248,11 @@ def _largest_first(effects: Sequence[InputEffect]) -> tuple[InputEffect, ...]:
 
 
 def _reference_effects(
-    sample: CaptionSample, scores: Mapping[Key, float | None], cosines: Mapping[int, float]
+    sample: CaptionSample,
+    scores: Mapping[Key, float | None],
+    cosines: Mapping[int, float],
+    *,
+    distance: bool,
 ) -> tuple[ReferenceEffect, ...]:
     """Return what each reference does: nearest first by the cosine, or else by the score with it alone."""
     effects = []
@@ -256,8 +262,11 @@ def _reference_effects(
         effects.append(ReferenceEffect(text, position, alone, left, cosines.get(position), moved))
 
     def nearness(effect: ReferenceEffect) -> float:
-        near = effect.alone if effect.cosine is None else effect.cosine
-        return -math.inf if near is None else near
+        if effect.cosine is not None:
+            return effect.cosine
+        if effect.alone is None:
+            return -math.inf
+        return -effect.alone if distance else effect.alone
 
     return tuple(sorted(effects, key=nearness, reverse=True))
 

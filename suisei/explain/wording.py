@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from suisei.explain.explanation import Explanation, InputEffect, WordEffect
+from suisei.explain.explanation import Explanation, InputEffect
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -50,7 +50,7 @@ def sentences(explanation: Explanation) -> list[str]:
     if len(explanation.references) > 1:
         near = explanation.references[0]
         said.append(f"The nearest reference is “{near.text}”{_alone(near.alone)}.")
-    return said + list(_word_sentences(explanation.words)) + list(_input_sentences(explanation))
+    return said + list(_word_sentences(explanation)) + list(_input_sentences(explanation))
 
 
 def _part_sentence(what: str, moved: float, without: float) -> str:
@@ -64,14 +64,18 @@ def _alone(score: float | None) -> str:
     return "" if score is None else f", with which alone it would be {score:.3f}"
 
 
-def _word_sentences(words: Sequence[WordEffect]) -> Iterator[str]:
-    known = sorted((word for word in words if word.moved is not None), key=lambda word: word.moved or 0.0)
+def _word_sentences(explanation: Explanation) -> Iterator[str]:
+    known = sorted(
+        (word for word in explanation.words if word.moved is not None),
+        key=lambda word: word.moved or 0.0,
+        reverse=not explanation.higher_is_better,
+    )
     if not known:
         return
     best, worst = known[-1], known[0]
-    if (best.moved or 0) >= LEAST:
+    if explanation.helps(best.moved) and abs(best.moved or 0) >= LEAST:
         yield f"The word that helps most is “{best.text}”: without it, {best.without:.3f}."
-    if (worst.moved or 0) <= -LEAST:
+    if explanation.helps(-(worst.moved or 0)) and abs(worst.moved or 0) >= LEAST:
         yield f"The word that costs most is “{worst.text}”: without it, {worst.without:.3f}."
     if max(abs(word.moved or 0) for word in known) < LEAST:
         yield "No single word changes it much."
@@ -151,7 +155,9 @@ def _word_table(explanation: Explanation) -> Table:
     table = _table("Words, each left out in turn", "word", ["without", "moved", ""])
     most = max((abs(word.moved or 0) for word in explanation.words), default=0.0)
     for word in explanation.words:
-        table.add_row(Text(word.text), _plain(word.without), _signed(word.moved), _bar(word.moved, most))
+        table.add_row(
+            Text(word.text), _plain(word.without), _signed(word.moved), _bar(explanation, word.moved, most)
+        )
     return table
 
 
@@ -167,7 +173,7 @@ def _input_table(explanation: Explanation) -> Table:
             "" if effect.members > 1 else _number(effect.value),
             _number(effect.typical) if effect.typical is not None else "",
             _signed(effect.moved),
-            _bar(effect.moved, most),
+            _bar(explanation, effect.moved, most),
         )
     rest = len(explanation.inputs) - MOST_INPUTS
     if rest > 0:
@@ -180,11 +186,12 @@ def input_label(effect: InputEffect) -> str:
     return f"{effect.name} ({effect.members})" if effect.members > 1 else effect.name
 
 
-def _bar(moved: float | None, most: float) -> str:
+def _bar(explanation: Explanation, moved: float | None, most: float) -> str:
     if moved is None or not most:
         return ""
     length = round(_BAR * abs(moved) / most)
-    return f"[{'green' if moved > 0 else 'red'}]{('+' if moved > 0 else '-') * length}[/]" if length else ""
+    colour = "green" if explanation.helps(moved) else "red"
+    return f"[{colour}]{('+' if moved > 0 else '-') * length}[/]" if length else ""
 
 
 def _plain(value: float | None) -> str:

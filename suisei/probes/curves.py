@@ -9,7 +9,7 @@ slope how far the changed captions fall; corpus scores that come from counts, su
 
 A distance grows instead. Its curve is the untouched captions' distance as a share of the changed ones',
 which falls from 1 as others do, and nears 0 only where distances have no bound. RECAP does not say how it
-normalises its scores.
+normalises its scores. Resamples that give no share, as nothing of what is measured is in them, are left out.
 """
 
 from __future__ import annotations
@@ -107,10 +107,11 @@ def curves(
 
 
 def _rows(metric: Scored, samples: Sequence[CaptionSample]) -> Summands:
+    """Return what adds up to corpus scores; of a distance, to the distance as it is."""
     scores = metric.score(samples)
     if metric.summands is not None:
         return metric.summands(samples, scores)
-    rows = np.column_stack([scores, np.ones(len(scores))])
+    rows = np.column_stack([-scores if metric.distance else scores, np.ones(len(scores))])
     return Summands(rows, lambda totals: totals[:, 0] / totals[:, 1])
 
 
@@ -125,7 +126,7 @@ class _Mixture:
         group: whose image, int [N].
         score: sums of rows, [B, K], to corpus scores [B].
         seed: of the bootstrap.
-        distance: whether scores are distances with their sign turned.
+        distance: whether scores are distances.
     """
 
     before: np.ndarray
@@ -158,10 +159,12 @@ class _Mixture:
     def curve(self, metric: str, language: str, kind: str, n_resamples: int) -> Curve:
         count = len(self.rank)
         ones = np.ones((1, count))
-        original = float(self.score(ones @ self.before)[0]) * (-1 if self.distance else 1)
+        original = float(self.score(ones @ self.before)[0])
         if not original > 0:
             raise DataError(f"the untouched captions score {original:g}: no share of that can be given")
         values = self._shares(ones)
+        if not np.isfinite(values).all():
+            raise DataError("so many changed captions have distance 0: no share of that can be given")
         cells = [*map(float, values[0]), float(_area(values)[0])]
         groups = int(self.group.max()) + 1
         if not n_resamples or groups < 2:
@@ -169,6 +172,7 @@ class _Mixture:
         else:
             parts = weight_parts(groups, n_resamples, self.seed)
             drawn = np.concatenate([self._shares(part[:, self.group].astype(np.float64)) for part in parts])
+            drawn[~np.isfinite(drawn).all(axis=1)] = np.nan
             intervals = [percentile_interval(column) for column in np.column_stack([drawn, _area(drawn)]).T]
             made = [Cell(value, each.low, each.high) for value, each in zip(cells, intervals, strict=True)]
             made[0] = Cell(cells[0])  # 1, whatever is drawn
@@ -181,7 +185,8 @@ class _Mixture:
             mixed = np.where((self.rank < share)[:, None], self.after, self.before)
             columns.append(self.score(weights @ mixed))
         scores = np.column_stack(columns)
-        shares: np.ndarray = scores[:, :1] / scores if self.distance else scores / scores[:, :1]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            shares: np.ndarray = scores[:, :1] / scores if self.distance else scores / scores[:, :1]
         return shares
 
 
@@ -191,6 +196,6 @@ def _area(values: np.ndarray) -> np.ndarray:
     left, right, width = gaps[:, :-1], gaps[:, 1:], np.diff(SHARES)
     size = np.abs(left) + np.abs(right)
     crossing = left * right < 0
-    squares = np.divide(left**2 + right**2, size, out=np.zeros_like(size), where=size > 0)
+    squares = np.divide(left**2 + right**2, size, out=np.zeros_like(size), where=size != 0)
     area: np.ndarray = (np.where(crossing, squares, size) / 2 * width).sum(axis=1)
     return area

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError, DataError
 from suisei.explain import leave_out
 from suisei.explain.leave_out import without_word, word_spans
+from suisei.explain.wording import sentences
 from suisei.metrics.extras import ExtraInputs
 from suisei.metrics.registry import get_metric
 from suisei.metrics.suisei import load
@@ -170,6 +172,19 @@ def test_any_metric_can_be_explained(sample):
     best = max(effect.alone for effect in found.references)
     assert found.references[0].alone == best
     json.dumps(found.as_dict(), allow_nan=False)
+
+
+def test_what_lowers_a_distance_helps():
+    references = ("a brown dog plays with a horse", "a car on a road")
+    found = get_metric("hallucinated-nouns").explain("a dog and a horse and a spoon", references)
+    assert not found.higher_is_better
+    assert found.references[0].text == references[0]
+    said = " ".join(sentences(found))
+    assert "costs most is “spoon”" in said
+    assert re.search("helps most is “(dog|horse)”", said)
+    colours = {word.text: found.helps(word.moved) for word in found.words}
+    assert (colours["dog"], colours["spoon"]) == (True, False)
+    assert get_metric("bleu-1").explain("a dog", references).higher_is_better
 
 
 def test_one_word_cannot_be_left_out():

@@ -1,5 +1,9 @@
 """Degradation curves: the ideal line, what notices nothing, counts that add up, and what has no curve."""
 
+import json
+import math
+from functools import partial
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -7,6 +11,7 @@ from PIL import Image
 from suisei.data.sample import CaptionSample
 from suisei.errors import DataError
 from suisei.metaeval.plots import plot_degradation
+from suisei.metrics.base import SummableCorpus
 from suisei.metrics.registry import get_metric
 from suisei.probes.curves import SHARES, UNNOTICED, _area, curves
 from suisei.probes.outcomes import Scored
@@ -100,3 +105,54 @@ def test_a_distance_falls_as_the_untouched_ones_share_of_it():
     assert swapped.values[3].low < expected[3] < swapped.values[3].high
     shown = curves([Scored("d", turned)], originals(), "en", n_resamples=0)
     assert "the untouched captions score -1" in shown[0]  # a score below 0 that is no distance has no share
+
+
+@pytest.mark.parametrize("name", ["hallucinated-nouns", "repetition-1", "incomplete-ending"])
+def test_a_distance_that_is_counted_has_the_curve_of_its_corpus_score(name):
+    """What adds up to it is not turned, whatever is done with the scores of single captions."""
+    metric = get_metric(name)
+
+    def score(samples):
+        return -metric.score(samples)
+
+    samples = [
+        CaptionSample(
+            f"a dog and a dog and a spoon{' with' * (number % 2)}", ("a dog runs",), group=str(number)
+        )
+        for number in range(12)
+    ]
+    counts = partial(summands, metric) if isinstance(metric, SummableCorpus) else None
+    found = curves([Scored(name, score, summands=counts, distance=True)], samples, "en", n_resamples=20)
+    assert found[0].original == pytest.approx(metric.corpus_score(samples, metric.score(samples)))
+    assert found[0].original > 0
+    assert found[0].values[0].value == 1
+
+
+def test_resamples_without_a_distance_are_left_out_and_a_share_of_none_is_said():
+    """Few captions have the fault that is counted: a resample, or what a change leaves, may have none."""
+
+    def turned(samples):
+        return np.array([-1.0 if s.candidate.endswith("with") else 0.0 for s in samples])
+
+    samples = [
+        CaptionSample(
+            f"a dog {number} runs{' with' * (number % 6 == 0)}", (f"dog {number}",), group=str(number)
+        )
+        for number in range(30)
+    ]
+    drawn = curves([Scored("d", turned, distance=True)], samples, "en", n_resamples=200)
+    found = by_kind(curve for curve in drawn if not isinstance(curve, str))
+    cells = [cell for curve in found.values() for cell in (*curve.values, curve.area)]
+    assert all(
+        math.isfinite(number) for cell in cells for number in (cell.value, cell.low or 0, cell.high or 0)
+    )
+    json.dumps([curve.as_dict() for curve in found.values()], allow_nan=False)
+    assert found["swapped"].values[3].high is not None
+
+    good = {sample.candidate for sample in samples}
+
+    def forgiving(samples):
+        return np.array([-1.0 if s.candidate in good else 0.0 for s in samples])
+
+    said = curves([Scored("f", forgiving, distance=True)], samples[3:5], "en", n_resamples=0)
+    assert said[1] == "f, shuffled: so many changed captions have distance 0: no share of that can be given"
