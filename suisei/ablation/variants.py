@@ -202,7 +202,13 @@ def _no_support(settings: Settings) -> Changes:
     """Leave out the data beside the ratings; pre-training is left with the training samples' own."""
     if not settings["data"]["support"]:
         raise NotApplicableError("the full model has no data.support")
-    return {"data.support": "null"}
+    return {"data.support": "null", **_unweighted(settings, "support_weight")}
+
+
+def _unweighted(settings: Settings, *names: str) -> Changes:
+    """Return what takes terms out of the loss that have nothing left to learn from."""
+    loss = settings["model"]["loss"]
+    return {f"model.loss.{name}": "0" for name in names if loss[name]}
 
 
 def _one_member(settings: Settings) -> Changes:
@@ -223,6 +229,9 @@ def _only_extra(settings: Settings) -> Changes:
         for key in ("similarity", "image_similarity", "alignment")
         if fusion[key] and not (key == "image_similarity" and model["image"] is None)
     }
+    if model["head"]["start"] is not None:
+        changes["model.head.start"] = "null"
+        changes |= _unweighted(settings, "cosine_weight", "support_weight")
     if not changes:
         raise NotApplicableError("the full model has nothing else")
     if any(_needs_image(name) for name in fusion["extra_inputs"]):

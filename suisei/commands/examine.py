@@ -189,7 +189,7 @@ def _conclude(
 
     failed = {candidate.label: candidate.problem for candidate in candidates if candidate.problem}
     overview = overview_table([candidate.label for candidate in candidates], measures, skipped, failed)
-    results = [_result(measure, options) for measure in measures if measure.tables]
+    results = [_result(measure, options) for measure in measures if measure.tables or measure.notes]
     if skipped:
         results.append(Result("Not examined", {"skipped": skipped_table(skipped)}))
     tables = {"overview": overview.as_dict()}

@@ -79,7 +79,7 @@ def measure_benchmark(place: Place, candidates: Sequence[Candidate], means: Mean
         means: where work is kept, and how it is measured.
 
     Raises:
-        DataError: the benchmark cannot be measured.
+        DataError: the benchmark has nothing that any of the metrics needs.
     """
     samples, name = list(place.samples or ()), place.name
     digest, protocol = samples_digest(samples), protocol_of(name)
@@ -104,7 +104,10 @@ def measure_benchmark(place: Place, candidates: Sequence[Candidate], means: Mean
     decided = [digest, metrics, repr(means.settings), __version__]
     failed = [each.label for each in columns if each.error and not lacking(known[each.label].plan, samples)]
     if all(column.error for column in columns):
-        raise DataError("; ".join(f"{column.label}: {column.error}" for column in columns))
+        errors = [f"{column.label}: {column.error}" for column in columns]
+        if failed:
+            return Measure(name, name, {}, {}, notes=errors, failed=failed)
+        raise DataError("; ".join(errors))
     make = partial(_measured, evaluation, means, failed)
     found = means.kept.get(f"{name}-measures", value_digest(decided), make)
     tables = {key: read_table(value) for key, value in found["tables"].items()}

@@ -10,7 +10,7 @@ from pathlib import Path
 from suisei.data.benchmarks import BENCHMARKS
 from suisei.data.formats import Row
 from suisei.data.sample import CaptionSample
-from suisei.errors import DataError
+from suisei.errors import DataError, UnavailableError
 
 DEPTH = 3
 """How many folders deep a benchmark may lie under the root."""
@@ -96,7 +96,7 @@ def _read(name: str, root: Path | None) -> Place:
     skipped: list[Row] = []
     try:
         found = BENCHMARKS[name].read(root, on_error="skip", skipped=skipped)
-    except DataError as error:
+    except (DataError, UnavailableError) as error:  # the latter: of what reads Parquet
         return Place(name, root, None, str(error))
     samples = [sample for sample in found if sample.rating is not None]
     if not samples:

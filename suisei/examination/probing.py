@@ -12,7 +12,7 @@ import numpy as np
 from suisei.data.sample import CaptionSample
 from suisei.examination.kept import samples_digest
 from suisei.examination.kept_columns import Candidate
-from suisei.examination.measures import Means, Measure
+from suisei.examination.measures import Means, Measure, lacking
 from suisei.metaeval.table_reading import read_table
 from suisei.metaeval.tables import Cell, Section, Table
 from suisei.metrics.base import SummableCorpus
@@ -61,6 +61,7 @@ def measure_probes(probed: Probed, candidates: Sequence[Candidate], means: Means
     name, digest = f"probes, {probed.title}", samples_digest([*probed.originals, *probed.humans])
     found: dict[str, Mapping[str, Table]] = {}
     notes = [f"the captions are of {probed.data}"] if probed.data else []
+    failed: list[str] = []
     for candidate in candidates:
         decided = [digest, len(probed.originals), candidate.state, repr(means.settings), __version__]
         means.say(f"{name}: {len(probed.originals):,} captions with {candidate.label}")
@@ -68,13 +69,15 @@ def measure_probes(probed: Probed, candidates: Sequence[Candidate], means: Means
         value = means.kept.get(f"{name}-{candidate.label}", value_digest(decided), make)
         if value.get("error"):
             notes.append(f"{candidate.label}: {value['error']}")
+            if not lacking(candidate.plan, probed.originals):
+                failed.append(candidate.label)
             continue
         found[candidate.label] = {kind: read_table(table) for kind, table in value["tables"].items()}
     tables = {
         kind: _joined(kind, found) for kind in dict.fromkeys(k for each in found.values() for k in each)
     }
     shares = {label: _share(each["degradations"]) for label, each in found.items() if "degradations" in each}
-    measures = [Measure(name, f"{name}: mean share noticed", tables, shares, notes=notes)]
+    measures = [Measure(name, f"{name}: mean share noticed", tables, shares, notes=notes, failed=failed)]
     for kind in LADDERS:
         if kind in tables:
             ranks = {row.label: row.cells["rho"] for row in tables[kind].overall.rows if "rho" in row.cells}

@@ -14,7 +14,8 @@ MODEL = {
         "poolings": ["idf-normalised", "mean"], "blocks": None, "similarity": True, "alignment": True,
         "image_similarity": True, "extra_inputs": ["ridge", "bleu-2", "pac-s:weights"],
     },
-    "head": {"members": 4},
+    "head": {"members": 4, "start": None},
+    "loss": {"cosine_weight": 0.0, "support_weight": 0.0},
     "pretraining": {"epochs": 12, "image_epochs": 5, "cross_fit": 4},
 }  # fmt: skip
 
@@ -60,7 +61,7 @@ def test_every_part_is_left_out_by_its_settings():
 def test_what_cannot_apply_is_left_out_with_its_reason():
     bare = settings(
         image=None, poolings=["mean"], blocks=["candidate"], similarity=False, extra_inputs=["ridge"],
-        alignment=False, head={"members": 1}, pretraining=None, support=None,
+        alignment=False, head={"members": 1, "start": None}, pretraining=None, support=None,
     )  # fmt: skip
     found, skipped = changes(bare)
     assert list(found) == ["full", "no-ridge", "only-extra"]
@@ -114,6 +115,23 @@ def test_extra_inputs_alone_need_some_and_something_beside():
     assert changes(settings(**alone), "only-extra")[1] == {"only-extra": "the full model has nothing else"}
     _, skipped = changes(settings(extra_inputs=[]), "only-extra")
     assert skipped == {"only-extra": "the full model has no extra inputs"}
+
+
+def test_what_the_loss_learns_from_goes_with_what_is_left_out():
+    """As configs/small.yaml has it: rated pairs in every step, and a score that starts from the cosine."""
+    given = settings(
+        head={"members": 1, "start": "cosine"}, loss={"cosine_weight": 1.0, "support_weight": 1.0}, blocks=[]
+    )
+    found, _ = changes(given, "no-support", "only-extra")
+    assert found["no-support"] == {"data.support": "null", "model.loss.support_weight": "0"}
+    alone = found["only-extra"]
+    assert alone["model.head.start"] == "null"
+    assert (alone["model.loss.cosine_weight"], alone["model.loss.support_weight"]) == ("0", "0")
+    still = settings(
+        head={"members": 1, "start": "cosine"}, blocks=[], similarity=False, alignment=False,
+        image_similarity=False,
+    )  # fmt: skip
+    assert changes(still, "only-extra")[0]["only-extra"]["model.head.start"] == "null"
 
 
 def test_a_frozen_image_encoder_is_not_left_random():

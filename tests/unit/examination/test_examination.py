@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from suisei.commands.examine import main
+from suisei.data.benchmarks import BENCHMARKS
 from suisei.data.load import load_data
-from suisei.errors import ConfigError, DataError
+from suisei.errors import ConfigError, DataError, UnavailableError
 from suisei.examination.kept import Kept, samples_digest
 from suisei.examination.kept_columns import candidate_of
 from suisei.examination.measures import Means, lacking, measure_benchmark
@@ -16,6 +17,7 @@ from suisei.examination.overview import overview_table
 from suisei.examination.places import Place, find_benchmark
 from suisei.examination.probing import Probed, measure_probes
 from suisei.metaeval.settings import EvaluationSettings
+from suisei.metrics.overlap import UnigramF1
 from suisei.scoring.plan import MetricPlan
 
 SETTINGS = EvaluationSettings(n_resamples=30)
@@ -130,6 +132,41 @@ def test_a_metric_that_needs_what_nobody_has_did_not_fail(tmp_path, samples):
     assert list(measure.figures) == ["length"]
     with pytest.raises(DataError, match="cider: needs references"):
         measure_benchmark(Place("scenes", None, bare), candidates[:1], Means(Kept(tmp_path), SETTINGS))
+
+
+def test_a_metric_that_fails_everywhere_is_told_with_its_reason_and_the_status(
+    tmp_path, jsts, monkeypatch, capsys
+):
+    """Also where it is the only one, on benchmarks and on probes."""
+
+    def failing(*_, **__):
+        raise DataError("an image cannot be read")
+
+    monkeypatch.setattr(UnigramF1, "_score", failing)
+    arguments = ["--metrics", "unigram-f1", "--root", str(jsts), "--output", str(tmp_path / "out")]
+    assert main([*arguments, "--benchmarks", "jsts", "--bootstrap", "20"]) == 1
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "unigram-f1: an image cannot be read" in page
+    own = load_data("jsts", root=jsts / "sets" / "jsts")
+    probed = Probed("ja", "Japanese", own, [], "jsts")
+    means = Means(Kept(tmp_path / "kept"), SETTINGS)
+    (measure, *_) = measure_probes(probed, [candidate_of(MetricPlan("unigram-f1"))], means)
+    assert measure.failed == ["unigram-f1"]
+    assert any("an image cannot be read" in note for note in measure.notes)
+    (measure, *_) = measure_probes(probed, [candidate_of(MetricPlan("length"))], means)
+    assert measure.failed == []
+
+
+def test_a_benchmark_in_parquet_without_what_reads_it_is_left_out(tmp_path, monkeypatch):
+    (tmp_path / "polaris").mkdir()
+
+    def absent(*_, **__):
+        raise UnavailableError("Parquet needs pyarrow: pip install 'suisei[parquet]'")
+
+    monkeypatch.setitem(BENCHMARKS, "polaris", replace(BENCHMARKS["polaris"], rows=absent))
+    place = find_benchmark("polaris", tmp_path)
+    assert place.samples is None
+    assert "needs pyarrow" in place.note
 
 
 def test_probes_have_a_section_per_metric(tmp_path, samples):
