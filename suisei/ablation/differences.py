@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from suisei.data.formats import read_samples
-from suisei.data.paths import ANYWHERE
 from suisei.data.sample import CaptionSample
 from suisei.errors import DataError
 from suisei.metaeval.agreement import AgreementData, Rows, agree
@@ -25,6 +23,7 @@ from suisei.metaeval.significance import (
     percentile_interval,
 )
 from suisei.metaeval.tables import LABELS, Cell, Row, Section, Table
+from suisei.training.run_scores import read_scores, samples_of_run
 
 _SHOWN = {kind: LABELS[kind] for kind in CORRELATIONS}
 MODEL = "suisei"
@@ -60,8 +59,7 @@ def read_result(folder: Path) -> RunResult:
     """
     try:
         report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
-        lines = (folder / "test_scores.jsonl").read_text(encoding="utf-8").split("\n")
-        return _result_of(folder, report, [json.loads(line)[MODEL] for line in lines if line.strip()])
+        return _result_of(folder, report, read_scores(folder)[MODEL])
     except DataError:
         raise
     except _DAMAGE as error:
@@ -69,17 +67,14 @@ def read_result(folder: Path) -> RunResult:
         raise DataError(f"{folder}: not a finished run ({what[:200]})") from None
 
 
-def _result_of(folder: Path, report: Mapping[str, Any], scores: Sequence[Any]) -> RunResult:
+def _result_of(folder: Path, report: Mapping[str, Any], scores: np.ndarray) -> RunResult:
     parts = report.get("folds", [report])
-    files = [folder / "test.jsonl"]
-    if "folds" in report:
-        files = [folder / f"fold-{fold}" / "test.jsonl" for fold in range(len(parts))]
-    samples = tuple(sample for file in files for sample in read_samples(file, allowed=ANYWHERE))
+    samples = tuple(samples_of_run(folder, len(parts) if "folds" in report else 0))
     if len(scores) != len(samples):
         raise DataError(f"{folder}: {len(scores)} scores for {len(samples)} test samples")
     return RunResult(
         samples,
-        np.array([np.nan if score is None else score for score in scores], dtype=np.float64),
+        scores,
         report["results"]["settings"]["raters"],
         sum(part["training"]["minutes"] for part in parts),
     )

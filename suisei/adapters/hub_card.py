@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from suisei.data.sample import LANGUAGES, detect_language
@@ -19,6 +20,9 @@ FIGURES = {"pearson": "Pearson", "spearman": "Spearman", "tau-b": "Kendall tau-b
 OWN_PATH = "PATH OF THIS FOLDER"
 """What stands in a run's card for the place of the model."""
 
+_PLACE = re.compile(r'"([a-z-]+:)?((?:/|~/|\.{1,2}/|[A-Za-z]:[\\/])[^"]*)"')
+"""A path among the settings that a card shows, such as that of an encoder, or of a metric's own model."""
+
 _DAMAGE = (
     *(OSError, ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError, RecursionError),
 )
@@ -30,6 +34,7 @@ class RunFacts:
 
     Attributes:
         sources: names of the training data, as they were given.
+        support: names of what helped beside them.
         figures: {figure: value} of the test split, overall.
         languages: of the captions in the test split.
         model: how the checksum of the model begins that has the figures; "" where the report does not say.
@@ -39,6 +44,7 @@ class RunFacts:
     figures: Mapping[str, float] = field(default_factory=dict)
     languages: Sequence[str] = ()
     model: str = ""
+    support: Sequence[str] = ()
 
 
 def find_model(folder: Path) -> tuple[Path, Path]:
@@ -49,7 +55,7 @@ def find_model(folder: Path) -> tuple[Path, Path]:
     """
     for model in (folder, folder / "model"):
         if (model / "config.json").is_file():
-            return model, model.parent
+            return model, (Path.cwd() / model).parent  # also where the folder is "."
     raise ModelError(f"no model at {folder}; give a model folder, or that of a run with 'model' inside")
 
 
@@ -69,11 +75,13 @@ def read_run(run: Path) -> RunFacts:
         cells: dict[str, Any] = own.get("cells", {})
         parts = dict(part.partition(":")[::2] for part in str(own.get("signature") or "").split("|"))
         values = {name: cells.get(name, {}).get("value") for name in FIGURES}
-        sources = [str(source) for source in content["data"]["sources"]]
+        sources, support = (
+            [str(source) for source in content["data"].get(kind) or ()] for kind in ("sources", "support")
+        )
         figures = {name: float(value) for name, value in values.items() if value is not None}
     except _DAMAGE as error:
         raise DataError(f"{path}: not the report of a run ({type(error).__name__}: {error})") from None
-    return RunFacts(sources, figures, _languages(run / "test.jsonl"), parts.get("model", ""))
+    return RunFacts(sources, figures, _languages(run / "test.jsonl"), parts.get("model", ""), support)
 
 
 def _languages(path: Path) -> list[str]:
@@ -105,8 +113,12 @@ def hub_card(name: str, card: str, facts: RunFacts, **given: Any) -> str:
     body, written = card, dict[str, Any]()
     if card.startswith("---\n"):
         body, written = _written(card)
-    for source in facts.sources:  # where a file was on the author's machine is nobody's concern
+    for source in (
+        *facts.sources,
+        *facts.support,
+    ):  # where it was on the author's machine is nobody's concern
         body = body.replace(source, Path(source).name)
+    body = _PLACE.sub(lambda found: f'"{found[1] or ""}{PurePath(found[2]).name}"', body)
     data = _metadata(name, facts)
     fields = {**data, **written, **{key: value for key, value in given.items() if value is not None}}
     return f"---\n{_as_yaml(fields)}---\n{body.replace(OWN_PATH, name).lstrip()}"

@@ -20,7 +20,7 @@ from functools import cache
 from typing import Any
 
 from suisei.adapters.rows import make_row, row_metric
-from suisei.data.sample import CaptionSample
+from suisei.data.sample import CaptionSample, is_blank
 from suisei.errors import DataError
 from suisei.metrics.base import Metric
 
@@ -32,7 +32,8 @@ def make_reward(metric: Metric | str, *, batch_size: int = 64) -> Reward:
 
     Args:
         metric: a name such as "suisei:DIR" or "chrf", or a metric, fitted where it must be. One given by name
-            is made when the first reward is asked for, in the process that asks. A distance is negated.
+            is made when the first reward is asked for, in the process that asks. A distance is negated, and
+            a completion without a word then gets the least reward of those that are asked for together.
         batch_size: captions at once; changes no score.
     """
 
@@ -62,6 +63,8 @@ def make_reward(metric: Metric | str, *, batch_size: int = 64) -> Reward:
         images = kwargs.get("images") if image is None else image
         rows = _rows(completions, references, images)
         rewards = _scores(scorer(), rows, batch_size)
+        if not scorer().higher_is_better:
+            rewards = _silence_is_worst(rewards, completions)
         if log_metric is not None and rewards:
             log_metric(f"{name}/scored", sum(one is not None for one in rewards) / len(rewards))
         return rewards
@@ -125,6 +128,25 @@ def _scores(metric: Metric, rows: Sequence[CaptionSample | None], batch_size: in
         if number not in refused and score == score:  # NaN: it lacks what the metric needs
             rewards[position] = sign * score
     return rewards
+
+
+def _silence_is_worst(rewards: list[float | None], completions: Sequence[Any]) -> list[float | None]:
+    """Give completions without a word the least reward of all.
+
+    TRL takes None for 0, which no caption reaches where rewards are distances with their sign turned.
+    """
+    least = min((one for one in rewards if one is not None), default=None)
+    return [
+        least if one is None and _wordless(completion) else one
+        for one, completion in zip(rewards, completions, strict=True)
+    ]
+
+
+def _wordless(completion: Any) -> bool:
+    try:
+        return is_blank(caption_of(completion))
+    except DataError:
+        return False
 
 
 suisei_reward = make_reward("suisei")

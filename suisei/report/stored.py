@@ -10,15 +10,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from suisei.data.formats import read_samples
 from suisei.data.load import load_data
-from suisei.data.paths import ANYWHERE, Allowed
+from suisei.data.paths import Allowed
 from suisei.encoders.rules import one_line
 from suisei.errors import ConfigError, DataError, SuiseiError
 from suisei.metaeval.correlation_tables import versions
 from suisei.metaeval.table_reading import read_table
 from suisei.metaeval.tables import Table
 from suisei.report.parts import Rated, Result
+from suisei.scoring import scorefile
+from suisei.training.run_scores import SAMPLES, SCORES, read_scores, samples_of_run
 
 _OWN_FACTS = ("command", "settings", "versions", "data", "training", "machine", "resampling")
 _FACTS = {"command": "Options", "versions": "Versions of what computed the figures"}
@@ -54,9 +55,8 @@ def _read_run(folder: Path) -> Result:
             f"{folder}: has no report.json; give the folder of a finished training, or a JSON file"
         )
     content = _read_json(report)
-    test = folder / "test.jsonl"
-    samples = read_samples(test, allowed=ANYWHERE) if test.is_file() else []  # as the training wrote it
-    rated = _joined(folder / "test_scores.jsonl", samples)
+    folds = content.get("folds")
+    rated = _tested(folder, len(folds) if isinstance(folds, list) else 0)
     config = folder / "config.yaml"
     facts = facts_of(content)
     if config.is_file():
@@ -64,16 +64,20 @@ def _read_run(folder: Path) -> Result:
     title = f"Training: {folder.resolve().name}"
     said = content.get("cautions")
     notes = [f"Caution: {each}" for each in said if isinstance(each, str)] if isinstance(said, list) else []
+    if folds:
+        notes.append("learning curves are in the folders of the folds: suisei report on one of them")
     return Result(title, _tables(content, report), rated, read_curves(folder), facts, notes=notes)
 
 
-def _joined(path: Path, samples: list[Any]) -> Rated | None:
-    """Return the samples of a run with their scores, in the order of both files."""
-    from suisei.scoring.scorefile import read_scores
-
-    if not samples or not path.is_file():
+def _tested(folder: Path, folds: int) -> Rated | None:
+    """Return the samples that a training was tested on with their scores; None where they were removed."""
+    if not (folder / SCORES).is_file() or not (folder / ("fold-0" if folds else "") / SAMPLES).is_file():
         return None
-    return Rated(samples, read_scores(path, samples)[0])
+    samples, scores = samples_of_run(folder, folds), read_scores(folder)
+    found = len(next(iter(scores.values()), ()))
+    if found != len(samples):
+        raise DataError(f"{folder / SCORES}: {found:,} scores of {len(samples):,} test samples; train again")
+    return Rated(samples, scores)
 
 
 def _rated_of(content: Mapping[str, Any], allowed: Allowed | None) -> tuple[Rated | None, list[str]]:
@@ -91,7 +95,7 @@ def _rated_of(content: Mapping[str, Any], allowed: Allowed | None) -> tuple[Rate
             settings["rating_scale"] = tuple(command["rating_scale"])
         read = load_data(str(command["data"]), allowed=allowed, **settings)
         samples = [s for s in read if s.rating is not None]
-        return _joined(Path(str(saved)), samples), []
+        return (Rated(samples, scorefile.read_scores(str(saved), samples)[0]) if samples else None), []
     except (AttributeError, OSError, SuiseiError, TypeError, ValueError) as error:  # such as an odd path
         return None, [f"single predictions are not shown: {one_line(error)}"]
 

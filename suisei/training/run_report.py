@@ -25,6 +25,7 @@ from suisei.metrics.registry import get_metric
 from suisei.metrics.suisei import load
 from suisei.training.card import describe_data, describe_training, model_card
 from suisei.training.cautions import as_markdown, cautions
+from suisei.training.run_scores import SAMPLES, SCORES, write_scores
 
 RESAMPLES = 1000
 """Bootstrap resamples of the intervals in a run's report."""
@@ -57,8 +58,8 @@ def write_report(folder: Path, stage: Path, data: Any, config: Any, facts: dict[
         "machine": {"cpu_threads": torch.get_num_threads(), "python": platform.python_version()},
         "results": table.as_dict(),
     }
-    write_samples(stage / "test.jsonl", samples)
-    write_scores(stage / "test_scores.jsonl", samples, scores)
+    write_samples(stage / SAMPLES, samples)
+    write_scores(stage / SCORES, samples, scores)
     write_outputs(stage, folder.name, content, table, samples, scores["suisei"])
     settings = config.model.as_dict() if hasattr(config.model, "as_dict") else dict(config.model)
     card = model_card(content, table.to_markdown(by_system=False), settings)
@@ -131,14 +132,3 @@ def _summary(content: dict[str, Any]) -> str:
         return said
     curve = "![learning curve](curve.png)\n\n" if content["training"].get("learning_curve") else ""
     return f"{said}{describe_data(content['data'])}\n\n{describe_training(content['training'])}\n\n{curve}"
-
-
-def write_scores(path: Path, samples: Sequence[CaptionSample], scores: Mapping[str, np.ndarray]) -> None:
-    """Write the scores of each sample, a JSON line each."""
-    with path.open("w", encoding="utf-8") as file:
-        for position, sample in enumerate(samples):
-            values = {
-                name: None if np.isnan(column[position]) else float(column[position])
-                for name, column in scores.items()
-            }
-            file.write(json.dumps({"id": sample.id, **values}, ensure_ascii=False) + "\n")

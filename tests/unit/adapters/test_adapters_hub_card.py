@@ -1,6 +1,7 @@
 """Model cards as the hub reads them."""
 
 import json
+from pathlib import Path
 
 import pytest
 from huggingface_hub import ModelCard
@@ -12,7 +13,9 @@ CARD = """# A SuiSei model
 
 metric = suisei.load("PATH OF THIS FOLDER")
 
-/home/me/ratings.jsonl: 70 training samples.
+/home/me/ratings.jsonl: 70 training samples. Learned from besides: /home/me/pairs.jsonl.
+
+{"text": {"name": "/home/me/encoders/e5"}, "inputs": ["pac-s:/home/me/tower", "ridge"], "image": "org/tower"}
 """
 
 
@@ -25,7 +28,7 @@ def run(tmp_path):
     }
     rows = [{"label": "human", "cells": {}}, {"label": "suisei", "cells": cells}]
     report = {
-        "data": {"sources": ["/home/me/ratings.jsonl", "scenes"]},
+        "data": {"sources": ["/home/me/ratings.jsonl", "scenes"], "support": ["/home/me/pairs.jsonl"]},
         "results": {"sections": [{"title": "overall", "rows": rows}, {"title": "ja", "rows": []}]},
     }
     (tmp_path / "report.json").write_text(json.dumps(report))
@@ -50,6 +53,8 @@ def test_the_cards_text_names_the_model_and_no_place_on_the_authors_machine(run)
     text = hub_card("org/metric", CARD, read_run(run), license="mit")
     assert 'suisei.load("org/metric")' in text
     assert "ratings.jsonl: 70 training samples" in text
+    assert "besides: pairs.jsonl." in text
+    assert '{"text": {"name": "e5"}, "inputs": ["pac-s:tower", "ridge"], "image": "org/tower"}' in text
     assert "/home/me" not in text
 
 
@@ -64,6 +69,15 @@ def test_a_model_without_a_run_claims_no_figures(tmp_path):
     assert read_run(tmp_path) == RunFacts()
     data = ModelCard(hub_card("org/metric", CARD, RunFacts(), license="mit")).data
     assert (data.eval_results, data.language) == (None, None)
+
+
+def test_the_run_is_found_from_within_the_model_folder(run, monkeypatch):
+    (run / "model").mkdir()
+    (run / "model" / "config.json").write_text("{}")
+    monkeypatch.chdir(run / "model")
+    model, found = find_model(Path())
+    assert model == Path()
+    assert read_run(found).sources == ["/home/me/ratings.jsonl", "scenes"]
 
 
 def test_run_and_model_folders_are_told_apart(tmp_path):

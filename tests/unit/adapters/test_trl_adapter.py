@@ -56,6 +56,17 @@ def test_rows_that_cannot_be_scored_have_none(pictures, tmp_path, packaged):
     assert told == [("suisei_reward/scored", 3 / 8)]
 
 
+def test_silence_is_the_worst_where_rewards_are_distances():
+    """TRL takes None for 0, the best that a distance with its sign turned can be."""
+    reward = make_reward("hallucinated-nouns")
+    completions = ["a dog", "", "a dog and a spoon", [{"role": "assistant", "content": " "}], 3]
+    rewards = reward(completions, references=[["a dog runs"]] * 5)
+    assert rewards[0] == 0 > rewards[2]
+    assert rewards[1] == rewards[3] == rewards[2]
+    assert rewards[4] is None
+    assert make_reward("chrf")(["a dog", ""], references=[["a dog"]] * 2)[1] is None
+
+
 def test_what_says_nothing_is_refused():
     with pytest.raises(DataError, match="needs a column 'references' or 'image'"):
         suisei_reward(["a dog"])

@@ -15,6 +15,7 @@ from suisei.report.contents import part_of
 from suisei.report.html import render
 from suisei.report.stored import as_yaml, facts_of, read_curves, read_result
 from suisei.scoring.scorefile import write_scores
+from suisei.training.run_scores import write_scores as write_run_scores
 
 TABLE = Table(
     "A table",
@@ -125,6 +126,34 @@ def test_a_training_has_samples_scores_curves_and_config(run, rated):
     assert facts["config.yaml"] == "trainer:\n  max_epochs: 3\n"
     assert facts["Signatures"] == "a: sig"
     assert facts["Training"] == "epochs: 3\nseed: 0\n"
+
+
+def test_samples_of_several_sources_of_which_some_have_ids_are_joined_in_their_order(run, rated):
+    samples = [
+        replace(sample, id=str(number) if number % 2 else None, image=None)
+        for number, sample in enumerate(rated.samples)
+    ]
+    write_samples(run / "test.jsonl", samples)
+    write_run_scores(run / "test_scores.jsonl", samples, {"suisei": rated.scores["suisei"]})
+    assert np.allclose(read_result(run).rated.scores["suisei"], rated.scores["suisei"], equal_nan=True)
+
+
+def test_a_cross_validation_shows_the_samples_of_all_folds(run, rated):
+    samples = [replace(sample, image=None) for sample in rated.samples]
+    half = len(samples) // 2
+    (run / "test.jsonl").unlink()
+    for fold, own in enumerate((samples[:half], samples[half:])):
+        (run / f"fold-{fold}").mkdir()
+        write_samples(run / f"fold-{fold}" / "test.jsonl", own)
+    report = json.loads((run / "report.json").read_text())
+    (run / "report.json").write_text(json.dumps({**report, "folds": [{}, {}]}))
+    result = read_result(run)
+    assert [sample.candidate for sample in result.rated.samples] == [s.candidate for s in samples]
+    assert np.allclose(result.rated.scores["suisei"], rated.scores["suisei"])
+    assert any("learning curves are in the folders of the folds" in note for note in result.notes)
+    write_samples(run / "fold-1" / "test.jsonl", samples[half + 1 :])
+    with pytest.raises(DataError, match=r"test_scores\.jsonl: .* scores of .* test samples"):
+        read_result(run)
 
 
 def test_what_is_to_be_said_of_a_training_stands_on_its_page(run):
