@@ -23,7 +23,7 @@ from suisei.metaeval.significance import (
     percentile_interval,
 )
 from suisei.metaeval.tables import LABELS, Cell, Row, Section, Table
-from suisei.training.run_scores import read_scores, samples_of_run
+from suisei.scoring.run_scores import read_scores, samples_of_run
 
 _SHOWN = {kind: LABELS[kind] for kind in CORRELATIONS}
 MODEL = "suisei"

@@ -19,7 +19,7 @@ from suisei.metaeval.table_reading import read_table
 from suisei.metaeval.tables import Table
 from suisei.report.parts import Rated, Result
 from suisei.scoring import scorefile
-from suisei.training.run_scores import SAMPLES, SCORES, read_scores, samples_of_run
+from suisei.scoring.run_scores import SAMPLES, SCORES, read_scores, samples_of_run
 
 _OWN_FACTS = ("command", "settings", "versions", "data", "training", "machine", "resampling")
 _FACTS = {"command": "Options", "versions": "Versions of what computed the figures"}

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from suisei.cli import safe_console, say
+from suisei.scoring.run_scores import SCORES, read_scores, samples_of_run, write_scores
 from suisei.training.cautions import cautions
 from suisei.training.run_folder import staged
 from suisei.training.run_report import evaluated, write_outputs
-from suisei.training.run_scores import SCORES, read_scores, samples_of_run, write_scores
 
 logger = logging.getLogger(__name__)
 

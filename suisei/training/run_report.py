@@ -23,9 +23,9 @@ from suisei.metaeval.settings import EvaluationSettings
 from suisei.metaeval.tables import Table
 from suisei.metrics.registry import get_metric
 from suisei.metrics.suisei import load
+from suisei.scoring.run_scores import SAMPLES, SCORES, write_scores
 from suisei.training.card import describe_data, describe_training, model_card
 from suisei.training.cautions import as_markdown, cautions
-from suisei.training.run_scores import SAMPLES, SCORES, write_scores
 
 RESAMPLES = 1000
 """Bootstrap resamples of the intervals in a run's report."""

@@ -14,8 +14,8 @@ from suisei.metaeval.tables import Cell, Row, Section, Table
 from suisei.report.contents import part_of
 from suisei.report.html import render
 from suisei.report.stored import as_yaml, facts_of, read_curves, read_result
+from suisei.scoring.run_scores import write_scores as write_run_scores
 from suisei.scoring.scorefile import write_scores
-from suisei.training.run_scores import write_scores as write_run_scores
 
 TABLE = Table(
     "A table",
