@@ -237,11 +237,16 @@ class SelfCritical(StepTraining):
     def _cross_entropy(
         self, memory: Tensor, pairs: Sequence[CaptionedImage], rng: np.random.Generator
     ) -> Tensor:
-        """Return the mean negative log probability of the tokens of one caption of each image."""
+        """Return the mean negative log probability of the tokens of one caption of each image.
+
+        Tokens that can never be written, such as that of unknown characters, are left out.
+        """
         captions = [pair.captions[int(rng.integers(len(pair.captions)))] for pair in pairs]
         tokens = self.writer.tokens_of(captions, self.max_length).to(self.device)[:, None]
         found = self.writer.log_probs(memory, tokens, self.language)
-        return -found.sum() / (tokens != self.writer.pad_id).sum().clamp(min=1)
+        possible = ~found.isneginf()
+        counted = possible & (tokens != self.writer.pad_id)
+        return -found.where(possible, 0.0).sum() / counted.sum().clamp(min=1)
 
     def _log_step(
         self,

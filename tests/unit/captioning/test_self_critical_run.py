@@ -18,6 +18,7 @@ from safetensors.torch import load_file
 
 from suisei.captioning import self_critical_run
 from suisei.captioning.caption_model import Decoding, load_caption_model
+from suisei.captioning.caption_sources import CaptionedImage
 from suisei.captioning.captioner import Captioner
 from suisei.captioning.grid_tower import GridTower, TowerConfig, create_image_encoder
 from suisei.captioning.pieces import Pieces
@@ -207,6 +208,20 @@ def test_what_is_mixed_into_the_loss_keeps_the_model_near_its_start(folder, tmp_
     told = logged(tmp_path / "xe", "cross_entropy")
     assert np.mean(told[-3:]) < np.mean(told[:3])
     assert not logged(tmp_path / "xe", "kl")
+
+
+def test_cross_entropy_leaves_out_what_can_never_be_written(folder):
+    model = SelfCritical(str(folder / "captioner"), cross_entropy_weight=1.0)
+    tokens = model.writer.tokens_of(["a red wall 赤"])
+    unknown = tokens == model.writer.pieces.unknown_id
+    assert unknown.any()
+    memory = model.writer.memory(model.writer.grid(model.writer.read([folder / "0.png"])))
+    each = model.writer.log_probs(memory, tokens[:, None])[0]
+    pair = CaptionedImage(folder / "0.png", ("a red wall 赤",), ("en",), "0")
+    loss = model._cross_entropy(memory, [pair], np.random.default_rng(0))
+    torch.testing.assert_close(loss, -each[~unknown].mean())
+    loss.backward()
+    assert all(p.grad.isfinite().all() for p in model.writer.parameters() if p.grad is not None)
 
 
 def test_settings_of_the_model(folder, tmp_path):
