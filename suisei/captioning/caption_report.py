@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from suisei.captioning.caption_sources import CaptionedImage
+from suisei.captioning.reward_terms import parse_reward
 from suisei.data.sample import CaptionSample, is_blank
 from suisei.encoders.sharing import shared_encoders
+from suisei.errors import ConfigError
 from suisei.metaeval.system_tables import as_dict, example_markdown, pair_table, system_table
 from suisei.metaeval.systems import MetricOutcome, Resampling, compare_systems, most_different
 from suisei.metaeval.tables import Table
+from suisei.metrics.registry import canonical
 from suisei.metrics.repetition import corpus_distinct
 from suisei.metrics.tokenizers import get_tokenizer
 from suisei.scoring.columns import column_notes, score_column
@@ -82,6 +85,21 @@ class Comparison:
         for system, figures in self.texts.items():
             lines.append(f"| {system} | {' | '.join(f'{figures[name]:.4g}' for name in names)} |")
         return "\n\n".join([*parts, "\n".join(lines), example_markdown(shown)])
+
+
+def compared_by(reward: str, others: Sequence[str]) -> list[str]:
+    """Return the metrics of a comparison by registered name, each once: those of a reward, then others.
+
+    Raises:
+        ConfigError: an unknown metric.
+    """
+    rewarded = [term.spec for term in parse_reward(reward)]
+    specs = dict.fromkeys([*rewarded, *map(canonical, others)])
+    try:
+        plans = plan_metrics(list(specs))
+    except ConfigError as error:
+        raise ConfigError(f"report_metrics: {error}") from None
+    return [plan.spec for plan in plans]
 
 
 def compare_captions(

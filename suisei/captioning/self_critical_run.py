@@ -16,7 +16,7 @@ from lightning.pytorch.cli import LightningArgumentParser
 
 from suisei.captioning.caption_log import before, plot_curve
 from suisei.captioning.caption_model import Decoding, load_caption_model
-from suisei.captioning.caption_report import METRICS, START, TUNED, compare_captions
+from suisei.captioning.caption_report import METRICS, START, TUNED, compare_captions, compared_by
 from suisei.captioning.caption_writing import captions_of, captions_of_grids
 from suisei.captioning.rewards import folders_of
 from suisei.captioning.scst_data import ImageGrids, RewardedImages
@@ -72,6 +72,7 @@ class SelfCriticalCLI(TaskCLI):
                 "give the folder of one, or a captioner of Hugging Face by folder or name"
             )
         check("report_metrics", self.config.report_metrics, Several(NAME, 0, 100))
+        compared_by(self.config.model.reward, self.config.report_metrics)
 
     def inputs(self) -> dict[str, list[str]]:
         """Return the files and folders that the settings name, those of the model and the reward too."""
@@ -167,7 +168,6 @@ def _report(cli: Any, folder: Path, stage: Path, said: dict[str, Any]) -> None:
     """Write the comparison of start and tuned model, the curve, and what is said of the training."""
     model, pairs = cli.model, cli.datamodule.test_part
     content: dict[str, Any] = {"training": said, "curve": before(folder / "curve.jsonl")}
-    rewarded = [term.spec for term in model.rewarder.terms]
     text = f"# {folder.name}\n\n{_described(said)}\n\n"
     if plot_curve(stage / "curve.png", folder, f"rewarded by {model.reward}"):
         text += "![the curve](curve.png)\n\n"
@@ -176,14 +176,14 @@ def _report(cli: Any, folder: Path, stage: Path, said: dict[str, Any]) -> None:
         found = compare_captions(
             texts,
             pairs,
-            [*rewarded, *(name for name in cli.config.report_metrics if name not in rewarded)],
+            compared_by(model.reward, cli.config.report_metrics),
             language=model.language,
             options=model.reward_options or (),
         )
         for system, samples in found.samples.items():
             write_samples(stage / f"captions_{system}.jsonl", samples)
         content["comparison"] = found.as_dict()
-        text += found.to_markdown([outcome.label for outcome in found.outcomes][: len(rewarded)])
+        text += found.to_markdown([outcome.label for outcome in found.outcomes][: len(model.rewarder.terms)])
         for table in found.tables().values():
             safe_console().print(table.to_rich())
     (stage / "report.md").write_text(text.rstrip() + "\n", encoding="utf-8")

@@ -54,8 +54,10 @@ MAY_CHANGE = (
     "data.root",
     "data.images",
     "model.checkpoint",
+    "report_metrics",
 )
-"""Settings that a resumed run may change, and says so: how long it trains, where it runs and has its data."""
+"""Settings that a resumed run may change, and says so: how long it trains, where it runs and has its data,
+and what its report measures."""
 
 
 def named_configs(arguments: Sequence[str]) -> list[Path]:
