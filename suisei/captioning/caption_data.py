@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from suisei.captioning.caption_sources import CaptionedImage, check_apart, load_captioned
+from suisei.captioning.caption_sources import CaptionedImage, check_apart, check_spoken, load_captioned
 from suisei.captioning.captioner import Captioner
 from suisei.captioning.grid_store import GridStore
 from suisei.data.sample import LANGUAGES
@@ -116,7 +116,8 @@ class CaptionedImages(ResumableData):
             seed: decides which images validate where none are named, the order, and which captions are drawn.
 
         Raises:
-            DataError: bad data, or images that are in training and validation or test.
+            DataError: bad data, images that are in training and validation or test, or validation captions in
+                a language that no training caption is in.
         """
         self.seed = seed
         self.train_part = self._read("train")
@@ -127,6 +128,8 @@ class CaptionedImages(ResumableData):
         if self.sources["test"] is not None:
             self.test_part = self._read("test")
         check_apart(self.train_part, validation=self.validation_part, test=self.test_part)
+        source = self.sources["validation"] or self.sources["train"]
+        check_spoken(self.train_part, self.validation_part, str(source))
 
     def _read(self, part: str) -> list[CaptionedImage]:
         name = self.sources[part]

@@ -101,6 +101,35 @@ def check_apart(training: Sequence[CaptionedImage], **others: Sequence[Captioned
             )
 
 
+def check_spoken(
+    training: Sequence[CaptionedImage], validation: Sequence[CaptionedImage], source: str
+) -> None:
+    """Refuse validation captions in a language that no training caption is in.
+
+    Args:
+        training: the training images.
+        validation: the validation images.
+        source: where these are from.
+
+    Raises:
+        DataError: some are.
+    """
+    known = {language for image in training for language in image.languages}
+    strange = [
+        (image, caption, language)
+        for image in validation
+        for caption, language in zip(image.captions, image.languages, strict=True)
+        if language not in known
+    ]
+    if strange:
+        image, caption, language = strange[0]
+        raise DataError(
+            f"{source}: {len(strange)} validation captions are in a language that no training caption is in "
+            f"({language}), such as {caption[:60]!r} of {image.id}; train on such captions too, or keep one "
+            "language (data.language)"
+        )
+
+
 def _read(
     source: str, root: Path | str | None, images: Path | str | None, allowed: Allowed | None
 ) -> list[CaptionedImage]:

@@ -122,6 +122,19 @@ def test_validation_holds_all_captions_and_shares_no_image_with_training(caption
         both.load(0)
 
 
+def test_validation_in_a_language_that_training_has_not_is_refused(tmp_path, pictures):
+    training, validation = tmp_path / "train.jsonl", tmp_path / "dev.jsonl"
+    training.write_text(json.dumps({"image": pictures[0].name, "captions": ["red"]}))
+    row = {"image": pictures[2].name, "captions": ["blue", "青い"]}
+    validation.write_text(json.dumps(row, ensure_ascii=False), encoding="utf-8")
+    message = r"dev\.jsonl: 1 validation .*\(ja\), such as '青い' of blue\.png; .*data\.language"
+    with pytest.raises(DataError, match=message):
+        CaptionedImages(str(training), str(validation)).load(0)
+    kept = CaptionedImages(str(training), str(validation), language="en")
+    kept.load(0)
+    assert kept.validation_part[0].captions == ("blue",)
+
+
 @pytest.mark.parametrize("most", [2**30, 0])
 def test_kept_grids_are_what_the_tower_says(build_captioner, pictures, tmp_path, most):
     model = build_captioner()
