@@ -300,9 +300,11 @@ class PacTraining(StepTraining):
         return loss
 
     def on_train_batch_end(self, *_: Any) -> None:
-        """Keep the temperature from falling below 0.01."""
-        with torch.no_grad():
-            self.towers.logit_scale.clamp_(max=MAX_SCALE)
+        """Keep a temperature that learns from falling below 0.01; a frozen one stays as it was loaded."""
+        scale = self.towers.logit_scale
+        if scale.requires_grad:
+            with torch.no_grad():
+                scale.clamp_(max=MAX_SCALE)
 
     def validation_step(self, batch: PairBatch, batch_idx: int) -> None:
         """Collect the features of a validation batch."""

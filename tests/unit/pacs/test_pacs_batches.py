@@ -1,6 +1,7 @@
 """What a batch of images with captions holds, and how images are changed in training."""
 
 import json
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -41,6 +42,17 @@ def test_states_computed_once_give_the_same_loss(folder):
     )
     with torch.no_grad():
         assert float(model.loss(model.features(batch))) == pytest.approx(float(expected), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("trainable", "kept"), [("projections", True), ("lora", True), ("image", False), ("all", False)]
+)
+def test_only_a_temperature_that_learns_is_held_above_a_hundredth(folder, trainable, kept):
+    model = PacTraining(str(folder / "clip"), trainable=trainable)
+    with torch.no_grad():
+        model.towers.logit_scale.fill_(4.75)  # as SigLIP's
+    model.on_train_batch_end()
+    assert float(model.towers.logit_scale) == pytest.approx(4.75 if kept else math.log(100))
 
 
 def test_batches_hold_each_image_once_and_any_of_its_captions(folder):
