@@ -21,6 +21,7 @@ from suisei.encoders.sharing import shared_encoders
 from suisei.errors import ConfigError, DataError
 from suisei.metrics.base import Metric
 from suisei.metrics.clipscore import ContrastiveScore
+from suisei.metrics.dual_metric import EncoderMetric
 from suisei.metrics.registry import get_metric
 from suisei.scoring.plan import plan_metrics, short_labels
 
@@ -88,7 +89,8 @@ class CaptionReward:
         with shared_encoders(within=True):
             self._metrics = [get_metric(plan.spec, **plan.options) for plan in plans]
             for metric in self._metrics:
-                getattr(metric, "encoder", None)  # loaded now, shared by those that score with the same one
+                if isinstance(metric, EncoderMetric) and metric.uses_encoder:
+                    metric.encoder  # noqa: B018 - loaded now, shared by those that score with the same one
         self.labels = short_labels(plans)
         self._lowest = [_lowest(metric) if lowest is None else lowest for metric in self._metrics]
         self._batch_size = batch_size

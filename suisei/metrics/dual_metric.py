@@ -31,6 +31,11 @@ class EncoderMetric(Metric):
         self._lock = Lock()
 
     @property
+    def uses_encoder(self) -> bool:
+        """Whether it scores with the encoder at all."""
+        return True
+
+    @property
     def encoder(self) -> DualEncoder:
         """The dual encoder, loaded on first use."""
         from suisei.encoders.sharing import scoring_encoder

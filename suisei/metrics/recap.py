@@ -106,10 +106,15 @@ class Recap(EncoderMetric):
         )
         self._unscored: dict[tuple[str, str], str] = {}
 
+    @property
+    def uses_encoder(self) -> bool:
+        """Whether the measure is one of a tower; piq's have none."""
+        return self.measure in TOWERS
+
     def settings(self) -> dict[str, str]:
         """Return the measure, what draws how many images from which seed, and how they are compared."""
         own = {"measure": self.measure, **self.drawings.settings()}
-        if self.measure in TOWERS:
+        if self.uses_encoder:
             own |= self.encoder.settings()
         else:
             side = "drawn" if self.size is None else f"{self.size}px"
@@ -133,7 +138,7 @@ class Recap(EncoderMetric):
         files = {caption: found for caption, found in drawn.items() if not isinstance(found, str)}
         rows = [row for row, caption in enumerate(captions) if caption in files]
         scores = np.full(len(samples), np.nan)
-        by_tower = self.measure in TOWERS
+        by_tower = self.uses_encoder
         compare = self._by_tower if by_tower else self._by_pixels
 
         def compared(some: Sequence[int]) -> np.ndarray:

@@ -132,6 +132,16 @@ def test_an_image_and_a_caption_are_encoded_once(pictures, clip, monkeypatch):
     assert sum(texts) == 20 + 4
 
 
+def test_a_measure_without_a_tower_is_a_reward(pictures, tiny_diffusion, tmp_path, monkeypatch):
+    pytest.importorskip("diffusers", reason="needs the extra recap")
+    pytest.importorskip("piq", reason="needs the extra recap")
+    monkeypatch.setenv("SUISEI_CACHE", str(tmp_path))
+    reward = CaptionReward(
+        f"recap:ssim@{tiny_diffusion}", device="cpu", options=["recap.steps=1", "recap.images=1"]
+    )
+    assert np.isfinite(asked(reward, pictures, [["a red wall", "a dog"]]).total).all()
+
+
 def test_suiseis_image_and_captions_are_encoded_once(pictures, model_folder, monkeypatch):
     reward = CaptionReward(f"suisei:{model_folder}", device="cpu", options=["suisei.precision=fp32"])
     metric = reward.metrics["suisei"]
