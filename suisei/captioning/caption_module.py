@@ -134,7 +134,7 @@ class CaptionTraining(ResumableTraining):
         pieces = Pieces.learned(captions, self.vocabulary)
         self.captioner = Captioner(self.eyes, self.layers, pieces, languages, trained_tower=self.tower.train)
         del self.eyes  # it is the captioner's; under two names its weights would be saved twice
-        kept = ("captioner.tower",) if self.pretraining.epochs else ()
+        kept = ("captioner.tower",) if self.pretraining.epochs or self.tower.train else ()
         self.note_frozen(but=kept)
 
     def grids(self, batch: CaptionBatch) -> Tensor:
@@ -201,10 +201,11 @@ class CaptionTraining(ResumableTraining):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def _trained(self, tower: set[int], own: bool, matrices: bool) -> list[nn.Parameter]:
+        whole = own and self.tower.train  # with what its grid does not use: runs begun before go on
         return [
             p
             for p in self.parameters()
-            if p.requires_grad and (id(p) in tower) is own and (p.ndim > 1) is matrices
+            if (p.requires_grad or whole) and (id(p) in tower) is own and (p.ndim > 1) is matrices
         ]
 
     def _rate(self, step: int) -> float:

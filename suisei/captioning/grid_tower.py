@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
 
 from suisei.encoders.efficientnet_lite import EfficientNetLite
 from suisei.encoders.image import ImageEncoder, ImageEncoderConfig
@@ -157,6 +158,24 @@ class GridTower(nn.Module):
         self.train(was_training)
         self.places, self.width = grid.shape[1:]
 
+    def requires_grad_(self, requires_grad: bool = True) -> GridTower:
+        """Let the tower learn, or freeze it; what the grid does not use, such as a pooling, stays frozen."""
+        super().requires_grad_(requires_grad)
+        if requires_grad:
+            for weights in self._unused():  # processes that learn together wait for every gradient
+                weights.requires_grad_(False)
+        return self
+
+    def _unused(self) -> list[nn.Parameter]:
+        """Return the weights that learn and that the grid does not depend on."""
+        pixels = torch.zeros(1, 3, self.side, self.side, device=next(self.parameters()).device)
+        was_training = self.training
+        self.eval()
+        with torch.enable_grad(), saved_tensors_hooks(lambda _: None, lambda _: pixels):  # nothing is held
+            used = _weights_behind(self(pixels))
+        self.train(was_training)
+        return [weights for weights in self.parameters() if id(weights) not in used]
+
     def forward(self, pixels: Tensor) -> Tensor:
         """Return [B, P, c] of pixels [B, 3, s, s]."""
         tower: Any = self.image.tower
@@ -168,6 +187,22 @@ class GridTower(nn.Module):
             options = {"normalize_intermediates": True, "intermediates_only": True}
             return _places(tower.forward_intermediates(pixels, 1, **options)["image_intermediates"][-1])
         raise ModelError(f"a tower of the kind {type(tower).__name__} gives no grid; choose another")
+
+
+def _weights_behind(result: Tensor) -> set[int]:
+    """Return the ids of the weights that a result has a gradient for."""
+    waiting: list[Any] = [result.grad_fn]
+    seen: set[Any] = set()
+    found = set()
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if hasattr(node, "variable"):
+            found.add(id(node.variable))
+        waiting += [before for before, _ in node.next_functions]
+    return found
 
 
 def _places(states: Tensor, trunk: Any = None) -> Tensor:

@@ -172,6 +172,29 @@ def test_a_vision_transformer_gives_its_patches():
     assert isinstance(tower.image.tower, open_clip.transformer.VisionTransformer)
 
 
+@pytest.mark.parametrize("kind", ["tiny", "transformer", "timm:resnet10t", "timm:vit_tiny_patch16_224"])
+def test_all_that_learns_in_a_tower_has_a_gradient(kind):
+    """As processes that train together need it; what pools the grid does not learn."""
+    from suisei.captioning.grid_tower import GridTower
+
+    vision = {"image_size": 32, "layers": 2, "width": 32, "patch_size": 16, "head_width": 16}
+    if kind == "transformer":
+        encoder = ImageEncoder.from_architecture({"embed_dim": 16, "quick_gelu": False, "vision_cfg": vision})
+    else:
+        encoder = create_image_encoder(TowerConfig(kind, None, train=True))
+    tower = GridTower(encoder).requires_grad_(True)
+    assert tower.training
+    tower(torch.randn(2, 3, tower.side, tower.side)).square().sum().backward()
+    learning = {name for name, weights in tower.named_parameters() if weights.requires_grad}
+    assert learning == {name for name, weights in tower.named_parameters() if weights.grad is not None}
+    pooling = {name for name, _ in tower.named_parameters()} - learning
+    parts = {"tiny": ".attnpool.", "transformer": ".proj", "timm:vit_tiny_patch16_224": ".fc_norm."}
+    part = parts.get(kind)
+    assert all(part is not None and part in name for name in pooling)
+    assert bool(pooling) == (part is not None)
+    assert not any(weights.requires_grad for weights in tower.requires_grad_(False).parameters())
+
+
 def test_the_image_tower_of_a_dual_encoder_is_taken_from_its_folder(tmp_path):
     from suisei.captioning.grid_tower import GridTower
     from suisei.encoders.dual_folder import new_dual_encoder, save_dual_encoder
