@@ -50,15 +50,13 @@ class Captioner:
     ) -> None:
         if top_p is not None and not 0 < top_p <= 1:
             raise ConfigError(f"top_p must be in (0, 1], got {top_p:g}")
-        from transformers import AutoModelForImageTextToText, AutoProcessor
+        from transformers import AutoModelForImageTextToText
 
         check_config_file(Path(model))
         self.device, self.dtype = generator_device(device)
         self._sampled = top_p is not None
         with loading(model, "an image-to-text model"):
-            self._processor: Any = AutoProcessor.from_pretrained(
-                model, revision=revision, trust_remote_code=False
-            )
+            self._prepare, self._decode = _readers(model, revision)
             self._model: Any = AutoModelForImageTextToText.from_pretrained(
                 model, revision=revision, dtype=self.dtype, trust_remote_code=False
             )
@@ -88,8 +86,24 @@ class Captioner:
 
     @torch.inference_mode()
     def _generate(self, images: Sequence[Image]) -> list[str]:
-        inputs = self._processor(images=list(images), return_tensors="pt").to(self.device)
+        inputs = self._prepare(images=list(images), return_tensors="pt").to(self.device)
         pixels = inputs["pixel_values"].to(self.dtype)
         ids = self._model.generate(pixel_values=pixels, **self._options)
-        texts = self._processor.batch_decode(ids, skip_special_tokens=True)
+        texts = self._decode(ids, skip_special_tokens=True)
         return [" ".join(text.split()) for text in texts]
+
+
+def _readers(model: str, revision: str | None) -> tuple[Any, Any]:
+    """Return what prepares images, and what decodes texts, of a model.
+
+    Vision-encoder-decoders (ViT with GPT-2) have no processor of both, and AutoProcessor gives the tokenizer.
+    """
+    from transformers import AutoImageProcessor, AutoProcessor, AutoTokenizer
+
+    given: dict[str, Any] = {"revision": revision, "trust_remote_code": False}
+    processor: Any = AutoProcessor.from_pretrained(model, **given)
+    if hasattr(processor, "image_processor"):
+        return processor, processor.batch_decode
+    tokenizer: Any = AutoTokenizer.from_pretrained(model, **given)
+    images: Any = AutoImageProcessor.from_pretrained(model, **given)
+    return images, tokenizer.batch_decode

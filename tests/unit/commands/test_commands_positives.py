@@ -63,6 +63,39 @@ def blip(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module")
+def vit_gpt2(tmp_path_factory):
+    """A vision-encoder-decoder, whose image processor and tokenizer have no processor in common."""
+    from transformers import (
+        GPT2Config,
+        VisionEncoderDecoderConfig,
+        VisionEncoderDecoderModel,
+        ViTConfig,
+        ViTImageProcessor,
+    )
+
+    from suisei.encoders.tiny import train_tokenizer
+
+    folder = tmp_path_factory.mktemp("models") / "tiny-vit-gpt2"
+    tokenizer = train_tokenizer(["a red dog runs", "two cats sit"], 40)
+    text = GPT2Config(
+        vocab_size=len(tokenizer), n_positions=32, n_embd=24, n_layer=1, n_head=4, bos_token_id=0,
+        eos_token_id=2, is_decoder=True, add_cross_attention=True,
+    )  # fmt: skip
+    image = ViTConfig(
+        image_size=32, patch_size=16, hidden_size=16, intermediate_size=20, num_hidden_layers=1,
+        num_attention_heads=2,
+    )  # fmt: skip
+    config = VisionEncoderDecoderConfig.from_encoder_decoder_configs(image, text)
+    config.decoder_start_token_id, config.eos_token_id, config.pad_token_id = 0, 2, 2
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = VisionEncoderDecoderModel(config)
+    for part in (model, tokenizer, ViTImageProcessor(size={"height": 32, "width": 32})):
+        part.save_pretrained(folder)
+    return folder
+
+
 @pytest.fixture
 def data(tmp_path):
     rows = []
@@ -167,6 +200,21 @@ def test_join_keeps_the_positives_that_the_data_has_already(data, blip, tmp_path
         [pair] = load_pairs(str(tmp_path / f"{target}.jsonl"))
         assert pair.generated_captions == ("of another model", made[0]["caption"])
         assert pair.generated_images == (tmp_path / "1.png",)
+
+
+def test_a_vision_encoder_decoder_writes_captions(data, vit_gpt2, tmp_path):
+    from transformers import AutoImageProcessor, AutoTokenizer, VisionEncoderDecoderModel
+
+    assert captions(data, vit_gpt2, tmp_path / "out") == 0
+    found = [json.loads(line) for line in (tmp_path / "out" / "captions.jsonl").read_text().splitlines()]
+    assert len(found) == 5
+    model = VisionEncoderDecoderModel.from_pretrained(vit_gpt2).eval()
+    tokenizer, processor = (kind.from_pretrained(vit_gpt2) for kind in (AutoTokenizer, AutoImageProcessor))
+    pixels = processor(images=Image.open(data.parent / "0.png"), return_tensors="pt")["pixel_values"]
+    ids = model.generate(pixel_values=pixels, max_new_tokens=8, num_beams=3, do_sample=False)
+    wanted = " ".join(tokenizer.batch_decode(ids, skip_special_tokens=True)[0].split())
+    assert found[0]["caption"] == wanted
+    assert wanted
 
 
 def test_what_is_not_there_is_said(data, tmp_path, monkeypatch, capsys):
