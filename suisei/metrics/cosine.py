@@ -81,7 +81,7 @@ class Cosine(Metric):
         """Return encoder, pooling, how references are taken together, prefix and precision."""
         own = {"model": model_label(self.model_name), "pool": "mean", "ref": self.references}
         if self.prefix:
-            own["prefix"] = self.prefix.strip()
+            own["prefix"] = repr(self.prefix)  # its spaces count: they change the vectors
         return {**own, "dtype": self.precision}
 
     def _score(self, samples: Sequence[CaptionSample], *, batch_size: int, progress: bool) -> np.ndarray:

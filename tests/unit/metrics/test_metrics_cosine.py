@@ -47,7 +47,13 @@ def test_scores_are_those_of_transformers(tiny_bert, vector, references, togethe
     ]
     np.testing.assert_allclose(metric.score(SAMPLES), expected, atol=1e-5)
     assert f"ref:{references}" in metric.signature
-    assert ("prefix:query" in metric.signature) == bool(prefix)
+    assert ("|prefix:'query: '|" in metric.signature) == ("prefix" in metric.signature) == bool(prefix)
+
+
+def test_prefixes_that_differ_in_a_space_have_signatures_of_their_own(tiny_bert):
+    prefixes = ("", " ", "query:", "query: ", " query: ")
+    metrics = [get_metric(f"cosine:{tiny_bert}", prefix=prefix, precision="fp32") for prefix in prefixes]
+    assert len({metric.signature for metric in metrics}) == len(prefixes)
 
 
 def test_a_score_depends_on_its_own_sample_alone(tiny_bert):
