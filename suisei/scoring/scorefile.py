@@ -55,9 +55,10 @@ def read_scores(
 ) -> tuple[dict[str, np.ndarray], str]:
     """Read score columns and put them in the order of ``samples``.
 
-    Rows are joined by id. A file without ids is joined by row order, only if it has as many rows as
-    there are samples (or as the data had before unrated ones were left out). FLEUR's text is joined by
-    image file and caption.
+    Rows are joined by id; where no sample has one, by row number, which ``suisei score`` writes as id
+    then. A file without ids is joined by row order. Row numbers and row order need as many rows as there
+    are samples (or as the data had before unrated ones were left out). FLEUR's text is joined by image
+    file and caption.
 
     Args:
         path: a .jsonl or .csv file with a header, or a .txt of :mod:`suisei.scoring.fleur`.
@@ -67,11 +68,12 @@ def read_scores(
 
     Returns:
         {column: float64 [N]}, NaN where a sample has no score, and a line that says how rows were
-        joined. A column called "score" takes the file's name.
+        joined. A column called "score" takes the file's name, unless another column has it.
 
     Raises:
         DataError: an unreadable file, a value that is not a finite number, a repeated id, no common
-            id, a wrong number of rows, or no score column.
+            id, ids other than row numbers for samples without, a wrong number of rows, or no score
+            column.
     """
     path = Path(path)
     if path.suffix == ".txt":
@@ -81,11 +83,12 @@ def read_scores(
     names = [name for name in columns if name != "id" and name not in _SAMPLE_FIELDS]
     if not names:
         raise DataError(f"{path}: no score column; it has {', '.join(columns) or 'no columns'}")
-    named = any(sample.id is not None for sample in samples)  # else a file's ids are row numbers
-    if named and any(row.get("id") not in (None, "") for row in rows):
+    if all(row.get("id") in (None, "") for row in rows):
+        order, how = _by_position(path, len(rows), len(samples), loaded, kept)
+    elif any(sample.id is not None for sample in samples):
         order, how = _by_id(path, rows, samples)
     else:
-        order, how = _by_position(path, len(rows), len(samples), loaded, kept)
+        order, how = _by_number(path, rows, len(samples), loaded, kept)
     return _joined(path, rows, names, order, len(samples)), f"{path.name}: {how}"
 
 
@@ -106,12 +109,13 @@ def _joined(
 ) -> dict[str, np.ndarray]:
     """Return {column: its values in the order of the samples, NaN where a sample has no row}."""
     joined = {}
+    own = path.stem if path.stem not in names else "score"
     for name in names:
         values = np.array([_number(path, number, name, row.get(name)) for number, row in enumerate(rows, 1)])
         there = order >= 0
         column = np.full(count, np.nan)
         column[there] = values[order[there]]
-        joined[path.stem if name == "score" else name] = column
+        joined[own if name == "score" else name] = column
     return joined
 
 
@@ -203,6 +207,37 @@ def _json_row(path: Path, number: int, line: str) -> dict[str, Any]:
 def _by_id(
     path: Path, rows: list[dict[str, Any]], samples: Sequence[CaptionSample]
 ) -> tuple[np.ndarray, str]:
+    where = _positions(path, rows)
+    order = np.array([-1 if s.id is None else where.get(s.id, -1) for s in samples], dtype=np.int64)
+    found = int((order >= 0).sum())
+    if not found:
+        raise DataError(f"{path}: none of its {len(rows)} ids is an id of the {len(samples)} samples")
+    return order, f"joined by id, {found} of {len(samples)} samples found"
+
+
+def _by_number(
+    path: Path, rows: list[dict[str, Any]], samples: int, loaded: int | None, kept: Sequence[int]
+) -> tuple[np.ndarray, str]:
+    """Join by ids that are the row numbers of data without ids, in whatever order the file has them."""
+    numbers = [str(number) for number in range(1, len(rows) + 1)]
+    known = {"", *numbers}
+    for number, row in enumerate(rows, start=1):
+        name = row.get("id")
+        if name is not None and str(name) not in known:
+            raise DataError(
+                f"{path}, row {number}: id {name!r:.60} is no row number from 1 to {len(rows)}, and the data "
+                "has no ids; add the id column to the data, or take the ids out of this file, whose rows are "
+                "then joined by their order"
+            )
+    where = _positions(path, rows)
+    order, _ = _by_position(path, len(rows), samples, loaded, kept)
+    places = np.array([where[number] for number in numbers], dtype=np.int64)
+    rated = "" if len(rows) == samples else f", {samples} rated"
+    return places[order], f"the data has no ids, joined by row number ({len(rows)} rows{rated})"
+
+
+def _positions(path: Path, rows: list[dict[str, Any]]) -> dict[str, int]:
+    """Return {id: position of its row}."""
     where: dict[str, int] = {}
     for position, row in enumerate(rows):
         name = row.get("id")
@@ -211,11 +246,7 @@ def _by_id(
         if str(name) in where:
             raise DataError(f"{path}, row {position + 1}: id {name!r} occurs twice")
         where[str(name)] = position
-    order = np.array([-1 if s.id is None else where.get(s.id, -1) for s in samples], dtype=np.int64)
-    found = int((order >= 0).sum())
-    if not found:
-        raise DataError(f"{path}: none of its {len(rows)} ids is an id of the {len(samples)} samples")
-    return order, f"joined by id, {found} of {len(samples)} samples found"
+    return where
 
 
 def _by_position(
@@ -226,7 +257,8 @@ def _by_position(
     if rows == loaded:
         return np.asarray(kept, dtype=np.int64), f"no ids, joined by row order ({rows} rows, {samples} rated)"
     raise DataError(
-        f"{path}: {rows} rows without ids for {samples} samples; add ids, or a row for each sample"
+        f"{path}: {rows} rows for {samples} samples, which no id joins; add ids to the data and to the file, "
+        "or a row for each sample"
     )
 
 

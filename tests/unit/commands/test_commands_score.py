@@ -529,7 +529,7 @@ def test_scores_can_be_evaluated(tmp_path):
         assert list(columns) == ["rouge-l"]
         assert np.isfinite(columns["rouge-l"][:3]).all()
         assert math.isnan(columns["rouge-l"][3])
-        assert "row order" in note
+        assert "joined by row number" in note
 
 
 def test_the_same_caption_in_later_windows_is_encoded_once(tmp_path, model, captions, monkeypatch):

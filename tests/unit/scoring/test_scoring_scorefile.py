@@ -32,8 +32,51 @@ def test_rows_without_ids_are_joined_by_order(tmp_path):
     assert "row order" in how
     path.write_text("m\n1\n2\n3\n4\n")
     assert read_scores(path, NAMELESS, loaded=4, kept=[1, 3])[0]["m"].tolist() == [2, 4]
-    with pytest.raises(DataError, match="4 rows without ids for 2 samples"):
+    with pytest.raises(DataError, match=r"4 rows for 2 samples, which no id joins; add ids"):
         read_scores(path, NAMELESS)
+
+
+@pytest.mark.parametrize("text", ["id,m\n3,30\n1,10\n2,20\n", "id,m,n\n2,20,1\n3,30,\n1,10,3\n"])
+def test_ids_that_are_row_numbers_join_data_without_ids(tmp_path, text):
+    path = tmp_path / "s.csv"
+    path.write_text(text)
+    nameless = [CaptionSample(word) for word in "xyz"]
+    read, how = read_scores(path, nameless)
+    assert read["m"].tolist() == [10, 20, 30]
+    assert how == "s.csv: the data has no ids, joined by row number (3 rows)"
+    read, how = read_scores(path, NAMELESS, loaded=3, kept=[0, 2])
+    assert read["m"].tolist() == [10, 30]
+    assert how.endswith("(3 rows, 2 rated)")
+    with pytest.raises(DataError, match="3 rows for 2 samples"):
+        read_scores(path, NAMELESS)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "id,m\n1,1\nb,2\n",
+            "row 2: id 'b' is no row number from 1 to 2, and the data has no ids; add the id",
+        ),
+        ("id,m\n1,1\n3,2\n", "row 2: id '3' is no row number .*, or take the ids out of this file"),
+        ("id,m\n1,1\n1,2\n", "row 2: id '1' occurs twice"),
+        ("id,m\n1,1\n,2\n", "row 2: no id"),
+    ],
+)
+def test_other_ids_do_not_join_data_without_ids(tmp_path, text, message):
+    path = tmp_path / "s.csv"
+    path.write_text(text)
+    with pytest.raises(DataError, match=message):
+        read_scores(path, NAMELESS)
+
+
+def test_a_column_score_does_not_take_the_place_of_another(tmp_path):
+    for order in ("score,cider", "cider,score"):
+        path = tmp_path / "cider.csv"
+        values = {"cider": "1", "score": "2"}
+        path.write_text(f"id,{order}\na," + ",".join(values[name] for name in order.split(",")) + "\n")
+        read, _ = read_scores(path, SAMPLES[:1])
+        assert {name: column.tolist() for name, column in read.items()} == {"cider": [1], "score": [2]}
 
 
 def test_absent_ids_are_missing_and_sample_fields_are_no_scores(tmp_path):
