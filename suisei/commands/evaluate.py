@@ -95,11 +95,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     messages = Console(stderr=True)
     samples, positions, loaded, notes = _load(options)
     check_media(report_files(options), samples)
+    labels = [plan.label for plan in plans]
+    external, join_notes = join_columns(options.scores, samples, loaded, positions, labels)
     with shared_encoders():
         corpus = protocol_corpus(options.data, options.root, plans)
         columns = _score(plans, samples, corpus, options, messages)
         further, unscored = _further_columns(protocol, plans, columns, samples, corpus, options, messages)
-    external, join_notes = join_columns(options.scores, samples, loaded, positions, columns)
     columns += external
     notes += unscored + join_notes + column_notes(columns) + _distance_notes(options, columns)
     saved = {column.label: column.scores for column in columns if column.scores is not None}

@@ -124,7 +124,7 @@ def join_columns(
     samples: Sequence[CaptionSample],
     loaded: int,
     kept: Sequence[int],
-    columns: Sequence[ScoreColumn],
+    labels: Sequence[str],
 ) -> tuple[list[ScoreColumn], list[str]]:
     """Return the columns of score files, and how each file was joined.
 
@@ -133,20 +133,20 @@ def join_columns(
         samples: N samples.
         loaded: number of samples before unrated ones were left out.
         kept: positions of ``samples`` among those.
-        columns: those that are there already; a name among theirs gets the file's name beside it.
+        labels: of the columns beside these; a name among them gets the file's name beside it.
 
     Raises:
         ConfigError: a column is there already, the file's name included.
         DataError: what :func:`read_scores` raises.
     """
-    joined, notes, labels = [], [], {column.label for column in columns}
+    joined, notes, taken = [], [], set(labels)
     for path in paths:
         found, note = read_scores(path, samples, loaded, kept)
         for name, scores in found.items():
-            label = name if name not in labels else f"{name} ({Path(path).name})"
-            if label in labels:
+            label = name if name not in taken else f"{name} ({Path(path).name})"
+            if label in taken:
                 raise ConfigError(f"--scores {path}: column {name!r} is there already")
-            labels.add(label)
+            taken.add(label)
             absent = int((scores != scores).sum())
             missing = {f"no score in {Path(path).name}": absent} if absent else {}
             joined.append(ScoreColumn(label, scores, f"{name}|from:{Path(path).name}", missing=missing))

@@ -226,6 +226,25 @@ def test_data_without_ratings_is_refused(tmp_path, capsys):
     assert "none of its 1 samples is rated" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "cannot be read"),
+        ("id,m\nq,1\n", "none of its 1 ids"),
+        ("id,m\nr0,high\n", "not a finite number"),
+    ],
+)
+def test_files_of_scores_are_read_before_anything_is_scored(ratings, tmp_path, capsys, text, message):
+    path = tmp_path / "mine.csv"
+    if text is not None:
+        path.write_text(text)
+    scale = ("--rating-scale", 1, 5)
+    assert run("--data", ratings, *scale, "--metrics", "fake-plain", "--scores", path) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert "scoring" not in said
+
+
 def test_compare_writes_ranks_and_every_format(ratings, tmp_path, capsys):
     rng = np.random.default_rng(0)
     noise = tmp_path / "noise.jsonl"
