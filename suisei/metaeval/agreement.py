@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 
 import numpy as np
 
@@ -58,6 +59,21 @@ class Rows:
         """Return 1 over the number of a sample's rows, float64 [M]: with these every sample counts alike."""
         _, place, counts = np.unique(self.item, return_inverse=True, return_counts=True)
         return 1.0 / counts[place]
+
+    def of_groups(self, keep: np.ndarray) -> Rows:
+        """Return the rows of the groups where ``keep`` (bool [groups]) is true."""
+        if keep.all():
+            return self
+        there = keep[self.group]
+        systems, system = np.unique(self.system[there], return_inverse=True)
+        return replace(
+            self,
+            **{name: getattr(self, name)[there] for name in ("x", "y", "item")},
+            group=(np.cumsum(keep) - 1)[self.group[there]],
+            system=system,
+            group_names=tuple(compress(self.group_names, keep)),
+            system_names=tuple(self.system_names[place] for place in systems),
+        )
 
 
 @dataclass(frozen=True, slots=True)

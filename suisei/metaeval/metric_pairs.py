@@ -17,6 +17,7 @@ from suisei.metaeval.significance import (
     TestResult,
     bootstrap_difference,
     holm,
+    paired_rows,
     permutation_test,
     rank_clusters,
     too_few_permutations,
@@ -47,6 +48,8 @@ def compare_metrics(
     progress: Callable[[int, int], None] | None = None,
 ) -> Comparison:
     """Compare every pair of metrics on the samples that both score.
+
+    With averaging "item" a pair is compared on the groups in which the correlations of both are defined.
 
     Each pair has the difference of the correlations with its bootstrap interval, the one-sided
     PERM-BOTH p-value of the better one being better, the same after Holm's correction over all pairs,
@@ -84,7 +87,8 @@ def compare_metrics(
         matrix[i, j] = p_values[better, worse]
     ranks = dict(zip(names, rank_clusters(matrix, alpha), strict=True))
     section = Section("pairs", tuple(row for _, row in results))
-    shown = (*_notes(settings, len(pairs), alpha), *_shared_notes(datas, pairs), *notes)
+    fewer = [*_shared_notes(datas, pairs), *_group_notes(section.rows)]
+    shown = (*_notes(settings, len(pairs), alpha), *fewer, *notes)
     return Comparison(
         Table("Paired comparison", _columns(settings), (section,), shown, row_heading="Pair"), ranks
     )
@@ -98,6 +102,8 @@ def _compared(
     count, seed = settings.n_resamples, settings.seed
     try:
         a, b = _common_rows(better, worse, settings.raters)
+        groups = len(a.group_names)
+        a, b = paired_rows(a, b, kind, averaging)
         interval = bootstrap_difference(
             a, b, kind, averaging, n_resamples=count, seed=seed, confidence=settings.confidence
         )
@@ -110,7 +116,9 @@ def _compared(
     }
     if _has_williams(settings):
         cells["williams"] = _williams(a, b)
-    return test, Row(label, cells, info={"n": len(a.x)})
+    left_out = groups - len(a.group_names)
+    info = {"groups": groups - left_out, "groups_left_out": left_out} if left_out else {}
+    return test, Row(label, cells, info={"n": len(a.x), **info})
 
 
 def _shared_notes(datas: Mapping[str, AgreementData], pairs: Sequence[tuple[str, str]]) -> list[str]:
@@ -127,6 +135,21 @@ def _shared_notes(datas: Mapping[str, AgreementData], pairs: Sequence[tuple[str,
     return [
         "a pair is compared on the samples that both score, so differences may be other than those of the "
         f"figures of each alone: {'; '.join(fewer)}"
+    ]
+
+
+def _group_notes(rows: Sequence[Row]) -> list[str]:
+    """Say on how many images a pair is compared where one of its metrics has no correlation in others."""
+    fewer = [
+        f"{row.label} {row.info['groups']:,} of {row.info['groups'] + row.info['groups_left_out']:,}"
+        for row in rows
+        if "groups_left_out" in row.info
+    ]
+    if not fewer:
+        return []
+    return [
+        "a pair is compared on the groups (images) in which the correlations of both are defined, so "
+        f"differences may be other than those of the figures of each alone: {'; '.join(fewer)}"
     ]
 
 

@@ -205,6 +205,8 @@ def bootstrap_difference(
 ) -> Interval:
     """Return the percentile interval of correlation(a) - correlation(b) on shared resamples.
 
+    The rows are those of :func:`paired_rows`.
+
     Args:
         a: rows of one metric.
         b: rows of another metric on the same samples.
@@ -217,7 +219,7 @@ def bootstrap_difference(
     Raises:
         CorrelationError: the two are not about the same samples, or there is no interval.
     """
-    check_paired(a, b)
+    a, b = paired_rows(a, b, correlation, averaging)
     weights = group_weights(len(a.group_names), n_resamples, seed)
     values = [bootstrap_values(rows, correlation, averaging, weights) for rows in (a, b)]
     return percentile_interval(values[0] - values[1], confidence)
@@ -238,7 +240,7 @@ def permutation_test(
 
     Both metrics are standardized; under the null hypothesis their scores may then be swapped unit by
     unit. The p-value is (1 + permutations with at least the observed difference) / (1 + permutations),
-    which is never 0.
+    which is never 0. The rows are those of :func:`paired_rows`.
 
     Args:
         a: rows of metric A.
@@ -254,7 +256,7 @@ def permutation_test(
         CorrelationError: the two are not about the same samples, or a correlation is undefined.
         ConfigError: an unknown choice.
     """
-    check_paired(a, b)
+    a, b = paired_rows(a, b, correlation, averaging)
     if unit not in ("item", "group") or alternative not in ("greater", "two-sided"):
         raise ConfigError(
             f"unit {unit!r} must be item or group, alternative {alternative!r} greater or two-sided"
@@ -375,3 +377,21 @@ def check_paired(a: Rows, b: Rows) -> None:
         raise CorrelationError(
             "the two metrics are not scored on the same samples; keep those that both score"
         )
+
+
+def paired_rows(a: Rows, b: Rows, correlation: str, averaging: str) -> tuple[Rows, Rows]:
+    """Return the rows that two metrics are compared on: with averaging "item", of the groups of both means.
+
+    A group in which one metric's correlation is undefined, such as that of a constant, is left out: it is in
+    one mean at most, while metrics whose scores are swapped would often be defined in it.
+
+    Raises:
+        CorrelationError: the two are not about the same samples, or share no group.
+    """
+    check_paired(a, b)
+    if averaging != "item":
+        return a, b
+    defined = ~np.isnan(group_values(a, correlation) + group_values(b, correlation))
+    if not defined.any():
+        raise CorrelationError(f"in no group is {correlation} of both defined")
+    return a.of_groups(defined), b.of_groups(defined)

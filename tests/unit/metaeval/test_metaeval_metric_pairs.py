@@ -110,6 +110,37 @@ def test_pairs_that_score_different_samples_are_said_to_share_so_many(rated):
     assert not any("both score" in note for note in whole)
 
 
+def test_averaged_over_images_a_pair_is_compared_where_both_are_defined():
+    """A metric that is constant on many images and as good on the others is not found to be better."""
+    rng = np.random.default_rng(2)
+    quality = rng.normal(size=160)
+    samples = [
+        CaptionSample("a dog", rating=Rating((float(value),), 1, 5), group=f"g{n // 4}")
+        for n, value in enumerate(np.clip(np.round(3 + quality), 1, 5))
+    ]
+    constant = np.arange(160) // 4 >= 10
+    noisy = {name: quality + 0.6 * rng.normal(size=160) for name in ("all", "few")}
+    noisy["few"] = np.where(constant, 0.5, noisy["few"])
+    settings = EvaluationSettings(correlation="pearson", averaging="item", n_resamples=199)
+    result = compare_metrics(noisy, samples, settings)
+    [row] = rows_of(result).values()
+    alone = compare_metrics(
+        {name: scores[~constant] for name, scores in noisy.items()}, samples[:40], settings
+    )
+    [expected] = rows_of(alone).values()
+    cells = [each.cells["difference"] for each in (row, expected)]
+    assert abs(cells[0].value) == pytest.approx(abs(cells[1].value))
+    assert cells[0].high - cells[0].low == pytest.approx(cells[1].high - cells[1].low)
+    assert row.cells["p"].value > 0.05
+    assert row.info == {"n": 40, "groups": 10, "groups_left_out": 30}
+    [note] = [note for note in result.table.notes if "both are defined" in note]
+    assert note.endswith(f"{row.label} 10 of 40")
+    assert not any("both are defined" in note for note in alone.table.notes)
+    noisy["all"] = np.where(constant, noisy["all"], 0.5)
+    [apart] = rows_of(compare_metrics(noisy, samples, settings)).values()
+    assert apart.error == "in no group is pearson of both defined"
+
+
 def test_the_same_metric_twice_has_no_williams_test_but_a_difference_of_zero(rated):
     samples, scores = rated
     settings = EvaluationSettings(correlation="pearson", n_resamples=1)
