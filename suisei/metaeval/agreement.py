@@ -40,7 +40,8 @@ class Rows:
         group: index into ``group_names``, int [M].
         system: index into ``system_names``, int [M].
         group_names: the groups that occur, each at least once.
-        system_names: the systems that occur, each at least once; samples without one share "".
+        system_names: the systems that occur, each at least once; samples without one share "" (left out
+            beforehand by :meth:`AgreementData.correlated`).
         dropped: number of samples left out because their score is missing.
         raters: how ratings became rows.
     """
@@ -142,6 +143,15 @@ class AgreementData:
             for name in ("ratings", "groups", "languages", "systems")
         }
         return replace(self, scores=self.scores[positions], **columns)
+
+    def correlated(self, averaging: str) -> AgreementData:
+        """Return the samples that figures of an averaging are over.
+
+        With "system" those without a system are left out, because together they are no system. Where none has
+        one all are kept: that there are no systems is what the correlation says then.
+        """
+        named = np.array([bool(name) for name in self.systems], dtype=bool)
+        return self.subset(named) if averaging == "system" and named.any() and not named.all() else self
 
     def rows(self, raters: str = "rows", missing: str = "raise") -> Rows:
         """Return the points to correlate.
@@ -255,6 +265,16 @@ def agree(rows: Rows, correlation: str = "tau-c", averaging: str = "pooled") -> 
         undefined,
         len(rows.system_names),
     )
+
+
+def systemless_notes(samples: Sequence[CaptionSample], averaging: str) -> list[str]:
+    """Say how many samples means per system leave out, see :meth:`AgreementData.correlated`."""
+    without = sum(not sample.system for sample in samples)
+    if averaging != "system" or without in (0, len(samples)):
+        return []
+    return [
+        f"{without:,} of {len(samples):,} samples name no system, and are left out of the means per system"
+    ]
 
 
 def group_values(rows: Rows, correlation: str) -> np.ndarray:

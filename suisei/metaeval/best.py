@@ -66,9 +66,8 @@ def _differences(
         return detection.resampled_difference(a, b, samples, settings)
     both = ~np.isnan(a + b)
     try:
-        rows = [
-            AgreementData.from_samples(each, samples).subset(both).rows(settings.raters) for each in (a, b)
-        ]
+        datas = [AgreementData.from_samples(each, samples).subset(both) for each in (a, b)]
+        rows = [data.correlated(settings.averaging).rows(settings.raters) for data in datas]
         weights = group_weights(len(rows[0].group_names), settings.n_resamples, settings.seed)
         drawn = [bootstrap_values(each, settings.correlation, settings.averaging, weights) for each in rows]
     except (CorrelationError, ConfigError):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from suisei.data.sample import CaptionSample
-from suisei.metaeval.agreement import Agreement, AgreementData, Rows, agree
+from suisei.metaeval.agreement import Agreement, AgreementData, Rows, agree, systemless_notes
 from suisei.metaeval.correlation import CORRELATIONS, CorrelationError
 from suisei.metaeval.human import human_agreement, human_bootstrap, human_rounds
 from suisei.metaeval.settings import EvaluationSettings
@@ -65,8 +65,8 @@ def evaluation_table(
     """
     settings = settings or EvaluationSettings()
     nothing = np.full(len(samples), np.nan)
-    base = AgreementData.from_samples(nothing, samples)  # the ratings, even if every metric failed
-    datas = {name: AgreementData.from_samples(scores, samples) for name, scores in named_scores.items()}
+    base = _correlated(nothing, samples, settings)  # the ratings, even if every metric failed
+    datas = {name: _correlated(scores, samples, settings) for name, scores in named_scores.items()}
     scopes = list(_scopes(base, by_scope, settings.averaging))
     done = itertools.count(1)
     sections = []
@@ -85,7 +85,14 @@ def evaluation_table(
         columns |= {"n": "rows", "systems": "systems"}
     meta: dict[str, Any] = {"settings": _described(settings), "versions": versions()}
     meta |= {"samples": len(samples), "groups": len(set(base.groups))}
-    return Table(title, columns, tuple(sections), tuple(_notes(settings, human)), meta)
+    notes = (*_notes(settings, human), *systemless_notes(samples, settings.averaging))
+    return Table(title, columns, tuple(sections), notes, meta)
+
+
+def _correlated(
+    scores: np.ndarray, samples: Sequence[CaptionSample], settings: EvaluationSettings
+) -> AgreementData:
+    return AgreementData.from_samples(scores, samples).correlated(settings.averaging)
 
 
 def _described(settings: EvaluationSettings) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError
-from suisei.metaeval.agreement import AgreementData, Rows, agree
+from suisei.metaeval.agreement import AgreementData, Rows, agree, systemless_notes
 from suisei.metaeval.correlation import CorrelationError, pearson
 from suisei.metaeval.settings import EvaluationSettings
 from suisei.metaeval.significance import (
@@ -69,8 +69,12 @@ def compare_metrics(
     """
     if settings.n_resamples < 1:
         raise ConfigError(f"a comparison needs resamples, got n_resamples {settings.n_resamples}")
-    datas = {name: AgreementData.from_samples(scores, samples) for name, scores in named_scores.items()}
+    datas = {
+        name: AgreementData.from_samples(scores, samples).correlated(settings.averaging)
+        for name, scores in named_scores.items()
+    }
     values, notes = _values(datas, settings)
+    notes += systemless_notes(samples, settings.averaging)
     names = sorted(values, key=lambda name: -values[name])
     pairs = list(combinations(names, 2))
     results: list[tuple[TestResult | None, Row]] = []

@@ -174,6 +174,36 @@ def test_system_level_tables_say_rows_and_systems():
     assert "systems" not in pooled.row("q").cells["tau-c"].signature
 
 
+def test_samples_without_a_system_are_no_system():
+    samples, quality = rated(count=60, systems=("s", "t", "u", None))
+    named = np.array([sample.system is not None for sample in samples])
+    settings = EvaluationSettings(averaging="system", correlation="tau-b", n_resamples=50)
+    table = evaluation_table({"q": quality}, samples, settings)
+    few = [sample for sample in samples if sample.system]
+    expected = evaluation_table({"q": quality[named]}, few, settings)
+    for label in ("q", HUMAN):
+        assert table.row(label).cells == expected.row(label).cells
+        assert table.row(label).cells["systems"].value == 3
+    said = "15 of 60 samples name no system, and are left out of the means per system"
+    assert said in table.notes
+    assert expected.notes == tuple(note for note in table.notes if note != said)
+    scores = {"q": quality, "r": quality + np.linspace(0, 1, 60)}
+    pairs = compare_metrics(scores, samples, settings)
+    alone = compare_metrics({name: each[named] for name, each in scores.items()}, few, settings)
+    assert pairs.table.sections == alone.table.sections
+    assert said in pairs.table.notes
+    assert not any("name no system" in note for note in evaluation_table({"q": quality}, samples).notes)
+
+
+@pytest.mark.parametrize(("systems", "count"), [(("s", None), 1), ((None,), 1)])
+def test_means_per_system_need_two_named_systems(systems, count):
+    samples, quality = rated(systems=systems)
+    table = evaluation_table({"q": quality}, samples, EvaluationSettings(averaging="system"))
+    cell = table.row("q").cells["tau-c"]
+    assert cell.value is None
+    assert cell.reason == f"system-level correlation needs at least two systems, got {count}"
+
+
 def test_terminal_leaves_out_many_systems(table):
     row = Row("m", {"x": Cell(0.7)})
     sections = [Section("overall", (row,)), Section("language: ja", (row,))]
