@@ -34,6 +34,8 @@ class Tokenizer(ABC):
 
     name: str
     signature: str
+    warning: str | None = None
+    """Told once per process when the first Japanese caption is met, or None."""
 
     def __call__(self, text: str, language: str | None = None) -> list[str]:
         """Return the tokens of one caption; ``language`` is "ja", "en" or None (detected)."""
@@ -42,6 +44,10 @@ class Tokenizer(ABC):
     @abstractmethod
     def many(self, captions: Sequence[tuple[str, str | None]]) -> list[Tokens]:
         """Return the tokens of each (text, language), in order."""
+
+    def _warn_of_japanese(self, captions: Sequence[tuple[str, str | None]]) -> None:
+        if self.warning and any((language or detect_language(text)) == "ja" for text, language in captions):
+            _warn_once(self.warning)
 
 
 MECAB_PACKAGES = "fugashi unidic-lite"
@@ -67,6 +73,7 @@ class _Plain(Tokenizer):
         return get_tokenizer, (self.name,)
 
     def many(self, captions: Sequence[tuple[str, str | None]]) -> list[Tokens]:
+        self._warn_of_japanese(captions)
         return [
             self._remembered(text) if len(text) <= LONGEST_KNOWN else self._tokens(text)
             for text, _ in captions
@@ -88,6 +95,7 @@ class _JavaPtb(Tokenizer):
         self.signature = "ptb-java-3.4.1"
 
     def many(self, captions: Sequence[tuple[str, str | None]]) -> list[Tokens]:
+        self._warn_of_japanese(captions)
         return [
             tuple(token for token in line if token not in ptb.DROPPED)
             for line in java.java_ptb([text for text, _ in captions])
@@ -107,13 +115,13 @@ class ByLanguage(Tokenizer):
         self.name = f"{english.name}+{japanese.name}"
         self.signature = f"{english.signature}+{japanese.signature}"
         self._parts = {"en": english, "ja": japanese}
-        self._warning = warning
+        self.warning = warning
 
     def many(self, captions: Sequence[tuple[str, str | None]]) -> list[Tokens]:
         """Return the tokens of each (text, language), in order; an unknown language is detected."""
         languages = [language or detect_language(text) for text, language in captions]
-        if self._warning and "ja" in languages:
-            _warn_once(self._warning)
+        if self.warning and "ja" in languages:
+            _warn_once(self.warning)
         tokens: list[Tokens] = [()] * len(captions)
         for language, part in self._parts.items():
             positions = [i for i, found in enumerate(languages) if found == language]
@@ -207,6 +215,9 @@ _SINGLE: dict[str, Callable[[], Tokenizer]] = {
 }
 
 
+_ENGLISH = ("ptb", "ptb-java")
+
+
 @lru_cache(maxsize=32)
 def get_tokenizer(name: str = "auto") -> Tokenizer:
     """Return a tokenizer by name.
@@ -214,7 +225,8 @@ def get_tokenizer(name: str = "auto") -> Tokenizer:
     Names:
         auto: "ptb+mecab", or "ptb+character" with a warning where MeCab is not installed.
         ptb: English as the COCO evaluation cuts it (:mod:`suisei.metrics.ptb`).
-        ptb-java: the same by Stanford's own program; needs Java and the extra ``java``.
+        ptb-java: the same by Stanford's own program; needs Java and the extra ``java``. Alone, both warn of
+            Japanese captions, which they cut at punctuation and spaces alone.
         mecab: MeCab with unidic-lite on NFKC-folded, lower-cased text, punctuation dropped.
         character: every character of the NFKC-folded, lower-cased text but space and punctuation.
         whitespace: for text that is tokenized already.
@@ -232,7 +244,14 @@ def get_tokenizer(name: str = "auto") -> Tokenizer:
         known = ", ".join(["auto", *_SINGLE])
         raise ConfigError(f"no tokenizer {name!r}; choose one of {known}, or EN+JA such as 'ptb+character'")
     made = [_SINGLE[part]() for part in parts]
-    return made[0] if len(made) == 1 else ByLanguage(made[0], made[1])
+    if len(made) > 1:
+        return ByLanguage(made[0], made[1])
+    if name in _ENGLISH:
+        made[0].warning = (
+            f"tokenizer {name!r} is for English, and cuts Japanese captions at punctuation and spaces alone; "
+            f"for both languages: {name}+mecab"
+        )
+    return made[0]
 
 
 _SIGNED = {"ptb-regex": "ptb", "ptb-java": "ptb-java", "mecab": "mecab", "char": "character"}

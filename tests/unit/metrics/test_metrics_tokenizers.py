@@ -153,6 +153,27 @@ def test_without_mecab_characters_are_used_and_said(monkeypatch):
         get_tokenizer.cache_clear()
 
 
+@pytest.mark.parametrize("name", ["ptb", "ptb-java"])
+def test_an_english_tokenizer_alone_warns_of_japanese_once(monkeypatch, name):
+    monkeypatch.setattr(tokenizers.java, "pycocoevalcap_reason", lambda: None)
+    monkeypatch.setattr(tokenizers.java, "java_ptb", lambda texts: [ptb.tokenize(text) for text in texts])
+    tokenizers._warn_once.cache_clear()
+    get_tokenizer.cache_clear()
+    both = [CaptionSample("a dog", ("a cat",)), CaptionSample("犬だ", ("猫だ",))]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            tokenize_samples(both[:1], get_tokenizer(name))
+            tokenize_samples(both, get_tokenizer(f"{name}+character"))
+        with pytest.warns(UserWarning, match=rf"'{name}' is for English.*for both languages: {name}\+mecab"):
+            tokenize_samples(both, get_tokenizer(name))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            tokenize_samples(both, get_tokenizer(name))
+    finally:
+        get_tokenizer.cache_clear()
+
+
 @pytest.mark.parametrize("name", ["words", "ptb+words", "ptb+mecab+character", ""])
 def test_unknown_names_list_the_known(name):
     with pytest.raises(ConfigError, match=r"auto, ptb, ptb-java, mecab, character, whitespace"):
