@@ -53,7 +53,8 @@ def compare_metrics(
 
     Each pair has the difference of the correlations with its bootstrap interval, the one-sided
     PERM-BOTH p-value of the better one being better, the same after Holm's correction over all pairs,
-    and for pooled Pearson also Williams' p-value. Clusters are built on the corrected p-values: a
+    and for pooled Pearson also Williams' p-value. Which is better the data say themselves, so the level of
+    the corrected p-values is up to twice what they say. Clusters are built on the corrected p-values: a
     metric starts a new cluster when any member of the current one is significantly better. Metrics whose
     correlation is undefined are left out, with a note.
 

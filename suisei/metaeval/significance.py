@@ -328,7 +328,8 @@ def williams_test(r_a: float, r_b: float, r_ab: float, n: int, *, alternative: s
 def holm(p_values: Sequence[float]) -> np.ndarray:
     """Return Holm's step-down adjusted p-values, float64 in input order.
 
-    An adjusted p-value of at most alpha is significant with the family-wise error rate kept at alpha.
+    An adjusted p-value of at most alpha is significant with the family-wise error rate kept at alpha; at
+    twice alpha, if the p-values are one-sided in the direction that the data show.
     """
     p = np.asarray(p_values, dtype=np.float64)
     if not ((p >= 0) & (p <= 1)).all():
