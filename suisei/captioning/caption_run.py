@@ -29,6 +29,7 @@ from suisei.models.table import PixelStore
 from suisei.progress import reported
 from suisei.ranges import at_least, check
 from suisei.training.checkpoints import read_checkpoint
+from suisei.training.devices import moved
 from suisei.training.run_callbacks import best_checkpoint, early_stopping, states_to_go_on_with
 from suisei.training.run_folder import staged
 from suisei.training.task_cli import TASK_DEFAULTS, TaskCLI
@@ -142,15 +143,16 @@ def prepare(cli: Any, checkpoint: str | None) -> None:
             pixels = None
             advance = progress("encoding images", len(data.files) * (1 + model.tower.mirror))
             folder.mkdir(parents=True, exist_ok=True)
-            grids = GridStore(
-                captioner.tower,
-                data.files,
-                mirrored=model.tower.mirror,
-                precision="bf16" if str(cli.config.trainer.precision).startswith("bf16") else "fp32",
-                disk=disk_cache(),
-                folder=folder,
-                advance=advance,
-            )
+            with moved(captioner.tower, cli.trainer.strategy.root_device):
+                grids = GridStore(
+                    captioner.tower,
+                    data.files,
+                    mirrored=model.tower.mirror,
+                    precision="bf16" if str(cli.config.trainer.precision).startswith("bf16") else "fp32",
+                    disk=disk_cache(),
+                    folder=folder,
+                    advance=advance,
+                )
     data.attach(captioner, pixels, grids)
     model.figures = Figures(data.validation_part, len(data.train_part))
     captioner.train()
@@ -178,11 +180,14 @@ def _finish(cli: Any, minutes: float) -> None:
         "steps": trainer.global_step,
         "weights": sum(p.numel() for p in captioner.parameters()),
         "decoding": "beam search, 5 beams",
-        "validation": _figures(captioner, data.validation_part, decoding)[0],
     }
-    with staged(cli.folder) as stage:
+    rows: list[dict[str, Any]] = []
+    with moved(captioner, trainer.strategy.root_device):
+        facts["validation"] = _figures(captioner, data.validation_part, decoding)[0]
         if data.test_part:
             facts["test"], rows = _figures(captioner, data.test_part, decoding)
+    with staged(cli.folder) as stage:
+        if data.test_part:
             text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
             (stage / "test.jsonl").write_text(text, encoding="utf-8")
         save_captioner(captioner, stage / "model", card(facts, cli.config))

@@ -26,6 +26,7 @@ from suisei.data.writers import write_samples
 from suisei.errors import ConfigError
 from suisei.progress import progress_bar
 from suisei.ranges import NAME, Several, check
+from suisei.training.devices import moved
 from suisei.training.run_callbacks import best_checkpoint, states_to_go_on_with
 from suisei.training.run_folder import staged
 from suisei.training.task_cli import TASK_DEFAULTS, TaskCLI
@@ -124,7 +125,12 @@ def _train(cli: SelfCriticalCLI) -> None:
     seed = cli.config.seed_everything
     data.load(seed, model.language)
     model.rewarder.fit(data.documents, model.language)
-    with progress_bar("looking at images", len(data.pairs), shown=model.writer.tower_is_frozen) as advance:
+    device = cli.trainer.strategy.root_device
+    shown = model.writer.tower_is_frozen
+    with (
+        moved(model.writer, device),
+        progress_bar("looking at images", len(data.pairs), shown=shown) as advance,
+    ):
         grids = ImageGrids(model.writer, [pair.image for pair in data.pairs], folder, advance)
     model.prepare(data.pairs, grids, seed)
     if cli.trainer.world_size == 1:  # of several processes each would look at all
@@ -172,7 +178,8 @@ def _report(cli: Any, folder: Path, stage: Path, said: dict[str, Any]) -> None:
     if plot_curve(stage / "curve.png", folder, f"rewarded by {model.reward}"):
         text += "![the curve](curve.png)\n\n"
     if pairs:
-        texts = _captions(model, pairs, folder)
+        with moved(model.writer, cli.trainer.strategy.root_device):
+            texts = _captions(model, pairs, folder)
         found = compare_captions(
             texts,
             pairs,

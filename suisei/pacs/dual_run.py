@@ -19,6 +19,7 @@ from suisei.pacs.dual_module import PacTraining, recall_at
 from suisei.pacs.lora import merge_lora
 from suisei.pacs.pair_datamodule import PairDataModule
 from suisei.progress import progress_bar
+from suisei.training.devices import moved
 from suisei.training.run_folder import staged
 from suisei.training.run_settings import named_configs, read_config
 from suisei.training.task_cli import TASK_DEFAULTS, StepCLI
@@ -98,7 +99,8 @@ def _train(cli: PacTrainingCLI) -> None:
     model, data = cli.model, cli.datamodule
     checkpoint = checkpoint_of(cli)
     data.load()
-    _prepare(model, data, cli.config.seed_everything)
+    with moved(model, cli.trainer.strategy.root_device):
+        _prepare(model, data, cli.config.seed_everything)
     minutes = train(cli, checkpoint)
     if not cli.trainer.is_global_zero:
         return
@@ -114,6 +116,8 @@ def report(cli: PacTrainingCLI, minutes: float) -> dict[str, Any]:
     """Return what ``report.json`` says of a trained model: data, length and validation figures."""
     model, data, trainer = cli.model, cli.datamodule, cli.trainer
     best = trainer.checkpoint_callback.best_model_score
+    with moved(model, trainer.strategy.root_device):
+        recall = final_recall(model, data)
     return {
         "sources": data.sources,
         "images": {"train": len(data.train_part), "validation": len(data.validation_part)},
@@ -122,7 +126,7 @@ def report(cli: PacTrainingCLI, minutes: float) -> dict[str, Any]:
         "steps": trainer.global_step,
         "trainable_parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
         cli.config.monitor: float(best) if best is not None else None,
-        "val_recall10_all_captions": final_recall(model, data),
+        "val_recall10_all_captions": recall,
     }
 
 
@@ -136,12 +140,12 @@ def final_recall(model: PacTraining, data: PairDataModule) -> float:
     with torch.no_grad():
         image_features = torch.cat(
             [
-                model.encode_images(rows, data.pixels[rows] if data.pixels is not None else None)
+                model.encode_images(rows, None if data.pixels is None else data.pixels[rows].to(model.device))
                 for rows in images.split(256)
             ]
         )
         text_features = torch.cat([model.encode_texts(rows) for rows in texts.split(256)])
-    return float(recall_at(10, image_features, text_features, owners))
+    return float(recall_at(10, image_features, text_features, owners.to(model.device)))
 
 
 def _prepare(model: PacTraining, data: PairDataModule, seed: int) -> None:

@@ -45,9 +45,11 @@ def read_scores(folder: Path) -> dict[str, np.ndarray]:
                 for name, value in values.items():
                     columns.setdefault(name, []).append(np.nan if value is None else float(value))
             except (ValueError, TypeError, AttributeError, RecursionError) as error:
-                raise DataError(f"{path}, line {number}: not the scores of a training: {error}") from None
+                raise DataError(
+                    f"{path}, line {number}: not the scores of a training ({error}); train again"
+                ) from None
     if len({len(column) for column in columns.values()}) > 1:
-        raise DataError(f"{path}: not the scores of a training: lines of different metrics")
+        raise DataError(f"{path}: not the scores of a training (lines of different metrics); train again")
     return {name: np.array(column, dtype=np.float64) for name, column in columns.items()}
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -38,6 +37,7 @@ from suisei.training.cross_fitting import (
     part_encoders,
     separate_parts,
 )
+from suisei.training.devices import moved
 from suisei.training.feature_table import FeatureTable
 from suisei.training.image_pretraining import pretrain_images
 from suisei.training.losses import require_finite
@@ -205,7 +205,7 @@ class SuiSei(LightningModule):
         frozen_image = self.config.image is not None and self.config.image.frozen
         parted = model.text.parted and self.config.text.trained_layers is not None
         ahead = self.config.text.frozen or frozen_image or parted or model.start is not None
-        with _moved(model, device if ahead else None):
+        with moved(model, device if ahead else None):
             self._encode(table, training, progress, images=frozen_image)
             if table.extras.shape[1]:
                 model.fit_extras(torch.from_numpy(table.extras[list(training)]))
@@ -429,17 +429,3 @@ def _drawn(batch: Batch) -> Tensor:
     if batch.place is None:
         return torch.rand(len(batch), device=device)
     return torch.rand(batch.whole, device=device)[batch.place]
-
-
-@contextmanager
-def _moved(model: Regressor, device: torch.device | str | None) -> Iterator[None]:
-    """Have the model on a device for a while; None leaves it where it is."""
-    if device is None:
-        yield
-        return
-    home = model.idf_weights.device
-    try:
-        model.to(device)
-        yield
-    finally:
-        model.to(home)

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from suisei.captioning import caption_run
 from suisei.captioning.caption_data import CaptionBatch, CaptionedImages
 from suisei.captioning.caption_figures import SILENCE, Figures, as_sample
 from suisei.captioning.caption_model import Decoding, load_caption_model
@@ -16,6 +17,7 @@ from suisei.captioning.transformer import TransformerConfig, _attended
 from suisei.captioning.word_pretraining import WordPretraining
 from suisei.commands.train import main
 from suisei.errors import ConfigError
+from tests.unit.moves import recorded
 
 SIZES = {
     "width": 32,
@@ -183,6 +185,14 @@ def test_a_run_learns_to_say_what_is_seen_in_both_languages(tmp_path, all_colour
     rows = [json.loads(line) for line in (run / "test.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [row["candidate"] for row in rows if row["language"] == "ja"] == ["青い絵"] * 3
     assert "CIDEr" in (run / "model" / "README.md").read_text(encoding="utf-8")
+
+
+def test_what_is_computed_beside_the_steps_is_computed_where_they_are(monkeypatch, tmp_path, captioned):
+    """The trainer has the captioner on its device while it fits, and on the CPU before and after."""
+    seen = recorded(monkeypatch, caption_run, "GridStore", "_figures")
+    model = {"tower": {"name": "tiny", "train": False}, "pretraining": {"epochs": 1, "batch_size": 2}}
+    assert main(["--config", str(config_of(tmp_path, captioned, model=model))]) == 0
+    assert seen == [("GridStore", "cpu"), ("_figures", "cpu")]
 
 
 def weights_of(run):

@@ -30,6 +30,7 @@ from suisei.captioning.transformer import TransformerConfig
 from suisei.commands.train import main as train_command
 from suisei.encoders.tiny import TinyImageConfig
 from suisei.errors import ConfigError, DataError, ModelError
+from tests.unit.moves import recorded
 
 COLOURS = {"red": (250, 10, 10), "green": (10, 250, 10), "blue": (10, 10, 250), "white": (250, 250, 250)}
 
@@ -121,6 +122,14 @@ def test_tuning_raises_its_reward(folder, tmp_path, baseline):
     assert [row["step"] for row in curve] == [0, 10, 20]
     assert curve[-1]["reward"] > curve[0]["reward"] + 0.5
     assert load_caption_model(tmp_path / "run" / "model").languages == ("en",)
+
+
+def test_what_is_computed_beside_the_steps_is_computed_where_they_are(monkeypatch, folder, tmp_path):
+    """The trainer has the captioner on its device while it fits, and on the CPU before and after."""
+    seen = recorded(monkeypatch, self_critical_run, "ImageGrids", "_captions")
+    more = [f"--data.test={folder / 'dev.jsonl'}", "--data.test_images=2"]
+    assert run(arguments(folder, tmp_path / "run", *more)) == 0
+    assert seen == [("ImageGrids", "cpu"), ("_captions", "cpu"), ("ImageGrids", "cpu")]
 
 
 def test_what_a_run_writes(folder, tmp_path):

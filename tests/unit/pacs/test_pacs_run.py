@@ -12,10 +12,12 @@ from torch.nn import functional
 from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError, ModelError
 from suisei.metrics.registry import get_metric
+from suisei.pacs import dual_run
 from suisei.pacs.dual_module import PacTraining
 from suisei.pacs.dual_run import TASK, run, task_of
 from suisei.pacs.pair_datamodule import PairDataModule
 from suisei.resources import resource_path
+from tests.unit.moves import recorded
 from tests.unit.pacs.pacs_models import COLOURS, TEXT, VIT, arguments
 
 
@@ -50,6 +52,13 @@ def test_a_run_writes_a_model_that_scores(folder, tmp_path, trainable):
     assert np.isfinite(after.score([sample])).all()
     with pytest.raises(ConfigError, match="holds a run already"):
         run(arguments(folder, output, *model))
+
+
+def test_what_is_computed_beside_the_steps_is_computed_where_they_are(monkeypatch, folder, tmp_path):
+    """The trainer has the towers on its device while it fits, and on the CPU before and after."""
+    seen = recorded(monkeypatch, dual_run, "_prepare", "final_recall")
+    assert run(arguments(folder, tmp_path / "run", f"--model.model={folder / 'clip'}")) == 0
+    assert seen == [("_prepare", "cpu"), ("final_recall", "cpu")]
 
 
 @pytest.mark.slow

@@ -70,7 +70,9 @@ def test_results_of_an_ablation_are_those_of_a_run(tmp_path, kind):
     (tmp_path / "report.json").write_text(json.dumps(report))
     (tmp_path / "test_scores.jsonl").write_text(scores + "\n")
     (tmp_path / "test.jsonl").write_text('{"candidate": "a"}\n')
-    with pytest.raises(DataError, match="not a finished run"):
+    with pytest.raises(
+        DataError, match=r"not a finished run|test_scores\.jsonl, line 1: not the scores of a training"
+    ):
         read_result(tmp_path)
 
 
