@@ -113,10 +113,8 @@ def hub_card(name: str, card: str, facts: RunFacts, **given: Any) -> str:
     body, written = card, dict[str, Any]()
     if card.startswith("---\n"):
         body, written = _written(card)
-    for source in (
-        *facts.sources,
-        *facts.support,
-    ):  # where it was on the author's machine is nobody's concern
+    # where a file was on the author's machine is nobody's concern
+    for source in (*facts.sources, *facts.support):
         body = body.replace(source, Path(source).name)
     body = _PLACE.sub(lambda found: f'"{found[1] or ""}{PurePath(found[2]).name}"', body)
     data = _metadata(name, facts)

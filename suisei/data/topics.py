@@ -45,6 +45,8 @@ def topics_of(samples: Sequence[CaptionSample], topics: int, seed: int = 0) -> d
     Raises:
         DataError: a language has fewer groups that differ than there are topics.
     """
+    from threadpoolctl import threadpool_limits
+
     captions: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for sample in samples:
         captions[group_of(sample)][language_of(sample)].update(sample.references or (sample.candidate,))
@@ -53,7 +55,9 @@ def topics_of(samples: Sequence[CaptionSample], topics: int, seed: int = 0) -> d
         groups = sorted(group for group, own in captions.items() if min(own) == language)
         texts = ["\n".join(sorted(captions[group][language])) for group in groups]
         if groups:
-            found.update(zip(groups, _clusters(texts, topics, seed, language), strict=True))
+            with threadpool_limits(1):  # several round differently each time, and all folds must agree
+                labels = _clusters(texts, topics, seed, language)
+            found.update(zip(groups, labels, strict=True))
     return found
 
 

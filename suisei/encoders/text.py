@@ -231,6 +231,7 @@ class TextEncoder(nn.Module):
         Training is the same without the others, and quicker (:mod:`suisei.encoders.used_rows`). Nothing
         happens where they are too few to matter, or the embedding is of a kind of its own.
         """
+        self.keep_all()  # where it is asked for again, with other captions
         table, used = self._words(), {token for ids in token_ids for token in ids}
         if isinstance(table, nn.Embedding) and worth_leaving_out(table, len(used)):
             self.backbone.set_input_embeddings(UsedRows(table, {*used, self.pad_id}))

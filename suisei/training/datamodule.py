@@ -160,10 +160,10 @@ class CaptionDataModule(ResumableData):
         if folds and (self.validation or self.test):
             raise ConfigError("folds split the training data; leave data.validation and data.test out")
         if self.disjoint in ("crossed", "topics") and not folds:
-            what = (
-                f"{self.disjoint} puts {'candidates' if self.disjoint == 'crossed' else 'topics'} into folds"
+            what = "candidates" if self.disjoint == "crossed" else "topics"
+            raise ConfigError(
+                f"data.disjoint: {self.disjoint} puts {what} into folds; set data.folds, such as 5"
             )
-            raise ConfigError(f"data.disjoint: {what}; set data.folds, such as 5")
 
     def load(self) -> None:
         """Read all data and split it. Test ratings are read here and used once, at the end.

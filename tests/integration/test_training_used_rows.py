@@ -113,6 +113,13 @@ def changed(create, row):
     return build
 
 
+def test_an_encoder_that_captions_teach_before_keeps_all_it_learned(train, options, tmp_path):
+    """Of captions that help beside the rated ones, whose words these need not have."""
+    taught = (*options, "--model.pretraining.epochs=1", "--model.pretraining.batch_size=8")
+    checkpoint = killed(train, tmp_path / "run", taught)
+    assert f"{REST}weight" in torch.load(checkpoint, weights_only=True)["state_dict"]
+
+
 def test_layers_alone_and_frozen_encoders_keep_their_table(train, options):
     for extra in ("--model.text.frozen=true", "--model.text.trained_layers=1"):
         run = train(*options, extra, "--trainer.max_epochs=1")

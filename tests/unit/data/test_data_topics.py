@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from suisei.data.sample import CaptionSample
 from suisei.data.splits import Split, fold_by_group, group_of
@@ -47,6 +48,23 @@ def by_topic(found):
 def test_images_whose_captions_speak_of_the_same_are_one_topic_from_the_largest(topics, language, seed):
     samples = samples_of(topics, (5, 14, 9), language)
     assert by_topic(topics_of(samples, 3, seed)) == dict(zip(topics, ({2}, {0}, {1}), strict=True))
+
+
+def test_one_thread_sorts_so_that_every_fold_has_the_same_topics(monkeypatch):
+    """Each fold sorts anew, and sums of several threads differ in their last bits."""
+    from sklearn.cluster import KMeans
+
+    seen = []
+    original = KMeans.fit_predict
+
+    def counted(self, *arguments):
+        seen.append({library["num_threads"] for library in threadpool_info()})
+        return original(self, *arguments)
+
+    monkeypatch.setattr(KMeans, "fit_predict", counted)
+    with threadpool_limits(2):
+        topics_of(samples_of(ENGLISH, (5, 14, 9)), 3)
+    assert seen == [{1}]
 
 
 def test_neither_order_nor_candidates_matter():
