@@ -4,6 +4,8 @@ import pytest
 import torch
 from torch import nn
 
+from suisei.encoders.text import TextEncoder
+from suisei.encoders.tiny import TinyTextConfig, build_text_backbone, train_tokenizer
 from suisei.encoders.used_rows import UsedRows, worth_leaving_out
 
 IDS = (7, 3, 11)
@@ -72,6 +74,24 @@ def test_the_digest_is_of_the_whole_table():
     assert UsedRows(other, IDS).digest == UsedRows(table(), (5,)).digest
     other.weight.data[4, 0] += 1
     assert UsedRows(other, IDS).digest != UsedRows(table(), IDS).digest
+
+
+def test_an_encoder_keeps_the_words_of_the_captions_that_it_was_last_told_of():
+    torch.manual_seed(0)
+    tokenizer = train_tokenizer(["a dog runs", "two cats sleep"] * 3, 60)
+    encoder = TextEncoder(build_text_backbone(TinyTextConfig(width=8, layers=1), 400), tokenizer).eval()
+    one, other = (encoder.pad(encoder.tokenize([text])) for text in ("a dog runs", "two cats sleep"))
+    with torch.no_grad():
+        expected = encoder(*other)[-1]
+        encoder.keep_used(encoder.tokenize(["a dog runs"]))
+        with pytest.raises(IndexError):
+            encoder(*other)
+        assert encoder(*one)[-1].isfinite().all()
+        encoder.keep_used(encoder.tokenize(["two cats sleep"]))
+        assert torch.equal(encoder(*other)[-1], expected)
+        encoder.keep_all()
+        assert encoder.used_rows is None
+        assert torch.equal(encoder(*other)[-1], expected)
 
 
 def test_what_is_left_out_must_be_worth_it_and_nothing_else_may_need_it():

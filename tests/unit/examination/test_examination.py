@@ -153,8 +153,10 @@ def test_a_metric_that_fails_everywhere_is_told_with_its_reason_and_the_status(
     (measure, *_) = measure_probes(probed, [candidate_of(MetricPlan("unigram-f1"))], means)
     assert measure.failed == ["unigram-f1"]
     assert any("an image cannot be read" in note for note in measure.notes)
-    (measure, *_) = measure_probes(probed, [candidate_of(MetricPlan("length"))], means)
-    assert measure.failed == []
+    blind = replace(candidate_of(MetricPlan("length")), plan=MetricPlan("clip-s"), problem="no image")
+    (measure, *_) = measure_probes(probed, [blind], means)
+    assert measure.failed == []  # it needs what nobody has
+    assert any("no image" in note for note in measure.notes)
 
 
 def test_a_benchmark_in_parquet_without_what_reads_it_is_left_out(tmp_path, monkeypatch):
