@@ -135,6 +135,22 @@ def group_of(sample: CaptionSample, position: int | None = None) -> str:
     return f"candidate:{_digest(sample.candidate).hex()}"
 
 
+def portable_names(groups: Iterable[str]) -> dict[str, str]:
+    """Return what each group is called wherever its files lie: what seeds decide by.
+
+    Of groups that :func:`group_of` names after an image or a video, the folder that all of these are in is
+    left out, so that data in another folder is split and degraded as before.
+    """
+    names = dict.fromkeys(groups)
+    found = {name: name for name in names}
+    for kind in ("image:", "video:"):
+        files = {name: Path(name.removeprefix(kind)) for name in names if name.startswith(kind)}
+        if len({path.is_absolute() for path in files.values()}) == 1:
+            folder = os.path.commonpath([path.parent for path in files.values()])
+            found.update({name: kind + path.relative_to(folder).as_posix() for name, path in files.items()})
+    return found
+
+
 def split_by_group(
     samples: Sequence[CaptionSample], fractions: Sequence[float] = (0.8, 0.1, 0.1), seed: int = 0
 ) -> Split:
@@ -298,7 +314,8 @@ def _make_split(names: Sequence[str], part_of: Mapping[str, str], method: str, s
 
 
 def _seeded_order(names: Iterable[str], seed: int, purpose: str = "") -> list[str]:
-    return sorted(set(names), key=lambda name: (_digest(str(int(seed)), purpose, name), name))
+    portable = portable_names(names)
+    return sorted(portable, key=lambda name: (_digest(str(int(seed)), purpose, portable[name]), name))
 
 
 def _digest(*texts: str) -> bytes:

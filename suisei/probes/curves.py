@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from suisei.data.sample import CaptionSample
-from suisei.data.splits import group_of
+from suisei.data.splits import group_of, portable_names
 from suisei.errors import DataError
 from suisei.metaeval.significance import percentile_interval, weight_parts
 from suisei.metaeval.tables import Cell
@@ -150,7 +150,8 @@ class _Mixture:
         if there.sum() < 2:
             raise DataError(f"{there.sum()} captions have a score, and it takes two")
         kept = [sample for sample, own in zip(originals, there, strict=True) if own]
-        keys = [seeded_key(seed, "curve", group_of(sample), sample.candidate) for sample in kept]
+        name = portable_names(map(group_of, kept))
+        keys = [seeded_key(seed, "curve", name[group_of(sample)], sample.candidate) for sample in kept]
         rank = np.empty(len(keys))
         rank[np.argsort(keys, kind="stable")] = np.arange(len(keys)) / len(keys)
         group = np.unique(np.array([group_of(s) for s in kept], dtype=object), return_inverse=True)[1]

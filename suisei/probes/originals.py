@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from suisei.data.sample import CaptionSample, language_of
-from suisei.data.splits import group_of
+from suisei.data.splits import group_of, portable_names
 from suisei.errors import ConfigError, DataError
 from suisei.probes.degrade import WELL_RATED, seeded_key
 
@@ -53,7 +53,12 @@ def some_of_each(samples: Sequence[CaptionSample], limit: int, seed: int = 0) ->
     """Return up to ``limit`` samples per language, in an order that the seed decides and rows do not."""
     kept: Counter[str] = Counter()
     chosen = []
-    for sample in sorted(samples, key=lambda s: seeded_key(seed, group_of(s), s.candidate, *s.references)):
+    name = portable_names(map(group_of, samples))
+
+    def key(sample: CaptionSample) -> int:
+        return seeded_key(seed, name[group_of(sample)], sample.candidate, *sample.references)
+
+    for sample in sorted(samples, key=key):
         language = language_of(sample)
         kept[language] += 1
         if kept[language] <= limit:

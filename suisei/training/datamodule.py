@@ -23,6 +23,7 @@ from suisei.data.splits import (
     cross_candidates,
     fold_by_group,
     group_of,
+    portable_names,
     split_by_group,
     without_shared_candidates,
 )
@@ -394,12 +395,28 @@ def _told_apart(
     Groups that share an image file become one: what is learned without a group (inner folds of a ridge), or
     of captions of two images, would take one image for two.
     """
-    apart = [
-        [
-            replace(s, group=f"{name}/{group_of(s)}", id=None if s.id is None else f"{name}/{s.id}")
-            for s in samples
-        ]
-        for name, samples in zip(names, sources, strict=True)
-    ]
+    short = _short_names(names)
+    apart = []
+    for name, samples in zip(names, sources, strict=True):
+        own = portable_names(map(group_of, samples))
+        apart.append(
+            [
+                replace(
+                    s,
+                    group=f"{short[name]}/{own[group_of(s)]}",
+                    id=None if s.id is None else f"{short[name]}/{s.id}",
+                )
+                for s in samples
+            ]
+        )
     linked = linked_groups(apart)
     return [[replace(s, group=linked.get(group_of(s), s.group)) for s in samples] for samples in apart]
+
+
+def _short_names(sources: Sequence[str]) -> dict[str, str]:
+    """Return the last parts of each path that tell the sources apart: moved files are split as before."""
+    parts = {source: Path(source).parts for source in sources}
+    count = 1
+    while len({own[-count:] for own in parts.values()}) < len(set(parts.values())):
+        count += 1
+    return {source: "/".join(own[-count:]) for source, own in parts.items()}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from suisei.data.sample import CaptionSample
-from suisei.data.splits import PARTS, Split, fold_by_group, group_of, split_by_group
+from suisei.data.splits import PARTS, Split, fold_by_group, group_of, portable_names, split_by_group
 from suisei.errors import ConfigError, DataError
 
 
@@ -143,6 +143,21 @@ def test_what_stands_in_for_a_missing_group():
     assert (
         group_of(CaptionSample("c"), 1) == group_of(CaptionSample("c"), 2) != group_of(CaptionSample("d"), 1)
     )
+
+
+@pytest.mark.parametrize(
+    ("groups", "expected"),
+    [
+        (["image:/a/b/c.png", "image:/a/d.png", "e"], ["image:b/c.png", "image:d.png", "e"]),
+        (["image:x.png", "image:y/z.png"], ["image:x.png", "image:y/z.png"]),
+        (["image:../y/x.png", "image:../y/z.png"], ["image:x.png", "image:z.png"]),
+        (["video:/a/b.mp4", "image:/c/d.png"], ["video:b.mp4", "image:d.png"]),
+        (["image:/a/b.png", "image:a/b.png"], ["image:/a/b.png", "image:a/b.png"]),
+        ([], []),
+    ],
+)
+def test_groups_of_files_are_called_the_same_in_any_folder(groups, expected):
+    assert portable_names(groups) == dict(zip(groups, expected, strict=True))
 
 
 def test_save_and_load_for_reordered_samples(tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -75,8 +76,43 @@ def test_several_sources_are_each_split_and_their_names_kept_apart(data, tmp_pat
     assert len(module.samples) == 90
     for part, expected in (("train", (12, 6)), ("validation", (4, 2)), ("test", (4, 2))):
         names = groups(module, part)
-        counts = tuple(sum(name.startswith(f"{source}/") for name in names) for source in (data, other))
+        counts = tuple(
+            sum(name.startswith(f"{Path(source).name}/") for name in names) for source in (data, other)
+        )
         assert counts == expected
+
+
+@pytest.mark.parametrize("names", [("first.jsonl", "second.jsonl"), ("en/train.jsonl", "ja/train.jsonl")])
+@pytest.mark.parametrize("several", [False, True])
+def test_moved_files_are_split_and_named_as_before(tmp_path, names, several):
+    def load_from(folder):
+        for number, name in enumerate(names):
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            rows = [
+                {"candidate": f"{number} {n}", "image": f"photos{n % 2}/{n}.png", "rating": [n / 30], "id": n}
+                for n in range(30)
+            ]
+            path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+            for row in rows:
+                (path.parent / row["image"]).parent.mkdir(exist_ok=True)
+                (path.parent / row["image"]).write_bytes(f"{number} {row['image']}".encode())
+        return load([str(folder / name) for name in names[: 1 + several]], folds=5, fold=2)
+
+    here, there = load_from(tmp_path / "here"), load_from(tmp_path / "far" / "away")
+    for part in ("train", "validation", "test"):
+        assert getattr(here.split, part) == getattr(there.split, part)
+    assert len(here.split.test) == 6 * (1 + several)
+    assert [sample.id for sample in here.samples] == [sample.id for sample in there.samples]
+    if several:
+        assert here.split == there.split
+        assert str(tmp_path) not in here.samples[0].group + here.samples[0].id
+
+
+def test_one_file_written_in_two_ways_has_its_groups_once(data):
+    module = load([data, f"{Path(data).parent}/./{Path(data).name}"])
+    assert len(module.samples) == 120
+    assert {sample.group for sample in module.samples} == {f"data.jsonl/g{n}" for n in range(20)}
 
 
 @pytest.mark.parametrize("options", [{"fractions": (0.6, 0.2, 0.2)}, {"folds": 4, "fold": 1}])
