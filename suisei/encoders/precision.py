@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from suisei.encoders.int8 import to_int8
+from suisei.encoders.threads import one_thread
 from suisei.errors import ConfigError, UnavailableError
 
 PRECISIONS = {
@@ -101,10 +102,11 @@ def to_precision(module: nn.Module, precision: str) -> None:
         to_int8(module)
     if PRECISIONS[precision] == torch.float32:
         return
-    module.to(PRECISIONS[precision])
-    for part in module.modules():
-        if isinstance(part, nn.modules.batchnorm._BatchNorm):
-            part.float()
+    with one_thread():
+        module.to(PRECISIONS[precision])
+        for part in module.modules():
+            if isinstance(part, nn.modules.batchnorm._BatchNorm):
+                part.float()
 
 
 def quick_gradients() -> AbstractContextManager[None]:

@@ -31,6 +31,7 @@ from suisei.data.idf import IdfTable
 from suisei.encoders.image import ImageEncoder
 from suisei.encoders.rules import BUILD_ERRORS, one_line
 from suisei.encoders.text import TextEncoder, read_tokenizer
+from suisei.encoders.threads import one_thread
 from suisei.encoders.weights import Unfilled, check_fit, filled_by, save_weights, take_weights, weight_shapes
 from suisei.errors import ConfigError, ModelError, SuiseiError
 from suisei.models.config import RegressorConfig
@@ -171,7 +172,8 @@ def load_model(
     with ThreadPoolExecutor(1) as pool:
         altered = pool.submit(_altered, folder, config, sound)
         try:
-            regressor, extras = _read(folder, config, check_inputs, packed)
+            with one_thread():
+                regressor, extras = _read(folder, config, check_inputs, packed)
         finally:
             _refuse(folder, altered.result())  # which says more than what it led to
     return LoadedModel(regressor, extras, config["sha256"]["config.json"], folder)

@@ -1,0 +1,23 @@
+"""How many threads small work takes."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from functools import cache
+from typing import Any
+
+
+def one_thread() -> AbstractContextManager[Any]:
+    """Return a context in which the calling thread computes alone; other threads are left as they are.
+
+    For many short operations, such as the unpacking of weights: threads meet after every one of them, and
+    where another process has a core, each meeting waits for its turn there, seconds in all.
+    """
+    return _openmp().limit(limits=1)
+
+
+@cache
+def _openmp() -> Any:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController().select(user_api="openmp")
