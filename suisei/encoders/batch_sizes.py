@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
+import torch
 from torch import nn
 
 from suisei.errors import UnavailableError
@@ -27,14 +28,14 @@ Result = TypeVar("Result")
 
 def tokens_per_batch(width: int, device: str) -> int:
     """Return how many tokens of an encoder ``width`` numbers wide to encode at once."""
-    if device == "cuda":
+    if torch.device(device).type == "cuda":
         return TOKENS_CUDA
     return max(256, min(TOKENS, NUMBERS_IN_CACHE // width))
 
 
 def images_per_batch(tower: nn.Module, device: str) -> int:
     """Return how many images to encode at once; a vision transformer is known by its patches."""
-    if device == "cuda":
+    if torch.device(device).type == "cuda":
         return IMAGES_CUDA
     positions = getattr(tower, "positional_embedding", None)  # [patches + 1, width]
     if positions is None or positions.ndim != 2:

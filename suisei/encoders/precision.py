@@ -26,14 +26,16 @@ PRECISIONS = {
 
 
 def choose_device(device: str) -> str:
-    """Return the device, "cuda" for "auto" where there is a GPU, else "cpu".
+    """Return the device; for "auto" this process's GPU where there is one, else "cpu".
+
+    Each process on a machine, numbered by ``LOCAL_RANK`` as torchrun and Lightning do, has its own.
 
     Raises:
         ConfigError: there is no such device.
         UnavailableError: this machine has none, or not so many.
     """
     if device == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
+        return _own_gpu() if torch.cuda.is_available() else "cpu"
     try:
         chosen = torch.device(device)
     except (RuntimeError, TypeError):
@@ -48,6 +50,12 @@ def choose_device(device: str) -> str:
     if missing:
         raise UnavailableError(f"device {device!r} is not there; use cpu or auto")
     return device
+
+
+def _own_gpu() -> str:
+    rank = os.environ.get("LOCAL_RANK", "")
+    own = rank.isdecimal() and 0 < int(rank) < torch.cuda.device_count()
+    return f"cuda:{int(rank)}" if own else "cuda"
 
 
 def choose_precision(precision: str, device: str, *, on_gpu: str | None = None) -> str:

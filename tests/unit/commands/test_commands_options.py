@@ -214,6 +214,14 @@ def test_a_device_that_is_not_there_is_named(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert [choose_device(name) for name in ("auto", "cpu", "cuda:1")] == ["cuda", "cpu", "cuda:1"]
+    for rank, own in (
+        ("0", "cuda"),
+        ("1", "cuda:1"),
+        ("2", "cuda"),
+        ("", "cuda"),
+    ):  # 2 sees one alone
+        monkeypatch.setenv("LOCAL_RANK", rank)
+        assert [choose_device(name) for name in ("auto", "cuda:1")] == [own, "cuda:1"]
     with pytest.raises(UnavailableError, match="'cuda:2' is not there: this machine has 2 GPUs"):
         choose_device("cuda:2")
     with pytest.raises(ConfigError, match="device is 'foo'; expected auto"):

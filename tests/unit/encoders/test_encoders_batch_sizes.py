@@ -18,7 +18,7 @@ from suisei.encoders.batch_sizes import (
 )
 def test_wider_encoders_get_fewer_tokens_on_a_cpu(width, tokens):
     assert tokens_per_batch(width, "cpu") == tokens
-    assert tokens_per_batch(width, "cuda") == TOKENS_CUDA
+    assert tokens_per_batch(width, "cuda") == tokens_per_batch(width, "cuda:1") == TOKENS_CUDA
 
 
 def tower(**vision):
@@ -31,7 +31,7 @@ def test_a_vision_transformer_gets_images_by_its_patches_and_width():
     assert images_per_batch(large, "cpu") == 5  # 197 tokens each
     small = tower(layers=1, width=64, head_width=32, patch_size=16, image_size=32)
     assert images_per_batch(small, "cpu") == IMAGES
-    assert images_per_batch(large, "cuda") == IMAGES_CUDA
+    assert images_per_batch(large, "cuda") == images_per_batch(large, "cuda:1") == IMAGES_CUDA
 
 
 def test_a_tower_without_patches_gets_the_usual_number():
