@@ -7,6 +7,7 @@ A config with ``task: pacs`` at its top is run by this module. An interrupted ru
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -24,6 +25,8 @@ from suisei.training.run_folder import staged
 from suisei.training.run_settings import named_configs, read_config
 from suisei.training.task_cli import TASK_DEFAULTS, StepCLI
 from suisei.training.task_run import checkpoint_of, train
+
+logger = logging.getLogger(__name__)
 
 TASK = "pacs"
 PATIENCE_STEPS = 1500
@@ -155,8 +158,19 @@ def _prepare(model: PacTraining, data: PairDataModule, seed: int) -> None:
     total = model.texts_are_frozen * len(data.captions) + model.images_are_frozen * len(data.images)
     with progress_bar("encoding what is frozen", total, shown=total > 0) as advance:
         model.prepare(data.captions, pixels, len(data.images), advance)
-    positives: dict[str, Any] = {
-        "generated_texts": model.lambda_t > 0 and any(pair.generated_captions for pair in data.pairs),
-        "generated_images": model.lambda_v > 0 and any(pair.generated_images for pair in data.pairs),
-    }
-    data.attach(None if model.images_are_frozen else pixels, **positives, seed=seed)
+    pairs = data.pairs
+    texts = _positives("lambda_t", model.lambda_t, "captions", [pair.generated_captions for pair in pairs])
+    made = _positives("lambda_v", model.lambda_v, "images", [pair.generated_images for pair in pairs])
+    stored = None if model.images_are_frozen else pixels
+    data.attach(stored, generated_texts=texts, generated_images=made, seed=seed)
+
+
+def _positives(name: str, weight: float, kind: str, given: Sequence[Any]) -> bool:
+    """Return whether generated positives are learned from; a weight without any has no effect and is said."""
+    if weight and not any(given):
+        logger.warning(
+            "no image has generated_%s: model.%s (%g) has no effect; `suisei positives %s` makes them, and a "
+            "weight of 0 says that none are wanted",
+            *(kind, name, weight, kind),
+        )
+    return weight > 0 and any(given)

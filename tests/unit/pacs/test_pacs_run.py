@@ -54,6 +54,22 @@ def test_a_run_writes_a_model_that_scores(folder, tmp_path, trainable):
         run(arguments(folder, output, *model))
 
 
+def test_weights_of_positives_that_no_image_has_are_said(folder, tmp_path, caplog):
+    rows = [json.loads(line) for line in (folder / "train.jsonl").read_text().splitlines()]
+    bare = tmp_path / "bare.jsonl"
+    kept = [{"image": str(folder / row["image"]), "captions": row["captions"]} for row in rows]
+    bare.write_text("".join(json.dumps(row) + "\n" for row in kept))
+    options = [f"--model.model={folder / 'clip'}", f"--data.root={folder}"]
+    for output, data in (("without", bare), ("with", folder / "train.jsonl")):
+        files = [f"--data.train={data}", f"--data.validation={data}"]
+        assert run([*arguments(folder, tmp_path / output, *options), *files]) == 0
+        said = [record.getMessage() for record in caplog.records if "has no effect" in record.getMessage()]
+        assert [text.partition(" (")[0].rpartition(" ")[2] for text in said] == (
+            ["model.lambda_t", "model.lambda_v"] if output == "without" else []
+        )
+        caplog.clear()
+
+
 def test_what_is_computed_beside_the_steps_is_computed_where_they_are(monkeypatch, folder, tmp_path):
     """The trainer has the towers on its device while it fits, and on the CPU before and after."""
     seen = recorded(monkeypatch, dual_run, "_prepare", "final_recall")
