@@ -27,6 +27,8 @@ RATERS = ("rows", "mean")
 MISSING = ("raise", "drop")
 DIGITS = 12
 """Decimals of a mean: what follows is rounding, and would tell equal means apart."""
+SYSTEM_DIGITS = DIGITS - 2
+"""Decimals of a system's mean: fewer, for it is a mean of ratings' means that are rounded already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +304,7 @@ def system_means(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
     shares = rows.shares()
     counts = np.bincount(rows.system, weights=shares)
     x, y = (np.bincount(rows.system, weights=side * shares) / counts for side in (rows.x, rows.y))
-    return x.round(DIGITS), y.round(DIGITS)
+    return x.round(SYSTEM_DIGITS), y.round(SYSTEM_DIGITS)
 
 
 def mean_rating(ratings: Sequence[float]) -> float:

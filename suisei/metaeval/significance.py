@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from suisei.errors import ConfigError
-from suisei.metaeval.agreement import DIGITS, Rows, agree, group_values
+from suisei.metaeval.agreement import SYSTEM_DIGITS, Rows, agree, group_values
 from suisei.metaeval.correlation import MINIMUM, CorrelationError, Prepared, prepare
 from suisei.metaeval.kendall import GroupSum, weight_chunks
 
@@ -92,8 +92,8 @@ class RowStatistic:
             np.divide(self._sums(weights * side), counts, out=np.full(counts.shape, np.nan), where=counts > 0)
             for side in self._sides
         )
-        result = np.full(len(weights), np.nan)
-        for number, (x_means, y_means) in enumerate(zip(x.round(DIGITS), y.round(DIGITS), strict=True)):
+        result, means = np.full(len(weights), np.nan), np.stack([x, y], axis=1).round(SYSTEM_DIGITS)
+        for number, (x_means, y_means) in enumerate(means):
             there = ~np.isnan(x_means)
             ones = np.ones((1, int(there.sum())), dtype=np.int64)
             if there.sum() >= MINIMUM[self._kind]:

@@ -8,6 +8,7 @@ from suisei.data.sample import CaptionSample, Rating
 from suisei.errors import ConfigError
 from suisei.metaeval.agreement import AgreementData, agree
 from suisei.metaeval.correlation import CorrelationError
+from suisei.metaeval.significance import RowStatistic
 
 
 def make(scores, ratings, groups=None, systems=()):
@@ -79,6 +80,17 @@ def test_equal_means_stay_tied():
     # 0.1 + 0.2 + 0.3 and 0.3 + 0.2 + 0.1 differ in floating point; their means are one rating.
     data = make([1, 2], [(0.1, 0.2, 0.3), (0.3, 0.2, 0.1)])
     assert len(set(data.rows("mean").y.tolist())) == 1
+
+
+def test_systems_with_equal_means_stay_tied_whichever_way_raters_count():
+    # Captions rated 2/3 on average twice, and 1/3 and 1: both systems have a mean of 2/3.
+    thirds = [(0, 1, 1), (0, 1, 1), (0, 0, 1), (1,), (0,), (1, 1)]
+    data = make([1, 2, 4, 5, 9, 7], thirds, systems=("x", "x", "y", "y", "z", "w"))
+    rows, means = (agree(data.rows(raters), "tau-b", "system").value for raters in ("rows", "mean"))
+    assert means == pytest.approx(rows)
+    assert means == pytest.approx(scipy.stats.kendalltau([1.5, 4.5, 9, 7], [2, 2, 0, 3])[0])
+    resampled = RowStatistic(data.rows("mean"), "tau-b", "system").values(np.ones((1, 6), dtype=np.int64))
+    assert resampled[0] == pytest.approx(rows)
 
 
 @pytest.mark.parametrize(
