@@ -58,6 +58,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     _check(options)
     from rich.console import Console
 
+    from suisei.probes.outcomes import sign_notes
+
     console = Console(stderr=True)
     plans = _plans(options)
     samples, notes = _load(options)
@@ -69,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     found.tables |= tables_of_samples(options, metrics, scores, samples, console)
     calibrations = calibrations_of(options, metrics, scores, samples)
     found.tables |= calibration_tables(calibrations)
-    told = [*notes, *found.notes]
+    told = [*notes, *sign_notes(metrics), *found.notes]
     facts = {"notes": told, "failed": failed, "metrics": _signatures(metrics)}
     plot = partial(plot_findings, options.plots, metrics, found, calibrations)
     report = _report(options, found, facts, plot if options.plots else None)

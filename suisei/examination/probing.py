@@ -20,7 +20,7 @@ from suisei.metrics.registry import get_metric
 from suisei.probes.curves import curves
 from suisei.probes.degrade import CHANGES
 from suisei.probes.ladders import ladder_outcomes, ladders_of
-from suisei.probes.outcomes import Scored, change_outcomes
+from suisei.probes.outcomes import Scored, change_outcomes, sign_notes
 from suisei.probes.probe_tables import change_notes, change_table, curve_table, ladder_table
 from suisei.scoring.columns import FAILURES, failure_text
 from suisei.scoring.corpus import summands
@@ -117,7 +117,7 @@ def _probe(candidate: Candidate, probed: Probed, means: Means) -> dict[str, Any]
     try:
         scored = _scored(candidate, probed.originals, means.batch_size)
         outcomes = change_outcomes([scored], probed.originals, list(CHANGES), **settings)
-        notes = change_notes(len(probed.originals), **settings)
+        notes = [*change_notes(len(probed.originals), **settings), *sign_notes([scored])]
         tables = {
             "degradations": change_table(outcomes, "lower", notes),
             "invariances": change_table(outcomes, "same", notes),

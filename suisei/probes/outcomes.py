@@ -47,6 +47,17 @@ class Scored:
     distance: bool = False
 
 
+def sign_notes(metrics: Sequence[Scored]) -> list[str]:
+    """Say which metrics are distances, whose scores are negative in all tables but that of curves."""
+    names = [metric.label for metric in metrics if metric.distance]
+    if not names:
+        return []
+    return [
+        f"{', '.join(names)}: lower is better, so scores are shown with their sign turned; those of "
+        "degradation curves are as they are"
+    ]
+
+
 @dataclass(frozen=True, slots=True)
 class Example:
     """One caption, what became of it, and what a metric says of both."""

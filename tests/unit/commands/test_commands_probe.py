@@ -36,6 +36,15 @@ def rated(tmp_path):
     return path
 
 
+def test_a_distance_is_said_to_be_shown_with_its_sign_turned(rated, tmp_path):
+    arguments = ("--metrics", "chrf,repetition-1", "--data", rated, "--degradations", "repeat")
+    assert run(*arguments, *QUICK, "--protocols", "none", "--json", tmp_path / "a.json") == 0
+    content = json.loads((tmp_path / "a.json").read_text())
+    said = [note for note in content["notes"] if "sign turned" in note]
+    assert len(said) == 1
+    assert said[0].startswith("repetition-1: lower is better")
+
+
 def test_text_metrics_with_all_outputs(rated, tmp_path, capsys):
     status = run(
         "--metrics", "chrf,unigram-f1,cider", "--data", rated, *QUICK, "--json", tmp_path / "a.json",

@@ -171,6 +171,15 @@ def test_a_benchmark_in_parquet_without_what_reads_it_is_left_out(tmp_path, monk
     assert "needs pyarrow" in place.note
 
 
+def test_probes_say_of_a_distance_that_its_sign_is_turned(tmp_path, samples):
+    good = [s for s in samples if s.language == "en"][:6]
+    candidates = [candidate_of(MetricPlan(name)) for name in ("length", "repetition-1")]
+    probes, *_ = measure_probes(Probed("en", "English", good), candidates, Means(Kept(tmp_path), SETTINGS))
+    said = [note for note in probes.tables["degradations"].notes if "sign turned" in note]
+    assert len(said) == 1
+    assert said[0].startswith("repetition-1: ")
+
+
 def test_probes_have_a_section_per_metric(tmp_path, samples):
     good = [s for s in samples if s.rating.mean >= 0.75 and s.language == "en" and len(s.references) > 1][:20]
     humans = [replace(s, candidate=s.references[0], references=s.references[1:], rating=None) for s in good]
