@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from suisei.data.sample import CaptionSample
+from suisei.errors import DataError
 from suisei.metrics.registry import get_metric
 from suisei.metrics.tokenizers import mecab_missing
 from suisei.probes.caption_faults import breaks_off, nouns_of, unmentioned
@@ -92,6 +93,14 @@ def test_japanese_nouns_with_latin_letters_are_mentioned_in_either_width_and_cas
     assert nouns_of(caption, "ja") == ("tシャツ", "男性")
     assert unmentioned(nouns_of(caption, "ja"), [reference], "ja") == []
     assert unmentioned(nouns_of(caption, "ja"), ["男性"], "ja") == ["tシャツ"]
+
+
+def test_no_score_is_no_perfect_corpus_score():
+    nouns, samples = get_metric("hallucinated-nouns"), [CaptionSample("a dog"), CaptionSample("a cat")]
+    scores = nouns.score(samples)
+    assert np.isnan(scores).all()
+    with pytest.raises(DataError, match="hallucinated-nouns has no score for any of the 2 samples"):
+        nouns.corpus_score(samples, scores)
 
 
 def test_scores_and_corpus_scores():
