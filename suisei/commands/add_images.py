@@ -178,11 +178,12 @@ def _table(metric: SuiSeiMetric, samples: Sequence[CaptionSample]) -> Table:
     """Return how scores by references, by the image and by both agree with the ratings."""
     import numpy as np
 
+    from suisei.metaeval.agreement import mean_rating
     from suisei.metaeval.correlation import CorrelationError, kendall_tau_b, pearson
     from suisei.metaeval.tables import Cell, Row, Section
     from suisei.metaeval.tables import Table as NewTable
 
-    ratings = np.array([sample.rating.mean for sample in samples if sample.rating is not None])
+    ratings = np.array([mean_rating(s.rating.scaled) for s in samples if s.rating is not None])
     ways = {
         "references": [replace(sample, image=None) for sample in samples],
         "image": [replace(sample, references=()) for sample in samples],

@@ -307,7 +307,7 @@ def system_means(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
     return x.round(SYSTEM_DIGITS), y.round(SYSTEM_DIGITS)
 
 
-def mean_rating(ratings: Sequence[float]) -> float:
+def mean_rating(ratings: Sequence[float] | np.ndarray) -> float:
     """Return the mean without its rounding, which would break ties between equal means apart."""
     return round(float(np.mean(ratings)), DIGITS)
 

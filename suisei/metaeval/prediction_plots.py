@@ -11,6 +11,7 @@ import numpy as np
 from suisei.data.figures import new_figure, save_figure, style
 from suisei.data.sample import LANGUAGE_NAMES
 from suisei.errors import DataError
+from suisei.metaeval.agreement import DIGITS
 from suisei.metaeval.correlation import CorrelationError, kendall_tau_c, pearson
 from suisei.metaeval.plots import COLOURS, legend_below, value_of
 from suisei.metaeval.tables import Table
@@ -53,6 +54,7 @@ def plot_predicted(
     from matplotlib.cm import ScalarMappable
 
     predicted, human = np.asarray(predicted, dtype=np.float64), np.asarray(human, dtype=np.float64)
+    human = human.round(DIGITS)  # or equal means differ, and are no ties
     names = np.array(list(languages) if languages is not None else [_ALL] * len(predicted), dtype=object)
     if not len(predicted) == len(human) == len(names):
         raise DataError(

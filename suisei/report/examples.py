@@ -10,6 +10,7 @@ import numpy as np
 from suisei.data.sample import LANGUAGE_NAMES, CaptionSample, detect_language, language_of
 from suisei.data.splits import group_of
 from suisei.errors import DataError
+from suisei.metaeval.agreement import mean_rating
 from suisei.metaeval.systems import Example
 from suisei.report.parts import Card, Cards, Rated
 from suisei.report.thumbnails import thumbnail
@@ -111,8 +112,8 @@ def nearest_metric(rated: Rated) -> str:
 
 
 def human_scores(samples: Sequence[CaptionSample]) -> np.ndarray:
-    """Return mean ratings in [0, 1], float64 [N], NaN where there is none."""
-    return np.array([np.nan if sample.rating is None else sample.rating.mean for sample in samples])
+    """Return mean ratings in [0, 1], float64 [N], NaN where there is none; equal means are equal numbers."""
+    return np.array([np.nan if s.rating is None else mean_rating(s.rating.scaled) for s in samples])
 
 
 def _distance(predicted: np.ndarray, human: np.ndarray) -> tuple[np.ndarray, str]:

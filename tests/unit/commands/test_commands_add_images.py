@@ -1,6 +1,7 @@
 """suisei add-images: a folder like any other that looks at images, and scores captions as before."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,8 +9,11 @@ import torch
 from safetensors.torch import load_file
 
 from suisei.__main__ import main
+from suisei.commands.add_images import _table
+from suisei.data.sample import CaptionSample, Rating
 from suisei.encoders.efficientnet_lite import LITE, EfficientNetLite
 from suisei.encoders.weights import save_weights
+from suisei.metaeval.agreement import AgreementData, agree
 from suisei.metrics.suisei import load
 from suisei.models.compaction import IMAGE_SIDE
 from suisei.models.folder import save_model
@@ -166,6 +170,17 @@ def test_bad_input_is_refused_before_anything_is_learned(run, reader, data, tmp_
     assert run(tmp_path / "seeing", "--unseen", str(data / "rated.jsonl")) == 2
     assert "without the samples of --data: 0 samples have a rating" in capsys.readouterr().err
     assert not (tmp_path / "seeing").exists()
+
+
+def test_equal_means_of_raters_are_ties_in_the_table():
+    rng = np.random.default_rng(0)
+    given = np.clip(rng.integers(1, 5, (200, 1)) + rng.integers(-1, 2, (200, 3)), 1, 4).tolist()
+    samples = [CaptionSample("a dog", ("a cat",), rating=Rating(tuple(own), 1, 4)) for own in given]
+    scores = rng.integers(0, 4, 200) + np.mean(given, axis=1).round(6)
+    regressor = SimpleNamespace(looks=lambda compared: False)
+    shown = _table(SimpleNamespace(score=lambda *_, **__: scores, regressor=regressor), samples)
+    expected = agree(AgreementData.from_samples(scores, samples).rows("mean"), "tau-b").value
+    assert shown.row("references").cells["tau-b"].value == pytest.approx(expected)
 
 
 def test_the_card_says_what_the_model_looks_at():

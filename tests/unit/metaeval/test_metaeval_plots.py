@@ -129,6 +129,20 @@ def test_the_figure_says_the_coefficients_of_the_table(raters, drawn):
         assert ("each rating a row" in title) == (raters == "rows")
 
 
+def test_equal_means_of_raters_are_ties_in_the_figure_too(drawn):
+    rng = np.random.default_rng(0)
+    quality = rng.integers(1, 5, 500)
+    given = np.clip(quality[:, None] + rng.integers(-1, 2, (500, 3)), 1, 4)
+    samples = [CaptionSample("dog", rating=Rating(tuple(values), 1, 4)) for values in given.tolist()]
+    scores = np.round(quality + rng.normal(0, 2, 500))
+    human = np.array([sample.rating.mean for sample in samples])
+    assert len(np.unique(human)) == 11  # 0.777... is two numbers, by the order of its raters
+    table = evaluation_table({"m": scores}, samples, EvaluationSettings(raters="mean"))
+    plot_predicted("x", scores, human)
+    title = drawn[0].axes[0].get_title()
+    assert f"tau-c {table.row('m').cells['tau-c'].value:.3f}" in title
+
+
 def test_legends_stand_outside_of_what_is_drawn(drawn):
     human = np.linspace(0, 1, 50)
     plot_predicted("x", human, human, np.where(human > 0.3, "ja", "en"))

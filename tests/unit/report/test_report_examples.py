@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from suisei.data.sample import CaptionSample, Rating
-from suisei.report.examples import nearest_metric, prediction_cards
+from suisei.report.examples import human_scores, nearest_metric, prediction_cards
 from suisei.report.parts import Rated
 from suisei.report.thumbnails import MOST_BYTES, SIDE, thumbnail
 
@@ -24,6 +24,12 @@ def rated(human, predicted, **fields):
 
 def titles(cards):
     return [card.title.split(" · ")[0] for card in cards.cards]
+
+
+def test_equal_means_of_raters_are_equal_numbers():
+    ratings = [Rating(values, 1, 4) for values in ((4, 2, 4), (4, 4, 2), (2, 4, 4), (3, 4, 3), (3, 3, 4))]
+    assert len({rating.mean for rating in ratings}) > 1
+    assert len(set(human_scores([CaptionSample("a dog", rating=rating) for rating in ratings]))) == 1
 
 
 def test_the_farthest_come_first_and_an_image_once():
