@@ -81,8 +81,8 @@ class LengthRatio(Metric):
     def _score(self, samples: Sequence[CaptionSample], *, batch_size: int, progress: bool) -> np.ndarray:
         scores = []
         for sample in samples:
-            candidate = _length(sample, sample.candidate)
-            lengths = [_length(sample, reference) for reference in sample.references]
+            candidate = _count(sample, sample.candidate)
+            lengths = [_count(sample, reference) for reference in sample.references]
             scores.append(max(_ratio(candidate, length) for length in lengths))
         return np.array(scores)
 
@@ -123,7 +123,7 @@ def _distinct(sample: CaptionSample) -> float:
     return len(set(bigrams)) / len(bigrams) if bigrams else 1.0
 
 
-def _ratio(one: float, other: float) -> float:
+def _ratio(one: int, other: int) -> float:
     longer = max(one, other)
     return min(one, other) / longer if longer else 0.0
 
@@ -133,5 +133,8 @@ def _measure() -> Tokenizer:
 
 
 def _length(sample: CaptionSample, text: str) -> float:
-    language = language_of(sample)
-    return len(_measure()(text, language)) / TYPICAL_LENGTH[language]
+    return _count(sample, text) / TYPICAL_LENGTH[language_of(sample)]
+
+
+def _count(sample: CaptionSample, text: str) -> int:
+    return len(_measure()(text, language_of(sample)))

@@ -194,6 +194,11 @@ def test_unigram_f1_by_hand():
     assert fitted("unigram-f1").score([sample]) == pytest.approx(2 * 3 / 9)
 
 
+def test_equal_ratios_of_lengths_are_ties():
+    samples = [CaptionSample("a " * n, ("a " * 3 * n,)) for n in range(1, 30)]
+    assert set(fitted("length-ratio").score(samples).tolist()) == {1 / 3}
+
+
 def test_lengths_by_hand():
     samples = [
         CaptionSample("a dog's ball.", ("one two three four five six seven eight",)),
