@@ -93,7 +93,7 @@ def compare_metrics(
     ranks = dict(zip(names, rank_clusters(matrix, alpha), strict=True))
     section = Section("pairs", tuple(row for _, row in results))
     fewer = [*_shared_notes(datas, pairs), *_group_notes(section.rows)]
-    shown = (*_notes(settings, len(pairs), alpha), *fewer, *notes)
+    shown = (*_notes(settings, sum(test is not None for test, _ in results), alpha), *fewer, *notes)
     return Comparison(
         Table("Paired comparison", _columns(settings), (section,), shown, row_heading="Pair"), ranks
     )

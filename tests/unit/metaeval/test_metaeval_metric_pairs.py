@@ -96,6 +96,9 @@ def test_a_pair_without_a_common_sample_says_so_and_is_not_counted(rated):
     assert [row.info["n"] for row in others] == [30, 30]
     smallest = min(others, key=lambda row: row.cells["p"].value).cells
     assert smallest["holm"].value == pytest.approx(2 * smallest["p"].value)  # two tests, not three
+    assert any("Holm over 2 pairs" in note for note in result.table.notes)
+    few = compare_metrics(parts, samples, EvaluationSettings(n_resamples=49)).table.notes
+    assert not any("too few" in note for note in few)  # 2 / 50 is within 5 %, 3 / 50 would not be
     assert result.ranks["first"] == result.ranks["second"] == 1
 
 
