@@ -7,6 +7,7 @@ given their scores by chance would agree as well, over all orders of the systems
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, permutations
@@ -115,6 +116,12 @@ def _chance(scores: Sequence[float], people: Sequence[float], observed: float, s
     return float(reached.mean() if count <= _MOST_ORDERS else (1 + reached.sum()) / (1 + len(reached)))
 
 
+def _orders(people: Sequence[float]) -> int:
+    """Return how many orders of the systems people's scores tell apart: ties may stand either way round."""
+    ties = Counter(people).values()
+    return math.factorial(len(people)) // math.prod(map(math.factorial, ties))
+
+
 def agreement_table(agreements: Sequence[SystemAgreement]) -> Table | None:
     """Return the table of metrics, with the number of systems said; None without any."""
     if not agreements:
@@ -129,10 +136,12 @@ def agreement_table(agreements: Sequence[SystemAgreement]) -> Table | None:
         pairs = zip(each.systems, each.metric_scores, each.human_scores, strict=True)
         points = [{"system": name, "metric": score, "human": person} for name, score, person in pairs]
         rows.append(Row(each.metric, cells, info={"points": points}))
-    fewest = min(len(each.systems) for each in agreements)
+    fewest = min(agreements, key=lambda each: len(each.systems))
+    count = len(fewest.systems)
     notes = ["p (orders): share of all orders of the systems whose Spearman correlation is as high or higher"]
-    if fewest <= _FEW:
-        notes.insert(0, f"{fewest} systems: one order in {math.factorial(fewest):,} is right by chance alone")
+    if count <= _FEW:
+        chance = _orders(fewest.human_scores)
+        notes.insert(0, f"{count} systems: one order in {chance:,} is right by chance alone")
     columns = {kind: LABELS[kind] for kind in COEFFICIENTS} | {"p": "p (orders)", "n": "systems"}
     sections = (Section("systems", tuple(rows)),)
     return Table("Agreement with people's scores of the systems", columns, sections, tuple(notes))

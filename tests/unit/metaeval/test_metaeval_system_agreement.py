@@ -51,6 +51,13 @@ def test_the_table_says_how_few_systems_there_are():
     assert agreement_table([]) is None
 
 
+def test_systems_that_people_rate_alike_leave_fewer_orders():
+    tied = {"a": 3.0, "b": 2.0, "c": 2.0}
+    (found,) = system_agreements([outcome({"a": 0.7, "b": 0.5, "c": 0.5})], tied)
+    assert found.p_value == pytest.approx(1 / 3)
+    assert "3 systems: one order in 3 is right by chance alone" in agreement_table([found]).notes
+
+
 @pytest.mark.parametrize(
     ("found", "message"),
     [
