@@ -14,9 +14,9 @@ import numpy as np
 from suisei.data.sample import LANGUAGE_NAMES, CaptionSample, language_of
 from suisei.data.splits import group_of
 from suisei.errors import DataError
-from suisei.metaeval.agreement import AgreementData, agree
+from suisei.metaeval.agreement import AgreementData, Rows, agree
 from suisei.metaeval.correlation import CorrelationError, pearson
-from suisei.metaeval.significance import Interval, bootstrap_difference
+from suisei.metaeval.significance import bootstrap_difference
 from suisei.metaeval.tables import HUMAN, Cell, Row, Section, Table
 from suisei.probes.degrade import by_language, seeded_key
 from suisei.probes.outcomes import Scored, mean_cell
@@ -104,17 +104,23 @@ def _reference_rows(
         try:
             cells |= {kind: Cell(agree(rows, kind).value) for kind in ("pearson", "tau-c")}
             if previous is not None:
-                change = cells["pearson"].value - agree(previous, "pearson").value  # type: ignore[operator]
-                interval = Interval(None, None)
-                if n_resamples:
-                    interval = bootstrap_difference(
-                        rows, previous, "pearson", n_resamples=n_resamples, seed=seed
-                    )
-                cells["change"] = Cell(change, interval.low, interval.high)
+                cells["change"] = _change(rows, previous, n_resamples, seed)
         except CorrelationError as error:
             cells["pearson"] = Cell(None, reason=str(error))
         previous = rows if "tau-c" in cells else None
         yield Row(str(number), cells)
+
+
+def _change(rows: Rows, previous: Rows, n_resamples: int, seed: int) -> Cell:
+    """Return by how much Pearson's r is higher than that of the previous rows, with its interval."""
+    change = agree(rows, "pearson").value - agree(previous, "pearson").value
+    if not n_resamples:
+        return Cell(change)
+    try:
+        interval = bootstrap_difference(rows, previous, "pearson", n_resamples=n_resamples, seed=seed)
+    except CorrelationError as error:  # such as captions of one image alone
+        return Cell(change, reason=f"no interval: {error}")
+    return Cell(change, interval.low, interval.high)
 
 
 def spread_table(

@@ -106,6 +106,18 @@ def test_more_references_row_by_row():
         reference_table([LENGTH], [CaptionSample("a dog", rating=0.5)] * 3)
 
 
+def test_captions_of_one_image_lose_the_interval_and_no_correlation():
+    rows = [replace(sample, group="one") for sample in captions() if sample.language == "en"]
+    scores = np.random.default_rng(0).random(4 * len(rows))
+    [section] = reference_table([Scored("m", lambda _: scores)], rows, n_resamples=20).sections
+    for number, row in enumerate(section.rows):
+        assert isinstance(row.cells["pearson"].value, float)
+        if number:
+            before = section.rows[number - 1].cells["pearson"].value
+            assert row.cells["change"].value == pytest.approx(row.cells["pearson"].value - before)
+            assert row.cells["change"].reason == "no interval: one group: resampling needs at least two"
+
+
 def test_captions_that_a_metric_has_no_score_of_are_left_out_of_its_rows():
     def score(samples):
         return np.array([np.nan if s.group == "0" or not s.references else len(s.candidate) for s in samples])
