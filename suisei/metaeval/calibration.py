@@ -226,7 +226,7 @@ def reliability_table(label: str, calibrations: Mapping[str, Calibration]) -> Ta
     for scope, value in calibrations.items():
         rows = [
             Row(
-                f"{each.start:.2g} to {each.stop:.2g}",
+                f"{each.start:.4g} to {each.stop:.4g}",
                 {
                     "predicted": Cell(each.predicted),
                     "human": Cell(each.human, each.low, each.high),

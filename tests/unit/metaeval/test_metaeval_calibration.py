@@ -115,6 +115,14 @@ def test_one_language_or_none_that_is_rated_makes_no_scope_of_its_own():
     assert both["Japanese"].bins[0].start == pytest.approx(0.6)
 
 
+@pytest.mark.parametrize("bins", [10, 40, 1000])
+def test_rows_of_many_bins_have_their_own_edges(bins):
+    predicted = (np.arange(bins) + 0.5) / bins
+    table = reliability_table("m", {"all": calibrate(predicted, predicted, ["a"] * bins, bins=bins)})
+    edges = [tuple(map(float, row.label.split(" to "))) for row in table.overall.rows]
+    assert edges == [(n / bins, (n + 1) / bins) for n in range(bins)]
+
+
 def test_tables_say_every_figure_once():
     samples = rated([("a dog", 0.5), ("a cat", 1.0), ("犬", 0.25), ("猫", 0.0)])
     scores = np.array([0.5, 0.5, 0.5, 0.5])
