@@ -22,7 +22,8 @@ def caption_metric(
     """Return a metric for ``capevalkit.evaluate_metric``.
 
     Args:
-        metric: a name, or a metric. CIDEr and the like are fitted on the references of what is scored.
+        metric: a name, or a metric. CIDEr and the like are fitted on the references of what is scored. The
+            sign of distances is turned, for capevalkit takes higher scores for better.
         images: whether the images are looked at; without them their files need not exist.
         batch_size: captions at once; changes no score.
     """
@@ -38,6 +39,8 @@ def caption_metric(
         given = list(samples)
         rows = [_row(sample, images) for sample in given]
         scores = score_rows(fitted(made, [row for row in rows if row is not None]), rows, batch_size)
+        if not made.higher_is_better:
+            scores = _turned(scores, np.array([row is None for row in rows], dtype=bool))
         without = [sample.id for sample, value in zip(given, scores, strict=True) if np.isnan(value)]
         if without:
             needs = " and ".join(sorted(made.needs))
@@ -45,6 +48,13 @@ def caption_metric(
         return {sample.id: float(value) for sample, value in zip(given, scores, strict=True)}
 
     return score
+
+
+def _turned(scores: np.ndarray, blank: np.ndarray) -> np.ndarray:
+    """Return distances [N] with their sign turned; captions without a word are as bad as the worst."""
+    turned = -scores
+    turned[blank] = np.nanmin(turned, initial=0.0)
+    return turned
 
 
 def _row(sample: Any, images: bool) -> Any:

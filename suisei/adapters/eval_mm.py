@@ -40,7 +40,9 @@ class SuiSeiScorer(Scorer):
     image = "image"
 
     def score(self, refs: Sequence[Any], preds: Sequence[str]) -> list[float]:
-        """Return a score per document; NaN where it lacks what the metric needs, 0 for an empty caption.
+        """Return a score per document; NaN where it lacks what the metric needs.
+
+        An empty caption has the score of :func:`suisei.adapters.rows.empty_score`.
 
         Args:
             refs: per document a reference or a list of references.

@@ -48,7 +48,9 @@ def make_pair(
         return made
 
     def process_results(doc: Mapping[str, Any], results: Sequence[str], **_: Any) -> dict[str, float]:
-        """Return {metric: score} of one document; NaN where it lacks what the metric needs, 0 for no caption.
+        """Return {metric: score} of one document; NaN where it lacks what the metric needs.
+
+        No caption has the score of :func:`suisei.adapters.rows.empty_score`.
 
         Raises:
             DataError: a field is absent or of the wrong type.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,10 +13,12 @@ from suisei.data.sample import CaptionSample, is_blank
 from suisei.errors import ConfigError, DataError
 from suisei.metrics.base import Metric
 from suisei.metrics.registry import get_metric
+from suisei.metrics.share import ShareMetric
 from suisei.scoring.fitting import fit_unrated
 
-EMPTY = 0.0
-"""Score of a caption without a visible character on a leaderboard: leaving it out would reward silence."""
+EMPTY, EMPTY_SHARE = 0.0, 1.0
+"""Score of a caption without a visible character on a leaderboard, and by a distance in [0, 1]: leaving it
+out would reward silence."""
 
 
 def metric_of(metric: Metric | str) -> Metric:
@@ -84,6 +87,14 @@ def reference_lists(column: Any) -> Any:
     return [[own] if isinstance(own, str) else own for own in column]
 
 
+def empty_score(metric: Metric) -> float:
+    """Return what a caption without a visible character gets: the worst score, NaN of other distances."""
+    if metric.higher_is_better:
+        return EMPTY
+    bounded = isinstance(metric, ShareMetric) or metric.name == "incomplete-ending"
+    return EMPTY_SHARE if bounded else math.nan
+
+
 def score_rows(metric: Metric, rows: Sequence[CaptionSample | None], batch_size: int = 64) -> np.ndarray:
     """Score rows for a leaderboard.
 
@@ -93,12 +104,12 @@ def score_rows(metric: Metric, rows: Sequence[CaptionSample | None], batch_size:
         batch_size: handed to the metric.
 
     Returns:
-        float64 [N]; EMPTY for a blank candidate, NaN where the row lacks what the metric needs.
+        float64 [N]; :func:`empty_score` for a blank candidate, NaN where the row lacks what the metric needs.
 
     Raises:
         DataError: an image cannot be read.
     """
-    scores = np.full(len(rows), EMPTY)
+    scores = np.full(len(rows), empty_score(metric))
     there = [position for position, row in enumerate(rows) if row is not None]
     if there:
         scores[there] = metric.score([row for row in rows if row is not None], batch_size=batch_size)

@@ -38,6 +38,15 @@ def test_scores_equal_the_commands(benchmark, command_scores, model_folder, spec
     assert list(found.values()) == pytest.approx(expected, abs=1e-9)
 
 
+def test_distances_have_their_sign_turned_and_silence_is_the_worst():
+    texts = {"good": "a dog", "bad": "a dog with a red hat and a red hat", "blank": ""}
+    samples = [
+        capevalkit.CaptionSample(id=n, image="", references=["a dog"], prediction=t) for n, t in texts.items()
+    ]
+    found = caption_metric("repetition-1")(samples)
+    assert found == {"good": 0, "bad": pytest.approx(-4 / 10), "blank": -1}
+
+
 def test_a_sample_that_cannot_be_scored_is_named(benchmark):
     samples = capevalkit.load_samples("flickr8k-expert")
     without = capevalkit.CaptionSample(id="lonely", image="", references=[], prediction="a dog")

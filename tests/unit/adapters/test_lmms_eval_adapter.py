@@ -8,6 +8,7 @@ import pytest
 
 import suisei
 from suisei.adapters.lmms_eval import make_pair
+from suisei.adapters.rows import empty_score
 from suisei.errors import ConfigError, DataError
 
 
@@ -54,6 +55,17 @@ def test_empty_answers_count_and_rows_without_references_do_not():
         process({"answer": ["a"]}, ["a"])
     with pytest.raises(DataError, match="rouge-l has no score for any of the 1 rows"):
         aggregate([math.nan])
+
+
+def test_an_empty_answer_is_the_worst_by_a_distance_too():
+    process, aggregate = make_pair("incomplete-ending", image=None)
+    scores = [
+        process({"captions": ["a dog"]}, [text])["incomplete-ending"] for text in ("a dog with", "a dog", "")
+    ]
+    assert scores == [1, 0, 1]
+    assert aggregate(scores) == pytest.approx(2 / 3)
+    distance = SimpleNamespace(name="recap-latent", higher_is_better=False)
+    assert math.isnan(empty_score(distance))
 
 
 @pytest.mark.parametrize(("name", "why"), [("cider", "learns weights"), ("bleu-4", "no mean of scores")])
