@@ -123,9 +123,10 @@ def ablation_tables(
             progress(1)
     settings = {"n_resamples": n_resamples, "seed": seed}
     main = _main_table(figures, correlation, settings, notes)
+    tested = sum("p" in row.cells for row in differences)
     how = (
         f"variant minus {full}; 95% intervals and two-sided p: bootstrap over images (the same for both) and "
-        f"over seeds, {n_resamples} resamples, seed {seed}; Holm over {len(differences)} variants"
+        f"over seeds, {n_resamples} resamples, seed {seed}; Holm over {tested} variants"
     )
     second = Table(
         f"Differences to {full}",

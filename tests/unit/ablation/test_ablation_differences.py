@@ -1,0 +1,50 @@
+"""Differences to the full model: what is resampled, compared and corrected."""
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from suisei.ablation.differences import RunResult, ablation_tables
+from suisei.data.sample import CaptionSample, Rating
+
+
+@pytest.fixture(scope="module")
+def tables():
+    rng = np.random.default_rng(0)
+    given = rng.integers(1, 6, (60, 3)).tolist()
+    samples = tuple(
+        CaptionSample("a dog", rating=Rating(tuple(own), 1, 5), group=f"g{n // 2}")
+        for n, own in enumerate(given)
+    )
+    human = np.array([sample.rating.mean for sample in samples])
+
+    def run(scores):
+        return RunResult(samples, scores, "mean", 1.0)
+
+    results = {
+        "full": {seed: run(human + 0.2 * rng.normal(size=60)) for seed in (1, 2)},
+        "no-image": {seed: run(human + 0.6 * rng.normal(size=60)) for seed in (1, 2)},
+        "no-idf": {1: run(np.full(60, 0.5))},
+        "no-extra": {},
+    }
+    return human, results, ablation_tables(results, n_resamples=200)
+
+
+def test_figures_are_means_over_seeds_and_differences_those_of_the_means(tables):
+    human, results, (main, second) = tables
+    r = {
+        name: np.mean([scipy.stats.pearsonr(each.scores, human)[0] for each in results[name].values()])
+        for name in ("full", "no-image")
+    }
+    assert main.row("no-image").cells["pearson"].value == pytest.approx(r["no-image"])
+    cell = second.row("no-image").cells["pearson"]
+    assert cell.value == pytest.approx(r["no-image"] - r["full"])
+    assert cell.low < cell.value < cell.high < 0
+
+
+def test_variants_without_a_test_do_not_count_in_the_correction(tables):
+    *_, (_, second) = tables
+    cells = second.row("no-image").cells
+    assert cells["holm"].value == cells["p"].value
+    assert "are 0.5" in second.row("no-idf").cells["pearson"].reason
+    assert any("Holm over 1 variants" in note for note in second.notes)
