@@ -115,19 +115,20 @@ def group_of(sample: CaptionSample, position: int | None = None) -> str:
     """Return the name of what must stay on one side with this sample.
 
     Its ``group``; else its image or video; else its references in any order; else its id; else its candidate.
+    Files are named in full: a row may name one from the working folder on, and another the same one in full.
     ``position`` never matters, because a candidate is always there: row order may carry the rating.
     """
     if sample.group is not None:
         return sample.group
     if isinstance(sample.image, str | Path):
-        return f"image:{os.path.normpath(sample.image)}"
+        return f"image:{os.path.abspath(sample.image)}"  # noqa: PTH100 - links stay
     if sample.image is not None:
         from suisei.data.images import content_key
 
         return f"image:{content_key(sample.image)}"
     video = getattr(sample, "video", None)
     if video is not None:
-        return f"video:{os.path.normpath(video)}"
+        return f"video:{os.path.abspath(video)}"  # noqa: PTH100
     if sample.references:
         return f"references:{_digest(*sorted(sample.references)).hex()}"
     if sample.id is not None:
@@ -144,8 +145,9 @@ def portable_names(groups: Iterable[str]) -> dict[str, str]:
     names = dict.fromkeys(groups)
     found = {name: name for name in names}
     for kind in ("image:", "video:"):
-        files = {name: Path(name.removeprefix(kind)) for name in names if name.startswith(kind)}
-        if len({path.is_absolute() for path in files.values()}) == 1:
+        paths = {name: Path(name.removeprefix(kind)) for name in names if name.startswith(kind)}
+        files = {name: path for name, path in paths.items() if path.is_absolute()}  # not images in memory
+        if len({path.anchor for path in files.values()}) == 1:  # drives have no folder in common
             folder = os.path.commonpath([path.parent for path in files.values()])
             found.update({name: kind + path.relative_to(folder).as_posix() for name, path in files.items()})
     return found
