@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any, get_args
 import numpy as np
 from torch.utils.data import DataLoader
 
+from suisei.data.benchmarks import BENCHMARKS
 from suisei.data.formats import OnError, Row
 from suisei.data.leaks import describe_shared, linked_groups, shared_contents
 from suisei.data.load import load_data
@@ -414,9 +416,16 @@ def _told_apart(
 
 
 def _short_names(sources: Sequence[str]) -> dict[str, str]:
-    """Return the last parts of each path that tell the sources apart: moved files are split as before."""
-    parts = {source: Path(source).parts for source in sources}
+    """Return as many last parts of each path as tell all apart: moved files are split as before.
+
+    The folder that all files are in is no part, nor is how a path is written.
+    """
+    files = {name: Path(os.path.abspath(name)) for name in sources if name not in BENCHMARKS}  # noqa: PTH100
+    one_drive = len({path.anchor for path in files.values()}) == 1
+    folder = os.path.commonpath([path.parent for path in files.values()]) if one_drive else ""
+    found = {name: path.relative_to(folder).parts if folder else path.parts for name, path in files.items()}
+    parts = {name: found.get(name, (name,)) for name in sources}
     count = 1
     while len({own[-count:] for own in parts.values()}) < len(set(parts.values())):
         count += 1
-    return {source: "/".join(own[-count:]) for source, own in parts.items()}
+    return {name: "/".join(own[-count:]) for name, own in parts.items()}

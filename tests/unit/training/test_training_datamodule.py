@@ -82,7 +82,15 @@ def test_several_sources_are_each_split_and_their_names_kept_apart(data, tmp_pat
         assert counts == expected
 
 
-@pytest.mark.parametrize("names", [("first.jsonl", "second.jsonl"), ("en/train.jsonl", "ja/train.jsonl")])
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("first.jsonl", "second.jsonl"),
+        ("en/train.jsonl", "ja/train.jsonl"),
+        ("en/train.jsonl", "train.jsonl"),
+        ("en/train.jsonl", "ja/train.jsonl", "more.jsonl"),
+    ],
+)
 @pytest.mark.parametrize("several", [False, True])
 def test_moved_files_are_split_and_named_as_before(tmp_path, names, several):
     def load_from(folder):
@@ -97,20 +105,24 @@ def test_moved_files_are_split_and_named_as_before(tmp_path, names, several):
             for row in rows:
                 (path.parent / row["image"]).parent.mkdir(exist_ok=True)
                 (path.parent / row["image"]).write_bytes(f"{number} {row['image']}".encode())
-        return load([str(folder / name) for name in names[: 1 + several]], folds=5, fold=2)
+        return load([str(folder / name) for name in names[:count]], folds=5, fold=2)
 
+    count = len(names) if several else 1
     here, there = load_from(tmp_path / "here"), load_from(tmp_path / "far" / "away")
     for part in ("train", "validation", "test"):
         assert getattr(here.split, part) == getattr(there.split, part)
-    assert len(here.split.test) == 6 * (1 + several)
+    assert len(here.split.test) == 6 * count
     assert [sample.id for sample in here.samples] == [sample.id for sample in there.samples]
     if several:
         assert here.split == there.split
-        assert str(tmp_path) not in here.samples[0].group + here.samples[0].id
+        assert all(f"{folder}/" not in s.group + s.id for s in here.samples for folder in (tmp_path, "here"))
 
 
-def test_one_file_written_in_two_ways_has_its_groups_once(data):
-    module = load([data, f"{Path(data).parent}/./{Path(data).name}"])
+@pytest.mark.parametrize("written", ["{folder}/./{name}", "{folder}/x/../{name}", "{name}"])
+def test_one_file_written_in_two_ways_has_its_groups_once(data, written, monkeypatch):
+    (Path(data).parent / "x").mkdir()
+    monkeypatch.chdir(Path(data).parent)
+    module = load([data, written.format(folder=Path(data).parent, name=Path(data).name)])
     assert len(module.samples) == 120
     assert {sample.group for sample in module.samples} == {f"data.jsonl/g{n}" for n in range(20)}
 
