@@ -41,7 +41,7 @@ def is_pairs(source: str) -> bool:
     path = Path(source)
     if path.suffix != ".jsonl" or not path.is_file():
         return False
-    with path.open(encoding="utf-8", errors="replace") as file:
+    with path.open(encoding="utf-8-sig", errors="replace") as file:
         first = next((line for line in file if line.strip()), "")
     try:
         row = json.loads(first)
@@ -119,7 +119,7 @@ def _flickr8k(root: Path, part: str) -> list[ImageCaptions]:
 def _manifest(path: Path, root: Root) -> Iterator[ImageCaptions]:
     seen: dict[str, int] = {}
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")  # a caption may hold other ends of lines
+        lines = path.read_text(encoding="utf-8-sig").split("\n")  # a caption may hold other ends of lines
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: cannot be read: {error}") from None
     for number, line in enumerate(lines, start=1):

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from suisei.data.pairs import ImageCaptions, hold_out_captions, load_pairs
+from suisei.data.pairs import ImageCaptions, hold_out_captions, is_pairs, load_pairs
 from suisei.errors import ConfigError, DataError
 
 
@@ -34,6 +34,13 @@ def test_a_manifest_is_read(write, tmp_path):
         ImageCaptions(tmp_path / "a.jpg", ("x", "y"), (tmp_path / "a2.png",), ("z",)),
         ImageCaptions(tmp_path / "b.jpg", ("w",)),
     ]
+
+
+def test_a_mark_of_byte_order_is_no_part_of_the_first_row(write, tmp_path):
+    found = load_pairs(write({"image": "a.jpg", "captions": ["x"]}))
+    (tmp_path / "marked.jsonl").write_bytes(b"\xef\xbb\xbf" + (tmp_path / "pairs.jsonl").read_bytes())
+    assert is_pairs(str(tmp_path / "marked.jsonl"))
+    assert load_pairs(str(tmp_path / "marked.jsonl")) == found
 
 
 @pytest.mark.parametrize(
