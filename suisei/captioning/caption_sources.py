@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -216,14 +217,15 @@ def _file(folder: Root, name: str, place: str) -> Path:
 def _of_samples(
     source: str, root: Path | str | None, images: Path | str | None, allowed: Allowed | None
 ) -> Iterable[CaptionedImage]:
-    collected: dict[Path, dict[str, str]] = {}
+    collected: dict[str, tuple[Path, dict[str, str]]] = {}
     for sample in load_data(source, root=root, images=images, columns=_unrated(source), allowed=allowed):
         if not isinstance(sample.image, str | Path):
             continue
-        own = collected.setdefault(Path(sample.image), {})
+        file = os.path.abspath(sample.image)  # noqa: PTH100 - links stay
+        own = collected.setdefault(file, (Path(sample.image), {}))[1]
         for caption in sample.references or (sample.candidate,):
             own.setdefault(caption, sample.language or detect_language(caption))
-    for image, captions in collected.items():
+    for image, captions in collected.values():
         yield CaptionedImage(image, tuple(captions), tuple(captions.values()), image.name)
 
 

@@ -15,6 +15,7 @@ from suisei.commands.options import add_data_options
 from suisei.commands.reports import Files, Report, add_report_options, check_report
 from suisei.commands.steps import read_samples
 from suisei.data.outputs import given
+from suisei.data.paths import real_path
 from suisei.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -144,12 +145,18 @@ def _weighed(options: argparse.Namespace, metric: SuiSeiMetric, rated: Sequence[
     from suisei.data.load import load_data
     from suisei.training.image_side import Weighed
 
-    learned = {(sample.candidate, str(sample.image)) for sample in rated}
+    learned = {(sample.candidate, _place(sample)) for sample in rated}
     root = None if Path(options.unseen).is_file() else options.root
     found = load_data(options.unseen, root=root, images=options.images, allowed=allowed(options))
-    found = [sample for sample in found if (sample.candidate, str(sample.image)) not in learned]
+    found = [sample for sample in found if (sample.candidate, _place(sample)) not in learned]
     unseen = _seen(found, f"{options.unseen}, without the samples of --data")
     return Weighed(unseen, _without_images(metric, rated), _without_images(metric, unseen))
+
+
+def _place(sample: CaptionSample) -> str:
+    """Return what tells a sample's image from others, however its path is written."""
+    image = sample.image
+    return str(real_path(image)) if isinstance(image, str | Path) else str(image)
 
 
 def _captions(options: argparse.Namespace, name: str) -> list[CaptionSample]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -284,8 +285,9 @@ def _join(options: argparse.Namespace) -> int:
     merged: dict[Path, ImageCaptions] = {}
     for source in _sources(options):
         if source.image is not None and source.captions:
-            known = merged.get(source.image, ImageCaptions(source.image, ()))
-            merged[source.image] = replace(
+            image = Path(os.path.abspath(source.image))  # noqa: PTH100 - links stay
+            known = merged.get(image, ImageCaptions(image, ()))
+            merged[image] = replace(
                 known,
                 captions=tuple(dict.fromkeys((*known.captions, *source.captions))),
                 generated_images=(*known.generated_images, *source.generated_images),

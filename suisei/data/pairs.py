@@ -127,14 +127,14 @@ def _manifest(path: Path, root: Root) -> Iterator[ImageCaptions]:
             continue
         row = _fields(line, f"{path}, row {number}")
         image = str(row["image"])
-        if image in seen:
-            raise DataError(f"{path}, row {number}: image {image!r} was in row {seen[image]} already")
-        seen[image] = number
         try:
             file = root.file(image)
             generated = tuple(map(root.file, row["generated_images"]))
         except DataError as error:
             raise DataError(f"{path}, row {number}: {error}") from None
+        first = seen.setdefault(os.path.abspath(file), number)  # noqa: PTH100 - links stay
+        if first != number:
+            raise DataError(f"{path}, row {number}: image {image!r} was in row {first} already")
         yield ImageCaptions(file, tuple(row["captions"]), generated, tuple(row["generated_captions"]))
     if not seen:
         raise DataError(f"{path}: has no rows")

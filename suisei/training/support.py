@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -91,11 +92,13 @@ class CaptionCorpus:
             if sample.rating is not None
             for reference in sample.references
         ]
-        pictured: dict[Path, dict[str, None]] = {}
+        pictured: dict[str, tuple[Path, dict[str, None]]] = {}
         for sample in training:  # rows of an image may have others each, as of another language
             if isinstance(sample.image, str | Path) and sample.references:
-                pictured.setdefault(Path(sample.image), {}).update(dict.fromkeys(sample.references))
-        own = [(image, tuple(captions)) for image, captions in pictured.items()]
+                file = os.path.abspath(sample.image)  # noqa: PTH100 - links stay
+                said = pictured.setdefault(file, (Path(sample.image), {}))[1]
+                said.update(dict.fromkeys(sample.references))
+        own = [(image, tuple(captions)) for image, captions in pictured.values()]
         return cls(list(groups), rated, [*own, *support.images])
 
 

@@ -1,6 +1,7 @@
 """Which images and captions are read, which of them meet in a batch, and what a frozen tower says of them."""
 
 import json
+import os
 
 import pytest
 import torch
@@ -66,6 +67,16 @@ def test_rated_data_gives_references_by_image():
     assert all(len(set(image.captions)) == len(image.captions) for image in found)
     spoken = {language for image in found for language in image.languages}
     assert spoken == {"en", "ja"}
+
+
+def test_an_image_that_rows_name_in_two_ways_is_one(tmp_path, pictures):
+    folder = pictures[0].parent
+    names = [pictures[0].name, str(pictures[0]), f"../{folder.name}/{pictures[0].name}"]
+    rows = [{"candidate": f"caption {number}", "image": name} for number, name in enumerate(names)]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    [image] = load_captioned(str(path), images=os.path.relpath(folder))
+    assert image.captions == ("caption 0", "caption 1", "caption 2")
 
 
 def test_missing_images_are_counted_and_named(tmp_path, pictures):

@@ -160,15 +160,19 @@ def test_the_same_seed_gives_the_same_folder(run, tmp_path):
     assert one != three
 
 
-def test_bad_input_is_refused_before_anything_is_learned(run, reader, data, tmp_path, capsys):
+def test_bad_input_is_refused_before_anything_is_learned(run, reader, data, pictures, tmp_path, capsys):
     assert run(reader) == 2
     assert "exists; name a new folder" in capsys.readouterr().err
     path = tmp_path / "bare.jsonl"
     path.write_text(json.dumps({"candidate": "a", "references": ["b"], "rating": 0.5}) + "\n")
     assert run(tmp_path / "seeing", "--unseen", str(path)) == 2
     assert "without the samples of --data: 0 samples have a rating" in capsys.readouterr().err
-    assert run(tmp_path / "seeing", "--unseen", str(data / "rated.jsonl")) == 2
-    assert "without the samples of --data: 0 samples have a rating" in capsys.readouterr().err
+    rated = (data / "rated.jsonl").read_text(encoding="utf-8")
+    folder = pictures[0].parent.name
+    (data / "same.jsonl").write_text(rated.replace(f"{folder}/", f"{folder}/../{folder}/"), encoding="utf-8")
+    for name in ("rated", "same"):
+        assert run(tmp_path / "seeing", "--unseen", str(data / f"{name}.jsonl")) == 2
+        assert "without the samples of --data: 0 samples have a rating" in capsys.readouterr().err
     assert not (tmp_path / "seeing").exists()
 
 

@@ -184,6 +184,17 @@ def test_join_writes_training_data(data, blip, tmp_path):
     assert pairs[0].captions == ("caption 0",)
 
 
+def test_join_makes_one_pair_of_an_image_that_rows_name_in_two_ways(data, blip, tmp_path, monkeypatch):
+    captions(data, blip, tmp_path / "out")
+    monkeypatch.chdir(tmp_path)
+    rows = [{"image": name, "caption": f"of {name}"} for name in ("0.png", str(tmp_path / "0.png"))]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    join = ["join", "rows.jsonl", "--positives", "out", "--output", "joined.jsonl"]
+    assert positives.main(join) == 0
+    [pair] = load_pairs("joined.jsonl")
+    assert len(pair.captions) == 2
+
+
 def test_join_keeps_the_positives_that_the_data_has_already(data, blip, tmp_path):
     captions(data, blip, tmp_path / "out")
     made = [json.loads(line) for line in (tmp_path / "out" / "captions.jsonl").read_text().splitlines()]

@@ -52,6 +52,7 @@ def test_a_mark_of_byte_order_is_no_part_of_the_first_row(write, tmp_path):
         ([{"image": "a.jpg", "captions": ["x", " "]}], "not blank"),
         ([{"image": "a.jpg", "caption": ["x"]}], "unknown field 'caption'"),
         ([{"image": "a.jpg", "captions": ["x"]}] * 2, "row 2: image 'a.jpg' was in row 1"),
+        ([{"image": name, "captions": ["x"]} for name in ("a.jpg", "x/../a.jpg")], "a.jpg' was in row 1"),
         ([{"image": "no.jpg", "captions": ["x"]}], r"1 image files are not there: .*no\.jpg"),
         ([{"image": "a.jpg", "captions": ["x"], "generated_images": ["no.png"]}], r"1 image files.*no\.png"),
         ([], "no rows"),

@@ -1,6 +1,7 @@
 """Captions beside the ratings."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -59,7 +60,7 @@ def test_what_holds_a_held_out_reference_is_left_out(pairs, rated, pictures):
 def test_a_corpus_joins_the_references_of_an_image_and_holds_no_candidate(rated):
     training = [
         CaptionSample("wrong", ("one", "two"), rating=0.1, group="a", image="a.png"),
-        CaptionSample("right", ("two", "three"), rating=0.9, group="a", image="a.png"),
+        CaptionSample("right", ("two", "three"), rating=0.9, group="a", image=str(Path.cwd() / "a.png")),
     ]
     corpus = CaptionCorpus.of(training, read_support(rated))
     assert corpus.groups == [("one", "two", "three"), ("a puppy", "a dog"), ("ships at sea",)]
