@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -111,19 +111,37 @@ def _oriented(rated: Rated, tables: Mapping[str, Table]) -> Rated:
 
 
 def read_curves(folder: Path) -> dict[str, dict[float, float]]:
-    """Return what the newest log of a run's folder holds, {figure: {step: value}}; nothing without a log."""
-    found = sorted(folder.glob("logs/version_*/metrics.csv"), key=lambda path: path.stat().st_mtime)
+    """Return what the logs of a run's folder hold, {figure: {step: value}}; nothing without a log.
+
+    There is a log per start of the run, by number: a later one decides where steps meet.
+    """
     curves: dict[str, dict[float, float]] = {}
-    for path in found[-1:]:
-        with path.open(encoding="utf-8", newline="", errors="replace") as stream:
-            for row in csv.DictReader(stream):
-                step = _number(row.pop("step", None))
-                row.pop("epoch", None)
-                for name, text in row.items():
-                    value = _number(text)
-                    if step is not None and value is not None and isinstance(name, str):
-                        curves.setdefault(name, {})[step] = value
-    return curves
+    for path in sorted(folder.glob("logs/version_*/metrics.csv"), key=_start):
+        values = list(_logged(path))
+        first = min((step for step, _, _ in values), default=math.inf)
+        for curve in curves.values():  # what was done again
+            for step in [step for step in curve if step >= first]:
+                del curve[step]
+        for step, name, value in values:
+            curves.setdefault(name, {})[step] = value
+    return {name: curve for name, curve in curves.items() if curve}
+
+
+def _start(log: Path) -> int:
+    number = log.parent.name.rpartition("_")[2]
+    return int(number) if number.isdecimal() and len(number) < 10 else -1
+
+
+def _logged(path: Path) -> Iterator[tuple[float, str, float]]:
+    """Yield step, figure and value."""
+    with path.open(encoding="utf-8", newline="", errors="replace") as stream:
+        for row in csv.DictReader(stream):
+            step = _number(row.pop("step", None))
+            row.pop("epoch", None)
+            for name, text in row.items():
+                value = _number(text)
+                if step is not None and value is not None and isinstance(name, str):
+                    yield step, name, value
 
 
 def _number(text: Any) -> float | None:

@@ -1,6 +1,7 @@
 """Results on the disk: folders of trainings, JSON of commands, and what is neither."""
 
 import json
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -163,6 +164,15 @@ def test_what_is_to_be_said_of_a_training_stands_on_its_page(run):
     result = read_result(run)
     assert result.notes == ["Caution: Tested on 3 samples."]
     assert "Caution: Tested on 3 samples." in render("page", [part_of(result)])
+
+
+def test_the_logs_of_all_starts_make_one_curve_whenever_they_were_copied(run):
+    for start, text in ((2, "1,29,0.3\n2,39,0.2\n"), (10, "2,39,0.25\n3,49,0.1\n")):
+        log = run / "logs" / f"version_{start}" / "metrics.csv"
+        log.parent.mkdir()
+        log.write_text("epoch,step,train_loss\n" + text)
+        os.utime(log, (1_000_000 - start, 1_000_000 - start))
+    assert read_curves(run)["train_loss"] == {9: 0.5, 29: 0.3, 39: 0.25, 49: 0.1}
 
 
 def test_a_training_without_samples_or_log_is_shown_without(run):
