@@ -6,6 +6,7 @@ pixels.
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -137,7 +138,7 @@ class CaptionedImages(ResumableData):
         return load_captioned(name, root=self.root, images=self.image_folder, language=self.language)
 
     def _split(self, seed: int) -> None:
-        found = sorted(self.train_part, key=lambda image: str(image.image))
+        found = sorted(self.train_part, key=lambda image: os.path.abspath(image.image))  # noqa: PTH100
         random.Random(seed).shuffle(found)
         count = max(1, round(self.validation_share * len(found)))
         if count >= len(found):

@@ -79,6 +79,22 @@ def test_an_image_that_rows_name_in_two_ways_is_one(tmp_path, pictures):
     assert image.captions == ("caption 0", "caption 1", "caption 2")
 
 
+def test_the_same_images_validate_however_rows_name_them(tmp_path, pictures):
+    folder = pictures[0].parent
+    parts = []
+    for full in ((), range(0, 6, 2), range(6)):
+        rows = [
+            {"candidate": "a", "image": str(picture) if number in full else picture.name}
+            for number, picture in enumerate(pictures)
+        ]
+        path = tmp_path / "rows.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        data = CaptionedImages(str(path), images=os.path.relpath(folder), validation_share=0.5)
+        data.load(seed=0)
+        parts.append([image.image.name for image in data.validation_part])
+    assert parts[0] == parts[1] == parts[2]
+
+
 def test_missing_images_are_counted_and_named(tmp_path, pictures):
     path = karpathy(tmp_path, pictures)
     pictures[4].unlink()
