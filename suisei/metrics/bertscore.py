@@ -7,6 +7,7 @@ d width of the hidden states.
 from __future__ import annotations
 
 import csv
+import hashlib
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -339,6 +340,8 @@ def model_label(name: str) -> str:
     folder = Path(name)
     if not folder.is_dir():
         return name
-    files = sorted(folder.glob("*.safetensors")) or sorted(folder.glob("*.bin"))
-    digest = f"-sha256-{file_hash(files[0])}" if files else ""
-    return f"{folder.resolve().name}{digest}"
+    files = sorted(folder.glob("*.safetensors")) or sorted(folder.glob("pytorch_model*.bin"))
+    hashes = [file_hash(file) for file in files or sorted(folder.glob("*.bin"))[:1]]
+    if len(hashes) > 1:  # weights in several files: a model may differ from another in the last one alone
+        hashes = [hashlib.sha256("".join(hashes).encode()).hexdigest()[:12]]
+    return "-sha256-".join([folder.resolve().name, *hashes])

@@ -6,7 +6,7 @@ import pytest
 
 from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError, DataError, UnavailableError
-from suisei.metrics.bertscore import BertScore
+from suisei.metrics.bertscore import BertScore, model_label
 
 ENGLISH = "a the dog cat runs sleeps on under mat red blue two men ride horse beach with"
 WORDS = f"{ENGLISH} 犬 が 公園 で 走る 猫".split()
@@ -193,3 +193,16 @@ def test_bad_settings(bert, monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(UnavailableError, match="nobody/nothing"):
         BertScore("nobody/nothing").score([CaptionSample("a", ("b",))])
+
+
+@pytest.mark.parametrize("name", ["model-{}-of-00002.safetensors", "pytorch_model-{}-of-00002.bin"])
+def test_every_file_of_the_weights_counts_in_a_folders_name(tmp_path, name):
+    labels = set()
+    for content in (b"one", b"two"):
+        for number, own in (("00001", b"same"), ("00002", content)):
+            (tmp_path / name.format(number)).write_bytes(own)
+        (tmp_path / "training_args.bin").write_bytes(content)
+        labels.add(model_label(str(tmp_path)))
+    assert len(labels) == 2
+    (tmp_path / name.format("00002")).unlink()
+    assert all(label != model_label(str(tmp_path)) for label in labels)
