@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from suisei.encoders.text import TextEncoder
 from suisei.models.batch import Batch
 from suisei.models.greedy_matching import NOWHERE, greedy_match, weighted_mean
+from suisei.models.inputs import ALIGNMENTS
 
 
 def ordinary_tokens(text: TextEncoder, ids: Tensor, mask: Tensor) -> Tensor:
@@ -51,6 +52,8 @@ def aligned(candidate: Tensor, weights: Tensor, references: Tensor, reference_we
     """
     present = weights >= 0
     reference_present = reference_weights >= 0
+    if not references.shape[1]:  # no sample of the batch has a reference
+        return candidate.new_full((len(candidate), len(ALIGNMENTS)), torch.nan)
     there = reference_present.any(dim=2)
     matched, found = greedy_match(candidate[:, None], references, present[:, None], reference_present)
     anywhere = matched.masked_fill(~there[..., None], NOWHERE).amax(dim=1)  # [B, L]

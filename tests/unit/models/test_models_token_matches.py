@@ -32,3 +32,14 @@ def test_a_batch_is_aligned_as_samples_are_for_scoring(build_regressor, captions
     weights = model.text.backbone.encoder.layer[-1].output.dense.weight
     assert float(weights.grad.abs().sum()) > 0
     assert bool(weights.grad.isfinite().all())
+
+
+def test_a_batch_without_any_reference_is_aligned_with_nothing(build_regressor):
+    model = build_regressor(image=False, alignment=True, head={"extra_hidden": 3})
+    table = SampleTable([CaptionSample("a cat"), CaptionSample("a dog runs")], with_images=False)
+    batch = Collator(table, model.text.tokenize(table.captions), model.text.pad)(range(2))
+    outputs = model.outputs(batch)
+    assert outputs.extras.shape == (2, len(ALIGNMENTS))
+    assert bool(outputs.extras.isnan().all())
+    outputs.logits.sum().backward()
+    assert all(bool(p.grad.isfinite().all()) for p in model.parameters() if p.grad is not None)
