@@ -29,6 +29,9 @@ def fit(trainer: Any, model: Any, data: Any, checkpoint: str | None) -> None:
         DataError: a file cannot be written.
         UnavailableError: the memory does not suffice, or a process that prepares batches ended.
     """
+    # Where steps are limited, the trainer would go on within an epoch that a checkpoint has whole, and leave
+    # the next one out.
+    trainer.fit_loop._iteration_based_training = lambda: False
     try:
         trainer.fit(model, datamodule=data, ckpt_path=checkpoint, weights_only=True)
     except SuiseiError:

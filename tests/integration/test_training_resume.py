@@ -76,6 +76,14 @@ def test_resumed_run_ends_with_the_same_weights(whole, train, tmp_path, step, go
     assert_same(whole, run)
 
 
+@pytest.mark.parametrize("step", [10, 11])
+def test_a_run_with_a_limit_of_steps_goes_on_after_a_whole_epoch(train, tmp_path, step):
+    options = (*OPTIONS, "--trainer.max_epochs=3", "--trainer.max_steps=26")
+    unbroken = train(*options)
+    killed(train, options, step, tmp_path / "run")
+    assert_same(unbroken, train(*options, "--ckpt_path=last", output=tmp_path / "run"))
+
+
 def test_resuming_with_accumulated_gradients(train, tmp_path):
     options = (*OPTIONS, "--trainer.accumulate_grad_batches=3", "--checkpoint_steps=2")
     whole = train(*options)
