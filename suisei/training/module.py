@@ -40,6 +40,7 @@ from suisei.training.cross_fitting import (
 from suisei.training.devices import moved
 from suisei.training.feature_table import FeatureTable
 from suisei.training.image_pretraining import pretrain_images
+from suisei.training.loop_states import leave_epoch_open
 from suisei.training.losses import require_finite
 from suisei.training.lower_states import LowerStates
 from suisei.training.objective import LossConfig, Objective
@@ -392,6 +393,7 @@ class SuiSei(LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Save the state of the random numbers and what the weights belong to; frozen weights stay out."""
+        leave_epoch_open(checkpoint, self.trainer.num_training_batches)
         checkpoint["suisei_random_states"] = random_states(self.device)
         checkpoint["suisei_fingerprint"] = self._fingerprint()
         checkpoint[DATA] = self.data_digests

@@ -11,6 +11,7 @@ from torch import nn
 
 from suisei.ranges import LEARNING_RATE, WEIGHT_DECAY, Rule, at_least
 from suisei.training.checkpoints import FrozenWeights, restore_frozen
+from suisei.training.loop_states import leave_epoch_open
 from suisei.training.random_states import random_states, set_random_states
 
 STEPS: dict[str, Rule] = {
@@ -44,6 +45,7 @@ class ResumableTraining(LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Save the state of the random numbers; frozen weights stay out."""
+        leave_epoch_open(checkpoint, self.trainer.num_training_batches)
         checkpoint["suisei_random_states"] = random_states(self.device)
         self._frozen.drop_from(checkpoint)
 

@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from suisei.errors import ConfigError, ModelError
+from suisei.training.checkpoints import read_checkpoint
 from suisei.training.module import SuiSei
 
 OPTIONS = ("--baselines=[]", "--checkpoint_steps=3", "--model.optimizer.schedule=linear")
@@ -82,6 +83,21 @@ def test_a_run_with_a_limit_of_steps_goes_on_after_a_whole_epoch(train, tmp_path
     unbroken = train(*options)
     killed(train, options, step, tmp_path / "run")
     assert_same(unbroken, train(*options, "--ckpt_path=last", output=tmp_path / "run"))
+
+
+@pytest.mark.parametrize("first", [5, 10, 14])
+def test_a_run_that_a_limit_ended_within_an_epoch_goes_on_as_an_unbroken_one(train, tmp_path, first):
+    plain = ("--baselines=[]", "--model.optimizer.schedule=constant", "--model.optimizer.warmup_fraction=0")
+    options = (*plain, "--trainer.max_epochs=3", "--early_stopping=null")
+    unbroken = train(*options)
+    train(*options, f"--trainer.max_steps={first}", output=tmp_path / "run")
+    longer = train(*options, "--ckpt_path=last", output=tmp_path / "run")
+    facts = [json.loads((run / "report.json").read_text())["training"] for run in (unbroken, longer)]
+    assert [(f["steps"], f["epochs"]) for f in facts] == [(30, 3), (30, 3)]
+    left, right = (
+        read_checkpoint(run / "checkpoints" / "last.ckpt")["state_dict"] for run in (unbroken, longer)
+    )
+    assert [name for name in left if not torch.equal(left[name], right[name])] == []
 
 
 def test_resuming_with_accumulated_gradients(train, tmp_path):
