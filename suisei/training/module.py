@@ -40,7 +40,7 @@ from suisei.training.cross_fitting import (
 from suisei.training.devices import moved
 from suisei.training.feature_table import FeatureTable
 from suisei.training.image_pretraining import pretrain_images
-from suisei.training.loop_states import leave_epoch_open
+from suisei.training.loop_states import GRADIENTS, begun_gradients, leave_epoch_open, restore_gradients
 from suisei.training.losses import require_finite
 from suisei.training.lower_states import LowerStates
 from suisei.training.objective import LossConfig, Objective
@@ -123,6 +123,7 @@ class SuiSei(LightningModule):
         self._images: FeatureTable | None = None
         self._lower: LowerStates | None = None
         self._random_states: dict[str, Any] = {}
+        self._gradients: dict[str, Tensor] = {}
         self.data_digests: dict[str, str] = {}
         self._validation: list[Tensor] = []
         self._losses: list[Tensor] = []
@@ -321,6 +322,7 @@ class SuiSei(LightningModule):
         if self._random_states:  # a resumed run goes on with the numbers it would have had
             set_random_states(self._random_states)
             self._random_states = {}
+            restore_gradients(self._gradients, self)
         if self.config.text.frozen:
             return
         frozen_batches = self.optimizer_config.frozen_fraction * float(self.trainer.num_training_batches)
@@ -394,6 +396,7 @@ class SuiSei(LightningModule):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Save the state of the random numbers and what the weights belong to; frozen weights stay out."""
         leave_epoch_open(checkpoint, self.trainer.num_training_batches)
+        checkpoint[GRADIENTS] = begun_gradients(checkpoint, self, self.trainer)
         checkpoint["suisei_random_states"] = random_states(self.device)
         checkpoint["suisei_fingerprint"] = self._fingerprint()
         checkpoint[DATA] = self.data_digests
@@ -410,6 +413,7 @@ class SuiSei(LightningModule):
             )
         restore_frozen(checkpoint, self)
         self._random_states = checkpoint["suisei_random_states"]
+        self._gradients = checkpoint.get(GRADIENTS, {})
 
     def _fingerprint(self) -> str:
         vocabulary = sorted(self.regressor.text.tokenizer.get_vocab().items())

@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 from lightning.pytorch import LightningModule
-from torch import nn
+from torch import Tensor, nn
 
 from suisei.ranges import LEARNING_RATE, WEIGHT_DECAY, Rule, at_least
 from suisei.training.checkpoints import FrozenWeights, restore_frozen
-from suisei.training.loop_states import leave_epoch_open
+from suisei.training.loop_states import GRADIENTS, begun_gradients, leave_epoch_open, restore_gradients
 from suisei.training.random_states import random_states, set_random_states
 
 STEPS: dict[str, Rule] = {
@@ -32,6 +32,7 @@ class ResumableTraining(LightningModule):
         super().__init__()
         self._frozen = FrozenWeights()
         self._random_states: dict[str, Any] = {}
+        self._gradients: dict[str, Tensor] = {}
 
     def note_frozen(self, but: tuple[str, ...] = ()) -> None:
         """Note which weights are not trained: checkpoints leave them out, all but parts ``but``."""
@@ -42,10 +43,12 @@ class ResumableTraining(LightningModule):
         if self._random_states:
             set_random_states(self._random_states)
             self._random_states = {}
+            restore_gradients(self._gradients, self)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Save the state of the random numbers; frozen weights stay out."""
         leave_epoch_open(checkpoint, self.trainer.num_training_batches)
+        checkpoint[GRADIENTS] = begun_gradients(checkpoint, self, self.trainer)
         checkpoint["suisei_random_states"] = random_states(self.device)
         self._frozen.drop_from(checkpoint)
 
@@ -53,6 +56,7 @@ class ResumableTraining(LightningModule):
         """Read the state of the random numbers, and complete the weights by those that are frozen."""
         restore_frozen(checkpoint, self)
         self._random_states = checkpoint.get("suisei_random_states", {})
+        self._gradients = checkpoint.get(GRADIENTS, {})
 
     def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
         """Move a batch."""

@@ -41,6 +41,11 @@ def assert_same(one, other):
     assert facts[0]["results"] == facts[1]["results"]
 
 
+def assert_same_last(one, other):
+    left, right = (read_checkpoint(run / "checkpoints" / "last.ckpt")["state_dict"] for run in (one, other))
+    assert [name for name in left if not torch.equal(left[name], right[name])] == []
+
+
 def kill_at(monkeypatch, step, seen=None):
     original = SuiSei.training_step
 
@@ -94,10 +99,7 @@ def test_a_run_that_a_limit_ended_within_an_epoch_goes_on_as_an_unbroken_one(tra
     longer = train(*options, "--ckpt_path=last", output=tmp_path / "run")
     facts = [json.loads((run / "report.json").read_text())["training"] for run in (unbroken, longer)]
     assert [(f["steps"], f["epochs"]) for f in facts] == [(30, 3), (30, 3)]
-    left, right = (
-        read_checkpoint(run / "checkpoints" / "last.ckpt")["state_dict"] for run in (unbroken, longer)
-    )
-    assert [name for name in left if not torch.equal(left[name], right[name])] == []
+    assert_same_last(unbroken, longer)
 
 
 def test_resuming_with_accumulated_gradients(train, tmp_path):
@@ -106,6 +108,18 @@ def test_resuming_with_accumulated_gradients(train, tmp_path):
     killed(train, options, 3, tmp_path / "run")
     train(*options, "--ckpt_path=last", output=tmp_path / "run")
     assert_same(whole, tmp_path / "run")
+
+
+def test_resuming_from_a_validation_between_two_steps(train, tmp_path):
+    options = (
+        "--baselines=[]", "--checkpoint_steps=50", "--trainer.accumulate_grad_batches=4",
+        "--trainer.val_check_interval=6",
+    )  # fmt: skip
+    unbroken = train(*options)
+    killed(train, options, 2, tmp_path / "run")  # the checkpoint is that of the sixth batch
+    resumed = train(*options, "--ckpt_path=last", output=tmp_path / "run")
+    assert_same(unbroken, resumed)
+    assert_same_last(unbroken, resumed)
 
 
 @pytest.mark.parametrize("batching", ["length", "group"])
