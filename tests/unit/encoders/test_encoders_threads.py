@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
+from suisei.encoders.precision import to_precision
 from suisei.encoders.threads import one_thread
 from suisei.metrics.suisei import load
 from suisei.models import folder
@@ -28,6 +29,19 @@ def test_the_calling_thread_alone_computes_alone():
                 assert torch.get_num_threads() == 1
             assert torch.get_num_threads() == 1
             assert other.submit(torch.get_num_threads).result() == 2
+    assert torch.get_num_threads() == 2
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_weights_are_converted_by_one_thread():
+    class Seen(torch.nn.Linear):
+        def _apply(self, *arguments, **options):
+            threads.append(torch.get_num_threads())
+            return super()._apply(*arguments, **options)
+
+    threads = []
+    to_precision(Seen(2, 2), "bf16")
+    assert threads == [1]
     assert torch.get_num_threads() == 2
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -56,6 +57,21 @@ def test_counts_are_added_up_before_the_corpus_score():
     plain = by_kind(curves([Scored("bleu-2", bleu.score)], originals(40), "en", n_resamples=0))["swapped"]
     assert swapped.original == pytest.approx(1)
     assert swapped.values[2].value != pytest.approx(plain.values[2].value, abs=1e-3)
+
+
+def test_images_in_another_folder_have_the_same_curve():
+    uneven = Scored("uneven", lambda samples: np.array([float(hash_of(s.candidate)) for s in samples]))
+
+    def hash_of(text):
+        return sum(ord(character) * place for place, character in enumerate(text)) % 97
+
+    def drawn(folder):
+        placed = [replace(s, group=None, image=f"{folder}/{s.group}.png") for s in originals(60)]
+        return [
+            cell.value for cell in by_kind(curves([uneven], placed, "en", n_resamples=0))["swapped"].values
+        ]
+
+    assert drawn("/here") == drawn("/far/away") != drawn("/here")[::-1]
 
 
 def test_what_scores_nothing_has_no_curve_and_says_why():

@@ -1,6 +1,7 @@
 """Tables of probes and calibration, on metrics whose behaviour is known."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -52,6 +53,14 @@ def test_good_samples_are_the_rated_top_in_an_order_that_rows_do_not_decide():
     assert good == good_samples(rows[::-1], "rated", good=0.75)
     assert len(good_samples(rows, "rated", limit=3)) == 6
     assert some_of_each(rows, 2, seed=1) != some_of_each(rows, 2, seed=2)
+
+
+def test_images_in_another_folder_are_chosen_as_before():
+    def chosen(folder):
+        rows = [CaptionSample("a dog", image=f"{folder}/{n}.png", language="en") for n in range(40)]
+        return [Path(sample.image).name for sample in some_of_each(rows, 9, seed=1)]
+
+    assert chosen("/here") == chosen("/far/away") != chosen("/far/away")[::-1]
 
 
 def test_held_out_references_are_scored_against_the_others():
