@@ -6,7 +6,6 @@ pixels.
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from torch.utils.data import DataLoader
 from suisei.captioning.caption_sources import CaptionedImage, check_apart, check_spoken, load_captioned
 from suisei.captioning.captioner import Captioner
 from suisei.captioning.grid_store import GridStore
+from suisei.data.paths import full_path
 from suisei.data.sample import LANGUAGES
 from suisei.errors import DataError
 from suisei.models.table import PixelStore
@@ -138,7 +138,7 @@ class CaptionedImages(ResumableData):
         return load_captioned(name, root=self.root, images=self.image_folder, language=self.language)
 
     def _split(self, seed: int) -> None:
-        found = sorted(self.train_part, key=lambda image: os.path.abspath(image.image))  # noqa: PTH100
+        found = sorted(self.train_part, key=lambda image: full_path(image.image))
         random.Random(seed).shuffle(found)
         count = max(1, round(self.validation_share * len(found)))
         if count >= len(found):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
 from collections import Counter
@@ -17,6 +16,7 @@ from suisei.captioning.caption_model import Decoding
 from suisei.captioning.caption_writing import Written
 from suisei.data.coco import is_json, is_json_lines
 from suisei.data.outputs import Named, check_outputs
+from suisei.data.paths import full_path
 from suisei.data.writers import replacing
 from suisei.errors import ConfigError
 
@@ -108,7 +108,7 @@ def _place(image: Path, output: str) -> str:
     """Return an image's path as readers of a file take it: from the file's folder on, else in full."""
     if output == "-":
         return str(image)
-    full, folder = Path(os.path.abspath(image)), Path(os.path.abspath(output)).parent  # noqa: PTH100
+    full, folder = Path(full_path(image)), Path(full_path(output)).parent
     return str(full.relative_to(folder) if full.is_relative_to(folder) else full)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 from suisei.data.coco import is_json, read_references, read_text
 from suisei.data.load import load_data
 from suisei.data.pairs import is_pairs, load_pairs
-from suisei.data.paths import Allowed, Root
+from suisei.data.paths import Allowed, Root, full_path
 from suisei.data.sample import detect_language
 from suisei.errors import ConfigError, DataError
 
@@ -221,7 +220,7 @@ def _of_samples(
     for sample in load_data(source, root=root, images=images, columns=_unrated(source), allowed=allowed):
         if not isinstance(sample.image, str | Path):
             continue
-        file = os.path.abspath(sample.image)  # noqa: PTH100 - links stay
+        file = full_path(sample.image)
         own = collected.setdefault(file, (Path(sample.image), {}))[1]
         for caption in sample.references or (sample.candidate,):
             own.setdefault(caption, sample.language or detect_language(caption))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from suisei.commands.metric_options import check_device
 from suisei.commands.option_values import device, filled, positive, real, seed, whole
 from suisei.commands.options import add_column_options, add_log_options, named_columns
 from suisei.data.outputs import check_outputs, given
+from suisei.data.paths import full_path
 from suisei.errors import ConfigError, DataError, UnavailableError
 
 if TYPE_CHECKING:
@@ -285,7 +285,7 @@ def _join(options: argparse.Namespace) -> int:
     merged: dict[Path, ImageCaptions] = {}
     for source in _sources(options):
         if source.image is not None and source.captions:
-            image = Path(os.path.abspath(source.image))  # noqa: PTH100 - links stay
+            image = Path(full_path(source.image))
             known = merged.get(image, ImageCaptions(image, ()))
             merged[image] = replace(
                 known,

@@ -17,6 +17,7 @@ from suisei.commands.command_parser import Add
 from suisei.commands.option_values import filled, real
 from suisei.commands.options import named_columns
 from suisei.commands.shard_summary import said_on_stopping, shown, tell
+from suisei.data.paths import full_path
 from suisei.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -111,21 +112,21 @@ def tasks_of(shards: Sequence[Path], output: Path) -> list[ShardTask]:
     from suisei.data.shards import TAR
     from suisei.scoring.shard_scores import ShardTask
 
-    top = os.path.commonpath([os.path.abspath(path.parent) for path in shards])  # noqa: PTH100 - keeps links
-    sources = {os.path.abspath(path) for path in shards}  # noqa: PTH100
+    top = os.path.commonpath([full_path(path.parent) for path in shards])
+    sources = {full_path(path) for path in shards}
     tasks: dict[Path, ShardTask] = {}
     for path in shards:
-        inside = Path(os.path.abspath(path.parent)).relative_to(top)  # noqa: PTH100
+        inside = Path(full_path(path.parent)).relative_to(top)
         task = ShardTask(path, output / inside / path.name.partition(".")[0])
         if task.target in tasks:
             raise ConfigError(
                 f"--input: the scores of {tasks[task.target].source} and {path} would be one file; score "
                 "them one after the other, to an --output each"
             )
-        outputs = {os.path.abspath(task.output(kind)) for kind in ("parquet", "jsonl")}  # noqa: PTH100
+        outputs = {full_path(task.output(kind)) for kind in ("parquet", "jsonl")}
         if outputs & sources:
             raise ConfigError(f"--output {output}: the scores would overwrite {path}; give another folder")
-        if path.suffix == TAR and os.path.abspath(task.output("parquet")) == _beside(path):  # noqa: PTH100
+        if path.suffix == TAR and full_path(task.output("parquet")) == _beside(path):
             raise ConfigError(
                 f"--output {output}: the files beside {path} that say its uids and counts are called as its "
                 "scores would be; give another folder"
@@ -136,7 +137,7 @@ def tasks_of(shards: Sequence[Path], output: Path) -> list[ShardTask]:
 
 def _beside(archive: Path) -> str:
     """Return the file beside an archive that img2dataset keeps its uids in."""
-    return os.path.abspath(archive.with_suffix(".parquet"))  # noqa: PTH100
+    return full_path(archive.with_suffix(".parquet"))
 
 
 def rows_to_fit(options: argparse.Namespace) -> Iterator[Row]:

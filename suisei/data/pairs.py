@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from suisei.data.benchmarks.flickr8k import FLICKR8K_PARTS, IMAGE_FOLDERS, read_captions, read_image_list
-from suisei.data.paths import Allowed, Root
+from suisei.data.paths import Allowed, Root, full_path
 from suisei.errors import ConfigError, DataError
 
 _FIELDS = ("image", "captions", "generated_images", "generated_captions")
@@ -132,7 +132,7 @@ def _manifest(path: Path, root: Root) -> Iterator[ImageCaptions]:
             generated = tuple(map(root.file, row["generated_images"]))
         except DataError as error:
             raise DataError(f"{path}, row {number}: {error}") from None
-        first = seen.setdefault(os.path.abspath(file), number)  # noqa: PTH100 - links stay
+        first = seen.setdefault(full_path(file), number)
         if first != number:
             raise DataError(f"{path}, row {number}: image {image!r} was in row {first} already")
         yield ImageCaptions(file, tuple(row["captions"]), generated, tuple(row["generated_captions"]))

@@ -23,7 +23,7 @@ _MAX_LINKS = 40
 
 def descriptor_of(path: Path | str) -> int | None:
     """Return the open file that a path such as /dev/stdout or /dev/fd/3 stands for, None for other paths."""
-    name = os.path.abspath(path)  # noqa: PTH100 - resolve() would follow the links to their end
+    name = full_path(path)
     for _ in range(_MAX_LINKS):
         if name in _NAMED:
             return _NAMED[name]
@@ -47,6 +47,11 @@ def is_stream(path: Path | str) -> bool:
     except (OSError, ValueError):
         return False
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+def full_path(path: Path | str) -> str:
+    """Return a path from the root on, as it is named: links stay, which ``resolve()`` would follow."""
+    return os.path.abspath(path)  # noqa: PTH100
 
 
 def real_path(path: Path | str) -> Path:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, get_args
 
+from suisei.data.paths import full_path
 from suisei.data.sample import CaptionSample
 from suisei.data.writers import replacing
 from suisei.errors import ConfigError, DataError
@@ -121,14 +122,14 @@ def group_of(sample: CaptionSample, position: int | None = None) -> str:
     if sample.group is not None:
         return sample.group
     if isinstance(sample.image, str | Path):
-        return f"image:{os.path.abspath(sample.image)}"  # noqa: PTH100 - links stay
+        return f"image:{full_path(sample.image)}"
     if sample.image is not None:
         from suisei.data.images import content_key
 
         return f"image:{content_key(sample.image)}"
     video = getattr(sample, "video", None)
     if video is not None:
-        return f"video:{os.path.abspath(video)}"  # noqa: PTH100
+        return f"video:{full_path(video)}"
     if sample.references:
         return f"references:{_digest(*sorted(sample.references)).hex()}"
     if sample.id is not None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from suisei.data.parquet import import_pyarrow
-from suisei.data.paths import descriptor_of, is_stream, real_path
+from suisei.data.paths import descriptor_of, full_path, is_stream, real_path
 from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError, DataError
 
@@ -144,7 +144,7 @@ def _image_name(sample: CaptionSample, position: int, path: Path) -> str | None:
 
 def _stored_name(file: str | Path, path: Path) -> str:
     """Return a file's name relative to the folder of ``path`` where it is inside that, else in full."""
-    full, folder = Path(os.path.abspath(file)), Path(os.path.abspath(path.parent))  # noqa: PTH100 - keeps links
+    full, folder = Path(full_path(file)), Path(full_path(path.parent))
     return full.relative_to(folder).as_posix() if full.is_relative_to(folder) else str(full)
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 from suisei.data.formats import Row
 from suisei.data.image_bytes import ImageBytes
-from suisei.data.paths import FetchedImage
+from suisei.data.paths import FetchedImage, full_path
 from suisei.data.video import VideoSample
 from suisei.errors import DataError
 
@@ -50,7 +49,7 @@ def _file(path: Any) -> Any:
         return _pixels(path)
     if isinstance(path, FetchedImage):
         return [path.key]
-    full = os.path.abspath(path)  # noqa: PTH100 - as it is named, links and all
+    full = full_path(path)
     try:
         status = Path(full).stat()
     except OSError:

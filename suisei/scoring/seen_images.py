@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from suisei.data.formats import Row
-from suisei.data.paths import FetchedImage
+from suisei.data.paths import FetchedImage, full_path
 from suisei.data.sample import CaptionSample
 from suisei.data.video import VideoSample
 
@@ -67,7 +67,7 @@ class SeenImages:
 
     def _lost_in(self, folder: str) -> Iterator[str]:
         """Yield the remembered files below a folder that are not there any more."""
-        for name in map(os.path.abspath, self._last.values()):
+        for name in map(full_path, self._last.values()):
             if _is_in(name, folder) and not os.path.exists(name):  # noqa: PTH110
                 yield name
 
@@ -91,7 +91,7 @@ def vanished(sample: CaptionSample) -> str | None:
 
 def topmost_missing(name: str) -> str:
     """Return the first part of a file's path that is not there: the file, or a folder above it."""
-    missing = os.path.abspath(name)  # noqa: PTH100 - as it is named, links and all
+    missing = full_path(name)
     while not os.path.exists(above := os.path.dirname(missing)) and above != missing:  # noqa: PTH110, PTH120
         missing = above
     return missing

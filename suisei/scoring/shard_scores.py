@@ -11,7 +11,6 @@ import glob
 import json
 import logging
 import math
-import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from suisei.data.formats import NamedColumns
-from suisei.data.paths import DEFAULT, Allowed
+from suisei.data.paths import DEFAULT, Allowed, full_path
 from suisei.data.shards import ShardRow, shard_rows
 from suisei.data.writers import replacing
 from suisei.errors import DataError
@@ -293,7 +292,7 @@ class _Totals:
         if self._absent is None or self._pictured:
             return ""
         folder = topmost_missing(self._absent)
-        if folder == os.path.abspath(self._absent):  # noqa: PTH100
+        if folder == full_path(self._absent):
             return ""
         return (
             f"{shard}: none of its images is there, nor the folder {folder[:400]}; put it back, or do "

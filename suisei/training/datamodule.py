@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,11 +11,11 @@ from typing import Any, get_args
 import numpy as np
 from torch.utils.data import DataLoader
 
-from suisei.data.benchmarks import BENCHMARKS
 from suisei.data.formats import OnError, Row
-from suisei.data.leaks import describe_shared, linked_groups, shared_contents
+from suisei.data.leaks import describe_shared, shared_contents
 from suisei.data.load import load_data
 from suisei.data.sample import CaptionSample
+from suisei.data.source_names import told_apart
 from suisei.data.splits import (
     PARTS,
     Disjoint,
@@ -25,7 +24,6 @@ from suisei.data.splits import (
     cross_candidates,
     fold_by_group,
     group_of,
-    portable_names,
     split_by_group,
     without_shared_candidates,
 )
@@ -178,7 +176,7 @@ class CaptionDataModule(ResumableData):
         sources = [self._read(source) for source in self.sources]
         names = [group_of(sample) for samples in sources for sample in samples]
         if len(sources) > 1:
-            sources = _told_apart(self.sources, sources)
+            sources = told_apart(self.sources, sources)
         self._set_of = [number for number, samples in enumerate(sources) for _ in samples]
         for number, samples in enumerate(sources):
             for sample in samples:
@@ -387,45 +385,3 @@ class CaptionDataModule(ResumableData):
         total = sum(wanted)
         shares = (wanted[0] / total, wanted[1] / total, wanted[2] / total)
         return split_by_group(samples, shares, seed=self.split_seed)
-
-
-def _told_apart(
-    names: Sequence[str], sources: Sequence[Sequence[CaptionSample]]
-) -> list[list[CaptionSample]]:
-    """Name groups and ids by their sources, two of which may use one name for different images.
-
-    Groups that share an image file become one: what is learned without a group (inner folds of a ridge), or
-    of captions of two images, would take one image for two.
-    """
-    short = _short_names(names)
-    apart = []
-    for name, samples in zip(names, sources, strict=True):
-        own = portable_names(map(group_of, samples))
-        apart.append(
-            [
-                replace(
-                    s,
-                    group=f"{short[name]}/{own[group_of(s)]}",
-                    id=None if s.id is None else f"{short[name]}/{s.id}",
-                )
-                for s in samples
-            ]
-        )
-    linked = linked_groups(apart)
-    return [[replace(s, group=linked.get(group_of(s), s.group)) for s in samples] for samples in apart]
-
-
-def _short_names(sources: Sequence[str]) -> dict[str, str]:
-    """Return as many last parts of each path as tell all apart: moved files are split as before.
-
-    The folder that all files are in is no part, nor is how a path is written.
-    """
-    files = {name: Path(os.path.abspath(name)) for name in sources if name not in BENCHMARKS}  # noqa: PTH100
-    one_drive = len({path.anchor for path in files.values()}) == 1
-    folder = os.path.commonpath([path.parent for path in files.values()]) if one_drive else ""
-    found = {name: path.relative_to(folder).parts if folder else path.parts for name, path in files.items()}
-    parts = {name: found.get(name, (name,)) for name in sources}
-    count = 1
-    while len({own[-count:] for own in parts.values()}) < len(set(parts.values())):
-        count += 1
-    return {name: "/".join(own[-count:]) for name, own in parts.items()}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from suisei.data.load import load_data
 from suisei.data.pairs import is_pairs, load_pairs
+from suisei.data.paths import full_path
 from suisei.data.sample import CaptionSample
 from suisei.data.splits import caption_key, group_of
 
@@ -95,7 +95,7 @@ class CaptionCorpus:
         pictured: dict[str, tuple[Path, dict[str, None]]] = {}
         for sample in training:  # rows of an image may have others each, as of another language
             if isinstance(sample.image, str | Path) and sample.references:
-                file = os.path.abspath(sample.image)  # noqa: PTH100 - links stay
+                file = full_path(sample.image)
                 said = pictured.setdefault(file, (Path(sample.image), {}))[1]
                 said.update(dict.fromkeys(sample.references))
         own = [(image, tuple(captions)) for image, captions in pictured.values()]
