@@ -24,6 +24,7 @@ COMMANDS = {
     "ablate": "train a model without one part at a time, and say what each is worth",
     "probe": "test that a metric notices what it should, and minds nothing else",
     "add-images": "have a model that reads captions look at images too",
+    "add-model": "weigh a second model beside a model",
     "compact": "make a trained model small enough to ship, and say what that changes",
     "positives": "generate captions and images to train PAC-S with",
     "demo": "open a web page to score captions on, beside baselines",

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from suisei.commands.allowances import allowed
 from suisei.commands.command_parser import CommandParser
+from suisei.commands.fitted_table import fitted_table, not_learned
 from suisei.commands.option_values import filled, positive, seed
 from suisei.commands.options import add_data_options
 from suisei.commands.reports import Files, Report, add_report_options, check_report
 from suisei.commands.steps import read_samples
 from suisei.data.outputs import given
-from suisei.data.paths import real_path
 from suisei.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     from suisei.training.small_card import signed_card
 
     metric = load(options.model, device="cpu", precision="fp32")
+    if metric.model.second is not None:
+        raise ConfigError(f"{options.model} has a second model: add images to the first, then the second")
     data, samples, notes = _data(options, metric)
     tower = ImageEncoderConfig(options.tower, options.weights, normalise=False)
     with reported() as progress:
@@ -145,18 +147,11 @@ def _weighed(options: argparse.Namespace, metric: SuiSeiMetric, rated: Sequence[
     from suisei.data.load import load_data
     from suisei.training.image_side import Weighed
 
-    learned = {(sample.candidate, _place(sample)) for sample in rated}
     root = None if Path(options.unseen).is_file() else options.root
     found = load_data(options.unseen, root=root, images=options.images, allowed=allowed(options))
-    found = [sample for sample in found if (sample.candidate, _place(sample)) not in learned]
+    found = not_learned(found, rated)
     unseen = _seen(found, f"{options.unseen}, without the samples of --data")
     return Weighed(unseen, _without_images(metric, rated), _without_images(metric, unseen))
-
-
-def _place(sample: CaptionSample) -> str:
-    """Return what tells a sample's image from others, however its path is written."""
-    image = sample.image
-    return str(real_path(image)) if isinstance(image, str | Path) else str(image)
 
 
 def _captions(options: argparse.Namespace, name: str) -> list[CaptionSample]:
@@ -183,34 +178,16 @@ def _without_images(metric: SuiSeiMetric, samples: Sequence[CaptionSample]) -> n
 
 def _table(metric: SuiSeiMetric, samples: Sequence[CaptionSample]) -> Table:
     """Return how scores by references, by the image and by both agree with the ratings."""
-    import numpy as np
-
-    from suisei.metaeval.agreement import mean_rating
-    from suisei.metaeval.correlation import CorrelationError, kendall_tau_b, pearson
-    from suisei.metaeval.tables import Cell, Row, Section
-    from suisei.metaeval.tables import Table as NewTable
-
-    ratings = np.array([mean_rating(s.rating.scaled) for s in samples if s.rating is not None])
     ways = {
         "references": [replace(sample, image=None) for sample in samples],
         "image": [replace(sample, references=()) for sample in samples],
     }
     if metric.regressor.looks(compared=True):
         ways["references and image"] = list(samples)
-    rows = []
-    for label, own in ways.items():
-        scores = metric.score(own, progress=True)
-        cells = {"mean": Cell(float(scores.mean())), "n": Cell(len(own))}
-        for kind, correlation in (("pearson", pearson), ("tau-b", kendall_tau_b)):
-            try:
-                cells[kind] = Cell(correlation(scores, ratings))
-            except CorrelationError as error:
-                cells[kind] = Cell(None, reason=str(error))
-        rows.append(Row(label, cells))
-    columns = {"pearson": "Pearson", "tau-b": "Kendall tau-b", "mean": "mean score", "n": "n"}
-    notes = ("the lines of the image were fitted to these ratings; evaluate with others",)
+    scores = {label: metric.score(own, progress=True) for label, own in ways.items()}
     title = "Agreement with the ratings, by what the model is shown"
-    return NewTable(title, columns, (Section("all", tuple(rows)),), notes=notes, row_heading="Shown")
+    note = "the lines of the image were fitted to these ratings; evaluate with others"
+    return fitted_table(title, "Shown", scores, samples, note)
 
 
 def _card(options: argparse.Namespace, model: Path, settings: dict[str, Any]) -> str:

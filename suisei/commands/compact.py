@@ -67,7 +67,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         scores["vocabulary cut"] = _with(whole, regressor).score(samples)
     stored = _stored(regressor, base, options)
     folder = Path(options.output)
-    save_model(folder, regressor, extras=extras, card=_card(options, regressor, old, called), stored=stored)
+    card_text, second = _card(options, regressor, old, called), whole.model.second
+    save_model(folder, regressor, extras=extras, card=card_text, stored=stored, second=second)
     say(messages, f"scoring with {folder}")
     small = load(folder, device="cpu", precision="fp32", cache="off")
     scores["and rounded" if old is not None else "rounded"] = small.score(samples)

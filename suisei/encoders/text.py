@@ -61,7 +61,8 @@ class TextEncoderConfig:
     """Which text encoder, and how it is used.
 
     Attributes:
-        name: a Hugging Face encoder name or a local folder; "tiny" is a small one built from ``tiny``.
+        name: a Hugging Face encoder name or a local folder, also of a trained model, for its text encoder;
+            "tiny" is a small one built from ``tiny``.
         layers: "mix" for a learned mixture of all layers, "last" for the last layer alone.
         frozen: whether the encoder keeps its weights; its features are then computed once.
         trained_layers: how many layers are trained, counted from the last; embeddings and the layers below

@@ -1,8 +1,9 @@
-"""Cutting a SentencePiece vocabulary to the pieces that some languages need.
+"""Cutting a vocabulary of SentencePiece's unigram model, or of WordPiece, to the pieces that are needed.
 
 XLM-RoBERTa's 250,002 pieces serve a hundred languages; their vectors are four fifths of a small encoder. A
-caption whose pieces are all kept is cut into the same pieces as before, for the best segmentation stays the
-best among fewer. Single characters are always kept, so nothing becomes unknown that was not.
+caption whose pieces are all kept is cut into the same pieces as before: the best segmentation stays the best
+among fewer, and the longest piece the longest. Single characters are always kept, so nothing becomes unknown
+that was not.
 """
 
 from __future__ import annotations
@@ -17,9 +18,14 @@ SPACE = "▁"
 """SentencePiece's sign for a space, with which the first piece of a word begins."""
 
 
-def is_character(piece: str) -> bool:
-    """Return whether a piece is a single character, with or without the sign of a space before it."""
-    return len(piece.removeprefix(SPACE)) <= 1
+def is_character(piece: str, sign: str = SPACE) -> bool:
+    """Return whether a piece is a single character, with or without a sign before it.
+
+    Args:
+        piece: the piece.
+        sign: SentencePiece's for a space, or WordPiece's for what continues a word.
+    """
+    return len(piece.removeprefix(sign)) <= 1
 
 
 def language_pieces(vocabulary: Mapping[str, int]) -> set[int]:
@@ -80,39 +86,54 @@ def cut_vocabulary(description: dict[str, Any], keep: Iterable[int]) -> tuple[di
     """Return a tokenizer with fewer pieces, and the old id of each of its ids.
 
     Args:
-        description: content of a ``tokenizer.json`` whose model is SentencePiece's unigram model.
+        description: content of a ``tokenizer.json``, of SentencePiece's unigram model or of WordPiece.
         keep: ids of the pieces to keep; special tokens and single characters are kept besides.
 
     Raises:
         ConfigError: the tokenizer is of another kind, or an id is not in it.
     """
     model = description.get("model") or {}
-    if model.get("type") != "Unigram" or model.get("byte_fallback"):
+    kind = model.get("type")
+    if kind not in ("Unigram", "WordPiece") or model.get("byte_fallback"):
         raise ConfigError(
-            f"only a unigram vocabulary without byte fallback can be cut, got {model.get('type')!r}"
+            "only a vocabulary of WordPiece, or of a unigram model without byte fallback, can be cut, got "
+            f"{kind!r}"
         )
-    pieces: Sequence[Sequence[Any]] = model["vocab"]
+    words = kind == "WordPiece"
+    pieces: Sequence[str] = _in_order(model["vocab"]) if words else [piece for piece, _ in model["vocab"]]
+    unknown = pieces.index(model["unk_token"]) if words else model["unk_id"]
     wanted = set(keep)
     outside = sorted(id_ for id_ in wanted if not 0 <= id_ < len(pieces))
     if outside:
         raise ConfigError(f"the vocabulary has {len(pieces)} pieces, no piece {outside[0]}")
-    special = {token["id"] for token in description.get("added_tokens", ())} | {model["unk_id"]}
+    special = {token["id"] for token in description.get("added_tokens", ())} | {unknown}
+    sign = model["continuing_subword_prefix"] if words else SPACE
     kept = [
-        id_ for id_, (piece, _) in enumerate(pieces) if id_ in wanted or id_ in special or is_character(piece)
+        id_
+        for id_, piece in enumerate(pieces)
+        if id_ in wanted or id_ in special or is_character(piece, sign)
     ]
     beyond = sorted(id_ for id_ in special if id_ >= len(pieces))  # added after the pieces
-    kept += beyond
-    new = {old: number for number, old in enumerate(kept)}
+    new = {old: number for number, old in enumerate([*kept, *beyond])}
     cut = copy.deepcopy({key: value for key, value in description.items() if key != "model"})
-    cut["model"] = {
-        **model,
-        "unk_id": new[model["unk_id"]],
-        "vocab": [pieces[i] for i in kept if i < len(pieces)],
-    }
+    vocabulary: Any = {pieces[i]: new[i] for i in kept} if words else [model["vocab"][i] for i in kept]
+    cut["model"] = {**model, "vocab": vocabulary, **({} if words else {"unk_id": new[unknown]})}
     for token in cut.get("added_tokens", ()):
         token["id"] = new[token["id"]]
     _renumber(cut.get("post_processor"), new)
-    return cut, kept
+    return cut, [*kept, *beyond]
+
+
+def _in_order(vocabulary: Mapping[str, int]) -> list[str]:
+    """Return the pieces of a vocabulary by their ids.
+
+    Raises:
+        ConfigError: ids are missing, so that a piece's place is not its id.
+    """
+    pieces = sorted(vocabulary, key=lambda piece: vocabulary[piece])
+    if [vocabulary[piece] for piece in pieces] != list(range(len(pieces))):
+        raise ConfigError("the vocabulary has gaps between its ids, and cannot be cut")
+    return pieces
 
 
 def _renumber(processor: Any, new: dict[int, int]) -> None:

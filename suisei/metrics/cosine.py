@@ -6,7 +6,6 @@ Shape letters: T captions, L tokens (padded), d width of the encoder.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -133,8 +132,9 @@ class Cosine(Metric):
 
 def _text_encoder(name: str) -> TextEncoder:
     from suisei.encoders.text import TextEncoder, TextEncoderConfig
+    from suisei.models.folder import is_model_folder
 
-    if (Path(name) / "idf.json").is_file():
+    if is_model_folder(name):
         from suisei.metrics.extras import check_names
         from suisei.models.folder import load_model
 

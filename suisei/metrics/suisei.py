@@ -16,6 +16,7 @@ from torch import Tensor
 from suisei.data.sample import CaptionSample
 from suisei.encoders.cache_place import disk_cache
 from suisei.encoders.feature_cache import FeatureCache
+from suisei.encoders.locks import Lock
 from suisei.encoders.precision import (
     choose_device,
     choose_precision,
@@ -33,8 +34,9 @@ from suisei.models.alignment import alignment_inputs
 from suisei.models.batch import Batch
 from suisei.models.blocks import BLOCKS
 from suisei.models.features import ModelFeatures
-from suisei.models.folder import LoadedModel, load_model
+from suisei.models.folder import LoadedModel, load_model, load_second
 from suisei.models.regressor import Regressor
+from suisei.models.second import Second
 from suisei.models.table import Collator, SampleTable
 from suisei.progress import progress_bar
 
@@ -52,7 +54,8 @@ class SuiSeiMetric(Metric):
 
     References and image are each optional, sample by sample. Of a sample with neither, a model that starts
     from cosines (``head.start``) has nothing to say: its score is NaN. Others score it from the candidate
-    alone, which says little; such samples are counted in a warning. Threads may share it.
+    alone, which says little; such samples are counted in a warning. Threads may share it. A second model in
+    the folder (:mod:`suisei.models.second`) is read when a caption of its languages is first scored.
 
     Args:
         model: the loaded model.
@@ -97,6 +100,9 @@ class SuiSeiMetric(Metric):
         )
         self._captions = FeatureCache(CACHE_BYTES)
         self._images = FeatureCache(CACHE_BYTES)
+        self._cache = cache
+        self._second: SuiSeiMetric | None = None
+        self._opening = Lock()
         self._compile()
 
     def _compile(self) -> None:
@@ -116,14 +122,15 @@ class SuiSeiMetric(Metric):
         self._compile()  # what was compiled is not pickled
 
     def settings(self) -> dict[str, str]:
-        """Return model hash, encoders, reference aggregation and precision."""
-        config = self.regressor.config
+        """Return model hash, encoders, reference aggregation, languages of a second model, and precision."""
+        config, second = self.regressor.config, self.model.second
         image = config.image
         return {
             "model": self.model.checksum[:12],
             "text": Path(config.text.name).name,
             "image": "none" if image is None else Path(image.name.removeprefix(PREFIX)).name,
             "refs": config.fusion.references,
+            **({"second": "+".join(second.weighing.languages)} if second is not None else {}),
             "dtype": self.precision + ("-compiled" if self.compiled else ""),
         }
 
@@ -147,12 +154,36 @@ class SuiSeiMetric(Metric):
         values = torch.from_numpy(np.asarray(replaced, dtype=np.float32))
         scores, inputs = self._compute(samples, values, batch_size=batch_size)
         scores[list(self.missing(samples))] = np.nan
-        return scores, inputs
+        return self._with_second(samples, scores, batch_size=batch_size), inputs
 
     def _score(self, samples: Sequence[CaptionSample], *, batch_size: int, progress: bool) -> np.ndarray:
         if self.regressor.start is None:  # another model has no score of such samples, see missing()
             self._warn_blind(samples)
-        return self._compute(samples, None, batch_size=batch_size, progress=progress)[0]
+        scores = self._compute(samples, None, batch_size=batch_size, progress=progress)[0]
+        return self._with_second(samples, scores, batch_size=batch_size, progress=progress)
+
+    def _with_second(
+        self, samples: Sequence[CaptionSample], scores: np.ndarray, *, batch_size: int, progress: bool = False
+    ) -> np.ndarray:
+        """Return scores [N] weighed against a second model's, where there is one to be asked."""
+        second = self.model.second
+        asked = [] if second is None else second.weighing.asked(samples)
+        if second is None or not asked:
+            return scores
+        shown = [replace(samples[position], image=None) for position in asked]
+        said = self._open_second(second).score(shown, batch_size=batch_size, progress=progress)
+        scores[asked] = second.weighing.combined(scores[asked], said)
+        return scores
+
+    def _open_second(self, second: Second) -> SuiSeiMetric:
+        """Return the second model, which is read when it is first asked."""
+        with self._opening:
+            if self._second is None:
+                packed = self.device.type == "cpu" and not self.compiled
+                found = load_second(second, check_names, packed=packed)
+                device, cache = str(self.device), self._cache
+                self._second = SuiSeiMetric(found, device, self.precision, compile=self.compiled, cache=cache)
+            return self._second
 
     def _compute(
         self,

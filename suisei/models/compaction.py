@@ -17,6 +17,7 @@ from torch import Tensor
 
 from suisei.data.idf import IdfTable
 from suisei.encoders.bert import BertEncoder
+from suisei.encoders.pretrained import longest_input
 from suisei.encoders.text import TextEncoder
 from suisei.encoders.tokenizer import FolderTokenizer
 from suisei.encoders.vocabulary import cut_vocabulary, language_pieces, needed_pieces
@@ -27,6 +28,7 @@ from suisei.models.quantization import Rounding, is_roundable, quantize_state
 from suisei.models.regressor import Regressor
 
 ENCODER = "text.backbone."
+PLACES = f"{ENCODER}embeddings.position_embeddings.weight"
 SMALL = 1024
 """Weights with fewer numbers are stored as they are: they would save nothing."""
 IMAGE_SIDE = ("image.", "fusion.project.", "fusion.missing_image", "start.image.", "start.beside.")
@@ -46,14 +48,16 @@ def with_fewer_pieces(regressor: Regressor, texts: Iterable[str]) -> tuple[Regre
     """Return a model with the pieces that Japanese and English need alone, and their old ids.
 
     Kept are single characters, pieces of Japanese scripts, signs and digits, what the references of its
-    training were cut into, and what texts are cut into, as written and with a capital letter first.
+    training were cut into, and what texts are cut into, as written and with a capital letter first. Positions
+    that no caption reaches, which are cut before, go too.
 
     Args:
         regressor: a loaded model.
         texts: words or sentences.
 
     Raises:
-        ConfigError: its encoder is not of BERT's kind, or its vocabulary no unigram vocabulary.
+        ConfigError: its encoder is not of BERT's kind, or its vocabulary neither of a unigram model nor of
+            WordPiece.
     """
     tokenizer = regressor.text.tokenizer
     if not isinstance(regressor.text.backbone, BertEncoder) or not isinstance(tokenizer, FolderTokenizer):
@@ -65,6 +69,8 @@ def with_fewer_pieces(regressor: Regressor, texts: Iterable[str]) -> tuple[Regre
     architecture = regressor.text.architecture()
     backbone = architecture["backbone"]
     backbone["vocab_size"], backbone["pad_token_id"] = len(old), new[backbone["pad_token_id"]]
+    longest = longest_input(regressor.text.backbone.config, tokenizer)
+    backbone["max_position_embeddings"] -= longest - regressor.text.max_tokens
     text = TextEncoder.from_architecture(architecture, _tokenizer_of(tokenizer, description))
     frequencies = {new[id_]: count for id_, count in regressor.idf.frequencies.items()}
     smaller = Regressor(
@@ -72,6 +78,7 @@ def with_fewer_pieces(regressor: Regressor, texts: Iterable[str]) -> tuple[Regre
     )
     state = dict(regressor.state_dict())
     state[WORDS] = state[WORDS][old]
+    state[PLACES] = state[PLACES][: backbone["max_position_embeddings"]]
     smaller.load_state_dict(state)
     smaller.requires_grad_(False)
     return smaller.eval(), old

@@ -36,6 +36,13 @@ class Line(nn.Module):
         known = values.nan_to_num() - self.centre
         return (self.slope * known + self.offset).masked_fill(values.isnan(), torch.nan)
 
+    def put(self, slope: float, centre: float, offset: float) -> None:
+        """Set the line."""
+        with torch.no_grad():
+            self.slope.fill_(float(slope))
+            self.centre.fill_(float(centre))
+            self.offset.fill_(float(offset))
+
 
 class Beside(nn.Module):
     """``kept * logit + line(cosine with the image)``, where there are references and an image."""

@@ -5,6 +5,7 @@ model.safetensors   weights, whole or in parts of 4 and 8 bits (:mod:`suisei.mod
 idf.json            document frequencies of the training references
 tokenizer/          the tokenizer's files
 extras.json ...     what the extra inputs were fitted to, see :mod:`suisei.models.extras_folder`
+second/             another model's folder, where one is weighed beside it (:mod:`suisei.models.second`)
 README.md           the model card
 
 A folder may come from somebody else. Its settings are a closed list of names, types and ranges; nothing in
@@ -39,14 +40,17 @@ from suisei.models.extras_folder import SavedInput, read_extras, write_extras
 from suisei.models.packed_rows import TABLE, packed_rows, put_rows
 from suisei.models.quantization import dequantize_state, dequantized_shapes, is_rounded
 from suisei.models.regressor import Regressor
+from suisei.models.second import FOLDER as SECOND
+from suisei.models.second import Second, Weighing, copied
 from suisei.ranges import shown
 from suisei.version import __version__
 
-FORMAT, ROUNDED = 2, 3
+FORMAT, ROUNDED, PAIRED = 2, 3, 4
 """Version of the folder's layout: in the first, states of extra inputs stood in config.json; the third has
-weights in parts of few bits."""
-READABLE = (1, 2, 3)
+weights in parts of few bits, the fourth a second model."""
+READABLE = (1, 2, 3, 4)
 CHECKED = ("model.safetensors", "idf.json")
+SECOND_CONFIG = f"{SECOND}/config.json"
 RESTORE = "restore the file, or train or export the model again"
 LARGEST_CONFIG, LARGEST_FILE = 2**28, 2**36
 """Bytes of config.json and of any other file: more than any model needs that suisei can make."""
@@ -64,12 +68,16 @@ class LoadedModel:
         extras: what the model holds of every extra input, by name.
         checksum: hash of the settings and of all other files, for the signature.
         path: the folder.
+        within: where links in it may lead to, see :func:`load_model`.
+        second: another model that is weighed beside it, not yet read.
     """
 
     regressor: Regressor
     extras: Mapping[str, SavedInput]
     checksum: str
     path: Path
+    within: Path | None = None
+    second: Second | None = None
 
 
 def save_model(
@@ -79,6 +87,7 @@ def save_model(
     extras: Mapping[str, SavedInput] | None = None,
     card: str = "",
     stored: Mapping[str, Tensor] | None = None,
+    second: Second | None = None,
 ) -> None:
     """Write a model folder; an existing one is replaced once the new one is complete.
 
@@ -90,22 +99,54 @@ def save_model(
         card: text of the model card.
         stored: its weights as they are to be stored, see :func:`suisei.models.quantization.quantize_state`;
             None for as they are.
+        second: a model that is weighed beside it, whose folder is copied.
 
     Raises:
         ConfigError: an extra input of the model is not among ``extras``, or cannot go into a folder.
+        ModelError: the second model has a second itself.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as name:
         new = Path(name) / folder.name
         new.mkdir()
         config = _write_parts(new, regressor, extras or {}, stored or regressor.state_dict())
-        (new / "README.md").write_text(card, encoding="utf-8")
-        config["sha256"] = checksums(new)
-        config["sha256"]["config.json"] = own_checksum(config)
-        (new / "config.json").write_text(
-            json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
-        )
+        _complete(new, config, card, second)
         put_in_place(new, folder, aside=Path(name) / "old")
+
+
+def save_pair(folder: Path, first: LoadedModel, second: Second, *, card: str = "") -> None:
+    """Write a folder that holds one model as it is stored, and a second beside it.
+
+    Args:
+        folder: where to write; a folder that is there is replaced.
+        first: a loaded model without a second.
+        second: what is weighed beside it, whose folder is copied.
+        card: text of the model card.
+
+    Raises:
+        ModelError: either of them has a second model already.
+    """
+    config = read_config(first.path, first.within)
+    if first.second is not None:
+        raise ModelError(f"{first.path} has a second model already")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as name:
+        new = Path(name) / folder.name
+        copied(first.path, new, (own for own in config["sha256"] if own != "config.json"))
+        _complete(new, config, card, second)
+        put_in_place(new, folder, aside=Path(name) / "old")
+
+
+def _complete(new: Path, config: dict[str, Any], card: str, second: Second | None) -> None:
+    """Write a new folder's card, its second model, and config.json with all checksums."""
+    if second is not None:
+        config |= _write_second(new, second)
+    (new / "README.md").write_text(card, encoding="utf-8")
+    config["sha256"] = checksums(new)
+    config["sha256"]["config.json"] = own_checksum(config)
+    (new / "config.json").write_text(
+        json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
 
 
 def _write_parts(
@@ -132,6 +173,15 @@ def _write_parts(
     }
 
 
+def _write_second(new: Path, second: Second) -> dict[str, Any]:
+    """Copy a second model, and return what config.json says of it."""
+    config = read_config(second.folder, second.within)
+    if config["format"] >= PAIRED:
+        raise ModelError(f"{second.folder} has a second model itself, and cannot be one")
+    copied(second.folder, new / SECOND, config["sha256"])
+    return {"format": PAIRED, "second": second.weighing.to_dict()}
+
+
 def put_in_place(new: Path, folder: Path, *, aside: Path) -> None:
     """Rename ``new`` to ``folder``; what was there goes ``aside``, and comes back if that fails."""
     replaced = folder.exists()
@@ -143,6 +193,11 @@ def put_in_place(new: Path, folder: Path, *, aside: Path) -> None:
         if replaced:
             aside.rename(folder)
         raise
+
+
+def is_model_folder(path: str | Path) -> bool:
+    """Return whether a folder is one that :func:`save_model` wrote, and no other encoder's."""
+    return (Path(path) / "idf.json").is_file()
 
 
 def load_model(
@@ -167,8 +222,10 @@ def load_model(
     """
     folder = Path(path)
     config = read_config(folder, within)
-    problems, sound = _misplaced(folder, config, within, CHECKED)
+    paired = config["format"] >= PAIRED
+    problems, sound = _misplaced(folder, config, within, (*CHECKED, *([SECOND_CONFIG] if paired else [])))
     _refuse(folder, problems and [*problems, *_altered(folder, config, sound)])
+    second = _second(folder, config, within) if paired else None
     with ThreadPoolExecutor(1) as pool:
         altered = pool.submit(_altered, folder, config, sound)
         try:
@@ -176,7 +233,27 @@ def load_model(
                 regressor, extras = _read(folder, config, check_inputs, packed)
         finally:
             _refuse(folder, altered.result())  # which says more than what it led to
-    return LoadedModel(regressor, extras, config["sha256"]["config.json"], folder)
+    return LoadedModel(regressor, extras, config["sha256"]["config.json"], folder, within, second)
+
+
+def _second(folder: Path, config: Mapping[str, Any], within: Path | None) -> Second:
+    weighing = Weighing.from_dict(config.get("second"), f"{folder}/config.json: second")
+    return Second(weighing, folder / SECOND, within, config["sha256"][SECOND_CONFIG])
+
+
+def load_second(second: Second, check_inputs: Callable[[Sequence[str]], Any], *, packed: bool) -> LoadedModel:
+    """Read a second model; the arguments are those of :func:`load_model`.
+
+    Raises:
+        ModelError: it cannot be read, or is another than when the first was.
+    """
+    path = second.folder / "config.json"
+    if not path.is_file() or sha256_of(path) != second.checksum:
+        raise ModelError(f"{second.folder}: was altered since the model was loaded; {RESTORE}")
+    found = load_model(second.folder, check_inputs, within=second.within, packed=packed)
+    if found.second is not None:
+        raise ModelError(f"{second.folder} has a second model itself, and cannot be one")
+    return found
 
 
 def _read(
@@ -351,7 +428,8 @@ def _inside(folder: Path, name: str, within: Path | None) -> bool:
 
 def _unlisted(folder: Path, expected: Mapping[str, Any]) -> list[str]:
     """Return the files that would be read without being checked; people may keep others beside them."""
-    found = [*(folder / "tokenizer").rglob("*"), *(folder / "extras").rglob("*"), *folder.glob("extras.*")]
+    parts = [path for name in ("tokenizer", "extras", SECOND) for path in (folder / name).rglob("*")]
+    found = [*parts, *folder.glob("extras.*")]
     names = [path.relative_to(folder).as_posix() for path in found if path.is_symlink() or path.is_file()]
     return sorted(name for name in names if name not in expected and not Path(name).name.startswith("."))
 

@@ -1,11 +1,11 @@
 """Weights in 8 or 4 bits: how a model folder holds large matrices in a quarter or an eighth of the bytes.
 
 A row is cut into blocks of 32, each with a scale of its own in half precision; an entry is ``scale * q`` with
-a whole number q. In 8 bits q goes from -127 to 127. In 4 bits it goes from -8 to 7, and the entry of a block
-that is largest by size becomes -8, whatever its sign: the grid of GGML's q4_0, so that weights that were
-published on it are stored without any loss. A matrix W is stored as ``W.q8`` (int8 [rows, columns]) or
-``W.q4`` (uint8 [rows, columns / 2]: the even column in the low half of a byte, the odd one in the high half,
-8 added) beside ``W.scale`` (float16 [rows, blocks]).
+a whole number q. In 8 bits q goes from -127 to 127. In 4 bits it goes from -8 to 7, as in GGML's q4_0, where
+the entry of a block that is largest by size becomes -8, whatever its sign: weights that were published on
+that grid are stored without any loss. Others get the scale, of a few, that moves the block least. A matrix W
+is stored as ``W.q8`` (int8 [rows, columns]) or ``W.q4`` (uint8 [rows, columns / 2]: the even column in the
+low half of a byte, the odd one in the high half, 8 added) beside ``W.scale`` (float16 [rows, blocks]).
 
 Training changes a pretrained matrix by far less than a step of such a grid, so rounding the trained matrix
 undoes the training. It is stored as a base (the matrix before training, as above) and the change from it, on
@@ -35,6 +35,9 @@ CHANGES = {4: ".change4", 8: ".change8"}
 CHANGE_SCALE = ".change_scale"
 _ENDINGS = (*SUFFIXES.values(), SCALE, *CHANGES.values(), CHANGE_SCALE)
 _LIMIT = {4: 7, 8: 127}
+ENDS = (-8, -7, -6, 6, 7, -6.5, -7.5, -8.5, -9, -9.5, -10, 6.5, 7.5, 8, 8.5)
+"""What the largest entry of a block may become in 4 bits, before it is rounded and cut off. By the whole ones
+among them, what was rounded once is found again."""
 _TYPES = {4: torch.uint8, 8: torch.int8}
 _BYTES = np.array([[(byte & 15) - 8, (byte >> 4) - 8] for byte in range(256)], np.float32)
 _PAIRS = _BYTES.view(np.float64)[:, 0]
@@ -232,17 +235,36 @@ def _check(weight: Tensor, bits: int) -> None:
 def _in_blocks(weight: Tensor, bits: int) -> dict[str, Tensor]:
     _check(weight, bits)
     blocks = weight.detach().float().unflatten(1, (-1, BLOCK))  # [rows, blocks, BLOCK]
-    if bits == 4:
-        least, largest = -8, 7
-        exact = blocks.gather(2, blocks.abs().argmax(dim=2, keepdim=True))[..., 0] / least
-    else:
-        least, largest = -_LIMIT[bits], _LIMIT[bits]
-        exact = blocks.abs().amax(dim=2) / largest
-    scale = exact.half()
+    scale = _best_scale(blocks) if bits == 4 else (blocks.abs().amax(dim=2) / _LIMIT[bits]).half()
     if not scale.isfinite().all():
         raise ConfigError("a weight is too large for a scale in half precision; train the model again")
-    whole = (blocks / _divisor(scale.float())[..., None]).round().clamp(least, largest)
-    return {SUFFIXES[bits]: _stored(whole.to(torch.int8).flatten(1), bits), SCALE: scale}
+    return {
+        SUFFIXES[bits]: _stored(_on_grid(blocks, scale, bits).to(torch.int8).flatten(1), bits),
+        SCALE: scale,
+    }
+
+
+def _best_scale(blocks: Tensor) -> Tensor:
+    """Return of every block [rows, blocks, BLOCK] the scale that moves it least in 4 bits, float16."""
+    ends = blocks.gather(2, blocks.abs().argmax(dim=2, keepdim=True))[..., 0]
+    best = (ends / ENDS[0]).half()
+    least = _moved(blocks, best)
+    for end in ENDS[1:]:
+        scale = (ends / end).half()
+        moved = _moved(blocks, scale)
+        best, least = torch.where(moved < least, scale, best), torch.minimum(moved, least)
+    return best
+
+
+def _moved(blocks: Tensor, scale: Tensor) -> Tensor:
+    """Return by how much rounding to 4 bits moves every block, squared."""
+    return (_on_grid(blocks, scale, 4) * scale.float()[..., None] - blocks).square().sum(dim=2)
+
+
+def _on_grid(blocks: Tensor, scale: Tensor, bits: int) -> Tensor:
+    """Return the whole numbers of blocks, float32."""
+    least = -8 if bits == 4 else -_LIMIT[bits]
+    return (blocks / _divisor(scale.float())[..., None]).round().clamp(least, _LIMIT[bits])
 
 
 def _divisor(scale: Tensor) -> Tensor:

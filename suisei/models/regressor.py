@@ -106,7 +106,7 @@ class Head(nn.Module):
             else None
         )
         width = features if beside else features + extras
-        if not (width or extras):
+        if not (width or extras or config.start):
             raise ConfigError("fusion.blocks is empty and there is no extra input: nothing to score by")
         self.fused = (
             FeedForward(
@@ -129,6 +129,8 @@ class Head(nn.Module):
 
     def forward(self, fused: Tensor, extras: Tensor) -> Tensor:
         """Return logits [B] of fused features [B, n] and standardised extra inputs [B, E]."""
+        if self.beside is None and self.fused is None:  # nothing corrects the line through the cosine
+            return fused.new_zeros(len(fused))
         if self.beside is None:
             assert self.fused is not None
             logits: Tensor = self.fused(torch.cat([fused, extras.to(fused.dtype)], dim=-1))

@@ -6,14 +6,13 @@ Shape letters: N samples, E extra inputs.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from suisei.models.batch import Batch
-from suisei.models.cosine_start import Beside, Line, reference_cosine
+from suisei.models.cosine_start import Line, reference_cosine
 from suisei.models.regressor import Outputs, Regressor
 from suisei.models.table import SampleTable
 from suisei.training.objective import Objective, pair_cosines
@@ -21,15 +20,6 @@ from suisei.training.objective import Objective, pair_cosines
 SAMPLES = 500
 """Rated samples of each data set that the line is fitted to: enough for two numbers."""
 PER_BATCH = 64
-SURE = 1e-6
-"""Nearest to 0 or 1 that a score is taken to be."""
-TRUST = 0.5
-"""Share of the weight that an image earns on photographs like those it was taught: of others it says less.
-
-On held-out photographs half the weight keeps nearly all of the gain, and on drawings it costs half as much.
-"""
-LEAST_SPREAD = 1e-9
-"""Added to a standard deviation, which may be 0."""
 
 
 def fit_start(
@@ -115,73 +105,4 @@ def fit_line(line: Line, values: Tensor, ratings: np.ndarray, weights: np.ndarra
         return wrong
 
     slope, offset = least_squares(errors, [float(line.slope.detach()), 0.0]).x
-    _set(line, slope, centre, offset)
-
-
-@dataclass(frozen=True)
-class Seen:
-    """Rated samples with images, and what is said of them.
-
-    Attributes:
-        cosines: with the image, float64 [N].
-        scores: without the image, in (0, 1), float64 [N].
-        ratings: in [0, 1], float64 [N].
-    """
-
-    cosines: np.ndarray
-    scores: np.ndarray
-    ratings: np.ndarray
-
-
-def fit_beside(beside: Beside, rated: Seen, unseen: Seen) -> None:
-    """Set how scores by references and the cosine with the image are weighed, by two logistic regressions.
-
-    Args:
-        beside: changed in place.
-        rated: ratings on the scale of the scores, which say where the weighed scores lie.
-        unseen: ratings on any scale, which the scores were not learned from: they say how much the image
-            counts against the references, for a model is surer than it should be of what it learned from.
-    """
-    centre = float(rated.cosines.mean())
-    _, own, slope = _logistic([_logits(unseen.scores), unseen.cosines - centre], unseen.ratings)
-    ratio = TRUST * max(slope / own, 0.0) if own > 0 else 0.0
-    weighed = _logits(rated.scores) + ratio * (rated.cosines - centre)
-    offset, kept = _logistic([weighed], rated.ratings)
-    if kept <= 0:  # ratings that fall where scores rise say nothing of the image
-        ratio, offset, kept = 0.0, 0.0, 1.0
-    _set(beside.line, kept * ratio, centre, offset)
-    with torch.no_grad():
-        beside.kept.fill_(kept)
-
-
-def _logits(scores: np.ndarray) -> np.ndarray:
-    from scipy.special import logit
-
-    found: np.ndarray = logit(np.clip(scores, SURE, 1 - SURE))
-    return found
-
-
-def _logistic(inputs: Sequence[np.ndarray], ratings: np.ndarray) -> list[float]:
-    """Return offset and slopes of the logistic regression of ratings [N] on inputs [N]: one best fit."""
-    from scipy.optimize import minimize
-    from scipy.special import expit
-
-    means = np.array([own.mean() for own in inputs])
-    spreads = np.array([own.std() + LEAST_SPREAD for own in inputs])
-    columns = np.stack([np.ones(len(ratings)), *((np.stack(inputs) - means[:, None]) / spreads[:, None])])
-
-    def loss(guess: np.ndarray) -> tuple[float, np.ndarray]:
-        logits = guess @ columns
-        value = float(np.mean(np.logaddexp(0, logits) - ratings * logits))
-        return value, columns @ (expit(logits) - ratings) / len(ratings)
-
-    found = minimize(loss, np.zeros(len(columns)), jac=True, method="BFGS").x
-    slopes = found[1:] / spreads
-    return [float(found[0] - slopes @ means), *map(float, slopes)]
-
-
-def _set(line: Line, slope: float, centre: float, offset: float) -> None:
-    with torch.no_grad():
-        line.centre.fill_(centre)
-        line.slope.fill_(float(slope))
-        line.offset.fill_(float(offset))
+    line.put(slope, centre, offset)

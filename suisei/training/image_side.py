@@ -29,9 +29,10 @@ from suisei.models.compaction import IMAGE_SIDE
 from suisei.models.features import ModelFeatures
 from suisei.models.regressor import Regressor
 from suisei.models.table import SampleTable
-from suisei.training.cosine_fit import Seen, fit_beside, fit_line
+from suisei.training.cosine_fit import fit_line
 from suisei.training.image_pretraining import caption_vectors, draw_to_captions
 from suisei.training.pretraining_loop import Passes, Progress
+from suisei.training.weighing import Seen, fit_beside
 
 Pairs = Sequence[tuple[Path, Sequence[str]]]
 """Images with their captions."""

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from suisei.data.sample import LANGUAGE_NAMES
 from suisei.errors import DataError
 from suisei.metrics.default_model import NAME as DEFAULT
 
@@ -17,7 +18,16 @@ _E5 = (
     "Embeddings: A Technical Report, 2024 ([arXiv 2402.05672](https://arxiv.org/abs/2402.05672)); "
     "`intfloat/{name}` on the Hugging Face hub",
 )
-ENCODERS = {f"multilingual-e5-{size}": _E5 for size in ("small", "base", "large")}
+_MINILM = (
+    "Apache-2.0",
+    "the authors of sentence-transformers, after Wenhui Wang, Furu Wei, Li Dong, Hangbo Bao, Nan Yang, Ming "
+    "Zhou: MiniLM, NeurIPS 2020 ([arXiv 2002.10957](https://arxiv.org/abs/2002.10957)); "
+    "`sentence-transformers/{name}` on the Hugging Face hub. Captions of COCO and Flickr30k are among the "
+    "sentences that it learned from, none of them rated",
+)
+ENCODERS = {f"multilingual-e5-{size}": _E5 for size in ("small", "base", "large")} | {
+    "all-MiniLM-L6-v2": _MINILM
+}
 """{last part of an encoder's name: (licence, authors and where it is from)}."""
 TERMS = {
     "shichimi": "ratings of Japanese captions of COCO images (Wada et al., CoNLL 2023): research use",
@@ -39,7 +49,7 @@ TOWERS = {
     ),
 }
 """{name of an image tower: (licence, what it is and from whom)}."""
-IMAGE_TOWER = "## Image tower"
+IMAGE_TOWER, SECOND_MODEL = "## Image tower", "## Second model"
 _SIGNED = "- Scores of this folder are signed "
 _READING = re.compile(r"^- It (?:does not look at the image|looks at the image).*$", re.MULTILINE)
 _READINGS = {
@@ -151,16 +161,44 @@ def card_with_images(card: str, tower: str, learned: Sequence[str], settings: Ma
     return f"{before}\n{section}{heading}{after}" if heading else f"{card}\n{section}"
 
 
+def card_with_second(card: str, encoder: str, languages: Sequence[str], learned: str) -> str:
+    """Return the card of a model with what is true of it since a second model is weighed beside it.
+
+    Args:
+        card: of the model before.
+        encoder: name of the second's text encoder.
+        languages: those that the second is asked of.
+        learned: the ratings that say how much it counts.
+    """
+    card = (card.strip() or "# A SuiSei model") + "\n"
+    spoken = " and ".join(LANGUAGE_NAMES[language] for language in languages)
+    lines = [
+        SECOND_MODEL,
+        "",
+        f"In `second/`, over {_of_encoder(encoder)} It is asked of {spoken} captions with references; their "
+        "score is a weighed mean of both models' on the scale of logits. How much it counts was fitted with "
+        f"`suisei add-model` to {learned}, after all else: figures above are of the first model alone.",
+    ]
+    section = "\n".join(lines) + "\n"
+    before, heading, after = card.partition("\n## Storage\n")
+    return f"{before}\n{section}{heading}{after}" if heading else f"{card}\n{section}"
+
+
 def _indented(settings: Any) -> str:
     return json.dumps(settings, indent=2, ensure_ascii=False).replace("\n", "\n  ")
 
 
 def _encoder(storage: Storage) -> str:
-    name = storage.encoder.rsplit("/", 1)[-1]
+    return f"## Text encoder\n\n{_of_encoder(storage.encoder)}"
+
+
+def _of_encoder(encoder: str) -> str:
+    """Say whose an encoder is, and on what terms."""
+    name = encoder.rsplit("/", 1)[-1]
     licence, authors = ENCODERS.get(name, ("", ""))
     if not licence:
-        return f"## Text encoder\n\n`{storage.encoder}`, under the terms of its authors."
-    return f"## Text encoder\n\n`{name}`, licence {licence}: {authors.format(name=name)}."
+        return f"`{encoder}`, under the terms of its authors."
+    return f"`{name}`, licence {licence}: {authors.format(name=name)}."
 
 
 def _storage(storage: Storage) -> str:

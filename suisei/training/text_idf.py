@@ -10,6 +10,9 @@ from torch import Tensor
 from suisei.data.idf import IdfTable
 from suisei.data.sample import CaptionSample
 from suisei.encoders.text import TextEncoder, TextEncoderConfig
+from suisei.errors import ConfigError
+from suisei.metrics.extras import check_names
+from suisei.models.folder import is_model_folder, load_model
 from suisei.training.support import Support
 
 
@@ -25,8 +28,16 @@ def text_and_idf(
     """
     references = [reference for sample in training for reference in sample.references]
     captions = [sample.candidate for sample in training] + references + support.captions()
-    text = TextEncoder.create(config, captions)
+    text = _of_model(config) if is_model_folder(config.name) else TextEncoder.create(config, captions)
     return text, IdfTable.fit(text.tokenize(references))
+
+
+def _of_model(config: TextEncoderConfig) -> TextEncoder:
+    """Return the text encoder of a trained model, as it was trained."""
+    if config.checkpointing:
+        raise ConfigError(f"text.checkpointing: {config.name} is a trained model's encoder; set it to false")
+    found = load_model(config.name, check_names).regressor.text
+    return TextEncoder(found.backbone, found.tokenizer, layers=config.layers, max_tokens=found.max_tokens)
 
 
 def idf_weights(text: TextEncoder, idf: IdfTable) -> Tensor:

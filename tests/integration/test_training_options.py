@@ -14,6 +14,8 @@ import torch
 
 from suisei.commands import train as train_module
 from suisei.errors import ConfigError
+from suisei.metrics.extras import check_names
+from suisei.models.folder import load_model
 from suisei.models.inputs import ALIGNMENTS, SIMILARITIES
 from suisei.training import run as run_module
 from suisei.training.module import SuiSei
@@ -211,6 +213,34 @@ def test_a_score_may_start_from_the_cosine(built):
     torch.testing.assert_close(
         outputs.logits, whole.logits, atol=0.05, rtol=0.01
     )  # they are in half precision
+
+
+def test_a_score_may_be_the_line_through_the_cosine_alone(built):
+    """Nothing corrects it, so that training moves the line and no more."""
+    cli = built(*COSINE, "--model.fusion.similarity=false", "--model.text.frozen=true", "--model.image=null")
+    model, batch = cli.model, next(iter(cli.datamodule.train_dataloader()))
+    outputs = model.outputs(batch)
+    torch.testing.assert_close(outputs.logits[0], outputs.start)
+    learned = {name for name, own in model.regressor.named_parameters() if own.requires_grad}
+    assert not [name for name in learned if name.startswith(("text.", "members."))]
+    (own,) = [name for name in learned if name.endswith("references.slope")]
+    outputs.logits.square().sum().backward()
+    assert float(model.regressor.get_parameter(own).grad.abs()) > 0
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_a_text_encoder_may_be_that_of_a_trained_model(built, finished, frozen):
+    options = ["--model.text.layers=last", f"--model.text.frozen={str(frozen).lower()}", "--model.image=null"]
+    cli = built(f"--model.text.name={finished / 'model'}", *options)
+    text, whole = cli.model.regressor.text, load_model(finished / "model", check_names).regressor.text
+    ids, mask = whole.pad(whole.tokenize(["two dogs run", "犬が走る"]))
+    assert text.tokenize(["two dogs run"]) == whole.tokenize(["two dogs run"])
+    with torch.no_grad():
+        cli.model.eval()
+        torch.testing.assert_close(text(ids, mask)[-1], whole(ids, mask)[-1])
+    assert {own.requires_grad for own in text.parameters()} == {not frozen}
+    with pytest.raises(ConfigError, match="set it to false"):
+        built(f"--model.text.name={finished / 'model'}", "--model.text.checkpointing=true")
 
 
 def test_an_image_is_not_taught_before_the_captions_are(built):
@@ -459,6 +489,8 @@ COVERED = {
     "test_layers_of_the_text_encoder": ("model.text.layers",),
     "test_layers_below_the_trained_ones_keep_their_weights": ("model.text.trained_layers",),
     "test_a_score_may_start_from_the_cosine": ("model.head.start",),
+    "test_a_score_may_be_the_line_through_the_cosine_alone": ("model.head.start",),
+    "test_a_text_encoder_may_be_that_of_a_trained_model": ("model.text.name",),
     "test_the_loss_of_a_step_has_what_is_asked_for": (
         "model.loss.cosine_weight",
         "model.loss.pair_weight",

@@ -48,6 +48,42 @@ def test_nothing_becomes_unknown(tokenizer):
     assert all(is_character(token) or token.startswith("<") for token in kept)
 
 
+@pytest.fixture(scope="module")
+def wordpiece():
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+
+    made = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    made.normalizer, made.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+    trainer = trainers.WordPieceTrainer(vocab_size=200, special_tokens=special, show_progress=False)
+    made.train_from_iterator(ENGLISH, trainer)
+    made.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    return made
+
+
+def test_captions_of_kept_words_are_cut_alike_by_wordpiece(wordpiece):
+    keep = needed_pieces(wordpiece, ENGLISH[:1])
+    cut, old = cut_vocabulary(json.loads(wordpiece.to_str()), keep)
+    smaller = rebuilt(cut)
+    assert smaller.get_vocab_size() == len(old) < wordpiece.get_vocab_size()
+    before, after = wordpiece.encode(ENGLISH[0]), smaller.encode(ENGLISH[0])
+    assert after.tokens == before.tokens
+    assert [old[id_] for id_ in after.ids] == before.ids
+    other = smaller.encode("the horse")
+    assert other.tokens != wordpiece.encode("the horse").tokens  # a word whose piece is gone is spelt
+    assert "".join(token.removeprefix("##") for token in other.tokens[1:-1]) == "thehorse"
+    assert "[UNK]" not in other.tokens
+
+
+def test_a_wordpiece_vocabulary_with_gaps_is_refused(wordpiece):
+    description = json.loads(wordpiece.to_str())
+    del description["model"]["vocab"]["dog"]
+    with pytest.raises(ConfigError, match="gaps between its ids"):
+        cut_vocabulary(description, set())
+
+
 def test_other_tokenizers_and_ids_are_refused(tokenizer):
     description = json.loads(tokenizer.to_str())
     with pytest.raises(ConfigError, match="no piece 100000"):

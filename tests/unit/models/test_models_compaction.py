@@ -39,6 +39,20 @@ def test_captions_of_kept_words_score_as_before(tuned_model, whole, tmp_path):
     np.testing.assert_allclose(scores(tmp_path / "small", BALL), scores(tuned_model[0], BALL), atol=1e-6)
 
 
+def test_positions_that_no_caption_reaches_go(whole):
+    whole = copy.deepcopy(whole)
+    places = "text.backbone.embeddings.position_embeddings.weight"
+    whole.text.max_tokens = 20
+    smaller, _ = with_fewer_pieces(whole, BALL)
+    assert smaller.state_dict()[places].shape[0] < whole.state_dict()[places].shape[0]
+    assert smaller.text.max_tokens == 20
+    long = ["a red ball lies on the table and " * 5]
+    [before], [after] = (model.text.tokenize(long) for model in (whole, smaller))
+    assert len(before) == len(after) == 20
+    states = [model.text(*model.text.pad([ids]))[-1] for model, ids in ((whole, before), (smaller, after))]
+    torch.testing.assert_close(*states)
+
+
 def test_idf_goes_with_its_pieces_and_nothing_becomes_unknown(whole):
     smaller, old = with_fewer_pieces(whole, [])
     for text in (*BALL, "people watch from their windows"):

@@ -150,7 +150,17 @@ def test_out_of_reach_is_one_clear_line(hub):
 
 @pytest.mark.parametrize(
     "name",
-    ["pytorch_model.bin", "tokenizer/code.py", "../other", "extras/x/weights.pkl", "tokenizer/.hidden.json"],
+    [
+        "pytorch_model.bin",
+        "tokenizer/code.py",
+        "../other",
+        "extras/x/weights.pkl",
+        "tokenizer/.hidden.json",
+        "second/code.py",
+        "second/second/model.safetensors",
+        "third/model.safetensors",
+        "second/../config.json",
+    ],
 )
 def test_other_files_are_neither_fetched_nor_read(published, hub, resign, name):
     resign(published, lambda config: config["sha256"].update({name: "0" * 64}))

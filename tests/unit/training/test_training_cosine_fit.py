@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from scipy.special import expit, logit
+from scipy.special import expit
 
 from suisei.data.sample import CaptionSample
-from suisei.models.cosine_start import Beside, Line
+from suisei.models.cosine_start import Line
 from suisei.models.table import SampleTable
 from suisei.training import cosine_fit
-from suisei.training.cosine_fit import TRUST, Seen, _equal_weights, _some_of_each, fit_beside, fit_line
+from suisei.training.cosine_fit import _equal_weights, _some_of_each, fit_line
 
 
 def test_a_line_is_found_again():
@@ -22,40 +22,6 @@ def test_a_line_is_found_again():
     assert float(line.slope) == pytest.approx(30, rel=1e-3)
     assert float(line.centre) == pytest.approx(known.mean())
     assert float(line.offset) == pytest.approx(30 * (known.mean() - 0.85), abs=1e-3)
-
-
-def of_two(scale=1.0, offset=0.0, weight=6.0):
-    """Ratings that scores and the cosine with the image decide, on a scale of their own."""
-    rng = np.random.default_rng(0)
-    logits, seen = rng.normal(size=400), rng.uniform(0, 0.4, 400)
-    return Seen(seen, expit(logits), expit(scale * (logits + weight * (seen - 0.1)) + offset))
-
-
-@pytest.mark.parametrize("scale", [1.0, 2.5])
-@pytest.mark.parametrize("unseen", [{}, {"scale": 0.7, "offset": -3.0}])
-def test_how_much_an_image_counts_does_not_depend_on_the_scale_of_unseen_ratings(scale, unseen):
-    rated = of_two(scale, -0.5, weight=6 * TRUST)
-    beside = Beside()
-    fit_beside(beside, rated, of_two(**unseen))
-    assert float(beside.kept) == pytest.approx(scale, rel=1e-3)
-    assert float(beside.line.slope) == pytest.approx(6 * TRUST * scale, rel=1e-3)
-    logits, seen = torch.from_numpy(logit(rated.scores))[None], torch.from_numpy(rated.cosines)[:, None]
-    weighed = torch.sigmoid(beside(logits, seen, torch.ones(400, dtype=bool)))[0]
-    np.testing.assert_allclose(weighed.detach().numpy(), rated.ratings, atol=1e-3)
-
-
-def test_unseen_ratings_alone_say_how_much_the_image_counts():
-    beside = Beside()
-    fit_beside(beside, of_two(weight=0.5), of_two(weight=6.0))
-    assert float(beside.line.slope / beside.kept) == pytest.approx(6 * TRUST, rel=1e-3)
-
-
-def test_an_image_that_says_the_opposite_counts_nothing():
-    beside = Beside()
-    fit_beside(beside, of_two(), of_two(weight=-6.0))
-    assert float(beside.line.slope) == 0.0
-    fit_beside(beside, of_two(scale=-1.0), of_two())
-    assert (float(beside.line.slope), float(beside.line.offset), float(beside.kept)) == (0.0, 0.0, 1.0)
 
 
 def test_nothing_is_fitted_to_values_that_do_not_differ_or_are_not_there():

@@ -1,0 +1,172 @@
+"""``suisei add-model``: weigh a second model beside a model, and say what that adds."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from suisei.commands.command_parser import CommandParser
+from suisei.commands.fitted_table import fitted_table, not_learned
+from suisei.commands.option_values import filled
+from suisei.commands.options import add_data_options
+from suisei.commands.reports import Files, Report, add_report_options, check_report
+from suisei.commands.steps import read_samples
+from suisei.data.outputs import given
+from suisei.data.sample import LANGUAGE_NAMES, language_of
+from suisei.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from suisei.data.sample import CaptionSample
+    from suisei.metrics.suisei import SuiSeiMetric
+    from suisei.models.second import Weighing
+
+LEAST = 10
+"""Rated samples that two weights need at least."""
+_EPILOG = """examples:
+  suisei add-model runs/mine/model runs/other/model --data ratings.jsonl --output both
+  suisei add-model MODEL ENGLISH --languages en --data flickr8k-cf --root FLICKR8K
+      --learned flickr8k-expert --output both
+
+Two encoders that learned from other sentences err on other captions. The new folder holds both models whole:
+of a candidate with references, all in --languages, its score is a weighed mean of both on the scale of
+logits; all else the first scores as before. The second's share is fitted to --data, ratings on any scale
+that neither model should have learned from: of what they learned from they are surer than they should be.
+Both models should have learned one scale of ratings, for their scores are averaged as they are."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns the exit status."""
+    options = _parser().parse_args(argv)
+    _check(options)
+    from suisei.metrics.suisei import load
+    from suisei.training.weighing import fit_second
+
+    first, second = (
+        load(model, device="cpu", precision="fp32", cache=options.cache)
+        for model in (options.model, options.second)
+    )
+    samples, notes = _samples(options)
+    scores = {"first": first.score(samples, progress=True), "second": second.score(samples, progress=True)}
+    samples, scores, ratings = _scored(options, samples, scores)
+    weighing = fit_second(scores["first"], scores["second"], ratings, options.languages)
+    scores["both"] = weighing.combined(scores["first"], scores["second"])
+    new = _written(options, first, second, weighing)
+    title = "Agreement with the ratings, of each model and of both"
+    note = "how much the second counts was fitted to these ratings; evaluate with others"
+    table = fitted_table(title, "Model", scores, samples, note)
+    content = {"table": table.as_dict(), "weighing": weighing.to_dict(), "signature": new.signature}
+    lines = [f"model: {options.output}", f"the second's share of a logit is {weighing.share:.3f}"]
+    Report(content, [table], lines=lines, notes=notes).conclude(Files.of(options))
+    return 0
+
+
+def _parser() -> CommandParser:
+    parser = CommandParser(
+        prog="suisei add-model",
+        description="Weigh a second model beside a model, and say what that adds.",
+        epilog=_EPILOG,
+    )
+    parser.add_argument("model", metavar="MODEL", type=filled, help="a model folder")
+    parser.add_argument("second", metavar="SECOND", type=filled, help="another")
+    parser.add_argument(
+        "--languages", nargs="+", choices=tuple(LANGUAGE_NAMES), default=list(LANGUAGE_NAMES),
+        help="of the captions that the second is asked of (default both)",
+    )  # fmt: skip
+    add = parser.add_argument_group("what is learned from").add_argument
+    add(
+        "--data", metavar="NAME_OR_FILE", type=filled, required=True,
+        help="a benchmark's name, or a file of rated samples with references, on any scale",
+    )  # fmt: skip
+    add_data_options(add)
+    add(
+        "--learned", metavar="NAME_OR_FILE", type=filled, action="append", default=[],
+        help="samples that a model learned from, left out of --data; may be given more than once",
+    )  # fmt: skip
+    add("--cache", metavar="DIR", type=filled, help="where features are kept, or off")
+    add = parser.add_argument_group("output").add_argument
+    add("--output", metavar="DIR", type=filled, required=True, help="the new model folder")
+    add_report_options(add, page=False)
+    return parser
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Refuse what would fail only after all scoring."""
+    if Path(options.output).exists():
+        raise ConfigError(f"--output {options.output} exists; name a new folder, or remove it first")
+    check_report(options, given(vars(options), "data", "learned"), sealed=["model", "second", "root"])
+    options.languages = list(dict.fromkeys(options.languages))
+
+
+def _samples(options: argparse.Namespace) -> tuple[list[CaptionSample], list[str]]:
+    """Return the rated samples in the languages, without images and without those learned from."""
+    read, notes = read_samples(options)
+    rated = [
+        sample
+        for sample in read
+        if sample.rating is not None and sample.references and language_of(sample) in options.languages
+    ]
+    kept = not_learned(rated, _learned(options))
+    if options.learned:
+        notes = [*notes, f"{len(rated) - len(kept):,} samples left out that --learned has"]
+    return [replace(sample, image=None) for sample in kept], notes
+
+
+def _learned(options: argparse.Namespace) -> Iterator[CaptionSample]:
+    from suisei.commands.allowances import allowed
+    from suisei.data.load import load_data
+
+    for name in options.learned:
+        root = None if Path(name).is_file() else options.root
+        yield from load_data(name, root=root, images=options.images, allowed=allowed(options))
+
+
+def _scored(
+    options: argparse.Namespace, samples: Sequence[CaptionSample], scores: dict[str, np.ndarray]
+) -> tuple[list[CaptionSample], dict[str, np.ndarray], np.ndarray]:
+    """Return the samples that both models score, with their scores and mean ratings [N].
+
+    Raises:
+        DataError: too few samples, or no difference between their ratings.
+    """
+    import numpy as np
+
+    from suisei.metaeval.agreement import mean_rating
+
+    known = ~np.isnan(np.stack(list(scores.values()))).any(axis=0)
+    found = [sample for sample, own in zip(samples, known, strict=True) if own]
+    ratings = np.array([mean_rating(sample.rating.scaled) for sample in found if sample.rating is not None])
+    different = len(np.unique(ratings))
+    if len(found) < LEAST or different < 2:
+        wanted = " or ".join(options.languages)
+        raise DataError(
+            f"{options.data}: {len(found)} samples in {wanted} have references, a rating and scores of both "
+            f"models, with {different} different ratings; {LEAST} samples are needed, and two ratings"
+        )
+    return found, {label: own[known] for label, own in scores.items()}, ratings
+
+
+def _written(
+    options: argparse.Namespace, first: SuiSeiMetric, second: SuiSeiMetric, weighing: Weighing
+) -> SuiSeiMetric:
+    """Write the folder of both, and return it loaded."""
+    from suisei.metrics.suisei import load
+    from suisei.models.folder import save_pair
+    from suisei.models.second import Second
+    from suisei.training.small_card import card_with_second, signed_card
+
+    folder = Path(options.output)
+    card = first.model.path / "README.md"
+    text = card.read_text(encoding="utf-8") if card.is_file() else ""
+    encoder, learned = second.regressor.config.text.name, Path(options.data).name
+    text = card_with_second(text, encoder, weighing.languages, learned)
+    beside = Second(weighing, second.model.path, second.model.within, second.model.checksum)
+    save_pair(folder, first.model, beside, card=text)
+    new = load(folder, device="cpu", precision="fp32")
+    path = folder / "README.md"  # which no checksum covers
+    path.write_text(signed_card(path.read_text(encoding="utf-8"), new.signature), encoding="utf-8")
+    return new

@@ -1,0 +1,113 @@
+"""suisei add-model: two models in one folder, weighed by ratings that neither learned from."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy.special import logit
+
+from suisei.__main__ import main
+from suisei.metrics.suisei import load
+from suisei.models.folder import save_model
+
+WORDS = ["red", "ball", "dog", "cat", "park", "table", "mat", "town", "rain", "people"]
+CARD = "# First\n\n## Storage\n\n- In 8 bits.\n- Scores of this folder are signed `suisei|old|0000`.\n"
+
+
+@pytest.fixture(scope="module")
+def models(build_regressor, tmp_path_factory):
+    root = tmp_path_factory.mktemp("models")
+    cosine = {"text": {"layers": "last"}, "image": False, "poolings": ["mean"], "blocks": []}
+    for seed, name in enumerate(("first", "second")):
+        model = build_regressor(seed, head={"start": "cosine"}, **cosine)
+        model.start.references.slope.data.fill_(8.0)
+        save_model(root / name, model, card=CARD)
+    return root
+
+
+@pytest.fixture
+def data(models, tmp_path):
+    """Ratings that follow both models alike, of captions in English and Japanese."""
+    rng = np.random.default_rng(0)
+    captions = [" ".join(rng.choice(WORDS, 4)) for _ in range(60)]
+    references = [[" ".join(rng.choice(WORDS, 5))] for _ in captions]
+    first, second = (
+        load(models / name, device="cpu").score(captions, references) for name in ("first", "second")
+    )
+    both = logit(first) + logit(second)
+    ratings = (both - both.min()) / np.ptp(both)
+    rows = [
+        {"candidate": own, "references": other, "rating": float(rating)}
+        for own, other, rating in zip(captions, references, ratings, strict=True)
+    ]
+    rows += [{"candidate": "猫が寝ている", "references": ["犬が走る"], "rating": 0.5}]
+    path = tmp_path / "rated.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def run(models, data, tmp_path):
+    def add(output, *options, second=models / "second"):
+        return main(["add-model", str(models / "first"), str(second), "--data", str(data),
+                     "--output", str(tmp_path / output), *options])  # fmt: skip
+
+    return add
+
+
+def test_the_folder_of_both_agrees_with_ratings_that_follow_both(run, data, tmp_path, capsys):
+    report = tmp_path / "report.json"
+    assert run("both", "--languages", "en", "--json", str(report)) == 0
+    shown = capsys.readouterr().out
+    assert "was fitted to these ratings; evaluate with others" in shown
+    content = json.loads(report.read_text(encoding="utf-8"))
+    rows = {row["label"]: row["cells"] for row in content["table"]["sections"][0]["rows"]}
+    assert [rows[name]["n"]["value"] for name in ("first", "second", "both")] == [60, 60, 60]
+    taus = {name: cells["tau-b"]["value"] for name, cells in rows.items()}
+    assert taus["both"] > max(taus["first"], taus["second"]) + 0.02
+    weighing = content["weighing"]
+    assert weighing["languages"] == ["en"]
+    assert weighing["share"] == pytest.approx(0.5, abs=0.05)
+    new = load(tmp_path / "both", device="cpu", precision="fp32")
+    samples = [json.loads(line) for line in data.read_text(encoding="utf-8").splitlines()[:-1]]
+    scores = new.score([row["candidate"] for row in samples], [row["references"] for row in samples])
+    assert scores.mean() == pytest.approx(rows["both"]["mean"]["value"], abs=1e-4)
+    assert content["signature"] == new.signature
+    card = (tmp_path / "both" / "README.md").read_text(encoding="utf-8")
+    assert f"- Scores of this folder are signed `{new.signature}`." in card
+    assert (
+        "## Second model\n\nIn `second/`, over `tiny`, under the terms of its authors. It is asked of English"
+        in card
+    )
+    assert "`suisei add-model` to rated.jsonl" in card
+    assert card.index("## Second model") < card.index("## Storage")
+
+
+def test_what_a_model_learned_from_is_left_out(run, data, tmp_path, capsys):
+    lines = data.read_text(encoding="utf-8").splitlines()
+    (tmp_path / "learned.jsonl").write_text("\n".join(lines[:15]) + "\n", encoding="utf-8")
+    assert run("both", "--learned", str(tmp_path / "learned.jsonl")) == 0
+    shown = capsys.readouterr().out
+    assert "15 samples left out that --learned has" in shown
+    assert " 46 " in shown  # the Japanese one among them
+
+
+def test_too_few_ratings_are_refused_before_anything_is_written(run, data, tmp_path, capsys):
+    assert run("both", "--languages", "ja") == 2
+    assert "1 samples in ja have references, a rating and scores of both models" in capsys.readouterr().err
+    assert not (tmp_path / "both").exists()
+
+
+def test_a_folder_that_is_there_is_not_touched(run, data, tmp_path, capsys):
+    (tmp_path / "both").mkdir()
+    assert run("both") == 2
+    assert "exists; name a new folder" in capsys.readouterr().err
+    assert list((tmp_path / "both").iterdir()) == []
+
+
+def test_a_second_with_a_second_is_refused(run, tmp_path, capsys):
+    run("both")
+    capsys.readouterr()
+    assert run("three", second=tmp_path / "both") == 2
+    assert "has a second model itself" in capsys.readouterr().err
+    assert not (tmp_path / "three").exists()
