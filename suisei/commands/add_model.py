@@ -15,7 +15,7 @@ from suisei.commands.options import add_data_options
 from suisei.commands.reports import Files, Report, add_report_options, check_report
 from suisei.commands.steps import read_samples
 from suisei.data.outputs import given
-from suisei.data.sample import LANGUAGE_NAMES, language_of
+from suisei.data.sample import LANGUAGE_NAMES
 from suisei.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -50,6 +50,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         load(model, device="cpu", precision="fp32", cache=options.cache)
         for model in (options.model, options.second)
     )
+    for model in (first.model, second.model):
+        if model.second is not None:
+            raise ConfigError(f"{model.path} has a second model itself; give its folder from before it had")
     samples, notes = _samples(options)
     scores = {"first": first.score(samples, progress=True), "second": second.score(samples, progress=True)}
     samples, scores, ratings = _scored(options, samples, scores)
@@ -104,12 +107,11 @@ def _check(options: argparse.Namespace) -> None:
 
 def _samples(options: argparse.Namespace) -> tuple[list[CaptionSample], list[str]]:
     """Return the rated samples in the languages, without images and without those learned from."""
+    from suisei.models.second import Weighing
+
     read, notes = read_samples(options)
-    rated = [
-        sample
-        for sample in read
-        if sample.rating is not None and sample.references and language_of(sample) in options.languages
-    ]
+    spoken = Weighing(tuple(options.languages), 0.0).asked(read)
+    rated = [read[position] for position in spoken if read[position].rating is not None]
     kept = not_learned(rated, _learned(options))
     if options.learned:
         notes = [*notes, f"{len(rated) - len(kept):,} samples left out that --learned has"]

@@ -50,6 +50,7 @@ TOWERS = {
 }
 """{name of an image tower: (licence, what it is and from whom)}."""
 IMAGE_TOWER, SECOND_MODEL = "## Image tower", "## Second model"
+_TERMS_TABLE = "| data | what it is, and its terms |"
 _SIGNED = "- Scores of this folder are signed "
 _READING = re.compile(r"^- It (?:does not look at the image|looks at the image).*$", re.MULTILINE)
 _READINGS = {
@@ -156,9 +157,7 @@ def card_with_images(card: str, tower: str, learned: Sequence[str], settings: Ma
         f"text encoder says of captions, learned with `suisei add-images` from {', '.join(learned)}, after "
         "all else: figures above were taken without images.",
     ]
-    section = "\n".join(lines) + "\n"
-    before, heading, after = card.partition("\n## Storage\n")
-    return f"{before}\n{section}{heading}{after}" if heading else f"{card}\n{section}"
+    return _before_storage(_with_terms_of(card, learned), lines)
 
 
 def card_with_second(card: str, encoder: str, languages: Sequence[str], learned: str) -> str:
@@ -179,9 +178,24 @@ def card_with_second(card: str, encoder: str, languages: Sequence[str], learned:
         "score is a weighed mean of both models' on the scale of logits. How much it counts was fitted with "
         f"`suisei add-model` to {learned}, after all else: figures above are of the first model alone.",
     ]
+    return _before_storage(_with_terms_of(card, [learned]), lines)
+
+
+def _before_storage(card: str, lines: Sequence[str]) -> str:
+    """Return a card with a section before the one on storage, or at the end."""
     section = "\n".join(lines) + "\n"
     before, heading, after = card.partition("\n## Storage\n")
     return f"{before}\n{section}{heading}{after}" if heading else f"{card}\n{section}"
+
+
+def _with_terms_of(card: str, learned: Sequence[str]) -> str:
+    """Return a card whose table of terms, where it has one, has rows of further data."""
+    before, heading, after = card.partition(f"\n{_TERMS_TABLE}\n")
+    table, gap, rest = after.partition("\n\n")
+    rows = [
+        f"\n| `{name}` | {TERMS[name]} |" for name in learned if name in TERMS and f"`{name}`" not in table
+    ]
+    return "".join((before, heading, table, *rows, gap, rest)) if heading else card
 
 
 def _indented(settings: Any) -> str:
@@ -225,7 +239,7 @@ def _terms(card: str) -> str:
     if not named:
         return ""
     rows = [f"| `{name}` | {TERMS[name]} |" for name in named]
-    heading = ["## Terms of the training data", "", "| data | what it is, and its terms |", "|---|---|"]
+    heading = ["## Terms of the training data", "", _TERMS_TABLE, "|---|---|"]
     ending = ["", "The weights hold no caption and no image; take the terms into account outside research."]
     return "\n".join([*heading, *rows, *ending])
 

@@ -9,6 +9,7 @@ from scipy.special import logit
 from suisei.__main__ import main
 from suisei.metrics.suisei import load
 from suisei.models.folder import save_model
+from suisei.training.small_card import card_with_second
 
 WORDS = ["red", "ball", "dog", "cat", "park", "table", "mat", "town", "rain", "people"]
 CARD = "# First\n\n## Storage\n\n- In 8 bits.\n- Scores of this folder are signed `suisei|old|0000`.\n"
@@ -48,9 +49,11 @@ def data(models, tmp_path):
 
 @pytest.fixture
 def run(models, data, tmp_path):
-    def add(output, *options, second=models / "second"):
-        return main(["add-model", str(models / "first"), str(second), "--data", str(data),
-                     "--output", str(tmp_path / output), *options])  # fmt: skip
+    def add(output, *options, first=None, second=None):
+        folders = [str(first or models / "first"), str(second or models / "second")]
+        return main(
+            ["add-model", *folders, "--data", str(data), "--output", str(tmp_path / output), *options]
+        )
 
     return add
 
@@ -83,6 +86,16 @@ def test_the_folder_of_both_agrees_with_ratings_that_follow_both(run, data, tmp_
     assert card.index("## Second model") < card.index("## Storage")
 
 
+def test_the_terms_of_what_says_the_share_go_into_a_table_of_terms():
+    table = "| data | what it is, and its terms |\n|---|---|\n| `shichimi` | ratings |\n\nThe weights.\n"
+    for times in (1, 2):
+        card = card_with_second(f"# M\n\n## Terms\n\n{table}", "e", ["en"], "flickr8k-cf")
+        assert card.count("\n| `flickr8k-cf` | crowd ratings") == 1, times
+        table = card.partition("## Terms\n\n")[2]
+    assert "research use |\n\nThe weights." in card
+    assert "flickr8k" not in card_with_second("# M\n", "e", ["en"], "mine.jsonl")
+
+
 def test_what_a_model_learned_from_is_left_out(run, data, tmp_path, capsys):
     lines = data.read_text(encoding="utf-8").splitlines()
     (tmp_path / "learned.jsonl").write_text("\n".join(lines[:15]) + "\n", encoding="utf-8")
@@ -108,6 +121,8 @@ def test_a_folder_that_is_there_is_not_touched(run, data, tmp_path, capsys):
 def test_a_second_with_a_second_is_refused(run, tmp_path, capsys):
     run("both")
     capsys.readouterr()
-    assert run("three", second=tmp_path / "both") == 2
-    assert "has a second model itself" in capsys.readouterr().err
+    both = tmp_path / "both"
+    for first, second in ((None, both), (both, None)):
+        assert run("three", first=first, second=second) == 2
+        assert "has a second model itself" in capsys.readouterr().err
     assert not (tmp_path / "three").exists()
