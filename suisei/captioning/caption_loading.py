@@ -17,7 +17,7 @@ from suisei.encoders.image import ImageEncoder
 from suisei.encoders.rules import BUILD_ERRORS, one_line
 from suisei.encoders.weights import Unfilled, check_fit, read_weights, weight_shapes
 from suisei.errors import ModelError, SuiseiError
-from suisei.models.folder import RESTORE
+from suisei.models.folder_checks import RESTORE
 
 
 def load_captioner(folder: str | Path) -> Captioner:

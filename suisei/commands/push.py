@@ -32,7 +32,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     from suisei.adapters.hub_card import find_model, hub_card, read_run
     from suisei.metrics.extras import check_names
-    from suisei.models.folder import load_model, read_config
+    from suisei.models.folder import load_model
+    from suisei.models.folder_checks import read_config
     from suisei.models.hub_folder import checked_hub_name, model_files, push_model
 
     name = checked_hub_name(options.name)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from suisei.encoders.hub_errors import hub_guard, is_hub_error
 from suisei.errors import ConfigError, ModelError, UnavailableError
-from suisei.models.folder import read_config
+from suisei.models.folder_checks import read_config
 from suisei.ranges import shown
 from suisei.version import __version__
 

@@ -26,7 +26,8 @@ from suisei.encoders.tokenizer import FolderTokenizer
 from suisei.encoders.weights import Unfilled, check_fit, save_weights, weight_shapes
 from suisei.errors import ModelError, SuiseiError
 from suisei.models import latent, prefix_mapper
-from suisei.models.folder import checksums, own_checksum, put_in_place, read_config, verify_files
+from suisei.models.folder import put_in_place
+from suisei.models.folder_checks import checksums, own_checksum, read_config, verify_files
 from suisei.models.latent import CaptionReconstruction, LatentModel, LatentShape
 from suisei.models.prefix_mapper import MapperShape, PrefixMapper
 from suisei.version import __version__

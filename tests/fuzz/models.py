@@ -67,30 +67,48 @@ def build_model(folder: Path) -> None:
 
 def _resign(folder: Path) -> None:
     """Let the checksums of a folder fit its files, as somebody would who knows how they are made."""
-    from suisei.models import folder as own
+    from suisei.models.folder_checks import own_checksum, sha256_of
 
+    if (folder / "second").is_dir():
+        _resign(folder / "second")
     path = folder / "config.json"
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(config, dict) or not isinstance(config.get("sha256"), dict):
+            return  # the reader says what is wrong with it, as below
         for name in config["sha256"]:
             if name != "config.json" and (folder / name).is_file():
-                config["sha256"][name] = own._sha256(folder / name)
-        config["sha256"]["config.json"] = own._own_checksum(config)
+                config["sha256"][name] = sha256_of(folder / name)
+        config["sha256"]["config.json"] = own_checksum(config)
         path.write_text(json.dumps(config), encoding="utf-8")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return  # the reader says what is wrong with it
+    except (OSError, ValueError, RecursionError):
+        return
+
+
+def build_pair(folder: Path) -> None:
+    """Write that model with another beside it."""
+    from suisei.metrics.extras import check_names
+    from suisei.models.folder import load_model, save_pair
+    from suisei.models.second import Second, Weighing
+
+    build_model(folder.parent / "alone")
+    own = load_model(folder.parent / "alone", check_names)
+    save_pair(folder, own, Second(Weighing(("en",), 0.4), own.path, None, own.checksum))
 
 
 def _model(folder: Path) -> Made:
-    """A model folder of which one file was changed, signed again, loaded and asked for a score."""
+    """A folder of two models of which one file was changed, signed again, loaded and asked for scores."""
     from suisei.metrics.suisei import load
 
     original, copy = folder / "original", folder / "model"
-    build_model(original)
+    build_pair(original)
     names = sorted(
         p.relative_to(original).as_posix() for p in original.rglob("*") if p.suffix not in (".md", "")
     )
     references = [["a dog runs", "two dogs"], ["犬"]]
+    signed = json.loads((original / "config.json").read_text(encoding="utf-8"))
+    _resign(original)  # which changes nothing, or what is read is refused for its checksum alone
+    assert json.loads((original / "config.json").read_text(encoding="utf-8")) == signed
 
     def read(data: bytes) -> None:
         name, _, content = data.partition(b"\0")
@@ -102,10 +120,10 @@ def _model(folder: Path) -> Made:
             metric = load(copy, device="cpu", precision="fp32", cache="off")
             metric.score(["a dog", "犬"], references)
         finally:
-            for changed in (name.decode(), "config.json"):
+            for changed in (name.decode(), "config.json", "second/config.json"):
                 shutil.copyfile(original / changed, copy / changed)
 
-    config = [n for n in names if n == "config.json"] * 4  # what says most is changed most
+    config = [n for n in names if n.endswith("config.json")] * 4  # what says most is changed most
     return _named(original, [*config, *names]), read
 
 

@@ -205,7 +205,7 @@ def resign() -> Callable[..., None]:
     """Change the config of a model folder as somebody would who knows how it is checked."""
 
     def change(folder: Path, edit: Callable[[Any], Any] = lambda config: None) -> None:
-        from suisei.models import folder as hub
+        from suisei.models import folder_checks as hub
 
         path = folder / "config.json"
         config = json.loads(path.read_text(encoding="utf-8"))

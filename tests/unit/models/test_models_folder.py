@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from suisei.errors import ModelError
 from suisei.metrics.extras import check_names
 from suisei.metrics.suisei import SuiSeiMetric, load
-from suisei.models import folder as hub
+from suisei.models import folder_checks as hub
 from suisei.models.folder import LoadedModel, load_model, save_model
 from suisei.models.quantization import Rounding, dequantize, is_roundable, quantize, quantize_state
 
@@ -176,7 +176,7 @@ def test_interrupted_save_leaves_the_old_folder_whole(folder, build_regressor, m
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(hub, step, interrupted)
+    monkeypatch.setattr(f"suisei.models.folder.{step}", interrupted)
     with pytest.raises(KeyboardInterrupt):
         save_model(folder, build_regressor(seed=5))
     assert contents(folder) == before

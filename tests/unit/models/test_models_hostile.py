@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from suisei.errors import ModelError
 from suisei.metrics.extras import check_names
 from suisei.metrics.suisei import load
-from suisei.models import folder as hub
+from suisei.models import folder_checks as hub
 from suisei.models.folder import load_model, save_model
 
 REFERENCES = [["a dog runs", "two dogs"], ["犬が走る"]]
@@ -184,7 +184,7 @@ def test_what_the_weights_do_not_fill_is_refused_before_memory_is_taken(
     folder, resign, monkeypatch, path, value
 ):
     resign(folder, at(*path)(value))
-    monkeypatch.setattr(hub, "load_file", lambda _: pytest.fail("the weights were read"))
+    monkeypatch.setattr("suisei.models.folder.load_file", lambda _: pytest.fail("the weights were read"))
     refused(folder, "must be|does not fit|cannot rebuild|do not go together")
 
 

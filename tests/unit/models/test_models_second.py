@@ -14,7 +14,8 @@ from suisei.data.sample import CaptionSample
 from suisei.errors import ModelError
 from suisei.explain.leave_out import explain
 from suisei.metrics.suisei import load
-from suisei.models.folder import PAIRED, save_model, save_pair
+from suisei.models.folder import save_model, save_pair
+from suisei.models.folder_checks import PAIRED
 from suisei.models.second import Second, Weighing
 
 WEIGHING = Weighing(("en",), 0.3)

@@ -1,0 +1,179 @@
+"""What a folder from somebody else must be before anything of it is read: its config, files and checksums.
+
+Shared by the folders of models and of RECAP's latent reconstructions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from suisei.encoders.rules import one_line
+from suisei.errors import ModelError
+from suisei.models.second import FOLDER as SECOND
+from suisei.ranges import shown
+
+FORMAT, ROUNDED, PAIRED = 2, 3, 4
+"""Version of the folder's layout: in the first, states of extra inputs stood in config.json; the third has
+weights in parts of few bits, the fourth a second model."""
+READABLE = (1, 2, 3, 4)
+CHECKED = ("model.safetensors", "idf.json")
+RESTORE = "restore the file, or train or export the model again"
+LARGEST_CONFIG, LARGEST_FILE = 2**28, 2**36
+"""Bytes of config.json and of any other file: more than any model needs that suisei can make."""
+PIECE = 2**22
+"""Bytes that are hashed at once: a thread that hashes seldom waits for the interpreter."""
+_PARTS = ("format", "settings", "text_architecture", "image_architecture", "extras", "sha256")
+
+
+def read_config(
+    folder: Path,
+    within: Path | None = None,
+    *,
+    parts: Sequence[str] = _PARTS,
+    formats: Sequence[int] = READABLE,
+) -> dict[str, Any]:
+    """Return what a folder's config.json holds, of which the parts are there and no more is checked.
+
+    Args:
+        folder: the folder.
+        within: see :func:`load_model`.
+        parts: what must be there; "sha256" is among it.
+        formats: versions of the layout that are read.
+
+    Raises:
+        ModelError: there is none, or none that this version reads.
+    """
+    if not folder.is_dir():
+        raise ModelError(f"no model folder at {folder}; give the folder that holds config.json")
+    path = folder / "config.json"
+    if not path.is_file():
+        raise ModelError(f"{folder} is not a model folder: config.json is missing")
+    if not _inside(folder, "config.json", within) or path.stat().st_size > LARGEST_CONFIG:
+        raise ModelError(f"{path}: a link that leaves the folder, or larger than any config; {RESTORE}")
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ModelError(
+            f"{path}: not valid JSON ({one_line(error)}); restore the file or export the model again"
+        ) from None
+    absent = [key for key in parts if not isinstance(config, dict) or key not in config]
+    if absent:
+        raise ModelError(f"{path}: lacks {', '.join(absent)}; {RESTORE}")
+    if type(config["format"]) is not int or config["format"] not in formats:
+        raise ModelError(
+            f"{path}: format {shown(config['format'])}, this suisei reads "
+            f"{', '.join(map(str, formats))}; install a matching version"
+        )
+    for key in ("extras", "sha256"):
+        if key in parts and not isinstance(config[key], dict):
+            raise ModelError(f"{path}: {key} is {shown(config[key])}; it must be values by name; {RESTORE}")
+    return config
+
+
+def verify_files(
+    folder: Path, config: dict[str, Any], within: Path | None, checked: Sequence[str] = CHECKED
+) -> None:
+    """Hold a folder's files against the checksums in its config.
+
+    Args:
+        folder: the folder.
+        config: what its config.json holds.
+        within: see :func:`load_model`.
+        checked: files that must be there and have one.
+
+    Raises:
+        ModelError: a file is missing, altered, too large, not listed, or outside of the folder.
+    """
+    problems, sound = misplaced(folder, config, within, checked)
+    refuse(folder, [*problems, *altered(folder, config, sound)])
+
+
+def misplaced(
+    folder: Path, config: Mapping[str, Any], within: Path | None, checked: Sequence[str]
+) -> tuple[list[str], list[str]]:
+    """Return what is wrong with a folder's files before any is read, and the listed ones that can be."""
+    expected = config["sha256"]
+    problems = [
+        f"config.json lacks the checksum of {name}"
+        for name in (*checked, "config.json")
+        if name not in expected
+    ]
+    sound = []
+    for name in expected:
+        path = folder / name
+        if not _inside(folder, name, within):
+            problems.append(f"{shown(name)} leads out of the folder")
+        elif not path.is_file():
+            problems.append(f"{name} is missing")
+        elif path.stat().st_size > LARGEST_FILE:
+            problems.append(f"{name} is larger than any model's")
+        else:
+            sound.append(name)
+    problems += [f"{name} is not among the checksums in config.json" for name in _unlisted(folder, expected)]
+    return problems, sound
+
+
+def altered(folder: Path, config: dict[str, Any], names: Sequence[str]) -> list[str]:
+    """Return what to say of those files that are not what their checksums say."""
+    return [
+        f"{name} was altered (it differs from its checksum in config.json)"
+        for name in names
+        if config["sha256"][name]
+        != (own_checksum(config) if name == "config.json" else sha256_of(folder / name))
+    ]
+
+
+def refuse(folder: Path, problems: Sequence[str]) -> None:
+    """Raise what is wrong with a folder, if anything is.
+
+    Raises:
+        ModelError: there are problems; all are told.
+    """
+    if problems:
+        raise ModelError(f"{folder}: {'; '.join(problems)}; {RESTORE}")
+
+
+def _inside(folder: Path, name: str, within: Path | None) -> bool:
+    """Whether a name is one of a file in the folder, and no link leads out of what it may lead to."""
+    pure = PurePosixPath(name)
+    if not name or "\\" in name or "\0" in name or ":" in name or pure.is_absolute() or ".." in pure.parts:
+        return False
+    try:
+        return (folder / name).resolve().is_relative_to((within or folder).resolve())
+    except (OSError, RuntimeError):  # a link to itself
+        return False
+
+
+def _unlisted(folder: Path, expected: Mapping[str, Any]) -> list[str]:
+    """Return the files that would be read without being checked; people may keep others beside them."""
+    parts = [path for name in ("tokenizer", "extras", SECOND) for path in (folder / name).rglob("*")]
+    found = [*parts, *folder.glob("extras.*")]
+    names = [path.relative_to(folder).as_posix() for path in found if path.is_symlink() or path.is_file()]
+    return sorted(name for name in names if name not in expected and not Path(name).name.startswith("."))
+
+
+def checksums(folder: Path) -> dict[str, str]:
+    """Return {relative name: sha256} of every file but the model card, which people may edit."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "README.md")
+    return {path.relative_to(folder).as_posix(): sha256_of(path) for path in files}
+
+
+def own_checksum(config: dict[str, Any]) -> str:
+    """Return the sha256 of the settings themselves, whatever the order and layout of the file."""
+    checksums = {name: value for name, value in config["sha256"].items() if name != "config.json"}
+    content = json.dumps({**config, "sha256": checksums}, sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def sha256_of(path: Path) -> str:
+    """Return a file's SHA-256 in hexadecimal."""
+    digest = hashlib.sha256()
+    with path.open("rb", buffering=0) as file:
+        piece = memoryview(bytearray(min(PIECE, max(1, path.stat().st_size))))
+        while read := file.readinto(piece):
+            digest.update(piece[:read])
+    return digest.hexdigest()
