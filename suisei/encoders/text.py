@@ -28,7 +28,7 @@ from suisei.encoders.pretrained import (
 )
 from suisei.encoders.rules import BUILD_ERRORS, LARGEST_VOCABULARY, check_folder, one_line
 from suisei.encoders.tiny import TinyTextConfig, build_text_backbone, train_tokenizer
-from suisei.encoders.tokenizer import FolderTokenizer
+from suisei.encoders.tokenizer import FolderTokenizer, no_panic
 from suisei.encoders.used_rows import UsedRows, worth_leaving_out
 from suisei.errors import ConfigError, ModelError
 from suisei.ranges import NAME, SWITCH, Of, Rule, Word, at_least, check_settings
@@ -188,7 +188,7 @@ class TextEncoder(nn.Module):
             return []
         if isinstance(self.tokenizer, FolderTokenizer):
             return self.tokenizer.encode(captions, self.max_tokens)
-        with self._lock:  # truncation and padding are the tokenizer's own state
+        with self._lock, no_panic():  # truncation and padding are the tokenizer's own state
             encoded = self.tokenizer(
                 list(captions),
                 truncation=True,
@@ -360,7 +360,7 @@ def read_tokenizer(folder: Path) -> Any:
 
     check_tokenizer_file(folder)
     try:
-        with no_hub():
+        with no_hub(), no_panic():
             return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except BUILD_ERRORS as error:
         raise ModelError(f"{folder}: cannot read the tokenizer: {one_line(error)}") from None

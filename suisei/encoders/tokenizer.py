@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,21 @@ from suisei.errors import ModelError
 
 _SPECIAL = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 _FILES = ("tokenizer.json", "tokenizer_config.json")
+
+
+@contextmanager
+def no_panic() -> Iterator[None]:
+    """Turn a panic of the tokenizers library, which no ``except Exception`` catches, into an error.
+
+    Raises:
+        ModelError: the library gave up.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise ModelError(f"the tokenizer's parts do not go together: {one_line(error)}") from None
 
 
 class FolderTokenizer:
@@ -37,7 +53,8 @@ class FolderTokenizer:
         try:
             self._texts = {name: (folder / name).read_text(encoding="utf-8") for name in _FILES}
             settings = json.loads(self._texts["tokenizer_config.json"])
-            self._backend = Tokenizer.from_str(self._texts["tokenizer.json"])
+            with no_panic():
+                self._backend = Tokenizer.from_str(self._texts["tokenizer.json"])
             self._backend.no_padding()
             ids = {name: self._id(settings.get(name)) for name in _SPECIAL}
             further = [self._id(token) for token in _listed(settings)]
@@ -58,12 +75,17 @@ class FolderTokenizer:
         return all((folder / name).is_file() for name in _FILES)
 
     def encode(self, texts: Sequence[str], max_tokens: int) -> list[list[int]]:
-        """Return the ids of every text, special tokens included, cut to ``max_tokens``."""
+        """Return the ids of every text, special tokens included, cut to ``max_tokens``.
+
+        Raises:
+            ModelError: the tokenizer's parts do not go together, as a template naming a token that it lacks.
+        """
         with self._lock:  # where texts are cut is the tokenizer's own state
             if max_tokens != self._max_tokens:
                 self._backend.enable_truncation(max_tokens)
                 self._max_tokens = max_tokens
-            encoded = self._backend.encode_batch_fast(list(texts))
+            with no_panic():
+                encoded = self._backend.encode_batch_fast(list(texts))
         return [encoding.ids for encoding in encoded]
 
     def get_vocab(self) -> dict[str, int]:

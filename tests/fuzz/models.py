@@ -80,7 +80,7 @@ def _resign(folder: Path) -> None:
             if name != "config.json" and (folder / name).is_file():
                 config["sha256"][name] = sha256_of(folder / name)
         config["sha256"]["config.json"] = own_checksum(config)
-        path.write_text(json.dumps(config), encoding="utf-8")
+        path.write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     except (OSError, ValueError, RecursionError):
         return
 

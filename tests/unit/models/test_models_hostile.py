@@ -268,6 +268,16 @@ def test_a_tokenizer_s_files_are_in_its_folder(folder, resign, monkeypatch, sett
     assert not (folder.parent / "ran").exists()
 
 
+def test_a_tokenizer_whose_template_names_no_token_is_refused(folder, resign):
+    """The library panics at it, which is no Exception."""
+    path = folder / "tokenizer" / "tokenizer.json"
+    content = json.loads(path.read_text(encoding="utf-8"))
+    content["post_processor"]["special_tokens"].popitem()
+    path.write_text(json.dumps(content), encoding="utf-8")
+    resign(folder)
+    refused(folder, "tokenizer's parts do not go together")
+
+
 WRONG = [None, True, "7", [], {"a": 1}, -1, float("nan"), 10**400]
 
 
