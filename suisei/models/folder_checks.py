@@ -24,6 +24,8 @@ CHECKED = ("model.safetensors", "idf.json")
 RESTORE = "restore the file, or train or export the model again"
 LARGEST_CONFIG, LARGEST_FILE = 2**28, 2**36
 """Bytes of config.json and of any other file: more than any model needs that suisei can make."""
+LONG_NAME = 200
+"""From as many characters on, a file's name is not told whole."""
 PIECE = 2**22
 """Bytes that are hashed at once: a thread that hashes seldom waits for the interpreter."""
 _PARTS = ("format", "settings", "text_architecture", "image_architecture", "extras", "sha256")
@@ -107,14 +109,22 @@ def misplaced(
         path = folder / name
         if not _inside(folder, name, within):
             problems.append(f"{shown(name)} leads out of the folder")
-        elif not path.is_file():
-            problems.append(f"{name} is missing")
+        elif not _is_file(path):
+            told = name if len(name) < LONG_NAME and name.isprintable() else shown(name)
+            problems.append(f"{told} is missing")
         elif path.stat().st_size > LARGEST_FILE:
             problems.append(f"{name} is larger than any model's")
         else:
             sound.append(name)
     problems += [f"{name} is not among the checksums in config.json" for name in _unlisted(folder, expected)]
     return problems, sound
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name that no file can have, as one too long
+        return False
 
 
 def altered(folder: Path, config: dict[str, Any], names: Sequence[str]) -> list[str]:

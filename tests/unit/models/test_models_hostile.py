@@ -125,6 +125,12 @@ def test_checksums_of_files_elsewhere_are_refused(folder, resign, name):
     refused(folder, "leads out of the folder")
 
 
+@pytest.mark.parametrize("name", ["tokenizer/" + "a" * 500, "a" * 100_000, "two\nlines"])
+def test_names_that_no_file_has_are_missing(folder, resign, name):
+    resign(folder, lambda config: config["sha256"].update({name: "0" * 64}))
+    refused(folder, r"(a{3}|lines').* (is missing|leads out of the folder)")
+
+
 @pytest.mark.parametrize("name", ["idf.json", "tokenizer", "tokenizer/tokenizer.json", "config.json"])
 def test_links_that_leave_the_folder_are_refused(folder, name):
     (folder / name).rename(folder.parent / "moved")
