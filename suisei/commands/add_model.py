@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from suisei.metrics.suisei import SuiSeiMetric
     from suisei.models.second import Weighing
 
+_NOTES = {
+    "fitted": "how much the second counts was fitted to these ratings; evaluate with others",
+    "equal": "the second counts by the spread of its scores; these ratings decided nothing",
+}
 LEAST = 10
 """Rated samples that two weights need at least."""
 _EPILOG = """examples:
@@ -44,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     _check(options)
     from suisei.metrics.suisei import load
-    from suisei.training.weighing import fit_second
+    from suisei.training.weighing import equal_spread, fit_second
 
     first, second = (
         load(model, device="cpu", precision="fp32", cache=options.cache)
@@ -56,11 +60,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     samples, notes = _samples(options)
     scores = {"first": first.score(samples, progress=True), "second": second.score(samples, progress=True)}
     samples, scores, ratings = _scored(options, samples, scores)
-    weighing = fit_second(scores["first"], scores["second"], ratings, options.languages)
+    if options.share == "equal":
+        weighing = equal_spread(scores["first"], scores["second"], options.languages)
+    else:
+        weighing = fit_second(scores["first"], scores["second"], ratings, options.languages)
     scores["both"] = weighing.combined(scores["first"], scores["second"])
     new = _written(options, first, second, weighing)
     title = "Agreement with the ratings, of each model and of both"
-    note = "how much the second counts was fitted to these ratings; evaluate with others"
+    note = _NOTES[options.share]
     table = fitted_table(title, "Model", scores, samples, note)
     content = {"table": table.as_dict(), "weighing": weighing.to_dict(), "signature": new.signature}
     lines = [f"model: {options.output}", f"the second's share of a logit is {weighing.share:.3f}"]
@@ -89,6 +96,11 @@ def _parser() -> CommandParser:
     add(
         "--learned", metavar="NAME_OR_FILE", type=filled, action="append", default=[],
         help="samples that a model learned from, left out of --data; may be given more than once",
+    )  # fmt: skip
+    add(
+        "--share", choices=tuple(_NOTES), default="fitted",
+        help="of the second: fitted to the ratings (default), or equal, which no rating decides: both "
+        "models' logits are spread as far over --data",
     )  # fmt: skip
     add("--cache", metavar="DIR", type=filled, help="where features are kept, or off")
     add = parser.add_argument_group("output").add_argument
@@ -143,11 +155,11 @@ def _scored(
     found = [sample for sample, own in zip(samples, known, strict=True) if own]
     ratings = np.array([mean_rating(sample.rating.scaled) for sample in found if sample.rating is not None])
     different = len(np.unique(ratings))
-    if len(found) < LEAST or different < 2:
+    if len(found) < LEAST or different < 2 or any(own[known].std() == 0 for own in scores.values()):
         wanted = " or ".join(options.languages)
         raise DataError(
             f"{options.data}: {len(found)} samples in {wanted} have references, a rating and scores of both "
-            f"models, with {different} different ratings; {LEAST} samples are needed, and two ratings"
+            f"models, with {different} different ratings; {LEAST} are needed, whose ratings and scores differ"
         )
     return found, {label: own[known] for label, own in scores.items()}, ratings
 

@@ -76,6 +76,18 @@ def fit_second(
     return Weighing(tuple(languages), ratio / (1 + ratio))
 
 
+def equal_spread(first: np.ndarray, second: np.ndarray, languages: Sequence[str]) -> Weighing:
+    """Return the share by which both models' logits are spread as far, which takes no rating.
+
+    Args:
+        first: scores of the first model, in (0, 1), float64 [N].
+        second: scores of the second, which differ.
+        languages: see :class:`suisei.models.second.Weighing`.
+    """
+    own, other = logits(first).std(), logits(second).std()
+    return Weighing(tuple(languages), float(own / (own + other)))
+
+
 def _counts(own: np.ndarray, other: np.ndarray, ratings: np.ndarray) -> float:
     """Return how much one input [N] counts for each of another, by ratings [N]; never less than 0."""
     _, slope, beside = _logistic([own, other], ratings)

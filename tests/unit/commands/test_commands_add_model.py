@@ -7,6 +7,7 @@ import pytest
 from scipy.special import logit
 
 from suisei.__main__ import main
+from suisei.data.sample import make_samples
 from suisei.metrics.suisei import load
 from suisei.models.folder import save_model
 from suisei.training.small_card import card_with_second
@@ -84,6 +85,24 @@ def test_the_folder_of_both_agrees_with_ratings_that_follow_both(run, data, tmp_
     )
     assert "`suisei add-model` to rated.jsonl" in card
     assert card.index("## Second model") < card.index("## Storage")
+
+
+def test_an_equal_share_takes_no_rating(run, data, tmp_path, capsys):
+    found = []
+    rows = [json.loads(line) for line in data.read_text(encoding="utf-8").splitlines()]
+    for name in ("one", "two"):
+        report = tmp_path / f"{name}.json"
+        assert run(name, "--share", "equal", "--json", str(report)) == 0
+        assert "these ratings decided nothing" in capsys.readouterr().out
+        found.append(json.loads(report.read_text(encoding="utf-8"))["weighing"]["share"])
+        other = [{**row, "rating": 1 - row["rating"]} for row in rows]
+        data.write_text("".join(json.dumps(row) + "\n" for row in other), encoding="utf-8")
+    assert found[0] == found[1]
+    new = load(tmp_path / "one", device="cpu", precision="fp32")
+    candidates, references = [row["candidate"] for row in rows], [row["references"] for row in rows]
+    first = logit(new._compute(make_samples(candidates, references), None, batch_size=64)[0])
+    second = logit(new._open_second(new.model.second).score(candidates, references))
+    assert found[0] * second.std() == pytest.approx((1 - found[0]) * first.std(), rel=1e-4)
 
 
 def test_the_terms_of_what_says_the_share_go_into_a_table_of_terms():
