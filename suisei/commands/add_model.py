@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from suisei.metrics.suisei import SuiSeiMetric
     from suisei.models.second import Weighing
 
+_COMMON = ("--languages", "--data", "--root", "--learned", "--share", "--output", "--json")
 _NOTES = {
     "fitted": "how much the second counts was fitted to these ratings; evaluate with others",
     "equal": "the second counts by the spread of its scores; these ratings decided nothing",
@@ -80,12 +81,13 @@ def _parser() -> CommandParser:
         prog="suisei add-model",
         description="Weigh a second model beside a model, and say what that adds.",
         epilog=_EPILOG,
+        common=_COMMON,
     )
     parser.add_argument("model", metavar="MODEL", type=filled, help="a model folder")
     parser.add_argument("second", metavar="SECOND", type=filled, help="another")
     parser.add_argument(
-        "--languages", nargs="+", choices=tuple(LANGUAGE_NAMES), default=list(LANGUAGE_NAMES),
-        help="of the captions that the second is asked of (default both)",
+        "--languages", metavar="A,B", type=_languages, default=list(LANGUAGE_NAMES),
+        help=f"of the captions that the second is asked of (default {','.join(LANGUAGE_NAMES)})",
     )  # fmt: skip
     add = parser.add_argument_group("what is learned from").add_argument
     add(
@@ -114,7 +116,15 @@ def _check(options: argparse.Namespace) -> None:
     if Path(options.output).exists():
         raise ConfigError(f"--output {options.output} exists; name a new folder, or remove it first")
     check_report(options, given(vars(options), "data", "learned"), sealed=["model", "second", "root"])
-    options.languages = list(dict.fromkeys(options.languages))
+
+
+def _languages(text: str) -> list[str]:
+    """Read languages with commas between them."""
+    found = list(dict.fromkeys(part.strip() for part in text.split(",")))
+    if not set(found) <= set(LANGUAGE_NAMES):
+        known = ", ".join(LANGUAGE_NAMES)
+        raise argparse.ArgumentTypeError(f"must be of {known}, with commas between them, got {text[:40]!r}")
+    return found
 
 
 def _samples(options: argparse.Namespace) -> tuple[list[CaptionSample], list[str]]:

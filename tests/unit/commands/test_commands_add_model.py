@@ -130,6 +130,19 @@ def test_too_few_ratings_are_refused_before_anything_is_written(run, data, tmp_p
     assert not (tmp_path / "both").exists()
 
 
+@pytest.mark.parametrize("value", ["fr", "", "en;ja", "en,"])
+def test_languages_are_known_ones(run, value, capsys):
+    assert run("both", "--languages", value) == 2
+    assert "must be of ja, en, with commas between them" in capsys.readouterr().err
+
+
+def test_languages_may_come_before_the_models(models, data, tmp_path, capsys):
+    output = tmp_path / "both"
+    options = ["--languages", "en,ja,en", str(models / "first"), str(models / "second"), "--data", str(data)]
+    assert main(["add-model", *options, "--output", str(output)]) == 0
+    assert load(output, device="cpu").model.second.weighing.languages == ("en", "ja")
+
+
 def test_a_folder_that_is_there_is_not_touched(run, data, tmp_path, capsys):
     (tmp_path / "both").mkdir()
     assert run("both") == 2
