@@ -110,6 +110,8 @@ class SuiSeiMetric(Metric):
             self.regressor.text.backbone.compile(dynamic=True)
 
     def __getstate__(self) -> dict[str, Any]:
+        if self.model.second is not None:
+            self._open_second(self.model.second)  # whose folder may not be where it is unpickled
         if not any(HOOKED in vars(module) for module in self.regressor.modules()):
             return self.__dict__
         regressor, features = _without_hooks(self.regressor), copy.copy(self._features)

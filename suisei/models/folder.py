@@ -239,7 +239,8 @@ def load_model(
 
 def _second(folder: Path, config: Mapping[str, Any], within: Path | None) -> Second:
     weighing = Weighing.from_dict(config.get("second"), f"{folder}/config.json: second")
-    return Second(weighing, folder / SECOND, within, config["sha256"][SECOND_CONFIG])
+    place = within and within.absolute()  # read later, when a program may work in another folder
+    return Second(weighing, (folder / SECOND).absolute(), place, config["sha256"][SECOND_CONFIG])
 
 
 def load_second(second: Second, check_inputs: Callable[[Sequence[str]], Any], *, packed: bool) -> LoadedModel:

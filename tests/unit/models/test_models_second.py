@@ -95,6 +95,22 @@ def test_a_pickled_pair_scores_the_same(parts):
     assert pickle.loads(pickle.dumps(metric)).score(SAMPLES).tolist() == expected
 
 
+def test_a_pickled_pair_needs_no_folder(both):
+    metric = read(both)
+    pickled, expected = pickle.dumps(metric), metric.score(SAMPLES).tolist()
+    shutil.rmtree(both)
+    assert pickle.loads(pickled).score(SAMPLES).tolist() == expected
+
+
+def test_the_second_is_found_from_another_working_folder(both, tmp_path, monkeypatch):
+    expected = read(both).score(SAMPLES).tolist()
+    monkeypatch.chdir(both.parent)
+    metric = read(both.name)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert metric.score(SAMPLES).tolist() == expected
+
+
 def test_the_signature_says_that_there_is_a_second(parts):
     first, _, both = map(read, parts)
     assert "|second:en|" in both.signature
