@@ -72,8 +72,9 @@ def fit_second(
         ratings: of samples that neither learned from, on any scale from 0 to 1, float64 [N].
         languages: see :class:`suisei.models.second.Weighing`.
     """
-    ratio = _counts(logits(first), logits(second), ratings)
-    return Weighing(tuple(languages), ratio / (1 + ratio))
+    _, *slopes = _logistic([logits(first), logits(second)], ratings)
+    own, other = (max(slope, 0.0) for slope in slopes)
+    return Weighing(tuple(languages), other / (own + other) if other else 0.0)
 
 
 def equal_spread(first: np.ndarray, second: np.ndarray, languages: Sequence[str]) -> Weighing:

@@ -60,6 +60,11 @@ def test_the_share_of_a_second_model_is_found_again(more):
         assert found.combined(first, second) == pytest.approx(ratings, rel=1e-3)
 
 
+def test_beside_a_first_that_says_nothing_more_the_second_counts_alone():
+    first, second, ratings = two_models(1.2)  # the first's logit counts against it
+    assert fit_second(first, second, ratings, ["en"]).share == 1.0
+
+
 @pytest.mark.parametrize("ratings", [two_models(-0.8)[2], 1 - two_models(0.3)[2]])
 def test_a_second_model_that_says_the_opposite_counts_nothing(ratings):
     first, second, _ = two_models(0.3)
