@@ -90,7 +90,7 @@ def cut_vocabulary(description: dict[str, Any], keep: Iterable[int]) -> tuple[di
         keep: ids of the pieces to keep; special tokens and single characters are kept besides.
 
     Raises:
-        ConfigError: the tokenizer is of another kind, or an id is not in it.
+        ConfigError: the tokenizer is of another kind, or an id or the piece for the unknown is not in it.
     """
     model = description.get("model") or {}
     kind = model.get("type")
@@ -101,7 +101,7 @@ def cut_vocabulary(description: dict[str, Any], keep: Iterable[int]) -> tuple[di
         )
     words = kind == "WordPiece"
     pieces: Sequence[str] = _in_order(model["vocab"]) if words else [piece for piece, _ in model["vocab"]]
-    unknown = pieces.index(model["unk_token"]) if words else model["unk_id"]
+    unknown = _unknown(model)
     wanted = set(keep)
     outside = sorted(id_ for id_ in wanted if not 0 <= id_ < len(pieces))
     if outside:
@@ -122,6 +122,18 @@ def cut_vocabulary(description: dict[str, Any], keep: Iterable[int]) -> tuple[di
         token["id"] = new[token["id"]]
     _renumber(cut.get("post_processor"), new)
     return cut, [*kept, *beyond]
+
+
+def _unknown(model: Mapping[str, Any]) -> int:
+    """Return the id of the piece that stands for what is unknown.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    found = model["vocab"].get(model["unk_token"]) if model["type"] == "WordPiece" else model["unk_id"]
+    if found is None:
+        raise ConfigError("the vocabulary has no piece for what is unknown, and cannot be cut")
+    return int(found)
 
 
 def _in_order(vocabulary: Mapping[str, int]) -> list[str]:

@@ -84,6 +84,17 @@ def test_a_wordpiece_vocabulary_with_gaps_is_refused(wordpiece):
         cut_vocabulary(description, set())
 
 
+def test_a_vocabulary_without_a_piece_for_the_unknown_is_refused(wordpiece, tokenizer):
+    description = json.loads(wordpiece.to_str())
+    description["model"]["unk_token"] = "[OTHER]"  # which the library lets in
+    with pytest.raises(ConfigError, match="no piece for what is unknown"):
+        cut_vocabulary(description, set())
+    description = json.loads(tokenizer.to_str())
+    description["model"]["unk_id"] = None
+    with pytest.raises(ConfigError, match="no piece for what is unknown"):
+        cut_vocabulary(description, set())
+
+
 def test_other_tokenizers_and_ids_are_refused(tokenizer):
     description = json.loads(tokenizer.to_str())
     with pytest.raises(ConfigError, match="no piece 100000"):
