@@ -125,11 +125,14 @@ def save_pair(folder: Path, first: LoadedModel, second: Second, *, card: str = "
         card: text of the model card.
 
     Raises:
-        ModelError: either of them has a second model already.
+        ModelError: either of them has a second model already, or the first is of a layout whose extra inputs
+            stood in config.json.
     """
     config = read_config(first.path, first.within)
     if first.second is not None:
         raise ModelError(f"{first.path} has a second model already")
+    if config["format"] == 1 and config["extras"]:
+        raise ModelError(f"{first.path} was written by an older suisei; write it anew with suisei compact")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as name:
         new = Path(name) / folder.name

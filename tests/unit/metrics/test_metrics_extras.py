@@ -15,7 +15,8 @@ from suisei.metrics import tokenizers
 from suisei.metrics.extras import ExtraInputs
 from suisei.metrics.registry import REGISTRY
 from suisei.metrics.suisei import load
-from suisei.models.folder import save_model
+from suisei.models.folder import save_model, save_pair
+from suisei.models.second import Second, Weighing
 
 TEXT_INPUTS = ["ridge", "cider", "bleu-2", "unigram-f1", "chrf", "sacrebleu", "length"]
 RESNET = {"layers": [1, 1, 1, 1], "width": 8, "image_size": 32, "head_width": 16}
@@ -113,6 +114,10 @@ def test_folders_of_the_first_layout_score_as_before(build_regressor, samples, t
     expected = load(tmp_path / "model", device="cpu").score(samples)
     as_first_layout(tmp_path / "model", extras, resign)
     np.testing.assert_array_equal(load(tmp_path / "model", device="cpu").score(samples), expected)
+    first = load(tmp_path / "model", device="cpu").model
+    beside = Second(Weighing(("en",), 0.5), first.path, None, first.checksum)
+    with pytest.raises(ModelError, match="write it anew with suisei compact"):
+        save_pair(tmp_path / "both", first, beside)  # which would look for its states elsewhere
 
 
 @pytest.mark.parametrize("names", [["unigram-f1"], ["cider", "bleu-2"]])
