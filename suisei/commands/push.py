@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     from suisei.adapters.hub_card import find_model, hub_card, read_run
     from suisei.metrics.extras import check_names
-    from suisei.models.folder import load_model
+    from suisei.models.folder import load_model, load_second
     from suisei.models.folder_checks import read_config
     from suisei.models.hub_folder import checked_hub_name, model_files, push_model
 
@@ -45,7 +45,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         say(Console(stderr=True), said, "yellow")
     card = hub_card(name, _written(folder), facts, license=options.license, language=_languages(options))
     _check(card)
-    load_model(folder, check_names)  # what does not load here loads nowhere
+    model = load_model(folder, check_names)  # what does not load here loads nowhere
+    if model.second is not None:
+        load_second(model.second, check_names, packed=False)
     if options.dry_run:
         sizes = [(file, (folder / file).stat().st_size) for file in model_files(folder)]
         lines = [f"{size:>13,}  {file}" for file, size in [*sizes, ("README.md", len(card.encode()))]]

@@ -8,6 +8,9 @@ import pytest
 
 from suisei.commands.push import main
 from suisei.errors import ConfigError, ModelError
+from suisei.metrics.extras import check_names
+from suisei.models.folder import load_model, save_pair
+from suisei.models.second import Second, Weighing
 
 
 @pytest.fixture
@@ -65,6 +68,19 @@ def test_what_is_missing_is_said_before_anything_is_pushed(model_folder, pushed,
     with pytest.raises(ModelError, match=r"idf\.json was altered"):
         main([str(broken), "me/metric", "--license", "mit", "--language", "en"])
     assert pushed == []
+
+
+def test_a_second_model_that_does_not_load_is_not_pushed(model_folder, pushed, tmp_path, resign):
+    own = load_model(model_folder, check_names)
+    save_pair(tmp_path / "both", own, Second(Weighing(("en",), 0.5), model_folder, None, own.checksum))
+    options = [str(tmp_path / "both"), "me/metric", "--license", "mit", "--language", "en"]
+    assert main(options) == 0
+    assert len(pushed) == 1
+    resign(tmp_path / "both" / "second", lambda config: config["settings"].update(more=1))
+    resign(tmp_path / "both")
+    with pytest.raises(ModelError, match="more"):
+        main(options)
+    assert len(pushed) == 1
 
 
 def test_figures_of_another_model_are_left_out(model_folder, pushed, tmp_path, capsys):
