@@ -191,9 +191,9 @@ def _table(metric: SuiSeiMetric, samples: Sequence[CaptionSample]) -> Table:
 
 
 def _card(options: argparse.Namespace, model: Path, settings: dict[str, Any]) -> str:
+    from suisei.models.folder import read_card
     from suisei.training.small_card import card_with_images
 
-    path = model / "README.md"
-    card = path.read_text(encoding="utf-8") if path.is_file() else ""
+    card = read_card(model)
     learned = [options.pairs, options.data, *([options.unseen] if options.unseen else [])]
     return card_with_images(card, options.tower, [Path(name).name for name in learned], settings)

@@ -270,10 +270,10 @@ def _figures(options: argparse.Namespace) -> dict[str, Any] | None:
 
 
 def _card(options: argparse.Namespace, regressor: Regressor, old: list[int] | None, called: str) -> str:
+    from suisei.models.folder import read_card
     from suisei.training.small_card import Storage, small_card
 
-    path = Path(options.model) / "README.md"
-    card = path.read_text(encoding="utf-8") if path.is_file() else ""
+    card = read_card(Path(options.model))
     card = card.replace(json.dumps(called), json.dumps(regressor.config.text.name))  # no path of this machine
     storage = Storage(
         regressor.config.text.name,

@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     from suisei.adapters.hub_card import find_model, hub_card, read_run
     from suisei.metrics.extras import check_names
-    from suisei.models.folder import load_model, load_second
+    from suisei.models.folder import load_model, load_second, read_card
     from suisei.models.folder_checks import read_config
     from suisei.models.hub_folder import checked_hub_name, model_files, push_model
 
@@ -43,7 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         facts = replace(facts, figures={})  # this one was made of it by suisei compact, say
         said = f"{run / 'report.json'} has figures of another model; the card has none"
         say(Console(stderr=True), said, "yellow")
-    card = hub_card(name, _written(folder), facts, license=options.license, language=_languages(options))
+    text = read_card(folder) or "# A SuiSei model\n"
+    card = hub_card(name, text, facts, license=options.license, language=_languages(options))
     _check(card)
     model = load_model(folder, check_names)  # what does not load here loads nowhere
     if model.second is not None:
@@ -84,11 +85,6 @@ def _languages(options: argparse.Namespace) -> list[str] | None:
     if options.language is None:
         return None
     return [language.strip() for language in options.language.split(",") if language.strip()]
-
-
-def _written(folder: Path) -> str:
-    path = folder / "README.md"
-    return path.read_text(encoding="utf-8") if path.is_file() else "# A SuiSei model\n"
 
 
 def _metadata(card: str) -> str:

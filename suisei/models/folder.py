@@ -204,6 +204,19 @@ def is_model_folder(path: str | Path) -> bool:
     return (Path(path) / "idf.json").is_file()
 
 
+def read_card(folder: Path) -> str:
+    """Return the text of a model folder's card, "" where it has none.
+
+    Raises:
+        ModelError: it is no UTF-8 text.
+    """
+    path = folder / "README.md"
+    try:
+        return path.read_text(encoding="utf-8") if path.is_file() else ""
+    except UnicodeDecodeError as error:
+        raise ModelError(f"{path}: not UTF-8 text ({one_line(error)}); mend or remove it") from None
+
+
 def load_model(
     path: str | Path,
     check_inputs: Callable[[Sequence[str]], Any],

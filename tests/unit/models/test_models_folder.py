@@ -13,7 +13,7 @@ from suisei.errors import ModelError
 from suisei.metrics.extras import check_names
 from suisei.metrics.suisei import SuiSeiMetric, load
 from suisei.models import folder_checks as hub
-from suisei.models.folder import LoadedModel, load_model, save_model
+from suisei.models.folder import LoadedModel, load_model, read_card, save_model
 from suisei.models.quantization import Rounding, dequantize, is_roundable, quantize, quantize_state
 
 FILES = ["config.json", "model.safetensors", "idf.json", "tokenizer/tokenizer.json"]
@@ -48,6 +48,14 @@ def test_loaded_model_is_in_evaluation_mode_and_holds_no_gradient(model_folder):
     assert not any(module.training for module in loaded.regressor.modules())
     assert not any(parameter.requires_grad for parameter in loaded.regressor.parameters())
     assert {parameter.dtype for parameter in loaded.regressor.parameters()} == {torch.float32}
+
+
+def test_a_card_that_is_no_text_is_refused(model_folder, tmp_path):
+    assert read_card(model_folder) == "# A model\n"
+    assert read_card(tmp_path) == ""
+    (tmp_path / "README.md").write_bytes(b"# caf\xe9")
+    with pytest.raises(ModelError, match=r"README.md: not UTF-8 text"):
+        read_card(tmp_path)
 
 
 def test_folder_holds_no_pickle(model_folder):
