@@ -179,12 +179,13 @@ def _written(
 ) -> SuiSeiMetric:
     """Write the folder of both, and return it loaded."""
     from suisei.metrics.suisei import load
+    from suisei.models.compaction import portable_name
     from suisei.models.folder import read_card, save_pair
     from suisei.models.second import Second
     from suisei.training.small_card import card_with_second, signed_card
 
     folder = Path(options.output)
-    encoder, learned = second.regressor.config.text.name, Path(options.data).name
+    encoder, learned = portable_name(second.regressor.config.text.name), Path(options.data).name
     text = card_with_second(read_card(first.model.path), encoder, weighing.languages, learned)
     beside = Second(weighing, second.model.path, second.model.within, second.model.checksum)
     save_pair(folder, first.model, beside, card=text)

@@ -161,20 +161,15 @@ def _smaller(
     regressor: Regressor, options: argparse.Namespace
 ) -> tuple[Regressor, list[int] | None, dict[str, Tensor] | None]:
     """Return the model with fewer pieces, their old ids, and the weights before training."""
-    from suisei.models.compaction import read_base, with_encoder_name, with_fewer_pieces
+    from suisei.models.compaction import portable_name, read_base, with_encoder_name, with_fewer_pieces
     from suisei.models.packed_rows import unpack_rows
 
     unpack_rows(regressor)
-    name = options.encoder or _portable(regressor.config.text.name)
+    name = options.encoder or portable_name(regressor.config.text.name)
     regressor, old = with_encoder_name(regressor, name), None
     if not options.whole_vocabulary:
         regressor, old = with_fewer_pieces(regressor, _lines(options.keep_text))
     return regressor, old, read_base(Path(options.base), old) if options.base else None
-
-
-def _portable(name: str) -> str:
-    """Return an encoder's name; of a folder's path the last part, for the rest is of this machine."""
-    return Path(name).name if Path(name).is_absolute() or Path(name).exists() else name
 
 
 def _lines(files: Sequence[str]) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """suisei add-model: two models in one folder, weighed by ratings that neither learned from."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -113,6 +114,15 @@ def test_the_terms_of_what_says_the_share_go_into_a_table_of_terms():
         table = card.partition("## Terms\n\n")[2]
     assert "research use |\n\nThe weights." in card
     assert "flickr8k" not in card_with_second("# M\n", "e", ["en"], "mine.jsonl")
+
+
+def test_the_card_names_no_folder_of_this_machine(run, models, tmp_path, resign):
+    shutil.copytree(models / "second", tmp_path / "second")
+    resign(tmp_path / "second", lambda config: config["settings"]["text"].update(name="/home/me/minilm"))
+    assert run("both", second=tmp_path / "second") == 0
+    card = (tmp_path / "both" / "README.md").read_text(encoding="utf-8")
+    assert "over `minilm`, under the terms" in card
+    assert "/home/me" not in card
 
 
 def test_what_a_model_learned_from_is_left_out(run, data, tmp_path, capsys):
