@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from suisei.commands.allowances import allowed
 from suisei.commands.command_parser import CommandParser
 from suisei.commands.fitted_table import fitted_table, not_learned
+from suisei.commands.new_folder import check_new_folder
 from suisei.commands.option_values import filled, positive, seed
 from suisei.commands.options import add_data_options
 from suisei.commands.reports import Files, Report, add_report_options, check_report
@@ -121,8 +122,7 @@ def _parser() -> CommandParser:
 
 def _check(options: argparse.Namespace) -> None:
     """Refuse what would fail only after all learning."""
-    if Path(options.output).exists():
-        raise ConfigError(f"--output {options.output} exists; name a new folder, or remove it first")
+    check_new_folder(options.output, [options.model])
     check_report(options, given(vars(options), "data", "pairs", "unseen"), sealed=["model", "root"])
 
 

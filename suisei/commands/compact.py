@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from suisei.cli import say
 from suisei.commands.command_parser import CommandParser
+from suisei.commands.new_folder import check_new_folder
 from suisei.commands.option_values import filled, positive
 from suisei.commands.options import add_data_options
 from suisei.commands.reports import Files, Report, add_report_options, check_report
@@ -139,8 +140,7 @@ def _check(options: argparse.Namespace) -> None:
     if options.bits is None:
         options.bits = 4 if options.base else 8
     inputs = given(vars(options), "data", "keep_text", "card_figures")
-    if Path(options.output).exists():
-        raise ConfigError(f"--output {options.output} exists; name a new folder, or remove it first")
+    check_new_folder(options.output, [options.model])
     check_report(options, inputs, sealed=["model", "base", "root"])
 
 

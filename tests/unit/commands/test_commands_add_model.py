@@ -160,6 +160,14 @@ def test_a_folder_that_is_there_is_not_touched(run, data, tmp_path, capsys):
     assert list((tmp_path / "both").iterdir()) == []
 
 
+@pytest.mark.parametrize("model", ["first", "second"])
+def test_nothing_is_written_into_a_model(run, models, model, capsys):
+    before = sorted(models.rglob("*"))
+    assert run(models / model / "tokenizer" / "both") == 2
+    assert "which it would make unreadable" in capsys.readouterr().err
+    assert sorted(models.rglob("*")) == before
+
+
 def test_a_second_with_a_second_is_refused(run, tmp_path, capsys):
     run("both")
     capsys.readouterr()
