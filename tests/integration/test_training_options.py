@@ -489,8 +489,6 @@ COVERED = {
     "test_layers_of_the_text_encoder": ("model.text.layers",),
     "test_layers_below_the_trained_ones_keep_their_weights": ("model.text.trained_layers",),
     "test_a_score_may_start_from_the_cosine": ("model.head.start",),
-    "test_a_score_may_be_the_line_through_the_cosine_alone": ("model.head.start",),
-    "test_a_text_encoder_may_be_that_of_a_trained_model": ("model.text.name",),
     "test_the_loss_of_a_step_has_what_is_asked_for": (
         "model.loss.cosine_weight",
         "model.loss.pair_weight",
