@@ -25,6 +25,7 @@ COMMANDS = {
     "probe": "test that a metric notices what it should, and minds nothing else",
     "add-images": "have a model that reads captions look at images too",
     "add-model": "weigh a second model beside a model",
+    "add-bridge": "have a caption beside references in the other language score as beside its own",
     "compact": "make a trained model small enough to ship, and say what that changes",
     "positives": "generate captions and images to train PAC-S with",
     "demo": "open a web page to score captions on, beside baselines",

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from suisei.data.sample import CaptionSample
+from suisei.data.spoken import with_own_references
 from suisei.encoders.cache_place import disk_cache
 from suisei.encoders.feature_cache import FeatureCache
 from suisei.encoders.locks import Lock
@@ -33,15 +34,22 @@ from suisei.metrics.extras import ExtraInputs, check_names
 from suisei.models.alignment import alignment_inputs
 from suisei.models.batch import Batch
 from suisei.models.blocks import BLOCKS
+from suisei.models.cosine_start import reference_cosine
 from suisei.models.features import ModelFeatures
 from suisei.models.folder import LoadedModel, load_model, load_second
-from suisei.models.regressor import Regressor
+from suisei.models.regressor import Regressor, similarities
 from suisei.models.second import Second
 from suisei.models.table import Collator, SampleTable
 from suisei.progress import progress_bar
 
 CACHE_BYTES = 128 * 1024**2
 """Features of captions, and of images, are kept between calls up to this size each."""
+
+READ = ("candidate", "references", "reference_mask", "image", "image_mask", "extras")
+"""What of a batch the regressor reads beside features."""
+
+COMPARED = 4096
+"""Samples whose cosines are computed at once."""
 
 HOOKED = "_output_capturing_hooks_installed"
 """How transformers marks an encoder in which it catches hidden states."""
@@ -154,15 +162,42 @@ class SuiSeiMetric(Metric):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Score samples with extra inputs replaced, see :class:`suisei.explain.leave_out.ReadsInputs`."""
         values = torch.from_numpy(np.asarray(replaced, dtype=np.float32))
-        scores, inputs = self._compute(samples, values, batch_size=batch_size)
+        samples, across = self._told_apart(samples)
+        scores, inputs = self._compute(samples, values, across, batch_size=batch_size)
         scores[list(self.missing(samples))] = np.nan
         return self._with_second(samples, scores, batch_size=batch_size), inputs
+
+    def reference_cosines(self, samples: Sequence[CaptionSample]) -> np.ndarray:
+        """Return the middle of the largest and the mean cosine over references, float64 [N]; NaN without."""
+        table = SampleTable(samples, with_images=False)
+        collate, found = Collator(table), np.full(len(table), np.nan)
+        with torch.inference_mode(), matrix_products(self.precision):
+            vectors = self._caption_features(table, {}, progress=True)
+            for start in range(0, len(table), COMPARED):
+                rows = range(start, min(start + COMPARED, len(table)))
+                batch = collate(rows)
+                captions = vectors[batch.caption_rows]
+                references = captions[batch.references]
+                similar = similarities(captions[batch.candidate], references, batch.reference_mask)
+                found[rows.start : rows.stop] = reference_cosine(similar).numpy()
+        return found
 
     def _score(self, samples: Sequence[CaptionSample], *, batch_size: int, progress: bool) -> np.ndarray:
         if self.regressor.start is None:  # another model has no score of such samples, see missing()
             self._warn_blind(samples)
-        scores = self._compute(samples, None, batch_size=batch_size, progress=progress)[0]
+        samples, across = self._told_apart(samples)
+        scores = self._compute(samples, None, across, batch_size=batch_size, progress=progress)[0]
         return self._with_second(samples, scores, batch_size=batch_size, progress=progress)
+
+    def _told_apart(
+        self, samples: Sequence[CaptionSample]
+    ) -> tuple[Sequence[CaptionSample], list[bool] | None]:
+        """Return samples as the model reads their references, and which have none in their own language.
+
+        The latter is None for a model that does not tell languages apart.
+        """
+        start = self.regressor.start
+        return (samples, None) if start is None or start.bridge is None else with_own_references(samples)
 
     def _with_second(
         self, samples: Sequence[CaptionSample], scores: np.ndarray, *, batch_size: int, progress: bool = False
@@ -191,6 +226,7 @@ class SuiSeiMetric(Metric):
         self,
         samples: Sequence[CaptionSample],
         replaced: Tensor | None,
+        across: Sequence[bool] | None = None,
         *,
         batch_size: int,
         progress: bool = False,
@@ -200,6 +236,7 @@ class SuiSeiMetric(Metric):
             samples,
             self.extras.compute(samples),
             with_images=[self.regressor.looks(compared=bool(sample.references)) for sample in samples],
+            across=across,
         )
         pooled: dict[int, Tensor] = {}
         with torch.inference_mode(), matrix_products(self.precision):
@@ -227,8 +264,10 @@ class SuiSeiMetric(Metric):
             batch = collate(range(start, min(start + batch_size, len(table))))
             features = captions[batch.caption_rows].to(self.device)
             looks = None if images is None else images[batch.image_rows].to(self.device)
-            for name in ("candidate", "references", "reference_mask", "image", "image_mask", "extras"):
+            for name in READ:
                 setattr(batch, name, getattr(batch, name).to(self.device))
+            if batch.across is not None:
+                batch.across = batch.across.to(self.device)
             if replaced is not None:
                 inputs[start : start + batch_size] = self._inputs(batch, features, looks)
                 batch.replaced = replaced[start : start + batch_size].to(self.device)

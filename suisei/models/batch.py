@@ -37,6 +37,8 @@ class Batch:
             none, None where there is none at all.
         pairs: positions of the captions of rated pairs, int64 [Q, 2]; None without any.
         pair_target: their similarity in [0, 1], float32 [Q].
+        across: True where no reference is in the candidate's language, bool [B]; None where languages are not
+            told apart.
         spans: parts of ``ids`` that are encoded one after the other, each without the columns that
             are padding in all of its rows; empty where all rows are encoded at once.
         replaced: what stands in the place of extra inputs that are known, float32 [B, all E of the model];
@@ -62,6 +64,7 @@ class Batch:
     original: Tensor | None = None
     pairs: Tensor | None = None
     pair_target: Tensor | None = None
+    across: Tensor | None = None
     spans: tuple[Span, ...] = ()
     replaced: Tensor | None = None
     place: Tensor | None = None

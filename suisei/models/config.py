@@ -13,7 +13,7 @@ from suisei.models.blocks import BLOCKS
 from suisei.models.feedforward import ACTIVATIONS
 from suisei.models.fusion import AGGREGATIONS
 from suisei.models.pooling import POOLINGS
-from suisei.ranges import DROPOUT, NAME, SHARE, SWITCH, Rule, Several, Word, at_least, check_settings
+from suisei.ranges import DROPOUT, NAME, SHARE, SWITCH, Range, Rule, Several, Word, at_least, check_settings
 
 RETIRED = {
     "text": ("max_tokens", "frozen_embeddings"),
@@ -47,6 +47,7 @@ HEAD: dict[str, Rule] = {
     "members": at_least(1, 100),
     "rank_share": SHARE,
     "start": Word(STARTS, null=True),
+    "bridge": Several(Range(-1e4, 1e4), 2, 2, null=True),
 }
 
 
@@ -105,6 +106,8 @@ class HeadConfig:
             any, the one with the image is the score) says of the rating, and starts by leaving it as it is
             (:mod:`suisei.models.cosine_start`); "cosines" for one whose cosine with the image counts beside
             references too, as ``suisei add-images`` makes it; null for one that starts from nothing.
+        bridge: slope and offset of the line that scores a caption by its cosine with references in the other
+            language, where it has none in its own, as ``suisei add-bridge`` fits it; null for none.
     """
 
     hidden: Sequence[int] = (2304, 1152)
@@ -116,6 +119,7 @@ class HeadConfig:
     members: int = 1
     rank_share: float = 0.0
     start: str | None = None
+    bridge: Sequence[float] | None = None
 
     def __post_init__(self) -> None:
         check_settings("model.head", self, HEAD)

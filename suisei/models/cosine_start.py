@@ -11,6 +11,8 @@ Shape letters: B samples, P poolings, M members.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
@@ -69,23 +71,31 @@ class CosineStart(nn.Module):
 
     Args:
         both: whether the image counts beside references too, see :class:`Beside`.
+        bridge: slope and offset of the line for cosines across languages, which are lower than those within
+            one that mean the same; None where they are read alike.
     """
 
-    def __init__(self, *, both: bool = False) -> None:
+    def __init__(self, *, both: bool = False, bridge: Sequence[float] | None = None) -> None:
         super().__init__()
+        self.bridge = bridge
         self.references = Line()
         self.image = Line()
         self.beside = Beside() if both else None
         self.nothing = nn.Parameter(torch.tensor(0.0))
 
-    def forward(self, similar: Tensor, seen: Tensor | None) -> Tensor:
+    def forward(self, similar: Tensor, seen: Tensor | None, across: Tensor | None = None) -> Tensor:
         """Return float32 [B].
 
         Args:
             similar: largest, mean and smallest cosine over references of every pooling, [B, 3 * P].
             seen: cosine with the image of every pooling, [B, P]; None for a model without image.
+            across: True where no reference is in the candidate's language, bool [B]; None for nowhere.
         """
-        logits: Tensor = self.references(reference_cosine(similar))
+        cosines = reference_cosine(similar)
+        logits: Tensor = self.references(cosines)
+        if self.bridge is not None and across is not None:
+            slope, offset = self.bridge
+            logits = torch.where(across, slope * cosines + offset, logits)
         if seen is not None:
             logits = torch.where(logits.isnan(), self.image(seen.float().mean(dim=1)), logits)
         return torch.where(logits.isnan(), self.nothing, logits)

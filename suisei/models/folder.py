@@ -128,15 +128,44 @@ def save_pair(folder: Path, first: LoadedModel, second: Second, *, card: str = "
         ModelError: either of them has a second model already, or the first is of a layout whose extra inputs
             stood in config.json.
     """
-    config = read_config(first.path, first.within)
     if first.second is not None:
         raise ModelError(f"{first.path} has a second model already")
+    _save_as_stored(folder, first, _config_of(first), card, second)
+
+
+def save_bridged(folder: Path, model: LoadedModel, bridge: Sequence[float], *, card: str = "") -> None:
+    """Write a folder that holds a model as it is stored, with another line for cosines across languages.
+
+    Args:
+        folder: where to write; a folder that is there is replaced.
+        model: a loaded model that starts from the cosine.
+        bridge: slope and offset, see :class:`suisei.models.config.HeadConfig`.
+        card: text of the model card.
+
+    Raises:
+        ModelError: it is of a layout whose extra inputs stood in config.json.
+    """
+    config = _config_of(model)
+    config["settings"]["head"]["bridge"] = list(bridge)
+    _save_as_stored(folder, model, config, card, None)
+
+
+def _config_of(model: LoadedModel) -> dict[str, Any]:
+    """Return what a model's config.json says, if all else of it lies in files."""
+    config = read_config(model.path, model.within)
     if config["format"] == 1 and config["extras"]:
-        raise ModelError(f"{first.path} was written by an older suisei; write it anew with suisei compact")
+        raise ModelError(f"{model.path} was written by an older suisei; write it anew with suisei compact")
+    return config
+
+
+def _save_as_stored(
+    folder: Path, model: LoadedModel, config: dict[str, Any], card: str, second: Second | None
+) -> None:
+    """Write a folder of the files of another, with a config, a card and a second model of its own."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as name:
         new = Path(name) / folder.name
-        copied(first.path, new, (own for own in config["sha256"] if own != "config.json"))
+        copied(model.path, new, (own for own in config["sha256"] if own != "config.json"))
         _complete(new, config, card, second)
         put_in_place(new, folder, aside=Path(name) / "old")
 

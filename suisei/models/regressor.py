@@ -189,8 +189,9 @@ class Regressor(nn.Module):
             Head(self.fusion.out_features, extras, config.head) for _ in range(config.head.members)
         )
         self.scale = RatingScale(config.head.rank_share) if config.head.rank_share else None
-        self.start = CosineStart(both=config.head.start == "cosines") if config.head.start else None
-        if self.start is not None:
+        self.start: CosineStart | None = None
+        if config.head.start:
+            self.start = CosineStart(both=config.head.start == "cosines", bridge=config.head.bridge)
             for member in self.members:
                 assert isinstance(member, Head)
                 member.start_at_zero()
@@ -352,9 +353,10 @@ class Regressor(nn.Module):
         logits = torch.stack([member(fused, filled) for member in self.members])
         if self.start is not None:
             assert similar is not None
-            start = self.start(similar, seen)
+            start = self.start(similar, seen, batch.across)
             compared = batch.reference_mask.any(dim=1)  # without references there is nothing to correct
-            logits = logits * compared + start
+            corrected = compared if batch.across is None else compared & ~batch.across
+            logits = logits * corrected + start
             if self.start.beside is not None and seen is not None:
                 logits = self.start.beside(logits, seen, compared)
         return Outputs(logits, start, vectors, extras, similar, seen)

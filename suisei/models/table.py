@@ -29,6 +29,7 @@ class SampleTable:
         with_images: of which samples the image is read; False for a model that reads none. Files of
             others are not opened.
         pairs: (caption, caption, similarity in [0, 1]) of captions that are compared by themselves.
+        across: of which samples no reference is in the candidate's language; None for what is not told apart.
 
     Attributes:
         captions: the unique captions, in order of appearance.
@@ -53,6 +54,7 @@ class SampleTable:
         *,
         with_images: bool | Sequence[bool] = True,
         pairs: Sequence[tuple[str, str, float]] = (),
+        across: Sequence[bool] | None = None,
     ) -> None:
         caption_rows: dict[str, int] = {}
         self.candidate = np.array([_row(caption_rows, s.candidate) for s in samples], dtype=np.int64)
@@ -63,6 +65,7 @@ class SampleTable:
         rows = [(_row(caption_rows, one), _row(caption_rows, other)) for one, other, _ in pairs]
         self.pairs = np.array(rows, dtype=np.int64).reshape(-1, 2)
         self.pair_target = np.array([similarity for *_, similarity in pairs], dtype=np.float32)
+        self.across = None if across is None else np.array(across, dtype=bool)
         self.source: np.ndarray | None = None
         self.original: np.ndarray | None = None
         self.captions = list(caption_rows)
@@ -271,6 +274,7 @@ class Collator:
             target=torch.from_numpy(table.target[rows]),
             source=None if table.source is None else torch.from_numpy(table.source[rows]),
             original=self._originals(rows),
+            across=None if table.across is None else torch.from_numpy(table.across[rows]),
             pairs=torch.from_numpy(local[len(local) - len(compared) :].reshape(-1, 2))
             if len(pairs)
             else None,

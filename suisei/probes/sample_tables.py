@@ -6,13 +6,14 @@ groups (images).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from suisei.data.sample import LANGUAGE_NAMES, CaptionSample, language_of
 from suisei.data.splits import group_of
+from suisei.data.spoken import beside_references_in
 from suisei.errors import DataError
 from suisei.metaeval.agreement import AgreementData, Rows, agree
 from suisei.metaeval.correlation import CorrelationError, pearson
@@ -166,7 +167,8 @@ def language_table(
     """Return how Japanese and English scores of the same images compare, or None without such images.
 
     A pair is an image, or with systems an image and a system that captioned it in both languages; its
-    scores are averaged over its samples in each language.
+    scores are averaged over its samples in each language. Captions are scored as they are, and then all
+    beside the Japanese references of their image, and all beside the English ones.
     """
     pairs: dict[tuple[str, str], dict[str, list[int]]] = {}
     for position, sample in enumerate(samples):
@@ -175,21 +177,41 @@ def language_table(
     both = {key: sides for key, sides in pairs.items() if sides["ja"] and sides["en"]}
     if len(both) < 2:
         return None
-    groups = np.array([group for group, _ in both], dtype=object)
     human = np.array([np.nan if s.rating is None else s.rating.mean for s in samples])
-    columns = [*((metric.label, metric.score(samples)) for metric in metrics), (HUMAN, human)]
-    rows = []
-    for label, scores in columns:
-        japanese, english = (
-            np.array([scores[sides[language]].mean() for sides in both.values()]) for language in ("ja", "en")
-        )
-        rows.append(_language_row(label, japanese, english, groups, n_resamples, seed))
+
+    def section(title: str, columns: Sequence[tuple[str, np.ndarray]]) -> Section:
+        rows = (_language_row(label, *_sides(scores, both), n_resamples, seed) for label, scores in columns)
+        return Section(title, tuple(rows))
+
+    sections = [section("overall", [*((m.label, m.score(samples)) for m in metrics), (HUMAN, human)])]
+    for language, name in LANGUAGE_NAMES.items():
+        beside = beside_references_in(samples, language)
+        if beside:
+            columns = [(metric.label, _scores_of(metric, beside, len(samples))) for metric in metrics]
+            sections.append(section(f"all beside {name} references", columns))
     notes = (
         f"{len(both)} pairs of a Japanese and an English caption of one image (and one system, if named)",
         "difference: Japanese minus English; intervals: bootstrap over images",
     )
     shown = {"ja": "Japanese", "en": "English", "difference": "difference", "pearson": "Pearson", "n": "n"}
-    return Table("Japanese against English", shown, (Section("overall", tuple(rows)),), notes)
+    return Table("Japanese against English", shown, tuple(sections), notes)
+
+
+def _scores_of(metric: Scored, some: Mapping[int, CaptionSample], count: int) -> np.ndarray:
+    """Return scores of some samples by position, float64 [count], NaN elsewhere."""
+    scores = np.full(count, np.nan)
+    scores[list(some)] = metric.score(list(some.values()))
+    return scores
+
+
+def _sides(
+    scores: np.ndarray, pairs: Mapping[tuple[str, str], Mapping[str, list[int]]]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the mean score of each pair's Japanese and English samples, and its group."""
+    japanese, english = (
+        np.array([scores[sides[language]].mean() for sides in pairs.values()]) for language in ("ja", "en")
+    )
+    return japanese, english, np.array([group for group, _ in pairs], dtype=object)
 
 
 def _language_row(

@@ -101,6 +101,10 @@ class SuiSei(LightningModule):
                 "model.pretraining.cross_fit makes several text encoders, whose vectors do not compare: it "
                 "needs model.fusion.blocks: [] and model.text.frozen: true"
             )
+        if head.bridge is not None:
+            raise ConfigError(
+                "model.head.bridge is what suisei add-bridge fits to a trained model; set it to null"
+            )
         if head.start == "cosines":
             raise ConfigError(
                 "model.head.start: cosines is what suisei add-images makes of a model; train with cosine"

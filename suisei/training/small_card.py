@@ -49,7 +49,7 @@ TOWERS = {
     ),
 }
 """{name of an image tower: (licence, what it is and from whom)}."""
-IMAGE_TOWER, SECOND_MODEL = "## Image tower", "## Second model"
+IMAGE_TOWER, SECOND_MODEL, BRIDGE = "## Image tower", "## Second model", "## Across languages"
 _TERMS_TABLE = "| data | what it is, and its terms |"
 _SIGNED = "- Scores of this folder are signed "
 _READING = re.compile(r"^- It (?:does not look at the image|looks at the image).*$", re.MULTILINE)
@@ -177,6 +177,28 @@ def card_with_second(card: str, encoder: str, languages: Sequence[str], learned:
         f"In `second/`, over {_of_encoder(encoder)} It is asked of {spoken} captions with references; their "
         "score is a weighed mean of both models' on the scale of logits. How much it counts was fitted with "
         f"`suisei add-model` to {learned}, after all else: figures above are of the first model alone.",
+    ]
+    return _before_storage(_with_terms_of(card, [learned]), lines)
+
+
+def card_with_bridge(card: str, learned: str) -> str:
+    """Return the card of a model with what is true of it since it has a bridge between languages.
+
+    Args:
+        card: of the model before.
+        learned: the data that the bridge was fitted to.
+    """
+    card = (card.strip() or "# A SuiSei model") + "\n"
+    before, heading, after = card.partition(f"\n{BRIDGE}\n")
+    if heading:  # of an earlier bridge
+        _, following, rest = after.partition("\n## ")
+        card = before + (f"\n## {rest}" if following else "\n")
+    lines = [
+        BRIDGE,
+        "",
+        "A caption is compared with its references in its own language. Where it has none, its score is a "
+        f"line through its cosine with the others, fitted with `suisei add-bridge` to {learned}, without "
+        "ratings: so that captions there score beside either language as beside their own.",
     ]
     return _before_storage(_with_terms_of(card, [learned]), lines)
 

@@ -1,7 +1,7 @@
-"""How much a second opinion counts beside a score: an image's, or another model's.
+"""How much a second opinion counts beside a score: an image's, another model's, or another language's.
 
-It is decided by ratings that the scores were not learned from: a model is surer than it should be of what it
-learned from.
+The first two are decided by ratings that the scores were not learned from: a model is surer than it should be
+of what it learned from. The third takes no rating.
 
 Shape letters: N samples.
 """
@@ -87,6 +87,17 @@ def equal_spread(first: np.ndarray, second: np.ndarray, languages: Sequence[str]
     """
     own, other = logits(first).std(), logits(second).std()
     return Weighing(tuple(languages), float(own / (own + other)))
+
+
+def fit_bridge(cosines: np.ndarray, scores: np.ndarray) -> tuple[float, float]:
+    """Return slope and offset of the logit that cosines across languages give.
+
+    Args:
+        cosines: of captions with references in the other language, float64 [N].
+        scores: what the same captions have beside references in their own, in (0, 1), float64 [N].
+    """
+    offset, slope = _logistic([cosines], scores)
+    return slope, offset
 
 
 def _counts(own: np.ndarray, other: np.ndarray, ratings: np.ndarray) -> float:

@@ -57,7 +57,8 @@ def build_model(folder: Path) -> None:
     image = ImageEncoderConfig(
         name="tiny", frozen=False, tiny=TinyImageConfig(width=4, image_size=64, features=8)
     )
-    config = RegressorConfig(text, image, FusionConfig(extra_inputs=names), HeadConfig(hidden=(4,)))
+    head = HeadConfig(hidden=(4,), start="cosine", bridge=(10.0, -5.0))
+    config = RegressorConfig(text, image, FusionConfig(extra_inputs=names), head)
     encoder = TextEncoder.create(text, CAPTIONS)
     regressor = Regressor(
         config, encoder, ImageEncoder.create(image), IdfTable.fit(encoder.tokenize(CAPTIONS))
@@ -105,7 +106,7 @@ def _model(folder: Path) -> Made:
     names = sorted(
         p.relative_to(original).as_posix() for p in original.rglob("*") if p.suffix not in (".md", "")
     )
-    references = [["a dog runs", "two dogs"], ["犬"]]
+    references = [["a dog runs", "two dogs"], ["犬"], ["a dog runs"]]
     signed = json.loads((original / "config.json").read_text(encoding="utf-8"))
     _resign(original)  # which changes nothing, or what is read is refused for its checksum alone
     assert json.loads((original / "config.json").read_text(encoding="utf-8")) == signed
@@ -118,7 +119,7 @@ def _model(folder: Path) -> Made:
             (copy / name.decode()).write_bytes(content)
             _resign(copy)
             metric = load(copy, device="cpu", precision="fp32", cache="off")
-            metric.score(["a dog", "犬"], references)
+            metric.score(["a dog", "犬", "犬"], references)
         finally:
             for changed in (name.decode(), "config.json", "second/config.json"):
                 shutil.copyfile(original / changed, copy / changed)

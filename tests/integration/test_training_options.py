@@ -254,6 +254,11 @@ def test_what_weighs_an_image_is_not_trained_from_nothing(built):
         built(*COSINE, "--model.head.start=cosines")
 
 
+def test_a_bridge_between_languages_is_not_trained(built):
+    with pytest.raises(ConfigError, match="suisei add-bridge fits to a trained model"):
+        built(*COSINE, "--model.head.bridge=[10,-5]")
+
+
 @pytest.fixture(scope="module")
 def two_sets(rated_file, tmp_path_factory):
     """The rated captions by language in two files, and rated pairs of captions."""
@@ -489,6 +494,7 @@ COVERED = {
     "test_layers_of_the_text_encoder": ("model.text.layers",),
     "test_layers_below_the_trained_ones_keep_their_weights": ("model.text.trained_layers",),
     "test_a_score_may_start_from_the_cosine": ("model.head.start",),
+    "test_a_bridge_between_languages_is_not_trained": ("model.head.bridge",),
     "test_the_loss_of_a_step_has_what_is_asked_for": (
         "model.loss.cosine_weight",
         "model.loss.pair_weight",

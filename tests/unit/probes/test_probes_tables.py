@@ -184,6 +184,27 @@ def test_japanese_against_english():
     assert language_table([shifted], [row for row in rows if row.language == "en"]) is None
 
 
+def test_captions_of_both_languages_beside_the_same_references():
+    rows = [
+        CaptionSample(text, references, group=str(image), language=language)
+        for image in range(4)
+        for text, references, language in (("犬", ("犬", "子犬", "猫"), "ja"), ("a dog", ("dogs",), "en"))
+    ]
+    counting = Scored("counting", lambda s: np.array([len(x.references) for x in s], dtype=float))
+    unlike = Scored("unlike", lambda s: np.array([x.references[0] != x.candidate for x in s], dtype=float))
+    table = language_table([counting, unlike], rows, n_resamples=0)
+    titles = ["overall", "all beside Japanese references", "all beside English references"]
+    assert [section.title for section in table.sections] == titles
+    found = [table.row("counting", title).cells for title in titles]
+    assert [(cells["ja"].value, cells["en"].value) for cells in found] == [(3, 1), (3, 3), (1, 1)]
+    found = [table.row("unlike", title).cells["difference"].value for title in titles]
+    assert found == [-1, -1, 0]
+    alone = [row if row.language == "ja" else replace(row, references=()) for row in rows]
+    assert [section.title for section in language_table([counting], alone, n_resamples=0).sections] == titles[
+        :2
+    ]
+
+
 def test_calibration_against_a_plain_loop():
     rng = np.random.default_rng(1)
     human = rng.random(300)

@@ -1,0 +1,41 @@
+"""References told apart by language."""
+
+import pytest
+
+from suisei.data.sample import CaptionSample
+from suisei.data.spoken import beside_references_in, references_in, with_own_references
+
+
+@pytest.mark.parametrize(
+    ("sample", "kept", "across"),
+    [
+        (CaptionSample("a dog", ("the dog", "a cat")), ("the dog", "a cat"), False),
+        (CaptionSample("a dog", ("犬", "the dog", "猫", "a cat")), ("the dog", "a cat"), False),
+        (CaptionSample("犬", ("the dog", "a cat")), ("the dog", "a cat"), True),
+        (CaptionSample("a dog"), (), False),
+        (CaptionSample("ABC", ("犬",), language="ja"), ("犬",), False),
+        (CaptionSample("ABC", ("犬",)), ("犬",), True),
+        (CaptionSample("123。", ("犬", "a dog")), ("犬", "a dog"), False),
+    ],
+)
+def test_references_in_the_own_language_are_kept_where_there_are_any(sample, kept, across):
+    (found,), flags = with_own_references([sample])
+    assert (found.references, flags) == (kept, [across])
+
+
+def test_an_image_lends_its_references_to_all_its_captions():
+    samples = [
+        CaptionSample("a dog", ("the dog", "犬"), group="1"),
+        CaptionSample("犬です", ("犬", "子犬"), group="1"),
+        CaptionSample("a cat", ("the cat",), group="2"),
+    ]
+    assert references_in(samples[0], "ja") == ("犬",)
+    english, japanese = (beside_references_in(samples, language) for language in ("en", "ja"))
+    assert {place: own.references for place, own in japanese.items()} == {
+        0: ("犬", "子犬"),
+        1: ("犬", "子犬"),
+    }
+    assert {place: own.references for place, own in english.items()} == {
+        0: ("the dog",), 1: ("the dog",), 2: ("the cat",)
+    }  # fmt: skip
+    assert [own.candidate for own in english.values()] == ["a dog", "犬です", "a cat"]
