@@ -38,6 +38,7 @@ from suisei.commands.steps import (
     told_when_interrupted,
 )
 from suisei.data.outputs import check_media, given
+from suisei.data.spoken import across_note, count_across
 from suisei.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -212,7 +213,11 @@ def _load(options: argparse.Namespace) -> tuple[list[CaptionSample], list[int], 
         )
     if len(positions) < len(samples):
         notes.append(f"{len(samples) - len(positions)} samples skipped: no rating")
-    return [samples[position] for position in positions], positions, len(samples), notes
+    rated = [samples[position] for position in positions]
+    across = count_across(rated)
+    if across:
+        notes.append(f"of the samples {across_note(across)}")
+    return rated, positions, len(samples), notes
 
 
 def _score(

@@ -44,8 +44,9 @@ def score_windows(
         except DataError as error:
             kept = getattr(output, "rows", 0)
             raise DataError(f"{error}{_kept(kept, options, 'once there is room')}") from None
-        scorer.add_to_corpora(job.window[: len(every)], every)
-        counts.add(every)
+        done = job.window[: len(every)]
+        scorer.add_to_corpora(done, every)
+        counts.add(every, (row.sample for row in done if row.sample is not None))
         for label, reason in scorer.failed.items():
             if label not in told:
                 told.add(label)

@@ -6,7 +6,7 @@ overlap. A model that tells the two apart (``head.bridge``) reads samples throug
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from suisei.data.sample import CaptionSample, detect_language, language_of
@@ -22,6 +22,20 @@ def with_own_references(samples: Sequence[CaptionSample]) -> tuple[list[CaptionS
     """
     found = [_own_alone(sample) for sample in samples]
     return [sample for sample, _ in found], [across for _, across in found]
+
+
+def count_across(samples: Iterable[CaptionSample]) -> int:
+    """Return how many samples have references, none of them in their own language."""
+    return sum(_own_alone(sample)[1] for sample in samples)
+
+
+def across_note(count: int) -> str:
+    """Say what samples are that :func:`count_across` counted."""
+    have = "has" if count == 1 else "have"
+    return (
+        f"{count:,} {have} no reference in the candidate's language: metrics that compare words find next to "
+        "nothing in common there"
+    )
 
 
 def _own_alone(sample: CaptionSample) -> tuple[CaptionSample, bool]:

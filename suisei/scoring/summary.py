@@ -6,10 +6,12 @@ import logging
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from suisei.data.sample import CaptionSample
+from suisei.data.spoken import across_note, count_across
 from suisei.scoring.columns import FAILURES, failure_text
 from suisei.scoring.corpus import CorpusScore
 from suisei.scoring.stream import ScoredRow
@@ -34,19 +36,22 @@ class RowCounts:
 
     Attributes:
         rows: input rows.
+        across: those with references, none of them in the candidate's language.
         bad: {reason: rows} of rows that no metric could score.
         examples: {reason: the first such row's whole error}.
         skipped: {label: {reason: samples without score}}, bad rows left out.
     """
 
     rows: int = 0
+    across: int = 0
     bad: Counter[str] = field(default_factory=Counter)
     examples: dict[str, str] = field(default_factory=dict)
     skipped: dict[str, Counter[str]] = field(default_factory=dict)
 
-    def add(self, rows: Sequence[ScoredRow]) -> None:
-        """Count scored rows."""
+    def add(self, rows: Sequence[ScoredRow], samples: Iterable[CaptionSample] = ()) -> None:
+        """Count scored rows, given those of their samples that could be read."""
         self.rows += len(rows)
+        self.across += count_across(samples)
         for row in rows:
             if row.bad is not None:
                 self._count(self.bad, row.bad, row.bad)
@@ -87,6 +92,7 @@ def summary(
     """
     return {
         "rows": counts.rows,
+        "rows_across_languages": counts.across,
         "bad_rows": dict(counts.bad),
         "examples": counts.examples,
         "metrics": {
@@ -133,8 +139,9 @@ def summary_table(content: Mapping[str, Any]) -> Table:
 
 def summary_notes(content: Mapping[str, Any]) -> list[str]:
     """Return one line per reason for which rows or scores are missing."""
-    examples = content["examples"]
-    notes = [
+    examples, across = content["examples"], content.get("rows_across_languages", 0)
+    notes = [f"of the rows {across_note(across)}"] if across else []
+    notes += [
         f"{_rows(count)} skipped: {reason} (the first: {examples[reason]})"
         for reason, count in content["bad_rows"].items()
     ]

@@ -104,6 +104,8 @@ def test_figures_by_language_and_system(ratings, tmp_path, capsys):
     assert rows_of(report)["human"]["cells"]["n"]["value"] == 80
     assert report["settings"]["raters"] == "rows"
     assert report["rated_samples"] == 40
+    across = "of the samples 20 have no reference in the candidate's language"
+    assert sum(note.startswith(across) for note in report["notes"]) == 1
     assert "fake-plain" in capsys.readouterr().out
 
 

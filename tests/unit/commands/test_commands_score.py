@@ -373,6 +373,25 @@ def test_a_metric_that_dies_half_way_loses_only_its_column(tmp_path, monkeypatch
     assert "dying failed: OSError" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("window", [1, 100])
+def test_rows_across_languages_are_counted(tmp_path, capsys, window):
+    rows = [
+        {"candidate": JAPANESE[0], "references": ENGLISH[:2]},
+        {"candidate": JAPANESE[1], "references": [ENGLISH[1], JAPANESE[2]]},
+        {"candidate": ENGLISH[0], "references": [JAPANESE[0]]},
+        {"candidate": ENGLISH[0], "references": []},
+    ]
+    source, summary = write(tmp_path / "in.jsonl", rows), tmp_path / "summary.json"
+    options = ["--metrics", "bleu-1", "--input", source, "--summary", summary, "--window", window]
+    assert run(*options, "--output", tmp_path / "a.jsonl") == 0
+    note = "of the rows 2 have no reference in the candidate's language"
+    assert note in capsys.readouterr().err
+    assert json.loads(summary.read_text(encoding="utf-8"))["rows_across_languages"] == 2
+    write(source, rows[1:2])
+    assert run(*options, "--output", tmp_path / "b.jsonl") == 0
+    assert "candidate's language" not in capsys.readouterr().err
+
+
 def test_samples_without_references_are_counted_not_stopped_at(tmp_path):
     data = write(
         tmp_path / "in.jsonl",

@@ -3,7 +3,13 @@
 import pytest
 
 from suisei.data.sample import CaptionSample
-from suisei.data.spoken import beside_references_in, references_in, with_own_references
+from suisei.data.spoken import (
+    across_note,
+    beside_references_in,
+    count_across,
+    references_in,
+    with_own_references,
+)
 
 
 @pytest.mark.parametrize(
@@ -39,3 +45,14 @@ def test_an_image_lends_its_references_to_all_its_captions():
         0: ("the dog",), 1: ("the dog",), 2: ("the cat",)
     }  # fmt: skip
     assert [own.candidate for own in english.values()] == ["a dog", "犬です", "a cat"]
+
+
+def test_samples_across_languages_are_counted():
+    samples = [
+        CaptionSample("a dog", ("犬",)),
+        CaptionSample("a dog", ("犬", "the dog")),
+        CaptionSample("犬"),
+    ]
+    assert count_across(samples) == 1
+    assert across_note(1).startswith("1 has no reference in the candidate's language")
+    assert across_note(1200).startswith("1,200 have no reference")
