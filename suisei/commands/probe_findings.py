@@ -98,7 +98,8 @@ def probe_protocols(
     except DataError as error:
         found.notes.append(f"no {', '.join(options.protocols)}: {error}")
         return
-    own = fitted_on(humans, plans, metrics, options.batch_size)
+    own, lost = fitted_on(humans, plans, metrics, options.batch_size)
+    found.notes += lost
     ladders = [name for name in options.protocols if name != "curves"]
     for (protocol, language), ladder in ladders_of(humans, options.seed, ladders).items():
         if isinstance(ladder, str):

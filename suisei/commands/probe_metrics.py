@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from suisei.cli import say
-from suisei.errors import ConfigError
+from suisei.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -68,10 +68,17 @@ def fitted_on(
     plans: Sequence[MetricPlan],
     metrics: list[Scored],
     batch_size: int,
-) -> list[Scored]:
-    """Return the metrics, those with corpus statistics fitted on the references of these samples alone."""
+) -> tuple[list[Scored], list[str]]:
+    """Return the metrics, those with corpus statistics fitted on the references of these samples alone.
+
+    One that cannot be, because they are too few, is left out; the second list says why.
+    """
     by_label = {plan.label: plan for plan in plans}
-    return [
-        _scored(by_label[metric.label], humans, batch_size) if metric.learned else metric
-        for metric in metrics
-    ]
+    fitted, lost = [], []
+    for metric in metrics:
+        try:
+            own = _scored(by_label[metric.label], humans, batch_size) if metric.learned else metric
+            fitted.append(own)
+        except DataError as error:
+            lost.append(f"{metric.label}: not in the protocols of papers: {error}")
+    return fitted, lost

@@ -131,8 +131,9 @@ def test_the_protocols_fit_idf_on_the_references_that_are_left(rated):
     samples, plans = read_samples(rated), [MetricPlan("cider"), MetricPlan("chrf")]
     humans = good_samples(samples, "references")
     metrics, _, failed = probed_metrics(plans, samples, 64, Console(quiet=True))
-    own, same = fitted_on(humans, plans, metrics, 64)
+    (own, same), lost = fitted_on(humans, plans, metrics, 64)
     assert not failed
+    assert not lost
     assert "idf:24-documents" in metrics[0].signature
     assert "idf:12-documents" in own.signature
     assert same is metrics[1]  # it learns nothing
@@ -148,6 +149,25 @@ def test_without_two_references_the_protocols_are_left_out_and_it_is_said(tmp_pa
     shown = capsys.readouterr().out
     assert "no replacing, shuffling, curves: " in shown
     assert "none of 5 samples has two references" in shown
+
+
+def test_a_metric_that_cannot_learn_from_the_held_out_captions_is_left_out_of_the_protocols(tmp_path, capsys):
+    """One image alone has two references, and CIDEr takes more: it is no reason to lose all else."""
+    rows = [
+        {"candidate": f"a dog {n} runs", "references": [f"dog {n}", *["a dog"] * (n == 2)], "group": str(n),
+         "rating": 1}
+        for n in range(5)
+    ]  # fmt: skip
+    path = tmp_path / "few.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    chosen = ("--degradations", "half", "--json", tmp_path / "a.json")
+    assert run("--metrics", "cider,unigram-f1", "--data", path, *QUICK, *chosen) == 0
+    titles = [
+        section["title"]
+        for section in json.loads((tmp_path / "a.json").read_text())["degradations"]["sections"]
+    ]
+    assert titles == ["cider, English", "unigram-f1, English"]
+    assert "cider: not in the protocols of papers: CIDEr weighs n-grams" in capsys.readouterr().out
 
 
 def test_the_old_name_works_and_says_the_new_one(rated, capsys):
