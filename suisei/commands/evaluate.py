@@ -118,7 +118,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     report = _report(options, measured, protocol.plotted(settings))
     report = replace(report, page=_page(options, argv, measured, report, (samples, columns, plans)))
     report.conclude(Files.of(options), problems)
-    return 1 if any(_has_failed(column, options) for column in columns) else 0
+    every = [*columns, *(column for own in further.values() for column in own)]
+    return 1 if any(_has_failed(column, options) for column in every) else 0
 
 
 def _settings(options: argparse.Namespace) -> EvaluationSettings:

@@ -102,7 +102,9 @@ def measure_benchmark(place: Place, candidates: Sequence[Candidate], means: Mean
     evaluation = Evaluation(name, samples, columns, (), further)
     metrics = [[candidate.label, candidate.state] for candidate in candidates]
     decided = [digest, metrics, repr(means.settings), __version__]
-    failed = [each.label for each in columns if each.error and not lacking(known[each.label].plan, samples)]
+    every = [*columns, *(column for own in further.values() for column in own)]
+    broken = dict.fromkeys(each.label for each in every if each.error)
+    failed = [label for label in broken if not lacking(known[label].plan, samples)]
     if all(column.error for column in columns):
         errors = [f"{column.label}: {column.error}" for column in columns]
         if failed:

@@ -24,7 +24,7 @@ from suisei.metaeval.published import beside_published, published_table
 from suisei.metaeval.published_figures import ONE_REFERENCE
 from suisei.metaeval.scale_tables import reference_pair_table, scale_table
 from suisei.metaeval.settings import EvaluationSettings
-from suisei.metaeval.tables import Section, Table
+from suisei.metaeval.tables import Cell, Row, Section, Table
 from suisei.metaeval.video_protocols import columns_by_references, foil_table, vatex_table
 from suisei.metrics.registry import get_entry
 from suisei.scoring.columns import ScoreColumn
@@ -299,16 +299,23 @@ class FoilProtocol(PairProtocol):
         with progress("pairs"):
             four = pair_table(evaluation.columns, evaluation.samples, settings, title=title)
             one = pair_table(evaluation.further.get(1, ()), evaluation.samples, settings)
-        alone = {row.label: row.cells for row in one.overall.rows}
+        alone = {row.label: _alone(row) for row in one.overall.rows}
         rows = [
-            replace(row, cells={**row.cells, ONE_REFERENCE: alone[row.label][MEAN]})
-            if MEAN in alone.get(row.label, {})
+            replace(row, cells={**row.cells, ONE_REFERENCE: alone[row.label]})
+            if row.error is None and row.label in alone
             else row
             for row in four.overall.rows
         ]
         heads = {ONE_REFERENCE: "1 reference", **four.columns, MEAN: "4 references"}
         table = replace(four, columns=heads, sections=(Section("overall", tuple(rows)),))
         return Measured(table, beside_published(evaluation.data, table) if settings.published else {})
+
+
+def _alone(row: Row) -> Cell:
+    """Return the accuracy with one reference, or why there is none."""
+    if row.error:
+        return Cell(None, reason=f"with one reference: {row.error}")
+    return row.cells[MEAN]
 
 
 class DetectionProtocol(NoRatingsProtocol):

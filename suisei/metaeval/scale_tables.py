@@ -98,8 +98,12 @@ def reference_pair_table(
     heads: dict[str, str] = {}
     for kind in PAIR_KINDS:
         heads |= {kind: f"{LABELS[kind]} first pair", f"{kind}-best": f"{LABELS[kind]} best pair"}
-    rows = [Row(label, _pair_cells(rows), info={"pairs": len(rows)}) for label, rows in found.items()]
-    rows += [Row(label, error=error) for label, error in failed.items() if label not in found]
+    rows = [  # of a metric that failed with some pairs, no figure is of the first or of all
+        Row(label, _pair_cells(rows), info={"pairs": len(rows)})
+        for label, rows in found.items()
+        if label not in failed
+    ]
+    rows += [Row(label, error=error) for label, error in failed.items()]
     notes = (
         "each ordered pair of a row's references by itself; the best pair is that of the largest figure over "
         "all rows, which favours metrics that depend on the choice",

@@ -9,8 +9,10 @@ import pytest
 from suisei import get_metric
 from suisei.cli import run_command
 from suisei.commands.evaluate import main
+from suisei.commands.examine import main as examine
 from suisei.data.benchmarks.vatex import limit_references
 from suisei.data.load import load_data
+from suisei.metrics.rouge import RougeL
 
 WORDS = ["dog", "cat", "man", "box", "runs", "sleeps", "cooks", "eggs", "green", "red", "ball", "water"]
 
@@ -122,6 +124,31 @@ def test_foil_without_the_captions_of_coco_says_so(foil):
     assert any("captions of COCO are absent" in note for note in report["notes"])
 
 
+@pytest.fixture
+def fails_with_fewer_references(monkeypatch):
+    """ROUGE-L as a metric whose server goes away after the first scores."""
+    whole = RougeL._score
+
+    def score(self, samples, **settings):
+        if len(samples[0].references) < 3:
+            raise OSError("the server went away")
+        return whole(self, samples, **settings)
+
+    monkeypatch.setattr(RougeL, "_score", score)
+
+
+@pytest.mark.usefixtures("fails_with_fewer_references")
+def test_a_metric_that_fails_with_one_reference_has_the_reason_and_the_status(foil):
+    code, report = evaluate("foil", foil, metrics="rouge-l")
+    assert code == 1
+    cells = report["sections"][0]["rows"][0]["cells"]
+    assert cells["mean"]["value"] is not None
+    assert cells["one-reference"] == {
+        "value": None,
+        "reason": "with one reference: OSError: the server went away",
+    }
+
+
 def test_hallucinations_are_found(tmp_path):
     records = [
         {
@@ -158,6 +185,24 @@ def test_thumb_has_a_table_by_scale_and_part(tmp_path):
     }
     assert cells_of(report["scales"], "rouge-l", "precision, without human captions")["n"] == 12
     assert len(report["scales"]["sections"]) == 6
+
+
+@pytest.mark.usefixtures("fails_with_fewer_references")
+def test_a_metric_that_fails_with_pairs_of_references_has_the_reason_and_the_status(tmp_path):
+    root = tmp_path / "pfn-pic-gen"
+    root.mkdir()
+    with (root / "pfn_pic_gen.csv").open("w", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(["imgid", "mt", "refs", "score"])
+        for n, text in enumerate(captions(15, 7)):
+            writer.writerow([n, text, repr(captions(3, 200 + n)), 1 + n % 5])
+    code, report = evaluate("pfn-pic-gen", root, metrics="rouge-l")
+    assert code == 1
+    assert report["reference_pairs"]["sections"][0]["rows"][0]["error"] == "OSError: the server went away"
+    examined = ["--metrics", "rouge-l", "--root", str(tmp_path), "--output", str(tmp_path / "out")]
+    examined += ["--benchmarks", "pfn-pic-gen", "--probe-captions", "0", "--bootstrap", "0"]
+    for _ in range(2):  # what failed is not kept
+        assert examine(examined) == 1
 
 
 def test_pfn_pic_gen_has_a_table_by_ordered_pairs_of_references(tmp_path):

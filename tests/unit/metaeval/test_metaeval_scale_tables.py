@@ -58,3 +58,14 @@ def test_first_and_best_pair_of_references():
     assert cells["tau-b-best"].value == pytest.approx(1)
     assert table.row("m").info == {"pairs": 3}
     assert table.row("broken").error == "no"
+
+
+def test_of_a_metric_that_failed_with_some_pairs_no_figure_is_called_the_first_or_the_best():
+    samples = [CaptionSample("x", rating=rating, group=str(rating)) for rating in (0.0, 0.25, 0.5, 1.0)]
+    columns = {
+        0: [ScoreColumn("m", None, error="the server went away")],
+        1: [ScoreColumn("m", np.array([1.0, 2, 3, 4]))],
+    }
+    row = reference_pair_table(columns, samples).row("m")
+    assert row.error == "the server went away"
+    assert row.cells == {}
