@@ -22,7 +22,7 @@ from suisei.commands.score_checks import (
     not_both_kinds,
 )
 from suisei.commands.score_ending import content_of_run, finished_so_far, show, write_beside
-from suisei.commands.score_metrics import basis_of, make_metrics, make_scorer
+from suisei.commands.score_metrics import basis_of, learned_of, make_metrics, make_scorer
 from suisei.commands.score_options import parser
 from suisei.commands.score_rows import quick_count
 from suisei.commands.score_shards import check_shards, in_shards, score_shards
@@ -83,6 +83,7 @@ def _score_shards(options: argparse.Namespace) -> int:
     console = safe_console(stderr=True)
     with each_warning_once(console), shared_encoders():
         metrics, labelled, signatures = make_metrics(plans, options, console)
+        options.learned = learned_of(metrics, signatures)
         return score_shards(metrics, labelled, signatures, devices, options, console)
 
 

@@ -128,17 +128,20 @@ def basis_of(
     metrics: dict[str, Metric], plans: dict[str, MetricPlan], signatures: dict[str, str]
 ) -> dict[str, Any]:
     """Return what decides scores beside the signatures, for a later ``--resume`` to compare."""
-    from suisei.scoring.digest import value_digest
-
     machine = ("device", "precision", "compile", "cache", "python")  # the signature has what matters of these
     chosen = {
         label: {key: value for key, value in plan.options.items() if key not in machine}
         for label, plan in plans.items()
     }
-    learned = {
-        label: value_digest(metrics[label].state()) for label, text in signatures.items() if _FIT in text
-    }
+    learned = learned_of(metrics, signatures)
     return {"options of the metrics": chosen, "references in the input, which decide weights": learned}
+
+
+def learned_of(metrics: dict[str, Metric], signatures: dict[str, str]) -> dict[str, str]:
+    """Return {label: digest of what a metric was fitted to}, of those that were fitted on the input."""
+    from suisei.scoring.digest import value_digest
+
+    return {label: value_digest(metrics[label].state()) for label, text in signatures.items() if _FIT in text}
 
 
 def make_scorer(

@@ -265,7 +265,9 @@ def _settings(path: Path, signatures: Mapping[str, str], options: argparse.Names
         with replacing(path) as temporary:
             text = json.dumps({"kind": kind, **decisive}, ensure_ascii=False, indent=1)
             temporary.write_bytes(text.encode("utf-8", "backslashreplace"))
-    digest = value_digest({**decisive, "kind": kind})
+    # What metrics learned from all shards is in no signature: a shard that changed may change others' scores.
+    learned = {"learned": options.learned} if options.learned else {}
+    digest = value_digest({**decisive, "kind": kind, **learned})
     return ShardSettings(columns, kind, digest, window, options.images, allowed(options))
 
 

@@ -95,6 +95,22 @@ def test_metrics_that_learn_from_a_corpus_see_all_shards(folder):
     assert settings["signatures"]["cider"].endswith("|fit:references-of-15-scored")
 
 
+def test_shards_are_scored_anew_where_another_one_changed_what_a_metric_learned(tmp_path):
+    def write(number, captions):
+        rows = [{"candidate": "a red ball", "references": [caption]} for caption in captions]
+        (tmp_path / f"{number}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    arguments = ["--metrics", "cider", "--input", str(tmp_path / "{0..1}.jsonl"), "--output"]
+    write(0, ["a red ball", "the red box"])
+    write(1, ["a red cube", "a dog runs"])
+    assert main([*arguments, str(tmp_path / "out")]) == 0
+    before = table(tmp_path / "out" / "0.parquet")
+    write(1, ["one dog", "two dogs sleep"])  # as many
+    assert main([*arguments, str(tmp_path / "out")]) == 0
+    assert main([*arguments, str(tmp_path / "fresh")]) == 0
+    assert table(tmp_path / "out" / "0.parquet") == table(tmp_path / "fresh" / "0.parquet") != before
+
+
 def test_without_pyarrow_scores_are_lines_of_json(folder, monkeypatch):
     from suisei.commands import score_shards
 
