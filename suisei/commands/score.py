@@ -16,6 +16,7 @@ from suisei.commands.said_once import each_warning_once, note_once
 from suisei.commands.score_checks import (
     check,
     check_not_older,
+    check_same_columns,
     chosen_devices,
     chosen_window,
     is_complete,
@@ -52,11 +53,13 @@ def _score_file(options: argparse.Namespace) -> int:
     console = safe_console(stderr=True)
     options.note = note_once(console)
     from suisei.scoring.output import tidy
+    from suisei.scoring.plan import short_labels
     from suisei.scoring.seen_images import SeenImages
 
     options.seen = SeenImages(options.images)
     if options.resume and is_complete(options.output):
         check_not_older(options)
+        check_same_columns(options.output, short_labels(plans))
         tidy(Path(options.output))
         say(console, f"{options.output} is complete; nothing to resume (without --resume it is scored anew)")
         return 0

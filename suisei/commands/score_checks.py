@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import csv
+import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from suisei.commands.options import named_columns
 from suisei.commands.score_options import PARALLEL_WINDOW, WINDOW
-from suisei.errors import ConfigError, DataError
+from suisei.errors import ConfigError, DataError, SuiseiError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from suisei.data.joins import References
     from suisei.data.outputs import Named
 
@@ -151,3 +155,38 @@ def check_not_older(options: argparse.Namespace) -> None:
                 f"--output {options.output} is complete, but {source} was changed after it; score anew "
                 "without --resume, or give another output"
             )
+
+
+def check_same_columns(output: str, labels: Sequence[str]) -> None:
+    """Refuse to call an output complete that has scores by other metrics, as far as it can be read.
+
+    Raises:
+        ConfigError: its columns are others.
+    """
+    columns = _score_columns(Path(output))
+    if columns is not None and columns != list(labels):
+        raise ConfigError(
+            f"--output {output} is complete, but has scores by {', '.join(columns)}, and this run by "
+            f"{', '.join(labels)}; score anew without --resume, or give another output"
+        )
+
+
+def _score_columns(path: Path) -> list[str] | None:
+    """Return the columns of scores of a finished output; None where it does not say."""
+    from suisei.data.compressed import open_plain, plain_suffix
+    from suisei.data.parquet import import_pyarrow
+
+    kind = plain_suffix(path)
+    try:
+        if kind == ".parquet":
+            names = list(import_pyarrow(path).parquet.read_schema(path).names)
+        else:
+            with open_plain(path) as stream:
+                line = stream.readline().decode("utf-8")
+            if kind == ".jsonl":
+                names = list(dict(json.loads(line)))
+            else:
+                names = next(csv.reader([line], delimiter="\t" if kind == ".tsv" else ","))
+    except (OSError, ValueError, TypeError, RecursionError, StopIteration, csv.Error, SuiseiError):
+        return None
+    return [name for name in names if name not in ("id", "error")]

@@ -418,3 +418,17 @@ def test_an_output_older_than_its_input_is_not_taken_for_its_scores(tmp_path, ca
     assert output.read_bytes() == before
     assert run_command(main, given) == 0
     assert output.read_bytes() != before
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "csv", "tsv", "csv.gz", "parquet"])
+def test_an_output_of_other_metrics_is_not_taken_for_the_scores_of_these(tmp_path, capsys, suffix):
+    data, output = tmp_path / "in.jsonl", tmp_path / f"out.{suffix}"
+    data.write_text('{"id": "1", "candidate": "a dog"}\n', encoding="utf-8")
+    given = ["--input", data, "--output", output, "--metrics"]
+    assert run(*given, "length") == 0
+    assert run(*given, "length", "--resume") == 0
+    before = output.read_bytes()
+    assert run(*given, "length,distinct-2", "--resume") == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "is complete, but has scores by length, and this run by length, distinct-2" in said
+    assert output.read_bytes() == before
