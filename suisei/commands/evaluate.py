@@ -93,10 +93,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     protocol, settings = protocol_of(options.data), _settings(options)
     protocol.check(options.data, settings, compare=options.compare)
     plans = metric_plans(options)
+    labels = _labels(plans)
     messages = Console(stderr=True)
     samples, positions, loaded, notes = _load(options)
     check_media(report_files(options), samples)
-    labels = [plan.label for plan in plans]
     external, join_notes = join_columns(options.scores, samples, loaded, positions, labels)
     with shared_encoders():
         corpus = protocol_corpus(options.data, options.root, plans)
@@ -201,6 +201,16 @@ def _check(options: argparse.Namespace) -> None:
         raise ConfigError("--compare needs resamples; leave out --bootstrap 0")
     inputs = given(vars(options), "data", "scores", "references")
     check_report(options, inputs, folders=["save_idf", "keep"], sealed=["model", "root"])
+
+
+def _labels(plans: Sequence[MetricPlan]) -> list[str]:
+    """Return what no column of scores may be called: the metrics' names, and that of the raters' row."""
+    from suisei.metaeval.tables import HUMAN
+
+    labels = [plan.label for plan in plans]
+    if HUMAN in labels:
+        raise ConfigError(f"a metric cannot be called {HUMAN!r}, as the row of the raters is")
+    return [*labels, HUMAN]
 
 
 def _load(options: argparse.Namespace) -> tuple[list[CaptionSample], list[int], int, list[str]]:

@@ -204,6 +204,21 @@ def test_saved_scores_join_again(ratings, tmp_path):
     assert any("joined by id, 40 of 40" in note for note in second["notes"])
 
 
+def test_a_column_of_scores_called_human_is_not_taken_for_the_raters(ratings, tmp_path):
+    scores = tmp_path / "s.csv"
+    data = [json.loads(line) for line in ratings.read_text().splitlines()]
+    scores.write_text("\n".join(["id,human", *(f"{row['id']},{n % 7}" for n, row in enumerate(data))]) + "\n")
+    code, report = evaluate(
+        ratings, tmp_path, "--scores", scores, "--metrics", "fake-dies,fake-plain", "--compare"
+    )
+    assert code == 1
+    rows = report["sections"][0]["rows"]
+    assert [row["label"] for row in rows] == ["fake-dies", "fake-plain", "human (s.csv)", "human"]
+    assert "rank" in rows[2]["cells"]
+    assert "rank" not in rows[3]["cells"]
+    assert rows[2]["cells"]["n"]["value"] == rows[3]["cells"]["n"]["value"] == 80
+
+
 def test_samples_without_what_a_metric_needs_are_counted(ratings, tmp_path):
     _, report = evaluate(ratings, tmp_path, "--metrics", "fake-references")
     assert any("10 samples without score (no references)" in note for note in report["notes"])
@@ -341,6 +356,7 @@ def test_model_is_short_for_suisei(ratings, tmp_path):
         (["--metrics", "fake-plane"], "no metric 'fake-plane'; did you mean 'fake-plain'"),
         (["--metrics", "ridge"], "no metric 'ridge'"),  # it learns from ratings: an input of a model only
         (["--metrics", "fake-plain,fake-plain"], "given twice"),
+        (["--metrics", "human=fake-plain"], "cannot be called 'human', as the row of the raters is"),
         (["--metrics", "fake-plain", "--compare", "--bootstrap", "0"], "--compare needs resamples"),
         (["--metrics", "fake-plain", "--json", "/no/such/folder/x.json"], "--json .* folder does not exist"),
         (["--metrics", "fake-plain", "--save-scores", "scores.txt"], "must end in .jsonl or .csv"),
