@@ -6,7 +6,7 @@ import logging
 import re
 import subprocess
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -162,7 +162,7 @@ def score_column(
         )
         if not metric.higher_is_better and shared is None:
             signature += NEGATED
-        missing = Counter(metric.missing(samples).values())
+        scores, missing = _accounted(metric, samples, scores, refused)
         parts = summands(metric, samples, scores) if shared is not None else None
     except KeptError:
         raise
@@ -179,6 +179,18 @@ def score_column(
         higher_is_better=metric.higher_is_better,
         summands=parts,
     )
+
+
+def _accounted(
+    metric: Metric, samples: Sequence[CaptionSample], scores: np.ndarray, refused: Mapping[int, DataError]
+) -> tuple[np.ndarray, Counter[str]]:
+    """Return scores [N] without infinities, which no figure can be made of, and why samples have none."""
+    reasons = dict(metric.missing(samples))
+    scores = np.where(np.isfinite(scores), scores, np.nan)
+    for position in np.flatnonzero(np.isnan(scores)).tolist():
+        if position not in refused:
+            reasons.setdefault(position, "no score")
+    return scores, Counter(reasons.values())
 
 
 def column_notes(columns: Sequence[ScoreColumn]) -> list[str]:

@@ -42,10 +42,12 @@ class Fake(Metric):
         if self.mode == "dies":
             raise OSError("the child process went away")
         values = np.array([float(sample.candidate.split()[-1]) for sample in samples]) + self.shift
+        if self.mode == "infinite":
+            values[:3] = -np.inf, np.nan, np.inf
         return -values if self.mode == "distance" else values
 
 
-MODES = ("plain", "dies", "fit", "distance", "references")
+MODES = ("plain", "dies", "fit", "distance", "references", "infinite")
 
 
 @pytest.fixture(autouse=True)
@@ -131,6 +133,15 @@ def test_one_failed_metric_loses_no_other(ratings, tmp_path, capsys):
     captured = capsys.readouterr()
     assert "the child process went away" in captured.out
     assert "fake-dies failed" in captured.err
+
+
+def test_scores_that_are_no_finite_numbers_are_counted_and_lose_no_other_metric(ratings, tmp_path):
+    code, report = evaluate(ratings, tmp_path, "--metrics", "fake-infinite,fake-plain", "--compare")
+    assert code == 0
+    rows = rows_of(report)
+    assert rows["fake-infinite"]["cells"]["n"]["value"] == 74
+    assert rows["fake-plain"]["cells"]["n"]["value"] == 80
+    assert "fake-infinite: 3 samples without score (no score), left out of its row" in report["notes"]
 
 
 @pytest.mark.parametrize(
