@@ -65,13 +65,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     samples, notes = _load(options)
     check_media(report_files(options), samples)
     metrics, scores, failed = probed_metrics(plans, samples, options.batch_size, console)
-    found = Findings()
+    found = Findings(failed=failed)
     probe_changes(options, metrics, samples, found, console)
     probe_protocols(options, plans, metrics, samples, found, console)
     found.tables |= tables_of_samples(options, metrics, scores, samples, console)
     calibrations = calibrations_of(options, metrics, scores, samples)
     found.tables |= calibration_tables(calibrations)
-    told = [*notes, *sign_notes(metrics), *found.notes]
+    lost = [f"{label} failed: {reason}" for label, reason in failed.items()]
+    told = [*notes, *sign_notes(metrics), *found.notes, *lost]
     facts = {"notes": told, "failed": failed, "metrics": _signatures(metrics)}
     plot = partial(plot_findings, options.plots, metrics, found, calibrations)
     report = _report(options, found, facts, plot if options.plots else None)

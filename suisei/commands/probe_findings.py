@@ -37,6 +37,8 @@ class Findings:
         lines: the same as plain text.
         ladders: of replacing and shuffling.
         curves: of degradation.
+        failed: {metric: why it gives no scores any more}.
+        changed: the metrics of the tables of changed captions, in their order.
     """
 
     tables: dict[str, Table] = field(default_factory=dict)
@@ -45,6 +47,8 @@ class Findings:
     lines: list[str] = field(default_factory=list)
     ladders: list[LadderOutcome] = field(default_factory=list)
     curves: list[Curve] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+    changed: list[str] = field(default_factory=list)
 
     def add(self, kept: list[Any], outcomes: Sequence[Any]) -> None:
         """Keep outcomes; what could not be measured is a reason, and goes into the notes."""
@@ -69,6 +73,8 @@ def probe_changes(
     good = originals.good_samples(samples, source, good=options.good, limit=options.limit, seed=options.seed)
     say(console, f"changing {len(good):,} captions")
     outcomes = change_outcomes(metrics, good, options.degradations, **settings)
+    outcomes = [each for each in outcomes if each.metric not in found.failed]
+    found.changed = list(dict.fromkeys(each.metric for each in outcomes))
     notes = probe_tables.change_notes(len(good), **settings)
     for name, expects in (("degradations", "lower"), ("invariances", "same")):
         table = probe_tables.change_table(outcomes, expects, notes)
@@ -98,7 +104,7 @@ def probe_protocols(
     except DataError as error:
         found.notes.append(f"no {', '.join(options.protocols)}: {error}")
         return
-    own, lost = fitted_on(humans, plans, metrics, options.batch_size)
+    own, lost = fitted_on(humans, plans, metrics, options.batch_size, found.failed, console)
     found.notes += lost
     ladders = [name for name in options.protocols if name != "curves"]
     for (protocol, language), ladder in ladders_of(humans, options.seed, ladders).items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -24,19 +25,43 @@ def probed_metrics(
     """Return the metrics that can score, their scores of all samples, and why the others cannot."""
     from suisei.scoring.columns import FAILURES, failure_text
 
-    metrics, scores, failed = [], [], {}
+    metrics, scores, failed = [], [], dict[str, str]()
     for plan in plans:
         say(console, f"scoring with {plan.spec}")
         try:
             metric = _scored(plan, samples, batch_size)
             scores.append(metric.score(samples))
-            metrics.append(metric)
+            metrics.append(_guarded(metric, failed, console))
         except FAILURES as error:
             failed[plan.label] = failure_text(error)
             say(console, f"{plan.spec} failed: {failed[plan.label]}", "red")
     if not metrics:
         raise ConfigError("no metric could score: " + "; ".join(f"{k}: {v}" for k, v in failed.items()))
     return metrics, scores, failed
+
+
+def _guarded(metric: Scored, failed: dict[str, str], console: Console) -> Scored:
+    """Return a metric that gives no scores any more once it has failed, as where its server went away.
+
+    Args:
+        metric: the metric.
+        failed: gets its label and the reason.
+        console: where that is said.
+    """
+    import numpy as np
+
+    from suisei.scoring.columns import FAILURES, failure_text
+
+    def score(wanted: Sequence[CaptionSample]) -> np.ndarray:
+        if metric.label not in failed:
+            try:
+                return metric.score(wanted)
+            except FAILURES as error:
+                failed[metric.label] = failure_text(error)
+                say(console, f"{metric.label} failed: {failed[metric.label]}", "red")
+        return np.full(len(wanted), np.nan)
+
+    return replace(metric, score=score)
 
 
 def _scored(plan: MetricPlan, samples: list[CaptionSample], batch_size: int) -> Scored:
@@ -68,17 +93,27 @@ def fitted_on(
     plans: Sequence[MetricPlan],
     metrics: list[Scored],
     batch_size: int,
+    failed: dict[str, str],
+    console: Console,
 ) -> tuple[list[Scored], list[str]]:
     """Return the metrics, those with corpus statistics fitted on the references of these samples alone.
 
     One that cannot be, because they are too few, is left out; the second list says why.
+
+    Args:
+        humans: the samples.
+        plans: of the metrics.
+        metrics: from :func:`probed_metrics`.
+        batch_size: handed to the metrics.
+        failed: gets the label and the reason of one that fails later.
+        console: where that is said.
     """
     by_label = {plan.label: plan for plan in plans}
     fitted, lost = [], []
     for metric in metrics:
         try:
             own = _scored(by_label[metric.label], humans, batch_size) if metric.learned else metric
-            fitted.append(own)
+            fitted.append(_guarded(own, failed, console) if metric.learned else own)
         except DataError as error:
             lost.append(f"{metric.label}: not in the protocols of papers: {error}")
     return fitted, lost

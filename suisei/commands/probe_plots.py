@@ -37,10 +37,10 @@ def plot_findings(
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DataError(f"{path}: cannot be written to: {error.strerror or error}") from None
-    for number, (metric, name) in enumerate(zip(metrics, file_names(metrics), strict=True)):
+    for metric, name in zip(metrics, file_names(metrics), strict=True):
         for kind in ("degradations", "invariances"):
-            if kind in found.tables:
-                own = _of_metric(found.tables[kind], metric, number, len(metrics))
+            if kind in found.tables and metric.label in found.changed:
+                own = _of_metric(found.tables[kind], metric, found.changed)
                 file, heading = folder / f"{name}-{kind}.png", "share that scores lower"
                 plot_dots(file, own, "lower", line=0.5, limits=(-0.03, 1.03), heading=heading)
         value = calibrations.get(metric.label)
@@ -55,9 +55,9 @@ def plot_findings(
         plot_degradation(folder / "curves.png", panels, title="Degradation curves")
 
 
-def _of_metric(table: Table, metric: Scored, number: int, count: int) -> Table:
+def _of_metric(table: Table, metric: Scored, metrics: Sequence[str]) -> Table:
     """Return one metric's part of a table whose sections are by metric, then by language."""
-    width = len(table.sections) // count
+    width, number = len(table.sections) // len(metrics), metrics.index(metric.label)
     own = table.sections[number * width : (number + 1) * width]
     return replace(table, title=f"{table.title}: {metric.label}", sections=own)
 

@@ -10,6 +10,7 @@ from suisei.cli import run_command
 from suisei.commands.probe import main
 from suisei.commands.probe_metrics import fitted_on, probed_metrics
 from suisei.data.formats import read_samples
+from suisei.metrics.overlap import UnigramF1
 from suisei.probes.originals import good_samples
 from suisei.scoring.plan import MetricPlan
 
@@ -131,12 +132,37 @@ def test_the_protocols_fit_idf_on_the_references_that_are_left(rated):
     samples, plans = read_samples(rated), [MetricPlan("cider"), MetricPlan("chrf")]
     humans = good_samples(samples, "references")
     metrics, _, failed = probed_metrics(plans, samples, 64, Console(quiet=True))
-    (own, same), lost = fitted_on(humans, plans, metrics, 64)
+    (own, same), lost = fitted_on(humans, plans, metrics, 64, failed, Console(quiet=True))
     assert not failed
     assert not lost
     assert "idf:24-documents" in metrics[0].signature
     assert "idf:12-documents" in own.signature
     assert same is metrics[1]  # it learns nothing
+
+
+def test_a_metric_that_fails_later_on_leaves_the_others(rated, tmp_path, monkeypatch, capsys):
+    """As one whose server goes away, or whose memory is out, after the first scores."""
+    whole, calls = UnigramF1._score, []
+
+    def score(self, samples, **settings):
+        calls.append(len(samples))
+        if len(calls) > 1:
+            raise RuntimeError("out of memory")
+        return whole(self, samples, **settings)
+
+    monkeypatch.setattr(UnigramF1, "_score", score)
+    written = ("--json", tmp_path / "a.json", "--plots", tmp_path / "plots")
+    assert run("--metrics", "unigram-f1,chrf", "--data", rated, *QUICK, *written) == 1
+    content = json.loads((tmp_path / "a.json").read_text())
+    assert content["failed"] == {"unigram-f1": "RuntimeError: out of memory"}
+    assert [section["title"] for section in content["degradations"]["sections"]] == [
+        "English"
+    ]  # of chrf alone
+    assert [row["label"] for row in content["shuffling"]["sections"][0]["rows"]] == ["chrf"]
+    assert len(calls) == 2
+    drawn = sorted(path.name for path in (tmp_path / "plots").glob("*-degradations.png"))
+    assert drawn == ["chrf-degradations.png"]
+    assert "unigram-f1 failed: RuntimeError: out of memory" in capsys.readouterr().out
 
 
 def test_without_two_references_the_protocols_are_left_out_and_it_is_said(tmp_path, capsys):
