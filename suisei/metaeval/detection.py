@@ -9,6 +9,7 @@ import numpy as np
 from suisei.data.judged import PairCaption
 from suisei.data.sample import CaptionSample
 from suisei.errors import DataError
+from suisei.metaeval.correlation import CorrelationError
 from suisei.metaeval.correlation_tables import versions
 from suisei.metaeval.settings import EvaluationSettings
 from suisei.metaeval.significance import group_weights, percentile_interval
@@ -97,15 +98,19 @@ def _row(
         reason = "no bad caption has a score" if len(bad) else "no caption has a score"
         return Row(column.label, {AVERAGE_PRECISION: Cell(None, reason=reason)}, column.signature, info=info)
     value = _average_precision(bad, scores)
-    low = high = None
+    low = high = reason = None
     if settings.n_resamples and len(np.unique(groups)) > 1:
         numbers = np.unique(groups, return_inverse=True)[1]
         weights = group_weights(int(numbers.max()) + 1, settings.n_resamples, settings.seed)
         values = np.array([_average_precision(bad, scores, row[numbers]) for row in weights])
-        interval = percentile_interval(values, settings.confidence)
-        low, high = interval.low, interval.high
+        try:
+            interval = percentile_interval(values, settings.confidence)
+            low, high = interval.low, interval.high
+        except CorrelationError as error:  # few resamples have the few bad captions among them
+            reason = f"no interval: {error}"
+    signature = f"{AVERAGE_PRECISION}|of:bad|n:{len(bad)}"
     cells = {
-        AVERAGE_PRECISION: Cell(value, low, high, signature=f"{AVERAGE_PRECISION}|of:bad|n:{len(bad)}"),
+        AVERAGE_PRECISION: Cell(value, low, high, signature=signature, reason=reason),
         "bad": Cell(int(bad.sum())),
         "n": Cell(len(bad)),
     }

@@ -72,6 +72,15 @@ def test_the_interval_resamples_images():
     assert (cell.low, cell.high) == pytest.approx(tuple(np.quantile(resampled, [0.025, 0.975])))
 
 
+def test_an_interval_that_most_resamples_lack_is_a_reason(monkeypatch):
+    few = np.array([[2, 0], [2, 0], [1, 1]])  # the second image, with the bad caption, is drawn once
+    monkeypatch.setattr("suisei.metaeval.detection.group_weights", lambda *_: few)
+    table = detection_table([column([3, 1])], samples_of([1, 0]), EvaluationSettings(n_resamples=3))
+    cell = table.row("m").cells[AVERAGE_PRECISION]
+    assert (cell.value, cell.low, cell.high) == (1, None, None)
+    assert cell.reason == "no interval: undefined on 2 of 3 resamples"
+
+
 def test_pairs_have_a_section_per_kind():
     samples = [
         PairCaption("x", rating=Rating((good,)), group=kind, pair=kind, preferred=((kind, good),))
