@@ -310,7 +310,8 @@ class PositiveWriter:
 def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield (place, record); a last line without its end is the item a run was writing, and is left out."""
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")[:-1]
+        whole, end, _ = path.read_bytes().rpartition(b"\n")  # what follows may end within a character
+        lines = whole.decode("utf-8").split("\n") if end else []
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: cannot be read: {error}") from None
     for number, line in enumerate(lines, start=1):

@@ -93,6 +93,17 @@ def test_an_interrupted_line_is_made_again(tmp_path):
     assert set(read_positives(tmp_path)) == {"file-a", "file-b"}
 
 
+def test_a_line_that_was_cut_within_a_character_is_made_again(tmp_path):
+    write(tmp_path, "captions", ["a", "犬"])
+    path = tmp_path / "captions.jsonl"
+    content = path.read_bytes()
+    path.write_bytes(content[: content.rindex("犬".encode()) + 1])
+    assert set(read_positives(tmp_path)) == {"file-a"}
+    write(tmp_path, "captions", ["犬"])
+    assert set(read_positives(tmp_path)) == {"file-a", "file-犬"}
+    assert path.read_bytes() == content
+
+
 def test_a_saved_image_without_its_line_is_made_again(tmp_path):
     write(tmp_path, "images", ["x"])
     (tmp_path / "images.jsonl").unlink()
