@@ -186,7 +186,8 @@ def _of_karpathy(
         if image.get("split") not in parts:
             continue
         sentences = image.get("sentences")
-        texts = [s.get("raw") if isinstance(s, dict) else None for s in sentences or []]
+        listed = sentences if isinstance(sentences, list) else []
+        texts = [s.get("raw") if isinstance(s, dict) else None for s in listed]
         captions = [text for text in texts if isinstance(text, str) and text.strip()]
         if not captions or len(captions) < len(texts):
             raise DataError(f"{place}: sentences must be a list of objects whose raw is a text")

@@ -37,6 +37,15 @@ def test_a_karpathy_split_gives_the_parts_asked_for(tmp_path, pictures):
         load_captioned(f"{path}:dev")
 
 
+@pytest.mark.parametrize("sentences", [5, True, None, "a dog", {"raw": "a dog"}, ["a dog"], [{"raw": 5}]])
+def test_sentences_that_are_no_list_of_texts_are_refused(tmp_path, pictures, sentences):
+    path = tmp_path / "dataset.json"
+    image = {"filename": pictures[0].name, "split": "train", "sentences": sentences}
+    path.write_text(json.dumps({"images": [image]}))
+    with pytest.raises(DataError, match=r"image 1: sentences must be a list of objects whose raw is a text"):
+        load_captioned(f"{path}:train")
+
+
 def test_coco_annotations_give_all_captions_of_an_image(tmp_path, pictures):
     path = tmp_path / "annotations.json"
     images = [{"id": number, "file_name": picture.name} for number, picture in enumerate(pictures)]
