@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -75,12 +75,23 @@ def images_to_caption(
     return found
 
 
-def _unique(wanted: Iterator[Wanted] | Any) -> list[Wanted]:
-    found = list(wanted)
-    ids = [image.id for image in found]
-    if len(set(ids)) == len(ids):
+def _unique(wanted: Iterable[Wanted]) -> list[Wanted]:
+    """Return images under ids that no other has: their paths where different images have the same."""
+    found = _once(wanted)
+    if len({image.id for image in found}) == len(found):
         return found
-    return [Wanted(str(image.image), image.image, image.references) for image in found]
+    return _once(Wanted(str(image.image), image.image, image.references) for image in found)
+
+
+def _once(wanted: Iterable[Wanted]) -> list[Wanted]:
+    """Return what is wanted, an image that comes again by the same id once, with all of its references."""
+    found: dict[tuple[str, Path], Wanted] = {}
+    for image in wanted:
+        known = found.setdefault((image.id, image.image), image)
+        if known is not image:
+            references = tuple(dict.fromkeys((*known.references, *image.references)))
+            found[image.id, image.image] = replace(known, references=references)
+    return list(found.values())
 
 
 def _files(paths: Sequence[str]) -> Iterator[Wanted]:

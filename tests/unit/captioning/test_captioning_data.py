@@ -247,6 +247,28 @@ def test_images_of_folders_and_files_keep_their_order(tmp_path, pictures):
         images_to_caption([str(tmp_path / "empty")], None, None, None)
 
 
+def test_an_image_that_is_named_twice_is_captioned_once(tmp_path, pictures):
+    folder, one = str(tmp_path), str(pictures[2])
+    names = sorted(picture.name for picture in pictures)
+    found = images_to_caption([one, folder], None, None, None)
+    assert [image.id for image in found] == ["blue.png", *(name for name in names if name != "blue.png")]
+    found = images_to_caption([folder, one, folder], None, None, None)
+    assert [image.id for image in found] == names
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"image": "red.png", "references": ["a", "b"]}\n{"image": "blue.png"}\n'
+                    '{"image": "red.png", "references": ["b", "c"]}\n')  # fmt: skip
+    found = images_to_caption(None, str(rows), None, None)
+    assert [image.id for image in found] == ["red.png", "blue.png"]
+    assert found[0].references_in("en") == ["a", "b", "c"]
+
+
+def test_images_of_the_same_id_are_told_apart_by_their_paths(tmp_path, pictures):
+    rows = tmp_path / "rows.csv"
+    rows.write_text("id,image\n1,red.png\n1,blue.png\n2,red.png\n")
+    found = images_to_caption(None, str(rows), None, None)
+    assert [image.id for image in found] == [str(pictures[0]), str(pictures[2])]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
