@@ -65,6 +65,10 @@ def _table(facts: Mapping[str, Any]) -> str:
     ]
     lines = [f"| images | language | {' | '.join(_FIGURES.values())} |", "|---" * (2 + len(_FIGURES)) + "|"]
     for part, language, figures in rows:
-        cells = " | ".join(f"{figures[name]:.3f}".removesuffix(".000") for name in _FIGURES)
+        cells = " | ".join(_cell(figures[name]) for name in _FIGURES)
         lines.append(f"| {part} | {LANGUAGE_NAMES[language]} | {cells} |")
     return "\n".join(lines) + "\n"
+
+
+def _cell(value: float | None) -> str:
+    return "not defined" if value is None else f"{value:.3f}".removesuffix(".000")

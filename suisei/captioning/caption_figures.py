@@ -66,6 +66,26 @@ def as_sample(image: CaptionedImage, language: str, caption: str) -> CaptionSamp
     )
 
 
+def check_cider(images: Sequence[CaptionedImage]) -> None:
+    """Refuse images by whose captions no CIDEr can be told, before weights are chosen by it.
+
+    Args:
+        images: the validation images.
+
+    Raises:
+        DataError: there is but one, or all have the same captions: every idf would be 0.
+    """
+    samples = [as_sample(image, own, SILENCE) for image in images for own in dict.fromkeys(image.languages)]
+    try:
+        get_metric("cider").fit(samples)
+    except DataError:
+        raise DataError(
+            f"the captions of {len(images)} validation image(s) give no CIDEr, by which weights are chosen: "
+            "that takes images whose captions differ; name more (data.validation, data.validation_share), or "
+            "choose by the loss (--monitor val_loss)"
+        ) from None
+
+
 def measured(samples: Sequence[CaptionSample], names: Sequence[str] = REPORTED) -> dict[str, float]:
     """Return corpus scores of captions by metric; idf is learned from their own references."""
     return {name: _measured(samples, name) for name in names}

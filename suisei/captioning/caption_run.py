@@ -7,6 +7,7 @@ A config with ``task: captioner`` at its top is run by this module. An interrupt
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -16,7 +17,7 @@ from lightning.pytorch.cli import LightningArgumentParser
 
 from suisei.captioning.caption_card import card
 from suisei.captioning.caption_data import CaptionedImages
-from suisei.captioning.caption_figures import Figures, as_sample, measured
+from suisei.captioning.caption_figures import Figures, as_sample, check_cider, measured
 from suisei.captioning.caption_folder import save_captioner
 from suisei.captioning.caption_model import Decoding
 from suisei.captioning.caption_module import CaptionTraining
@@ -103,6 +104,8 @@ def _train(cli: CaptionTrainingCLI) -> None:
     model, data = cli.model, cli.datamodule
     checkpoint = checkpoint_of(cli)
     data.load(cli.config.seed_everything)
+    if cli.config.monitor == "val_cider":
+        check_cider(data.validation_part)
     model.build(data.captions, data.languages, data.max_length)
     minutes = train(cli, checkpoint, lambda: prepare(cli, checkpoint))
     if cli.trainer.is_global_zero:
@@ -213,7 +216,10 @@ def _figures(
             )
         samples = [as_sample(i, language, texts[0]) for i, texts in zip(own, said, strict=True)]
         figures[language] = {
-            **{name: round(value, 4) for name, value in measured(samples).items()},
+            **{
+                name: round(value, 4) if math.isfinite(value) else None
+                for name, value in measured(samples).items()
+            },
             "empty": sum(not texts[0].strip() for texts in said),
         }
         rows += [

@@ -16,7 +16,7 @@ from suisei.captioning.grid_tower import TowerConfig
 from suisei.captioning.transformer import TransformerConfig, _attended
 from suisei.captioning.word_pretraining import WordPretraining
 from suisei.commands.train import main
-from suisei.errors import ConfigError
+from suisei.errors import ConfigError, DataError
 from tests.unit.moves import recorded
 
 SIZES = {
@@ -185,6 +185,19 @@ def test_a_run_learns_to_say_what_is_seen_in_both_languages(tmp_path, all_colour
     rows = [json.loads(line) for line in (run / "test.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [row["candidate"] for row in rows if row["language"] == "ja"] == ["青い絵"] * 3
     assert "CIDEr" in (run / "model" / "README.md").read_text(encoding="utf-8")
+
+
+def test_weights_are_chosen_by_no_cider_that_cannot_be_told(tmp_path, captioned):
+    config = str(config_of(tmp_path, captioned))  # one image of four validates
+    with pytest.raises(DataError, match=r"1 validation image\(s\) give no CIDEr.*--monitor val_loss"):
+        main(["--config", config, "--monitor", "val_cider"])
+    assert not (tmp_path / "run").exists()
+    assert main(["--config", config]) == 0
+    text = (tmp_path / "run" / "report.json").read_text(encoding="utf-8")
+    (figures,) = json.loads(text, parse_constant=pytest.fail)["validation"].values()
+    assert figures["cider"] is None
+    assert figures["rouge-l"] is not None
+    assert "| not defined |" in (tmp_path / "run" / "model" / "README.md").read_text(encoding="utf-8")
 
 
 def test_what_is_computed_beside_the_steps_is_computed_where_they_are(monkeypatch, tmp_path, captioned):
