@@ -66,7 +66,9 @@ class Captioner:
             "max_new_tokens": max_tokens,
             "num_beams": 1 if self._sampled else beams,
         }
-        self._options |= {"do_sample": True, "top_p": top_p} if self._sampled else {"do_sample": False}
+        # 0 because transformers draws from the likeliest 50 tokens where it is not told how many
+        drawn = {"do_sample": True, "top_p": top_p, "top_k": 0}
+        self._options |= drawn if self._sampled else {"do_sample": False}
 
     @property
     def settings(self) -> dict[str, Any]:

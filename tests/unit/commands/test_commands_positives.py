@@ -228,6 +228,18 @@ def test_a_vision_encoder_decoder_writes_captions(data, vit_gpt2, tmp_path):
     assert wanted
 
 
+def test_a_sampled_caption_is_drawn_from_the_share_of_top_p_alone(data, blip, tmp_path, monkeypatch):
+    from transformers.generation import utils
+
+    def refuse(*_, **__):
+        pytest.fail("drawn from so many of the likeliest tokens")
+
+    monkeypatch.setattr(utils, "TopKLogitsWarper", refuse)
+    assert captions(data, blip, tmp_path / "out", "--top-p", "0.9") == 0
+    lines = (tmp_path / "out" / "captions.jsonl").read_text().splitlines()
+    assert [json.loads(line)["settings"]["top_k"] for line in lines] == [0] * 5
+
+
 def test_what_is_not_there_is_said(data, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("suisei.encoders.hub_errors._reachable", lambda _: False)
     options = ["--model", "nobody/no-such-model", "--output", str(tmp_path / "out")]
