@@ -224,7 +224,7 @@ def _figures(
         }
         rows += [
             {
-                "id": image.id,
+                "id": _row_id(image, language, captioner.languages),
                 "image": str(image.image),
                 "candidate": texts[0],
                 "references": list(image.in_language(language)),
@@ -233,3 +233,9 @@ def _figures(
             for image, texts in zip(own, said, strict=True)
         ]
     return figures, rows
+
+
+def _row_id(image: CaptionedImage, language: str, written: Sequence[str]) -> str:
+    """Return the id of a caption, with its language where the image has one in another too."""
+    several = len({own for own in image.languages if own in written}) > 1
+    return f"{image.id}#{language}" if several else image.id

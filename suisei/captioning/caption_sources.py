@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ class CaptionedImage:
         image: path of the file.
         captions: at least one.
         languages: of each caption.
-        id: its name: the id of its row, or of its file.
+        id: its name: the id of its row, or of its file; its path where other images have it too.
     """
 
     image: Path
@@ -78,7 +78,14 @@ def load_captioned(
             f"{source}: {len(absent)} of {len(found)} image files are not there, such as {absent[0]}; say "
             "where images are (data.images)"
         )
-    return found
+    return _told_apart(found)
+
+
+def _told_apart(images: list[CaptionedImage]) -> list[CaptionedImage]:
+    """Return images by ids of their own: folders of one data set may hold files of the same name."""
+    if len({image.id for image in images}) == len(images):
+        return images
+    return [replace(image, id=str(image.image)) for image in images]
 
 
 def check_apart(training: Sequence[CaptionedImage], **others: Sequence[CaptionedImage]) -> None:

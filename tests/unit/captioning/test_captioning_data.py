@@ -64,6 +64,18 @@ def test_coco_annotations_give_all_captions_of_an_image(tmp_path, pictures):
         load_captioned(f"{path}:train")
 
 
+def test_files_of_the_same_name_in_two_folders_have_ids_of_their_own(tmp_path, pictures):
+    path, rows = tmp_path / "pairs.jsonl", []
+    for picture in pictures[:2]:
+        (tmp_path / picture.stem).mkdir()
+        picture.rename(tmp_path / picture.stem / "1.png")
+        rows.append({"image": f"{picture.stem}/1.png", "captions": [f"a {picture.stem} picture"]})
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = load_captioned(str(path))
+    assert [image.id for image in found] == [str(image.image) for image in found]
+    assert len({image.id for image in found}) == 2
+
+
 def test_json_lines_and_a_language(captioned):
     assert len(load_captioned(str(captioned))) == 4
     found = load_captioned(str(captioned), language="ja")

@@ -16,6 +16,8 @@ from suisei.captioning.grid_tower import TowerConfig
 from suisei.captioning.transformer import TransformerConfig, _attended
 from suisei.captioning.word_pretraining import WordPretraining
 from suisei.commands.train import main
+from suisei.data.load import load_data
+from suisei.data.paths import ANYWHERE
 from suisei.errors import ConfigError, DataError
 from tests.unit.moves import recorded
 
@@ -184,6 +186,10 @@ def test_a_run_learns_to_say_what_is_seen_in_both_languages(tmp_path, all_colour
     assert report["test"]["en"]["empty"] == 0
     rows = [json.loads(line) for line in (run / "test.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [row["candidate"] for row in rows if row["language"] == "ja"] == ["青い絵"] * 3
+    assert {row["id"] for row in rows if "-blue-0" in row["image"]} == {
+        "validation-blue-0.png#en", "validation-blue-0.png#ja",
+    }  # fmt: skip
+    assert len(load_data(str(run / "test.jsonl"), columns={"rating": None}, allowed=ANYWHERE)) == 9
     assert "CIDEr" in (run / "model" / "README.md").read_text(encoding="utf-8")
 
 
