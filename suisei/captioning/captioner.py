@@ -46,6 +46,7 @@ class Captioner(CaptionModel):
         self.config = layers
         self.pieces = pieces
         self.pad_id, self.end_id = pieces.pad_id, pieces.end_id
+        self.longest = layers.positions
         self.tower = tower
         self.encoder = GridEncoder(layers, tower.places, tower.width)
         self.decoder = TokenDecoder(layers, len(pieces), len(self.languages))

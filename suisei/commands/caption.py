@@ -30,6 +30,8 @@ _OF_METHOD = {
 }
 """{option of one method: (that method, what it is unless given)}."""
 _SHOWN = 5
+MAX_LENGTH = 30
+"""Tokens of a caption unless given."""
 _EPILOG = """examples:
   suisei caption --model runs/captioner/model --images photos --output captions.jsonl
   suisei caption --model runs/captioner/model --images a.jpg b.jpg
@@ -76,18 +78,19 @@ def _write(options: argparse.Namespace, told: Callable[[int], object]) -> Counts
     from suisei.encoders.precision import choose_device
     from suisei.progress import progress_bar
 
+    wanted = images_to_caption(options.images, options.input, options.data, options.root, allowed(options))
+    model = load_caption_model(options.model).to(choose_device(options.device))
+    most = model.longest or MAX_LENGTH
     decoding = Decoding(
         options.method,
         beams=options.beams,
         samples=options.samples,
-        max_length=options.max_length,
+        max_length=options.max_length or min(MAX_LENGTH, most),
         temperature=options.temperature,
         top_p=options.top_p,
         length_penalty=options.length_penalty,
     )
-    wanted = images_to_caption(options.images, options.input, options.data, options.root, allowed(options))
-    model = load_caption_model(options.model).to(choose_device(options.device))
-    model.check_length(options.max_length)
+    model.check_length(decoding.max_length)
     language = model.language_or_own(options.language)
     settings = {name: getattr(options, name) for name in ("batch_size", "seed", "precision")}
     images = [image.image for image in wanted]
@@ -143,7 +146,10 @@ def _parser() -> CommandParser:
     add("--method", choices=("beam", "greedy", "sample"), default="beam", help="default: beam")
     add("--beams", type=whole(1, 1000), metavar="N", help="width of the beam search (default 5)")
     add("--samples", type=whole(1, 1000), default=1, metavar="N", help="captions to draw of each image (1)")
-    add("--max-length", type=whole(1, 1000), default=30, metavar="N", help="tokens of a caption (default 30)")
+    add(
+        "--max-length", type=whole(1, 1000), metavar="N",
+        help=f"tokens of a caption (default {MAX_LENGTH}, or as many as the captioner can write)",
+    )  # fmt: skip
     add("--temperature", type=real(1e-6, 1000), metavar="T", help="of sampling (default 1)")
     add(
         "--top-p",

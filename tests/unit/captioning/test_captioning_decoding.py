@@ -143,7 +143,7 @@ def test_a_caption_without_a_word_is_empty(build_captioner):
 
 def test_weights_that_are_no_numbers_are_refused(model, memory):
     with pytest.raises(ModelError, match="no numbers"):
-        model.generate(memory * torch.nan, Decoding("greedy"))
+        model.generate(memory * torch.nan, Decoding("greedy", max_length=8))
 
 
 @pytest.mark.parametrize(
@@ -158,12 +158,14 @@ def test_settings_that_cannot_be_are_refused(options):
 
 def test_too_many_beams_and_too_many_tokens_are_refused(model, memory):
     with pytest.raises(ConfigError, match="beams"):
-        model.generate(memory, Decoding("beam", beams=500))
+        model.generate(memory, Decoding("beam", beams=500, max_length=16))
+    with pytest.raises(ConfigError, match="max_length is 17; this captioner writes at most 16 tokens"):
+        model.generate(memory, Decoding("greedy", max_length=17))  # however soon the captions end
     ids = itertools.repeat(4, 20)
     with pytest.raises(ConfigError, match="positions"):
         model.logits(memory, torch.tensor([[list(ids)]] * 3))
     with pytest.raises(ConfigError, match="writes en and ja"):
-        model.generate(memory, Decoding(), language="fr")
+        model.generate(memory, Decoding(max_length=16), language="fr")
 
 
 def test_each_image_gets_the_captions_of_its_own_grid():

@@ -69,6 +69,16 @@ def test_every_image_has_a_row_and_a_broken_one_its_error(folder, images, tmp_pa
     assert [row["candidate"] for row in rows if "candidate" in row] == [own[0] for own in wanted]
 
 
+def test_captions_are_no_longer_than_the_captioner_can_write(folder, images, tmp_path, model, capsys):
+    model.decoder.positions.data = model.decoder.positions.data[:4]
+    model.config.positions = 4
+    model.save(tmp_path / "short")
+    arguments = ["--model", tmp_path / "short", "--images", images / "a.png"]
+    assert run_command(main, [*map(str, arguments), "--max-length", "5"]) == 2
+    assert "max_length is 5; this captioner writes at most 4 tokens" in capsys.readouterr().err
+    assert run_command(main, [*map(str, arguments)]) == 0  # without it as many as it can
+
+
 def test_coco_results_hold_the_captions_alone(folder, images, tmp_path, capsys):
     (images / "a.png").rename(images / "COCO_val2014_000000000042.png")
     output = tmp_path / "results.json"
