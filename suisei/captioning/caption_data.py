@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from suisei.captioning.caption_search import MAX_LENGTH
 from suisei.captioning.caption_sources import CaptionedImage, check_apart, check_spoken, load_captioned
 from suisei.captioning.captioner import Captioner
 from suisei.captioning.grid_store import GridStore
@@ -33,7 +34,7 @@ RULES: dict[str, Rule] = {
     "language": Word(LANGUAGES, null=True),
     "batch_size": at_least(1, 100_000),
     "captions_per_image": at_least(1, 1000),
-    "max_length": at_least(2, 4096),
+    "max_length": at_least(2, MAX_LENGTH),  # test captions are written so long at the end
 }
 
 

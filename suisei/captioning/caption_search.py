@@ -19,11 +19,13 @@ from suisei.errors import ConfigError, ModelError
 from suisei.ranges import Range, Rule, Word, at_least, check_settings
 
 METHODS = ("greedy", "beam", "sample")
+MAX_LENGTH = 1000
+"""Most tokens that a caption may be asked to have."""
 DECODING: dict[str, Rule] = {
     "method": Word(METHODS),
     "beams": at_least(1, 1000),
     "samples": at_least(1, 1000),
-    "max_length": at_least(1, 1000),
+    "max_length": at_least(1, MAX_LENGTH),
     "temperature": Range(0, 1000, above=True),
     "top_p": Range(0, 1, above=True),
     "length_penalty": Range(-10, 10),

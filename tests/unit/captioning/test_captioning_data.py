@@ -8,6 +8,7 @@ import torch
 
 from suisei.captioning.caption_data import CaptionedImages
 from suisei.captioning.caption_inputs import images_to_caption
+from suisei.captioning.caption_model import Decoding
 from suisei.captioning.caption_sources import load_captioned
 from suisei.captioning.grid_store import GridStore
 from suisei.captioning.word_pretraining import WordPretraining, piece_shares, pretrain_tower
@@ -129,6 +130,13 @@ def module(captioned, **settings):
     )
     data.load(seed=0)
     return data
+
+
+def test_captions_are_learned_no_longer_than_they_can_be_written(captioned):
+    longest = CaptionedImages(str(captioned), max_length=1000).max_length
+    assert Decoding("beam", max_length=longest).max_length == 1000
+    with pytest.raises(ConfigError, match=r"data\.max_length is 1001; it must be an integer from 2 to 1,000"):
+        CaptionedImages(str(captioned), max_length=1001)
 
 
 def test_every_epoch_draws_other_captions_and_a_resumed_one_the_same(captioned, build_captioner):
