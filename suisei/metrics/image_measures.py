@@ -49,13 +49,14 @@ MEASURES: dict[str, ImageMeasure] = {
 distance, 0 for equal images. All are symmetric but VIF, whose second image is the original."""
 
 
-def compared_size(drawn: Image, size: int | None, name: str) -> tuple[int, int]:
+def compared_size(drawn: Image, size: int | None, name: str, metric: str = "recap") -> tuple[int, int]:
     """Return width and height that both images are brought to.
 
     Args:
         drawn: the generated image.
         size: of both sides in pixels; None for the generated image's own.
         name: of the measure.
+        metric: whose option enlarges them.
 
     Raises:
         ConfigError: the measure cannot compare images so small.
@@ -64,8 +65,8 @@ def compared_size(drawn: Image, size: int | None, name: str) -> tuple[int, int]:
     least = MEASURES[name].least
     if min(width, height) < least:
         raise ConfigError(
-            f"recap:{name} compares images of at least {least} x {least} pixels, and these have {width} x "
-            f"{height}; have both enlarged: --metric-option recap.size={max(256, least)}"
+            f"{metric}:{name} compares images of at least {least} x {least} pixels, and these have {width} x "
+            f"{height}; have both enlarged: --metric-option {metric}.size={max(256, least)}"
         )
     return width, height
 

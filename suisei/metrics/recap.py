@@ -89,9 +89,9 @@ class Recap(EncoderMetric):
     ) -> None:
         self.measure, _, model = argument.partition("@")
         self.measure = self.measure.strip().lower()
-        _check(self.measure, size, fit, tower)
         if noise:
             self.name = "recap-noise"
+        _check(self.name, self.measure, size, fit, tower)
         self.noise, self.size, self._cut = noise, size, fit
         self.drawings = shared_drawings(model.strip() or ILLUSTRATOR, **drawing)
         self._load_later(
@@ -171,7 +171,7 @@ class Recap(EncoderMetric):
         by_size: dict[tuple[int, int], list[tuple[int, Tensor, Tensor]]] = {}
         for row, (sample, files) in enumerate(batch):
             images = [load_image(file) for file in files]
-            size = compared_size(images[0], self.size, self.measure)
+            size = compared_size(images[0], self.size, self.measure, self.name)
             drawn = torch.stack([as_pixels(image, size, self._cut) for image in images])
             original = read_image(self._original(sample), partial(as_pixels, size=size, fit=self._cut))
             by_size.setdefault(size, []).append((row, drawn, original.expand_as(drawn)))
@@ -218,18 +218,20 @@ def noise_like(image: str | Path | Image | ImageBytes) -> Image:
     return fromarray(random.integers(0, 256, (height, width, 3), dtype=np.uint8))
 
 
-def _check(measure: str, size: int | None, fit: str, tower: str | Path | None) -> None:
+def _check(metric: str, measure: str, size: int | None, fit: str, tower: str | Path | None) -> None:
     if measure not in MEASURES and measure not in TOWERS:
         raise ConfigError(
-            f"recap has no measure {measure!r}; it has {', '.join([*MEASURES, *TOWERS])}; a text-to-image "
-            "model goes behind it: recap:ssim@MODEL"
+            f"{metric} has no measure {measure!r}; it has {', '.join([*MEASURES, *TOWERS])}; a text-to-image "
+            f"model goes behind it: {metric}:ssim@MODEL"
         )
     if size is not None and (isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= 8192):
-        raise ConfigError(f"recap.size must be a whole number of pixels from 1 to 8192, got {size!r}")
+        raise ConfigError(f"{metric}.size must be a whole number of pixels from 1 to 8192, got {size!r}")
     if fit not in FITS:
-        raise ConfigError(f"recap.fit is {fit!r}; expected one of {', '.join(FITS)}")
+        raise ConfigError(f"{metric}.fit is {fit!r}; expected one of {', '.join(FITS)}")
     if measure == "clip" and tower is None:
-        raise ConfigError("recap:clip needs its tower: --metric-option recap.tower=NAME@TAG or a folder")
+        raise ConfigError(
+            f"{metric}:clip needs its tower: --metric-option {metric}.tower=NAME@TAG or a folder"
+        )
 
 
 def _key(sample: CaptionSample) -> tuple[str, str]:

@@ -121,6 +121,13 @@ def test_the_control_compares_with_noise_of_the_images_size(make, samples, pictu
     assert "original:noise" in control.signature
 
 
+@pytest.mark.parametrize("name", ["recap", "recap-noise"])
+def test_images_that_are_too_small_are_refused_with_the_option_that_enlarges_them(make, samples, name):
+    with pytest.raises(ConfigError, match=rf"{name}:vif compares .* --metric-option {name}\.size=256"):
+        make("vif", name).score(samples)
+    assert np.isfinite(make("vif", name, size=256).score(samples[:1])).all()
+
+
 def decline(monkeypatch, caption):
     real = Illustrator.generate
 
@@ -193,6 +200,8 @@ def test_all_that_decides_a_score_is_in_the_signature(make):
         ("recap:ssim@x", {"size": 0}, "size"),
         ("recap:ssim@x", {"colour": 1}, "colour"),
         ("recap:ssim@x", {"images": 0}, "images"),
+        ("recap-noise:clip@x", {}, r"--metric-option recap-noise\.tower=NAME"),
+        ("recap-noise:ssim@x", {"size": 0}, r"recap-noise\.size must be"),
     ],
 )
 def test_wrong_settings_are_refused_before_anything_is_loaded(spec, options, said):
