@@ -35,6 +35,19 @@ _PEOPLE = {
     "ja": word_set("人 男性 女性 男の子 女の子 男 女 子供 子ども こども 少年 少女 赤ちゃん 大人 若者 人々"),
 }
 """Words for somebody: of these any mentions any other, for whom one takes somebody for is no thing unseen."""
+_IRREGULAR = {"men": "man", "women": "woman", "children": "child", "people": "person", "feet": "foot"}
+_IRREGULAR |= {"teeth": "tooth", "geese": "goose", "mice": "mouse", "leaves": "leaf", "shelves": "shelf"}
+_IRREGULAR |= {"scarves": "scarf", "headscarves": "headscarf", "wolves": "wolf", "halves": "half"}
+_IRREGULAR |= {"knives": "knife", "bikes": "bike", "buses": "bus", "lens": "lens", "lenses": "lens"}
+_IRREGULAR |= {"tomatoes": "tomato", "potatoes": "potato"}
+_IRREGULAR |= {
+    f"{noun}s": noun
+    for noun in word_set(
+        """ski waterski bikini sari taxi kiwi khaki corgi menu tutu emu cookie movie hoodie goalie collie
+        ollie zombie brownie smoothie selfie moustache mustache"""
+    )
+}
+"""English plurals whose ending says something else."""
 _AMOUNTS = word_set("group crowd bunch pair couple lot set piece number 数人 グループ 複数")
 
 _WORD = re.compile(r"[^\W_]+(?:['’\-][^\W_]+)*")
@@ -143,10 +156,8 @@ def _singular(word: str) -> str:
     >>> [_singular(word) for word in ("dogs", "benches", "women", "dress", "puppies", "scarves")]
     ['dog', 'bench', 'woman', 'dress', 'puppy', 'scarf']
     """
-    irregular = {"men": "man", "women": "woman", "children": "child", "people": "person", "feet": "foot"}
-    irregular |= {"scarves": "scarf", "knives": "knife", "leaves": "leaf", "bikes": "bike", "buses": "bus"}
-    if word in irregular:
-        return irregular[word]
+    if word in _IRREGULAR:
+        return _IRREGULAR[word]
     if word.endswith("men") and len(word) > 4:
         return f"{word[:-3]}man"
     if word.endswith("ies") and len(word) > 4:

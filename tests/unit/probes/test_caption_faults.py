@@ -56,6 +56,19 @@ def test_japanese_endings(caption, broken):
     assert breaks_off(caption, "ja") is broken
 
 
+@pytest.mark.parametrize(
+    ("one", "several"),
+    [
+        ("dog", "dogs"), ("ski", "skis"), ("bikini", "bikinis"), ("menu", "menus"), ("cookie", "cookies"),
+        ("hoodie", "hoodies"), ("tomato", "tomatoes"), ("shelf", "shelves"), ("moustache", "moustaches"),
+        ("lens", "lenses"), ("bus", "buses"), ("puppy", "puppies"), ("dress", "dresses"),
+    ],
+)  # fmt: skip
+def test_a_noun_is_mentioned_by_its_plural_and_by_its_singular(one, several):
+    for candidate, reference in ((one, several), (several, one)):
+        assert unmentioned(nouns_of(f"a {candidate}", "en"), [f"the red {reference}"], "en") == []
+
+
 def test_without_mecab_only_sure_particles_count(monkeypatch):
     monkeypatch.setattr("suisei.probes.segments.mecab_missing", lambda: "fugashi")
     assert breaks_off("犬を", "ja")
