@@ -105,6 +105,12 @@ class PrefixTraining(StepTraining):
         else:
             self.captioner, self.plain = load_language_model(self.language_model)
         self.end = end_id(self.plain, self.captioner)
+        if self.sizes["prefix"] > self._positions() - 2:
+            raise ConfigError(
+                f"model.prefix is {self.sizes['prefix']}; the language model has {self._positions()} "
+                "positions, of which a caption needs 2 or more: lower it"
+                + ("" if self.language_model else ", or raise model.tiny.positions")
+            )
         self.captioner.requires_grad_(self.train_language_model)
         width = int(self.captioner.get_input_embeddings().weight.shape[1])
         if width % self.sizes["heads"]:
@@ -121,9 +127,11 @@ class PrefixTraining(StepTraining):
         """What turns captions into token ids, cut to what the language model has positions for."""
         return CaptionTokens(self.plain, self._longest())
 
+    def _positions(self) -> int:
+        return int(getattr(self.captioner.config, "max_position_embeddings", 0) or 1024)
+
     def _longest(self) -> int:
-        positions = int(getattr(self.captioner.config, "max_position_embeddings", 0) or 1024)
-        return max(1, min(MAX_TOKENS, positions - self.sizes["prefix"] - 1))
+        return min(MAX_TOKENS, self._positions() - self.sizes["prefix"] - 1)
 
     def caption_loss(self, prefix: Tensor, ids: Tensor, mask: Tensor) -> Tensor:
         """Return the cross-entropy of captions and their ends after prefixes, mean over tokens.

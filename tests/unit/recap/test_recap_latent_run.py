@@ -226,6 +226,33 @@ def test_the_loss_of_prefix_captioning_is_that_of_the_tokens_and_the_end(caption
     assert training.caption_loss(prefix, ids, mask).item() == pytest.approx(np.mean(expected), abs=1e-5)
 
 
+def test_a_prefix_leaves_the_language_model_positions_for_a_caption(captions):
+    tiny = TinyLanguageModel(300, 16, 1, 2, positions=16, dropout=0)
+
+    def built(prefix):
+        training = PrefixTraining(
+            language_model=None,
+            tiny=tiny,
+            train_language_model=True,
+            prefix=prefix,
+            spread=2,
+            layers=1,
+            heads=4,
+        )
+        training.build(captions, 8, 0)
+        return training
+
+    longest = built(14)
+    (ids,) = longest.tokenize(["a red wall beside a tree"])
+    assert len(ids) == 1
+    shown = torch.tensor([ids])
+    assert longest.caption_loss(longest.prefixes(torch.randn(1, 8)), shown, shown >= 0).isfinite()
+    with pytest.raises(
+        ConfigError, match=r"model\.prefix is 15; .* has 16 positions, .*model\.tiny\.positions"
+    ):
+        built(15)
+
+
 def test_a_language_model_that_turns_instead_of_adding_places_gets_waves():
     class Turning:
         transformer = None
