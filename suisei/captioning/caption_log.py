@@ -61,7 +61,8 @@ def before(path: Path, step: int | None = None) -> list[dict[str, Any]]:
     """Return the lines of a file that are of steps before this one, or all; none where it is not there."""
     if not path.is_file():
         return []
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    lines = path.read_text(encoding="utf-8").split("\n")  # a file's name may hold other ends of lines
+    rows = [json.loads(line) for line in lines if line.strip()]
     return [row for row in rows if step is None or row["step"] < step]
 
 

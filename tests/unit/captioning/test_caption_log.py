@@ -23,6 +23,13 @@ def test_captions_are_written_when_they_change(tmp_path):
     assert told == [(0, "a", "犬"), (0, "b", "a cat"), (5, "b", "two cats"), (10, "a", "猫")]
 
 
+def test_the_name_of_an_image_may_hold_what_ends_a_line_elsewhere(tmp_path):
+    log, name = CaptionLog(tmp_path), "a\u2028b\x85.png"
+    for step in (0, 5):
+        log.write(step, {"reward": 0.1}, [sample(name, "a dog")])
+    assert [row["image"] for row in before(tmp_path / "samples.jsonl")] == [name]
+
+
 def test_a_run_that_goes_on_writes_later_steps_anew(tmp_path):
     log = CaptionLog(tmp_path)
     for step, caption in ((0, "x"), (5, "y"), (10, "z")):
