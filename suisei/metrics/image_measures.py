@@ -61,14 +61,23 @@ def compared_size(drawn: Image, size: int | None, name: str, metric: str = "reca
     Raises:
         ConfigError: the measure cannot compare images so small.
     """
-    width, height = (size, size) if size is not None else drawn.size
-    least = MEASURES[name].least
+    compared = (size, size) if size is not None else drawn.size
+    check_size(compared, name, metric)
+    return compared
+
+
+def check_size(size: tuple[int, int], name: str, metric: str = "recap") -> None:
+    """Refuse a width and a height at which a measure cannot compare.
+
+    Raises:
+        ConfigError: one is too small; the option that enlarges both is named.
+    """
+    (width, height), least = size, MEASURES[name].least
     if min(width, height) < least:
         raise ConfigError(
             f"{metric}:{name} compares images of at least {least} x {least} pixels, and these have {width} x "
             f"{height}; have both enlarged: --metric-option {metric}.size={max(256, least)}"
         )
-    return width, height
 
 
 def as_pixels(image: Image, size: tuple[int, int], fit: str) -> Tensor:

@@ -26,7 +26,14 @@ from suisei.encoders.drawings import Drawings
 from suisei.encoders.sharing import shared_drawings
 from suisei.errors import ConfigError, DataError
 from suisei.metrics.dual_metric import EncoderMetric
-from suisei.metrics.image_measures import FITS, MEASURES, as_pixels, compared_size, image_similarity
+from suisei.metrics.image_measures import (
+    FITS,
+    MEASURES,
+    as_pixels,
+    check_size,
+    compared_size,
+    image_similarity,
+)
 from suisei.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -94,6 +101,9 @@ class Recap(EncoderMetric):
         _check(self.name, self.measure, size, fit, tower)
         self.noise, self.size, self._cut = noise, size, fit
         self.drawings = shared_drawings(model.strip() or ILLUSTRATOR, **drawing)
+        side = self.drawings.draw_size if size is None else size
+        if side is not None and self.measure in MEASURES:  # before anything is drawn
+            check_size((side, side), self.measure, self.name)
         self._load_later(
             None,
             TOWERS.get(self.measure) or tower or "",

@@ -200,6 +200,8 @@ def test_all_that_decides_a_score_is_in_the_signature(make):
         ("recap:ssim@x", {"size": 0}, "size"),
         ("recap:ssim@x", {"colour": 1}, "colour"),
         ("recap:ssim@x", {"images": 0}, "images"),
+        ("recap:ms-ssim@x", {"size": 160}, "at least 161 x 161 pixels, and these have 160 x 160"),
+        ("recap:vif@x", {"draw_size": 32}, "at least 41 x 41 pixels, and these have 32 x 32"),
         ("recap-noise:clip@x", {}, r"--metric-option recap-noise\.tower=NAME"),
         ("recap-noise:ssim@x", {"size": 0}, r"recap-noise\.size must be"),
     ],
