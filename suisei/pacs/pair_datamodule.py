@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from suisei.data.pairs import ImageCaptions, hold_out_captions, load_pairs
-from suisei.errors import ConfigError
+from suisei.errors import ConfigError, DataError
 from suisei.models.table import PixelStore
 from suisei.ranges import NAME, Rule, at_least, check_settings
 from suisei.training.batching import FullBatches, ResumableDataLoader
@@ -98,7 +98,7 @@ class PairDataModule(ResumableData):
 
         Raises:
             ConfigError: fewer training images than a batch.
-            DataError: bad data.
+            DataError: bad data, or a single validation image.
         """
         parts = {}
         for part, source in self.sources.items():
@@ -107,6 +107,11 @@ class PairDataModule(ResumableData):
             self.pairs += pairs
         self.train_part, self.validation_part = parts["train"], parts["validation"]
         require_full_batch(len(self.train_part), "images", self.batch_size)
+        if len(self.validation_part) < 2:
+            raise DataError(
+                f"{self.sources['validation']}: a single validation image, which nothing is told apart from: "
+                "its loss is 0 whatever is learned; give more (data.validation)"
+            )
         texts = (text for pair in self.pairs for text in (*pair.captions, *pair.generated_captions))
         files = (file for pair in self.pairs for file in (pair.image, *pair.generated_images))
         self.captions = list(dict.fromkeys(texts))

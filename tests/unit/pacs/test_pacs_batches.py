@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from suisei.errors import ConfigError
+from suisei.errors import ConfigError, DataError
 from suisei.pacs.dual_module import PacTraining, recall_at
 from suisei.pacs.dual_run import run
 from suisei.pacs.pair_datamodule import PairDataModule
@@ -85,6 +85,14 @@ def test_positives_must_be_there_for_every_image(folder, tmp_path):
                 f"--model.model={folder / 'clip'}",
             )
         )
+
+
+def test_a_single_validation_image_is_refused(folder):
+    one = folder / "one.jsonl"
+    one.write_text((folder / "train.jsonl").read_text().splitlines(keepends=True)[0])
+    data = PairDataModule(str(folder / "train.jsonl"), str(one), batch_size=4)
+    with pytest.raises(DataError, match=r"one\.jsonl: a single validation image, .*\(data\.validation\)"):
+        data.load()
 
 
 def test_recall():
