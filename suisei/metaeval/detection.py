@@ -9,10 +9,9 @@ import numpy as np
 from suisei.data.judged import PairCaption
 from suisei.data.sample import CaptionSample
 from suisei.errors import DataError
-from suisei.metaeval.correlation import CorrelationError
 from suisei.metaeval.correlation_tables import versions
 from suisei.metaeval.settings import EvaluationSettings
-from suisei.metaeval.significance import group_weights, percentile_interval
+from suisei.metaeval.significance import group_weights, with_interval
 from suisei.metaeval.tables import Cell, Row, Section, Table
 from suisei.scoring.columns import ScoreColumn
 
@@ -97,23 +96,14 @@ def _row(
     if not bad.any():
         reason = "no bad caption has a score" if len(bad) else "no caption has a score"
         return Row(column.label, {AVERAGE_PRECISION: Cell(None, reason=reason)}, column.signature, info=info)
-    value = _average_precision(bad, scores)
-    low = high = reason = None
+    signature = f"{AVERAGE_PRECISION}|of:bad|n:{len(bad)}"
+    cell = Cell(_average_precision(bad, scores), signature=signature)
     if settings.n_resamples and len(np.unique(groups)) > 1:
         numbers = np.unique(groups, return_inverse=True)[1]
         weights = group_weights(int(numbers.max()) + 1, settings.n_resamples, settings.seed)
         values = np.array([_average_precision(bad, scores, row[numbers]) for row in weights])
-        try:
-            interval = percentile_interval(values, settings.confidence)
-            low, high = interval.low, interval.high
-        except CorrelationError as error:  # few resamples have the few bad captions among them
-            reason = f"no interval: {error}"
-    signature = f"{AVERAGE_PRECISION}|of:bad|n:{len(bad)}"
-    cells = {
-        AVERAGE_PRECISION: Cell(value, low, high, signature=signature, reason=reason),
-        "bad": Cell(int(bad.sum())),
-        "n": Cell(len(bad)),
-    }
+        cell = with_interval(cell, values, settings.confidence)
+    cells = {AVERAGE_PRECISION: cell, "bad": Cell(int(bad.sum())), "n": Cell(len(bad))}
     return Row(column.label, cells, column.signature, info=info)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,11 +11,10 @@ import numpy as np
 from suisei.data.judged import PairCaption
 from suisei.data.sample import CaptionSample
 from suisei.errors import DataError
-from suisei.metaeval.correlation import CorrelationError
 from suisei.metaeval.correlation_tables import versions
 from suisei.metaeval.pairwise import pair_credits, signature
 from suisei.metaeval.settings import EvaluationSettings
-from suisei.metaeval.significance import group_weights, percentile_interval
+from suisei.metaeval.significance import group_weights, with_interval
 from suisei.metaeval.tables import Cell, Row, Section, Table
 from suisei.scoring.columns import ScoreColumn
 
@@ -166,17 +165,12 @@ def _cells(
             cells[name] = Cell(None, reason=f"{name}: no pair with score and preference")
             continue
         cell = Cell(float(values[position]), signature=f"{signature()}|n:{n}")
-        cells[name] = cell if resampled is None else _sure(cell, name, resampled[:, position], settings)
+        cells[name] = (
+            cell
+            if resampled is None
+            else with_interval(cell, resampled[:, position], settings.confidence, f"{name}: ")
+        )
     return cells
-
-
-def _sure(cell: Cell, name: str, resampled: np.ndarray, settings: EvaluationSettings) -> Cell:
-    """Return a figure with its interval; kinds of few images, which many resamples lack, have none."""
-    try:
-        interval = percentile_interval(resampled, settings.confidence)
-    except CorrelationError as error:
-        return replace(cell, reason=f"{name}: no interval: {error}")
-    return replace(cell, low=interval.low, high=interval.high)
 
 
 def resampled_difference(

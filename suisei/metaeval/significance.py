@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from suisei.errors import ConfigError
 from suisei.metaeval.agreement import SYSTEM_DIGITS, Rows, agree, group_values
 from suisei.metaeval.correlation import MINIMUM, CorrelationError, Prepared, prepare
 from suisei.metaeval.kendall import GroupSum, weight_chunks
+from suisei.metaeval.tables import Cell
 
 MAX_WEIGHTS = 1 << 29
 """Most numbers that say how often a group is drawn, 4 GB: a thousand resamples of half a million groups."""
@@ -173,6 +174,22 @@ def percentile_interval(values: np.ndarray, confidence: float = 0.95) -> Interva
         raise CorrelationError(f"undefined on {undefined} of {len(values)} resamples")
     low, high = np.quantile(defined, [(1 - confidence) / 2, (1 + confidence) / 2])
     return Interval(float(low), float(high), len(values), undefined)
+
+
+def with_interval(cell: Cell, values: np.ndarray, confidence: float, name: str = "") -> Cell:
+    """Return a figure with the interval of its resampled values [R], or the reason why it has none.
+
+    Args:
+        cell: the figure.
+        values: the resampled ones; NaN where one is not defined, as in resamples that lack a rare kind.
+        confidence: between 0 and 1.
+        name: what the reason begins with.
+    """
+    try:
+        interval = percentile_interval(values, confidence)
+    except CorrelationError as error:
+        return replace(cell, reason=f"{name}no interval: {error}")
+    return replace(cell, low=interval.low, high=interval.high)
 
 
 def bootstrap(
