@@ -17,9 +17,10 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from suisei.captioning.caption_search import MAX_LENGTH
-from suisei.captioning.caption_sources import CaptionedImage, check_apart, check_spoken, load_captioned
+from suisei.captioning.caption_sources import CaptionedImage, check_spoken, load_captioned
 from suisei.captioning.captioner import Captioner
 from suisei.captioning.grid_store import GridStore
+from suisei.data.pairs import check_apart
 from suisei.data.paths import full_path
 from suisei.data.sample import LANGUAGES
 from suisei.errors import DataError

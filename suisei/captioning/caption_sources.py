@@ -88,26 +88,6 @@ def _told_apart(images: list[CaptionedImage]) -> list[CaptionedImage]:
     return [replace(image, id=str(image.image)) for image in images]
 
 
-def check_apart(training: Sequence[CaptionedImage], **others: Sequence[CaptionedImage]) -> None:
-    """Refuse images that are in training and in another part.
-
-    Args:
-        training: the training images.
-        others: those of the other parts, by the name of each.
-
-    Raises:
-        DataError: some are.
-    """
-    seen = {image.image.resolve() for image in training}
-    for part, images in others.items():
-        both = [image for image in images if image.image.resolve() in seen]
-        if both:
-            raise DataError(
-                f"data.{part} shares {len(both)} images with data.train, such as {both[0].image}; a "
-                "captioner is measured on images that it has not learned"
-            )
-
-
 def check_spoken(
     training: Sequence[CaptionedImage], validation: Sequence[CaptionedImage], source: str
 ) -> None:

@@ -15,9 +15,10 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from suisei.captioning.caption_model import CaptionModel
-from suisei.captioning.caption_sources import CaptionedImage, check_apart, load_captioned
+from suisei.captioning.caption_sources import CaptionedImage, load_captioned
 from suisei.captioning.captioner import Captioner
 from suisei.captioning.grid_store import GridStore
+from suisei.data.pairs import check_apart
 from suisei.encoders.cache_place import disk_cache
 from suisei.encoders.precision import choose_precision
 from suisei.ranges import NAME, Of, Rule, at_least, check_settings

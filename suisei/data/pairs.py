@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from suisei.data.benchmarks.flickr8k import FLICKR8K_PARTS, IMAGE_FOLDERS, read_captions, read_image_list
 from suisei.data.paths import Allowed, Root, full_path
 from suisei.errors import ConfigError, DataError
 
+_LOG = logging.getLogger(__name__)
 _FIELDS = ("image", "captions", "generated_images", "generated_captions")
+
+
+class Pictured(Protocol):
+    """What has an image file."""
+
+    @property
+    def image(self) -> Path:
+        """Path of the image."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +58,34 @@ def is_pairs(source: str) -> bool:
     except (ValueError, RecursionError):
         return False  # whatever reads the file next says what is wrong with it
     return isinstance(row, dict) and "captions" in row
+
+
+def check_apart(training: Iterable[Pictured], **others: Iterable[Pictured]) -> None:
+    """Refuse image files that are in training and in another part.
+
+    Args:
+        training: the training images.
+        others: those of the other parts, by the name of each.
+
+    Raises:
+        DataError: some are.
+    """
+    seen = {one.image.resolve() for one in training}
+    for part, images in others.items():
+        both = [one.image for one in images if one.image.resolve() in seen]
+        if both:
+            raise DataError(
+                f"data.{part} shares {len(both)} images with data.train, such as {both[0]}; a model is "
+                "measured on images that it has not learned"
+            )
+
+
+def warn_unless_apart(training: Iterable[Pictured], validation: Iterable[Pictured]) -> None:
+    """Say which image files are in training and in validation, whose figures then say too much."""
+    try:
+        check_apart(training, validation=validation)
+    except DataError as error:
+        _LOG.warning("%s", error)
 
 
 def load_pairs(

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from suisei.data.pairs import ImageCaptions, hold_out_captions, load_pairs
+from suisei.data.pairs import ImageCaptions, hold_out_captions, load_pairs, warn_unless_apart
 from suisei.errors import ConfigError, DataError
 from suisei.models.table import PixelStore
 from suisei.ranges import NAME, Rule, at_least, check_settings
@@ -106,6 +106,8 @@ class PairDataModule(ResumableData):
             parts[part] = range(len(self.pairs), len(self.pairs) + len(pairs))
             self.pairs += pairs
         self.train_part, self.validation_part = parts["train"], parts["validation"]
+        training, validation = (self.pairs[part.start : part.stop] for part in parts.values())
+        warn_unless_apart(training, validation)
         require_full_batch(len(self.train_part), "images", self.batch_size)
         if len(self.validation_part) < 2:
             raise DataError(

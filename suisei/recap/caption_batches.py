@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from suisei.data.pairs import load_pairs
+from suisei.data.pairs import load_pairs, warn_unless_apart
 from suisei.models.latent import padded
 from suisei.ranges import NAME, Rule, at_least, check_settings
 from suisei.recap.negatives import KINDS, Kind, other_caption, shuffled_caption
@@ -93,8 +93,9 @@ class LatentData(ResumableData):
             ConfigError: fewer training captions than a batch.
             DataError: bad data.
         """
-        for part in PARTS:
-            pairs = load_pairs(self.sources[part], root=self.root)
+        found = {part: load_pairs(self.sources[part], root=self.root) for part in PARTS}
+        warn_unless_apart(found["train"], found["validation"])
+        for part, pairs in found.items():
             start = len(self.images)
             self.images += [pair.image for pair in pairs]
             self.captions[part] = [text for pair in pairs for text in pair.captions]

@@ -87,6 +87,19 @@ def test_positives_must_be_there_for_every_image(folder, tmp_path):
         )
 
 
+def test_images_that_are_trained_on_and_validate_are_said(folder, caplog):
+    rows = (folder / "train.jsonl").read_text().splitlines(keepends=True)
+    for name, own in (("first", rows[:5]), ("last", rows[5:]), ("middle", rows[3:])):
+        (folder / f"{name}.jsonl").write_text("".join(own))
+    for name, said in (("last", 0), ("middle", 1)):
+        data = PairDataModule(str(folder / "first.jsonl"), str(folder / f"{name}.jsonl"), batch_size=4)
+        data.load()
+        found = [
+            text for text in caplog.messages if "data.validation shares 2 images with data.train" in text
+        ]
+        assert len(found) == said
+
+
 def test_a_single_validation_image_is_refused(folder):
     one = folder / "one.jsonl"
     one.write_text((folder / "train.jsonl").read_text().splitlines(keepends=True)[0])
