@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from suisei.commands.command_parser import CommandParser
-from suisei.commands.new_folder import check_new_folder
+from suisei.commands.new_folder import check_new_folder, loaded_and_signed
 from suisei.commands.option_values import filled
 from suisei.commands.options import add_data_options
 from suisei.commands.reports import Files, Report, add_report_options, check_report
@@ -167,14 +167,10 @@ def _row(label: str, scores: np.ndarray, wanted: np.ndarray | None) -> Row:
 
 def _written(options: argparse.Namespace, metric: SuiSeiMetric, bridge: Sequence[float]) -> SuiSeiMetric:
     """Write the folder, and return it loaded."""
-    from suisei.metrics.suisei import load
     from suisei.models.folder import read_card, save_bridged
-    from suisei.training.small_card import card_with_bridge, signed_card
+    from suisei.training.small_card import card_with_bridge
 
     folder = Path(options.output)
     card = card_with_bridge(read_card(metric.model.path), Path(options.data).name)
     save_bridged(folder, metric.model, bridge, card=card)
-    new = load(folder, device="cpu", precision="fp32", cache=options.cache)
-    path = folder / "README.md"  # which no checksum covers
-    path.write_text(signed_card(path.read_text(encoding="utf-8"), new.signature), encoding="utf-8")
-    return new
+    return loaded_and_signed(folder, cache=options.cache)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from suisei.commands.allowances import allowed
 from suisei.commands.command_parser import CommandParser
 from suisei.commands.fitted_table import fitted_table, not_learned
-from suisei.commands.new_folder import check_new_folder
+from suisei.commands.new_folder import check_new_folder, loaded_and_signed
 from suisei.commands.option_values import filled, positive, seed
 from suisei.commands.options import add_data_options
 from suisei.commands.reports import Files, Report, add_report_options, check_report
@@ -50,7 +50,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     from suisei.models.folder import save_model
     from suisei.progress import reported
     from suisei.training.image_side import with_images
-    from suisei.training.small_card import signed_card
 
     metric = load(options.model, device="cpu", precision="fp32")
     if metric.model.second is not None:
@@ -65,9 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     stored = stored_with_images(metric.model.path, regressor)
     card = _card(options, metric.model.path, regressor.config.to_dict())
     save_model(folder, regressor, extras=metric.extras.state(), card=card, stored=stored)
-    new = load(folder, device="cpu", precision="fp32")
-    path = folder / "README.md"  # which no checksum covers
-    path.write_text(signed_card(path.read_text(encoding="utf-8"), new.signature), encoding="utf-8")
+    new = loaded_and_signed(folder)
     table = _table(new, samples)
     content = {"table": table.as_dict(), "signature": new.signature}
     Report(content, [table], lines=[f"model: {folder}"], notes=notes).conclude(Files.of(options))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from suisei.commands.command_parser import CommandParser
 from suisei.commands.fitted_table import fitted_table, not_learned
-from suisei.commands.new_folder import check_new_folder
+from suisei.commands.new_folder import check_new_folder, loaded_and_signed
 from suisei.commands.option_values import filled
 from suisei.commands.options import add_data_options
 from suisei.commands.reports import Files, Report, add_report_options, check_report
@@ -178,18 +178,14 @@ def _written(
     options: argparse.Namespace, first: SuiSeiMetric, second: SuiSeiMetric, weighing: Weighing
 ) -> SuiSeiMetric:
     """Write the folder of both, and return it loaded."""
-    from suisei.metrics.suisei import load
     from suisei.models.compaction import portable_name
     from suisei.models.folder import read_card, save_pair
     from suisei.models.second import Second
-    from suisei.training.small_card import card_with_second, signed_card
+    from suisei.training.small_card import card_with_second
 
     folder = Path(options.output)
     encoder, learned = portable_name(second.regressor.config.text.name), Path(options.data).name
     text = card_with_second(read_card(first.model.path), encoder, weighing.languages, learned)
     beside = Second(weighing, second.model.path, second.model.within, second.model.checksum)
     save_pair(folder, first.model, beside, card=text)
-    new = load(folder, device="cpu", precision="fp32")
-    path = folder / "README.md"  # which no checksum covers
-    path.write_text(signed_card(path.read_text(encoding="utf-8"), new.signature), encoding="utf-8")
-    return new
+    return loaded_and_signed(folder)

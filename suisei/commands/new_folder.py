@@ -1,12 +1,16 @@
-"""Where a command writes a new model folder."""
+"""Where a command writes a new model folder, and the last touch to it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from suisei.data.paths import is_inside
 from suisei.errors import ConfigError
+
+if TYPE_CHECKING:
+    from suisei.metrics.suisei import SuiSeiMetric
 
 
 def check_new_folder(output: str, models: Sequence[str]) -> None:
@@ -24,3 +28,19 @@ def check_new_folder(output: str, models: Sequence[str]) -> None:
     for model in models:
         if Path(model).is_dir() and is_inside(model, output):
             raise ConfigError(f"--output {output} lies in the model {model}, which it would make unreadable")
+
+
+def loaded_and_signed(folder: Path, *, cache: str | None = None) -> SuiSeiMetric:
+    """Return a new model folder loaded, once its card has the signature of its scores.
+
+    Args:
+        folder: the folder, whose card no checksum covers.
+        cache: where features are kept between runs.
+    """
+    from suisei.metrics.suisei import load
+    from suisei.training.small_card import signed_card
+
+    new = load(folder, device="cpu", precision="fp32", cache=cache)
+    path = folder / "README.md"
+    path.write_text(signed_card(path.read_text(encoding="utf-8"), new.signature), encoding="utf-8")
+    return new
