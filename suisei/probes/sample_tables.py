@@ -168,7 +168,8 @@ def language_table(
 
     A pair is an image, or with systems an image and a system that captioned it in both languages; its
     scores are averaged over its samples in each language. Captions are scored as they are, and then all
-    beside the Japanese references of their image, and all beside the English ones.
+    beside the Japanese references of their image, and all beside the English ones. A pair of which a metric
+    has no score of some sample is left out of its row.
     """
     pairs: dict[tuple[str, str], dict[str, list[int]]] = {}
     for position, sample in enumerate(samples):
