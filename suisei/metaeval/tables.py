@@ -70,7 +70,7 @@ class Cell:
             return f"{self.value:,}"
         if self.is_p_value and self.value < 10**-digits:
             return f"<{10**-digits:.{digits}f}"
-        text = f"{self.value:.{digits}f}"
+        text = f"{self.value:z.{digits}f}"  # z: what is rounded to nothing has no sign
         return f"{text} {self.interval_text(digits)}".rstrip() if interval else text
 
     def interval_text(self, digits: int = 3) -> str:
@@ -78,7 +78,7 @@ class Cell:
         if self.low is None or self.high is None:
             return ""
         digits = digits if self.digits is None else self.digits
-        return f"[{self.low:.{digits}f}, {self.high:.{digits}f}]"
+        return f"[{self.low:z.{digits}f}, {self.high:z.{digits}f}]"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields that are set, at full precision."""

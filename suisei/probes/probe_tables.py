@@ -108,7 +108,7 @@ def example_lines(outcomes: Sequence[ChangeOutcome], *, markdown: bool = True) -
         example = outcome.examples.get("typical")
         if example is not None:
             key = (outcome.language, outcome.change)
-            text = f"{outcome.metric} {example.before:.3f} → {example.after:.3f}"
+            text = f"{outcome.metric} {example.before:z.3f} → {example.after:z.3f}"
             first, scores = shown.setdefault(key, (example, []))
             if example.original == first.original:
                 scores.append(text)

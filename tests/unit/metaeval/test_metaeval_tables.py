@@ -82,6 +82,8 @@ def test_tiny_p_values_are_not_shown_as_zero():
     assert Cell(1e-9, is_p_value=True).text() == "<0.001"
     assert Cell(0.001, is_p_value=True).text() == "0.001"
     assert Cell(1e-9).text() == "0.000"
+    assert Cell(-1e-4, -0.0004, 0.2).text() == "0.000 [0.000, 0.200]"
+    assert Cell(-0.0006).text() == "-0.001"
 
 
 def test_json_has_full_precision_and_reasons(table):
