@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     from suisei.training.image_side import with_images
 
     metric = load(options.model, device="cpu", precision="fp32")
-    if metric.model.second is not None:
+    if metric.model.seconds:
         raise ConfigError(f"{options.model} has a second model: add images to the first, then the second")
     data, samples, notes = _data(options, metric)
     tower = ImageEncoderConfig(options.tower, options.weights, normalise=False)

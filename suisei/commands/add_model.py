@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 _COMMON = ("--languages", "--data", "--root", "--learned", "--share", "--output", "--json")
 _NOTES = {
     "fitted": "how much the second counts was fitted to these ratings; evaluate with others",
-    "equal": "the second counts by the spread of its scores; these ratings decided nothing",
+    "equal": "these ratings did not decide how much the second counts",
 }
 LEAST = 10
 """Rated samples that two weights need at least."""
@@ -50,26 +51,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     _check(options)
     from suisei.metrics.suisei import load
+    from suisei.models.second import Weighing
     from suisei.training.weighing import equal_spread, fit_second
 
     first, second = (
         load(model, device="cpu", precision="fp32", cache=options.cache)
         for model in (options.model, options.second)
     )
-    for model in (first.model, second.model):
-        if model.second is not None:
-            raise ConfigError(f"{model.path} has a second model itself; give its folder from before it had")
+    second, shared = _fitting(options, first, second)
     samples, notes = _samples(options)
     scores = {"first": first.score(samples, progress=True), "second": second.score(samples, progress=True)}
     samples, scores, ratings = _scored(options, samples, scores)
     if options.share == "equal":
         weighing = equal_spread(scores["first"], scores["second"], options.languages)
+    elif isinstance(options.share, float):
+        weighing = Weighing(tuple(options.languages), options.share)
     else:
         weighing = fit_second(scores["first"], scores["second"], ratings, options.languages)
     scores["both"] = weighing.combined(scores["first"], scores["second"])
-    new = _written(options, first, second, weighing)
+    new = _written(options, first, second, weighing, shared=shared)
     title = "Agreement with the ratings, of each model and of both"
-    note = _NOTES[options.share]
+    note = _NOTES.get(options.share, _NOTES["equal"])
     table = fitted_table(title, "Model", scores, samples, note)
     content = {"table": table.as_dict(), "weighing": weighing.to_dict(), "signature": new.signature}
     lines = [f"model: {options.output}", f"the second's share of a logit is {weighing.share:.3f}"]
@@ -101,9 +103,9 @@ def _parser() -> CommandParser:
         help="samples that a model learned from, left out of --data; may be given more than once",
     )  # fmt: skip
     add(
-        "--share", choices=tuple(_NOTES), default="fitted",
-        help="of the second: fitted to the ratings (default), or equal, which no rating decides: both "
-        "models' logits are spread as far over --data",
+        "--share", type=_share, default="fitted", metavar="SHARE",
+        help="of the second: fitted to the ratings (default); equal, which no rating decides: both "
+        "models' logits are spread as far over --data; or a number from 0 to 1",
     )  # fmt: skip
     add("--cache", metavar="DIR", type=filled, help="where features are kept, or off")
     add = parser.add_argument_group("output").add_argument
@@ -118,6 +120,16 @@ def _check(options: argparse.Namespace) -> None:
     check_report(options, given(vars(options), "data", "learned"), sealed=["model", "second", "root"])
 
 
+def _share(text: str) -> str | float:
+    """Read how much the second counts."""
+    if text in _NOTES:
+        return text
+    with suppress(ValueError):
+        if 0 <= (share := float(text)) <= 1:
+            return share
+    raise argparse.ArgumentTypeError(f"must be fitted, equal, or a number from 0 to 1, got {text[:40]!r}")
+
+
 def _languages(text: str) -> list[str]:
     """Read languages with commas between them."""
     found = list(dict.fromkeys(part.strip() for part in text.split(",")))
@@ -125,6 +137,36 @@ def _languages(text: str) -> list[str]:
         known = ", ".join(LANGUAGE_NAMES)
         raise argparse.ArgumentTypeError(f"must be of {known}, with commas between them, got {text[:40]!r}")
     return found
+
+
+def _fitting(
+    options: argparse.Namespace, first: SuiSeiMetric, second: SuiSeiMetric
+) -> tuple[SuiSeiMetric, bool]:
+    """Return the second as it is to be beside the first, and whether it reads with the first's encoder.
+
+    Raises:
+        ConfigError: it has a second itself, or the first has one in these languages.
+    """
+    from suisei.metrics.suisei import SuiSeiMetric
+    from suisei.models.shared_second import beside, is_shared
+
+    if second.model.seconds:
+        raise ConfigError(
+            f"{second.model.path} has a second model itself; give its folder from before it had"
+        )
+    taken = [language for own in first.model.seconds for language in own.weighing.languages]
+    if set(taken) & set(options.languages):
+        raise ConfigError(
+            f"{first.model.path} has a second model for {' and '.join(taken)}; --languages must be others, "
+            "or give its folder from before it had"
+        )
+    own, other = first.model, second.model
+    if not is_shared(own.regressor, own.extras, other.regressor, other.extras):
+        return second, False
+    names = second.regressor.config.fusion.extra_inputs
+    extras = {name: first.model.extras[name] for name in names}
+    read = replace(second.model, regressor=beside(first.regressor, second.regressor), extras=extras)
+    return SuiSeiMetric(read, "cpu", "fp32", cache=options.cache), True
 
 
 def _samples(options: argparse.Namespace) -> tuple[list[CaptionSample], list[str]]:
@@ -175,7 +217,12 @@ def _scored(
 
 
 def _written(
-    options: argparse.Namespace, first: SuiSeiMetric, second: SuiSeiMetric, weighing: Weighing
+    options: argparse.Namespace,
+    first: SuiSeiMetric,
+    second: SuiSeiMetric,
+    weighing: Weighing,
+    *,
+    shared: bool,
 ) -> SuiSeiMetric:
     """Write the folder of both, and return it loaded."""
     from suisei.models.compaction import portable_name
@@ -183,9 +230,12 @@ def _written(
     from suisei.models.second import Second
     from suisei.training.small_card import card_with_second
 
-    folder = Path(options.output)
-    encoder, learned = portable_name(second.regressor.config.text.name), Path(options.data).name
-    text = card_with_second(read_card(first.model.path), encoder, weighing.languages, learned)
-    beside = Second(weighing, second.model.path, second.model.within, second.model.checksum)
+    folder, config = Path(options.output), second.regressor.config.text
+    learned = Path(options.data).name if options.share == "fitted" else ""
+    depth = len(second.regressor.text.backbone.layers) if shared else None
+    card, encoder = read_card(first.model.path), portable_name(config.name)
+    text = card_with_second(card, encoder, weighing.languages, learned, depth=depth)
+    own = second.model
+    beside = Second(weighing, own.path, own.within, own.checksum, shared)
     save_pair(folder, first.model, beside, card=text)
     return loaded_and_signed(folder)

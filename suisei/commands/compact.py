@@ -57,6 +57,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     messages = Console(stderr=True)
     whole = load(options.model, device="cpu", precision="fp32", cache="off")
+    if any(second.shared for second in whole.model.seconds):
+        raise ConfigError(f"{options.model}: a second model reads with its encoder; make it small before")
     samples, notes = _samples(options, whole)
     say(messages, f"scoring {len(samples):,} samples with {options.model}")
     scores = {"": whole.score(samples)}
@@ -68,8 +70,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         scores["vocabulary cut"] = _with(whole, regressor).score(samples)
     stored = _stored(regressor, base, options)
     folder = Path(options.output)
-    card_text, second = _card(options, regressor, old, called), whole.model.second
-    save_model(folder, regressor, extras=extras, card=card_text, stored=stored, second=second)
+    card_text = _card(options, regressor, old, called)
+    save_model(folder, regressor, extras=extras, card=card_text, stored=stored, seconds=whole.model.seconds)
     say(messages, f"scoring with {folder}")
     small = load(folder, device="cpu", precision="fp32", cache="off")
     scores["and rounded" if old is not None else "rounded"] = small.score(samples)

@@ -47,8 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     card = hub_card(name, text, facts, license=options.license, language=_languages(options))
     _check(card)
     model = load_model(folder, check_names)  # what does not load here loads nowhere
-    if model.second is not None:
-        load_second(model.second, check_names, packed=False)
+    for second in model.seconds:
+        load_second(second, check_names, model, packed=False)
     if options.dry_run:
         sizes = [(file, (folder / file).stat().st_size) for file in model_files(folder)]
         lines = [f"{size:>13,}  {file}" for file, size in [*sizes, ("README.md", len(card.encode()))]]

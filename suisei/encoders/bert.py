@@ -67,13 +67,24 @@ class BertEncoder(nn.Module):
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         super().__init__()
+        self._describe(settings)
+        self.embeddings = _Embeddings(self.config)
+        layers = nn.ModuleList(_Layer(self.config) for _ in range(self.config.num_hidden_layers))
+        self.encoder = nn.ModuleDict({"layer": layers})
+
+    def _describe(self, settings: Mapping[str, Any]) -> None:
         self.settings = dict(settings)
         self.config = SimpleNamespace(
             **{"is_encoder_decoder": False, "name_or_path": "", **settings}, to_diff_dict=self.settings.copy
         )
-        self.embeddings = _Embeddings(self.config)
-        layers = nn.ModuleList(_Layer(self.config) for _ in range(self.config.num_hidden_layers))
-        self.encoder = nn.ModuleDict({"layer": layers})
+
+    def lower(self, depth: int) -> BertEncoder:
+        """Return an encoder of these embeddings and the first ``depth`` of these layers, not of copies."""
+        view = BertEncoder.__new__(BertEncoder)
+        nn.Module.__init__(view)
+        view._describe({**self.settings, "num_hidden_layers": depth})
+        view.embeddings, view.encoder = self.embeddings, nn.ModuleDict({"layer": self.layers[:depth]})
+        return view.train(self.training)
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, output_hidden_states: bool = False

@@ -31,7 +31,7 @@ from suisei.encoders.tiny import TinyTextConfig, build_text_backbone, train_toke
 from suisei.encoders.tokenizer import FolderTokenizer, no_panic
 from suisei.encoders.used_rows import UsedRows, worth_leaving_out
 from suisei.errors import ConfigError, ModelError
-from suisei.ranges import NAME, SWITCH, Of, Rule, Word, at_least, check_settings
+from suisei.ranges import NAME, SWITCH, Either, Of, Rule, Word, at_least, check_settings
 
 LAYERS = ("mix", "last")
 MAX_TOKENS = 128
@@ -49,7 +49,7 @@ CALL_OVERHEAD_CUDA = 2048
 
 RULES: dict[str, Rule] = {
     "name": NAME,
-    "layers": Word(LAYERS),
+    "layers": Either(Word(LAYERS), at_least(1, 1000)),
     "frozen": SWITCH,
     "trained_layers": at_least(1, 1000, null=True),
     "checkpointing": SWITCH,
@@ -63,7 +63,9 @@ class TextEncoderConfig:
     Attributes:
         name: a Hugging Face encoder name or a local folder, also of a trained model, for its text encoder;
             "tiny" is a small one built from ``tiny``.
-        layers: "mix" for a learned mixture of all layers, "last" for the last layer alone.
+        layers: "mix" for a learned mixture of all layers, "last" for the last layer alone; a number for the
+            state after so many layers, counted from the first, where those above are left out. Lower layers
+            keep to words, and err on other captions than the last.
         frozen: whether the encoder keeps its weights; its features are then computed once.
         trained_layers: how many layers are trained, counted from the last; embeddings and the layers below
             keep their weights, and in training nothing of theirs is dropped. As many as there are layers
@@ -75,7 +77,7 @@ class TextEncoderConfig:
     """
 
     name: str = "FacebookAI/xlm-roberta-base"
-    layers: str = "mix"
+    layers: int | str = "mix"
     frozen: bool = False
     trained_layers: int | None = None
     checkpointing: bool = False
@@ -83,6 +85,16 @@ class TextEncoderConfig:
 
     def __post_init__(self) -> None:
         check_settings("model.text", self, RULES)
+
+    @property
+    def depth(self) -> int | None:
+        """How many layers are there; None for all."""
+        return self.layers if isinstance(self.layers, int) else None
+
+    @property
+    def states(self) -> str:
+        """Which states are read of the layers that are there, of LAYERS."""
+        return self.layers if isinstance(self.layers, str) else "last"
 
 
 class TextEncoder(nn.Module):
@@ -130,14 +142,16 @@ class TextEncoder(nn.Module):
             backbone = build_text_backbone(config.tiny, len(tokenizer))
         else:
             backbone, tokenizer = _from_hub(config.name)
+        if config.depth is not None:
+            cut_layers(backbone, config.depth, config.name)
         if config.checkpointing and not config.frozen:
             if not backbone.supports_gradient_checkpointing:
                 raise ConfigError(f"text.checkpointing: {config.name} does not support it; set it to false")
             enable = getattr(backbone, "activation_checkpointing_enable", None)  # its name from 5.2x on
             (enable or backbone.gradient_checkpointing_enable)()
-        if config.trained_layers is not None and config.layers == "last" and not config.checkpointing:
+        if config.trained_layers is not None and config.states == "last" and not config.checkpointing:
             backbone = _light(backbone)
-        encoder = cls(backbone, tokenizer, layers=config.layers)
+        encoder = cls(backbone, tokenizer, layers=config.states)
         if config.name != "tiny":
             _check_storable(config.name, backbone.config.to_diff_dict())
         return encoder
@@ -277,6 +291,24 @@ class TextEncoder(nn.Module):
         last: Tensor = self.backbone.above(states, mask, min(trained, self._count))
         return last
 
+    def lower(self, depth: int | None) -> TextEncoder:
+        """Return an encoder of the same embeddings and first layers, which are not copied.
+
+        Args:
+            depth: how many layers; None for all.
+
+        Raises:
+            ModelError: it is not of BERT's kind, or has fewer layers.
+        """
+        depth = self._count if depth is None else depth
+        if not isinstance(self.backbone, BertEncoder) or depth > self._count:
+            raise ModelError(f"its first {depth} layers are asked for, and the text encoder has none such")
+        part = TextEncoder(
+            self.backbone.lower(depth), self.tokenizer, layers="last", max_tokens=self.max_tokens
+        )
+        part._lock = self._lock
+        return part
+
     def call_overhead(self) -> float | None:
         """Return what one more call costs in training, in tokens; None where parts are not worth it."""
         names = (name for name, _ in self.backbone.named_parameters())
@@ -298,6 +330,29 @@ class TextEncoder(nn.Module):
         Used by layerwise learning-rate decay.
         """
         return {name: _depth(name, self._count) for name, _ in self.named_parameters()}
+
+
+def cut_layers(backbone: Any, depth: int, name: str) -> None:
+    """Take an encoder's layers from the one after ``depth`` on away.
+
+    Raises:
+        ConfigError: it has fewer, or none that could be taken away.
+    """
+    count = int(backbone.config.num_hidden_layers)
+    found = [
+        (module, own)
+        for module in backbone.modules()
+        for own, child in module.named_children()
+        if isinstance(child, nn.ModuleList) and len(child) == count
+    ]
+    if depth > count or (depth < count and len(found) != 1):
+        has = f"has {count} layers" if depth > count else "cannot be cut: its layers are not in one list"
+        raise ConfigError(f"text.layers is {depth}; {name} {has}; set it to {count} or less, or to last")
+    for module, own in found:
+        module.register_module(own, module.get_submodule(own)[:depth])
+    backbone.config.num_hidden_layers = depth
+    if isinstance(backbone, BertEncoder):
+        backbone.settings["num_hidden_layers"] = depth
 
 
 def _check_storable(name: str, settings: dict[str, Any]) -> None:

@@ -109,7 +109,7 @@ class SuiSeiMetric(Metric):
         self._captions = FeatureCache(CACHE_BYTES)
         self._images = FeatureCache(CACHE_BYTES)
         self._cache = cache
-        self._second: SuiSeiMetric | None = None
+        self._seconds: dict[Path, SuiSeiMetric] = {}
         self._opening = Lock()
         self._compile()
 
@@ -118,8 +118,8 @@ class SuiSeiMetric(Metric):
             self.regressor.text.backbone.compile(dynamic=True)
 
     def __getstate__(self) -> dict[str, Any]:
-        if self.model.second is not None:
-            self._open_second(self.model.second)  # whose folder may not be where it is unpickled
+        for second in self.model.seconds:
+            self._open_second(second)  # whose folder may not be where it is unpickled
         if not any(HOOKED in vars(module) for module in self.regressor.modules()):
             return self.__dict__
         regressor, features = _without_hooks(self.regressor), copy.copy(self._features)
@@ -133,14 +133,14 @@ class SuiSeiMetric(Metric):
 
     def settings(self) -> dict[str, str]:
         """Return model hash, encoders, reference aggregation, languages of a second model, and precision."""
-        config, second = self.regressor.config, self.model.second
-        image = config.image
+        config, image = self.regressor.config, self.regressor.config.image
+        asked = sorted(language for own in self.model.seconds for language in own.weighing.languages)
         return {
             "model": self.model.checksum[:12],
             "text": Path(config.text.name).name,
             "image": "none" if image is None else Path(image.name.removeprefix(PREFIX)).name,
             "refs": config.fusion.references,
-            **({"second": "+".join(second.weighing.languages)} if second is not None else {}),
+            **({"second": "+".join(asked)} if asked else {}),
             "dtype": self.precision + ("-compiled" if self.compiled else ""),
         }
 
@@ -202,25 +202,26 @@ class SuiSeiMetric(Metric):
     def _with_second(
         self, samples: Sequence[CaptionSample], scores: np.ndarray, *, batch_size: int, progress: bool = False
     ) -> np.ndarray:
-        """Return scores [N] weighed against a second model's, where there is one to be asked."""
-        second = self.model.second
-        asked = [] if second is None else second.weighing.asked(samples)
-        if second is None or not asked:
-            return scores
-        shown = [replace(samples[position], image=None) for position in asked]
-        said = self._open_second(second).score(shown, batch_size=batch_size, progress=progress)
-        scores[asked] = second.weighing.combined(scores[asked], said)
+        """Return scores [N] weighed against second models', where there is one to be asked."""
+        for second in self.model.seconds:  # each of other captions
+            asked = second.weighing.asked(samples)
+            if asked:
+                shown = [replace(samples[position], image=None) for position in asked]
+                said = self._open_second(second).score(shown, batch_size=batch_size, progress=progress)
+                scores[asked] = second.weighing.combined(scores[asked], said)
         return scores
 
     def _open_second(self, second: Second) -> SuiSeiMetric:
-        """Return the second model, which is read when it is first asked."""
+        """Return a second model, which is read when it is first asked."""
         with self._opening:
-            if self._second is None:
+            if second.folder not in self._seconds:
                 packed = self.device.type == "cpu" and not self.compiled
-                found = load_second(second, check_names, packed=packed)
-                device, cache = str(self.device), self._cache
-                self._second = SuiSeiMetric(found, device, self.precision, compile=self.compiled, cache=cache)
-            return self._second
+                found = load_second(second, check_names, self.model, packed=packed)
+                made = SuiSeiMetric(
+                    found, str(self.device), self.precision, compile=self.compiled, cache=self._cache
+                )
+                self._seconds[second.folder] = made
+            return self._seconds[second.folder]
 
     def _compute(
         self,

@@ -5,7 +5,7 @@ model.safetensors   weights, whole or in parts of 4 and 8 bits (:mod:`suisei.mod
 idf.json            document frequencies of the training references
 tokenizer/          the tokenizer's files
 extras.json ...     what the extra inputs were fitted to, see :mod:`suisei.models.extras_folder`
-second/             another model's folder, where one is weighed beside it (:mod:`suisei.models.second`)
+second/, second-2/  another model's folder, where one is weighed beside it (:mod:`suisei.models.second`)
 README.md           the model card
 
 A folder may come from somebody else. Its settings are a closed list of names, types and ranges; nothing in
@@ -42,6 +42,7 @@ from suisei.models.folder_checks import (
     PAIRED,
     RESTORE,
     ROUNDED,
+    SEVERAL,
     altered,
     checksums,
     misplaced,
@@ -49,15 +50,20 @@ from suisei.models.folder_checks import (
     read_config,
     refuse,
     sha256_of,
+    verify_files,
 )
 from suisei.models.packed_rows import TABLE, packed_rows, put_rows
 from suisei.models.quantization import dequantize_state, dequantized_shapes, is_rounded
 from suisei.models.regressor import Regressor
-from suisei.models.second import FOLDER as SECOND
-from suisei.models.second import Second, Weighing, copied
+from suisei.models.second import FOLDERS, Second, Weighing, check_apart, copied, said_of
+from suisei.models.shared_second import network_of, read_network, settings_of
+from suisei.ranges import shown
 from suisei.version import __version__
 
-SECOND_CONFIG = f"{SECOND}/config.json"
+SHARED_CHECKED = ("model.safetensors",)
+"""Files of a shared second model."""
+LEFT_OUT = ("config.json", *FOLDERS)
+"""What is written anew where a model is stored again."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +76,7 @@ class LoadedModel:
         checksum: hash of the settings and of all other files, for the signature.
         path: the folder.
         within: where links in it may lead to, see :func:`load_model`.
-        second: another model that is weighed beside it, not yet read.
+        seconds: other models that are weighed beside it, each for its languages, not yet read.
     """
 
     regressor: Regressor
@@ -78,7 +84,7 @@ class LoadedModel:
     checksum: str
     path: Path
     within: Path | None = None
-    second: Second | None = None
+    seconds: tuple[Second, ...] = ()
 
 
 def save_model(
@@ -88,7 +94,7 @@ def save_model(
     extras: Mapping[str, SavedInput] | None = None,
     card: str = "",
     stored: Mapping[str, Tensor] | None = None,
-    second: Second | None = None,
+    seconds: Sequence[Second] = (),
 ) -> None:
     """Write a model folder; an existing one is replaced once the new one is complete.
 
@@ -100,37 +106,37 @@ def save_model(
         card: text of the model card.
         stored: its weights as they are to be stored, see :func:`suisei.models.quantization.quantize_state`;
             None for as they are.
-        second: a model that is weighed beside it, whose folder is copied.
+        seconds: models that are weighed beside it, whose folders are copied.
 
     Raises:
         ConfigError: an extra input of the model is not among ``extras``, or cannot go into a folder.
-        ModelError: the second model has a second itself.
+        ModelError: a second model has a second itself.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as name:
         new = Path(name) / folder.name
         new.mkdir()
         config = _write_parts(new, regressor, extras or {}, stored or regressor.state_dict())
-        _complete(new, config, card, second)
+        _complete(new, config, card, seconds)
         put_in_place(new, folder, aside=Path(name) / "old")
 
 
 def save_pair(folder: Path, first: LoadedModel, second: Second, *, card: str = "") -> None:
-    """Write a folder that holds one model as it is stored, and a second beside it.
+    """Write a folder that holds one model as it is stored, and one more beside it.
 
     Args:
         folder: where to write; a folder that is there is replaced.
-        first: a loaded model without a second.
-        second: what is weighed beside it, whose folder is copied.
+        first: a loaded model, which may have a second in another language.
+        second: what is weighed beside it, whose folder is copied, or of a shared one the network.
         card: text of the model card.
 
     Raises:
-        ModelError: either of them has a second model already, or the first is of a layout whose extra inputs
-            stood in config.json.
+        ModelError: the first has a second model in one of its languages, the second has one itself, or the
+            first is of a layout whose extra inputs stood in config.json.
     """
-    if first.second is not None:
-        raise ModelError(f"{first.path} has a second model already")
-    _save_as_stored(folder, first, _config_of(first), card, second)
+    seconds = (*first.seconds, second)
+    check_apart([own.weighing for own in seconds], str(first.path))
+    _save_as_stored(folder, first, _config_of(first), card, seconds)
 
 
 def save_bridged(folder: Path, model: LoadedModel, bridge: Sequence[float], *, card: str = "") -> None:
@@ -147,7 +153,7 @@ def save_bridged(folder: Path, model: LoadedModel, bridge: Sequence[float], *, c
     """
     config = _config_of(model)
     config["settings"]["head"]["bridge"] = list(bridge)
-    _save_as_stored(folder, model, config, card, None)
+    _save_as_stored(folder, model, config, card, model.seconds)
 
 
 def _config_of(model: LoadedModel) -> dict[str, Any]:
@@ -159,22 +165,31 @@ def _config_of(model: LoadedModel) -> dict[str, Any]:
 
 
 def _save_as_stored(
-    folder: Path, model: LoadedModel, config: dict[str, Any], card: str, second: Second | None
+    folder: Path, model: LoadedModel, config: dict[str, Any], card: str, seconds: Sequence[Second]
 ) -> None:
-    """Write a folder of the files of another, with a config, a card and a second model of its own."""
+    """Write a folder of the files of another, with a config, a card and second models of its own."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as name:
         new = Path(name) / folder.name
-        copied(model.path, new, (own for own in config["sha256"] if own != "config.json"))
-        _complete(new, config, card, second)
+        copied(model.path, new, (own for own in config["sha256"] if own.split("/")[0] not in LEFT_OUT))
+        _complete(new, config, card, seconds)
         put_in_place(new, folder, aside=Path(name) / "old")
 
 
-def _complete(new: Path, config: dict[str, Any], card: str, second: Second | None) -> None:
-    """Write a new folder's card, its second model, and config.json with all checksums."""
-    if second is not None:
-        config |= _write_second(new, second)
+def _complete(new: Path, config: dict[str, Any], card: str, seconds: Sequence[Second]) -> None:
+    """Write a new folder's card, its second models, and config.json with all checksums."""
+    for name, second in zip(FOLDERS, seconds, strict=False):
+        _write_second(new / name, second, config)
+    if seconds:
+        plain = len(seconds) == 1 and not seconds[0].shared  # which earlier versions read too
+        said = seconds[0].weighing.to_dict() if plain else [second.to_dict() for second in seconds]
+        config |= {"format": PAIRED if plain else SEVERAL, "second": said}
     (new / "README.md").write_text(card, encoding="utf-8")
+    _sign(new, config)
+
+
+def _sign(new: Path, config: dict[str, Any]) -> None:
+    """Write a folder's config.json, with the checksums of all other files and its own."""
     config["sha256"] = checksums(new)
     config["sha256"]["config.json"] = own_checksum(config)
     (new / "config.json").write_text(
@@ -206,13 +221,19 @@ def _write_parts(
     }
 
 
-def _write_second(new: Path, second: Second) -> dict[str, Any]:
-    """Copy a second model, and return what config.json says of it."""
+def _write_second(new: Path, second: Second, first: Mapping[str, Any]) -> None:
+    """Copy a second model into its folder beside the first, whose config is given."""
     config = read_config(second.folder, second.within)
     if config["format"] >= PAIRED:
         raise ModelError(f"{second.folder} has a second model itself, and cannot be one")
-    copied(second.folder, new / SECOND, config["sha256"])
-    return {"format": PAIRED, "second": second.weighing.to_dict()}
+    whole = "idf.json" in config["sha256"]
+    if not second.shared or not whole:  # a shared one lies beside a first model already
+        copied(second.folder, new, config["sha256"])
+        return
+    new.mkdir()
+    regressor = load_model(second.folder, lambda _: None, within=second.within).regressor
+    save_weights(network_of(regressor), new / "model.safetensors")
+    _sign(new, settings_of(config, first))
 
 
 def put_in_place(new: Path, folder: Path, *, aside: Path) -> None:
@@ -268,10 +289,11 @@ def load_model(
     """
     folder = Path(path)
     config = read_config(folder, within)
-    paired = config["format"] >= PAIRED
-    problems, sound = misplaced(folder, config, within, (*CHECKED, *([SECOND_CONFIG] if paired else [])))
+    said = _said_of_seconds(folder, config)
+    configs = [f"{name}/config.json" for name, _ in zip(FOLDERS, said, strict=False)]
+    problems, sound = misplaced(folder, config, within, (*CHECKED, *configs))
     refuse(folder, problems and [*problems, *altered(folder, config, sound)])
-    second = _second(folder, config, within) if paired else None
+    seconds = _seconds(folder, config, said, within)
     with ThreadPoolExecutor(1) as pool:
         changed = pool.submit(altered, folder, config, sound)
         try:
@@ -279,17 +301,43 @@ def load_model(
                 regressor, extras = _read(folder, config, check_inputs, packed)
         finally:
             refuse(folder, changed.result())  # which says more than what it led to
-    return LoadedModel(regressor, extras, config["sha256"]["config.json"], folder, within, second)
+    return LoadedModel(regressor, extras, config["sha256"]["config.json"], folder, within, seconds)
 
 
-def _second(folder: Path, config: Mapping[str, Any], within: Path | None) -> Second:
-    weighing = Weighing.from_dict(config.get("second"), f"{folder}/config.json: second")
+def _said_of_seconds(folder: Path, config: Mapping[str, Any]) -> list[tuple[Weighing, bool]]:
+    """Return of every second model that a config names how it is weighed, and whether it is shared."""
+    if config["format"] < PAIRED:
+        return []
+    place, said = f"{folder}/config.json: second", config.get("second")
+    if config["format"] == PAIRED:
+        return [(Weighing.from_dict(said, place), False)]
+    if not isinstance(said, list) or not 1 <= len(said) <= len(FOLDERS):
+        raise ModelError(f"{place} is {shown(said)}; it must be a list of 1 to {len(FOLDERS)}; {RESTORE}")
+    found = [said_of(own, f"{place}[{number}]") for number, own in enumerate(said)]
+    check_apart([weighing for weighing, _ in found], place)
+    return found
+
+
+def _seconds(
+    folder: Path, config: Mapping[str, Any], said: Sequence[tuple[Weighing, bool]], within: Path | None
+) -> tuple[Second, ...]:
     place = within and within.absolute()  # read later, when a program may work in another folder
-    return Second(weighing, (folder / SECOND).absolute(), place, config["sha256"][SECOND_CONFIG])
+    return tuple(
+        Second(weighing, (folder / name).absolute(), place, config["sha256"][f"{name}/config.json"], shared)
+        for name, (weighing, shared) in zip(FOLDERS, said, strict=False)
+    )
 
 
-def load_second(second: Second, check_inputs: Callable[[Sequence[str]], Any], *, packed: bool) -> LoadedModel:
-    """Read a second model; the arguments are those of :func:`load_model`.
+def load_second(
+    second: Second, check_inputs: Callable[[Sequence[str]], Any], first: LoadedModel, *, packed: bool
+) -> LoadedModel:
+    """Read a second model.
+
+    Args:
+        second: the model.
+        check_inputs: see :func:`load_model`.
+        first: the model that it lies in, whose encoder a shared one reads with.
+        packed: see :func:`load_model`.
 
     Raises:
         ModelError: it cannot be read, or is another than when the first was.
@@ -297,10 +345,32 @@ def load_second(second: Second, check_inputs: Callable[[Sequence[str]], Any], *,
     path = second.folder / "config.json"
     if not path.is_file() or sha256_of(path) != second.checksum:
         raise ModelError(f"{second.folder}: was altered since the model was loaded; {RESTORE}")
+    if second.shared:
+        return _load_shared(second, first)
     found = load_model(second.folder, check_inputs, within=second.within, packed=packed)
-    if found.second is not None:
+    if found.seconds:
         raise ModelError(f"{second.folder} has a second model itself, and cannot be one")
     return found
+
+
+def _load_shared(second: Second, first: LoadedModel) -> LoadedModel:
+    folder, within = second.folder, second.within
+    config = read_config(folder, within)
+    verify_files(folder, config, within, SHARED_CHECKED)
+    try:
+        with one_thread():
+            regressor = read_network(folder, config, first.regressor)
+    except SuiseiError as error:
+        told = str(error) if str(folder) in str(error) else f"{folder}: {error}"
+        raise ModelError(told) from None
+    except BUILD_ERRORS as error:
+        raise ModelError(f"{folder}: its parts do not go together: {one_line(error)}") from None
+    names = regressor.config.fusion.extra_inputs
+    absent = [name for name in names if name not in first.extras]
+    if absent:
+        raise ModelError(f"{folder}: reads {', '.join(absent)}, which the model it lies in does not")
+    extras = {name: first.extras[name] for name in names}
+    return LoadedModel(regressor, extras, config["sha256"]["config.json"], folder, within)
 
 
 def _read(

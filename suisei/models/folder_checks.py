@@ -13,13 +13,13 @@ from typing import Any
 
 from suisei.encoders.rules import one_line
 from suisei.errors import ModelError
-from suisei.models.second import FOLDER as SECOND
+from suisei.models.second import FOLDERS
 from suisei.ranges import shown
 
-FORMAT, ROUNDED, PAIRED = 2, 3, 4
+FORMAT, ROUNDED, PAIRED, SEVERAL = 2, 3, 4, 5
 """Version of the folder's layout: in the first, states of extra inputs stood in config.json; the third has
-weights in parts of few bits, the fourth a second model."""
-READABLE = (1, 2, 3, 4)
+weights in parts of few bits, the fourth a second model, the fifth a list of such, which may be shared."""
+READABLE = (1, 2, 3, 4, 5)
 CHECKED = ("model.safetensors", "idf.json")
 RESTORE = "restore the file, or train or export the model again"
 LARGEST_CONFIG, LARGEST_FILE = 2**28, 2**36
@@ -160,7 +160,7 @@ def _inside(folder: Path, name: str, within: Path | None) -> bool:
 
 def _unlisted(folder: Path, expected: Mapping[str, Any]) -> list[str]:
     """Return the files that would be read without being checked; people may keep others beside them."""
-    parts = [path for name in ("tokenizer", "extras", SECOND) for path in (folder / name).rglob("*")]
+    parts = [path for name in ("tokenizer", "extras", *FOLDERS) for path in (folder / name).rglob("*")]
     found = [*parts, *folder.glob("extras.*")]
     names = [path.relative_to(folder).as_posix() for path in found if path.is_symlink() or path.is_file()]
     return sorted(name for name in names if name not in expected and not Path(name).name.startswith("."))

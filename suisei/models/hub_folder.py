@@ -21,7 +21,7 @@ CONFIG, CARD = "config.json", "README.md"
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
 _FILE = re.compile(
-    r"second/config\.json|(second/)?(model\.safetensors|idf\.json|extras\.(json|safetensors|txt)"
+    r"second(-2)?/config\.json|(second(-2)?/)?(model\.safetensors|idf\.json|extras\.(json|safetensors|txt)"
     r"|(tokenizer|extras/[a-z0-9+-]+)(/\w[\w-]*){0,2}/\w[\w.-]*\.(json|safetensors|txt|model))",
     re.ASCII,
 )

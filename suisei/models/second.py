@@ -2,7 +2,9 @@
 
 Encoders that learned from other sentences err on other captions, so that two of them agree better with people
 than either does. The second is a whole model folder, ``second/`` inside that of the first, and is asked of
-candidates with references alone; all else the first scores as if it were by itself.
+candidates with references alone; all else the first scores as if it were by itself. There may be another in
+``second-2/``, for other languages. Of one whose encoder is the lower layers of the first's, the network
+alone is stored (:mod:`suisei.models.shared_second`).
 """
 
 from __future__ import annotations
@@ -17,16 +19,18 @@ import numpy as np
 
 from suisei.data.sample import LANGUAGE_NAMES, CaptionSample, detect_language, language_of
 from suisei.encoders.rules import check_folder
-from suisei.ranges import SHARE, Rule, Several, Word
+from suisei.errors import ModelError
+from suisei.ranges import SHARE, SWITCH, Rule, Several, Word
 
-FOLDER = "second"
-"""Name of its folder inside the first's."""
+FOLDERS = ("second", "second-2")
+"""Names of their folders inside the first's: as many as there are languages."""
 SURE = 1e-6
 """Nearest to 0 or 1 that a score is taken to be."""
 RULES: dict[str, Rule] = {
     "languages": Several(Word(tuple(LANGUAGE_NAMES)), 1, len(LANGUAGE_NAMES)),
     "share": SHARE,
 }
+SHARED: dict[str, Rule] = {**RULES, "shared": SWITCH}
 
 
 @dataclass(frozen=True)
@@ -89,12 +93,41 @@ class Second:
         folder: its model folder.
         within: where links in it may lead to, see :func:`suisei.models.folder.load_model`.
         checksum: of its settings, and so of all its files.
+        shared: whether it reads with the first's encoder, and its folder holds its network alone.
     """
 
     weighing: Weighing
     folder: Path
     within: Path | None
     checksum: str
+    shared: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what the first's settings say of it."""
+        return {**self.weighing.to_dict(), "shared": self.shared}
+
+
+def said_of(values: Any, place: str) -> tuple[Weighing, bool]:
+    """Return what :meth:`Second.to_dict` gave: how it is weighed, and whether it is shared.
+
+    Raises:
+        ModelError: a setting that cannot be.
+    """
+    found = check_folder(values, SHARED, place, required=tuple(SHARED))
+    return Weighing(tuple(found["languages"]), float(found["share"])), found["shared"]
+
+
+def check_apart(weighings: Sequence[Weighing], place: str) -> None:
+    """Refuse two models that would be asked of the same captions.
+
+    Raises:
+        ModelError: a language that both are asked of.
+    """
+    spoken = [language for weighing in weighings for language in weighing.languages]
+    twice = sorted({language for language in spoken if spoken.count(language) > 1})
+    if twice:
+        named = " and ".join(LANGUAGE_NAMES[language] for language in twice)
+        raise ModelError(f"{place}: two models would be weighed beside the first in {named}; one may be")
 
 
 def logits(scores: np.ndarray) -> np.ndarray:

@@ -160,25 +160,33 @@ def card_with_images(card: str, tower: str, learned: Sequence[str], settings: Ma
     return _before_storage(_with_terms_of(card, learned), lines)
 
 
-def card_with_second(card: str, encoder: str, languages: Sequence[str], learned: str) -> str:
+def card_with_second(
+    card: str, second: str, languages: Sequence[str], learned: str, *, depth: int | None = None
+) -> str:
     """Return the card of a model with what is true of it since a second model is weighed beside it.
 
     Args:
         card: of the model before.
-        encoder: name of the second's text encoder.
+        second: name of the second's text encoder.
         languages: those that the second is asked of.
-        learned: the ratings that say how much it counts.
+        learned: the ratings that say how much it counts, "" where none do.
+        depth: how many layers of the first's encoder it reads with; None for an encoder of its own.
     """
     card = (card.strip() or "# A SuiSei model") + "\n"
     spoken = " and ".join(LANGUAGE_NAMES[language] for language in languages)
-    lines = [
-        SECOND_MODEL,
-        "",
-        f"In `second/`, over {_of_encoder(encoder)} It is asked of {spoken} captions with references; their "
-        "score is a weighed mean of both models' on the scale of logits. How much it counts was fitted with "
-        f"`suisei add-model` to {learned}, after all else: figures above are of the first model alone.",
-    ]
-    return _before_storage(_with_terms_of(card, [learned]), lines)
+    over = f"the first {depth} layers of this model's own encoder." if depth else _of_encoder(second)
+    fitted = f"was fitted with `suisei add-model` to {learned}" if learned else "was given to it"
+    said = (
+        f"Over {over} It is asked of {spoken} captions with references; their score is a weighed mean of "
+        f"both models' on the scale of logits. How much it counts {fitted}, after all else: figures above "
+        "are of the first model alone."
+    )
+    card = _with_terms_of(card, [learned] if learned else [])
+    before, heading, after = card.partition(f"\n{SECOND_MODEL}\n")
+    if not heading:
+        return _before_storage(card, [SECOND_MODEL, "", said])
+    own, following, rest = after.partition("\n## ")  # beside one in another language
+    return f"{before}{heading}{own.rstrip()}\n\n{said}\n{following}{rest}"
 
 
 def card_with_bridge(card: str, learned: str) -> str:

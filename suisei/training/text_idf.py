@@ -9,7 +9,7 @@ from torch import Tensor
 
 from suisei.data.idf import IdfTable
 from suisei.data.sample import CaptionSample
-from suisei.encoders.text import TextEncoder, TextEncoderConfig
+from suisei.encoders.text import TextEncoder, TextEncoderConfig, cut_layers
 from suisei.errors import ConfigError
 from suisei.metrics.extras import check_names
 from suisei.models.folder import is_model_folder, load_model
@@ -37,7 +37,9 @@ def _of_model(config: TextEncoderConfig) -> TextEncoder:
     if config.checkpointing:
         raise ConfigError(f"text.checkpointing: {config.name} is a trained model's encoder; set it to false")
     found = load_model(config.name, check_names).regressor.text
-    return TextEncoder(found.backbone, found.tokenizer, layers=config.layers, max_tokens=found.max_tokens)
+    if config.depth is not None:
+        cut_layers(found.backbone, config.depth, config.name)
+    return TextEncoder(found.backbone, found.tokenizer, layers=config.states, max_tokens=found.max_tokens)
 
 
 def idf_weights(text: TextEncoder, idf: IdfTable) -> Tensor:

@@ -70,8 +70,9 @@ def _resign(folder: Path) -> None:
     """Let the checksums of a folder fit its files, as somebody would who knows how they are made."""
     from suisei.models.folder_checks import own_checksum, sha256_of
 
-    if (folder / "second").is_dir():
-        _resign(folder / "second")
+    for inner in ("second", "second-2"):
+        if (folder / inner).is_dir():
+            _resign(folder / inner)
     path = folder / "config.json"
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
@@ -86,19 +87,41 @@ def _resign(folder: Path) -> None:
         return
 
 
+def _build_lower(folder: Path) -> None:
+    """Write a model of captions alone, whose network can read with that model's encoder."""
+    from suisei.data.idf import IdfTable
+    from suisei.encoders.text import TextEncoder, TextEncoderConfig
+    from suisei.encoders.tiny import TinyTextConfig
+    from suisei.models.config import FusionConfig, HeadConfig, RegressorConfig
+    from suisei.models.folder import save_model
+    from suisei.models.regressor import Regressor
+
+    tiny = TinyTextConfig(vocabulary=200, width=16, layers=1)
+    text = TextEncoderConfig(name="tiny", tiny=tiny, layers=1)
+    config = RegressorConfig(
+        text, None, FusionConfig(alignment=True), HeadConfig(hidden=(4,), start="cosine")
+    )
+    encoder = TextEncoder.create(text, CAPTIONS)
+    save_model(folder, Regressor(config, encoder, None, IdfTable.fit(encoder.tokenize(CAPTIONS))).eval())
+
+
 def build_pair(folder: Path) -> None:
-    """Write that model with another beside it."""
+    """Write that model with another beside it, and one more that reads with its encoder."""
     from suisei.metrics.extras import check_names
     from suisei.models.folder import load_model, save_pair
     from suisei.models.second import Second, Weighing
 
-    build_model(folder.parent / "alone")
-    own = load_model(folder.parent / "alone", check_names)
-    save_pair(folder, own, Second(Weighing(("en",), 0.4), own.path, None, own.checksum))
+    alone, lower, two = (folder.parent / name for name in ("alone", "lower", "two"))
+    build_model(alone)
+    _build_lower(lower)
+    own, other = load_model(alone, check_names), load_model(lower, check_names)
+    save_pair(two, own, Second(Weighing(("en",), 0.4), own.path, None, own.checksum))
+    shared = Second(Weighing(("ja",), 0.3), other.path, None, other.checksum, shared=True)
+    save_pair(folder, load_model(two, check_names), shared)
 
 
 def _model(folder: Path) -> Made:
-    """A folder of two models of which one file was changed, signed again, loaded and asked for scores."""
+    """A folder of three models of which one file was changed, signed again, loaded and asked for scores."""
     from suisei.metrics.suisei import load
 
     original, copy = folder / "original", folder / "model"
@@ -121,7 +144,7 @@ def _model(folder: Path) -> Made:
             metric = load(copy, device="cpu", precision="fp32", cache="off")
             metric.score(["a dog", "犬", "犬"], references)
         finally:
-            for changed in (name.decode(), "config.json", "second/config.json"):
+            for changed in (name.decode(), "config.json", "second/config.json", "second-2/config.json"):
                 shutil.copyfile(original / changed, copy / changed)
 
     config = [n for n in names if n.endswith("config.json")] * 4  # what says most is changed most

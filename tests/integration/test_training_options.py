@@ -58,11 +58,12 @@ def test_sizes_of_the_encoders(built):
     assert batch.pixels.shape[1:] == (3, 96, 96)
 
 
-@pytest.mark.parametrize(("layers", "states"), [("mix", 2), ("last", 1)])
+@pytest.mark.parametrize(("layers", "states"), [("mix", 4), ("last", 1), ("2", 1)])
 def test_layers_of_the_text_encoder(built, layers, states):
-    regressor = built(f"--model.text.layers={layers}").model.regressor
+    regressor = built("--model.text.tiny.layers=3", f"--model.text.layers={layers}").model.regressor
     assert regressor.text.states == states
     assert (regressor.mix is not None) == (layers == "mix")
+    assert len(regressor.text.backbone.encoder.layer) == (2 if layers == "2" else 3)
 
 
 @pytest.mark.parametrize("layers", ["mix", "last"])

@@ -80,10 +80,7 @@ def test_the_folder_of_both_agrees_with_ratings_that_follow_both(run, data, tmp_
     assert content["signature"] == new.signature
     card = (tmp_path / "both" / "README.md").read_text(encoding="utf-8")
     assert f"- Scores of this folder are signed `{new.signature}`." in card
-    assert (
-        "## Second model\n\nIn `second/`, over `tiny`, under the terms of its authors. It is asked of English"
-        in card
-    )
+    assert "## Second model\n\nOver `tiny`, under the terms of its authors. It is asked of English" in card
     assert "`suisei add-model` to rated.jsonl" in card
     assert card.index("## Second model") < card.index("## Storage")
 
@@ -94,7 +91,7 @@ def test_an_equal_share_takes_no_rating(run, data, tmp_path, capsys):
     for name in ("one", "two"):
         report = tmp_path / f"{name}.json"
         assert run(name, "--share", "equal", "--json", str(report)) == 0
-        assert "these ratings decided nothing" in capsys.readouterr().out
+        assert "these ratings did not decide how much the second counts" in capsys.readouterr().out
         found.append(json.loads(report.read_text(encoding="utf-8"))["weighing"]["share"])
         other = [{**row, "rating": 1 - row["rating"]} for row in rows]
         data.write_text("".join(json.dumps(row) + "\n" for row in other), encoding="utf-8")
@@ -102,7 +99,7 @@ def test_an_equal_share_takes_no_rating(run, data, tmp_path, capsys):
     new = load(tmp_path / "one", device="cpu", precision="fp32")
     candidates, references = [row["candidate"] for row in rows], [row["references"] for row in rows]
     first = logit(new._compute(make_samples(candidates, references), None, batch_size=64)[0])
-    second = logit(new._open_second(new.model.second).score(candidates, references))
+    second = logit(new._open_second(new.model.seconds[0]).score(candidates, references))
     assert found[0] * second.std() == pytest.approx((1 - found[0]) * first.std(), rel=1e-4)
 
 
@@ -121,7 +118,7 @@ def test_the_card_names_no_folder_of_this_machine(run, models, tmp_path, resign)
     resign(tmp_path / "second", lambda config: config["settings"]["text"].update(name="/home/me/minilm"))
     assert run("both", second=tmp_path / "second") == 0
     card = (tmp_path / "both" / "README.md").read_text(encoding="utf-8")
-    assert "over `minilm`, under the terms" in card
+    assert "Over `minilm`, under the terms" in card
     assert "/home/me" not in card
 
 
@@ -150,7 +147,7 @@ def test_languages_may_come_before_the_models(models, data, tmp_path, capsys):
     output = tmp_path / "both"
     options = ["--languages", "en,ja,en", str(models / "first"), str(models / "second"), "--data", str(data)]
     assert main(["add-model", *options, "--output", str(output)]) == 0
-    assert load(output, device="cpu").model.second.weighing.languages == ("en", "ja")
+    assert [own.weighing.languages for own in load(output, device="cpu").model.seconds] == [("en", "ja")]
 
 
 def test_a_folder_that_is_there_is_not_touched(run, data, tmp_path, capsys):
@@ -172,7 +169,8 @@ def test_a_second_with_a_second_is_refused(run, tmp_path, capsys):
     run("both")
     capsys.readouterr()
     both = tmp_path / "both"
-    for first, second in ((None, both), (both, None)):
-        assert run("three", first=first, second=second) == 2
-        assert "has a second model itself" in capsys.readouterr().err
+    assert run("three", second=both) == 2
+    assert "has a second model itself" in capsys.readouterr().err
+    assert run("three", first=both) == 2
+    assert "has a second model for ja and en; --languages must be others" in capsys.readouterr().err
     assert not (tmp_path / "three").exists()

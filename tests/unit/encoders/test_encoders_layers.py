@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from suisei.encoders.bert import BertEncoder
-from suisei.encoders.text import TextEncoder, TextEncoderConfig
+from suisei.encoders.text import TextEncoder, TextEncoderConfig, cut_layers
 from suisei.encoders.tiny import TinyTextConfig
+from suisei.errors import ConfigError, ModelError
 
 TINY = TinyTextConfig(vocabulary=150, width=16, layers=3)
 
@@ -29,6 +30,36 @@ def test_lower_and_upper_layers_make_the_whole(captions, trained):
         below = text.below(ids, mask, trained)
         torch.testing.assert_close(text.above(below, mask, trained), whole)
     assert (below - whole)[mask.bool()].abs().max() > 0.1
+
+
+def test_an_encoder_cut_to_its_first_layers_says_what_they_say(captions):
+    whole, cut = encoder(captions, layers="mix"), encoder(captions, layers=2)
+    cut.load_state_dict({name: whole.state_dict()[name] for name in cut.state_dict()})
+    ids, mask = whole.pad(whole.tokenize(captions))
+    with torch.no_grad():
+        torch.testing.assert_close(cut.eval()(ids, mask)[-1], whole.eval()(ids, mask)[2])
+    built = TextEncoder.from_architecture(cut.architecture(), cut.tokenizer)
+    assert len(built.backbone.layers) == 2
+    part = TextEncoder.from_architecture(whole.architecture(), whole.tokenizer)
+    part.load_state_dict(whole.state_dict())
+    with torch.no_grad():
+        torch.testing.assert_close(part.lower(2).eval()(ids, mask)[-1], cut(ids, mask)[-1])
+    assert part.lower(None).backbone.layers[2] is part.backbone.layers[2]  # no copy
+
+
+def test_more_layers_than_there_are_cannot_be_had(captions):
+    with pytest.raises(ConfigError, match=r"text.layers is 4; tiny has 3 layers; set it to 3 or less"):
+        encoder(captions, layers=4)
+    assert encoder(captions, layers=3)._count == 3
+    with pytest.raises(ModelError, match="first 2 layers are asked for"):
+        encoder(captions, layers=1).lower(2)
+
+
+def test_layers_that_are_in_no_list_cannot_be_cut(captions):
+    backbone = encoder(captions).backbone
+    backbone.encoder.layer = torch.nn.Sequential(*backbone.encoder.layer)
+    with pytest.raises(ConfigError, match="cannot be cut: its layers are not in one list"):
+        cut_layers(backbone, 2, "x")
 
 
 def test_the_light_encoder_says_the_same_as_the_one_it_was_made_of(captions):

@@ -125,8 +125,8 @@ def test_every_problem_is_told_at_once(folder):
 
 
 def test_newer_format_is_refused(folder):
-    edit_config(folder, format=5)
-    with pytest.raises(ModelError, match="format 5, this suisei reads 1, 2, 3, 4"):
+    edit_config(folder, format=6)
+    with pytest.raises(ModelError, match="format 6, this suisei reads 1, 2, 3, 4, 5"):
         load_model(folder, check_names)
 
 

@@ -157,6 +157,7 @@ def test_out_of_reach_is_one_clear_line(hub):
         "extras/x/weights.pkl",
         "tokenizer/.hidden.json",
         "second/code.py",
+        "second-3/config.json",
         "second/second/model.safetensors",
         "third/model.safetensors",
         "second/../config.json",

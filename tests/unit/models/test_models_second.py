@@ -74,13 +74,13 @@ def test_a_candidate_without_references_is_the_first_s_alone(parts, build_regres
     shown = [CaptionSample("two dogs run", (), image=pictures[0]), CaptionSample("two dogs run", ())]
     assert both.score(shown)[0] == first.score(shown)[0]
     assert np.isnan(both.score(shown)[1])
-    assert both._second is None  # which was never asked
+    assert not both._seconds  # which was never asked
 
 
 def test_the_second_is_read_once_by_whichever_thread_asks_first(parts):
     metric = read(parts[2])
     metric.score(SAMPLES[1:2])
-    assert metric._second is None
+    assert not metric._seconds
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda _: metric.score(SAMPLES).tolist(), range(4)))
     assert found == [found[0]] * 4
@@ -136,7 +136,7 @@ def test_the_first_is_stored_as_it_was(parts):
 
 
 def test_a_second_has_no_second(parts, tmp_path):
-    with pytest.raises(ModelError, match="has a second model already"):
+    with pytest.raises(ModelError, match="two models would be weighed beside the first in English"):
         pair(parts[2], parts[1], tmp_path / "new")
     with pytest.raises(ModelError, match="has a second model itself"):
         pair(parts[0], parts[2], tmp_path / "new")
@@ -219,7 +219,7 @@ def test_compact_keeps_the_second(parts, tmp_path):
           "--data", str(tmp_path / "rows.jsonl")])  # fmt: skip
     small, whole = read(tmp_path / "small"), read(parts[2])
     np.testing.assert_allclose(small.score(SAMPLES), whole.score(SAMPLES), atol=0.02)
-    assert small.model.second.weighing == WEIGHING
+    assert [own.weighing for own in small.model.seconds] == [WEIGHING]
 
 
 def test_add_images_asks_for_the_first_alone(parts, tmp_path, capsys):
