@@ -75,6 +75,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     table = fitted_table(title, "Model", scores, samples, note)
     content = {"table": table.as_dict(), "weighing": weighing.to_dict(), "signature": new.signature}
     lines = [f"model: {options.output}", f"the second's share of a logit is {weighing.share:.3f}"]
+    if shared:
+        lines.append("the second reads with the first's encoder: its network alone is stored")
     Report(content, [table], lines=lines, notes=notes).conclude(Files.of(options))
     return 0
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from suisei.data.benchmarks.flickr8k import FLICKR8K_PARTS, IMAGE_FOLDERS, read_captions, read_image_list
+from suisei.data.compressed import open_plain, plain_suffix
 from suisei.data.paths import Allowed, Root, full_path
 from suisei.errors import ConfigError, DataError
 
@@ -49,13 +50,13 @@ def is_pairs(source: str) -> bool:
     if name == "flickr8k" and part in FLICKR8K_PARTS:
         return True
     path = Path(source)
-    if path.suffix != ".jsonl" or not path.is_file():
+    if plain_suffix(path) != ".jsonl" or not path.is_file():
         return False
-    with path.open(encoding="utf-8-sig", errors="replace") as file:
-        first = next((line for line in file if line.strip()), "")
     try:
-        row = json.loads(first)
-    except (ValueError, RecursionError):
+        with open_plain(path) as file:
+            first = next((line for line in file if line.strip()), b"")
+        row = json.loads(first.decode("utf-8-sig", errors="replace"))
+    except (OSError, DataError, ValueError, RecursionError):
         return False  # whatever reads the file next says what is wrong with it
     return isinstance(row, dict) and "captions" in row
 
@@ -94,9 +95,9 @@ def load_pairs(
     """Read training data by name or from a file.
 
     Args:
-        source: "flickr8k-train", "flickr8k-dev" or "flickr8k-test", or a JSON lines file with
-            ``image``, ``captions`` and, where there are positives, ``generated_images`` and
-            ``generated_captions``.
+        source: "flickr8k-train", "flickr8k-dev" or "flickr8k-test", or a JSON lines file, which
+            may be compressed by gzip, with ``image``, ``captions`` and, where there are positives,
+            ``generated_images`` and ``generated_captions``.
         root: the folder of Flickr8k, or the folder that a file's image paths are relative to (the
             file's own where left out).
         allowed: what a file may name beside images in that folder or its own.
@@ -110,13 +111,15 @@ def load_pairs(
         if root is None:
             raise ConfigError(f"{source} needs root, the folder of Flickr8k")
         pairs = _flickr8k(Path(root), part)
-    elif Path(source).suffix == ".jsonl":
+    elif plain_suffix(source) == ".jsonl":
         path = Path(source)
         folders = Root(path.parent if root is None else root, path.parent, allowed=allowed)
         pairs = list(_manifest(path, folders))
     else:
         known = ", ".join(f"flickr8k-{part}" for part in FLICKR8K_PARTS)
-        raise ConfigError(f"unknown training pairs {source!r}; expected {known}, or a .jsonl file")
+        raise ConfigError(
+            f"unknown training pairs {source!r}; expected {known}, or a .jsonl or .jsonl.gz file"
+        )
     _check_files(pairs, source)
     return pairs
 
@@ -157,8 +160,9 @@ def _flickr8k(root: Path, part: str) -> list[ImageCaptions]:
 def _manifest(path: Path, root: Root) -> Iterator[ImageCaptions]:
     seen: dict[str, int] = {}
     try:
-        lines = path.read_text(encoding="utf-8-sig").split("\n")  # a caption may hold other ends of lines
-    except (OSError, UnicodeDecodeError) as error:
+        with open_plain(path) as opened:
+            lines = opened.read().decode("utf-8-sig").split("\n")  # a caption may hold other ends of lines
+    except (OSError, UnicodeDecodeError, DataError) as error:
         raise DataError(f"{path}: cannot be read: {error}") from None
     for number, line in enumerate(lines, start=1):
         if not line.strip():

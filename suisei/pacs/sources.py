@@ -9,6 +9,7 @@ from pathlib import Path
 
 from suisei.data.benchmarks import BENCHMARKS
 from suisei.data.benchmarks.flickr8k import FLICKR8K_PARTS
+from suisei.data.compressed import open_plain, plain_suffix
 from suisei.data.file_rows import warn
 from suisei.data.formats import NamedColumns
 from suisei.data.lines import numbered_lines, utf8_lines
@@ -65,7 +66,7 @@ def read_sources(
         DataError: unusable data. Whether an image can be read shows only when it is.
     """
     path = Path(name_or_file)
-    if path.suffix == ".jsonl" and not (columns or references):
+    if plain_suffix(path) == ".jsonl" and not (columns or references):
         keys = _first_keys(path)
         if "caption" in keys:
             start = path.parent if images is None else images
@@ -132,7 +133,7 @@ def _text(record: dict[str, object], field: str, place: str) -> str:
 
 def _objects(path: Path) -> Iterator[tuple[int, dict[str, object], str]]:
     try:
-        with path.open("rb") as stream:
+        with open_plain(path) as stream:
             for number, line in numbered_lines(utf8_lines(stream, newline="\n")):
                 if not line.strip():
                     continue

@@ -1,3 +1,4 @@
+import gzip
 import json
 
 import pytest
@@ -41,6 +42,19 @@ def test_a_mark_of_byte_order_is_no_part_of_the_first_row(write, tmp_path):
     (tmp_path / "marked.jsonl").write_bytes(b"\xef\xbb\xbf" + (tmp_path / "pairs.jsonl").read_bytes())
     assert is_pairs(str(tmp_path / "marked.jsonl"))
     assert load_pairs(str(tmp_path / "marked.jsonl")) == found
+
+
+def test_a_compressed_manifest_is_read(write, tmp_path):
+    found = load_pairs(write({"image": "a.jpg", "captions": ["犬"]}, {"image": "b.jpg", "captions": ["w"]}))
+    packed = tmp_path / "packed.jsonl.gz"
+    packed.write_bytes(gzip.compress((tmp_path / "pairs.jsonl").read_bytes()))
+    assert is_pairs(str(packed))
+    assert load_pairs(str(packed)) == found
+    packed.write_bytes(packed.read_bytes()[:-9])
+    with pytest.raises(DataError, match=r"packed\.jsonl\.gz: cannot be read: the compressed file is cut off"):
+        load_pairs(str(packed))
+    packed.write_text("{}")
+    assert not is_pairs(str(packed))
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,12 @@ def test_the_network_alone_is_stored(folders):
     assert both.index("captions with references") < both.index("It is asked of English captions")
 
 
+def test_the_command_says_what_is_stored(folders, tmp_path, capsys):
+    for name, language, said in (("lower", "ja", True), ("english", "en", False)):
+        add(folders, folders / "first", name, language, tmp_path / name)
+        assert ("its network alone is stored" in capsys.readouterr().out) == said
+
+
 def test_it_scores_as_the_whole_one_does(folders):
     first, lower, one = (read(folders / name).score(SAMPLES) for name in ("first", "lower", "one"))
     expected = expit((1 - SHARE) * logit(first) + SHARE * logit(lower))

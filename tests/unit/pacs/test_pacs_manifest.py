@@ -1,5 +1,6 @@
 """The manifest of positives: append-only, locked, checked."""
 
+import gzip
 import json
 
 import numpy as np
@@ -35,6 +36,16 @@ def write(folder, kind, items, recipe=RECIPE):
                 writer.add_caption(f"file-{caption}", caption, id=caption)
             else:
                 writer.add_image(text_key(caption), picture(number), caption=caption)
+
+
+def test_sources_may_be_compressed(tmp_path):
+    picture().save(tmp_path / "a.png")
+    for row in ({"image": "a.png", "captions": ["x"]}, {"id": "1", "image": "a.png", "caption": "x"}):
+        (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
+        (tmp_path / "rows.jsonl.gz").write_bytes(gzip.compress((tmp_path / "rows.jsonl").read_bytes()))
+        plain, packed = (read_sources(str(tmp_path / f"rows.jsonl{end}")) for end in ("", ".gz"))
+        assert packed == plain
+        assert packed[0].image == tmp_path / "a.png"
 
 
 def test_what_is_written_is_read(tmp_path):
