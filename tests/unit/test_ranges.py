@@ -109,6 +109,8 @@ def bad_values(rule):
         bad += [rule.low] if rule.above else [rule.low - 1]
         bad += [rule.high] if rule.below else [rule.high + 1]
         bad += [1.5] if rule.whole else []
+    elif isinstance(rule, Either):
+        bad = [own for each in (rule.first, rule.second) for own in bad_values(each) if not rule.holds(own)]
     elif isinstance(rule, Several):
         bad = ["text", 3, [None] * (rule.most + 1), [bad_values(rule.each)[0]], {}]
     elif isinstance(rule, Word):
