@@ -76,7 +76,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     content = {"table": table.as_dict(), "weighing": weighing.to_dict(), "signature": new.signature}
     lines = [f"model: {options.output}", f"the second's share of a logit is {weighing.share:.3f}"]
     if shared:
-        lines.append("the second reads with the first's encoder: its network alone is stored")
+        read = "encoder, idf table and extra inputs"
+        lines.append(f"the second reads with the first's {read}: its network alone is stored")
     Report(content, [table], lines=lines, notes=notes).conclude(Files.of(options))
     return 0
 

@@ -70,7 +70,8 @@ def settings_of(config: Mapping[str, Any], first: Mapping[str, Any]) -> dict[str
         config: that of its whole folder.
         first: that of the first model.
     """
-    text = {**config["settings"]["text"], "name": first["settings"]["text"]["name"]}
+    layers = config["text_architecture"]["backbone"]["num_hidden_layers"]
+    text = {**config["settings"]["text"], "name": first["settings"]["text"]["name"], "layers": layers}
     kept = {"settings": {**config["settings"], "text": text}, "extras": {}}
     return {**config, **kept, "text_architecture": None, "image_architecture": None}
 
@@ -90,7 +91,10 @@ def beside(first: Regressor, second: Regressor) -> Regressor:
     """Return a whole second model as it is once it reads with the first's encoder."""
     weights = network_of(second)
     shapes = {name: tuple(weight.shape) for name, weight in weights.items()}
-    return _beside(second.config, shapes, lambda: weights, first, "the second model")
+    # Its settings may say "last" of an encoder that had no more layers when it was read.
+    text = replace(second.config.text, layers=len(second.text.backbone.layers))
+    settings = replace(second.config, text=text)
+    return _beside(settings, shapes, lambda: weights, first, "the second model")
 
 
 def _beside(

@@ -244,6 +244,15 @@ def test_a_text_encoder_may_be_that_of_a_trained_model(built, finished, frozen):
         built(f"--model.text.name={finished / 'model'}", "--model.text.checkpointing=true")
 
 
+def test_of_a_trained_model_s_encoder_the_first_layers_may_be_read(built, finished):
+    name = f"--model.text.name={finished / 'model'}"
+    text = built(name, "--model.text.layers=1", "--model.image=null").model.regressor.text
+    whole = load_model(finished / "model", check_names).regressor.text
+    ids, mask = whole.pad(whole.tokenize(["two dogs run", "犬が走る"]))
+    with torch.no_grad():
+        torch.testing.assert_close(text.eval()(ids, mask)[0], whole(ids, mask)[1])
+
+
 def test_an_image_is_not_taught_before_the_captions_are(built):
     options = ("--model.pretraining.epochs=0", "--model.pretraining.image_epochs=1")
     with pytest.raises(ConfigError, match="give the trained model one"):

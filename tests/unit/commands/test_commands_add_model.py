@@ -103,6 +103,23 @@ def test_an_equal_share_takes_no_rating(run, data, tmp_path, capsys):
     assert found[0] * second.std() == pytest.approx((1 - found[0]) * first.std(), rel=1e-4)
 
 
+def test_a_share_may_be_given(run, tmp_path, capsys):
+    report = tmp_path / "report.json"
+    assert run("both", "--share", "0.25", "--json", str(report)) == 0
+    assert "these ratings did not decide how much the second counts" in capsys.readouterr().out
+    assert json.loads(report.read_text(encoding="utf-8"))["weighing"]["share"] == 0.25
+    assert [own.weighing.share for own in load(tmp_path / "both", device="cpu").model.seconds] == [0.25]
+    card = (tmp_path / "both" / "README.md").read_text(encoding="utf-8")
+    assert "How much it counts was given to it" in card
+
+
+@pytest.mark.parametrize("value", ["1.5", "-0.1", "nan", "inf", "half", ""])
+def test_a_share_that_cannot_be_is_refused(run, value, tmp_path, capsys):
+    assert run("both", f"--share={value}") == 2
+    assert "must be fitted, equal, or a number from 0 to 1" in capsys.readouterr().err
+    assert not (tmp_path / "both").exists()
+
+
 def test_the_terms_of_what_says_the_share_go_into_a_table_of_terms():
     table = "| data | what it is, and its terms |\n|---|---|\n| `shichimi` | ratings |\n\nThe weights.\n"
     for times in (1, 2):

@@ -4,6 +4,7 @@ import inspect
 import json
 import pickle
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,9 +15,10 @@ from huggingface_hub.errors import LocalEntryNotFoundError, OfflineModeIsEnabled
 import suisei
 from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError, ModelError, UnavailableError
-from suisei.metrics.extras import ExtraInputs
-from suisei.models.folder import save_model
+from suisei.metrics.extras import ExtraInputs, check_names
+from suisei.models.folder import load_model, save_model, save_pair
 from suisei.models.hub_folder import is_hub_name, push_model
+from suisei.models.second import Second, Weighing
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -146,6 +148,18 @@ def test_out_of_reach_is_one_clear_line(hub):
     hub.offline = False
     with pytest.raises(UnavailableError, match="neither a local folder nor a public model on the hub"):
         suisei.load("org/metric")
+
+
+def test_second_models_are_fetched_with_the_first(published, hub, model_folder):
+    own = load_model(model_folder, check_names)
+    one = Second(Weighing(("en",), 0.5), model_folder, None, own.checksum)
+    save_pair(hub.cache.parent / "one", own, one)
+    first = load_model(hub.cache.parent / "one", check_names)
+    save_pair(published, first, replace(one, weighing=Weighing(("ja",), 0.3)))
+    metric, here = suisei.load("org/metric", device="cpu"), suisei.load(published, device="cpu")
+    assert score(metric) == score(here)
+    assert {"second/config.json", "second-2/config.json"} <= {file for _, file, _ in hub.asked}
+    assert metric.signature == here.signature
 
 
 @pytest.mark.parametrize(

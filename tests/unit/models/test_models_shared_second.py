@@ -3,10 +3,13 @@
 import json
 import pickle
 import shutil
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from scipy.special import expit, logit
 
 from suisei.__main__ import main
@@ -27,6 +30,7 @@ SAMPLES = [
 ]
 EXTRAS = ["unigram-f1", "length"]
 SHARE = 0.4
+LARGE = shared_second.LARGE
 PATH = "second/model.safetensors"
 
 
@@ -42,7 +46,7 @@ def folders(build_regressor, tmp_path_factory):
     own = {**common, "head": {"start": "cosine", "extra_hidden": 4}, "extra_inputs": EXTRAS, "blocks": []}
     first = build_regressor(text={"layers": "last"}, **own)
     lower = build_regressor(
-        3, text={"layers": 1}, head={"members": 2, "start": "cosine"}, **common,
+        3, text={"layers": 1}, head={"members": 2, "start": "cosine", "hidden": (24,)}, **common,
         extra_inputs=EXTRAS[:1],
     )  # fmt: skip
     names = lower.text.state_dict()
@@ -78,6 +82,9 @@ def add(root, first, second, language, new, *options):
 def test_the_network_alone_is_stored(folders):
     files = sorted(p.relative_to(folders / "one").as_posix() for p in (folders / "one" / "second").rglob("*"))
     assert files == ["second/config.json", PATH]
+    weights = load_file(folders / "one" / PATH)
+    assert {w.dtype for w in weights.values() if w.numel() >= LARGE} == {torch.float16}
+    assert {w.dtype for w in weights.values() if w.numel() < LARGE} == {torch.float32}
     config = json.loads((folders / "one" / "config.json").read_text(encoding="utf-8"))
     assert config["format"] == SEVERAL
     assert config["second"] == [{"languages": ["ja"], "share": SHARE, "shared": True}]
@@ -103,6 +110,40 @@ def test_it_scores_as_the_whole_one_does(folders):
     np.testing.assert_allclose(one[[0, 2]], expected[[0, 2]], atol=2e-4)  # its network is in half precision
     assert one[[1, 3]].tolist() == first[[1, 3]].tolist()
     assert abs(one - first).max() > 1e-3
+
+
+def test_an_encoder_that_had_no_more_layers_is_read_as_deep_as_it_was(folders, tmp_path, resign):
+    """Trained with ``layers: last`` over another model's four, it must not read the first's twelve."""
+    last = shutil.copytree(folders / "lower", tmp_path / "last")
+    resign(last, lambda config: config["settings"]["text"].update(layers="last"))
+    report = tmp_path / "report.json"
+    options = ("--share", str(SHARE), "--json", str(report))
+    add(tmp_path, folders / "first", "last", "ja", tmp_path / "new", *options)
+    assert read(tmp_path / "new").score(SAMPLES).tolist() == read(folders / "one").score(SAMPLES).tolist()
+    config = json.loads((tmp_path / "new" / "second" / "config.json").read_text(encoding="utf-8"))
+    assert config["settings"]["text"]["layers"] == 1
+    shown = json.loads(report.read_text(encoding="utf-8"))["table"]["sections"][0]["rows"]
+    (mean,) = [row["cells"]["mean"]["value"] for row in shown if row["label"] == "both"]
+    rows = [json.loads(line) for line in (tmp_path / "ja.jsonl").read_text(encoding="utf-8").splitlines()]
+    scores = read(tmp_path / "new").score([r["candidate"] for r in rows], [r["references"] for r in rows])
+    assert scores.mean() == pytest.approx(mean, abs=1e-6)  # what was measured is what was written
+
+
+def test_its_settings_name_no_folder_of_this_machine(folders, tmp_path, resign):
+    here = shutil.copytree(folders / "lower", tmp_path / "here")
+    resign(here, lambda config: config["settings"]["text"].update(name=str(folders / "first")))
+    add(tmp_path, folders / "first", "here", "ja", tmp_path / "new")
+    assert str(folders) not in (tmp_path / "new" / "second" / "config.json").read_text(encoding="utf-8")
+
+
+def test_threads_that_ask_at_once_have_the_same_scores(folders):
+    expected = read(folders / "both").score(SAMPLES).tolist()
+    for precision in ("fp32", "int8"):
+        metric = read(folders / "both", precision=precision)
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(lambda _, own=metric: own.score(SAMPLES).tolist(), range(8)))
+        assert found == [found[0]] * 8
+        assert precision == "int8" or found[0] == expected
 
 
 def test_two_seconds_are_asked_each_of_its_language(folders):
@@ -145,6 +186,12 @@ def test_another_encoder_s_layers_are_not_shared(folders, build_regressor, tmp_p
     assert is_shared(first, lower)
     assert not is_shared(lower, first)  # which has more layers
     assert not is_shared(first, load_model(folders / "english", lambda _: None))
+    (name,) = lower.extras
+    other = replace(lower.extras[name], options={"tokenizer": "char"})
+    assert not is_shared(first, replace(lower, extras={name: other}))
+    lower.regressor.text.max_tokens -= 1
+    assert not is_shared(first, lower)
+    lower.regressor.text.max_tokens += 1
     with torch.no_grad():
         lower.regressor.text.backbone.layers[0].output["dense"].weight[0, 0] += 1e-3
     assert not is_shared(first, lower)
