@@ -9,7 +9,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from torch import Tensor, nn
 
 from suisei.encoders.bert import BertEncoder, is_bert
 from suisei.encoders.hub_errors import explain_hub_error, hub_guard, no_hub
+from suisei.encoders.layers import cut_layers, depth_of, light
 from suisei.encoders.locks import Lock
 from suisei.encoders.pretrained import (
     check_bert,
@@ -150,7 +150,7 @@ class TextEncoder(nn.Module):
             enable = getattr(backbone, "activation_checkpointing_enable", None)  # its name from 5.2x on
             (enable or backbone.gradient_checkpointing_enable)()
         if config.trained_layers is not None and config.states == "last" and not config.checkpointing:
-            backbone = _light(backbone)
+            backbone = light(backbone)
         encoder = cls(backbone, tokenizer, layers=config.states)
         if config.name != "tiny":
             _check_storable(config.name, backbone.config.to_diff_dict())
@@ -269,7 +269,7 @@ class TextEncoder(nn.Module):
     def keep_still(self, layers: int) -> None:
         """Leave evaluation mode to embeddings and layers below the last ``layers``: nothing is dropped."""
         for name, module in self.backbone.named_modules():
-            if _depth(name, self._count) >= min(layers, self._count):
+            if depth_of(name, self._count) >= min(layers, self._count):
                 module.eval()
 
     @property
@@ -329,30 +329,7 @@ class TextEncoder(nn.Module):
 
         Used by layerwise learning-rate decay.
         """
-        return {name: _depth(name, self._count) for name, _ in self.named_parameters()}
-
-
-def cut_layers(backbone: Any, depth: int, name: str) -> None:
-    """Take an encoder's layers from the one after ``depth`` on away.
-
-    Raises:
-        ConfigError: it has fewer, or none that could be taken away.
-    """
-    count = int(backbone.config.num_hidden_layers)
-    found = [
-        (module, own)
-        for module in backbone.modules()
-        for own, child in module.named_children()
-        if isinstance(child, nn.ModuleList) and len(child) == count
-    ]
-    if depth > count or (depth < count and len(found) != 1):
-        has = f"has {count} layers" if depth > count else "cannot be cut: its layers are not in one list"
-        raise ConfigError(f"text.layers is {depth}; {name} {has}; set it to {count} or less, or to last")
-    for module, own in found:
-        module.register_module(own, module.get_submodule(own)[:depth])
-    backbone.config.num_hidden_layers = depth
-    if isinstance(backbone, BertEncoder):
-        backbone.settings["num_hidden_layers"] = depth
+        return {name: depth_of(name, self._count) for name, _ in self.named_parameters()}
 
 
 def _check_storable(name: str, settings: dict[str, Any]) -> None:
@@ -361,27 +338,6 @@ def _check_storable(name: str, settings: dict[str, Any]) -> None:
         text_config(json.loads(json.dumps(settings)), "config")
     except ModelError as error:
         raise ConfigError(f"text.name: a model with {name} could not be loaded again: {error}") from None
-
-
-def _depth(parameter: str, layers: int) -> int:
-    """Depth from the top of an encoder parameter, told by the layer number in its name."""
-    parts = parameter.split(".")
-    for previous, part in pairwise(parts):
-        if previous in ("layer", "layers", "h", "block") and part.isdigit():
-            return layers - 1 - int(part)
-    return layers if "embed" in parameter else 0
-
-
-def _light(backbone: Any) -> Any:
-    """Return an encoder of BERT's kind as the one in which the lower layers can be left out; others as is."""
-    settings = backbone.config.to_diff_dict()
-    if not is_bert(settings):
-        return backbone
-    if getattr(backbone, "pooler", None) is not None:
-        backbone.pooler = None
-    light = BertEncoder(settings)
-    light.load_state_dict(backbone.state_dict())
-    return light
 
 
 def _from_hub(name: str) -> tuple[Any, Any]:

@@ -42,7 +42,6 @@ from suisei.models.folder_checks import (
     PAIRED,
     RESTORE,
     ROUNDED,
-    SEVERAL,
     altered,
     checksums,
     misplaced,
@@ -50,18 +49,15 @@ from suisei.models.folder_checks import (
     read_config,
     refuse,
     sha256_of,
-    verify_files,
 )
 from suisei.models.packed_rows import TABLE, packed_rows, put_rows
 from suisei.models.quantization import dequantize_state, dequantized_shapes, is_rounded
 from suisei.models.regressor import Regressor
-from suisei.models.second import FOLDERS, Second, Weighing, check_apart, copied, said_of
-from suisei.models.shared_second import network_of, read_network, settings_of
-from suisei.ranges import shown
+from suisei.models.second import FOLDERS, Second, check_apart, copied
+from suisei.models.second_folders import configs_of, said_of_seconds, seconds_in, settings_for
+from suisei.models.shared_second import network_of, read_shared, settings_of
 from suisei.version import __version__
 
-SHARED_CHECKED = ("model.safetensors",)
-"""Files of a shared second model."""
 LEFT_OUT = ("config.json", *FOLDERS)
 """What is written anew where a model is stored again."""
 
@@ -180,10 +176,7 @@ def _complete(new: Path, config: dict[str, Any], card: str, seconds: Sequence[Se
     """Write a new folder's card, its second models, and config.json with all checksums."""
     for name, second in zip(FOLDERS, seconds, strict=False):
         _write_second(new / name, second, config)
-    if seconds:
-        plain = len(seconds) == 1 and not seconds[0].shared  # which earlier versions read too
-        said = seconds[0].weighing.to_dict() if plain else [second.to_dict() for second in seconds]
-        config |= {"format": PAIRED if plain else SEVERAL, "second": said}
+    config |= settings_for(seconds)
     (new / "README.md").write_text(card, encoding="utf-8")
     _sign(new, config)
 
@@ -289,11 +282,10 @@ def load_model(
     """
     folder = Path(path)
     config = read_config(folder, within)
-    said = _said_of_seconds(folder, config)
-    configs = [f"{name}/config.json" for name, _ in zip(FOLDERS, said, strict=False)]
-    problems, sound = misplaced(folder, config, within, (*CHECKED, *configs))
+    said = said_of_seconds(folder, config)
+    problems, sound = misplaced(folder, config, within, (*CHECKED, *configs_of(said)))
     refuse(folder, problems and [*problems, *altered(folder, config, sound)])
-    seconds = _seconds(folder, config, said, within)
+    seconds = seconds_in(folder, config, said, within)
     with ThreadPoolExecutor(1) as pool:
         changed = pool.submit(altered, folder, config, sound)
         try:
@@ -302,30 +294,6 @@ def load_model(
         finally:
             refuse(folder, changed.result())  # which says more than what it led to
     return LoadedModel(regressor, extras, config["sha256"]["config.json"], folder, within, seconds)
-
-
-def _said_of_seconds(folder: Path, config: Mapping[str, Any]) -> list[tuple[Weighing, bool]]:
-    """Return of every second model that a config names how it is weighed, and whether it is shared."""
-    if config["format"] < PAIRED:
-        return []
-    place, said = f"{folder}/config.json: second", config.get("second")
-    if config["format"] == PAIRED:
-        return [(Weighing.from_dict(said, place), False)]
-    if not isinstance(said, list) or not 1 <= len(said) <= len(FOLDERS):
-        raise ModelError(f"{place} is {shown(said)}; it must be a list of 1 to {len(FOLDERS)}; {RESTORE}")
-    found = [said_of(own, f"{place}[{number}]") for number, own in enumerate(said)]
-    check_apart([weighing for weighing, _ in found], place)
-    return found
-
-
-def _seconds(
-    folder: Path, config: Mapping[str, Any], said: Sequence[tuple[Weighing, bool]], within: Path | None
-) -> tuple[Second, ...]:
-    place = within and within.absolute()  # read later, when a program may work in another folder
-    return tuple(
-        Second(weighing, (folder / name).absolute(), place, config["sha256"][f"{name}/config.json"], shared)
-        for name, (weighing, shared) in zip(FOLDERS, said, strict=False)
-    )
 
 
 def load_second(
@@ -346,31 +314,12 @@ def load_second(
     if not path.is_file() or sha256_of(path) != second.checksum:
         raise ModelError(f"{second.folder}: was altered since the model was loaded; {RESTORE}")
     if second.shared:
-        return _load_shared(second, first)
+        regressor, inputs, checksum = read_shared(second, first.regressor, first.extras)
+        return LoadedModel(regressor, inputs, checksum, second.folder, second.within)
     found = load_model(second.folder, check_inputs, within=second.within, packed=packed)
     if found.seconds:
         raise ModelError(f"{second.folder} has a second model itself, and cannot be one")
     return found
-
-
-def _load_shared(second: Second, first: LoadedModel) -> LoadedModel:
-    folder, within = second.folder, second.within
-    config = read_config(folder, within)
-    verify_files(folder, config, within, SHARED_CHECKED)
-    try:
-        with one_thread():
-            regressor = read_network(folder, config, first.regressor)
-    except SuiseiError as error:
-        told = str(error) if str(folder) in str(error) else f"{folder}: {error}"
-        raise ModelError(told) from None
-    except BUILD_ERRORS as error:
-        raise ModelError(f"{folder}: its parts do not go together: {one_line(error)}") from None
-    names = regressor.config.fusion.extra_inputs
-    absent = [name for name in names if name not in first.extras]
-    if absent:
-        raise ModelError(f"{folder}: reads {', '.join(absent)}, which the model it lies in does not")
-    extras = {name: first.extras[name] for name in names}
-    return LoadedModel(regressor, extras, config["sha256"]["config.json"], folder, within)
 
 
 def _read(

@@ -17,21 +17,25 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from suisei.encoders.bert import BertEncoder
+from suisei.encoders.rules import BUILD_ERRORS, one_line
 from suisei.encoders.text import TextEncoder
+from suisei.encoders.threads import one_thread
 from suisei.encoders.tokenizer import FolderTokenizer
 from suisei.encoders.weights import Unfilled, check_fit, weight_shapes
-from suisei.errors import ModelError
+from suisei.errors import ModelError, SuiseiError
 from suisei.models.config import RegressorConfig
 from suisei.models.extras_folder import SavedInput
+from suisei.models.folder_checks import read_config, verify_files
 from suisei.models.packed_rows import PackedRows
 from suisei.models.regressor import Regressor
+from suisei.models.second import Second
 
 TEXT = "text."
 """How the names of the weights begin that are the first's."""
+CHECKED = ("model.safetensors",)
+"""Files of its folder that must be there, and have a checksum."""
 LARGE = 1024
 """From as many numbers on a weight is stored in half precision."""
-
-
 Inputs = Mapping[str, SavedInput]
 """What a model holds of its extra inputs, by name."""
 
@@ -76,12 +80,39 @@ def settings_of(config: Mapping[str, Any], first: Mapping[str, Any]) -> dict[str
     return {**config, **kept, "text_architecture": None, "image_architecture": None}
 
 
-def read_network(folder: Path, config: Mapping[str, Any], first: Regressor) -> Regressor:
-    """Build a shared model over the lower layers of the first, of its folder's settings and weights.
+def read_shared(second: Second, first: Regressor, inputs: Inputs) -> tuple[Regressor, Inputs, str]:
+    """Read a shared model's folder and check every file of it.
+
+    Args:
+        second: the model.
+        first: the model that it lies in.
+        inputs: the extra inputs of that one.
+
+    Returns:
+        The model over the lower layers of the first, its extra inputs, and its checksum.
 
     Raises:
-        ModelError: settings that cannot be, or weights that do not fit them.
+        ModelError: a file is missing or altered, a setting cannot be, or its network does not fit the first.
     """
+    folder = second.folder
+    config = read_config(folder, second.within)
+    verify_files(folder, config, second.within, CHECKED)
+    try:
+        with one_thread():
+            regressor = _read_network(folder, config, first)
+    except SuiseiError as error:
+        told = str(error) if str(folder) in str(error) else f"{folder}: {error}"
+        raise ModelError(told) from None
+    except BUILD_ERRORS as error:
+        raise ModelError(f"{folder}: its parts do not go together: {one_line(error)}") from None
+    names = regressor.config.fusion.extra_inputs
+    absent = [name for name in names if name not in inputs]
+    if absent:
+        raise ModelError(f"{folder}: reads {', '.join(absent)}, which the model it lies in does not")
+    return regressor, {name: inputs[name] for name in names}, config["sha256"]["config.json"]
+
+
+def _read_network(folder: Path, config: Mapping[str, Any], first: Regressor) -> Regressor:
     path = folder / "model.safetensors"
     shapes, settings = weight_shapes(path), RegressorConfig.from_dict(config["settings"])
     return _beside(settings, shapes, lambda: load_file(path), first, str(path))

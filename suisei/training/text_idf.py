@@ -9,7 +9,8 @@ from torch import Tensor
 
 from suisei.data.idf import IdfTable
 from suisei.data.sample import CaptionSample
-from suisei.encoders.text import TextEncoder, TextEncoderConfig, cut_layers
+from suisei.encoders.layers import cut_layers
+from suisei.encoders.text import TextEncoder, TextEncoderConfig
 from suisei.errors import ConfigError
 from suisei.metrics.extras import check_names
 from suisei.models.folder import is_model_folder, load_model

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from suisei.encoders.bert import BertEncoder
-from suisei.encoders.text import TextEncoder, TextEncoderConfig, cut_layers
+from suisei.encoders.layers import cut_layers
+from suisei.encoders.text import TextEncoder, TextEncoderConfig
 from suisei.encoders.tiny import TinyTextConfig
 from suisei.errors import ConfigError, ModelError
 
