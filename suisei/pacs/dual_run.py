@@ -102,6 +102,7 @@ def _train(cli: PacTrainingCLI) -> None:
     model, data = cli.model, cli.datamodule
     checkpoint = checkpoint_of(cli)
     data.load()
+    _check_monitored(cli, len(data.validation_part))
     with moved(model, cli.trainer.strategy.root_device):
         _prepare(model, data, cli.config.seed_everything)
     minutes = train(cli, checkpoint)
@@ -113,6 +114,16 @@ def _train(cli: PacTrainingCLI) -> None:
     with staged(cli.folder) as stage:
         save_dual_encoder(model.encoder, stage / "model")
         (stage / "report.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+
+
+def _check_monitored(cli: PacTrainingCLI, images: int) -> None:
+    """Say so where a figure that is always 1 would choose the weights."""
+    if cli.monitored == "val_recall10" and images <= 10:
+        logger.warning(
+            "val_recall10 is 1 whatever is learned with %d validation images: the first validation's weights "
+            "would be kept; give more than 10, or --monitor val_loss",
+            images,
+        )
 
 
 def report(cli: PacTrainingCLI, minutes: float) -> dict[str, Any]:

@@ -8,6 +8,7 @@ captioning. An interrupted run goes on with ``--ckpt_path last``.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -29,8 +30,11 @@ from suisei.recap.prefix_training import PrefixTraining
 from suisei.resources import resource_path
 from suisei.training.command_line import settings_of
 from suisei.training.run_folder import find_checkpoint, staged
+from suisei.training.run_settings import check_resumed, read_config
 from suisei.training.task_cli import TASK_DEFAULTS
 from suisei.training.task_run import checkpoint_of, train
+
+logger = logging.getLogger(__name__)
 
 TRAINER_DEFAULTS = {
     **TASK_DEFAULTS,
@@ -49,12 +53,16 @@ def run_mapper(arguments: Sequence[str]) -> int:
         ConfigError: the folder holds a run that is not to be resumed, or none that could be.
         DataError: unusable data.
     """
-    cli = MapperCLI(
-        PrefixTraining, LatentData, arguments, trainer_defaults=TRAINER_DEFAULTS, about=__doc__ or ""
-    )
+    cli = _mapper_cli(arguments)
     with cli.alone():
         _train_mapper(cli)
     return 0
+
+
+def _mapper_cli(arguments: Sequence[str]) -> MapperCLI:
+    return MapperCLI(
+        PrefixTraining, LatentData, arguments, trainer_defaults=TRAINER_DEFAULTS, about=__doc__ or ""
+    )
 
 
 def _train_mapper(cli: MapperCLI) -> None:
@@ -110,26 +118,47 @@ def _mapper(cli: LatentCLI, folder: Path) -> MapperSource:
     """Return the mapper that is given, or train one in the run's folder."""
     given = cli.config.model
     path = Path(given.mapper) if given.mapper else folder / "mapper" / "model"
-    if not given.mapper and not (folder / "mapper" / "report.json").exists():
-        _mapper_first(cli, folder / "mapper")
+    if not given.mapper:
+        trained = (folder / "mapper" / "report.json").exists()
+        (_check_trained if trained else _mapper_first)(cli, folder / "mapper")
     return find_mapper(path, heads=given.mapper_heads, image=cli.tower(), language_model=given.language_model)
 
 
 def _mapper_first(cli: LatentCLI, folder: Path) -> None:
-    config = cli.config
-    path = Path(config.mapper_config)
-    path = path if path.is_file() else resource_path(f"configs/{path.name}")
-    given = [f"--{name}={value}" for name, value in _given_data(cli).items() if value is not None]
+    more = []
     if (folder / "config.yaml").exists():
-        if config.ckpt_path is None:
+        if cli.config.ckpt_path is None:
             raise ConfigError(
                 f"{folder} holds an interrupted training of the mapper; choose another --output, or go on "
                 "with it: --ckpt_path last"
             )
-        given.append("--ckpt_path=last")
-    run_mapper(
-        ["--config", str(path), *given, f"--output={folder}", f"--seed_everything={config.seed_everything}"]
-    )
+        more.append("--ckpt_path=last")
+    run_mapper([*_mapper_arguments(cli, folder), *more])
+
+
+def _check_trained(cli: LatentCLI, folder: Path) -> None:
+    """Refuse a mapper of this run that was trained otherwise than the run's settings say.
+
+    Raises:
+        ConfigError: settings that decide its weights differ.
+    """
+    asked = _mapper_cli([*_mapper_arguments(cli, folder), "--ckpt_path=last"])
+    try:
+        note = check_resumed(read_config(folder / "config.yaml"), settings_of(asked))
+    except ConfigError as error:
+        raise ConfigError(f"{folder}: {error}") from None
+    if note:
+        logger.warning("%s: the mapper stays as it was trained; %s", folder, note)
+
+
+def _mapper_arguments(cli: LatentCLI, folder: Path) -> list[str]:
+    """Return the command line of the mapper's training in the run's folder."""
+    config = cli.config
+    path = Path(config.mapper_config)
+    path = path if path.is_file() else resource_path(f"configs/{path.name}")
+    given = [f"--{name}={value}" for name, value in _given_data(cli).items() if value is not None]
+    seed = f"--seed_everything={config.seed_everything}"
+    return ["--config", str(path), *given, f"--output={folder}", seed]
 
 
 def _given_data(cli: LatentCLI) -> dict[str, Any]:

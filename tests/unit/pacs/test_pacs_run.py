@@ -310,6 +310,13 @@ def test_training_stops_when_nothing_gets_better(folder, tmp_path, monkeypatch, 
     assert report["val_recall10"] == 0.5
 
 
+@pytest.mark.parametrize(("monitor", "said"), [("val_recall10", True), ("val_loss", False)])
+def test_a_figure_that_cannot_choose_weights_is_said(folder, tmp_path, caplog, monitor, said):
+    more = [f"--model.model={folder / 'clip'}", f"--monitor={monitor}", "--trainer.max_steps=1"]
+    run(arguments(folder, tmp_path / "run", *more))
+    assert ("val_recall10 is 1 whatever is learned" in caplog.text) == said
+
+
 @pytest.mark.parametrize("name", ["pacs.yaml", "pacs_flickr8k.yaml", "pacs_frozen.yaml"])
 def test_shipped_configs_are_understood(name, tmp_path, monkeypatch):
     def stop(*_given, **_options):

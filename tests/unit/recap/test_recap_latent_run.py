@@ -165,31 +165,61 @@ def test_another_seed_margin_or_weight_is_not_ignored(trained, mapper, data, tmp
         assert not torch.equal(states(tmp_path / str(number))["state_dict"]["parts.captions.prefix"], whole)
 
 
-def test_without_a_mapper_one_is_trained_first_and_an_interrupted_one_is_gone_on_with(
-    data, model_folder, tmp_path
-):
+def write_mapper_config(path, model_folder):
+    """Write the config of a tiny mapper; returns its path."""
     names = [option.removeprefix("--model.").replace("=", ": ") for option in SIZES]
     tiny = [name.removeprefix("tiny.") for name in names if name.startswith("tiny.")]
     lines = ["task: recap-mapper", "model:", f"  image: {{name: {model_folder}}}"]
     lines += [f"  {name}" for name in names if not name.startswith("tiny.")]
     lines += [f"  tiny: {{{', '.join(tiny)}}}", "data: {batch_size: 4}"]
     lines += ["trainer: {max_steps: 4, val_check_interval: 2, enable_progress_bar: false}"]
-    (tmp_path / "mapper.yaml").write_text("\n".join(lines) + "\n")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def leave_the_mapper(run):
+    """Remove all of a run but its mapper."""
+    for path in run.iterdir():
+        if path.name != "mapper":
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def test_without_a_mapper_one_is_trained_first_and_an_interrupted_one_is_gone_on_with(
+    data, model_folder, tmp_path
+):
+    config = write_mapper_config(tmp_path / "mapper.yaml", model_folder)
     (tmp_path / "latent.yaml").write_text("task: recap-latent\n")
-    given = common(data, tmp_path / "run", *LATENT, f"--mapper_config={tmp_path / 'mapper.yaml'}")
+    given = common(data, tmp_path / "run", *LATENT, f"--mapper_config={config}")
     assert main(["--config", str(tmp_path / "latent.yaml"), *given]) == 0
     inner = tmp_path / "run" / "mapper"
     assert json.loads((inner / "report.json").read_text())["steps"] == 4
     assert (tmp_path / "run" / "model" / "config.json").is_file()
     # as if it had been killed at the end of the mapper's training
-    for path in (tmp_path / "run").iterdir():
-        if path != inner:
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    leave_the_mapper(tmp_path / "run")
     (inner / "report.json").unlink()
     with pytest.raises(ConfigError, match="interrupted training of the mapper"):
         run_latent([*given, "--ckpt_path=null"])
     assert run_latent([*given, "--ckpt_path=last"]) == 0
     assert (inner / "report.json").is_file()
+
+
+def test_a_mapper_of_the_run_that_was_trained_otherwise_is_not_taken(data, model_folder, tmp_path, caplog):
+    config = write_mapper_config(tmp_path / "mapper.yaml", model_folder)
+    given = common(data, tmp_path / "run", *LATENT, f"--mapper_config={config}")
+    assert run_latent(given) == 0
+    weights = (tmp_path / "run" / "mapper" / "model" / "mapper.safetensors").read_bytes()
+    text = config.read_text()
+    config.write_text(text.replace("batch_size: 4", "batch_size: 2"))
+    for more in ("--ckpt_path=last", "--ckpt_path=null"):
+        if more.endswith("null"):
+            leave_the_mapper(tmp_path / "run")
+        with pytest.raises(ConfigError, match=r"run/mapper: .*other settings: data\.batch_size"):
+            run_latent([*given, more])
+    config.write_text(text.replace("max_steps: 4", "max_steps: 6"))
+    assert run_latent([*given, "--ckpt_path=null"]) == 0
+    assert "the mapper stays as it was trained" in caplog.text
+    assert "max_steps" in caplog.text
+    assert (tmp_path / "run" / "mapper" / "model" / "mapper.safetensors").read_bytes() == weights
 
 
 def test_a_checkpoint_of_clipcap_and_any_language_model_take_part(data, model_folder, captions, tmp_path):
