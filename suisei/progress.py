@@ -41,6 +41,26 @@ def progress_bar(
         yield told.advance
 
 
+def in_parts(advance: Callable[[int], Any], total: int, parts: int) -> Callable[[int], Any]:
+    """Return what is called with parts of some work that are done, and advances by whole items of it.
+
+    Args:
+        advance: called with items, ``total`` of them once all parts are done.
+        total: number of items.
+        parts: number of parts; what is said beyond it counts for nothing.
+    """
+    done = told = 0
+
+    def step(count: int) -> None:
+        nonlocal done, told
+        done = min(done + count, parts)
+        now = total * done // parts if parts else total
+        advance(now - told)
+        told = now
+
+    return step
+
+
 @contextmanager
 def reported(*, told: bool = True) -> Iterator[Callable[[str, int], Callable[[int], Any]]]:
     """Give what reports long work: a bar each on a terminal, else a line when it begins; nothing untold."""

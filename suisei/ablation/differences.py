@@ -122,7 +122,7 @@ def ablation_tables(
         if progress:
             progress(1)
     settings = {"n_resamples": n_resamples, "seed": seed}
-    main = _main_table(figures, correlation, settings, notes)
+    main = _main_table(figures, correlation, settings, (*_unscored(results), *notes))
     tested = sum("p" in row.cells for row in differences)
     how = (
         f"variant minus {full}; 95% intervals and two-sided p: bootstrap over images (the same for both) and "
@@ -149,6 +149,19 @@ def _main_table(
         {"versions": versions(), "settings": settings},
         row_heading="Model",
     )
+
+
+def _unscored(results: Mapping[str, Mapping[int, RunResult]]) -> list[str]:
+    """Return a line for each variant whose figures are of fewer samples than those of the others."""
+    lines = []
+    for name, runs in results.items():
+        most = max((int(np.isnan(run.scores).sum()) for run in runs.values()), default=0)
+        if most:
+            lines.append(
+                f"{name} has no score of {most:,} of {len(next(iter(runs.values())).scores):,} samples; its "
+                "figures are of the others"
+            )
+    return lines
 
 
 def _few_seeds(results: Mapping[str, Mapping[int, RunResult]]) -> list[str]:

@@ -7,7 +7,7 @@ numbers. Shape letters: T captions, L tokens (padded), d width, H heads.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, cast
@@ -98,6 +98,16 @@ class BertEncoder(nn.Module):
             if output_hidden_states:
                 states.append(last)
         return Encoded(last, tuple(states))
+
+    def passing(self, ids: Tensor, mask: Tensor, depths: Collection[int]) -> tuple[Tensor, dict[int, Tensor]]:
+        """Return the last hidden state [T, L, d], and those after some numbers of layers."""
+        states, found = self.embeddings(ids), {}
+        attended = _attention_mask(mask)
+        for depth, layer in enumerate(self.layers, 1):
+            states = layer(states, attended)
+            if depth in depths:
+                found[depth] = states
+        return states, found
 
     @property
     def layers(self) -> nn.ModuleList:

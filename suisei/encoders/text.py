@@ -6,7 +6,7 @@ Shape letters: T captions, L tokens (padded), S encoder states, d encoder width.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -323,6 +323,24 @@ class TextEncoder(nn.Module):
         if self.layers == "mix":
             return list(output.hidden_states) or [output.last_hidden_state]  # no layers, no list
         return [output.last_hidden_state]
+
+    def passing(
+        self, ids: Tensor, mask: Tensor, depths: Collection[int]
+    ) -> tuple[list[Tensor], dict[int, Tensor]]:
+        """Return what ``forward`` does, and the states [T, L, d] after some numbers of layers.
+
+        Args:
+            ids: int64 [T, L].
+            mask: of the same shape.
+            depths: the numbers, 1 to that of all layers. An encoder that is not of BERT's kind takes none.
+        """
+        if not depths:
+            return self(ids, mask), {}
+        if self.layers == "mix":
+            states = self(ids, mask)
+            return states, {depth: states[depth] for depth in depths}
+        last, found = self.backbone.passing(ids, mask, depths)
+        return [last], found
 
     def layer_depths(self) -> dict[str, int]:
         """Return {parameter name: depth from the top}: 0 for the last layer, the embeddings deepest.

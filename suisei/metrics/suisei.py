@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,6 @@ from torch import Tensor
 from suisei.data.sample import CaptionSample
 from suisei.data.spoken import with_own_references
 from suisei.encoders.cache_place import disk_cache
-from suisei.encoders.feature_cache import FeatureCache
-from suisei.encoders.locks import Lock
 from suisei.encoders.precision import (
     choose_device,
     choose_precision,
@@ -31,25 +29,29 @@ from suisei.explain.leave_out import COSINES, InputColumn
 from suisei.metrics.base import Metric
 from suisei.metrics.default_model import default_model
 from suisei.metrics.extras import ExtraInputs, check_names
+from suisei.metrics.kept_features import KeptFeatures
+from suisei.metrics.second_models import SecondModels
+from suisei.metrics.windows import windows
 from suisei.models.alignment import alignment_inputs
 from suisei.models.batch import Batch
 from suisei.models.blocks import BLOCKS
 from suisei.models.cosine_start import reference_cosine
-from suisei.models.features import ModelFeatures
+from suisei.models.features import ignore_progress
 from suisei.models.folder import LoadedModel, load_model, load_second
+from suisei.models.lower_layers import LowerStates
 from suisei.models.regressor import Regressor, similarities
 from suisei.models.second import Second
 from suisei.models.table import Collator, SampleTable
-from suisei.progress import progress_bar
-
-CACHE_BYTES = 128 * 1024**2
-"""Features of captions, and of images, are kept between calls up to this size each."""
+from suisei.progress import in_parts, progress_bar
 
 READ = ("candidate", "references", "reference_mask", "image", "image_mask", "extras")
 """What of a batch the regressor reads beside features."""
 
 COMPARED = 4096
 """Samples whose cosines are computed at once."""
+
+WINDOW = 4096
+"""Samples whose captions are in memory at once."""
 
 HOOKED = "_output_capturing_hooks_installed"
 """How transformers marks an encoder in which it catches hidden states."""
@@ -100,17 +102,10 @@ class SuiSeiMetric(Metric):
         if self.regressor.image is not None:
             to_precision(self.regressor.image.tower, of_images(self.precision))
         self.extras = ExtraInputs(model.regressor.config.fusion.extra_inputs, model.extras)
-        self._features = ModelFeatures(
-            self.regressor,
-            disk_cache(cache),
-            mixed=True,
-            precision=self.precision + ("-compiled" if compile else ""),
-        )
-        self._captions = FeatureCache(CACHE_BYTES)
-        self._images = FeatureCache(CACHE_BYTES)
+        kept_by = self.precision + ("-compiled" if compile else "")
+        self._features = KeptFeatures(self.regressor, disk_cache(cache), kept_by)
         self._cache = cache
-        self._seconds: dict[Path, SuiSeiMetric] = {}
-        self._opening = Lock()
+        self._seconds = SecondModels(model.seconds, self._read_second)
         self._compile()
 
     def _compile(self) -> None:
@@ -118,13 +113,10 @@ class SuiSeiMetric(Metric):
             self.regressor.text.backbone.compile(dynamic=True)
 
     def __getstate__(self) -> dict[str, Any]:
-        for second in self.model.seconds:
-            self._open_second(second)  # whose folder may not be where it is unpickled
         if not any(HOOKED in vars(module) for module in self.regressor.modules()):
             return self.__dict__
-        regressor, features = _without_hooks(self.regressor), copy.copy(self._features)
-        features.model = regressor
-        model = replace(self.model, regressor=regressor)
+        regressor = _without_hooks(self.regressor)
+        model, features = replace(self.model, regressor=regressor), self._features.of_copy(regressor)
         return {**self.__dict__, "regressor": regressor, "model": model, "_features": features}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -134,7 +126,7 @@ class SuiSeiMetric(Metric):
     def settings(self) -> dict[str, str]:
         """Return model hash, encoders, reference aggregation, languages of a second model, and precision."""
         config, image = self.regressor.config, self.regressor.config.image
-        asked = sorted(language for own in self.model.seconds for language in own.weighing.languages)
+        asked = self._seconds.languages
         return {
             "model": self.model.checksum[:12],
             "text": Path(config.text.name).name,
@@ -163,16 +155,42 @@ class SuiSeiMetric(Metric):
         """Score samples with extra inputs replaced, see :class:`suisei.explain.leave_out.ReadsInputs`."""
         values = torch.from_numpy(np.asarray(replaced, dtype=np.float32))
         samples, across = self._told_apart(samples)
-        scores, inputs = self._compute(samples, values, across, batch_size=batch_size)
+        extras = self.extras.compute(samples)
+        scores, inputs = self._compute(samples, extras, across, replaced=values, batch_size=batch_size)
         scores[list(self.missing(samples))] = np.nan
-        return self._with_second(samples, scores, batch_size=batch_size), inputs
+        for second in self._seconds.asked(samples, sharing=False):
+            second.weigh(scores, extras, list(self.extras.metrics), batch_size)
+        return scores, inputs
+
+    def score_known(
+        self, samples: Sequence[CaptionSample], extras: np.ndarray, known: LowerStates, *, batch_size: int
+    ) -> np.ndarray:
+        """Score samples of which another model has computed what this one reads, float64 [N].
+
+        Args:
+            samples: samples without images.
+            extras: raw extra inputs, [N, E].
+            known: what this model's layers say of the captions.
+            batch_size: samples at once.
+        """
+        scores, _ = self._compute(samples, extras, None, batch_size=batch_size, known=known)
+        scores[list(self.missing(samples))] = np.nan
+        return scores
+
+    @property
+    def takes_over(self) -> bool:
+        """Whether as a second model it can read what the first has computed of its samples without images."""
+        bridged = self.regressor.start is not None and self.regressor.start.bridge is not None
+        looks = "image" in frozenset().union(*self.extras.needs().values())
+        return bool(self.regressor.columns.aligned) and not (bridged or looks)
 
     def reference_cosines(self, samples: Sequence[CaptionSample]) -> np.ndarray:
         """Return the middle of the largest and the mean cosine over references, float64 [N]; NaN without."""
         table = SampleTable(samples, with_images=False)
         collate, found = Collator(table), np.full(len(table), np.nan)
         with torch.inference_mode(), matrix_products(self.precision):
-            vectors = self._caption_features(table, {}, progress=True)
+            with progress_bar("encoding captions", len(table.captions)) as advance:
+                vectors = self._features.of_captions(table, {}, advance)
             for start in range(0, len(table), COMPARED):
                 rows = range(start, min(start + COMPARED, len(table)))
                 batch = collate(rows)
@@ -186,8 +204,32 @@ class SuiSeiMetric(Metric):
         if self.regressor.start is None:  # another model has no score of such samples, see missing()
             self._warn_blind(samples)
         samples, across = self._told_apart(samples)
-        scores = self._compute(samples, None, across, batch_size=batch_size, progress=progress)[0]
-        return self._with_second(samples, scores, batch_size=batch_size, progress=progress)
+        scores = np.empty(len(samples))
+        with progress_bar("scoring", len(samples), shown=progress, unit="samples") as advance:
+            for rows in windows(samples, WINDOW):
+                own = [samples[row] for row in rows]
+                told = None if across is None else [across[row] for row in rows]
+                scores[rows] = self._score_window(own, told, batch_size, advance)
+        return scores
+
+    def _score_window(
+        self,
+        samples: Sequence[CaptionSample],
+        across: Sequence[bool] | None,
+        batch_size: int,
+        advance: Callable[[int], Any],
+    ) -> np.ndarray:
+        """Return the scores [N] of samples whose captions are held in memory together."""
+        extras = self.extras.compute(samples)
+        sharing = bool(self.regressor.columns.aligned) and not self.compiled
+        asked = list(self._seconds.asked(samples, sharing=sharing))
+        lower = [second.lower for second in asked if second.lower is not None]
+        scores, _ = self._compute(
+            samples, extras, across, batch_size=batch_size, advance=advance, lower=lower
+        )
+        for second in asked:
+            second.weigh(scores, extras, list(self.extras.metrics), batch_size)
+        return scores
 
     def _told_apart(
         self, samples: Sequence[CaptionSample]
@@ -199,54 +241,43 @@ class SuiSeiMetric(Metric):
         start = self.regressor.start
         return (samples, None) if start is None or start.bridge is None else with_own_references(samples)
 
-    def _with_second(
-        self, samples: Sequence[CaptionSample], scores: np.ndarray, *, batch_size: int, progress: bool = False
-    ) -> np.ndarray:
-        """Return scores [N] weighed against second models', where there is one to be asked."""
-        for second in self.model.seconds:  # each of other captions
-            asked = second.weighing.asked(samples)
-            if asked:
-                shown = [replace(samples[position], image=None) for position in asked]
-                said = self._open_second(second).score(shown, batch_size=batch_size, progress=progress)
-                scores[asked] = second.weighing.combined(scores[asked], said)
-        return scores
-
-    def _open_second(self, second: Second) -> SuiSeiMetric:
-        """Return a second model, which is read when it is first asked."""
-        with self._opening:
-            if second.folder not in self._seconds:
-                packed = self.device.type == "cpu" and not self.compiled
-                found = load_second(second, check_names, self.model, packed=packed)
-                made = SuiSeiMetric(
-                    found, str(self.device), self.precision, compile=self.compiled, cache=self._cache
-                )
-                self._seconds[second.folder] = made
-            return self._seconds[second.folder]
+    def _read_second(self, second: Second) -> SuiSeiMetric:
+        packed = self.device.type == "cpu" and not self.compiled
+        found = load_second(second, check_names, self.model, packed=packed)
+        return SuiSeiMetric(found, str(self.device), self.precision, compile=self.compiled, cache=self._cache)
 
     def _compute(
         self,
         samples: Sequence[CaptionSample],
-        replaced: Tensor | None,
-        across: Sequence[bool] | None = None,
+        extras: np.ndarray,
+        across: Sequence[bool] | None,
         *,
         batch_size: int,
-        progress: bool = False,
+        replaced: Tensor | None = None,
+        advance: Callable[[int], Any] = ignore_progress,
+        lower: Sequence[LowerStates] = (),
+        known: LowerStates | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the scores, and the extra inputs where some are replaced (as they were), else none."""
         table = SampleTable(
             samples,
-            self.extras.compute(samples),
+            extras,
             with_images=[self.regressor.looks(compared=bool(sample.references)) for sample in samples],
             across=across,
         )
-        pooled: dict[int, Tensor] = {}
+        parts, pooled = len(table.captions) + len(table.images), dict[int, Tensor]()
+        step = in_parts(advance, len(table), parts)
         with torch.inference_mode(), matrix_products(self.precision):
             if self.regressor.columns.aligned:
-                matched = alignment_inputs(self.regressor, table, pooled=pooled)
+                matched = alignment_inputs(
+                    self.regressor, table, step, pooled=pooled, lower=lower, known=known
+                )
                 table.extras = self.regressor.columns.with_aligned(table.extras, matched)
-            captions = self._caption_features(table, pooled, progress)
-            images = self._image_features(table, progress)
-            return self._fuse(table, captions, images, replaced, batch_size)
+            captions = self._features.of_captions(table, pooled, step)
+            images = self._features.of_images(table, step)
+            scores, inputs = self._fuse(table, captions, images, replaced, batch_size)
+        step(parts)  # those that were known took no time
+        return scores, inputs
 
     def _fuse(
         self,
@@ -280,32 +311,6 @@ class SuiSeiMetric(Metric):
         """Return the extra inputs as they are, float64 [B, E]."""
         extras: np.ndarray = self.regressor.outputs(batch, captions, images).extras.double().cpu().numpy()
         return extras
-
-    def _caption_features(self, table: SampleTable, pooled: dict[int, Tensor], progress: bool) -> Tensor:
-        """Return the vectors [T, P, d] of a table's captions, of which some are known by their row."""
-        if len(pooled) == len(table.captions):
-            return torch.stack([pooled[row] for row in range(len(pooled))])
-        known = {table.captions[row]: vector for row, vector in pooled.items()}
-
-        def encode(captions: list[str]) -> Tensor:
-            rest = [caption for caption in captions if caption not in known]
-            if rest:
-                with progress_bar("encoding captions", len(rest), shown=progress) as advance:
-                    known.update(zip(rest, self._features.of_captions(rest, advance), strict=True))
-            return torch.stack([known[caption] for caption in captions])
-
-        return self._captions.look_up(table.captions, table.captions, encode)
-
-    def _image_features(self, table: SampleTable, progress: bool) -> Tensor | None:
-        if self.regressor.image is None or not table.images:
-            return None
-
-        def encode(images: list[tuple[str, Any]]) -> Tensor:
-            with progress_bar("encoding images", len(images), shown=progress) as advance:
-                return self._features.of_images(images, advance)
-
-        pairs = list(zip(table.image_keys, table.images, strict=True))
-        return self._images.look_up(table.image_keys, pairs, encode)
 
     @property
     def reads(self) -> frozenset[str]:

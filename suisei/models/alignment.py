@@ -18,8 +18,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from suisei.encoders.batch_sizes import tokens_per_batch
+from suisei.encoders.text import TextEncoder
 from suisei.models.features import ignore_progress, token_batches
 from suisei.models.inputs import ALIGNMENTS
+from suisei.models.lower_layers import LowerStates
 from suisei.models.regressor import Regressor
 from suisei.models.table import SampleTable
 from suisei.models.token_matches import aligned, ordinary_tokens
@@ -34,6 +36,8 @@ def alignment_inputs(
     *,
     rows: Iterable[int] | None = None,
     pooled: dict[int, Tensor] | None = None,
+    lower: Sequence[LowerStates] = (),
+    known: LowerStates | None = None,
 ) -> np.ndarray:
     """Return the alignment of samples, float32 [N, A]; NaN for samples without references.
 
@@ -43,6 +47,8 @@ def alignment_inputs(
         advance: called with the number of captions of each batch.
         rows: the N samples to align, in this order; None for all.
         pooled: takes the pooled vectors [P, d] of the captions, by their row, so that none is encoded twice.
+        lower: take what lower layers say of captions.
+        known: what the layers of the encoder, which are the lower ones of another, have said already.
     """
     chosen = range(len(table)) if rows is None else [int(row) for row in rows]
     values = np.full((len(chosen), len(ALIGNMENTS)), np.nan, dtype=np.float32)
@@ -52,7 +58,8 @@ def alignment_inputs(
         return values
     used = {int(caption) for row in compared for caption in (table.candidate[row], *table.references[row])}
     captions = {caption: table.captions[caption] for caption in sorted(used)}
-    tokens = _Tokens(model, captions, advance, pooled)
+    known = known if known is not None and known.covers(captions.values()) else None
+    tokens = _Tokens(model, captions, advance, pooled, lower, known)
     compared.sort(key=lambda row: (len(table.references[row]), tokens.count(int(table.candidate[row]))))
     for start in range(0, len(compared), SAMPLES_PER_BATCH):
         batch = compared[start : start + SAMPLES_PER_BATCH]
@@ -83,6 +90,8 @@ class _Tokens:
         captions: Mapping[int, str],
         advance: Callable[[int], Any],
         pooled: dict[int, Tensor] | None,
+        lower: Sequence[LowerStates],
+        known: LowerStates | None,
     ) -> None:
         text, device = model.text, model.idf_weights.device
         ids = dict(zip(captions, text.tokenize(list(captions.values())), strict=True))
@@ -95,8 +104,9 @@ class _Tokens:
         for positions in token_batches([len(own) for own in ids.values()], budget):
             own = [numbers[position] for position in positions]
             batch, mask = (part.to(device) for part in text.pad([ids[caption] for caption in own]))
+            texts = [captions[caption] for caption in own]
             with torch.inference_mode():
-                states = text(batch, mask)
+                states = _states(text, batch, mask, texts, lower, known)
                 hidden = F.normalize(states[-1].float(), dim=-1)
                 if pooled is not None:
                     vectors = model.mix_layers(model.pool(states, batch, mask)).float().cpu()
@@ -125,3 +135,21 @@ class _Tokens:
                 vectors[row, : self.count(caption)] = self._vectors[caption]
                 weights[row, : self.count(caption)] = self._weights[caption]
         return vectors, weights
+
+
+def _states(
+    text: TextEncoder,
+    ids: Tensor,
+    mask: Tensor,
+    captions: Sequence[str],
+    lower: Sequence[LowerStates],
+    known: LowerStates | None,
+) -> list[Tensor]:
+    """Return hidden states S x [T, L, d] of captions, and keep what lower layers say of them."""
+    if known is not None:
+        return [known.padded(captions)]
+    states, passed = text.passing(ids, mask, [kept.depth for kept in lower])
+    lengths = mask.sum(dim=1).tolist()
+    for kept in lower:
+        kept.keep(captions, passed[kept.depth], lengths)
+    return states

@@ -34,6 +34,17 @@ def test_lines_without_a_terminal(often, capsys):
     assert re.match(r"scoring: 1 rows, ", capsys.readouterr().err)
 
 
+def test_parts_of_the_work_advance_whole_items():
+    told = []
+    step = progress.in_parts(told.append, 5, 20)
+    for count in (3, 3, 10, 0, 3, 50):
+        step(count)
+    assert told == [0, 1, 3, 0, 0, 1]
+    told.clear()
+    progress.in_parts(told.append, 4, 0)(0)
+    assert told == [4]
+
+
 def test_lines_are_not_more_frequent_than_they_should(capsys):
     work(1000, 1000)
     assert capsys.readouterr().err == ""

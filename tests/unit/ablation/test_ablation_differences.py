@@ -48,3 +48,15 @@ def test_variants_without_a_test_do_not_count_in_the_correction(tables):
     assert cells["holm"].value == cells["p"].value
     assert "are 0.5" in second.row("no-idf").cells["pearson"].reason
     assert any("Holm over 1 variants" in note for note in second.notes)
+
+
+def test_a_variant_without_some_scores_is_said_to_be_of_fewer_samples(tables):
+    _, results, (whole, _) = tables
+    assert not any("no score" in note for note in whole.notes)
+    (run,) = results["no-idf"].values()
+    scores = results["no-image"][1].scores.copy()
+    scores[:3] = np.nan
+    fewer = {1: RunResult(run.samples, scores, "mean", 1.0), 2: results["no-image"][2]}
+    main, second = ablation_tables({"full": results["full"], "no-image": fewer}, n_resamples=0)
+    assert "no-image has no score of 3 of 60 samples; its figures are of the others" in main.notes
+    assert second.row("no-image").cells["pearson"].value is None

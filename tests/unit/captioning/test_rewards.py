@@ -146,12 +146,12 @@ def test_suiseis_image_and_captions_are_encoded_once(pictures, model_folder, mon
     reward = CaptionReward(f"suisei:{model_folder}", device="cpu", options=["suisei.precision=fp32"])
     metric = reward.metrics["suisei"]
     images, texts = [], []
-    of_images, of_captions = metric._features.of_images, metric._features.of_captions
+    of_images, of_captions = metric._features.computed.of_images, metric._features.computed.of_captions
     monkeypatch.setattr(
-        metric._features, "of_images", lambda x, *a: images.append(len(x)) or of_images(x, *a)
+        metric._features.computed, "of_images", lambda x, *a: images.append(len(x)) or of_images(x, *a)
     )
     monkeypatch.setattr(
-        metric._features, "of_captions", lambda x, *a: texts.append(len(x)) or of_captions(x, *a)
+        metric._features.computed, "of_captions", lambda x, *a: texts.append(len(x)) or of_captions(x, *a)
     )
     for round_ in range(2):
         captions = [[f"a dog {n} {k} {round_}" for k in range(5)] for n in range(2)]

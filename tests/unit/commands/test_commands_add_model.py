@@ -98,8 +98,9 @@ def test_an_equal_share_takes_no_rating(run, data, tmp_path, capsys):
     assert found[0] == found[1]
     new = load(tmp_path / "one", device="cpu", precision="fp32")
     candidates, references = [row["candidate"] for row in rows], [row["references"] for row in rows]
-    first = logit(new._compute(make_samples(candidates, references), None, batch_size=64)[0])
-    second = logit(new._open_second(new.model.seconds[0]).score(candidates, references))
+    samples = make_samples(candidates, references)
+    first = logit(new._compute(samples, new.extras.compute(samples), None, batch_size=64)[0])
+    second = logit(new._seconds.open(new.model.seconds[0]).score(samples))
     assert found[0] * second.std() == pytest.approx((1 - found[0]) * first.std(), rel=1e-4)
 
 

@@ -175,13 +175,13 @@ def test_no_image_is_looked_at_that_counts_for_nothing(
     )
     save_model(tmp_path / "model", model.eval())
     metric = load(tmp_path / "model", device="cpu", precision="fp32", cache="off")
-    seen, of_images = [], metric._features.of_images
+    seen, of_images = [], metric._features.computed.of_images
 
     def watched(images, *more):
         seen.extend(images)
         return of_images(images, *more)
 
-    monkeypatch.setattr(metric._features, "of_images", watched)
+    monkeypatch.setattr(metric._features.computed, "of_images", watched)
     rows = [CaptionSample("two dogs", ("a ball",), pictures[0]), CaptionSample("two dogs", (), pictures[1])]
     metric.score(rows)
     assert len(seen) == looked_at

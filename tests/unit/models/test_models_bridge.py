@@ -106,9 +106,9 @@ def test_a_second_model_is_asked_of_the_references_that_are_read(folders, tmp_pa
     save_pair(tmp_path / "both", own, beside)
     both = read(tmp_path / "both")
     assert both.score(ACROSS).tolist() == read(bridged).score(ACROSS).tolist()
-    assert not both._seconds
+    assert not both._seconds.opened
     assert both.score(MIXED)[0] == pytest.approx(float(both.score(OWN)[0]), abs=1e-6)
-    assert both._seconds
+    assert both._seconds.opened
     save_bridged(tmp_path / "again", both.model, (1.0, 0.0))
     again = read(tmp_path / "again")
     assert again.score(OWN).tolist() == both.score(OWN).tolist()

@@ -74,13 +74,13 @@ def test_a_candidate_without_references_is_the_first_s_alone(parts, build_regres
     shown = [CaptionSample("two dogs run", (), image=pictures[0]), CaptionSample("two dogs run", ())]
     assert both.score(shown)[0] == first.score(shown)[0]
     assert np.isnan(both.score(shown)[1])
-    assert not both._seconds  # which was never asked
+    assert not both._seconds.opened  # which was never asked
 
 
 def test_the_second_is_read_once_by_whichever_thread_asks_first(parts):
     metric = read(parts[2])
     metric.score(SAMPLES[1:2])
-    assert not metric._seconds
+    assert not metric._seconds.opened
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda _: metric.score(SAMPLES).tolist(), range(4)))
     assert found == [found[0]] * 4

@@ -112,6 +112,60 @@ def test_it_scores_as_the_whole_one_does(folders):
     assert abs(one - first).max() > 1e-3
 
 
+def asked_by_itself(metric, samples):
+    """The scores of a metric whose seconds compute all that they read themselves."""
+    return metric.score_replaced(samples, np.full((len(samples), len(metric.input_columns())), np.nan))[0]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
+def test_what_the_first_computes_is_not_computed_again(folders, precision, monkeypatch):
+    metric = read(folders / "one", precision=precision)
+    expected = asked_by_itself(metric, SAMPLES)
+    (second,) = metric._seconds.opened.values()
+
+    def never(*_, **__):
+        raise AssertionError("the first has computed this")
+
+    monkeypatch.setattr(second.regressor.text.backbone, "forward", never)
+    monkeypatch.setattr(second.regressor.text.backbone, "passing", never)
+    monkeypatch.setattr(second.extras, "compute", never)
+    found = metric.score(SAMPLES)
+    np.testing.assert_allclose(found, expected, atol=1e-6 if precision == "fp32" else 5e-3)
+    assert abs(found - read(folders / "first", precision=precision).score(SAMPLES)).max() > 1e-3
+    with pytest.raises(AssertionError):
+        asked_by_itself(metric, SAMPLES)
+
+
+def test_a_mixture_of_layers_passes_its_lower_ones_on(folders, build_regressor, tmp_path):
+    lower = load_model(folders / "lower", lambda _: None)
+    mixed = build_regressor(
+        text={"layers": "mix"}, image=False, poolings=["mean"], alignment=True, extra_inputs=EXTRAS
+    )
+    mixed.text.load_state_dict(load_model(folders / "first", lambda _: None).regressor.text.state_dict())
+    inputs = ExtraInputs(EXTRAS)
+    inputs.fit(SAMPLES)
+    save_model(tmp_path / "mixed", mixed, extras=inputs.state(), card="# A model\n")
+    shutil.copytree(folders / "lower", tmp_path / "lower")
+    add(tmp_path, tmp_path / "mixed", "lower", "ja", tmp_path / "new", "--share", str(SHARE))
+    metric = read(tmp_path / "new")
+    assert is_shared(load_model(tmp_path / "mixed", lambda _: None), lower)
+    np.testing.assert_allclose(metric.score(SAMPLES), asked_by_itself(metric, SAMPLES), atol=1e-6)
+
+
+def test_inputs_that_look_at_the_image_are_computed_for_the_second_alone(folders, monkeypatch):
+    """A second is asked of captions without their image, so what the first says of the image is not its."""
+    metric = read(folders / "one")
+    expected = metric.score(SAMPLES)
+    (second,) = metric._seconds.opened.values()
+    assert second.takes_over
+    monkeypatch.setattr(second.extras, "needs", lambda: {"unigram-f1": frozenset({"image"})})
+    assert not second.takes_over
+    computed, compute = [], second.extras.compute
+    monkeypatch.setattr(second.extras, "compute", lambda own: computed.append(len(own)) or compute(own))
+    np.testing.assert_allclose(metric.score(SAMPLES), expected, atol=1e-6)
+    assert computed == [2]
+
+
 def test_an_encoder_that_had_no_more_layers_is_read_as_deep_as_it_was(folders, tmp_path, resign):
     """Trained with ``layers: last`` over another model's four, it must not read the first's twelve."""
     last = shutil.copytree(folders / "lower", tmp_path / "last")
