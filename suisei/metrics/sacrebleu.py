@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -21,11 +21,25 @@ class _LibraryMetric(Metric):
     needs = frozenset({"references"})
 
     def _score(self, samples: Sequence[CaptionSample], *, batch_size: int, progress: bool) -> np.ndarray:
+        beside: dict[tuple[str, ...], list[tuple[int, str]]] = {}
+        for place, sample in enumerate(samples):
+            candidate, references = self._prepare(sample)
+            beside.setdefault(tuple(references), []).append((place, candidate))
+        scores = np.empty(len(samples))
+        for references, candidates in beside.items():  # each of which is looked at once
+            for place, score in self._sentence_scores(references, candidates):
+                scores[place] = score
+        return scores
+
+    def _sentence_scores(
+        self, references: Sequence[str], candidates: Sequence[tuple[int, str]]
+    ) -> Iterator[tuple[int, float]]:
+        """Yield the library's sentence score of candidates with the same references, each with its number."""
         scorer = self._sentence_scorer
-        scores = []
-        for candidate, references in map(self._prepare, samples):
-            scores.append(scorer.sentence_score(candidate, references).score)
-        return np.array(scores)
+        (found,) = scorer._cache_references([[text] for text in references])
+        for number, candidate in candidates:
+            counts = scorer._compute_segment_statistics(scorer._preprocess_segment(candidate), found)
+            yield number, scorer._aggregate_and_compute([counts]).score
 
     def corpus_score(self, samples: Sequence[CaptionSample], scores: np.ndarray) -> float:
         """Return the library's corpus score over the scored samples, which is not their mean.
