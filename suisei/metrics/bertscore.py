@@ -10,7 +10,7 @@ import csv
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,8 @@ from suisei.encoders.locks import Lock
 from suisei.encoders.pretrained import check_config_file, longest_input
 from suisei.errors import ConfigError, DataError
 from suisei.metrics.base import Metric
-from suisei.progress import progress_bar
+from suisei.metrics.windows import windows
+from suisei.progress import in_parts, progress_bar
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -54,6 +55,8 @@ LAYERS = {
     "mpnet-base": 8,
 }
 
+WINDOW = 1024
+"""Samples whose tokens' vectors are in memory at once."""
 _CHUNK = 4096  # references tokenized together in fitting
 _BYTE_LEVEL = {"RobertaTokenizer", "RobertaTokenizerFast", "GPT2Tokenizer", "GPT2TokenizerFast"}
 
@@ -181,11 +184,24 @@ class BertScore(Metric):
     def _score(self, samples: Sequence[CaptionSample], *, batch_size: int, progress: bool) -> np.ndarray:
         if self.needs_fit:
             raise ConfigError("bertscore with idf needs fit(samples) or load_state(state) first")
+        best = np.empty(len(samples))
+        with progress_bar("BERTScore", len(samples), shown=progress, unit="samples") as advance:
+            for rows in windows(samples, WINDOW):
+                best[rows] = self._score_window([samples[row] for row in rows], batch_size, advance)
+        if self._baseline is not None:
+            baseline = self._baseline_value()
+            best = (best - baseline) / (1 - baseline)
+        return best
+
+    def _score_window(
+        self, samples: Sequence[CaptionSample], batch_size: int, advance: Callable[[int], Any]
+    ) -> np.ndarray:
+        """Return the scores [N] of samples whose tokens are in memory together, not rescaled."""
         pairs = [(sample.candidate, reference) for sample in samples for reference in sample.references]
         different = list(dict.fromkeys(pairs))
         texts = dict.fromkeys(text for pair in different for text in pair)
         ids = self._tokenise(texts)
-        vectors = self._embed(ids, batch_size, progress)
+        vectors = self._embed(ids, batch_size, in_parts(advance, len(samples), len(ids)))
         weights = {text: self._weights(own) for text, own in ids.items()}
         different.sort(key=lambda pair: (len(ids[pair[1]]), len(ids[pair[0]])))
         values: dict[tuple[str, str], float] = {}
@@ -194,10 +210,7 @@ class BertScore(Metric):
             values.update(zip(batch, self._match(batch, vectors, weights), strict=True))
         counts = [len(sample.references) for sample in samples]
         flat = np.asarray([values[pair] for pair in pairs], dtype=np.float64)
-        best = np.maximum.reduceat(flat, np.cumsum([0, *counts[:-1]]))
-        if self._baseline is not None:
-            baseline = self._baseline_value()
-            best = (best - baseline) / (1 - baseline)
+        best: np.ndarray = np.maximum.reduceat(flat, np.cumsum([0, *counts[:-1]]))
         return best
 
     def _match(
@@ -229,15 +242,16 @@ class BertScore(Metric):
         total = precision + recall
         return torch.where(total != 0, 2 * precision * recall / total, 0.0).tolist()
 
-    def _embed(self, ids: dict[str, list[int]], batch_size: int, progress: bool) -> dict[str, Tensor]:
+    def _embed(
+        self, ids: dict[str, list[int]], batch_size: int, advance: Callable[[int], Any]
+    ) -> dict[str, Tensor]:
         """Return unit token vectors float32 [L, d] of every text, encoding the longest first."""
         texts = sorted(ids, key=lambda text: len(ids[text]), reverse=True)
         vectors: dict[str, Tensor] = {}
-        with progress_bar("BERTScore", len(texts), shown=progress) as advance:
-            for start in range(0, len(texts), batch_size):
-                batch = texts[start : start + batch_size]
-                vectors.update(zip(batch, self._embed_batch([ids[text] for text in batch]), strict=True))
-                advance(len(batch))
+        for start in range(0, len(texts), batch_size):
+            batch = texts[start : start + batch_size]
+            vectors.update(zip(batch, self._embed_batch([ids[text] for text in batch]), strict=True))
+            advance(len(batch))
         return vectors
 
     def _embed_batch(self, ids: list[list[int]]) -> list[Tensor]:

@@ -26,8 +26,8 @@ class _LibraryMetric(Metric):
             candidate, references = self._prepare(sample)
             beside.setdefault(tuple(references), []).append((place, candidate))
         scores = np.empty(len(samples))
-        for references, candidates in beside.items():  # each of which is looked at once
-            for place, score in self._sentence_scores(references, candidates):
+        for same, candidates in beside.items():  # references that are looked at once
+            for place, score in self._sentence_scores(same, candidates):
                 scores[place] = score
         return scores
 

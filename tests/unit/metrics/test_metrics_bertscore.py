@@ -6,7 +6,9 @@ import pytest
 
 from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError, DataError, UnavailableError
+from suisei.metrics import bertscore
 from suisei.metrics.bertscore import BertScore, model_label
+from suisei.runlog import events
 
 ENGLISH = "a the dog cat runs sleeps on under mat red blue two men ride horse beach with"
 WORDS = f"{ENGLISH} 犬 が 公園 で 走る 猫".split()
@@ -132,6 +134,20 @@ def test_a_score_depends_on_its_own_sample_alone(bert, samples):
     together = metric.score(samples, batch_size=64)
     alone = [metric.score([sample], batch_size=1)[0] for sample in samples]
     np.testing.assert_allclose(together, alone, atol=1e-6)
+
+
+def test_many_samples_are_scored_a_window_at_a_time(bert, samples, monkeypatch):
+    whole = BertScore(bert, device="cpu").score(samples)
+    metric, held, told = BertScore(bert, device="cpu"), [], []
+    embed = metric._embed
+    monkeypatch.setattr(metric, "_embed", lambda ids, *given: held.append(len(ids)) or embed(ids, *given))
+    monkeypatch.setattr(bertscore, "WINDOW", 5)
+    monkeypatch.setattr(events.current(), "tell", lambda event, **facts: told.append((event, facts)))
+    np.testing.assert_allclose(metric.score(samples, progress=True), whole, atol=1e-6)
+    assert len(held) == -(-len(samples) // 5)
+    assert max(held) <= sum(sorted(1 + len(sample.references) for sample in samples)[-5:])
+    assert told[-1][0] == "done"
+    assert told[-1][1]["done"] == told[-1][1]["total"] == len(samples)
 
 
 def test_a_caption_equals_itself(bert):
