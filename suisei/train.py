@@ -2,8 +2,9 @@
 
 import sys
 
-from suisei.cli import run_command
+from suisei.cli import run_command, spare_cores
 from suisei.commands.train_help import main
 
 if __name__ == "__main__":
+    spare_cores()
     sys.exit(run_command(main))

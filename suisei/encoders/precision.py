@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 
 import torch
 from torch import nn
@@ -117,15 +117,28 @@ def to_precision(module: nn.Module, precision: str) -> None:
                 part.float()
 
 
-def quick_gradients() -> AbstractContextManager[None]:
-    """Return a context for what is learned from: attention one product at a time, in bf16 on a CPU.
+@contextmanager
+def quick_gradients(*, recomputed: bool = False) -> Iterator[None]:
+    """Compute what is learned from, inside this block, as quickly as its gradients come back.
 
-    PyTorch's fused attention takes about six times as long there backwards, with the few tokens of captions.
-    The captioner's attention is written out, which is faster still (:mod:`suisei.captioning.transformer`).
+    In bf16 on a CPU attention is one product at a time: PyTorch's fused one takes about six times as long
+    backwards, with the few tokens of captions. The captioner's attention is written out, which is faster
+    still (:mod:`suisei.captioning.transformer`). In mixed precision a weight is converted once for all parts
+    of a batch, and so is its gradient; the trainer would have every part convert it anew. Nothing inside the
+    block may use trained weights without gradients, for what is converted then has none.
+
+    Args:
+        recomputed: whether layers are computed again on the way back, which convert weights for themselves.
     """
-    if torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16:
-        return sdpa_kernel(SDPBackend.MATH)
-    return nullcontext()
+    cpu = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16
+    before = torch.is_autocast_cache_enabled()
+    torch.set_autocast_cache_enabled(not recomputed)
+    try:
+        with sdpa_kernel(SDPBackend.MATH) if cpu else nullcontext():
+            yield
+    finally:
+        torch.set_autocast_cache_enabled(before)
+        torch.clear_autocast_cache()
 
 
 class _Products:

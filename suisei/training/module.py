@@ -341,7 +341,7 @@ class SuiSei(LightningModule):
         their gradients, which is then the gradient of the whole batch.
         """
         self._drop(batch)
-        with quick_gradients():
+        with quick_gradients(recomputed=self.config.text.checkpointing):
             part: Tensor = self.objective(self.outputs(batch), batch)
         loss = total(part.detach()) if world_size() > 1 else part
         place = f"epoch {self.current_epoch + 1}, step {self.global_step + 1}"

@@ -1,11 +1,14 @@
 """What makes training faster must not change what is learned."""
 
 import copy
+from collections import Counter
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from suisei.data.sample import CaptionSample
+from suisei.encoders.precision import quick_gradients
 from suisei.encoders.text import SMALL_ENCODER, TextEncoder, TextEncoderConfig
 from suisei.encoders.tiny import TinyTextConfig
 from suisei.errors import ConfigError
@@ -42,6 +45,45 @@ def test_captions_encoded_in_parts_have_the_same_scores_and_gradients(build_regr
     assert one.keys() == other.keys()
     for name, gradient in one.items():
         torch.testing.assert_close(other[name], gradient, msg=name)
+
+
+class Conversions(TorchDispatchMode):
+    """Counts the tensors of some shape that become another type."""
+
+    def __init__(self, shape):
+        super().__init__()
+        self.shape, self.types = shape, []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        found = func(*args, **(kwargs or {}))
+        if func is torch.ops.aten._to_copy.default and found.shape == self.shape:
+            self.types.append(found.dtype)
+        return found
+
+
+@pytest.mark.parametrize("recomputed", [False, True])
+def test_in_mixed_precision_a_weight_and_its_gradient_are_converted_once_for_all_parts(
+    build_regressor, captions, recomputed
+):
+    model = build_regressor(image=False)
+    batch = batch_of(model, captions, overhead=0)
+    exact, shape = (
+        gradients(model, batch),
+        model.text.backbone.encoder.layer[0].intermediate.dense.weight.shape,
+    )
+    same = sum(parameter.shape == shape for parameter in model.parameters())
+    with Conversions(shape) as seen, torch.autocast("cpu", torch.bfloat16, cache_enabled=False):
+        with quick_gradients(recomputed=recomputed):
+            loss = model(batch).sum()
+        assert not torch.is_autocast_cache_enabled()
+        model.zero_grad()
+        loss.backward()
+    times = same * (len(batch.spans) if recomputed else 1)
+    assert len(batch.spans) > 2
+    assert Counter(seen.types) == {torch.bfloat16: times, torch.float32: times}
+    for name, parameter in model.named_parameters():
+        if name in exact:
+            torch.testing.assert_close(parameter.grad, exact[name], atol=0.02, rtol=0.1, msg=name)
 
 
 def test_only_large_encoders_are_worth_parts():
