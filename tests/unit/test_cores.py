@@ -66,3 +66,14 @@ def test_a_command_takes_no_more_threads_than_its_cores(given, expected):
     kept = {name: value for name, value in os.environ.items() if not name.startswith("OMP_")}
     done = subprocess.run([sys.executable, "-c", code], env={**kept, **given}, capture_output=True, text=True)
     assert done.stdout.splitlines()[-1] == f"{expected} PASSIVE", done.stderr
+
+
+def test_the_module_that_trains_does_as_the_command():
+    code = (
+        "import os, runpy, sys\nsys.argv = ['train', '--help']\n"
+        "try:\n    runpy.run_module('suisei.train', run_name='__main__')\n"
+        "except SystemExit:\n    print(os.environ['OMP_WAIT_POLICY'])"
+    )
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("OMP_")}
+    done = subprocess.run([sys.executable, "-c", code], env=kept, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "PASSIVE", done.stderr
