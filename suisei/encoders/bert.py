@@ -48,7 +48,7 @@ class Encoded:
 
     Attributes:
         last_hidden_state: [T, L, d].
-        hidden_states: the embeddings and every layer, each [T, L, d].
+        hidden_states: the embeddings and every layer where they are asked for, each [T, L, d].
     """
 
     last_hidden_state: Tensor
@@ -90,19 +90,14 @@ class BertEncoder(nn.Module):
         self, input_ids: Tensor, attention_mask: Tensor, output_hidden_states: bool = False
     ) -> Encoded:
         """Encode int64 [T, L], padded on the right where the mask [T, L] is 0."""
-        states = [self.embeddings(input_ids)]
-        mask = _attention_mask(attention_mask)
-        last = states[0]
-        for layer in self.layers:
-            last = layer(last, mask)
-            if output_hidden_states:
-                states.append(last)
-        return Encoded(last, tuple(states))
+        depths = range(len(self.layers) + 1) if output_hidden_states else ()
+        last, states = self.passing(input_ids, attention_mask, depths)
+        return Encoded(last, tuple(states.values()))
 
     def passing(self, ids: Tensor, mask: Tensor, depths: Collection[int]) -> tuple[Tensor, dict[int, Tensor]]:
-        """Return the last hidden state [T, L, d], and those after some numbers of layers."""
-        states, found = self.embeddings(ids), {}
-        attended = _attention_mask(mask)
+        """Return the last hidden state [T, L, d], and those after some numbers of layers, 0 for none."""
+        states, attended = self.embeddings(ids), _attention_mask(mask)
+        found = {0: states} if 0 in depths else {}
         for depth, layer in enumerate(self.layers, 1):
             states = layer(states, attended)
             if depth in depths:

@@ -5,9 +5,7 @@ Shape letters: T captions, L tokens (padded), S encoder states, d encoder width.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,18 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from suisei.encoders.bert import BertEncoder, is_bert
-from suisei.encoders.hub_errors import explain_hub_error, hub_guard, no_hub
+from suisei.encoders.bert import BertEncoder
 from suisei.encoders.layers import cut_layers, depth_of, light
 from suisei.encoders.locks import Lock
-from suisei.encoders.pretrained import (
-    check_bert,
-    check_config_file,
-    check_tokenizer_file,
-    longest_input,
-    text_config,
-)
+from suisei.encoders.pretrained import longest_input
 from suisei.encoders.rules import BUILD_ERRORS, LARGEST_VOCABULARY, check_folder, one_line
+from suisei.encoders.text_parts import build_backbone, check_storable, fetch_parts, read_tokenizer
 from suisei.encoders.tiny import TinyTextConfig, build_text_backbone, train_tokenizer
 from suisei.encoders.tokenizer import FolderTokenizer, no_panic
 from suisei.encoders.used_rows import UsedRows, worth_leaving_out
@@ -141,7 +133,7 @@ class TextEncoder(nn.Module):
             tokenizer = train_tokenizer(captions, config.tiny.vocabulary)
             backbone = build_text_backbone(config.tiny, len(tokenizer))
         else:
-            backbone, tokenizer = _from_hub(config.name)
+            backbone, tokenizer = fetch_parts(config.name)
         if config.depth is not None:
             cut_layers(backbone, config.depth, config.name)
         if config.checkpointing and not config.frozen:
@@ -153,7 +145,7 @@ class TextEncoder(nn.Module):
             backbone = light(backbone)
         encoder = cls(backbone, tokenizer, layers=config.states)
         if config.name != "tiny":
-            _check_storable(config.name, backbone.config.to_diff_dict())
+            check_storable(config.name, backbone.config.to_diff_dict())
         return encoder
 
     @classmethod
@@ -164,7 +156,7 @@ class TextEncoder(nn.Module):
 
         Args:
             architecture: what was saved; nothing of it is trusted.
-            tokenizer: from :func:`read_tokenizer`, or the folder that it reads.
+            tokenizer: from :func:`suisei.encoders.text_parts.read_tokenizer`, or the folder that it reads.
 
         Raises:
             ModelError: a setting that cannot be, or is not for a model folder to decide.
@@ -173,7 +165,7 @@ class TextEncoder(nn.Module):
             tokenizer = read_tokenizer(tokenizer)
         found = check_folder(architecture, _ARCHITECTURE, "text_architecture", required=tuple(_ARCHITECTURE))
         try:
-            backbone = _backbone_of(found["backbone"])
+            backbone = build_backbone(found["backbone"])
             return cls(backbone, tokenizer, layers=found["layers"], max_tokens=found["max_tokens"])
         except BUILD_ERRORS as error:
             raise ModelError(f"cannot rebuild the text encoder: {one_line(error)}") from None
@@ -348,60 +340,3 @@ class TextEncoder(nn.Module):
         Used by layerwise learning-rate decay.
         """
         return {name: depth_of(name, self._count) for name, _ in self.named_parameters()}
-
-
-def _check_storable(name: str, settings: dict[str, Any]) -> None:
-    """Refuse, before anything is trained, an encoder that a model folder could not hold."""
-    try:
-        text_config(json.loads(json.dumps(settings)), "config")
-    except ModelError as error:
-        raise ConfigError(f"text.name: a model with {name} could not be loaded again: {error}") from None
-
-
-def _from_hub(name: str) -> tuple[Any, Any]:
-    from huggingface_hub.errors import StrictDataclassError
-    from transformers import AutoModel, AutoTokenizer
-
-    local = Path(name).is_dir()
-    if local:
-        check_config_file(Path(name))
-    try:
-        with nullcontext() if local else hub_guard(name):  # a local folder asks no hub
-            # Weights kept in half precision are widened: small updates vanish in half precision.
-            kept = {"local_files_only": local, "trust_remote_code": False}
-            backbone = AutoModel.from_pretrained(name, dtype=torch.float32, **kept)
-            return backbone, AutoTokenizer.from_pretrained(name, **kept)
-    except (OSError, ValueError, StrictDataclassError) as error:
-        raise explain_hub_error(name, error) from error
-
-
-def read_tokenizer(folder: Path) -> Any:
-    """Read a saved tokenizer, from its own folder alone.
-
-    Raises:
-        ModelError: it is absent, damaged, or refers to something outside.
-    """
-    if FolderTokenizer.is_in(folder):
-        return FolderTokenizer(folder)
-    if not folder.is_dir():
-        raise ModelError(f"no tokenizer at {folder}")
-    from transformers import AutoTokenizer
-
-    check_tokenizer_file(folder)
-    try:
-        with no_hub(), no_panic():
-            return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except BUILD_ERRORS as error:
-        raise ModelError(f"{folder}: cannot read the tokenizer: {one_line(error)}") from None
-
-
-def _backbone_of(settings: dict[str, Any]) -> Any:
-    place = "text_architecture.backbone"
-    if is_bert(settings):
-        check_bert(settings, place)
-        return BertEncoder(settings)
-    from transformers import AutoModel
-
-    config = text_config(settings, place)
-    with no_hub():
-        return AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=False)

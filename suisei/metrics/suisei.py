@@ -168,14 +168,12 @@ class SuiSeiMetric(Metric):
         """Score samples of which another model has computed what this one reads, float64 [N].
 
         Args:
-            samples: samples without images.
+            samples: samples with references and without images.
             extras: raw extra inputs, [N, E].
             known: what this model's layers say of the captions.
             batch_size: samples at once.
         """
-        scores, _ = self._compute(samples, extras, None, batch_size=batch_size, known=known)
-        scores[list(self.missing(samples))] = np.nan
-        return scores
+        return self._compute(samples, extras, None, batch_size=batch_size, known=known)[0]
 
     @property
     def takes_over(self) -> bool:

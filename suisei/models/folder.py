@@ -30,7 +30,8 @@ from torch import Tensor
 from suisei.data.idf import IdfTable
 from suisei.encoders.image import ImageEncoder
 from suisei.encoders.rules import BUILD_ERRORS, one_line
-from suisei.encoders.text import TextEncoder, read_tokenizer
+from suisei.encoders.text import TextEncoder
+from suisei.encoders.text_parts import read_tokenizer
 from suisei.encoders.threads import one_thread
 from suisei.encoders.weights import Unfilled, check_fit, filled_by, save_weights, take_weights, weight_shapes
 from suisei.errors import ConfigError, ModelError, SuiseiError

@@ -113,7 +113,7 @@ class LatentModel(nn.Module):
         image: the image tower.
         mapper: from image features to targets.
         captions: from token ids to guesses.
-        tokenizer: from :func:`suisei.encoders.text.read_tokenizer`.
+        tokenizer: from :func:`suisei.encoders.text_parts.read_tokenizer`.
 
     Raises:
         ModelError: the parts do not go together.

@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 
 from suisei.encoders.image import ImageEncoder
 from suisei.encoders.rules import BUILD_ERRORS, check_folder, one_line
-from suisei.encoders.text import read_tokenizer
+from suisei.encoders.text_parts import read_tokenizer
 from suisei.encoders.tokenizer import FolderTokenizer
 from suisei.encoders.weights import Unfilled, check_fit, save_weights, weight_shapes
 from suisei.errors import ModelError, SuiseiError

@@ -145,7 +145,7 @@ def test_unusable_architecture_is_refused(encoder, tmp_path):
 
 
 def test_local_folder_is_read_without_a_hub(encoder, folder, monkeypatch):
-    monkeypatch.setattr("suisei.encoders.text.hub_guard", None)  # a local folder must not ask for it
+    monkeypatch.setattr("suisei.encoders.text_parts.hub_guard", None)  # a local folder must not ask for it
     local = TextEncoder.create(TextEncoderConfig(name=str(folder)), []).eval()
     assert_same_encoder(encoder, local)
     assert local.backbone.pooler is None

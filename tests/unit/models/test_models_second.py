@@ -4,6 +4,7 @@ import json
 import pickle
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -64,6 +65,18 @@ def test_scores_are_weighed_in_the_languages_and_elsewhere_the_first_s(parts):
     assert both[1] == first[1]
     assert both[3] == first[3]  # one of its references is in another language
     assert abs(both[0] - first[0]) > 1e-3
+
+
+def test_a_second_is_asked_without_the_image(parts, pictures, monkeypatch):
+    """Its share was fitted on references alone."""
+    metric, seen = read(parts[2]), []
+    metric.score(SAMPLES[:1])
+    (second,) = metric._seconds.opened.values()
+    score = second.score
+    monkeypatch.setattr(second, "score", lambda own, **given: seen.extend(own) or score(own, **given))
+    shown = replace(SAMPLES[0], image=pictures[0])
+    assert metric.score([shown]).tolist() == metric.score(SAMPLES[:1]).tolist()
+    assert seen == [SAMPLES[0]] * 2
 
 
 def test_a_candidate_without_references_is_the_first_s_alone(parts, build_regressor, pictures, tmp_path):

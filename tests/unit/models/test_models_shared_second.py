@@ -47,7 +47,7 @@ def folders(build_regressor, tmp_path_factory):
     first = build_regressor(text={"layers": "last"}, **own)
     lower = build_regressor(
         3, text={"layers": 1}, head={"members": 2, "start": "cosine", "hidden": (24,)}, **common,
-        extra_inputs=EXTRAS[:1],
+        extra_inputs=EXTRAS[1:],  # which is not the first's first
     )  # fmt: skip
     names = lower.text.state_dict()
     lower.text.load_state_dict({name: first.text.state_dict()[name] for name in names})
@@ -136,6 +136,16 @@ def test_what_the_first_computes_is_not_computed_again(folders, precision, monke
         asked_by_itself(metric, SAMPLES)
 
 
+def test_a_compiled_encoder_passes_nothing_on(folders, monkeypatch):
+    """What is compiled is the encoder as a whole, and the second's is compiled too."""
+    metric = read(folders / "one")
+    expected = metric.score(SAMPLES)
+    (second,) = metric._seconds.opened.values()
+    monkeypatch.setattr(metric, "compiled", True)
+    monkeypatch.setattr(second, "score_known", None)
+    np.testing.assert_allclose(metric.score(SAMPLES), expected, atol=1e-6)
+
+
 def test_a_mixture_of_layers_passes_its_lower_ones_on(folders, build_regressor, tmp_path):
     lower = load_model(folders / "lower", lambda _: None)
     mixed = build_regressor(
@@ -158,12 +168,16 @@ def test_inputs_that_look_at_the_image_are_computed_for_the_second_alone(folders
     expected = metric.score(SAMPLES)
     (second,) = metric._seconds.opened.values()
     assert second.takes_over
-    monkeypatch.setattr(second.extras, "needs", lambda: {"unigram-f1": frozenset({"image"})})
+    monkeypatch.setattr(second.extras, "needs", lambda: {"length": frozenset({"image"})})
     assert not second.takes_over
     computed, compute = [], second.extras.compute
     monkeypatch.setattr(second.extras, "compute", lambda own: computed.append(len(own)) or compute(own))
     np.testing.assert_allclose(metric.score(SAMPLES), expected, atol=1e-6)
     assert computed == [2]
+    monkeypatch.undo()
+    assert second.takes_over
+    second.regressor.start.bridge = torch.nn.Identity()  # which reads references otherwise
+    assert not second.takes_over
 
 
 def test_an_encoder_that_had_no_more_layers_is_read_as_deep_as_it_was(folders, tmp_path, resign):

@@ -7,12 +7,13 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from suisei.data.sample import CaptionSample
+from suisei.data.sample import CaptionSample, Rating
 from suisei.encoders.precision import quick_gradients
 from suisei.encoders.text import SMALL_ENCODER, TextEncoder, TextEncoderConfig
 from suisei.encoders.tiny import TinyTextConfig
 from suisei.errors import ConfigError
 from suisei.models.table import Collator, SampleTable
+from suisei.training import module as training_module
 from suisei.training import optimizers
 from suisei.training.optimizers import OptimizerConfig, build_optimizer
 
@@ -84,6 +85,39 @@ def test_in_mixed_precision_a_weight_and_its_gradient_are_converted_once_for_all
     for name, parameter in model.named_parameters():
         if name in exact:
             torch.testing.assert_close(parameter.grad, exact[name], atol=0.02, rtol=0.1, msg=name)
+
+
+def test_a_weight_that_has_changed_is_converted_anew():
+    """Also inside somebody's own block of mixed precision, which would keep what was converted to its end."""
+    layer, said = torch.nn.Linear(2, 2, bias=False), []
+    with torch.autocast("cpu", torch.bfloat16):
+        for value in (1.0, 2.0):
+            torch.nn.init.constant_(layer.weight, value)
+            with quick_gradients():
+                said.append(float(layer(torch.ones(1, 2)).sum()))
+    assert said == [4.0, 8.0]
+
+
+def test_layers_that_are_computed_twice_convert_their_weights_for_themselves(monkeypatch, captions):
+    given = []
+
+    def watched(**options):
+        given.append(options)
+        return quick_gradients(**options)
+
+    monkeypatch.setattr(training_module, "quick_gradients", watched)
+    for checkpointing in (False, True):
+        model = training_module.SuiSei(
+            text=TextEncoderConfig(name="tiny", tiny=TINY, checkpointing=checkpointing), image=None
+        )
+        model.build(
+            [CaptionSample(own, tuple(captions[:2]), rating=Rating((0.5,), 0, 1)) for own in captions]
+        )
+        monkeypatch.setattr(model, "log", lambda *_, **__: None)
+        batch = batch_of(model.regressor, captions)
+        batch.target = torch.full((len(captions),), 0.5)
+        model.training_step(batch, 0)
+    assert given == [{"recomputed": False}, {"recomputed": True}]
 
 
 def test_only_large_encoders_are_worth_parts():

@@ -1,0 +1,84 @@
+"""What a text encoder is made of: weights and tokenizer, from the hub, a folder or a model's settings."""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from suisei.encoders.bert import BertEncoder, is_bert
+from suisei.encoders.hub_errors import explain_hub_error, hub_guard, no_hub
+from suisei.encoders.pretrained import check_bert, check_config_file, check_tokenizer_file, text_config
+from suisei.encoders.rules import BUILD_ERRORS, one_line
+from suisei.encoders.tokenizer import FolderTokenizer, no_panic
+from suisei.errors import ConfigError, ModelError
+
+
+def check_storable(name: str, settings: dict[str, Any]) -> None:
+    """Refuse, before anything is trained, an encoder that a model folder could not hold."""
+    try:
+        text_config(json.loads(json.dumps(settings)), "config")
+    except ModelError as error:
+        raise ConfigError(f"text.name: a model with {name} could not be loaded again: {error}") from None
+
+
+def fetch_parts(name: str) -> tuple[Any, Any]:
+    """Return an encoder and its tokenizer, by a name on the hub or from a local folder.
+
+    Raises:
+        UnavailableError: the hub has no such model or cannot be reached.
+    """
+    from huggingface_hub.errors import StrictDataclassError
+    from transformers import AutoModel, AutoTokenizer
+
+    local = Path(name).is_dir()
+    if local:
+        check_config_file(Path(name))
+    try:
+        with nullcontext() if local else hub_guard(name):  # a local folder asks no hub
+            # Weights kept in half precision are widened: small updates vanish in half precision.
+            kept = {"local_files_only": local, "trust_remote_code": False}
+            backbone = AutoModel.from_pretrained(name, dtype=torch.float32, **kept)
+            return backbone, AutoTokenizer.from_pretrained(name, **kept)
+    except (OSError, ValueError, StrictDataclassError) as error:
+        raise explain_hub_error(name, error) from error
+
+
+def read_tokenizer(folder: Path) -> Any:
+    """Read a saved tokenizer, from its own folder alone.
+
+    Raises:
+        ModelError: it is absent, damaged, or refers to something outside.
+    """
+    if FolderTokenizer.is_in(folder):
+        return FolderTokenizer(folder)
+    if not folder.is_dir():
+        raise ModelError(f"no tokenizer at {folder}")
+    from transformers import AutoTokenizer
+
+    check_tokenizer_file(folder)
+    try:
+        with no_hub(), no_panic():
+            return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except BUILD_ERRORS as error:
+        raise ModelError(f"{folder}: cannot read the tokenizer: {one_line(error)}") from None
+
+
+def build_backbone(settings: dict[str, Any]) -> Any:
+    """Build an encoder without its weights from transformers' settings, none of which is trusted.
+
+    Raises:
+        ModelError: a setting that cannot be, or is not for a model folder to decide.
+    """
+    place = "text_architecture.backbone"
+    if is_bert(settings):
+        check_bert(settings, place)
+        return BertEncoder(settings)
+    from transformers import AutoModel
+
+    config = text_config(settings, place)
+    with no_hub():
+        return AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=False)
