@@ -24,7 +24,7 @@ from suisei.models.inputs import ALIGNMENTS
 from suisei.models.lower_layers import LowerStates
 from suisei.models.regressor import Regressor
 from suisei.models.table import SampleTable
-from suisei.models.token_matches import aligned, ordinary_tokens
+from suisei.models.token_matches import aligned, ordinary_tokens, said_before
 
 SAMPLES_PER_BATCH = 64
 
@@ -78,6 +78,7 @@ def _align(tokens: _Tokens, table: SampleTable, rows: Sequence[int]) -> Tensor:
         candidate_weights,
         references.unflatten(0, shape),
         reference_weights.unflatten(0, shape),
+        said_before(torch.tensor(padded, device=candidate.device)),
     )
 
 

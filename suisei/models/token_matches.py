@@ -37,10 +37,23 @@ def batch_matches(batch: Batch, hidden: Tensor, weights: Tensor) -> Tensor:
     shape = batch.references.shape
     references = vectors.index_select(0, batch.references.flatten()).unflatten(0, shape)
     own = weights[batch.references].masked_fill(~batch.reference_mask[..., None], -1.0)
-    return aligned(vectors[batch.candidate], weights[batch.candidate], references, own)
+    again = said_before(batch.references)
+    return aligned(vectors[batch.candidate], weights[batch.candidate], references, own, again)
 
 
-def aligned(candidate: Tensor, weights: Tensor, references: Tensor, reference_weights: Tensor) -> Tensor:
+def said_before(references: Tensor) -> Tensor:
+    """Return which references are the same caption as an earlier one of their sample, bool [B, R].
+
+    Args:
+        references: the captions' numbers, int64 [B, R]; padding stands last.
+    """
+    same = references[:, :, None] == references[:, None]
+    return same.tril(-1).any(dim=2)
+
+
+def aligned(
+    candidate: Tensor, weights: Tensor, references: Tensor, reference_weights: Tensor, again: Tensor
+) -> Tensor:
     """Return the numbers named in ``ALIGNMENTS``, [B, A]; NaN where either side has no token.
 
     Args:
@@ -49,6 +62,7 @@ def aligned(candidate: Tensor, weights: Tensor, references: Tensor, reference_we
         references: token vectors of unit length, [B, R, M, d].
         reference_weights: idf of the references' tokens, [B, R, M]; negative where there is none. A
             reference without any token is not there.
+        again: which references repeat an earlier one, bool [B, R]; they do not agree with it.
     """
     present = weights >= 0
     reference_present = reference_weights >= 0
@@ -74,7 +88,7 @@ def aligned(candidate: Tensor, weights: Tensor, references: Tensor, reference_we
         weighted_mean(anywhere, present.float()),
         weighted_mean(anywhere, present * weights),
         anywhere.masked_fill(~present, 2.0).amin(dim=1),
-        _agreement(references, reference_weights.clamp(min=0), there),
+        _agreement(references, reference_weights.clamp(min=0), there & ~again),
     ]
     empty = ~present.any(dim=1) | ~there.any(dim=1)
     return torch.stack(numbers, dim=1).masked_fill(empty[:, None], torch.nan)

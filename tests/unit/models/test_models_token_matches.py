@@ -1,5 +1,6 @@
 """The alignment in the forward pass is the one of scoring, and an encoder learns by it."""
 
+import numpy as np
 import torch
 
 from suisei.data.sample import CaptionSample
@@ -16,7 +17,7 @@ def test_a_batch_is_aligned_as_samples_are_for_scoring(build_regressor, captions
         CaptionSample(captions[0], tuple(captions[1:4])),
         CaptionSample(captions[1], (captions[5],)),
         CaptionSample("a cat"),
-        CaptionSample(captions[3], (captions[4], captions[2])),
+        CaptionSample(captions[3], (captions[4], captions[2], captions[4])),
     ]
     table = SampleTable(samples, with_images=False)
     tokens = model.text.tokenize(table.captions)
@@ -32,6 +33,19 @@ def test_a_batch_is_aligned_as_samples_are_for_scoring(build_regressor, captions
     weights = model.text.backbone.encoder.layer[-1].output.dense.weight
     assert float(weights.grad.abs().sum()) > 0
     assert bool(weights.grad.isfinite().all())
+
+
+def test_references_given_twice_agree_no_more_than_once(build_regressor, captions):
+    model = build_regressor(image=False, alignment=True, head={"extra_hidden": 3}).eval()
+    once = tuple(captions[1:4])
+    given = [once, once * 2, once[:1] * 3, once[:1]]
+    table = SampleTable([CaptionSample(captions[0], own) for own in given], with_images=False)
+    numbers = alignment_inputs(model, table)
+    np.testing.assert_allclose(numbers[0], numbers[1], atol=1e-5)
+    np.testing.assert_allclose(numbers[2], numbers[3], atol=1e-5)
+    agreement = ALIGNMENTS.index("reference-agreement")
+    assert numbers[0, agreement] < 0.999
+    assert numbers[3, agreement] == 1
 
 
 def test_a_batch_without_any_reference_is_aligned_with_nothing(build_regressor):
