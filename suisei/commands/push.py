@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     _check(card)
     model = load_model(folder, check_names)  # what does not load here loads nowhere
     for second in model.seconds:
-        load_second(second, check_names, model, packed=False)
+        load_second(second, check_names, model)
     if options.dry_run:
         sizes = [(file, (folder / file).stat().st_size) for file in model_files(folder)]
         lines = [f"{size:>13,}  {file}" for file, size in [*sizes, ("README.md", len(card.encode()))]]

@@ -104,17 +104,25 @@ def has_fast_bf16(device: str) -> bool:
 def to_precision(module: nn.Module, precision: str) -> None:
     """Convert an encoder's weights in place.
 
-    Batch normalisation keeps its running statistics, and with them its weights, in fp32.
+    Batch normalisation keeps its running statistics, and with them its weights, as they are in fp32.
     """
     if precision == "int8":
         to_int8(module)
     if PRECISIONS[precision] == torch.float32:
         return
+    norms = [part for part in module.modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)]
     with one_thread():
+        whole = [{name: own.clone() for name, own in part.state_dict().items()} for part in norms]
         module.to(PRECISIONS[precision])
-        for part in module.modules():
-            if isinstance(part, nn.modules.batchnorm._BatchNorm):
-                part.float()
+        for part, own in zip(norms, whole, strict=True):
+            part.float().load_state_dict(own)
+
+
+def encoders_to(precision: str, backbone: nn.Module, tower: nn.Module | None) -> None:
+    """Convert the weights of a model's text encoder and of its image tower, where it has one, in place."""
+    to_precision(backbone, precision)
+    if tower is not None:
+        to_precision(tower, of_images(precision))
 
 
 @contextmanager

@@ -51,10 +51,10 @@ class FolderTokenizer:
         from tokenizers import Tokenizer
 
         try:
-            self._texts = {name: (folder / name).read_text(encoding="utf-8") for name in _FILES}
-            settings = json.loads(self._texts["tokenizer_config.json"])
+            self._files = {name: (folder / name).read_bytes() for name in _FILES}
+            settings = json.loads(self._files["tokenizer_config.json"].decode("utf-8"))
             with no_panic():
-                self._backend = Tokenizer.from_str(self._texts["tokenizer.json"])
+                self._backend = Tokenizer.from_buffer(self._files["tokenizer.json"])
             self._backend.no_padding()
             ids = {name: self._id(settings.get(name)) for name in _SPECIAL}
             further = [self._id(token) for token in _listed(settings)]
@@ -97,14 +97,14 @@ class FolderTokenizer:
 
     def description(self) -> dict[str, Any]:
         """Return the content of ``tokenizer.json``."""
-        content: dict[str, Any] = json.loads(self._texts["tokenizer.json"])
+        content: dict[str, Any] = json.loads(self._files["tokenizer.json"])
         return content
 
     def fresh(self) -> Any:
         """Return a tokenizer of the tokenizers library that cuts nothing off."""
         from tokenizers import Tokenizer
 
-        made = Tokenizer.from_str(self._texts["tokenizer.json"])
+        made = Tokenizer.from_buffer(self._files["tokenizer.json"])
         made.no_padding()
         made.no_truncation()
         return made
@@ -112,8 +112,8 @@ class FolderTokenizer:
     def save_pretrained(self, folder: Path) -> None:
         """Write the files as they were read."""
         folder.mkdir(parents=True, exist_ok=True)
-        for name, text in self._texts.items():
-            (folder / name).write_text(text, encoding="utf-8")
+        for name, content in self._files.items():
+            (folder / name).write_bytes(content)
 
     def _id(self, token: Any) -> int | None:
         content = token.get("content") if isinstance(token, dict) else token

@@ -19,9 +19,8 @@ from suisei.encoders.cache_place import disk_cache
 from suisei.encoders.precision import (
     choose_device,
     choose_precision,
+    encoders_to,
     matrix_products,
-    of_images,
-    to_precision,
 )
 from suisei.encoders.timm_tower import PREFIX
 from suisei.errors import ConfigError
@@ -98,9 +97,8 @@ class SuiSeiMetric(Metric):
         if compile and self.precision == "int8":
             raise ConfigError("an encoder in int8 cannot be compiled; leave out one of the two")
         self.regressor = model.regressor.to(self.device)
-        to_precision(self.regressor.text.backbone, self.precision)
-        if self.regressor.image is not None:
-            to_precision(self.regressor.image.tower, of_images(self.precision))
+        image = self.regressor.image
+        encoders_to(self.precision, self.regressor.text.backbone, None if image is None else image.tower)
         self.extras = ExtraInputs(model.regressor.config.fusion.extra_inputs, model.extras)
         kept_by = self.precision + ("-compiled" if compile else "")
         self._features = KeptFeatures(self.regressor, disk_cache(cache), kept_by)
@@ -240,8 +238,8 @@ class SuiSeiMetric(Metric):
         return (samples, None) if start is None or start.bridge is None else with_own_references(samples)
 
     def _read_second(self, second: Second) -> SuiSeiMetric:
-        packed = self.device.type == "cpu" and not self.compiled
-        found = load_second(second, check_names, self.model, packed=packed)
+        scoring = self.precision if self.device.type == "cpu" and not self.compiled else None
+        found = load_second(second, check_names, self.model, scoring=scoring)
         return SuiSeiMetric(found, str(self.device), self.precision, compile=self.compiled, cache=self._cache)
 
     def _compute(
@@ -401,16 +399,17 @@ def load(
     """
     device = choose_device(device)
     path = default_model() if path is None else path  # an empty name is no wish for that
-    model = _found(path, revision, packed=device == "cpu" and not compile)
+    precision = choose_precision(precision, device)
+    model = _found(path, revision, precision if device == "cpu" and not compile else None)
     return SuiSeiMetric(model, device, precision, compile=compile, cache=cache)
 
 
-def _found(path: str | Path, revision: str | None, packed: bool) -> LoadedModel:
+def _found(path: str | Path, revision: str | None, scoring: str | None) -> LoadedModel:
     from suisei.models.hub_folder import cache_of, fetch_model, is_hub_name
 
     if is_hub_name(path):
         folder = fetch_model(str(path), revision)
-        return load_model(folder, check_names, within=cache_of(folder), packed=packed)
+        return load_model(folder, check_names, within=cache_of(folder), scoring=scoring)
     if revision is not None:
         raise ConfigError(f"revision {revision!r} is for a model on the hub, and {path} is a folder's name")
-    return load_model(path, check_names, packed=packed)
+    return load_model(path, check_names, scoring=scoring)

@@ -218,7 +218,7 @@ def _lines(path: Path) -> list[str]:
     return path.read_bytes().decode("utf-8").split("\n") if path.is_file() else []
 
 
-def _unpacked(value: Any, tensors: Mapping[str, np.ndarray], lines: Sequence[str]) -> Any:
+def _unpacked(value: Any, tensors: Mapping[str, np.ndarray], lines: list[str]) -> Any:
     if isinstance(value, dict) and _LINES in value:
         return _from_lines(value[_LINES], lines)
     if not isinstance(value, dict) or _TENSOR not in value:
@@ -229,13 +229,13 @@ def _unpacked(value: Any, tensors: Mapping[str, np.ndarray], lines: Sequence[str
     if _KEYS not in value:
         return numbers
     keys = _unpacked(value[_KEYS], {}, lines)
-    if set(map(type, keys)) - {str}:
+    if keys is value[_KEYS] and set(map(type, keys)) - {str}:  # lines are text
         raise ValueError(f"{value[_TENSOR]} has names that are not text")
     return dict(zip(keys, numbers.tolist(), strict=True))
 
 
-def _from_lines(place: Any, lines: Sequence[str]) -> list[str]:
+def _from_lines(place: Any, lines: list[str]) -> list[str]:
     start, count = place
     if not (type(start) is type(count) is int and 0 <= start <= start + count <= len(lines)):
         raise ValueError(f"lines {shown(place)} of {TEXTS}, which has {len(lines):,}")
-    return list(lines[start : start + count])
+    return lines[start : start + count]

@@ -29,6 +29,7 @@ from torch import Tensor
 
 from suisei.data.idf import IdfTable
 from suisei.encoders.image import ImageEncoder
+from suisei.encoders.precision import encoders_to
 from suisei.encoders.rules import BUILD_ERRORS, one_line
 from suisei.encoders.text import TextEncoder
 from suisei.encoders.text_parts import read_tokenizer
@@ -266,7 +267,7 @@ def load_model(
     check_inputs: Callable[[Sequence[str]], Any],
     *,
     within: Path | None = None,
-    packed: bool = False,
+    scoring: str | None = None,
 ) -> LoadedModel:
     """Read a model folder and check every file of it. Nothing in it is executed or unpickled.
 
@@ -276,7 +277,9 @@ def load_model(
             a folder may not name, such as :func:`suisei.metrics.extras.check_names`.
         within: a folder above it that links may lead to, as those of the hub's cache do; by default none may
             leave the folder.
-        packed: whether word vectors that are stored in few bits stay so, for scoring on the CPU.
+        scoring: the precision in which the model is to score on the CPU and do nothing else: word vectors
+            that are stored in few bits then stay so, and in "bf16" encoders never are anything wider. None
+            for all else.
 
     Raises:
         ModelError: the folder, a file or a weight is missing, altered, or does not fit.
@@ -291,14 +294,18 @@ def load_model(
         changed = pool.submit(altered, folder, config, sound)
         try:
             with one_thread():
-                regressor, extras = _read(folder, config, check_inputs, packed)
+                regressor, extras = _read(folder, config, check_inputs, scoring)
         finally:
             refuse(folder, changed.result())  # which says more than what it led to
     return LoadedModel(regressor, extras, config["sha256"]["config.json"], folder, within, seconds)
 
 
 def load_second(
-    second: Second, check_inputs: Callable[[Sequence[str]], Any], first: LoadedModel, *, packed: bool
+    second: Second,
+    check_inputs: Callable[[Sequence[str]], Any],
+    first: LoadedModel,
+    *,
+    scoring: str | None = None,
 ) -> LoadedModel:
     """Read a second model.
 
@@ -306,7 +313,7 @@ def load_second(
         second: the model.
         check_inputs: see :func:`load_model`.
         first: the model that it lies in, whose encoder a shared one reads with.
-        packed: see :func:`load_model`.
+        scoring: see :func:`load_model`.
 
     Raises:
         ModelError: it cannot be read, or is another than when the first was.
@@ -317,20 +324,23 @@ def load_second(
     if second.shared:
         regressor, inputs, checksum = read_shared(second, first.regressor, first.extras)
         return LoadedModel(regressor, inputs, checksum, second.folder, second.within)
-    found = load_model(second.folder, check_inputs, within=second.within, packed=packed)
+    found = load_model(second.folder, check_inputs, within=second.within, scoring=scoring)
     if found.seconds:
         raise ModelError(f"{second.folder} has a second model itself, and cannot be one")
     return found
 
 
 def _read(
-    folder: Path, config: Mapping[str, Any], check_inputs: Callable[[Sequence[str]], Any], packed: bool
+    folder: Path,
+    config: Mapping[str, Any],
+    check_inputs: Callable[[Sequence[str]], Any],
+    scoring: str | None,
 ) -> tuple[Regressor, dict[str, SavedInput]]:
     try:
         settings = RegressorConfig.from_dict(config["settings"])
         check_inputs(settings.fusion.extra_inputs)
         extras = _read_extras(folder, config, settings.fusion.extra_inputs)
-        return _build(folder, config, settings, packed), extras
+        return _build(folder, config, settings, scoring), extras
     except SuiseiError as error:
         told = str(error) if str(folder) in str(error) else f"{folder}: {error}"
         raise ModelError(told) from None
@@ -338,7 +348,9 @@ def _read(
         raise ModelError(f"{folder}: its parts do not go together: {one_line(error)}") from None
 
 
-def _build(folder: Path, config: Mapping[str, Any], settings: RegressorConfig, packed: bool) -> Regressor:
+def _build(
+    folder: Path, config: Mapping[str, Any], settings: RegressorConfig, scoring: str | None
+) -> Regressor:
     """Build the model without memory, compare its size with that of its weights, and give it those."""
     tokenizer, idf = read_tokenizer(folder / "tokenizer"), IdfTable.load(folder / "idf.json")
     path = folder / "model.safetensors"
@@ -353,15 +365,22 @@ def _build(folder: Path, config: Mapping[str, Any], settings: RegressorConfig, p
     rounded = config["format"] >= ROUNDED
     with torch.device("meta"), Unfilled():
         regressor = made()
+    _narrow(regressor, scoring)
     check_fit(regressor, dequantized_shapes(shapes) if rounded else shapes, str(path))
     weights = load_file(path)
-    rows = packed_rows(regressor, weights) if packed else None
+    rows = None if scoring is None else packed_rows(regressor, weights)
     put_rows(regressor, rows)
     # Copied: what was read is the file's own memory, which somebody may overwrite.
-    weights = dequantize_state(weights) if rounded else {key: own.clone() for key, own in weights.items()}
+    types = {name: own.dtype for name, own in regressor.state_dict().items()}
+    weights = (
+        dequantize_state(weights, types)
+        if rounded
+        else {name: own.to(types[name], copy=True) for name, own in weights.items()}
+    )
     if not filled_by(regressor, weights):  # it has numbers that are computed, as positions are
         with Unfilled():
             regressor = made()
+        _narrow(regressor, scoring)
         put_rows(regressor, rows)
     if rows is not None:
         weights |= rows.state_dict(prefix=TABLE)
@@ -371,6 +390,13 @@ def _build(folder: Path, config: Mapping[str, Any], settings: RegressorConfig, p
     with torch.inference_mode():  # settings that fit the weights and still cannot compute show here
         regressor.text(*regressor.text.pad(regressor.text.tokenize(["a 犬"])))
     return regressor
+
+
+def _narrow(regressor: Regressor, scoring: str | None) -> None:
+    """Have encoders that are to compute in bf16 take their weights in it; others are converted afterwards."""
+    if scoring == "bf16":
+        image = regressor.image
+        encoders_to(scoring, regressor.text.backbone, None if image is None else image.tower)
 
 
 def _read_extras(folder: Path, config: Mapping[str, Any], names: Sequence[str]) -> dict[str, SavedInput]:

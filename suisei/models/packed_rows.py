@@ -90,9 +90,10 @@ def packed_rows(regressor: Regressor, stored: dict[str, Tensor]) -> PackedRows |
 
 
 def put_rows(regressor: Regressor, rows: PackedRows | None) -> None:
-    """Have a model of :func:`packed_rows` look words up there; its own table is let go."""
+    """Have a model of :func:`packed_rows` look words up there; its own table is let go, its type kept."""
     if rows is not None:
-        regressor.text.backbone.embeddings.word_embeddings = rows
+        embeddings = regressor.text.backbone.embeddings
+        embeddings.word_embeddings = rows.to(embeddings.word_embeddings.weight.dtype)
 
 
 def unpack_rows(regressor: Regressor) -> None:

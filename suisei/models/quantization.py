@@ -150,10 +150,17 @@ def quantize_state(state: Mapping[str, Tensor], roundings: Mapping[str, Rounding
     return stored
 
 
-def dequantize_state(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the weights that :func:`quantize_state` stored, those that were rounded as float32.
+def dequantize_state(
+    stored: Mapping[str, Tensor], types: Mapping[str, torch.dtype] | None = None
+) -> dict[str, Tensor]:
+    """Return the weights that :func:`quantize_state` stored.
 
     None shares memory with a part, which may be that of a file.
+
+    Args:
+        stored: the parts.
+        types: of weights that were rounded; float32 by default. Each is converted before the next is
+            unpacked, so that no two are in memory in full precision.
 
     Raises:
         ModelError: the parts of a matrix do not belong together; it is named.
@@ -168,7 +175,7 @@ def dequantize_state(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
         if name in stored:
             raise ModelError(f"{name}: a rounded matrix that is stored whole as well")
         try:
-            state[name] = dequantize(parts_of(stored, name))
+            state[name] = dequantize(parts_of(stored, name)).to((types or {}).get(name, torch.float32))
         except ModelError as error:
             raise ModelError(f"{name}: {error}") from None
     return state

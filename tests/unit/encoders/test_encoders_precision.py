@@ -78,11 +78,16 @@ def test_unknown_precisions_are_refused():
 
 def test_batch_normalisation_stays_in_full_precision():
     model = nn.Sequential(nn.Conv2d(3, 2, 3), nn.BatchNorm2d(2))
+    nn.init.normal_(model[1].weight)
+    model(torch.rand(2, 3, 5, 5))
+    numbers = {name: own.clone() for name, own in model[1].state_dict().items()}
     to_precision(model, "tf32")
     assert model[0].weight.dtype == torch.float32
     to_precision(model, "bf16")
     assert model[0].weight.dtype == torch.bfloat16
     assert model[1].running_var.dtype == model[1].weight.dtype == torch.float32
+    assert model[1].state_dict().keys() == numbers.keys()
+    assert all(torch.equal(own, numbers[name]) for name, own in model[1].state_dict().items())
 
 
 def test_tf32_is_on_inside_the_block_alone():

@@ -12,7 +12,7 @@ from torch import nn
 from suisei.errors import ModelError
 from suisei.metrics import suisei as metric_module
 from suisei.metrics.extras import check_names
-from suisei.metrics.suisei import load
+from suisei.metrics.suisei import SuiSeiMetric, load
 from suisei.models import folder as folder_module
 from suisei.models.compaction import read_base, small_weights
 from suisei.models.folder import load_model, save_model
@@ -78,11 +78,28 @@ def test_packed_words_are_no_part_of_the_file_which_somebody_may_overwrite(round
     )
 
 
-def test_words_stay_packed_in_a_model_that_is_built_twice(rounded, monkeypatch):
+@pytest.mark.parametrize("kind", ["rounded", "whole", "with an image tower"])
+def test_encoders_that_are_read_in_bf16_have_the_weights_of_those_converted_afterwards(
+    rounded, tuned_model, model_folder, kind
+):
+    folder = {"rounded": rounded, "whole": tuned_model[0], "with an image tower": model_folder}[kind]
+    read = load_model(folder, check_names, scoring="bf16").regressor
+    assert {weight.dtype for weight in read.text.parameters()} == {torch.bfloat16}
+    after = SuiSeiMetric(load_model(folder, check_names), "cpu", "bf16", cache="off").regressor
+    unpack_rows(read)
+    found, expected = read.state_dict(), after.state_dict()
+    assert found.keys() == expected.keys()
+    for name, weight in found.items():
+        assert weight.dtype == expected[name].dtype, name
+        assert torch.equal(weight, expected[name]), name
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_words_stay_packed_in_a_model_that_is_built_twice(rounded, monkeypatch, precision):
     """As one is that has numbers which no file holds, such as the positions of some image towers."""
-    expected = scores(load(rounded, device="cpu", precision="fp32", cache="off"))
+    expected = scores(load(rounded, device="cpu", precision=precision, cache="off"))
     monkeypatch.setattr(folder_module, "filled_by", lambda *_: False)
-    metric = load(rounded, device="cpu", precision="fp32", cache="off")
+    metric = load(rounded, device="cpu", precision=precision, cache="off")
     assert isinstance(table_of(metric), PackedRows)
     np.testing.assert_array_equal(scores(metric), expected)
 
@@ -95,21 +112,29 @@ def test_others_have_the_whole_table(rounded):
 
 
 @pytest.mark.parametrize(
-    ("settings", "packed"),
-    [({"device": "cpu"}, True), ({"device": "cpu", "compile": True}, False), ({"device": "cuda"}, False)],
+    ("settings", "scoring"),
+    [
+        ({"device": "cpu"}, "fp32"),
+        ({"device": "cpu", "precision": "bf16"}, "bf16"),
+        ({"device": "cpu", "compile": True}, None),
+        ({"device": "cuda", "precision": "bf16"}, None),
+    ],
 )
-def test_words_are_packed_on_the_cpu_alone_and_where_nothing_is_compiled(monkeypatch, settings, packed):
+def test_a_model_is_read_for_scoring_on_the_cpu_alone_and_where_nothing_is_compiled(
+    monkeypatch, settings, scoring
+):
     asked = []
+    monkeypatch.setenv("SUISEI_PRECISION", "fp32")
 
     def found(*_, **options):
-        asked.append(options["packed"])
+        asked.append(options["scoring"])
         raise ModelError("asked")
 
     monkeypatch.setattr(metric_module, "choose_device", lambda device: device)
     monkeypatch.setattr(metric_module, "load_model", found)
     with pytest.raises(ModelError, match="asked"):
         load("a/b/c", **settings)
-    assert asked == [packed]
+    assert asked == [scoring]
 
 
 def test_a_whole_table_stays_whole(tuned_model):
