@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 import torch
 
 from suisei.data.images import load_image
-from suisei.data.sample import CaptionSample
+from suisei.data.sample import CaptionSample, language_of
 from suisei.encoders.batch_sizes import images_per_batch, tokens_per_batch
 from suisei.metrics.clipscore import PROMPT
 from suisei.metrics.suisei import SuiSeiMetric, load
@@ -40,6 +41,7 @@ def run(options: Options) -> Iterator[Row]:
             sides = [(name, partial(comet.run, "score")), *sides]
             yield from _regressor(options, rows, sides, len(peers))
     del slow, sides
+    yield from _second_opinions(options)
     yield from _shares(options)
     yield from _contrastive(options, rows)
 
@@ -73,17 +75,41 @@ def _beside(
     options: Options,
 ) -> Iterator[Row]:
     metric.score(own[:4])
-
-    def ours() -> float:
-        for part in (metric, *metric._seconds.opened.values()):
-            part._features.forget()
-        return seconds(lambda: metric.score(own))
-
-    times = alternate([ours, *(side for _, side in sides)], options.repeats)
+    times = alternate([_timed(metric, own), *(side for _, side in sides)], options.repeats)
     for (name, _), theirs in zip(sides, times[1:], strict=True):
         note = f"ours {metric.precision}, {len(own)} rows; theirs fp32, {peer_count} of the rows"
         note += ", two references, no image" if own[0].image is not None else ""
         yield compared(SECTION, what, (times[0], theirs), (len(own), peer_count), name, note=note)
+
+
+def _timed(metric: SuiSeiMetric, rows: list[CaptionSample]) -> Callable[[], float]:
+    """Return what scores rows of which nothing is known yet and says how long it took."""
+
+    def timed() -> float:
+        for part in (metric, *metric._seconds.opened.values()):
+            part._features.forget()
+        return seconds(lambda: metric.score(rows))
+
+    return timed
+
+
+def _second_opinions(options: Options) -> Iterator[Row]:
+    """Measure what the second models of the model in the package cost, on the bundled scenes."""
+    folder = inputs.shipped(options)
+    if folder is None:
+        return
+    metric = load(folder, device="cpu", cache="off")
+    alone = SuiSeiMetric(replace(metric.model, seconds=()), device="cpu", cache="off")
+    for language in ("ja", "en"):
+        spoken = [row for row in inputs.samples(None, 10**9) if language_of(row) == language]
+        rows = inputs.with_references(spread(spoken, options.rows), 2, image=False)
+        for each in (metric, alone):
+            each.score(rows[:4])
+        with_it, without = alternate([_timed(metric, rows), _timed(alone, rows)], options.repeats)
+        what = f"the model in the package, captions in {language}"
+        note = f"{metric.precision}, {len(rows)} captions and two references of the scenes"
+        counts = (len(rows),) * 2
+        yield compared(SECTION, what, (with_it, without), counts, "without second models", note=note)
 
 
 def _work(slow: plain.PlainRegressor, rows: Sequence[CaptionSample]) -> Row:

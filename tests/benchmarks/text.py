@@ -1,4 +1,4 @@
-"""How fast BLEU, ROUGE-L and CIDEr are beside pycocoevalcap, on one core, in one run.
+"""How fast BLEU, ROUGE-L and CIDEr are beside pycocoevalcap, and chrF beside sacrebleu, on one core.
 
 Scores the 5,664 pairs of Flickr8k-Expert with five references each. Both sides start from the same
 tokens, joined by spaces. Three cases:
@@ -6,6 +6,8 @@ tokens, joined by spaces. Three cases:
 - expert: the pairs as they are; 1,000 images, so references repeat, which suisei counts only once;
 - distinct: as many pairs as there are images, so nothing repeats and only the arithmetic counts;
 - whole: raw captions, suisei with its tokenizer, pycocoevalcap with Java's, as a user would run them.
+
+chrF and sacreBLEU are beside sacrebleu, whose own function takes one pair at a time; raw captions.
 """
 
 from __future__ import annotations
@@ -21,9 +23,10 @@ from suisei.metrics import bleu as bleu_module
 from suisei.metrics.bleu import Bleu
 from suisei.metrics.cider import Cider
 from suisei.metrics.rouge import RougeL
+from suisei.metrics.sacrebleu import ChrF, SacreBleu
 from suisei.metrics.tokenizers import get_tokenizer, tokenize_samples
 from tests.benchmarks import inputs
-from tests.benchmarks.harness import Options, Row, alternate, seconds
+from tests.benchmarks.harness import Options, Row, alternate, compared, seconds
 
 SECTION = "text"
 PEER = "pycocoevalcap"
@@ -49,6 +52,23 @@ def run(options: Options) -> list[Row]:
             times = statistics.median(fast), statistics.median(slow)
             what = f"{name}, {case}, {len(samples)} pairs"
             rows.append(Row(SECTION, what, times[0], "s", PEER, times[1], ratio))
+    return [*rows, *_library(raw, options)]
+
+
+def _library(raw: list[CaptionSample], options: Options) -> list[Row]:
+    """Compare with the library's function for one sentence, called as its documentation does."""
+    from sacrebleu import sentence_bleu, sentence_chrf
+
+    rows = []
+    for metric, function in ((ChrF(), sentence_chrf), (SacreBleu(), sentence_bleu)):
+
+        def loop(function: Callable = function) -> None:
+            for sample in raw:
+                function(sample.candidate, list(sample.references))
+
+        sides = [lambda metric=metric: seconds(lambda: metric.score(raw)), lambda: seconds(loop)]
+        times = tuple(alternate(sides, options.repeats))
+        rows.append(compared(SECTION, metric.name, times, (len(raw),) * 2, "sacrebleu"))
     return rows
 
 

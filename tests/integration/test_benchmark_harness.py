@@ -51,6 +51,7 @@ def test_scoring_and_training_beside_plain_loops(tmp_path):
         "",
         "plain loop",
         "plain open_clip loop",
+        "without second models",
         "torchmetrics' CLIPScore",
         "all word vectors held",
     }
@@ -93,7 +94,7 @@ def test_rewards(tmp_path):
 def test_text_metrics_and_bootstrap(tmp_path):
     pytest.importorskip("pycocoevalcap")
     results = run(tmp_path, "text", "bootstrap")
-    assert {row["peer"] for row in results} == {"pycocoevalcap", "SciPy in a loop"}
+    assert {row["peer"] for row in results} == {"pycocoevalcap", "sacrebleu", "SciPy in a loop"}
 
 
 def test_unknown_section_is_refused(tmp_path):
