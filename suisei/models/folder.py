@@ -69,7 +69,7 @@ class LoadedModel:
     """A model read from a folder.
 
     Attributes:
-        regressor: the model in evaluation mode, on the CPU, float32 where it was not read for scoring in bf16.
+        regressor: the model in evaluation mode, on the CPU, in float32 but where it was read for bf16.
         extras: what the model holds of every extra input, by name.
         checksum: hash of the settings and of all other files, for the signature.
         path: the folder.
