@@ -23,18 +23,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from safetensors.torch import load_file
 from torch import Tensor
 
-from suisei.data.idf import IdfTable
-from suisei.encoders.image import ImageEncoder
-from suisei.encoders.precision import encoders_to
 from suisei.encoders.rules import BUILD_ERRORS, one_line
-from suisei.encoders.text import TextEncoder
-from suisei.encoders.text_parts import read_tokenizer
 from suisei.encoders.threads import one_thread
-from suisei.encoders.weights import Unfilled, check_fit, filled_by, save_weights, take_weights, weight_shapes
+from suisei.encoders.weights import save_weights
 from suisei.errors import ConfigError, ModelError, SuiseiError
 from suisei.models.config import RegressorConfig
 from suisei.models.extras_folder import SavedInput, read_extras, write_extras
@@ -52,8 +45,8 @@ from suisei.models.folder_checks import (
     refuse,
     sha256_of,
 )
-from suisei.models.packed_rows import TABLE, packed_rows, put_rows
-from suisei.models.quantization import dequantize_state, dequantized_shapes, is_rounded
+from suisei.models.folder_regressor import build_regressor
+from suisei.models.quantization import is_rounded
 from suisei.models.regressor import Regressor
 from suisei.models.second import FOLDERS, Second, check_apart, copied
 from suisei.models.second_folders import configs_of, said_of_seconds, seconds_in, settings_for
@@ -340,63 +333,12 @@ def _read(
         settings = RegressorConfig.from_dict(config["settings"])
         check_inputs(settings.fusion.extra_inputs)
         extras = _read_extras(folder, config, settings.fusion.extra_inputs)
-        return _build(folder, config, settings, scoring), extras
+        return build_regressor(folder, config, settings, scoring), extras
     except SuiseiError as error:
         told = str(error) if str(folder) in str(error) else f"{folder}: {error}"
         raise ModelError(told) from None
     except BUILD_ERRORS as error:
         raise ModelError(f"{folder}: its parts do not go together: {one_line(error)}") from None
-
-
-def _build(
-    folder: Path, config: Mapping[str, Any], settings: RegressorConfig, scoring: str | None
-) -> Regressor:
-    """Build the model without memory, compare its size with that of its weights, and give it those."""
-    tokenizer, idf = read_tokenizer(folder / "tokenizer"), IdfTable.load(folder / "idf.json")
-    path = folder / "model.safetensors"
-
-    def made() -> Regressor:
-        text = TextEncoder.from_architecture(config["text_architecture"], tokenizer)
-        architecture = config["image_architecture"]
-        image = None if architecture is None else ImageEncoder.from_architecture(architecture)
-        return Regressor(settings, text, image, idf)
-
-    shapes = weight_shapes(path)
-    rounded = config["format"] >= ROUNDED
-    with torch.device("meta"), Unfilled():
-        regressor = made()
-    _narrow(regressor, scoring)
-    check_fit(regressor, dequantized_shapes(shapes) if rounded else shapes, str(path))
-    weights = load_file(path)
-    rows = None if scoring is None else packed_rows(regressor, weights)
-    put_rows(regressor, rows)
-    # Copied: what was read is the file's own memory, which somebody may overwrite.
-    types = {name: own.dtype for name, own in regressor.state_dict().items()}
-    weights = (
-        dequantize_state(weights, types)
-        if rounded
-        else {name: own.to(types[name], copy=True) for name, own in weights.items()}
-    )
-    if not filled_by(regressor, weights):  # it has numbers that are computed, as positions are
-        with Unfilled():
-            regressor = made()
-        _narrow(regressor, scoring)
-        put_rows(regressor, rows)
-    if rows is not None:
-        weights |= rows.state_dict(prefix=TABLE)
-    take_weights(regressor, weights)
-    regressor.eval()
-    regressor.requires_grad_(False)
-    with torch.inference_mode():  # settings that fit the weights and still cannot compute show here
-        regressor.text(*regressor.text.pad(regressor.text.tokenize(["a 犬"])))
-    return regressor
-
-
-def _narrow(regressor: Regressor, scoring: str | None) -> None:
-    """Have encoders that are to compute in bf16 take their weights in it; others are converted afterwards."""
-    if scoring == "bf16":
-        image = regressor.image
-        encoders_to(scoring, regressor.text.backbone, None if image is None else image.tower)
 
 
 def _read_extras(folder: Path, config: Mapping[str, Any], names: Sequence[str]) -> dict[str, SavedInput]:

@@ -190,7 +190,9 @@ def test_what_the_weights_do_not_fill_is_refused_before_memory_is_taken(
     folder, resign, monkeypatch, path, value
 ):
     resign(folder, at(*path)(value))
-    monkeypatch.setattr("suisei.models.folder.load_file", lambda _: pytest.fail("the weights were read"))
+    monkeypatch.setattr(
+        "suisei.models.folder_regressor.load_file", lambda _: pytest.fail("the weights were read")
+    )
     refused(folder, "must be|does not fit|cannot rebuild|do not go together")
 
 

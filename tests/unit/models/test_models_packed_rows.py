@@ -13,7 +13,7 @@ from suisei.errors import ModelError
 from suisei.metrics import suisei as metric_module
 from suisei.metrics.extras import check_names
 from suisei.metrics.suisei import SuiSeiMetric, load
-from suisei.models import folder as folder_module
+from suisei.models import folder_regressor
 from suisei.models.compaction import read_base, small_weights
 from suisei.models.folder import load_model, save_model
 from suisei.models.packed_rows import WORDS, PackedRows, unpack_rows
@@ -98,7 +98,7 @@ def test_encoders_that_are_read_in_bf16_have_the_weights_of_those_converted_afte
 def test_words_stay_packed_in_a_model_that_is_built_twice(rounded, monkeypatch, precision):
     """As one is that has numbers which no file holds, such as the positions of some image towers."""
     expected = scores(load(rounded, device="cpu", precision=precision, cache="off"))
-    monkeypatch.setattr(folder_module, "filled_by", lambda *_: False)
+    monkeypatch.setattr(folder_regressor, "filled_by", lambda *_: False)
     metric = load(rounded, device="cpu", precision=precision, cache="off")
     assert isinstance(table_of(metric), PackedRows)
     np.testing.assert_array_equal(scores(metric), expected)
