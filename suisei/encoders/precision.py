@@ -110,12 +110,19 @@ def to_precision(module: nn.Module, precision: str) -> None:
         to_int8(module)
     if PRECISIONS[precision] == torch.float32:
         return
-    norms = [part for part in module.modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)]
     with one_thread():
-        whole = [{name: own.clone() for name, own in part.state_dict().items()} for part in norms]
-        module.to(PRECISIONS[precision])
-        for part, own in zip(norms, whole, strict=True):
-            part.float().load_state_dict(own)
+        for part in module.modules():
+            if not isinstance(part, nn.modules.batchnorm._BatchNorm):
+                _convert(part, PRECISIONS[precision])
+
+
+def _convert(part: nn.Module, dtype: torch.dtype) -> None:
+    """Convert a module's own floating-point tensors in place, where they are of another type."""
+    own = [
+        tensor for held in (part._parameters, part._buffers) for tensor in held.values() if tensor is not None
+    ]
+    if any(tensor.is_floating_point() and tensor.dtype != dtype for tensor in own):
+        part._apply(lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor, recurse=False)
 
 
 def encoders_to(precision: str, backbone: nn.Module, tower: nn.Module | None) -> None:

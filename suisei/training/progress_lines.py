@@ -24,13 +24,23 @@ class ProgressLines(Callback):
     def __init__(self, *, lines: bool = True) -> None:
         self._lines = lines and not current().replaces_messages
         self._every = LOGGED if current().verbose else EVERY
-        self._started = self._last = self._event = 0.0
+        self._started = self._last = self._event = time.monotonic()
         self._first = 0
         self._batch = 0.0
         self.samples = 0
         """Seen since this start."""
         self.seconds = 0.0
         """Spent in steps since this start, without validation."""
+        self.earlier = 0.0
+        """Seconds that earlier starts trained, up to the checkpoint that this one goes on from."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return how long has been trained, for a start that goes on from here."""
+        return {"seconds": self.earlier + time.monotonic() - self._started}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over how long earlier starts trained."""
+        self.earlier = float(state_dict["seconds"])
 
     @property
     def per_second(self) -> float | None:
@@ -100,6 +110,22 @@ class ProgressLines(Callback):
             per_second=None if self.per_second is None else round(self.per_second, 3),
             **memory(),
         )
+
+
+def lines_of(trainer: Any) -> ProgressLines | None:
+    """Return what tells of a trainer's work."""
+    return next((callback for callback in trainer.callbacks if isinstance(callback, ProgressLines)), None)
+
+
+def minutes_since(began: float, trainer: Any) -> float:
+    """Return the minutes of a training, those of earlier starts that it goes on from included.
+
+    Args:
+        began: when this start began, by ``time.perf_counter``.
+        trainer: its trainer.
+    """
+    lines = lines_of(trainer)
+    return (time.perf_counter() - began + (lines.earlier if lines is not None else 0.0)) / 60
 
 
 def wanted(chosen: bool | None) -> bool:

@@ -25,6 +25,7 @@ from suisei.training.data_digest import check_same_data, data_digests
 from suisei.training.learning_curve import plot_curves, read_curves
 from suisei.training.losses import require_finite_weights
 from suisei.training.module import SuiSei
+from suisei.training.progress_lines import minutes_since
 from suisei.training.run_facts import facts_of, kept_step
 from suisei.training.run_fit import fit
 from suisei.training.run_folder import find_checkpoint, record, staged, started_run
@@ -83,7 +84,7 @@ def _run_training(cli: Any) -> None:
         fit(trainer, model, data, checkpoint)
         data.split = split
         record(cli, folder, split)  # not before: a checkpoint of other data is refused, and the run stays
-    minutes = (time.perf_counter() - started) / 60
+    minutes = minutes_since(started, trainer)
     validation = _restore_best(model, trainer)
     model.to("cpu")
     model.regressor.text.keep_all()

@@ -9,7 +9,7 @@ from typing import Any
 
 from suisei.runlog.events import memory
 from suisei.training.checkpoints import read_checkpoint
-from suisei.training.progress_lines import ProgressLines
+from suisei.training.progress_lines import lines_of
 
 
 def facts_of(cli: Any, minutes: float, validation: Mapping[str, float | None]) -> dict[str, Any]:
@@ -17,7 +17,7 @@ def facts_of(cli: Any, minutes: float, validation: Mapping[str, float | None]) -
 
     Args:
         cli: its command line, with ``config``, ``model``, ``datamodule`` and ``trainer``.
-        minutes: of this start.
+        minutes: of all its starts.
         validation: {figure: value} of the epoch that was kept.
     """
     data, model, trainer = cli.datamodule, cli.model, cli.trainer
@@ -37,7 +37,7 @@ def facts_of(cli: Any, minutes: float, validation: Mapping[str, float | None]) -
 
 def _pace(trainer: Any) -> dict[str, Any]:
     """Return the throughput of the last start, and the peak of the memory."""
-    lines = next((callback for callback in trainer.callbacks if isinstance(callback, ProgressLines)), None)
+    lines = lines_of(trainer)
     pace = lines.per_second if lines is not None else None
     peaks = {name: value for name, value in memory().items() if "peak" in name}
     return {"samples_per_second": None if pace is None else round(pace, 2), **peaks}

@@ -9,6 +9,7 @@ from contextlib import nullcontext
 from suisei.training.checkpoints import restore_best
 from suisei.training.command_line import settings_of
 from suisei.training.losses import require_finite_weights
+from suisei.training.progress_lines import minutes_since
 from suisei.training.run_fit import fit
 from suisei.training.run_folder import find_checkpoint, started_run
 from suisei.training.task_cli import TaskCLI
@@ -28,7 +29,7 @@ def train(cli: TaskCLI, checkpoint: str | None, prepare: Callable[[], None] = la
         prepare: work that belongs to the training and its minutes.
 
     Returns:
-        The minutes that it took.
+        The minutes that it took, earlier starts that it goes on from included.
 
     Raises:
         ModelError: the weights are no numbers.
@@ -38,7 +39,7 @@ def train(cli: TaskCLI, checkpoint: str | None, prepare: Callable[[], None] = la
     with started_run(cli, cli.folder) if trainer.is_global_zero else nullcontext():
         prepare()
         fit(trainer, model, cli.datamodule, checkpoint)
-    minutes = (time.perf_counter() - began) / 60
+    minutes = minutes_since(began, trainer)
     restore_best(model, trainer)
     if trainer.is_global_zero:
         require_finite_weights(model, "model.learning_rate")

@@ -1,5 +1,6 @@
 """Runs that were interrupted go on as if nothing had happened; cross-validation runs every fold."""
 
+import itertools
 import json
 import os
 import shutil
@@ -7,12 +8,14 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
 from suisei.errors import ConfigError, ModelError
+from suisei.training import progress_lines
 from suisei.training.checkpoints import read_checkpoint
 from suisei.training.module import SuiSei
 
@@ -80,6 +83,21 @@ def test_resumed_run_ends_with_the_same_weights(whole, train, tmp_path, step, go
         train(*OPTIONS, "--ckpt_path=last", output=run)
     assert seen == list(range(goes_on_at, steps))
     assert_same(whole, run)
+
+
+def test_the_minutes_of_a_resumed_run_are_those_of_all_its_starts(train, tmp_path):
+    run, clock = tmp_path / "run", itertools.count(0, 600)  # ten minutes pass whenever it is looked at
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(progress_lines, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+        killed(train, OPTIONS, 11, run)
+    trained = sum(
+        state.get("seconds", 0.0)
+        for state in read_checkpoint(run / "checkpoints" / "last.ckpt")["callbacks"].values()
+    )
+    assert trained >= 600
+    train(*OPTIONS, "--ckpt_path=last", output=run)
+    minutes = json.loads((run / "report.json").read_text())["training"]["minutes"]
+    assert trained / 60 < minutes < trained / 60 + 10
 
 
 @pytest.mark.parametrize("step", [10, 11])
