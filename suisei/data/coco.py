@@ -18,10 +18,11 @@ from typing import Any, NamedTuple
 from suisei.data.column_names import ALIASES, match_columns
 from suisei.data.compressed import open_plain, plain_suffix
 from suisei.data.documents import RESULT_FIELDS, is_row, parse_json
-from suisei.data.sample import MAX_CAPTION_CHARACTERS
+from suisei.data.sample import checked_caption
 from suisei.errors import DataError
 
-IMAGE_FIELDS = (*ALIASES["group"][1], "id", *(name for tier in ALIASES["image"] for name in tier), "group")
+_FILE_FIELDS = tuple(name for tier in ALIASES["image"] for name in tier)
+IMAGE_FIELDS = (*ALIASES["group"][1], "id", *_FILE_FIELDS, "group")
 """Fields of a JSON Lines row that may name its image, the first that is there."""
 CAPTION_FIELDS = (
     *(name for tier in ALIASES["references"] for name in tier),
@@ -51,6 +52,7 @@ class CaptionFile:
         form: what it was taken for, in words.
         captions: {image: its captions}, in the file's order.
         file_names: {file name: image}, where an annotation file lists its images.
+        row_files: {file name: image}, where rows name both and a file stands for one image alone.
         by_line: the file names no images, so that they are its line numbers, from 1.
         bad: what is wrong with the rows left out.
         repeated: rows left out since they repeat an earlier one.
@@ -60,16 +62,28 @@ class CaptionFile:
     form: str
     captions: dict[str, tuple[str, ...]] = field(default_factory=dict)
     file_names: dict[str, str] = field(default_factory=dict)
+    row_files: dict[str, str] = field(default_factory=dict)
     by_line: bool = False
     bad: list[DataError] = field(default_factory=list)
     repeated: int = 0
 
     def find(self, name: str | None) -> tuple[str, ...] | None:
         """Return the captions of an image by its id or, where files are listed, by its file's name."""
-        if name is None:
-            return None
-        found = self.captions.get(name)
-        return found if found is not None else self.captions.get(self.file_names.get(name, ""))
+        return None if name is None else self.captions.get(self.image_of(name))
+
+    def image_of(self, name: str) -> str:
+        """Return the image that an id or a file's name stands for; the name itself where it is neither."""
+        return name if name in self.captions else self._of_file(name) or name
+
+    def contradiction(self, image: str, file: str | None) -> str:
+        """Say that a file is of another image here than the one it is said to be of; else ""."""
+        known = self._of_file(file) if file is not None else None
+        if known is None or known == image:
+            return ""
+        return f"{file!r} is said to be image {image!r}, and {self.name} says that it is image {known!r}"
+
+    def _of_file(self, name: str) -> str | None:
+        return self.file_names.get(name) or self.row_files.get(name)
 
     def describe(self) -> str:
         """Return what the file was taken for and how much is in it, in one line."""
@@ -117,7 +131,8 @@ def _is_result(row: Mapping[str, Any]) -> bool:
     if not set(row) >= RESULT_FIELDS or not is_row(row):
         return False
     columns = match_columns(tuple(row))
-    return columns.of["candidate"] == "caption" and "image" not in columns.of and not columns.references
+    more = columns.references or {"image", "system", "language"} & set(columns.of)
+    return columns.of["candidate"] == "caption" and not more
 
 
 def read_results(path: Path | str, *, on_error: str = "raise") -> CaptionFile:
@@ -221,6 +236,7 @@ def _records(path: Path | str, found: CaptionFile) -> Iterator[Record]:
         rows = list(_json_lines(path, text))
         found.by_line = not any(name in row for _, row in rows for name in IMAGE_FIELDS)
         found.form = "a JSON object a line" + (", in the order of the captions" if found.by_line else "")
+        found.row_files = _row_files(rows)
         return _row_records(rows, found.by_line)
     return (Record(f"line {number}", number, line) for number, line in enumerate(text_lines(text), 1))
 
@@ -319,6 +335,17 @@ def _row_records(rows: Sequence[tuple[int, dict[str, Any]]], by_line: bool) -> I
         yield Record(f"row {number}", image, captions)
 
 
+def _row_files(rows: Iterable[tuple[int, dict[str, Any]]]) -> dict[str, str]:
+    """Return {file name: image} of rows that name both, without files that are of several images."""
+    found: dict[str, set[str]] = {}
+    for _, row in rows:
+        file = next((row[name] for name in _FILE_FIELDS if isinstance(row.get(name), str)), None)
+        if file:
+            image = next(row[name] for name in IMAGE_FIELDS if name in row)
+            found.setdefault(Path(file).name, set()).add(str(image).strip())
+    return {file: images.pop() for file, images in found.items() if len(images) == 1}
+
+
 def _checked(record: Record) -> tuple[str, tuple[str, ...]]:
     """Return the image and its captions.
 
@@ -331,22 +358,8 @@ def _checked(record: Record) -> tuple[str, tuple[str, ...]]:
     every = captions if isinstance(captions, list) else [captions]
     if not every:
         raise DataError(f"image {image!r:.60} has an empty list of captions; leave it out or fill it in")
-    for caption in every:
-        if not isinstance(caption, str):
-            kind = type(caption).__name__
-            raise DataError(f"a caption must be text, got {kind} {caption!r:.60} for image {image!r:.60}")
-        if not caption.strip():
-            raise DataError(
-                f"the caption of image {image!r:.60} is empty; every caption needs a visible letter"
-            )
-        if len(caption) > MAX_CAPTION_CHARACTERS:
-            raise DataError(
-                f"the caption of image {image!r:.60} has {len(caption):,} characters, more than "
-                f"{MAX_CAPTION_CHARACTERS:,}; it is probably a broken row"
-            )
-        if not caption.isascii() and any("\ud800" <= character <= "\udfff" for character in caption):
-            raise DataError(f"a caption holds a broken character (half a surrogate pair): {caption[:40]!a}")
-    return str(image).strip(), tuple(every)
+    what = f"the caption of image {image!r:.60}"
+    return str(image).strip(), tuple(checked_caption(what, caption) for caption in every)
 
 
 def _add_one(

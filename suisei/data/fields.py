@@ -23,8 +23,8 @@ from suisei.data.sample import CaptionSample, Rating, checked_number, has_surrog
 from suisei.errors import DataError
 
 DEFAULT_SCALE = (0.0, 1.0)
-_LIST = re.compile(r"""\s*\[\s*(?:["'].*)?\]\s*""", re.DOTALL)
-"""A list as text, in JSON or as Python shows it, which is no caption."""
+_LIST = re.compile(r"""\s*(?:\[\s*(?:["'].*)?\]|\(\s*(["']).*\1\s*,.*\))\s*""", re.DOTALL)
+"""A list as text, in JSON or as Python shows it or a tuple, which is no caption."""
 
 
 class AbsentFileError(DataError):

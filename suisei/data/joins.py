@@ -167,9 +167,14 @@ def _with_references(
         if kind is None:  # the first good row, which may come after all that were looked at
             kind = _best_kind(known, samples or [row.sample], name)
             note(f"{known.describe()}; rows of {name} are joined with it by {kind}")
-        found = known.find(image_names(row.sample)[kind])
+        names = image_names(row.sample)
+        found = known.find(names[kind])
         if found is None:
             absent.add(row)
+        elif problem := known.contradiction(known.image_of(str(names[kind])), names["image"]):
+            error = DataError(f"{name}, row {row.number}: {problem}; name the images alike in both")
+            yield replace(row, sample=None, error=error)
+            continue
         yield _replaced(row, found or (), name)
     absent.tell(f"{name}: {known.name} has no references", note)
 

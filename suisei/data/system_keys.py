@@ -9,6 +9,9 @@ from suisei.data.joins import image_names
 from suisei.data.system_files import SystemFile
 from suisei.errors import DataError
 
+_SURER = ("id", "group", "image")
+"""What may name an image, the surest last: an id may be that of the row."""
+
 
 def image_keys(
     files: Sequence[SystemFile], given: CaptionFile | None, notes: list[str]
@@ -65,12 +68,9 @@ def _conflict(files: Sequence[SystemFile], keys: Sequence[Sequence[str]], *, cop
 
 def _keys_among(file: SystemFile, given: CaptionFile, notes: list[str]) -> tuple[str, ...]:
     """Return the keys of a file that most references have."""
-    resolved = {
-        kind: tuple(key if key in given.captions else given.file_names.get(key, key) for key in keys)
-        for kind, keys in file.keys.items()
-    }
+    resolved = {kind: tuple(map(given.image_of, keys)) for kind, keys in file.keys.items()}
     found = {kind: sum(key in given.captions for key in keys) for kind, keys in resolved.items()}
-    best = max(found, key=lambda kind: found[kind], default=None)
+    best = max(found, key=lambda kind: (found[kind], _SURER.index(kind)), default=None)
     if best is None or not found[best]:
         ours = "; ".join(f"{kind} such as {keys[0]!r}" for kind, keys in file.keys.items())
         theirs = next(iter(given.captions))
@@ -78,7 +78,10 @@ def _keys_among(file: SystemFile, given: CaptionFile, notes: list[str]) -> tuple
             f"{file.name}: none of its {len(file.samples):,} rows has an image of {given.name}, which has "
             f"ids such as {theirs!r}; the rows have {ours or 'nothing that names an image once'}"
         )
-    if best != "id" or resolved[best] != file.keys[best]:
+    for sample, key in zip(file.samples, resolved[best], strict=True):
+        if problem := given.contradiction(key, image_names(sample)["image"]):
+            raise DataError(f"{file.name}: {problem}; name the images alike in both")
+    if not file.has_ids or resolved[best] != file.keys[best]:
         notes.append(f"{file.name}: joined with the references by {best}")
     return resolved[best]
 
@@ -102,7 +105,7 @@ def _by_line(
             f"nothing names the images in all files, and they differ in rows ({shown}); give every row the "
             "image's id, or the same rows in the same order"
         )
-    for kind in ("id", "image"):
+    for kind in _SURER:
         orders = [file.keys[kind] for file in files if kind in file.keys]
         other = next((order for order in orders[1:] if order != orders[0]), None)
         if other is not None and set(other) == set(orders[0]):
@@ -110,6 +113,7 @@ def _by_line(
                 f"the files have the same images in another order (by {kind}), and the references name none; "
                 "sort the files alike, or give references by id"
             )
+    _refuse_strangers(files)
     number = next(iter(counts.values()))
     keys = [tuple(str(line) for line in range(1, number + 1))] * len(files)
     conflict = _conflict(files, keys, copies=False)
@@ -120,3 +124,17 @@ def _by_line(
         )
     notes.append(f"joined line by line: row n of every file is taken for the same image ({number:,} rows)")
     return keys
+
+
+def _refuse_strangers(files: Sequence[SystemFile]) -> None:
+    """Refuse captions by image, which have no order, beside rows that name images, none of them alike."""
+    for file in files:
+        own = set().union(*file.keys.values()) if file.has_ids else set()
+        for other in files:
+            names = set().union(*other.keys.values())
+            if own and names and not own & names:
+                shown = "; ".join(f"{kind} such as {keys[0]!r}" for kind, keys in other.keys.items())
+                raise DataError(
+                    f"{file.name} is a file of captions by image, such as {min(own)!r}, whose order says "
+                    f"nothing, and {other.name} names no image of it ({shown}); name the images alike in both"
+                )

@@ -96,7 +96,7 @@ def _joined(kind: str, found: Mapping[str, Mapping[str, Table]]) -> Table:
     """Return one table of those of all metrics: a section per metric, or their rows in common sections."""
     own = {label: each[kind] for label, each in found.items() if kind in each}
     first = next(iter(own.values()))
-    notes = tuple(dict.fromkeys(note for table in own.values() for note in table.notes))
+    notes = tuple(dict.fromkeys(note for label, table in own.items() for note in _notes_of(label, table)))
     if "lower" in first.columns:
         sections = [
             Section(label, section.rows) for label, table in own.items() for section in table.sections
@@ -108,6 +108,12 @@ def _joined(kind: str, found: Mapping[str, Mapping[str, Table]]) -> Table:
                 rows.setdefault(section.title, []).extend(section.rows)
         sections = [Section(title, tuple(each)) for title, each in rows.items()]
     return replace(first, sections=tuple(sections), notes=notes)
+
+
+def _notes_of(label: str, table: Table) -> list[str]:
+    """Return a table's notes; those on one of its sections, which are of one metric, name it."""
+    titles = tuple(f"{section.title}: " for section in table.sections if "lower" in table.columns)
+    return [f"{label}, {note}" if note.startswith(titles) else note for note in table.notes]
 
 
 def _probe(candidate: Candidate, probed: Probed, means: Means) -> dict[str, Any]:

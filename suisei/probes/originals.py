@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from suisei.data.sample import CaptionSample, language_of
+from suisei.data.sample import CaptionSample, detect_language, language_of
 from suisei.data.splits import group_of, portable_names
 from suisei.errors import ConfigError, DataError
 from suisei.probes.degrade import WELL_RATED, seeded_key
@@ -67,13 +67,17 @@ def some_of_each(samples: Sequence[CaptionSample], limit: int, seed: int = 0) ->
 
 
 def _held_out(samples: Sequence[CaptionSample], seed: int) -> list[CaptionSample]:
-    """Return one sample per image and language: a reference against the image's other references."""
+    """Return one sample per image and language: a reference against the image's others in that language.
+
+    Its language is what its characters show: that of the candidate may be another.
+    """
     references: dict[tuple[str, str], dict[str, None]] = {}
     first: dict[tuple[str, str], CaptionSample] = {}
     for position, sample in enumerate(samples):
-        key = (group_of(sample, position), language_of(sample))
-        references.setdefault(key, {}).update(dict.fromkeys(sample.references))
-        first.setdefault(key, sample)
+        for text in sample.references:
+            key = (group_of(sample, position), detect_language(text))
+            references.setdefault(key, {})[text] = None
+            first.setdefault(key, sample)
     found = []
     for key, captions in references.items():
         ordered = sorted(captions, key=lambda text: seeded_key(seed, "held out", text))
@@ -81,7 +85,7 @@ def _held_out(samples: Sequence[CaptionSample], seed: int) -> list[CaptionSample
             found.append(
                 replace(
                     first[key], candidate=ordered[0], references=tuple(ordered[1:]), rating=None,
-                    group=key[0], system=None,
+                    group=key[0], language=key[1], system=None,
                 )
             )  # fmt: skip
     return found

@@ -166,16 +166,14 @@ def language_table(
 ) -> Table | None:
     """Return how Japanese and English scores of the same images compare, or None without such images.
 
-    A pair is an image, or with systems an image and a system that captioned it in both languages; its
-    scores are averaged over its samples in each language. Captions are scored as they are, and then all
-    beside the Japanese references of their image, and all beside the English ones. A pair of which a metric
-    has no score of some sample is left out of its row.
+    A pair is an image, or with systems an image and a system that captioned it in both languages; where each
+    system wrote in one, an image. Its scores are averaged over its samples in each language. Captions are
+    scored as they are, and then all beside the Japanese references of their image, and all beside the English
+    ones. A pair of which a metric has no score of some sample is left out of its row.
     """
-    pairs: dict[tuple[str, str], dict[str, list[int]]] = {}
-    for position, sample in enumerate(samples):
-        sides = pairs.setdefault((group_of(sample, position), sample.system or ""), {"ja": [], "en": []})
-        sides[language_of(sample)].append(position)
-    both = {key: sides for key, sides in pairs.items() if sides["ja"] and sides["en"]}
+    both, told = _in_both_languages(samples, [sample.system or "" for sample in samples]), "if named"
+    if len(both) < 2:  # as where every system writes one language
+        both, told = _in_both_languages(samples, [""] * len(samples)), "or two that wrote one language each"
     if len(both) < 2:
         return None
     human = np.array([np.nan if s.rating is None else s.rating.mean for s in samples])
@@ -191,11 +189,22 @@ def language_table(
             columns = [(metric.label, _scores_of(metric, beside, len(samples))) for metric in metrics]
             sections.append(section(f"all beside {name} references", columns))
     notes = (
-        f"{len(both)} pairs of a Japanese and an English caption of one image (and one system, if named)",
+        f"{len(both)} pairs of a Japanese and an English caption of one image (and one system, {told})",
         "difference: Japanese minus English; intervals: bootstrap over images",
     )
     shown = {"ja": "Japanese", "en": "English", "difference": "difference", "pearson": "Pearson", "n": "n"}
     return Table("Japanese against English", shown, tuple(sections), notes)
+
+
+def _in_both_languages(
+    samples: Sequence[CaptionSample], systems: Sequence[str]
+) -> dict[tuple[str, str], dict[str, list[int]]]:
+    """Return {(image, system): {language: positions}} of those that have captions in both languages."""
+    pairs: dict[tuple[str, str], dict[str, list[int]]] = {}
+    for position, (sample, system) in enumerate(zip(samples, systems, strict=True)):
+        sides = pairs.setdefault((group_of(sample, position), system), {"ja": [], "en": []})
+        sides[language_of(sample)].append(position)
+    return {key: sides for key, sides in pairs.items() if sides["ja"] and sides["en"]}
 
 
 def _scores_of(metric: Scored, some: Mapping[int, CaptionSample], count: int) -> np.ndarray:

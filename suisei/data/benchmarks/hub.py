@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import io
 import json
+import tokenize
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -233,9 +235,21 @@ def caption_list(value: Any) -> tuple[str, ...]:
             found = ast.literal_eval(value) if len(value) < MAX_LIST_CHARACTERS else None
         except (ValueError, SyntaxError, MemoryError, RecursionError):
             found = _json_list(value)
+        else:
+            _refuse_joined(value, found)
     if not isinstance(found, list | tuple) or not all(isinstance(text, str) for text in found):
         raise DataError(f"refs must be a list of captions such as ['a cat', 'the cat'], got {value!r:.80}")
     return tuple(found)
+
+
+def _refuse_joined(text: str, found: Any) -> None:
+    """Refuse captions with no comma between them, as NumPy prints arrays: Python makes one text of them."""
+    tokens = tokenize.generate_tokens(io.StringIO(text.strip()).readline)
+    if isinstance(found, list | tuple) and sum(each.type == tokenize.STRING for each in tokens) > len(found):
+        raise DataError(
+            f"refs has captions with no comma between them, as NumPy prints arrays, got {text!r:.80}; write "
+            "them as lists: frame['refs'] = frame['refs'].map(list)"
+        )
 
 
 MAX_LIST_CHARACTERS = 1 << 20

@@ -64,11 +64,16 @@ def test_plain_text_has_line_numbers(tmp_path):
             [{"image_id": 7, "caption": "a"}, {"image_id": "7", "caption": "b"}],
             r"row 2: image '7' has another caption in row 1 \('a'\).*keep one",
         ),
-        ("a.json", [{"image_id": 7, "caption": 3}], r"row 1: a caption must be text, got int 3"),
+        (
+            "a.json",
+            [{"image_id": 7, "caption": 3}],
+            r"row 1: the caption of image .* must be text, got int 3",
+        ),
         ("a.json", [{"image_id": 7, "caption": "x"}, {"caption": "y"}], r"row 2: the image's id must be"),
         ("a.json", [{"image_id": True, "caption": "x"}], r"row 1: the image's id .* got True"),
         ("a.json", [{"image_id": 1, "caption": "x"}, "y"], r"row 2: the image's id .* beside 'y'"),
         ("a.json", {"7": "  "}, r"the caption of image '7' is empty"),
+        ("a.json", {"7": "\u200b"}, r"the caption of image '7' is empty.*only invisible ones"),
         ("a.json", {"7": []}, r"image '7' has an empty list"),
         ("a.json", '{"7": "a", "7": "b"}', r"the field '7' is given twice"),
         ("a.json", '{"7": "\\ud800 x"}', r"broken character"),
@@ -93,7 +98,8 @@ def test_bad_rows_can_be_skipped_and_are_kept_apart(tmp_path):
     found = read_results(save(tmp_path / "a.json", rows), on_error="skip")
     assert found.captions == {"1": ("a",)}
     assert [str(error) for error in found.bad] == [
-        f"{tmp_path}/a.json, row 2: the caption of image 2 is empty; every caption needs a visible letter"
+        f"{tmp_path}/a.json, row 2: the caption of image 2 is empty; every caption needs at least one "
+        "visible character"
     ]
     assert found.repeated == 1
     assert "1 rows repeat another" in found.describe()
@@ -121,7 +127,10 @@ def test_annotations_name_their_images(tmp_path):
     [
         ({"annotations": {}}, "'annotations' must be a list"),
         ({"annotations": [], "images": [3]}, "image 1: expected an object with an 'id'"),
-        ({"annotations": [{"image_id": 1}]}, "annotation 1: a caption must be text, got NoneType"),
+        (
+            {"annotations": [{"image_id": 1}]},
+            "annotation 1: the caption of image 1 must be text, got NoneType",
+        ),
     ],
 )
 def test_annotations_that_are_wrong(tmp_path, content, message):

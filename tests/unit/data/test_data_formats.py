@@ -4,6 +4,7 @@ import io
 import json
 import sys
 import tracemalloc
+from itertools import islice
 
 import pytest
 
@@ -149,12 +150,13 @@ def test_white_space_around_captions_is_taken_off_in_every_format(tmp_path, name
 
 
 def test_a_list_as_text_in_json_is_no_caption_and_a_caption_in_brackets_is_one(tmp_path):
-    texts = '["a cat", "the cat"]', "['a cat']", '["Stop" sign', "[a cat]"
+    lists = '["a cat", "the cat"]', "['a cat']", "('a cat', 'the cat')"
+    texts = *lists, '["Stop" sign', "[a cat]", '("Stop" sign)', "('a cat')"
     lines = "".join(json.dumps({"mt": "a cat", "refs": text}) + "\n" for text in texts)
-    full, bad, *plain = iter_rows(write(tmp_path, "l.jsonl", lines), note=str)
+    full, *bad = islice(rows := iter_rows(write(tmp_path, "l.jsonl", lines), note=str), 3)
     assert full.sample.references == ("a cat", "the cat")
-    assert "refs must be a JSON list" in str(bad.error)
-    assert [row.sample.references for row in plain] == [('["Stop" sign',), ("[a cat]",)]
+    assert all("refs must be a JSON list" in str(row.error) for row in bad)
+    assert [row.sample.references for row in rows] == [(text,) for text in texts[3:]]
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,32 @@ def test_row_numbers_as_ids_do_not_take_the_place_of_images(tmp_path):
     assert [sample.references for sample in samples] == [("two",), ("one",)]
 
 
+def test_row_numbers_in_both_files_do_not_take_the_place_of_image_files(tmp_path):
+    for name in ("a.png", "b.png", "c.png"):
+        (tmp_path / name).touch()
+
+    def rows(name, *images, **more):
+        return lines(tmp_path / name, *({"id": n, "image": each, **more} for n, each in enumerate(images, 1)))
+
+    references = lines(
+        tmp_path / "refs.jsonl",
+        *({"id": n, "image": f"x/{name}.png", "captions": [name]} for n, name in enumerate("abc", 1)),
+    )
+    samples = read_samples(
+        rows("r.jsonl", "c.png", "a.png", candidate="x"), references=[references], note=str
+    )
+    assert [sample.references for sample in samples] == [("c",), ("a",)]
+    wrong = lines(
+        tmp_path / "wrong.jsonl",
+        {"id": 1, "candidate": "x"},
+        {"id": 2, "candidate": "x", "image": "c.png"},
+        {"id": 3, "candidate": "x"},
+    )
+    first, second, third = iter_rows(wrong, references=[references], note=str)
+    assert [row.sample and row.sample.references for row in (first, second, third)] == [("a",), None, ("c",)]
+    assert "'c.png' is said to be image '2', and" in str(second.error)
+
+
 def test_references_in_rows_give_way_and_absent_ones_are_counted(tmp_path, annotations):
     notes = []
     rows = lines(

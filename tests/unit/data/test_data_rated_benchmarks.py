@@ -136,6 +136,10 @@ def test_lists_are_parsed_and_never_run(tmp_path):
     assert not marker.exists()
     assert caption_list('["a\\u00e9", "b"]') == ("aé", "b")
     assert caption_list(["a"]) == ("a",)
+    assert caption_list('  [\'a "dog" [1]\', "the dog\'s"]') == ('a "dog" [1]', "the dog's")
+    for glued in ("['a dog' 'two dogs']", "['a dog'\n \"a dog's\"]", "['a' 'b', 'c']"):
+        with pytest.raises(DataError, match=r"no comma between them, as NumPy prints arrays.*map\(list\)"):
+            caption_list(glued)
     for wrong in ("'text'", "{'a': 1}", None, 3, "[[[[" * 5000):
         with pytest.raises(DataError, match="refs must be a list"):
             caption_list(wrong)

@@ -136,6 +136,46 @@ def test_ids_that_number_the_rows_of_each_file_join_no_other_images(save, tmp_pa
     assert copies.images == ("0", "1")
 
 
+def test_rows_are_joined_with_references_by_their_images_before_their_own_numbers(save, tmp_path):
+    for name in ("a.png", "b.png", "c.png"):
+        Image.new("RGB", (8, 8)).save(tmp_path / name)
+
+    def rows(*images, **more):
+        return [{"id": n, "image": image, **more} for n, image in enumerate(images, 1)]
+
+    references = [{**row, "captions": [f"of {row['image']}"]} for row in rows("a.png", "b.png", "c.png")]
+    given = save("refs.jsonl", references)
+    files = [save(name, rows("c.png", "a.png", candidate="x")) for name in ("x.jsonl", "y.jsonl")]
+    systems = load_systems(files, references=[given])
+    found = {sample.image.name: sample.references for sample in systems.samples["x"]}
+    assert found == {"a.png": ("of a.png",), "c.png": ("of c.png",)}
+    assert "x: joined with the references by image" in systems.notes
+    twice = save("twice.jsonl", [*references, {"id": 4, "image": "a.png", "captions": ["again"]}])
+    with pytest.raises(DataError, match=r"'c.png' is said to be image '1', and .*says that it is image '3'"):
+        load_systems(files, references=[twice])  # a.png is of two rows, so that ids tell more, and wrongly
+    strange = save("strange.jsonl", [{"id": n, "image": "b.png", "candidate": "x"} for n in (1, 3)])
+    with pytest.raises(DataError, match=r"'b.png' is said to be image '1', and .*says that it is image '2'"):
+        load_systems([files[0], strange], references=[given])
+
+
+def test_captions_by_image_are_not_joined_by_line_with_rows_that_name_images_otherwise(save, tmp_path):
+    for number in (1, 2):
+        Image.new("RGB", (8, 8)).save(tmp_path / f"{number}.png")
+    a = save("a.json", [{"image_id": 2, "caption": "two"}, {"image_id": 1, "caption": "one"}])
+    rows = [{"image": f"{number}.png", "candidate": "b", "references": ["r"]} for number in (1, 2)]
+    with pytest.raises(DataError, match=r"a is a file of captions by image, such as '1', .*such as '1.png'"):
+        load_systems([a, save("b.jsonl", rows)])
+
+
+def test_a_file_of_rows_by_image_id_may_hold_all_systems(save):
+    rows = [
+        {"image_id": n, "caption": f"{s} {n}", "system": s, "language": "ja"} for s in "ab" for n in (1, 2)
+    ]
+    systems = load_systems([save("all.jsonl", rows)])
+    assert captions(systems) == {"a": ["a 1", "a 2"], "b": ["b 1", "b 2"]}
+    assert {sample.language for sample in systems.samples["a"]} == {"ja"}
+
+
 def test_file_names_are_found_in_annotations_and_in_the_folder(save, tmp_path):
     for number in (1, 2):
         Image.new("RGB", (8, 8)).save(tmp_path / f"photo{number}.jpg")

@@ -188,6 +188,8 @@ def test_probes_have_a_section_per_metric(tmp_path, samples):
     probes, *ladders = measure_probes(Probed("en", "English", good, humans), candidates, means)
     table = probes.tables["degradations"]
     assert [section.title for section in table.sections] == ["unigram-f1", "length"]
+    on_sections = [note for note in table.notes if "scores lower in less than" in note]
+    assert {note.split(", English: ")[0] for note in on_sections} == {"unigram-f1", "length"}
     shares = [row.cells["lower"].value for row in table.overall.rows if row.cells["lower"].value is not None]
     assert probes.figures["unigram-f1"].value == pytest.approx(np.mean(shares))
     assert {"invariances", "shuffling", "curves"} <= set(probes.tables)

@@ -73,6 +73,15 @@ def test_held_out_references_are_scored_against_the_others():
     assert {len(s.references) for s in english} == {5}  # of the two captions' six
 
 
+def test_a_held_out_reference_is_of_the_language_that_it_is_written_in():
+    english = ("a dog runs", "the dog is running", "a brown dog")
+    crossed = CaptionSample("犬が走る", (*english, "犬", "子犬"), group="1", language="ja")
+    found = {sample.language: sample for sample in good_samples([crossed], "references")}
+    assert set(found) == {"ja", "en"}
+    assert {found["en"].candidate, *found["en"].references} == set(english)
+    assert {found["ja"].candidate, *found["ja"].references} == {"犬", "子犬"}
+
+
 def test_no_good_sample_is_an_error_that_says_why():
     with pytest.raises(DataError, match=r"none of 1 samples is rated 0\.75 or better"):
         good_samples([CaptionSample("a dog", rating=0.2)], "rated")
@@ -182,6 +191,21 @@ def test_japanese_against_english():
     assert row.cells["n"].value == 10
     assert table.row("human").cells["difference"].value == pytest.approx(0)
     assert language_table([shifted], [row for row in rows if row.language == "en"]) is None
+
+
+def test_systems_that_write_one_language_each_are_compared_by_image():
+    rows = [
+        CaptionSample("a", system=f"in {language}", group=str(image), language=language, rating=0.5)
+        for image in range(3)
+        for language in ("ja", "en")
+    ]
+    constant = Scored("constant", lambda s: np.array([float(x.language == "ja") for x in s]))
+    table = language_table([constant], rows, n_resamples=0)
+    assert (table.row("constant").cells["n"].value, table.row("constant").cells["difference"].value) == (3, 1)
+    assert (
+        "3 pairs of a Japanese and an English caption of one image (and one system, or two" in table.notes[0]
+    )
+    assert "if named" in language_table([constant], [replace(row, system="s") for row in rows]).notes[0]
 
 
 def test_captions_of_both_languages_beside_the_same_references():
