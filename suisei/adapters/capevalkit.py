@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from suisei.adapters.rows import fitted, make_row, metric_of, score_rows
+from suisei.data.sample import CaptionSample
 from suisei.errors import DataError
 from suisei.metrics.base import Metric
 
@@ -38,7 +39,8 @@ def caption_metric(
         """
         given = list(samples)
         rows = [_row(sample, images) for sample in given]
-        scores = score_rows(fitted(made, [row for row in rows if row is not None]), rows, batch_size)
+        there = [_stand_in(sample) if row is None else row for sample, row in zip(given, rows, strict=True)]
+        scores = score_rows(fitted(made, there), rows, batch_size)
         if not made.higher_is_better:
             scores = _turned(scores, np.array([row is None for row in rows], dtype=bool))
         without = [sample.id for sample, value in zip(given, scores, strict=True) if np.isnan(value)]
@@ -57,7 +59,14 @@ def _turned(scores: np.ndarray, blank: np.ndarray) -> np.ndarray:
     return turned
 
 
-def _row(sample: Any, images: bool) -> Any:
+def _stand_in(sample: Any) -> CaptionSample:
+    """Return a sample for one whose caption is blank: its references count in a corpus as any others."""
+    row = make_row(".", sample.references)
+    assert row is not None
+    return row
+
+
+def _row(sample: Any, images: bool) -> CaptionSample | None:
     if sample.prediction is None:
         raise DataError(f"sample {sample.id} has no prediction; load the samples with predictions")
     image = Path(sample.image) if images and sample.image else None

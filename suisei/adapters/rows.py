@@ -104,7 +104,8 @@ def score_rows(metric: Metric, rows: Sequence[CaptionSample | None], batch_size:
         batch_size: handed to the metric.
 
     Returns:
-        float64 [N]; :func:`empty_score` for a blank candidate, NaN where the row lacks what the metric needs.
+        float64 [N]; for a blank candidate :func:`empty_score`, or the worst score of all where that is below
+        0; NaN where the row lacks what the metric needs.
 
     Raises:
         DataError: an image cannot be read.
@@ -112,7 +113,10 @@ def score_rows(metric: Metric, rows: Sequence[CaptionSample | None], batch_size:
     scores = np.full(len(rows), empty_score(metric))
     there = [position for position, row in enumerate(rows) if row is not None]
     if there:
-        scores[there] = metric.score([row for row in rows if row is not None], batch_size=batch_size)
+        found = metric.score([row for row in rows if row is not None], batch_size=batch_size)
+        if metric.higher_is_better:
+            scores[:] = np.nanmin(found, initial=EMPTY)
+        scores[there] = found
     return scores
 
 

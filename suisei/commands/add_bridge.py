@@ -61,7 +61,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     cosines = metric.reference_cosines(across)
     if min(cosines.std(), wanted.std()) == 0:
         raise DataError(f"{options.data}: all captions have one score, or one cosine; a line needs several")
-    bridge = fit_bridge(cosines, wanted)
+    scale = metric.regressor.scale  # the line lies before the map to the scale of ratings, scores after it
+    bridge = fit_bridge(cosines, wanted if scale is None else scale.learn(wanted))
     if bridge[0] <= 0:
         raise DataError(
             f"{options.data}: scores beside a caption's own language fall where cosines across languages "

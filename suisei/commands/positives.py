@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     sources = _sources(options)
     problems: list[str] = []
     with PositiveWriter(options.output, options.kind) as writer:
-        items = list(_items(sources[: options.limit], options.kind, problems))
+        items = list(_items(_first(sources, options.limit), options.kind, problems))
         todo = [item for item in items if item.source not in writer.done]
         _check_recipe(writer, options)
         if todo:
@@ -159,7 +159,17 @@ def _sources(options: argparse.Namespace) -> list[Source]:
     )
 
 
-def _items(sources: Sequence[Source], kind: str, problems: list[str]) -> Iterator[_Item]:
+def _first(sources: Iterable[Source], limit: int | None) -> Iterator[Source]:
+    """Yield the sources of the first images; rated data have several of each."""
+    seen: set[str] = set()
+    for number, source in enumerate(sources):
+        image = str(source.image or source.id or number)
+        if image in seen or limit is None or len(seen) < limit:
+            seen.add(image)
+            yield source
+
+
+def _items(sources: Iterable[Source], kind: str, problems: list[str]) -> Iterator[_Item]:
     """Yield what to generate from, each different image or caption once; adds what cannot be read."""
     from suisei.data.images import content_key
     from suisei.data.item_seeds import text_key

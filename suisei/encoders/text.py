@@ -5,6 +5,7 @@ Shape letters: T captions, L tokens (padded), S encoder states, d encoder width.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,7 @@ from suisei.encoders.used_rows import UsedRows, worth_leaving_out
 from suisei.errors import ConfigError, ModelError
 from suisei.ranges import NAME, SWITCH, Either, Of, Rule, Word, at_least, check_settings
 
+logger = logging.getLogger(__name__)
 LAYERS = ("mix", "last")
 MAX_TOKENS = 128
 """Captions are cut to this many tokens, special tokens included, or to what the encoder's positions allow."""
@@ -117,6 +119,7 @@ class TextEncoder(nn.Module):
         self.width: int = config.hidden_size
         self.states = config.num_hidden_layers + 1 if layers == "mix" else 1
         self.max_tokens = min(max_tokens, longest_input(config, tokenizer))
+        self._said = False
 
     @classmethod
     def create(cls, config: TextEncoderConfig, captions: Sequence[str]) -> TextEncoder:
@@ -192,6 +195,23 @@ class TextEncoder(nn.Module):
         """Return the token ids of every caption, special tokens included, cut to ``max_tokens``."""
         if not captions:
             return []
+        ids = self._tokenized(captions)
+        if not self._said:
+            self._warn_long(captions, ids)
+        return ids
+
+    def _warn_long(self, captions: Sequence[str], ids: Sequence[Sequence[int]]) -> None:
+        """Say once that captions reach the last token that is read."""
+        long = [row for row, own in enumerate(ids) if len(own) >= self.max_tokens]
+        if long:
+            self._said = True
+            logger.warning(
+                "%d captions reach the %d tokens that the text encoder reads, such as %r: what follows is "
+                "not read; later ones are cut without another warning",
+                len(long), self.max_tokens, captions[long[0]][:60],
+            )  # fmt: skip
+
+    def _tokenized(self, captions: Sequence[str]) -> list[list[int]]:
         if isinstance(self.tokenizer, FolderTokenizer):
             return self.tokenizer.encode(captions, self.max_tokens)
         with self._lock, no_panic():  # truncation and padding are the tokenizer's own state

@@ -40,6 +40,7 @@ class FolderTokenizer:
     Attributes:
         pad_token_id: id of the padding token; None where there is none.
         unk_token_id: id of the token for what is not known; None where there is none.
+        mask_token_id: id of the token that hides another; None where there is none.
         all_special_ids: ids of all special tokens.
         model_max_length: longest input in tokens that the tokenizer's config allows.
 
@@ -66,6 +67,7 @@ class FolderTokenizer:
         self._max_tokens = 0
         self._lock = Lock()
         self.pad_token_id, self.unk_token_id = ids["pad_token"], ids["unk_token"]
+        self.mask_token_id = ids["mask_token"]
         found = (*ids.values(), *further)
         self.all_special_ids = sorted({id_ for id_ in found if id_ is not None})
 

@@ -20,7 +20,7 @@ from suisei.explain.explanation import Explanation, InputEffect, ReferenceEffect
 
 MAX_WORDS = 200
 """So many words of a caption are left out, one by one."""
-COSINES = "cosines with references"
+COSINES, METRICS = "cosines with references", "metrics"
 
 _ALL, _IMAGE, _REFERENCES, _CANDIDATE = "all", "image", "references", "candidate"
 _CLOSING = ",.;:!?)]」』、。"
@@ -100,8 +100,9 @@ def explain(
     Raises:
         DataError: the metric has no score for the sample, or it cannot be read.
     """
-    sample = replace(sample, language=language_of(sample))  # a caption without its kanji is Japanese still
-    spans = word_spans(sample.candidate, cut(sample.candidate, sample.language or "en"))
+    if any(map(str.isalpha, sample.candidate)):  # a caption without its kanji is Japanese still
+        sample = replace(sample, language=language_of(sample))
+    spans = word_spans(sample.candidate, cut(sample.candidate, language_of(sample)))
     asked = _Asked(sample, dict(_variants(sample, spans[:MAX_WORDS])))
     scores, inputs, groups = asked.of(metric, batch_size)
     score = scores[_ALL]
@@ -113,7 +114,7 @@ def explain(
         metric.name,
         metric.signature,
         sample.candidate,
-        sample.language or "en",
+        language_of(sample),
         _image_name(sample),
         score,
         scores.get(_IMAGE),

@@ -36,6 +36,7 @@ def plot_predicted(
     *,
     title: str = "Predicted against human scores",
     figures: tuple[Table, str] | None = None,
+    note: str = "",
 ) -> None:
     """Draw predicted against human scores, one panel per language and one for all.
 
@@ -47,6 +48,7 @@ def plot_predicted(
         title: above the panels.
         figures: a table of correlations and the label of the row that says the panels' coefficients, so that
             both say the same; None for those of the points.
+        note: how these count samples, where a table beside the plot counts otherwise.
 
     Raises:
         DataError: different lengths, or nothing to plot.
@@ -75,7 +77,7 @@ def plot_predicted(
         limits, density = _limits(predicted), _density(panels)
         for axis, (name, mask) in zip(axes, panels, strict=True):
             _predicted_panel(axis, predicted[mask], human[mask], limits, density)
-            said = _statistics(predicted[mask], human[mask])
+            said = _statistics(predicted[mask], human[mask]) + (f"\n({note})" if note else "")
             if figures is not None:
                 said = _said(*figures, "overall" if name == _ALL or len(panels) == 1 else f"language: {name}")
             heading = f"{LANGUAGE_NAMES.get(name, name)}, n = {mask.sum():,}\n{said}"

@@ -193,6 +193,10 @@ class Metric(ABC):
                 reasons[position] = f"{self.name} reads {LANGUAGE_NAMES[self.language]} only"
         return reasons
 
+    def opens_image(self, sample: CaptionSample) -> bool:
+        """Return whether the image of a sample that has one is opened for its score."""
+        return "image" in self.needs or "references" not in self.needs
+
     def fit(self, samples: Sequence[CaptionSample]) -> None:  # noqa: B027 - optional hook
         """Fit corpus statistics such as idf, on references only. Does nothing by default."""
 
@@ -255,7 +259,7 @@ def _score_around(
         if len(samples) == 1:
             return [error]
     # Nearly always an image is to blame. Looking at each image once is far cheaper than halving.
-    bad = _unreadable_images(samples) if _reads_images(metric, samples) else {}
+    bad = _unreadable_images(metric, samples)
     if not bad:
         middle = len(samples) // 2
         return [
@@ -272,18 +276,13 @@ def _score_around(
     return outcomes
 
 
-def _reads_images(metric: Metric, samples: Sequence[CaptionSample]) -> bool:
-    sees = "image" in metric.needs or "references" not in metric.needs
-    return sees and any(sample.image is not None for sample in samples)
-
-
-def _unreadable_images(samples: Sequence[CaptionSample]) -> dict[int, DataError]:
+def _unreadable_images(metric: Metric, samples: Sequence[CaptionSample]) -> dict[int, DataError]:
     from suisei.data.images import load_image  # imports Pillow
 
     problems: dict[str | int, DataError | None] = {}
     bad = {}
     for position, sample in enumerate(samples):
-        if sample.image is None:
+        if sample.image is None or not metric.opens_image(sample):
             continue
         # What is in memory is looked at by itself: others may have its name.
         key = str(sample.image) if isinstance(sample.image, str | Path) else id(sample.image)

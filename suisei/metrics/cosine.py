@@ -30,7 +30,7 @@ class Cosine(Metric):
     """Cosine between the candidate's vector and each reference's, averaged over references, in [-1, 1].
 
     A caption's vector is the mean of its tokens' last hidden states, special tokens included, as in sentence
-    encoders such as E5. No encoder is trained or fitted here.
+    encoders such as E5, as many as the encoder reads, or the SuiSei model does. No encoder is trained here.
 
     Args:
         model: a Hugging Face encoder, a folder with one, or a SuiSei model folder, for its text encoder.
@@ -131,6 +131,7 @@ class Cosine(Metric):
 
 
 def _text_encoder(name: str) -> TextEncoder:
+    from suisei.encoders.pretrained import longest_input
     from suisei.encoders.text import TextEncoder, TextEncoderConfig
     from suisei.models.folder import is_model_folder
 
@@ -139,4 +140,6 @@ def _text_encoder(name: str) -> TextEncoder:
         from suisei.models.folder import load_model
 
         return load_model(name, check_names).regressor.text
-    return TextEncoder.create(TextEncoderConfig(name, layers="last", frozen=True), [])
+    encoder = TextEncoder.create(TextEncoderConfig(name, layers="last", frozen=True), [])
+    encoder.max_tokens = longest_input(encoder.backbone.config, encoder.tokenizer)
+    return encoder

@@ -210,8 +210,12 @@ def _with_tokenizer(kind: str, options: dict[str, Any], given: SavedInput) -> Me
 
 
 def _decisive(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return what of a metric's settings decides its scores: not the version of a library that keeps them."""
-    return {key: re.sub(r",?version=[^,]*", "", str(value)) for key, value in settings.items()}
+    """Return what of a metric's settings decides its scores of samples.
+
+    That is neither the version of a library that keeps them, nor how it scores a corpus.
+    """
+    left_out = r",?version=[^,]*|-sentence/[^,]*-corpus"
+    return {key: re.sub(left_out, "", str(value)) for key, value in settings.items()}
 
 
 def _compare(name: str, here: Mapping[str, str], given: SavedInput) -> None:

@@ -27,6 +27,7 @@ from suisei.metrics.java import (
 )
 from suisei.metrics.ngrams import LastCorpus, TokenMetric
 from suisei.metrics.tokenizers import TokenizedSample
+from suisei.progress import progress_bar
 
 _STATISTICS = 23
 
@@ -213,16 +214,13 @@ class Meteor(TokenMetric):
 
     def _run(self, samples: Sequence[TokenizedSample], progress: bool) -> tuple[np.ndarray, np.ndarray]:
         """Return scores and statistics; each distinct sample is scored once."""
-        from rich.console import Console
-        from rich.progress import track
-
         known: dict[TokenizedSample, str] = {}
-        with self._process() as process:
-            distinct = list(dict.fromkeys(samples))
-            console = Console(stderr=True)
-            for sample in track(distinct, "meteor", console=console, disable=not progress):
+        distinct = list(dict.fromkeys(samples))
+        with self._process() as process, progress_bar("meteor", len(distinct), shown=progress) as advance:
+            for sample in distinct:
                 references = [" ".join(reference) for reference in sample.references]
                 known[sample] = process.statistics(" ".join(sample.candidate), references)
+                advance(1)
             lines = [known[sample] for sample in samples]
             return np.array(process.evaluate(lines)[0]), _summable(lines)
 

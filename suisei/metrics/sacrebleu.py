@@ -71,11 +71,11 @@ class _LibraryMetric(Metric):
     def settings(self) -> dict[str, str]:
         """Return the library's own signature, its separators replaced by ours."""
         # the library writes its signature only after a score, since it counts the references
-        scorer = self._sentence_scorer
-        scorer.sentence_score("a", ["a"])
-        fields = str(scorer.get_signature()).split("|")
-        kept = [field.replace(":", "=") for field in fields if not field.startswith("nrefs")]
-        return {"sacrebleu": ",".join(kept)}
+        sentence, corpus = self._sentence_scorer, self._corpus_scorer
+        sentence.sentence_score("a", ["a"])
+        corpus.corpus_score(["a"], [["a"]])
+        both = zip(_fields(sentence), _fields(corpus), strict=True)
+        return {"sacrebleu": ",".join(_said(own, other) for own, other in both)}
 
     @property
     @abstractmethod
@@ -90,6 +90,19 @@ class _LibraryMetric(Metric):
     @abstractmethod
     def _prepare(self, sample: CaptionSample) -> tuple[str, list[str]]:
         """Return candidate and references as the library shall read them."""
+
+
+def _fields(scorer: Any) -> list[str]:
+    """Return the fields of a scorer's signature, without how many references there are."""
+    fields = str(scorer.get_signature()).split("|")
+    return [field.replace(":", "=") for field in fields if not field.startswith("nrefs")]
+
+
+def _said(sentence: str, corpus: str) -> str:
+    """Return one field of both, which says where they differ."""
+    if sentence == corpus:
+        return sentence
+    return f"{sentence}-sentence/{corpus.partition('=')[2]}-corpus"
 
 
 class SacreBleu(_LibraryMetric):

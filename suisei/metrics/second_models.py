@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -11,6 +11,7 @@ import numpy as np
 
 from suisei.data.sample import CaptionSample
 from suisei.encoders.locks import Lock
+from suisei.explain.leave_out import METRICS, InputColumn
 from suisei.metrics.extras import ExtraInputs
 from suisei.models.lower_layers import LowerStates
 from suisei.models.regressor import Regressor
@@ -29,6 +30,14 @@ class AskedMetric(Protocol):
 
     def score(self, samples: Any, *, batch_size: int = 64) -> np.ndarray:
         """Return the scores, float64 [N]."""
+
+    def input_columns(self) -> Sequence[InputColumn]:
+        """Return what the numbers are that it reads."""
+
+    def score_replaced(
+        self, samples: Sequence[CaptionSample], replaced: np.ndarray, *, batch_size: int = 64
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the scores with some of these numbers replaced, and the numbers as they were."""
 
     def score_known(
         self, samples: Sequence[CaptionSample], extras: np.ndarray, known: LowerStates, *, batch_size: int
@@ -70,15 +79,21 @@ class SecondModels:
                 self.opened[second.folder] = self._read(second)
             return self.opened[second.folder]
 
-    def asked(self, samples: Sequence[CaptionSample], *, sharing: bool) -> Iterator[Asked]:
+    def asked(
+        self, samples: Sequence[CaptionSample], across: Sequence[bool] | None, *, sharing: bool
+    ) -> Iterator[Asked]:
         """Yield those that are asked of any sample, each of other samples.
 
         Args:
             samples: what the first model scores.
+            across: which of them have no reference in their own language, where the first has a line of its
+                own for these, which no second has; None where it does not tell languages apart.
             sharing: whether what the first computes can be shared with one that reads with its encoder.
         """
         for second in self._seconds:
             positions = second.weighing.asked(samples)
+            if across is not None:
+                positions = [position for position in positions if not across[position]]
             if positions:
                 yield Asked(second, self.open(second), samples, positions, sharing=sharing)
 
@@ -106,7 +121,7 @@ class Asked:
         *,
         sharing: bool,
     ) -> None:
-        self._weighing = second.weighing
+        self._weighing, self._shared = second.weighing, second.shared
         self._metric = metric
         self._positions = list(positions)
         self._samples = [replace(samples[position], image=None) for position in positions]
@@ -115,7 +130,15 @@ class Asked:
             captions = {text for own in self._samples for text in (own.candidate, *own.references)}
             self.lower = LowerStates(len(metric.regressor.text.backbone.layers), captions)
 
-    def weigh(self, scores: np.ndarray, extras: np.ndarray, names: Sequence[str], batch_size: int) -> None:
+    def weigh(
+        self,
+        scores: np.ndarray,
+        extras: np.ndarray,
+        names: Sequence[str],
+        batch_size: int,
+        *,
+        replaced: Mapping[str, np.ndarray] | None = None,
+    ) -> None:
         """Ask it, and weigh the first's scores against what it says.
 
         Args:
@@ -123,10 +146,23 @@ class Asked:
             extras: raw extra inputs of the first, [N, E].
             names: of these, E of them.
             batch_size: samples at once.
+            replaced: {metric: what stands in the place of its number, [N], NaN to leave it}, for one that
+                reads the first's own numbers too.
         """
-        if self.lower is None:
+        if replaced is not None and self._shared:
+            said = self._metric.score_replaced(self._samples, self._own(replaced), batch_size=batch_size)[0]
+        elif self.lower is None:
             said = self._metric.score(self._samples, batch_size=batch_size)
         else:
             own = extras[self._positions][:, [names.index(name) for name in self._metric.extras.metrics]]
             said = self._metric.score_known(self._samples, own, self.lower, batch_size=batch_size)
         scores[self._positions] = self._weighing.combined(scores[self._positions], said)
+
+    def _own(self, replaced: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Return what stands in the place of this model's numbers, [samples, all of them]."""
+        columns = self._metric.input_columns()
+        own = np.full((len(self._positions), len(columns)), np.nan)
+        for place, column in enumerate(columns):
+            if column.kind == METRICS and column.name in replaced:
+                own[:, place] = replaced[column.name][self._positions]
+        return own

@@ -24,7 +24,7 @@ from suisei.encoders.precision import (
 )
 from suisei.encoders.timm_tower import PREFIX
 from suisei.errors import ConfigError
-from suisei.explain.leave_out import COSINES, InputColumn
+from suisei.explain.leave_out import COSINES, METRICS, InputColumn
 from suisei.metrics.base import Metric
 from suisei.metrics.default_model import default_model
 from suisei.metrics.extras import ExtraInputs, check_names
@@ -138,7 +138,7 @@ class SuiSeiMetric(Metric):
         """Return the numbers that the model reads beside captions and image, with what is typical of each."""
         columns = self.regressor.columns
         kinds = {
-            "metrics": columns.measured,
+            METRICS: columns.measured,
             "alignment": columns.aligned,
             COSINES: columns.similar,
             "cosines with the image": columns.seen,
@@ -156,8 +156,10 @@ class SuiSeiMetric(Metric):
         extras = self.extras.compute(samples)
         scores, inputs = self._compute(samples, extras, across, replaced=values, batch_size=batch_size)
         scores[list(self.missing(samples))] = np.nan
-        for second in self._seconds.asked(samples, sharing=False):
-            second.weigh(scores, extras, list(self.extras.metrics), batch_size)
+        columns = self.input_columns()
+        metrics = {own.name: replaced[:, place] for place, own in enumerate(columns) if own.kind == METRICS}
+        for second in self._seconds.asked(samples, across, sharing=False):
+            second.weigh(scores, extras, list(self.extras.metrics), batch_size, replaced=metrics)
         return scores, inputs
 
     def score_known(
@@ -218,7 +220,7 @@ class SuiSeiMetric(Metric):
         """Return the scores [N] of samples whose captions are held in memory together."""
         extras = self.extras.compute(samples)
         sharing = bool(self.regressor.columns.aligned) and not self.compiled
-        asked = list(self._seconds.asked(samples, sharing=sharing))
+        asked = list(self._seconds.asked(samples, across, sharing=sharing))
         lower = [second.lower for second in asked if second.lower is not None]
         scores, _ = self._compute(
             samples, extras, across, batch_size=batch_size, advance=advance, lower=lower
@@ -329,6 +331,11 @@ class SuiSeiMetric(Metric):
         if self.regressor.start is None:
             return {}
         return dict.fromkeys(self._blind(samples), _lacking(self.reads))
+
+    def opens_image(self, sample: CaptionSample) -> bool:
+        """Return whether the image of a sample that has one is opened for its score."""
+        asked = frozenset[str]().union(*self.extras.needs().values())
+        return "image" in asked or self.regressor.looks(compared=bool(sample.references))
 
     def _blind(self, samples: Sequence[CaptionSample]) -> list[int]:
         """Return the positions of samples with nothing but a candidate to read."""

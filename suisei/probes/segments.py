@@ -19,8 +19,17 @@ from suisei.metrics.tokenizers import mecab_missing
 from suisei.probes.words import ABOUT_PICTURES, ING_NOUNS, NOT_THINGS, STOP_WORDS, SYMMETRIC, VERBS
 
 _TAIL = re.compile(r"\s*[.。．｡!?！？…]*\s*$")
-_ENGLISH = re.compile(r"['’]?[^\W_]+(?:['’\-][^\W_]+)*|[^\w\s]+|_+")
-_SPACED = re.compile(r"\s(?=[,;:](?:\s|$))")
+_ENGLISH = re.compile(r"['’]?[^\W_]+(?:(?:['’\-]|(?<=\d)[.,:](?=\d))[^\W_]+)*|[^\w\s]+|_+")
+_SPACED = (
+    (re.compile(r"\s(?=[,;:.!?%)\]}”]+[\"']?(?:\s|$))"), ""),
+    (re.compile(r"(?<=[(\[{“$£€#])\s"), ""),
+    (re.compile(r'"\s([^"]*?)\s"'), r'"\1"'),
+    (re.compile(r"(?<=s)\s(['’])(?=\s)"), r"\1"),
+    (re.compile(r"(?<=\w)\s/\s(?=\w)"), "/"),
+)
+"""Spaces beside marks that stand alone in tokenized text, and what takes their place in other text."""
+_QUOTES, _ALONE = 2, re.compile(r'(?:^|\s)"\s')
+"""Which of them are quotes, and by what such text is known: what lies between two quotes need not be one."""
 _JOINING = frozenset(("で", "に", "な"))
 """Forms of だ that join what is before to what follows: 静かで, 猫のように, きれいな."""
 _CLOSING = frozenset(("など", "だけ", "のみ", "ばかり", "ほど", "くらい", "ぐらい", "か"))
@@ -57,22 +66,23 @@ class Segmented:
         tail: final punctuation with the space before it, kept where it is.
         language: "ja" or "en".
         capital: whether the caption began with a capital that its place gave it.
-        spaced: whether commas stand alone, as in tokenized text ("a man , who").
+        spaced: which marks, by the number of their rule, stand alone as in tokenized text ("a man , who").
     """
 
     words: tuple[Segment, ...]
     tail: str
     language: str
     capital: bool = False
-    spaced: bool = False
+    spaced: tuple[int, ...] = ()
 
     def join(self, words: Sequence[str]) -> str:
         """Return a caption of these words in this caption's style."""
         if self.language == "ja":
             return "".join(words) + self.tail
         text = " ".join(words)
-        if not self.spaced:
-            text = _SPACED.sub("", text)
+        for number, (marks, glued) in enumerate(_SPACED):
+            if number not in self.spaced:
+                text = marks.sub(glued, text)
         if self.capital and text:
             text = text[0].upper() + text[1:]
         return text + self.tail
@@ -95,7 +105,9 @@ def segment(caption: str, language: str) -> Segmented:
     capital = bool(texts) and texts[0].istitle() and (texts[0].lower() in STOP_WORDS or len(texts) > 1)
     if capital and texts[0] != "I":
         texts[0] = texts[0][0].lower() + texts[0][1:]
-    return Segmented(tuple(_english(texts)), tail, "en", capital, bool(_SPACED.search(body)))
+    told = [_ALONE if number == _QUOTES else marks for number, (marks, _) in enumerate(_SPACED)]
+    spaced = tuple(number for number, marks in enumerate(told) if marks.search(body))
+    return Segmented(tuple(_english(texts)), tail, "en", capital, spaced)
 
 
 def final_particle(caption: str) -> bool:

@@ -209,6 +209,8 @@ def _predicted(rated: Rated, most: int) -> list[Figure]:
     human, figures = human_scores(rated.samples), []
     languages = np.array([language_of(sample) for sample in rated.samples], dtype=object)
     systems = np.array([sample.system or "" for sample in rated.samples], dtype=object)
+    several = any(s.rating is not None and len(s.rating.values) > 1 for s in rated.samples)
+    note = "each sample once, by its mean rating" if several else ""
     for metric, (label, scores) in enumerate(list(rated.scores.items())[:most]):
         known = np.isfinite(scores) & np.isfinite(human)
         found = [name for name in LANGUAGE_NAMES if (known & (languages == name)).any()]
@@ -218,7 +220,12 @@ def _predicted(rated: Rated, most: int) -> list[Figure]:
         for scope, mask in scopes:
             names = None if scope == "all" else languages[mask].tolist()
             drawn = partial(
-                plot_predicted, predicted=scores[mask], human=human[mask], languages=names, title=""
+                plot_predicted,
+                predicted=scores[mask],
+                human=human[mask],
+                languages=names,
+                title="",
+                note=note,
             )
             text = f"predicted over human scores of {int((known & mask).sum()):,} samples"
             figures.append(Figure(f"predicted-{metric + 1}-{scope}", f"{plain(label)}, {scope}", text, drawn))

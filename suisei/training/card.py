@@ -68,7 +68,8 @@ def _reading(data: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
     if "image" not in data.get("reads", ()):
         return "It does not look at the image."
     head = settings.get("head")
-    if (head.get("start") if isinstance(head, Mapping) else getattr(head, "start", None)) == "cosine":
+    start = head.get("start") if isinstance(head, Mapping) else getattr(head, "start", None)
+    if start == "cosine" and not data.get("image_beside_references"):
         return (
             "It looks at the image only where there are no references; beside references it changes nothing."
         )
@@ -127,10 +128,11 @@ def describe_training(training: dict[str, Any]) -> str:
         f"{name.removeprefix('val_')} {'undefined' if value is None else format(value, '.3f')}"
         for name, value in training["best_validation"].items()
     )
+    ranked = ", against ratings mixed with their ranks (model.head.rank_share)" * bool(training.get("ranks"))
     lines = [
         f"epochs {training['epochs']}, steps {training['steps']:,}, minutes {training['minutes']:.1f}",
         f"seed {training['seed']}, precision {training['precision']}",
-        f"best on validation: {best or 'none'}",
+        f"best on validation: {best or 'none'}{ranked}",
     ]
     if training["skipped_rows"]:
         lines.append(f"bad rows left out: {training['skipped_rows']:,}")

@@ -224,7 +224,16 @@ class CaptionDataModule(ResumableData):
         support = Support()
         images = Path(self.images) if self.images else None
         for source in self.support_sources:
-            support.add(read_support(source, root=self._root(source), images=images))
+            support.add(
+                read_support(
+                    source,
+                    root=self._root(source),
+                    images=images,
+                    rating_scale=self.rating_scale,
+                    on_error=self.on_error,
+                    skipped=self.skipped,
+                )
+            )
         return support
 
     def _root(self, source: str) -> Path | None:

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from lightning.fabric.utilities import move_data_to_device
 from lightning.pytorch import LightningModule
-from scipy.stats import kendalltau, pearsonr
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -51,6 +50,7 @@ from suisei.training.processes import average_norms, gather_rows, total, world_s
 from suisei.training.random_states import random_states, set_random_states
 from suisei.training.support import CaptionCorpus, Support
 from suisei.training.text_idf import idf_weights, text_and_idf
+from suisei.training.validated import correlations, scored
 
 
 def no_progress(_: str, __: int) -> Callable[[int], Any]:
@@ -375,7 +375,8 @@ class SuiSei(LightningModule):
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """Collect number, score and rating of a validation batch's samples, each in one process."""
         columns = (torch.full_like(batch.target, batch_idx), self(batch).float(), batch.target)
-        self._validation.append(torch.stack([c.cpu().double() for c in columns], dim=1)[: batch.counted])
+        rows = torch.stack([c.cpu().double() for c in columns], dim=1)[: batch.counted]
+        self._validation.append(rows[scored(self.regressor, batch, self.needs).cpu()[: batch.counted]])
 
     def on_validation_epoch_end(self) -> None:
         """Log loss, Pearson and Kendall tau-b of the whole validation split.
@@ -388,9 +389,7 @@ class SuiSei(LightningModule):
             rows = gather_rows(rows.to(self.device)).cpu()
             rows = rows[rows[:, 0].argsort(stable=True)]
         scores, target = rows[:, 1], rows[:, 2]
-        defined = len(scores) > 2 and float(scores.std()) > 0 and float(target.std()) > 0
-        pearson = float(pearsonr(scores, target).statistic) if defined else float("nan")
-        kendall = float(kendalltau(scores, target).statistic) if defined else float("nan")
+        pearson, kendall = correlations(scores, target)
         self.log("val_loss", F.mse_loss(scores, target).float())
         self.log("val_pearson", pearson, prog_bar=True)
         self.log("val_kendall", kendall, prog_bar=True)

@@ -30,6 +30,7 @@ def facts_of(cli: Any, minutes: float, validation: Mapping[str, float | None]) -
         "precision": str(trainer.precision),
         "trainable_parameters": sum(p.numel() for p in model.regressor.parameters() if p.requires_grad),
         "best_validation": validation,
+        "ranks": model.config.head.rank_share > 0,
         "skipped_rows": len(data.skipped),
         **_pace(trainer),
     }

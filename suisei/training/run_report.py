@@ -53,6 +53,7 @@ def write_report(folder: Path, stage: Path, data: Any, config: Any, facts: dict[
             "languages": dict(Counter(map(language_of, training))),
             "images": sum(sample.image is not None for sample in training),
             "reads": sorted(metric.reads),
+            "image_beside_references": metric.opens_image(CaptionSample("x", ("x",))),
         },
         "training": facts,
         "machine": {"cpu_threads": torch.get_num_threads(), "python": platform.python_version()},

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from suisei.data.benchmarks import BENCHMARKS
+from suisei.data.formats import OnError, Row
 from suisei.data.load import load_data
 from suisei.data.pairs import is_pairs, load_pairs
 from suisei.data.paths import full_path
@@ -102,7 +104,15 @@ class CaptionCorpus:
         return cls(list(groups), rated, [*own, *support.images])
 
 
-def read_support(name_or_file: str, *, root: Path | None = None, images: Path | None = None) -> Support:
+def read_support(
+    name_or_file: str,
+    *,
+    root: Path | None = None,
+    images: Path | None = None,
+    rating_scale: tuple[float, float] | None = None,
+    on_error: OnError = "raise",
+    skipped: list[Row] | None = None,
+) -> Support:
     """Read captions of images, or rated samples.
 
     Args:
@@ -111,6 +121,9 @@ def read_support(name_or_file: str, *, root: Path | None = None, images: Path | 
             rating are taken as rated, and the good ones as captions that say the same.
         root: the folder of a named data set.
         images: where relative image paths of a file start.
+        rating_scale: (low, high) of a file's samples that state none.
+        on_error: "raise" stops at the first bad row of samples, "skip" leaves bad rows out.
+        skipped: a list that receives the rows left out.
 
     Raises:
         ConfigError: an unknown name.
@@ -122,7 +135,15 @@ def read_support(name_or_file: str, *, root: Path | None = None, images: Path | 
             [pair.captions for pair in pairs], images=[(pair.image, pair.captions) for pair in pairs]
         )
     support = Support()
-    for sample in load_data(name_or_file, root=root, images=images):
+    samples = load_data(
+        name_or_file,
+        root=root,
+        images=images,
+        rating_scale=None if name_or_file in BENCHMARKS else rating_scale,
+        on_error=on_error,
+        skipped=skipped,
+    )
+    for sample in samples:
         good = sample.rating is not None and sample.rating.mean >= SAME_MEANING
         captions = (*sample.references, *([sample.candidate] if good else []))
         if captions:

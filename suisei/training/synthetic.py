@@ -90,7 +90,8 @@ def synthetic_samples(samples: Sequence[CaptionSample], share: float, seed: int 
             made.append(good)
             originals.append(-1)
         name = rng.choices(list(KEPT), [3 if way in OFTEN else 1 for way in KEPT])[0]
-        others = [c for c in rng.sample(captions[language_of(sample)], 3) if c not in said]
+        every = captions[language_of(sample)]
+        others = [c for c in rng.sample(every, min(3, len(every))) if c not in said]
         worse = degrade(
             good.candidate, name, language=good.language, seed=rng.randrange(2**31), others=others
         )

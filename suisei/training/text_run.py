@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from suisei.data.sample import CaptionSample
 from suisei.data.splits import group_of
 from suisei.encoders.text import TextEncoder
 from suisei.errors import ConfigError
+from suisei.models.folder import is_model_folder
 from suisei.progress import progress_bar
 from suisei.training.pretraining import CaptionPretraining, PretrainingConfig, pretrain
 from suisei.training.run_folder import staged, started_run
@@ -44,6 +46,11 @@ def run_pretraining(cli: Any) -> None:
         raise ConfigError("task: pretrain needs model.pretraining with at least one epoch")
     if settings.cross_fit:
         raise ConfigError("task: pretrain makes one encoder: model.pretraining.cross_fit must be 0")
+    if is_model_folder(cli.model.config.text.name):
+        raise ConfigError(
+            f"task: pretrain writes an encoder of Hugging Face's, and {cli.model.config.text.name} is the "
+            "folder of a trained model; name the encoder that it was made from as model.text.name"
+        )
     data.load()
     with (
         alone_in(folder, fresh=cli.config.ckpt_path is None),
@@ -62,7 +69,8 @@ def _pretrain(cli: Any, stage: Path) -> dict[str, Any]:
     """Pre-train, write encoder and report into a folder, and return the report."""
     data, model, settings = cli.datamodule, cli.model, cli.model.pretraining
     training, seed = data.part("train"), cli.config.seed_everything
-    text, idf = text_and_idf(model.config.text, training, data.support_data)
+    config = replace(model.config.text, trained_layers=None)  # all of it is trained
+    text, idf = text_and_idf(config, training, data.support_data)
     weights = idf_weights(text, idf)
     before = retrieval(text, weights, data.part("validation"))
     started = time.perf_counter()

@@ -37,6 +37,30 @@ def test_pretrained_encoder_finds_captions_and_is_read_by_a_metric(tmp_path):
     assert load(metric / "model").score(["a red ball"], references=[["a ball"]]).shape == (1,)
 
 
+@pytest.mark.slow
+def test_encoders_that_were_trained_before_are_pretrained_again(tmp_path, capsys):
+    """One of Hugging Face's, of which a metric would train some layers alone; and that of a trained model."""
+    from suisei.errors import ConfigError
+
+    once = [*SMALL, "--model.pretraining.epochs=1", "--data.fractions=[0.1,0.1,0.8]"]
+    layers = ["--model.text.tiny.layers=1", "--model.text.layers=last"]
+    assert main(["--config", "pretrain.yaml", *once, *layers, f"--output={tmp_path / 'one'}"]) == 0
+    text = f"--model.text.name={tmp_path / 'one' / 'text'}"
+    some = ["--model.text.layers=last", "--model.text.trained_layers=1"]
+    assert main(["--config", "pretrain.yaml", *once, text, *some, f"--output={tmp_path / 'two'}"]) == 0
+    assert (tmp_path / "two" / "text" / "model.safetensors").is_file()
+    metric = [
+        "--config", "scenes.yaml", *once, "--model.text.layers=last", "--model.image=null",
+        "--model.fusion.extra_inputs=[]", "--trainer.max_epochs=1", "--baselines=[]",
+    ]  # fmt: skip
+    assert main([*metric, text, f"--output={tmp_path / 'three'}"]) == 0
+    model = f"--model.text.name={tmp_path / 'three' / 'model'}"
+    assert main([*metric, model, f"--output={tmp_path / 'four'}"]) == 0
+    with pytest.raises(ConfigError, match=r"three/model is the folder of a trained model; name the encoder"):
+        main(["--config", "pretrain.yaml", *once, model, f"--output={tmp_path / 'five'}"])
+    assert not (tmp_path / "five").exists()
+
+
 def test_a_pretraining_without_epochs_is_refused(tmp_path, capsys):
     from suisei.errors import ConfigError
 

@@ -58,3 +58,21 @@ def test_a_sample_that_cannot_be_scored_is_named(benchmark):
     assert caption_metric("bleu-1")([*samples, blank])["blank"] == 0
     absent = capevalkit.CaptionSample(id="absent", image="gone.png", references=["a dog"], prediction="a dog")
     assert caption_metric("bleu-1", images=False)([absent]) == {"absent": pytest.approx(1)}
+
+
+def test_a_blank_caption_changes_no_other_score():
+    """Its references count in the document frequencies, as those of any other image."""
+
+    def scores(second):
+        texts = {"a": "a dog runs", "b": second, "c": "a cat"}
+        references = {"a": ["a dog runs fast"], "b": ["two red cars"], "c": ["a cat sits"]}
+        return caption_metric("cider")(
+            [
+                capevalkit.CaptionSample(id=n, image="", references=references[n], prediction=text)
+                for n, text in texts.items()
+            ]
+        )
+
+    with_it, blank = scores("two cars"), scores(" ")
+    assert (blank["a"], blank["c"]) == (with_it["a"], with_it["c"])
+    assert blank["b"] == 0 < with_it["b"]

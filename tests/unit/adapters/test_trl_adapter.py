@@ -3,11 +3,14 @@
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import suisei
+from suisei.adapters.rows import make_row, score_rows
 from suisei.adapters.trl import make_reward, suisei_reward
 from suisei.errors import ConfigError, DataError
+from suisei.metrics.base import Metric
 from suisei.metrics.default_model import default_model_reason
 
 
@@ -122,3 +125,21 @@ def test_grpo_learns_to_say_what_is_rewarded(tmp_path):
     rewards = [entry[key] for entry in trainer.state.log_history if key in entry]
     assert len(rewards) == 25
     assert sum(rewards[-5:]) / 5 > sum(rewards[:5]) / 5 + 0.1
+
+
+class Signed(Metric):
+    """A metric with scores below 0, as BERTScore with a baseline has."""
+
+    name = "signed"
+
+    def _score(self, samples, *, batch_size, progress):
+        return np.array([1.0 if sample.candidate == "a dog" else -1.7 for sample in samples])
+
+
+def test_silence_is_never_better_than_a_caption():
+    rewards = make_reward(Signed())(["a dog", "tax law", "", "a cat"], references=[["a dog"]] * 4)
+    assert rewards == [1.0, -1.7, -1.7, -1.7]
+    assert make_reward(Signed())(["a dog", ""], references=[["a dog"]] * 2) == [1.0, None]
+    rows = [make_row(text, ["a dog"]) for text in ("a dog", "tax law", "")]
+    assert score_rows(Signed(), rows).tolist() == [1.0, -1.7, -1.7]
+    assert score_rows(Signed(), rows[::2]).tolist() == [1.0, 0.0]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from suisei.__main__ import main
+from suisei.data.sample import CaptionSample
 from suisei.metrics.suisei import load
 from suisei.models.folder import save_model
 from suisei.training.small_card import card_with_bridge
@@ -73,6 +74,22 @@ def test_scores_across_languages_lie_where_those_within_one_do(run, model, tmp_p
     assert f"- Scores of this folder are signed `{new.signature}`." in card
     assert "`suisei add-bridge` to rows.jsonl" in card
     assert card.index("## Across languages") < card.index("## Storage")
+
+
+def test_a_bridge_of_a_model_that_learned_ranks_lies_on_its_own_scale(build_regressor, tmp_path):
+    cosine = {"text": {"layers": "last"}, "image": False, "poolings": ["mean"], "blocks": []}
+    regressor = build_regressor(head={"start": "cosine", "rank_share": 0.9}, **cosine)
+    regressor.start.references.put(20.0, 0.95, 0.5)
+    ratings = [0.9] * 8 + [0.95] * 8 + [0.1, 0.5]
+    regressor.scale.fit([CaptionSample("a", rating=rating) for rating in ratings])
+    save_model(tmp_path / "ranked", regressor, card=CARD)
+    rows = "".join(json.dumps(row) + "\n" for row in rows_of(40))
+    (tmp_path / "rows.jsonl").write_text(rows, encoding="utf-8")
+    options = ["--data", str(tmp_path / "rows.jsonl"), "--output", str(tmp_path / "new")]
+    assert main(["add-bridge", str(tmp_path / "ranked"), *options, "--json", str(tmp_path / "r.json")]) == 0
+    section = json.loads((tmp_path / "r.json").read_text(encoding="utf-8"))["table"]["sections"][0]
+    own, _, bridged = [row["cells"]["mean"]["value"] for row in section["rows"]]
+    assert bridged == pytest.approx(own, abs=0.03)
 
 
 def test_a_bridge_takes_no_rating(run, tmp_path):

@@ -287,3 +287,11 @@ def test_declined_images_are_not_positives_and_not_tried_again(data, tiny_diffus
     assert images(data, tiny_diffusion, tmp_path / "out") == 0
     assert read_positives(tmp_path / "out") == {}
     assert "safety checker" in (tmp_path / "out" / "images.jsonl").read_text()
+
+
+def test_a_limit_is_one_of_images(data, blip, tmp_path):
+    rows = [json.loads(line) for line in data.read_text().splitlines()]
+    several = [{**row, "id": f"{row['id']}-{n}"} for row in rows[:5] for n in range(3)]
+    data.write_text("".join(json.dumps(row) + "\n" for row in several))
+    assert captions(data, blip, tmp_path / "out", "--limit", "3") == 0
+    assert len(texts(tmp_path / "out")) == 3

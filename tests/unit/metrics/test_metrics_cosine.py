@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from suisei.data.sample import CaptionSample
+from suisei.encoders.pretrained import longest_input
 from suisei.errors import ConfigError, UnavailableError
 from suisei.metrics.registry import get_metric
 
@@ -86,3 +87,24 @@ def test_what_cannot_be_is_refused(tiny_bert):
         get_metric(f"cosine:{tiny_bert}", references="min")
     with pytest.raises(ConfigError, match="precision is 'int4'"):
         get_metric(f"cosine:{tiny_bert}", precision="int4")
+
+
+def test_all_that_the_encoder_reads_is_read(tiny_bert, tmp_path):
+    from transformers import AutoTokenizer, BertConfig, BertModel
+
+    BertModel(BertConfig.from_pretrained(tiny_bert, max_position_embeddings=200)).save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(tiny_bert, model_max_length=200).save_pretrained(tmp_path)
+    metric = get_metric(f"cosine:{tmp_path}", device="cpu", precision="fp32")
+    encoder = metric._loaded("cpu")
+    assert encoder.max_tokens == longest_input(encoder.backbone.config, encoder.tokenizer)
+    assert encoder.max_tokens == 200
+    words = " ".join(["dog"] * 140)
+    changed = CaptionSample(f"{words} cat cat cat", (f"{words} dog dog dog",))
+    assert metric.score([changed])[0] < 1 - 1e-5
+
+
+def test_of_a_trained_model_as_much_as_it_was_trained_on(model_folder):
+    from suisei.metrics.suisei import load
+
+    metric = get_metric(f"cosine:{model_folder}", device="cpu", precision="fp32")
+    assert metric._loaded("cpu").max_tokens == load(model_folder, device="cpu").regressor.text.max_tokens

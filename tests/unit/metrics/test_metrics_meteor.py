@@ -2,6 +2,7 @@
 
 import shutil
 import threading
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -127,3 +128,23 @@ def test_meteor_leaves_no_process_behind(fake_java, monkeypatch):
         meteor.Meteor(timeout=0.5).score(SAMPLES)
     assert [process.poll() is not None for process in started] == [True]
     assert all(process.stdin.closed and process.stdout.closed for process in started)
+
+
+def test_meteor_tells_of_progress_as_the_command_is_to(fake_java, monkeypatch, capfd):
+    fake_java(
+        "for line in sys.stdin:\n"
+        "    parts = line.rstrip('\\n').split(' ||| ')\n"
+        "    told = [' '.join(['1'] * 23)] if parts[0] == 'SCORE' else ['0.5'] * len(parts)\n"
+        "    print('\\n'.join(told), flush=True)"
+    )
+    told, advances = [], []
+
+    @contextmanager
+    def progress_bar(what, total, *, shown: bool):
+        told.append((what, total, shown))
+        yield advances.append
+
+    monkeypatch.setattr(meteor, "progress_bar", progress_bar)
+    meteor.Meteor(tokenizer="whitespace").score(SAMPLES, progress=True)
+    assert (told, advances) == ([("meteor", 2, True)], [1, 1])
+    assert capfd.readouterr().err == ""

@@ -313,3 +313,28 @@ def test_altering_a_result_does_not_alter_the_cache():
     ask(cache, encoder, "ab").zero_()
     assert ask(cache, encoder, "ab")[:, 0].tolist() == [ord("a"), ord("b")]
     assert encoder.asked == [["a", "b"]]
+
+
+def test_an_image_that_is_not_opened_costs_no_score(build_regressor, pictures, tmp_path):
+    """Beside references this model looks at no image, whatever other samples do with the same file."""
+    regressor = build_regressor(head={"start": "cosine"}, blocks=[], text={"layers": "last"})
+    regressor.start.image.put(1.0, 0.1, 0.5)
+    metric = SuiSeiMetric(LoadedModel(regressor, {}, "0" * 64, tmp_path), device="cpu", precision="fp32")
+    torn = tmp_path / "torn.png"
+    torn.write_bytes(pictures[0].read_bytes()[:60])
+    compared = [CaptionSample("a dog", ("two dogs",), image) for image in (torn, tmp_path / "absent.png")]
+    seen = [CaptionSample("a dog", (), image) for image in (torn, pictures[1])]
+    scores, refused = metric.score_each([compared[0], seen[0], compared[1], seen[1]])
+    assert list(refused) == [1]
+    assert np.isfinite(scores[[0, 2, 3]]).all()
+    assert scores[[0, 2]].tolist() == metric.score(compared).tolist()
+
+
+def test_captions_longer_than_what_is_read_are_said_once(metric, caplog):
+    limit = metric.regressor.text.max_tokens
+    with caplog.at_level(logging.WARNING, logger="suisei.encoders.text"):
+        metric.score(["a dog"], references=[["two dogs"]])
+        assert not caplog.records
+        metric.score(["dog " * (limit + 1)] * 2, references=[["two dogs"]] * 2)
+        metric.score(["cat " * (limit + 1)], references=[["two dogs"]])
+    assert [f"1 captions reach the {limit} tokens" in record.message for record in caplog.records] == [True]

@@ -224,3 +224,8 @@ def test_japanese_says_the_language_as_given_or_as_it_shows():
         CaptionSample("a dog runs", language="ja"),
     ]
     np.testing.assert_array_equal(metric.score(samples), [1.0, 0.0, 1.0])
+
+
+def test_the_signature_says_that_corpus_and_sentence_are_not_scored_alike():
+    assert "eff=yes-sentence/no-corpus" in get_metric("sacrebleu").signature
+    assert "eff=yes," in get_metric("chrf").signature

@@ -131,3 +131,24 @@ def test_a_bridge_that_cannot_be_is_refused(folders, tmp_path, resign, bridge):
     resign(altered, lambda config: config["settings"]["head"].update(bridge=bridge))
     with pytest.raises(ModelError, match=r"head\.bridge"):
         read(altered)
+
+
+def test_a_second_model_of_both_languages_is_not_asked_across_them(folders, tmp_path):
+    """It has no line for these, and would draw the score to where the first was before its own."""
+    beside = Second(Weighing(("ja", "en"), 0.5), folders[0], None, "")
+    save_pair(tmp_path / "both", load_model(folders[1], lambda _: None), beside)
+    both, bridged = read(tmp_path / "both"), read(folders[1])
+    assert both.score(ACROSS).tolist() == bridged.score(ACROSS).tolist()
+    assert not both._seconds.opened
+    both.score([*ACROSS, *OWN])
+    assert both._seconds.opened
+    replaced = np.full((len(ACROSS), len(both.input_columns())), np.nan)
+    np.testing.assert_allclose(both.score_replaced(ACROSS, replaced)[0], bridged.score(ACROSS), atol=1e-6)
+
+
+@pytest.mark.parametrize("candidate", ["3 2", "!!!"])
+def test_an_explanation_of_a_caption_without_a_letter_is_of_its_score(folders, candidate):
+    metric = read(folders[1])
+    sample = CaptionSample(candidate, ("犬が走る", "猫がいる"))
+    found = explain(metric, sample, lambda caption, _: caption.split())
+    assert found.score == pytest.approx(float(metric.score([sample])[0]), abs=1e-6)

@@ -344,3 +344,17 @@ def test_a_pair_that_shares_is_read_by_nobody_else(folders, tmp_path):
     beside = Second(Weighing(("en",), 0.2), second.folder, None, second.checksum, shared=True)
     save_pair(tmp_path / "two", one.model, beside)
     assert len(read(tmp_path / "two").model.seconds) == 2
+
+
+def test_a_number_that_both_read_is_replaced_in_both(folders):
+    both, first, lower = (read(folders / name) for name in ("one", "first", "lower"))
+
+    def replaced(metric, names):
+        values = np.full((len(SAMPLES), len(metric.input_columns())), np.nan)
+        values[:, [column.name in names for column in metric.input_columns()]] = 0.1
+        return metric.score_replaced(SAMPLES, values)[0]
+
+    for names in (["length"], ["unigram-f1"], ["length", "unigram-f1"]):
+        expected = expit((1 - SHARE) * logit(replaced(first, names)) + SHARE * logit(replaced(lower, names)))
+        np.testing.assert_allclose(replaced(both, names)[[0, 2]], expected[[0, 2]], atol=2e-4)
+    assert abs(replaced(lower, ["length"]) - lower.score(SAMPLES)).max() > 1e-3

@@ -218,3 +218,18 @@ def test_choices_are_drawn_by_the_seed_and_not_by_the_process():
     first = degrade("a dog runs", "object", seed=5)
     random.seed(2)
     assert degrade("a dog runs", "object", seed=5) == first
+
+
+@pytest.mark.parametrize(
+    "caption",
+    [
+        "A couch that is 3.5 m long.",
+        "Two men. A dog (brown) runs at 3.5 km/h.",
+        'A "big" dog. It runs, he says "go" and "stop"!',
+        "The dogs' toys are 50% off; $5 each, a black/white one too.",
+        'a man , who runs ( fast ) . he says " go " now',
+    ],
+)
+def test_marks_stand_where_they_stood(caption):
+    cut = segment(caption, "en")
+    assert cut.join([word.text for word in cut.words]) == caption

@@ -1,6 +1,6 @@
 import pytest
 
-from suisei.training.card import model_card
+from suisei.training.card import describe_training, model_card
 
 REPORT = {
     "data": {
@@ -89,3 +89,17 @@ def test_card_says_when_an_image_counts_and_what_else_was_learned_from():
     assert "reads an image where one is given" not in card
     plain = model_card(report, "", {"image": {"name": "tiny"}, "head": {"start": None}})
     assert "only where there are no references" not in plain
+
+
+def test_card_says_that_an_image_counts_beside_references_where_it_does():
+    facts = {"reads": ["image"], "images": 960, "image_beside_references": True}
+    report = {**REPORT, "data": {**REPORT["data"], **facts}}
+    card = model_card(report, "", {"image": {"name": "tiny"}, "head": {"start": "cosine"}})
+    assert "only where there are no references" not in card
+    assert "reads an image where one is given" in card
+
+
+def test_card_says_what_the_validation_was_against():
+    training = {**REPORT["training"], "ranks": True}
+    assert "pearson 0.543, against ratings mixed with their ranks" in describe_training(training)
+    assert "ranks" not in describe_training(REPORT["training"])

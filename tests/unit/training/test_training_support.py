@@ -96,3 +96,21 @@ def test_added_training_samples_are_in_the_training_part_alone(tmp_path):
     assert data.part("train") == before["train"] + made
     assert data.part("test") == before["test"]
     assert data.part("validation") == before["validation"]
+
+
+def test_scale_and_bad_rows_of_the_training_data_are_those_of_the_support(tmp_path):
+    rows = [
+        {"candidate": f"c {n}", "references": [f"r {n}"], "rating": 1 + n % 5, "group": str(n)}
+        for n in range(20)
+    ]
+    train = write(tmp_path / "train.jsonl", rows)
+    support = write(tmp_path / "support.jsonl", [*rows[:4], {**rows[4], "candidate": ""}])
+    options = {"support": [support, "scenes"], "rating_scale": (1, 5)}
+    with pytest.raises(DataError, match=r"support.jsonl, row 5: candidate is empty"):
+        CaptionDataModule(train, **options).load()
+    data = CaptionDataModule(train, on_error="skip", **options)
+    data.load()
+    assert [row.number for row in data.skipped] == [5]
+    assert {s.rating.scaled[0] for s in data.support_data.rated if s.candidate.startswith("c ")} <= {
+        0, 0.25, 0.5, 0.75, 1,
+    }  # fmt: skip

@@ -101,3 +101,10 @@ def test_same_seed_makes_the_same_and_another_does_not():
 def test_a_negative_share_is_refused():
     with pytest.raises(ConfigError, match=r"data.synthetic must be at least 0, got -0.1"):
         synthetic_samples(SAMPLES, -0.1)
+
+
+def test_a_language_with_hardly_a_caption_is_no_obstacle():
+    stray = CaptionSample("犬", ("茶色い犬", "走る犬"), rating=0.9, group="stray")
+    english = [each for each in SAMPLES if each.language != "ja" and each.candidate.isascii()]
+    made = synthetic_samples([*english, stray], 40.0, seed=3).samples
+    assert any(each.group == "stray" for each in made)
