@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from suisei.metaeval.latex import LatexRow, latex_table
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -16,27 +18,10 @@ if TYPE_CHECKING:
 LABELS = {"pearson": "Pearson", "spearman": "Spearman", "tau-b": "Kendall tau-b", "tau-c": "Kendall tau-c"}
 SCOPES = ("overall", "language", "system")
 """What sections of correlations may be over: all samples, those of a language, those of a system."""
-_LATEX_ESCAPES = {
-    "\\": r"\textbackslash{}",
-    "&": r"\&",
-    "%": r"\%",
-    "$": r"\$",
-    "#": r"\#",
-    "_": r"\_",
-    "{": r"\{",
-    "}": r"\}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-}
-
 VERSUS = " > "
 """Stands between the names of two that a row compares."""
 _LEAST_LABEL = 10
 """Cells to which labels are folded before anything else is."""
-_LONG_HEADING = 13
-"""Characters that a heading of a LaTeX column has on one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,26 +203,23 @@ class Table:
         labels = short_names([row.label for section in shown for row in section.rows])
         lines = []
         for section in shown:
-            lines += self._latex_table(section, labels)
+            title = self.title if len(self.sections) == 1 else f"{self.title} ({section.title})"
+            cells = [(labels[row.label], self._cells(row)) for row in section.rows]
+            rows = [
+                (
+                    label,
+                    [c.text(self.digits, False) for c in own],
+                    [c.interval_text(self.digits) for c in own],
+                )
+                for label, own in cells
+            ]
+            lines += latex_table(title, (self.row_heading, *self.columns.values()), rows)
         lines += [f"% {note}" for note in self.all_notes(shown or None)]
         if len(shown) < len(self.sections):
             kinds = sorted({section.scope or "" for section in self.sections} - {*scopes, ""})
             lines.append(f"% left out: {len(self.sections) - len(shown)} sections ({', '.join(kinds)})")
         lines += [f"% signature: {row.signature}" for row in self.overall.rows if row.signature]
         return "\n".join(lines) + "\n"
-
-    def _latex_table(self, section: Section, labels: Mapping[str, str]) -> list[str]:
-        title = self.title if len(self.sections) == 1 else f"{self.title} ({section.title})"
-        lines = [r"\begin{table}", r"\centering", rf"\caption{{{_latex(title)}}}"]
-        if any(cell.interval_text() for row in section.rows for cell in row.cells.values()):
-            # four of them side by side are as wide as a page at most
-            lines.append(r"\footnotesize\setlength{\tabcolsep}{3pt}")
-        lines += [rf"\begin{{tabular}}{{l{'r' * len(self.columns)}}}", r"\toprule"]
-        heads = [_latex_heading(head) for head in (self.row_heading, *self.columns.values())]
-        lines += [" & ".join(heads) + r" \\", r"\midrule"]
-        for row in section.rows:
-            lines += self._latex_row(row, labels[row.label])
-        return [*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}", ""]
 
     def to_rich(self, most: int = 8) -> RenderableType:
         """Return the table for a rich console; intervals stand below their figures where there is no room.
@@ -313,20 +295,14 @@ class Table:
         )
         return heading if len(heading) <= widest else heading.replace(" ", "\n")
 
+    def _latex_row(self, row: Row, label: str) -> LatexRow:
+        cells = self._cells(row)
+        figures = [cell.text(self.digits, False) for cell in cells]
+        return label, figures, [cell.interval_text(self.digits) for cell in cells]
+
     def _cells(self, row: Row) -> list[Cell]:
         empty = Cell(None)
         return [row.cells.get(key, empty) for key in self.columns]
-
-    def _latex_row(self, row: Row, label: str) -> list[str]:
-        """Return a line of figures, and one of their intervals where there are any."""
-        cells = self._cells(row)
-        lines = [" & ".join([_latex(label), *(_latex_number(c.text(self.digits, False)) for c in cells)])]
-        if any(cell.interval_text(self.digits) for cell in cells):
-            texts = [_latex_number(cell.interval_text(self.digits)) for cell in cells]
-            small = [rf"{{\scriptsize {text}}}" if text else "" for text in texts]
-            lines.append(" & ".join(["", *small]).lstrip())
-            return [rf"{lines[0]} \\", rf"{lines[1]} \\[2pt]"]
-        return [rf"{lines[0]} \\"]
 
     def all_notes(self, sections: Sequence[Section] | None = None) -> list[str]:
         """Return the notes, and the reasons for absent numbers; those of a scope only if its own."""
@@ -406,26 +382,3 @@ def finite(value: float) -> float | None:
 
 def _markdown(text: str) -> str:
     return " ".join(str(text).split()).replace("|", r"\|")
-
-
-def _latex(text: Any) -> str:
-    characters: Sequence[str] = " ".join(str(text).split())
-    return "".join(_LATEX_ESCAPES.get(character, character) for character in characters).replace("–", "--")
-
-
-def _latex_number(text: str) -> str:
-    return text.replace("–", "--") if text == "–" else text.replace("-", "$-$").replace("<", "$<$")
-
-
-def _latex_heading(text: str) -> str:
-    """Return a column's heading, on two lines if it is long."""
-    words = _latex(text).split(" ")
-    if len(text) > _LONG_HEADING:
-        middle = min(range(1, len(words)), default=0, key=lambda cut: _unevenness(words, cut))
-        if middle:
-            words = [rf"\shortstack[r]{{{' '.join(words[:middle])}\\{' '.join(words[middle:])}}}"]
-    return " ".join(words).replace("tau-b", r"$\tau_b$").replace("tau-c", r"$\tau_c$")
-
-
-def _unevenness(words: Sequence[str], cut: int) -> int:
-    return abs(len(" ".join(words[:cut])) - len(" ".join(words[cut:])))
