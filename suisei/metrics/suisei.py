@@ -38,8 +38,9 @@ from suisei.models.cosine_start import reference_cosine
 from suisei.models.features import ignore_progress
 from suisei.models.folder import LoadedModel, load_model, load_second
 from suisei.models.lower_layers import LowerStates
-from suisei.models.regressor import Regressor, similarities
+from suisei.models.regressor import Regressor
 from suisei.models.second import Second
+from suisei.models.similarities import similarities
 from suisei.models.table import Collator, SampleTable
 from suisei.progress import in_parts, progress_bar
 

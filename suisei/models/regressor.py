@@ -20,13 +20,14 @@ from suisei.encoders.image import ImageEncoder
 from suisei.encoders.text import TextEncoder
 from suisei.errors import ConfigError
 from suisei.models.batch import Batch
-from suisei.models.config import HeadConfig, RegressorConfig
+from suisei.models.config import RegressorConfig
 from suisei.models.cosine_start import CosineStart
-from suisei.models.feedforward import FeedForward
 from suisei.models.fusion import Fusion
-from suisei.models.inputs import SIMILARITIES, InputColumns
+from suisei.models.head import Head
+from suisei.models.inputs import InputColumns
 from suisei.models.pooling import LayerMix, pool_layers
 from suisei.models.rating_scale import RatingScale
+from suisei.models.similarities import similarities
 from suisei.models.token_matches import batch_matches, ordinary_tokens
 
 EXTRA_LIMIT, EXTRA_LIMIT_BESIDE_COSINE = 3.0, 4.0
@@ -43,26 +44,6 @@ def _autocast(tensor: Tensor) -> bool:
     return torch.is_autocast_enabled(tensor.device.type)
 
 
-def similarities(candidate: Tensor, references: Tensor, mask: Tensor) -> Tensor:
-    """Return the largest, mean and smallest cosine over references, float32 [B, 3 * P].
-
-    Args:
-        candidate: [B, P, d].
-        references: [B, R, P, d].
-        mask: True where there is a reference, bool [B, R]; rows without one are NaN.
-    """
-    cosines = F.cosine_similarity(candidate[:, None].float(), references.float(), dim=-1)  # [B, R, P]
-    outside, count = ~mask[..., None], mask.sum(dim=1).clamp(min=1)[:, None]
-    if not mask.shape[1]:
-        return cosines.new_full((len(mask), len(SIMILARITIES) * candidate.shape[1]), torch.nan)
-    parts = [
-        cosines.masked_fill(outside, -2.0).amax(dim=1),
-        cosines.masked_fill(outside, 0.0).sum(dim=1) / count,
-        cosines.masked_fill(outside, 2.0).amin(dim=1),
-    ]
-    return torch.cat(parts, dim=1).masked_fill(~mask.any(dim=1)[:, None], torch.nan)
-
-
 @dataclass(frozen=True, slots=True)
 class Outputs:
     """What the model says of a batch.
@@ -72,7 +53,7 @@ class Outputs:
         start: what the cosine alone says, float32 [B]; None for a model that starts from nothing.
         vectors: of the batch's captions, [T, P, d].
         extras: the extra inputs as they were before they were standardised, [B, E].
-        similar: cosines with references, see :func:`similarities`; None where they are not read.
+        similar: cosines with references, see :mod:`suisei.models.similarities`; None where they are not read.
         seen: cosines with the image, [B, P]; None where they are not read.
     """
 
@@ -86,59 +67,6 @@ class Outputs:
 
 Below = Callable[[int, int, int], Tensor]
 """Gives what the untrained lower layers say of some captions [n, L, d]: first row, row after the last, L."""
-
-
-class Head(nn.Module):
-    """Turns fused features and extra inputs into a logit.
-
-    Args:
-        features: width n of the fused features.
-        extras: number E of extra inputs.
-        config: the settings.
-    """
-
-    def __init__(self, features: int, extras: int, config: HeadConfig) -> None:
-        super().__init__()
-        beside = bool(extras and config.extra_hidden)
-        self.beside = (
-            FeedForward(extras, [config.extra_hidden], config.activation, config.extra_dropout)
-            if beside
-            else None
-        )
-        width = features if beside else features + extras
-        if not (width or extras or config.start):
-            raise ConfigError("fusion.blocks is empty and there is no extra input: nothing to score by")
-        self.fused = (
-            FeedForward(
-                width,
-                config.hidden,
-                config.activation,
-                config.dropout,
-                config.input_dropout,
-            )
-            if width
-            else None
-        )
-
-    def start_at_zero(self) -> None:
-        """Let the network say 0 of everything until it is trained."""
-        for part in (self.beside, self.fused):
-            if part is not None:
-                nn.init.zeros_(part.layers[-1].weight)  # type: ignore[arg-type]
-                nn.init.zeros_(part.layers[-1].bias)  # type: ignore[arg-type]
-
-    def forward(self, fused: Tensor, extras: Tensor) -> Tensor:
-        """Return logits [B] of fused features [B, n] and standardised extra inputs [B, E]."""
-        if self.beside is None and self.fused is None:  # nothing corrects the line through the cosine
-            return fused.new_zeros(len(fused))
-        if self.beside is None:
-            assert self.fused is not None
-            logits: Tensor = self.fused(torch.cat([fused, extras.to(fused.dtype)], dim=-1))
-        else:
-            logits = self.beside(extras)
-            if self.fused is not None:
-                logits = logits + self.fused(fused)
-        return logits
 
 
 class Regressor(nn.Module):

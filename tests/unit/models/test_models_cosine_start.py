@@ -5,7 +5,7 @@ import torch
 
 from suisei.data.sample import CaptionSample
 from suisei.models.cosine_start import Beside, CosineStart, Line, reference_cosine
-from suisei.models.regressor import similarities
+from suisei.models.similarities import similarities
 from suisei.models.table import Collator, SampleTable
 
 NAN = torch.nan

@@ -8,7 +8,7 @@ from suisei.models.blocks import BLOCKS
 from suisei.models.config import HeadConfig
 from suisei.models.feedforward import FeedForward
 from suisei.models.fusion import AGGREGATIONS, Fusion
-from suisei.models.regressor import Head
+from suisei.models.head import Head
 
 INVARIANT = ("mean", "max", "mean-max")
 WIDTH = 4

@@ -9,8 +9,9 @@ from torch.nn import functional as F
 
 from suisei.data.sample import CaptionSample, Rating
 from suisei.models.config import HeadConfig
+from suisei.models.head import Head
 from suisei.models.rating_scale import RatingScale
-from suisei.models.regressor import SIMILARITY_MEAN, SIMILARITY_SCALE, Head
+from suisei.models.regressor import SIMILARITY_MEAN, SIMILARITY_SCALE
 from suisei.models.table import Collator, SampleTable
 
 

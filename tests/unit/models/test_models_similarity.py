@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from suisei.models.regressor import similarities
+from suisei.models.similarities import similarities
 
 
 def test_similarities_equal_a_plain_loop_and_are_nan_without_references():
