@@ -36,6 +36,12 @@ _JAPANESE = re.compile(
     "\uff66-\uff9f"  # half-width katakana
     "]"
 )
+_LATIN_WORD = re.compile("[A-Za-z][A-Za-z'’]+")
+_UNSEEN = re.compile(
+    "[\u00ad\u200b\u200c\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufe00-\ufe0f\U000e0100-\U000e01ef]"
+)
+"""Marks that nobody sees: soft hyphens, spaces of no width, marks of direction, variants of a sign."""
+_HALF_WIDTH = re.compile("[\uff66-\uff9f]+")
 _INVISIBLE = frozenset(
     "\u115f\u1160\u2800\u3164\uffa0"
 )  # fillers and the empty braille cell: letters, in name
@@ -156,7 +162,7 @@ class CaptionSample:
 
 
 def checked_caption(field: str, caption: Any) -> str:
-    """Return a caption if it can be one, without white space around it, which says nothing and moves scores.
+    """Return a caption if it can be one, as :func:`plain_text` has it: what nobody sees would move scores.
 
     Raises:
         DataError: it is not text, has no visible character, a broken one, or too many; ``field`` is named.
@@ -174,7 +180,18 @@ def checked_caption(field: str, caption: Any) -> str:
             f"{field} has {len(caption):,} characters, more than {MAX_CAPTION_CHARACTERS:,}; "
             f"it begins {caption[:40]!r} and is probably a broken row"
         )
-    return str(caption).strip()
+    return plain_text(str(caption))
+
+
+def plain_text(text: str) -> str:
+    """Return a text as it looks: no white space around it, no marks that nobody sees, characters composed.
+
+    Half-width kana are katakana then. Joiners of emoji stay.
+    """
+    if not text.isascii():
+        text = _HALF_WIDTH.sub(lambda kana: unicodedata.normalize("NFKC", kana[0]), _UNSEEN.sub("", text))
+        text = unicodedata.normalize("NFC", text)
+    return text.strip()
 
 
 def is_blank(text: str) -> bool:
@@ -195,12 +212,14 @@ def _is_visible(character: str) -> bool:
 
 
 def detect_language(text: str) -> str:
-    """Return "ja" if ``text`` holds any kana or CJK character, else "en".
+    """Return "ja" if ``text`` has kana or CJK characters, as many as Latin words or more, else "en".
 
-    Kana and kanji do not occur in English captions, so one character decides; the metric supports
-    no third language.
+    An English caption may quote a sign, a Japanese one may name a brand; there is no third language.
     """
-    return "en" if text.isascii() or _JAPANESE.search(text) is None else "ja"
+    if text.isascii():
+        return "en"
+    count = len(_JAPANESE.findall(text))
+    return "ja" if count and count >= len(_LATIN_WORD.findall(text)) else "en"
 
 
 def language_of(sample: CaptionSample) -> str:

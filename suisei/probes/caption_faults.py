@@ -27,6 +27,8 @@ _UNFINISHED = word_set(
 """English words that no caption ends with. Others, such as "over", "by" or "her", may end one."""
 
 _LOOKING = word_set("look looks looking looked")
+_WORN_WITHIN = 5
+"""So many words before "on" a "with" may stand: a dog with a hat on."""
 _PEOPLE = {
     "en": word_set(
         """person man woman boy girl child kid baby toddler guy lady adult human someone somebody
@@ -48,6 +50,7 @@ _IRREGULAR |= {
     )
 }
 """English plurals whose ending says something else."""
+_COLOURS = word_set("red blue black white brown green yellow pink purple gray grey tan blond blonde")
 _AMOUNTS = word_set("group crowd bunch pair couple lot set piece number 数人 グループ 複数")
 
 _WORD = re.compile(r"[^\W_]+(?:['’\-][^\W_]+)*")
@@ -95,16 +98,17 @@ def breaks_off(caption: str, language: str) -> bool:
     if language == "ja":
         return final_particle(caption)
     words = _WORD.findall(caption.lower())
-    looks_on = words[-1:] == ["on"] and len(words) > 1 and words[-2] in _LOOKING
-    return bool(words) and words[-1] in _UNFINISHED and not looks_on
+    before = words[-1 - _WORN_WITHIN : -1]
+    stays_on = words[-1:] == ["on"] and bool(before) and (before[-1] in _LOOKING or "with" in before[:-1])
+    return bool(words) and words[-1] in _UNFINISHED and not stays_on
 
 
 def nouns_of(caption: str, language: str) -> tuple[str, ...]:
     """Return the different nouns of a caption in lower case, English ones singular, Japanese ones in NFKC."""
-    words = segment(_folded(caption) if language == "ja" else caption, language).words
+    words = segment(_folded(caption) if language == "ja" else caption.replace("’", "'"), language).words
     nouns = [word.text.strip().lower() for word in words if word.noun]
-    named = dict.fromkeys(_singular(noun) if language == "en" else noun for noun in nouns if noun)
-    return tuple(noun for noun in named if noun not in _AMOUNTS)
+    named = dict.fromkeys(_singular(_owner(noun)) if language == "en" else noun for noun in nouns if noun)
+    return tuple(noun for noun in named if noun not in _AMOUNTS and noun not in _COLOURS)
 
 
 def unmentioned(nouns: Sequence[str], references: Sequence[str], language: str) -> list[str]:
@@ -123,7 +127,7 @@ def unmentioned(nouns: Sequence[str], references: Sequence[str], language: str) 
             and not any(_folded(word) in text for word in (noun, *_alike(noun, "ja")))
         ]
     said = {word for reference in references for word in _words(reference)}
-    text = f" {' '.join(word for reference in references for word in _WORD.findall(reference.lower()))} "
+    text = f" {' '.join(word for reference in references for word in _spelled(reference))} "
     return [
         noun
         for noun in nouns
@@ -138,9 +142,18 @@ def _folded(text: str) -> str:
     return unicodedata.normalize("NFKC", text).lower()
 
 
+def _spelled(caption: str) -> list[str]:
+    """Return an English caption's words in lower case, of "the dog's fur" the dog's owner too."""
+    return [_owner(word) for word in _WORD.findall(caption.lower().replace("’", "'"))]
+
+
+def _owner(word: str) -> str:
+    return word.removesuffix("'s").removesuffix("'")
+
+
 @lru_cache(maxsize=4096)
 def _words(caption: str) -> frozenset[str]:
-    return frozenset(_singular(word) for word in _WORD.findall(caption.lower()))
+    return frozenset(map(_singular, _spelled(caption)))
 
 
 def _alike(noun: str, language: str) -> tuple[str, ...]:

@@ -11,7 +11,9 @@ from suisei.probes.lexicon import (
     CLAUSE_WORDS,
     COUNTERS,
     GENERIC,
+    NO_PLACES,
     PREPOSITIONS,
+    WAYS,
     WRONG,
 )
 from suisei.probes.segments import Segmented, segment
@@ -20,6 +22,11 @@ from suisei.probes.words import AUXILIARIES, word_set
 
 _PARTICLES = word_set("が は を に で へ から まで も と")
 _ADJUNCTS = word_set("に で へ から")
+JOINING = ("て", "ながら", "たり", "だり", "ば", "つつ")
+"""Endings of a verb after which another clause begins."""
+_UP_OR_DOWN = ("lay", "lie", "lying", "hang", "upside", "hold", "sit", "kneel")
+_ON_AS_PART = ("try", "tries", "look")
+"""Words that "up" and "down", or "on", belong to."""
 _BOUND_AFTER_NI = ("つい", "よっ", "対し", "とっ", "関し", "向かっ", "なる", "なっ", "し")
 """Verbs that a phrase on に is part of, or without which it says nothing."""
 
@@ -88,7 +95,18 @@ def counts_ja(words: Sequence[str], span: Span) -> bool:
 
 def wrong_relation(task: Task) -> str | None:
     """Place things otherwise: under for on."""
-    return _wrong(task, "relation", lambda span: True, known=False)
+    said = [text.lower() for text in texts(task.caption)]
+    return _wrong(task, "relation", lambda span: _places(said, span), known=False)
+
+
+def _places(said: Sequence[str], span: Span) -> bool:
+    """Return whether English words say where something is: up a street is down it, and "try on" no place."""
+    before, after = said[span.start - 1] if span.start else "", said[span.stop : span.stop + 4]
+    if span.phrase in ("up", "down"):
+        return not (before.startswith(_UP_OR_DOWN) or WAYS & set(after))
+    if span.phrase == "on":
+        return not (before.startswith(_ON_AS_PART) or before in ("put", "puts") or NO_PLACES & set(after[:3]))
+    return True
 
 
 def _wrong(task: Task, kind: str, fits: Callable[[Span], bool], *, known: bool = True) -> str | None:
@@ -213,7 +231,7 @@ def _phrases_ja(caption: Segmented) -> list[Span]:
             start = phrase_start(caption, words, place)
             bound = word == "に" and words[place + 1].startswith(_BOUND_AFTER_NI)
             if (
-                not bound
+                not (bound or _hangs_on(caption, words, start))
                 and words[place + 1] not in ("は", "も", "の")
                 and _says_something(caption, start, place)
             ):
@@ -221,10 +239,18 @@ def _phrases_ja(caption: Segmented) -> list[Span]:
     return found
 
 
+def _hangs_on(caption: Segmented, words: Sequence[str], start: int) -> bool:
+    """Return whether what stands before a Japanese phrase needs its noun, as 車道と of 車道と歩道の間に."""
+    if not start:
+        return False
+    before = words[start - 1]
+    return before in ("と", "も") or (caption.words[start - 1].verb and before not in JOINING)
+
+
 def phrase_start(caption: Segmented, words: Sequence[str], place: int) -> int:
     """Return where the Japanese phrase that ends with the particle at ``place`` begins."""
     start = place
-    while start and words[start - 1] not in _PARTICLES and words[start - 1] != "、":
+    while start and words[start - 1] not in _PARTICLES and words[start - 1] not in ("、", *JOINING):
         if caption.words[start - 1].verb:
             break
         start -= 1

@@ -279,6 +279,11 @@ PREPOSITIONS = PLACE_PREPOSITIONS | word_set(
 CLAUSE_WORDS = word_set("and or but while as who that which where when to , ; :")
 """Where an English phrase ends."""
 
+WAYS = word_set("street road roads sidewalk track tracks path beach hallway aisle lane alley runway")
+"""What one goes up as one goes down it."""
+NO_PLACES = word_set("phone cellphone top hind day night fire")
+"""What something is "on" and nothing is "under" instead."""
+
 GODAN_RU = word_set(
     """走る 乗る 座る 切る 滑る 登る 降る 光る 回る 渡る 踊る 眠る 送る 作る 売る 取る 撮る 釣る
     曲がる 止まる 集まる

@@ -24,7 +24,18 @@ _JAPANESE_REMOVE = (
     ("くない", "い"),
     ("しない", "する"),
     ("来ない", "来る"),
+    ("ではなかった", "だった"),
+    ("じゃなかった", "だった"),
+    ("いなかった", "いた"),
+    ("くなかった", "かった"),
+    ("しなかった", "した"),
 )
+_SOMETHING = {
+    **{"何も": "何か", "なにも": "なにか", "誰も": "誰か", "だれも": "だれか"},
+    **{"どこも": "どこか", "どこにも": "どこかに"},
+}
+"""Words that ask for the negation at the end, and what stands there without it."""
+_CONTRACTED = {"cannot": "can", "can't": "can", "won't": "will"}
 _JAPANESE_ADD = (
     ("ました", "ませんでした"),
     ("ます", "ません"),
@@ -66,7 +77,7 @@ def _negate_english(caption: Segmented) -> str:
     words = [word.text for word in caption.words]
     lowered = [word.lower() for word in words]
     rules: tuple[Callable[[list[str], Sequence[str]], list[str] | None], ...]
-    rules = (_remove_not, _after_auxiliary, _do_not, _not_doing, _without, _no)
+    rules = (_remove_contracted, _remove_not, _after_auxiliary, _do_not, _not_doing, _without, _no)
     for rule in rules:
         changed = rule(list(words), lowered)
         if changed:
@@ -74,9 +85,20 @@ def _negate_english(caption: Segmented) -> str:
     return caption.join(["no", *words])
 
 
+def _remove_contracted(words: list[str], lowered: Sequence[str]) -> list[str] | None:
+    """Turn "isn't" into "is"; of "doesn't look" it leaves "does look"."""
+    for place, word in enumerate(text.replace("’", "'") for text in lowered):
+        plain = _CONTRACTED.get(word, word.removesuffix("n't"))
+        if plain != word and plain in AUXILIARIES:
+            return [*words[:place], plain, *words[place + 1 :]]
+    return None
+
+
 def _remove_not(words: list[str], lowered: Sequence[str]) -> list[str] | None:
     for place, word in enumerate(lowered):
         if word == "not":
+            return words[:place] + words[place + 1 :]
+        if word == "no" and place and lowered[place - 1] in ("are", "were"):
             return words[:place] + words[place + 1 :]
         if word in ("no", "without"):
             return [*words[:place], "a" if word == "no" else "with", *words[place + 1 :]]
@@ -127,7 +149,10 @@ def _no(words: list[str], lowered: Sequence[str]) -> list[str] | None:
 
 def _negate_japanese(caption: Segmented) -> str:
     body = "".join(word.text for word in caption.words)
-    return (_affirm(body) or _deny(body, caption.words)) + caption.tail
+    affirmed = _affirm(body)
+    for nothing, something in _SOMETHING.items():
+        affirmed = affirmed and affirmed.replace(nothing, something)
+    return (affirmed or _deny(body, caption.words)) + caption.tail
 
 
 def _affirm(body: str) -> str | None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from suisei.probes.falsify import Rule, Task, counts_ja, phrase_end, phrase_start
 from suisei.probes.lexicon import (
     ALIKE,
+    CLAUSE_WORDS,
     CLOTHES,
     DIGITS_EN,
     DIGITS_JA,
@@ -41,6 +43,8 @@ _NO_CONTENT = frozenset(("大きな", "おおきな", "小さな", "ちいさな
 """Words of the spellings that are neither nouns nor adjectives to MeCab, and like no particle."""
 _ICHIDAN_KANA = tuple("えけげせぜてでねへべめれ")
 _ITS = frozenset(("its", "his", "her", "their"))
+_AT_SOMETHING = ("throw", "look", "star", "point", "smil", "bark", "gaz", "reach")
+"""Verbs to whose object a later phrase belongs."""
 
 
 def other_words(task: Task) -> str | None:
@@ -164,7 +168,18 @@ def _place_first_en(task: Task) -> str | None:
     worn = any(word in CLOTHES or word in _ITS for word in lowered[start:])
     if not said or worn or "with" in lowered[:start] or not any(w.noun for w in caption.words[start:]):
         return None
+    if _belongs(caption, lowered, start):
+        return None
     return caption.join([*words[start:], ",", *words[:start]])
+
+
+def _belongs(caption: Segmented, lowered: Sequence[str], start: int) -> bool:
+    """Return whether a last English phrase is part of what stands before it, as in "covered in graffiti"."""
+    before = lowered[start - 1]
+    bound = before.endswith(("ed", "ing", "en")) or before.startswith("look") or before in AUXILIARIES
+    clauses = any(word in CLAUSE_WORDS for word in lowered[:start])
+    thrown = any(word.startswith(_AT_SOMETHING) for word in lowered[:start])
+    return bound or clauses or thrown or (caption.words[start - 1].verb and lowered[start] == "at")
 
 
 def _list_turned_en(task: Task) -> str | None:
@@ -179,11 +194,24 @@ def _list_turned_en(task: Task) -> str | None:
         if start < 0 or not (caption.words[place - 1].noun and caption.words[stop - 1].noun):
             continue
         before = words[start - 1].lower() if start else ""
+        if not _is_list(caption, words, start, stop):
+            continue
         described = bool(start) and (caption.words[start - 1].content or before in ARTICLES)
         if words[start].lower() in ARTICLES if article else not described:  # a red shirt and hat: both red
             turned = [*words[place + 1 : stop], word, *words[start:place]]
             return caption.join([*words[:start], *turned, *words[stop:]])
     return None
+
+
+def _is_list(caption: Segmented, words: Sequence[str], start: int, stop: int) -> bool:
+    """Return whether two things are listed, and "and" begins no clause: on a chair and a woman sits."""
+    after = words[stop].lower() if stop < len(words) else ""
+    if after == "of" or after.endswith(("ing", "ed")):  # a man and a woman wearing a hat
+        return False
+    if not start:
+        return True
+    goes_on = bool(after) and (after in AUXILIARIES or caption.words[stop].content)
+    return not goes_on and (caption.words[start - 1].verb or words[start - 1].lower() == "of")
 
 
 def _place_first_ja(task: Task) -> str | None:
@@ -197,6 +225,8 @@ def _place_first_ja(task: Task) -> str | None:
         return None
     if "て" in words[place:stop]:  # 毛が黒くて首輪をした: another clause
         return None
+    if _attributive(caption, stop + 1):
+        return None
     if phrase_start(caption, words, place) != 0 or phrase_start(caption, words, stop) != place + 1:
         return None
     return caption.join(moved(words, place + 1, stop + 1, 0))
@@ -208,9 +238,16 @@ def _list_turned_ja(task: Task) -> str | None:
     for place in range(1, len(words) - 2):
         alone = place == 1 or words[place - 2] in ("が", "は", "を", "に", "で", "、")
         listed = words[place] in ("と", "や") and words[place + 2] in ("が", "を", "は")
-        if alone and listed and caption.words[place - 1].noun and caption.words[place + 1].noun:
+        things = listed and caption.words[place - 1].noun and caption.words[place + 1].noun
+        if alone and things and not _attributive(caption, place + 3):
             return _turned(caption, words, place)
     return None
+
+
+def _attributive(caption: Segmented, start: int) -> bool:
+    """Return whether a Japanese verb says something of a noun after it: 箱に入ったドーナツ."""
+    following = caption.words[start:]
+    return any(one.verb and other.noun for one, other in pairwise(following))
 
 
 def _turned(caption: Segmented, words: list[str], place: int) -> str:

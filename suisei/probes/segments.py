@@ -19,6 +19,7 @@ from suisei.metrics.tokenizers import mecab_missing
 from suisei.probes.words import ABOUT_PICTURES, ING_NOUNS, NOT_THINGS, STOP_WORDS, SYMMETRIC, VERBS
 
 _TAIL = re.compile(r"\s*[.。．｡!?！？…]*\s*$")
+_CONTRACTION = re.compile(r".*(?:n't|'(?:re|m|ll|ve|d))|(?:it|that|there|he|she|what|who|here)'s")
 _ENGLISH = re.compile(r"['’]?[^\W_]+(?:(?:['’\-]|(?<=\d)[.,:](?=\d))[^\W_]+)*|[^\w\s]+|_+")
 _SPACED = (
     (re.compile(r"\s(?=[,;:.!?%)\]}”]+[\"']?(?:\s|$))"), ""),
@@ -116,7 +117,7 @@ def final_particle(caption: str) -> bool:
     Particles that end sentences (よ, ね) or a list (など) are none of these. Without MeCab only を, が and は
     count, which end hardly any word.
     """
-    body = _TAIL.sub("", caption).strip()
+    body = _TAIL.sub("", caption).rstrip("、, \u3000")
     if not body:
         return False
     if mecab_missing():
@@ -163,7 +164,8 @@ def _english(texts: Sequence[str]) -> list[Segment]:
 
 
 def _is_content(word: str) -> bool:
-    return word[0].isalpha() and word not in STOP_WORDS
+    plain = word.replace("’", "'")
+    return word[0].isalpha() and word not in STOP_WORDS and not _CONTRACTION.fullmatch(plain)
 
 
 def _is_verb(word: str, before: str) -> bool:

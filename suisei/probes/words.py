@@ -15,7 +15,9 @@ STOP_WORDS = word_set(
     there here it its he his him she her hers they their them we our us i my me you your who which what where
     when is are was were be been being am has have had do does did can could will would may might must very
     too also just only all other another one two three four five six seven eight nine ten top front back side
-    left right middle center centre forward backward together"""
+    left right middle center centre forward backward together whilst about after before away alongside past
+    amid among amongst upon within via beyond until since because if though although even again already yet
+    how why ahead apart around cannot"""
 )
 
 ARTICLES = word_set("a an the some one two three four five six several many")
@@ -46,7 +48,7 @@ SYMMETRIC = {
 _PLAIN_VERBS = word_set(
     """run walk sit stand jump play hold wear ride look eat sleep swim climb throw kick lie smile talk lean
     drive hang point show seem appear wait work read sing lay leap bark surf gather make take give chase pose
-    dance gaze skate race"""
+    dance gaze skate race follow come get laugh enjoy bring pull lick chew stare kneel"""
 )
 
 VERBS = {

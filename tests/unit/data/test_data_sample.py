@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from suisei.data.sample import CaptionSample, Rating, detect_language, make_samples
+from suisei.data.sample import CaptionSample, Rating, detect_language, make_samples, plain_text
 from suisei.errors import DataError
 
 
@@ -54,7 +54,7 @@ def test_a_bad_sample_is_refused(arguments, message):
 
 @pytest.mark.parametrize("caption", ["\u200b犬", "❤️", "!", "e\u0301", "👩‍👩‍👧", "한"])
 def test_a_visible_character_is_enough(caption):
-    assert CaptionSample(caption, (caption,)).candidate == caption
+    assert CaptionSample(caption, (caption,)).candidate == plain_text(caption) != ""
 
 
 @pytest.mark.parametrize("around", [" {}", "{} ", "{}\n", "\t{}\r\n", "\u3000{}\xa0"])
@@ -95,7 +95,18 @@ def test_ratings_are_scaled_to_the_unit_interval():
 
 @pytest.mark.parametrize(
     ("text", "language"),
-    [("犬", "ja"), ("ｲﾇ", "ja"), ("a 犬", "ja"), ("café", "en"), ("A dog.", "en"), ("々", "ja")],
+    [
+        ("犬", "ja"),
+        ("ｲﾇ", "ja"),
+        ("a 犬", "ja"),
+        ("café", "en"),
+        ("A dog.", "en"),
+        ("々", "ja"),
+        ('A red sign that says "止まれ" stands beside the road.', "en"),
+        ("NHKのTシャツ", "ja"),
+        ("Levi's の jeans", "en"),
+        ("Levi's の赤い jeans", "ja"),
+    ],
 )
 def test_language_is_found(text, language):
     assert detect_language(text) == language
@@ -114,6 +125,23 @@ def test_language_is_found(text, language):
 def test_scripts_of_japanese_begin_and_end_where_unicode_says(first, last):
     assert detect_language(f"a {first}") == detect_language(f"{last} a") == "ja"
     assert detect_language(chr(ord(first) - 1)) == detect_language(chr(ord(last) + 1)) == "en"
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ("カ\u3099ラスの前", "ガラスの前"),
+        ("ｶﾞﾗｽの前", "ガラスの前"),
+        ("cafe\u0301", "café"),
+        ("\ufeff犬\u200bが\u00ad走る\u2060", "犬が走る"),
+        ("葛\U000e0100の葉", "葛の葉"),
+        ("👩\u200d🚀 ❤\ufe0f", "👩\u200d🚀 ❤"),
+        ("ＡＢＣ、１２３。", "ＡＢＣ、１２３。"),
+    ],
+)
+def test_a_caption_is_read_as_it_looks(given, read):
+    sample = CaptionSample(given, (given,))
+    assert (sample.candidate, sample.references) == (read, (read,))
 
 
 def test_parallel_lists_become_samples():

@@ -130,3 +130,16 @@ def test_scores_and_corpus_scores():
     assert ending.score(samples).tolist() == [0, 1, 0]
     assert ending.corpus_score(samples, np.array([0.0, 1.0, 0.0])) == pytest.approx(1 / 3)
     assert nouns.missing([CaptionSample("a dog")]) == {0: "no references"}
+
+
+def test_contractions_owners_and_apostrophes():
+    assert nouns_of("There's a dog that isn't running", "en") == ("dog",)
+    assert nouns_of("It’s a dog’s toy", "en") == nouns_of("It's a dog's toy", "en")
+    assert unmentioned(["dog"], ["The dog’s fur is wet"], "en") == []
+    assert nouns_of("a brown and white dog about to run whilst the man waits", "en") == ("dog", "man")
+
+
+def test_what_is_worn_stays_on_and_a_comma_ends_nothing():
+    assert not breaks_off("a man with skis on", "en")
+    assert breaks_off("a man sits on", "en")
+    assert breaks_off("犬が公園を、", "ja")

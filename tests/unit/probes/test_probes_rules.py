@@ -233,3 +233,43 @@ def test_choices_are_drawn_by_the_seed_and_not_by_the_process():
 def test_marks_stand_where_they_stood(caption):
     cut = segment(caption, "en")
     assert cut.join([word.text for word in cut.words]) == caption
+
+
+@pytest.mark.parametrize(
+    ("caption", "name", "language"),
+    [
+        ("a man sits on a motorcycle and a woman is on the back", "order", "en"),
+        ("a truck covered in graffiti", "order", "en"),
+        ("a man looking out a window at another cat", "order", "en"),
+        ("a girl holding a flute and a boy sit", "order", "en"),
+        ("男性が箱に入ったドーナツを持っている", "order", "ja"),
+        ("a man walks down the street", "relation", "en"),
+        ("a cat lying down", "relation", "en"),
+        ("a woman talking on a cell phone", "relation", "en"),
+    ],
+)
+def test_what_would_say_something_else_or_nothing_is_left_alone(caption, name, language):
+    assert every(caption, name, language) == set()
+
+
+def test_a_phrase_that_others_hang_on_stays():
+    caption = "ネックレスをした女性のまわりに2匹の猫がいる"
+    assert "ネックレスをした2匹の猫がいる" not in every(caption, "omit", "ja")
+    assert not any(
+        "車道と黄色い" in str(text) for text in every("車道と歩道の間に黄色い消火栓がある", "omit", "ja")
+    )
+    assert every("車を持って砂浜に立っている", "omit", "ja") == {"車を持って立っている"}
+
+
+@pytest.mark.parametrize(
+    ("caption", "expected"),
+    [
+        ("A dog isn't running", "A dog is running"),
+        ("The man doesn’t look", "The man does look"),
+        ("A boy cannot reach it", "A boy can reach it"),
+        ("There are no people", "There are people"),
+        ("There is no dog", "There is a dog"),
+    ],
+)
+def test_negations_in_contractions_are_taken_away(caption, expected):
+    assert degrade(caption, "negate", language="en") == expected
