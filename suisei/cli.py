@@ -217,14 +217,16 @@ def _one_line(usual: Callable[..., str]) -> Callable[..., str]:
     return format_warning
 
 
-def say(console: Console, text: str, style: str | None = None) -> None:
+def say(console: Console, text: str, style: str | None = None, *, warns: bool = False) -> None:
     """Print a line as it is: nothing in it is markup, and it is as long as it is.
 
-    What goes to standard error is an event of the log too; with --quiet it is shown if it is red, a failure.
+    What goes to standard error is an event of the log too; with --quiet it is shown if it is red, a failure,
+    or if it warns.
     """
     if console.stderr:
-        current().tell("warning" if style == "red" else "note", text=text)
-        if current().replaces_messages or (current().quiet and style != "red"):
+        warns = warns or style == "red"
+        current().tell("warning" if warns else "note", text=text)
+        if current().replaces_messages or (current().quiet and not warns):
             return
     console.print(printable(text), style=style, markup=False, highlight=False, soft_wrap=True)
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from suisei.captioning.captioner_interface import CaptionModel
+from suisei.encoders.hub_errors import no_bars
 from suisei.encoders.rules import one_line
 from suisei.errors import ModelError
 
@@ -24,15 +25,13 @@ def quiet_transformers() -> Iterator[None]:
     """Keep transformers from drawing a bar and a table of weights; what they say is refused or harmless."""
     from transformers.utils import logging
 
-    verbosity, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    verbosity = logging.get_verbosity()
     logging.set_verbosity_error()
-    logging.disable_progress_bar()
     try:
-        yield
+        with no_bars():
+            yield
     finally:
         logging.set_verbosity(verbosity)
-        if bar:
-            logging.enable_progress_bar()
 
 
 def check_weights(name: str, info: Mapping[str, Any]) -> None:

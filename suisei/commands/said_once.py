@@ -38,7 +38,7 @@ def each_warning_once(console: Console) -> Iterator[None]:
         def emit(self, record: logging.LogRecord) -> None:
             if record.msg not in seen and not current().takes_warnings:
                 seen.add(record.msg)
-                say(console, f"suisei: {record.getMessage()}")
+                say(console, f"suisei: {record.getMessage()}", warns=True)
 
     handler, logger = Once(logging.WARNING), logging.getLogger("suisei")
     logger.addHandler(handler)

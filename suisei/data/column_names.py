@@ -166,7 +166,7 @@ def match_columns(
         references,
         raters,
         guessed,
-        tuple(name for name in names if name not in used),
+        tuple(name for name in names if name not in used and name != "uid"),  # which shards read
     )
 
 

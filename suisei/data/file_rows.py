@@ -26,6 +26,7 @@ class Row:
         sample: the sample, or None for a bad row.
         error: what is wrong with a bad row, beginning with the file and the row's number.
         absent: the image or video that a bad row names and that is not there.
+        uid: what DataComp's tools call the row, where it says so.
     """
 
     number: int
@@ -33,6 +34,7 @@ class Row:
     sample: CaptionSample | None
     error: DataError | None
     absent: str | None = None
+    uid: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

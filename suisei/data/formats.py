@@ -222,12 +222,15 @@ def _checked_rows(raws: Iterator[RawRow], name: str, settings: Settings, note: N
     try:
         for number, raw in enumerate(raws, start=1):
             row_id, sample, problem = _checked(raw, settings, seen, told)
+            uid = raw.record.get("uid") if raw.record is not None else None
+            uid = uid if isinstance(uid, str) and uid else None
             if problem is None:
-                yield Row(number, row_id, sample, None)
+                yield Row(number, row_id, sample, None, uid=uid)
             else:
                 line = f" (line {raw.line})" if raw.line is not None and raw.line != number else ""
                 absent = problem.path if isinstance(problem, AbsentFileError) else None
-                yield Row(number, row_id, None, DataError(f"{name}, row {number}: {problem}{line}"), absent)
+                error = DataError(f"{name}, row {number}: {problem}{line}")
+                yield Row(number, row_id, None, error, absent, uid)
     except FileProblem as error:
         raise DataError(f"{name}{error.place}: {error}") from None
     if number == 0:

@@ -15,6 +15,7 @@ import threading
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -361,9 +362,15 @@ def _decoded(image: Image.Image, name: str, *, own: bool) -> Image.Image:
         ) from None
 
 
+_BITS, _PHOTOMETRIC = 258, 262
+"""Tags of TIFF: bits of a sample, and whether 0 is white."""
+
+
 def _as_rgb(image: Image.Image, name: str) -> Image.Image:
     if image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PNG"):
-        return _joined(image, _from_16_bits)
+        tags = getattr(image, "tag_v2", {})
+        bits, white_is_zero = int(np.max(tags.get(_BITS, 16))), tags.get(_PHOTOMETRIC) == 0
+        return _joined(image, partial(_from_16_bits, most=2**bits - 1, inverted=white_is_zero))
     if image.mode in ("I", "F"):
         raise DataError(
             f"{name}: pixels are {'32-bit integers' if image.mode == 'I' else 'floats'} of unknown range; "
@@ -389,10 +396,11 @@ def _on_white(image: Image.Image) -> Image.Image:
     return Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer).convert("RGB")
 
 
-def _from_16_bits(image: Image.Image) -> Image.Image:
+def _from_16_bits(image: Image.Image, most: int, inverted: bool) -> Image.Image:
     # Pillow's own conversion cuts everything above 255 off instead of scaling it.
     grey = np.asarray(image).astype(np.uint32)
-    scaled = ((grey + 128) // 257).astype(np.uint8)
+    scaled = (np.minimum(grey, most) * 255 + most // 2) // most
+    scaled = (255 - scaled if inverted else scaled).astype(np.uint8)
     transparent = image.info.get("transparency")
     if isinstance(transparent, int):
         scaled[grey == transparent] = 255

@@ -146,12 +146,11 @@ def shard_rows(
         yield from _tar_rows(path, columns, pictured=pictured)
         return
     names = _column_names(path)
-    own: dict[str, Any] = {"rating": [], "rating_scale": [], "group": ["uid"] if "uid" in names else []}
+    own: dict[str, Any] = {"rating": [], "rating_scale": []}
     if "key" in names and "id" not in names:
         own["id"] = ["key"]
     for row in iter_rows(path, images=images, columns={**own, **columns}, note=note, allowed=allowed):
-        uid = row.sample.group if row.sample is not None else None
-        yield ShardRow(row, uid)
+        yield ShardRow(row, row.uid)
 
 
 def _column_names(path: Path) -> Sequence[str]:

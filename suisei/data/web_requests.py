@@ -118,7 +118,8 @@ def fetch(address: str, target: IO[bytes], limits: Limits) -> None:
                 if answer.status not in _REDIRECTED:
                     _save(answer, target, limits.size)
                     return
-                location = answer.getheader("Location") or ""
+                # Headers are read as Latin-1; some servers write UTF-8, as browsers take it.
+                location = (answer.getheader("Location") or "").encode("latin-1").decode("utf-8", "replace")
             address = urljoin(address, location)
     except DataError:  # a ValueError too
         raise

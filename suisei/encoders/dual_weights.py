@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 
 from suisei.encoders.hub_errors import hub_guard
 from suisei.encoders.published_lora import has_lora, merge_published_lora
-from suisei.encoders.weights import file_hash, fit_weights, read_weights
+from suisei.encoders.weights import described_by, file_hash, fit_weights, read_weights
 from suisei.errors import ConfigError
 
 WEIGHT_FILES = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin", "model.safetensors")
@@ -56,7 +57,10 @@ def load_weights(
     else:
         path = _download(tag or {})
     fit_weights(model, _adapted(model, read_weights(path)), str(path))
-    return pretrained if folder is None and pretrained else f"sha256-{file_hash(path)}"
+    if folder is None:
+        return pretrained or f"sha256-{file_hash(path)}"
+    hashes = "".join(map(file_hash, [path, *described_by(folder)]))
+    return f"sha256-{hashlib.sha256(hashes.encode()).hexdigest()[:12]}"
 
 
 def _download(tag: dict[str, Any]) -> Path:

@@ -20,6 +20,20 @@ OWN_CODE = "custom code"
 _PROXIES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "HTTP_PROXY", "http_proxy")
 
 
+@contextmanager
+def no_bars() -> Iterator[None]:
+    """Keep transformers from drawing a bar of its own: what a command shows is the command's to say."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+
+
 def explain_hub_error(name: str, error: BaseException) -> UnavailableError:
     """Turn whatever a failed download raised into one line that says what to do.
 

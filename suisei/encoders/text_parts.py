@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from suisei.encoders.bert import BertEncoder, is_bert
-from suisei.encoders.hub_errors import explain_hub_error, hub_guard, no_hub
+from suisei.encoders.hub_errors import explain_hub_error, hub_guard, no_bars, no_hub
 from suisei.encoders.pretrained import check_bert, check_config_file, check_tokenizer_file, text_config
 from suisei.encoders.rules import BUILD_ERRORS, one_line
 from suisei.encoders.tokenizer import FolderTokenizer, no_panic
@@ -38,7 +38,7 @@ def fetch_parts(name: str) -> tuple[Any, Any]:
     if local:
         check_config_file(Path(name))
     try:
-        with nullcontext() if local else hub_guard(name):  # a local folder asks no hub
+        with no_bars(), nullcontext() if local else hub_guard(name):  # a local folder asks no hub
             # Weights kept in half precision are widened: small updates vanish in half precision.
             kept = {"local_files_only": local, "trust_remote_code": False}
             backbone = AutoModel.from_pretrained(name, dtype=torch.float32, **kept)

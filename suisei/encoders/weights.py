@@ -173,10 +173,24 @@ def save_weights(tensors: Mapping[str, Tensor], path: Path) -> None:
     path.chmod(mode)  # the library leaves it to the owner alone
 
 
+_DESCRIBING = (
+    *("config.json", "open_clip_config.json", "tokenizer*.json", "special_tokens_map.json"),
+    *("vocab.*", "merges.txt", "*.model"),
+)
+
+
 def file_hash(path: str | Path) -> str:
     """Return the first 12 hexadecimal digits of a file's SHA-256, for signatures."""
     with Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:12]
+
+
+def described_by(folder: Path) -> list[Path]:
+    """Return the files of an encoder's folder that decide its features beside the weights, in order.
+
+    Two folders of the same weights may cut captions, prepare images or compute otherwise.
+    """
+    return sorted({path for name in _DESCRIBING for path in folder.glob(name) if path.is_file()})
 
 
 def _read_safetensors(path: Path) -> dict[str, Tensor]:

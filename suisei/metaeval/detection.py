@@ -48,7 +48,7 @@ def detection_table(
         sections.append(Section(name, tuple(rows)))
     notes = [
         "average precision of finding the bad captions by their low scores (scikit-learn); ranking by chance "
-        f"gives about their share, {bad.mean():.3f}"
+        f"gives about their share, {bad.mean():.3f} of all captions; a row's own, of those that it scores"
     ]
     notes += settings.interval_notes("images")
     heads = {AVERAGE_PRECISION: "average precision", "bad": "bad", "n": "captions"}
@@ -93,8 +93,9 @@ def _row(
     there = ~np.isnan(scores)
     info = {"skipped": int((~there).sum())}
     bad, scores, groups = bad[there], scores[there], groups[there]
-    if not bad.any():
-        reason = "no bad caption has a score" if len(bad) else "no caption has a score"
+    if not bad.any() or bad.all():
+        lacking = "caption" if not len(bad) else "good caption" if bad.all() else "bad caption"
+        reason = f"no {lacking} has a score"
         return Row(column.label, {AVERAGE_PRECISION: Cell(None, reason=reason)}, column.signature, info=info)
     signature = f"{AVERAGE_PRECISION}|of:bad|n:{len(bad)}"
     cell = Cell(_average_precision(bad, scores), signature=signature)

@@ -16,6 +16,7 @@ import numpy as np
 
 from suisei.data.sample import checked_number
 from suisei.errors import DataError
+from suisei.metaeval.agreement import SYSTEM_DIGITS
 from suisei.metaeval.correlation import CorrelationError, correlate
 from suisei.metaeval.systems import MetricOutcome
 from suisei.metaeval.tables import LABELS, Cell, Row, Section, Table
@@ -90,7 +91,8 @@ def system_agreements(
         if not names:
             continue
         sign = 1.0 if outcome.higher_is_better else -1.0
-        scores = tuple(sign * outcome.systems[name].value for name in names)
+        # Rounded, or equal means differ in their last digits, and are no ties.
+        scores = tuple(round(sign * outcome.systems[name].value, SYSTEM_DIGITS) for name in names)
         people = tuple(human[name] for name in names)
         values: dict[str, float | str] = {}
         for kind in COEFFICIENTS:

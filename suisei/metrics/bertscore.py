@@ -305,11 +305,11 @@ class BertScore(Metric):
         import torch
         from transformers import AutoModel, AutoTokenizer
 
-        from suisei.encoders.hub_errors import hub_guard
+        from suisei.encoders.hub_errors import hub_guard, no_bars
         from suisei.encoders.precision import choose_device, to_precision
 
         check_config_file(Path(self.model_name))
-        with hub_guard(self.model_name):
+        with hub_guard(self.model_name), no_bars():
             tokenizer = AutoTokenizer.from_pretrained(self.model_name, trust_remote_code=False)
             model = AutoModel.from_pretrained(self.model_name, dtype=torch.float32, trust_remote_code=False)
         if hasattr(model, "decoder") and hasattr(model, "encoder"):
@@ -348,14 +348,13 @@ class BertScore(Metric):
 
 
 def model_label(name: str) -> str:
-    """Return a hub name as it is, and a folder as its name with a hash of its weights."""
-    from suisei.encoders.weights import file_hash
+    """Return a hub name as it is; a folder as its name with a hash of weights, config and tokenizer."""
+    from suisei.encoders.weights import described_by, file_hash
 
     folder = Path(name)
     if not folder.is_dir():
         return name
     files = sorted(folder.glob("*.safetensors")) or sorted(folder.glob("pytorch_model*.bin"))
-    hashes = [file_hash(file) for file in files or sorted(folder.glob("*.bin"))[:1]]
-    if len(hashes) > 1:  # weights in several files: a model may differ from another in the last one alone
-        hashes = [hashlib.sha256("".join(hashes).encode()).hexdigest()[:12]]
-    return "-sha256-".join([folder.resolve().name, *hashes])
+    named = [*(files or sorted(folder.glob("*.bin"))[:1]), *described_by(folder)]
+    hashed = hashlib.sha256("".join(map(file_hash, named)).encode()).hexdigest()[:12]
+    return f"{folder.resolve().name}-sha256-{hashed}"

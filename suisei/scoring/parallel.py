@@ -119,7 +119,7 @@ class ParallelScorer(Scorer):
         return answer.scored
 
 
-class _Collected(logging.Handler):
+class CollectedWarnings(logging.Handler):
     """Warnings of a worker, to be shown by the process that started it."""
 
     def __init__(self) -> None:
@@ -127,6 +127,7 @@ class _Collected(logging.Handler):
         self.messages: list[tuple[str, Any]] = []
 
     def emit(self, record: logging.LogRecord) -> None:
+        """Keep a warning."""
         # With its values apart: what is said once is known by its text without them.
         if isinstance(record.args, tuple):
             values = tuple(one if isinstance(one, int | float | str) else str(one) for one in record.args)
@@ -134,8 +135,21 @@ class _Collected(logging.Handler):
         else:
             self.messages.append((record.getMessage(), ()))
 
+    @classmethod
+    def begun(cls) -> CollectedWarnings:
+        """Collect what this process warns of from now on, in place of showing it."""
+        handler, logger = cls(), logging.getLogger("suisei")
+        logger.addHandler(handler)
+        logger.propagate = False
+        return handler
 
-_worker: tuple[Scorer, _Collected] | None = None
+    def taken(self) -> list[tuple[str, Any]]:
+        """Return what was collected since it was last asked for."""
+        messages, self.messages = self.messages, []
+        return messages
+
+
+_worker: tuple[Scorer, CollectedWarnings] | None = None
 
 
 def worker_scorer(settings: WorkerSettings, device: str | None) -> Scorer:
@@ -163,10 +177,7 @@ def _start(settings: WorkerSettings, devices: Any) -> None:
     global _worker
     begin_worker()
     scorer = worker_scorer(settings, devices.get())
-    handler, logger = _Collected(), logging.getLogger("suisei")
-    logger.addHandler(handler)
-    logger.propagate = False
-    _worker = scorer, handler
+    _worker = scorer, CollectedWarnings.begun()
 
 
 def _end_with_parent() -> None:
@@ -180,5 +191,4 @@ def _score(rows: Sequence[Row]) -> _Answer:
     assert _worker is not None
     scorer, handler = _worker
     scored = scorer.score(rows)
-    warnings, handler.messages = handler.messages, []
-    return _Answer(scored, dict(scorer.failed), warnings)
+    return _Answer(scored, dict(scorer.failed), handler.taken())

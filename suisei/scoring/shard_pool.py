@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
@@ -11,11 +12,12 @@ from contextlib import suppress
 from typing import Any
 
 from suisei.errors import DataError
-from suisei.scoring.parallel import WorkerSettings, begin_worker, worker_scorer
+from suisei.scoring.parallel import CollectedWarnings, WorkerSettings, begin_worker, worker_scorer
 from suisei.scoring.seen_images import SeenImages
 from suisei.scoring.shard_scores import ShardReport, ShardSettings, ShardTask, reads_images, score_shard
 from suisei.scoring.stream import Scorer
 
+logger = logging.getLogger(__name__)
 TRIES = 3
 """So often a shard is begun whose worker dies, before it is left out."""
 
@@ -81,14 +83,16 @@ def several_processes(worker: WorkerSettings, settings: ShardSettings, devices: 
         left, attempts = deque(tasks), Attempts()
         while left:
             pool = _pool(worker, settings, devices)
-            under_way: dict[Future[ShardReport], ShardTask] = {}
+            under_way: dict[Future[tuple[ShardReport, list[tuple[str, Any]]]], ShardTask] = {}
             try:
                 while left or under_way:
                     while left and len(under_way) < len(devices):
                         task = left.popleft()
                         under_way[pool.submit(_score, task)] = task
                     for future in wait(under_way, return_when=FIRST_COMPLETED).done:
-                        report = future.result()
+                        report, warnings = future.result()
+                        for text, values in warnings:
+                            logger.warning(text, *values)
                         yield under_way.pop(future), report
             except BrokenProcessPool:  # it does not say which of them died
                 for task in under_way.values():
@@ -122,15 +126,17 @@ def _end(pool: ProcessPoolExecutor) -> None:
             process.terminate()
 
 
-_worker: ShardWorker | None = None
+_worker: tuple[ShardWorker, CollectedWarnings] | None = None
 
 
 def _start(worker: WorkerSettings, settings: ShardSettings, devices: Any) -> None:
     global _worker
     begin_worker()
-    _worker = ShardWorker(worker_scorer(worker, devices.get()), settings)
+    _worker = ShardWorker(worker_scorer(worker, devices.get()), settings), CollectedWarnings.begun()
 
 
-def _score(task: ShardTask) -> ShardReport:
+def _score(task: ShardTask) -> tuple[ShardReport, list[tuple[str, Any]]]:
+    """Return the report of a shard, and what was warned of meanwhile."""
     assert _worker is not None
-    return _worker.score(task)
+    worker, warnings = _worker
+    return worker.score(task), warnings.taken()

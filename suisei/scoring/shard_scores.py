@@ -20,7 +20,7 @@ from typing import Any
 
 from suisei.data.formats import NamedColumns
 from suisei.data.paths import DEFAULT, Allowed, full_path
-from suisei.data.shards import ShardRow, shard_rows
+from suisei.data.shards import TAR, ShardRow, shard_rows
 from suisei.data.writers import replacing
 from suisei.errors import DataError
 from suisei.metrics.base import Metric
@@ -226,11 +226,15 @@ def _clear(task: ShardTask) -> None:
 
 
 def _identity(path: Path) -> list[int]:
-    try:
-        status = path.stat()
-    except OSError:
-        return []
-    return [status.st_size, status.st_mtime_ns]
+    """Return size and time of a shard, of an archive also those of the uids beside it; nothing of no file."""
+    found: list[int] = []
+    for each in (path, path.with_suffix(".parquet")) if path.suffix.lower() == TAR else (path,):
+        try:
+            status = each.stat()
+        except OSError:
+            return found
+        found += [status.st_size, status.st_mtime_ns]
+    return found
 
 
 def _guarded(rows: Iterable[ShardRow], report: ShardReport) -> Iterator[ShardRow]:

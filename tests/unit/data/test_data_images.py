@@ -11,7 +11,7 @@ import pytest
 import torch
 from PIL import Image, ImageFile
 
-from suisei.data.images import _Room, check_unchanged, content_key, load_image, read_image
+from suisei.data.images import _as_rgb, _Room, check_unchanged, content_key, load_image, read_image
 from suisei.encoders.decoding import decoded_batches
 from suisei.encoders.image import ImageEncoder, ImageEncoderConfig
 from suisei.errors import ConfigError, DataError
@@ -83,6 +83,15 @@ def test_16_bit_grey_is_scaled_and_not_cut_off(tmp_path):
     Image.fromarray(grey).save(tmp_path / "a.png")
     image = load_image(tmp_path / "a.png")
     assert [colour(image, (x, 0))[0] for x in range(3)] == [0, 100, 255]
+
+
+@pytest.mark.parametrize(("bits", "white_is_zero"), [(12, False), (12, True), (16, True), (16, False)])
+def test_grey_of_tiff_is_scaled_by_its_bits_and_zero_may_be_white(bits, white_is_zero):
+    most = 2**bits - 1
+    image = Image.fromarray(np.array([[0, round(most * 100 / 255), most]], dtype=np.uint16))
+    image.tag_v2 = {258: (bits,), 262: 0 if white_is_zero else 1}  # as those of a TIFF file
+    expected = [255, 155, 0] if white_is_zero else [0, 100, 255]
+    assert [colour(_as_rgb(image, "a"), (x, 0))[0] for x in range(3)] == expected
 
 
 @pytest.mark.parametrize("mode", ["F", "I"])

@@ -255,8 +255,18 @@ def test_rows_of_files_have_key_and_uid(tmp_path):
     assert [(one.row.id, one.uid) for one in found] == [("k", "u"), ("l", None)]
     assert [one.row.sample is None for one in found] == [False, True]
     assert "caption" in notes[0]
+    path.write_text(json.dumps({"key": "l", "caption": "a"}) + "\n" + json.dumps(row) + "\n")
+    assert [one.uid for one in rows(path)] == [None, "u"]  # whichever row is the first
     (tmp_path / "1.csv").write_text("id,candidate\nx,a ball\n")
     assert rows(tmp_path / "1.csv")[0].row.id == "x"
+
+
+def test_images_are_found_by_their_ids_beside_uids(tmp_path):
+    (tmp_path / "7.jpg").touch()
+    path = tmp_path / "0.jsonl"
+    path.write_text(json.dumps({"uid": "u", "image_id": 7, "caption": "a ball"}) + "\n")
+    (found,) = shard_rows(path, {}, images=tmp_path)
+    assert (found.uid, found.row.sample.image) == ("u", tmp_path / "7.jpg")
 
 
 @pytest.mark.parametrize("header", ['"key","uid","candidate"', "key;uid;candidate", "key, uid ,candidate"])

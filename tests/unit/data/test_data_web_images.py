@@ -118,6 +118,9 @@ class Answers(BaseHTTPRequestHandler):
         left = int(self.path.rpartition("=")[2])
         self.send(b"", status=302, Location=f"hop?n={left - 1}" if left else "/a.png")
 
+    def give_cat(self):
+        self.send(b"", status=302, Location="/猫.png".encode().decode("latin-1"))
+
     def give_inside(self):
         self.send(b"", status=301, Location="http://127.0.0.2/a.png")
 
@@ -231,6 +234,8 @@ def test_what_is_not_taken(web, name, problem):
 def test_what_is_taken(web):
     assert fetched(f"{web}/chunks.png") == picture()
     assert fetched(f"{web}/hop?n=2") == picture()
+    fetched(f"{web}/cat")
+    assert Answers.asked[-1][0] == "/%E7%8C%AB.png"
     assert fetched(f"{web}/nothing") == b""  # whoever reads it says that it is empty
 
 

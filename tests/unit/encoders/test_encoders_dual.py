@@ -1,4 +1,5 @@
 import copy
+import json
 import pickle
 import shutil
 
@@ -214,3 +215,19 @@ def test_a_hub_out_of_reach_is_one_line(monkeypatch, tmp_path):
         load_dual_encoder("xlm-roberta-base-ViT-B-32", "laion5b_s13b_b90k")
     assert "\n" not in str(caught.value)
     assert "xlm-roberta-base-ViT-B-32" in str(caught.value)
+
+
+def test_what_else_decides_features_counts_in_the_name_of_the_weights(tiny_clip, tmp_path):
+    from safetensors.torch import save_file
+
+    copied, again = tmp_path / "copied", tmp_path / "again"
+    shutil.copytree(tiny_clip, copied)
+    state = load_dual_encoder(str(tiny_clip), device="cpu", seed=0).model.state_dict()
+    save_file({key: value.contiguous() for key, value in state.items()}, copied / "model.safetensors")
+    shutil.copytree(copied, again)
+    names = [load_dual_encoder(str(copied), device="cpu").settings()["weights"]]
+    config = json.loads((copied / "open_clip_config.json").read_text(encoding="utf-8"))
+    config["preprocess_cfg"]["std"] = [0.5, 0.5, 0.5]
+    (copied / "open_clip_config.json").write_text(json.dumps(config), encoding="utf-8")
+    names.append(load_dual_encoder(str(copied), device="cpu").settings()["weights"])
+    assert names[0] == load_dual_encoder(str(again), device="cpu").settings()["weights"] != names[1]

@@ -48,6 +48,7 @@ def test_captions_without_score_are_left_out_and_counted():
     columns = [
         column([3, 1, np.nan, 2], "some"),
         column([3, np.nan, 1, np.nan], "no bad one"),
+        column([np.nan, 3, np.nan, 1], "no good one"),
         column([np.nan] * 4, "none"),
         ScoreColumn("failed", None, error="broken"),
     ]
@@ -55,6 +56,7 @@ def test_captions_without_score_are_left_out_and_counted():
     assert values(table.row("some")) == (2, 3)
     assert table.row("some").info == {"skipped": 1}
     assert table.row("no bad one").cells[AVERAGE_PRECISION].reason == "no bad caption has a score"
+    assert table.row("no good one").cells[AVERAGE_PRECISION].reason == "no good caption has a score"
     assert table.row("none").cells[AVERAGE_PRECISION].reason == "no caption has a score"
     assert table.row("failed").error == "broken"
 

@@ -27,6 +27,13 @@ def test_the_right_order_and_how_often_chance_finds_it():
     assert found.p_value == pytest.approx(1 / math.factorial(4))
 
 
+def test_means_that_differ_in_their_last_digit_are_ties():
+    values = {"a": 0.42421366807331723, "b": 0.4242136680733171, "c": 0.4242136680733172, "d": 0.9}
+    found = system_agreements([outcome(values)], HUMAN)[0]
+    assert found.coefficients["spearman"] == pytest.approx(0.7746, abs=1e-4)
+    assert found.coefficients["tau-b"] == pytest.approx(0.7071, abs=1e-4)
+
+
 def test_a_distance_is_turned_round_and_a_failed_metric_left_out():
     distance = outcome({"a": 4.0, "b": 3.0, "c": 2.0, "d": 1.0}, "distance", higher_is_better=False)
     failed = MetricOutcome("failed", error="why")

@@ -222,3 +222,18 @@ def test_every_file_of_the_weights_counts_in_a_folders_name(tmp_path, name):
     assert len(labels) == 2
     (tmp_path / name.format("00002")).unlink()
     assert all(label != model_label(str(tmp_path)) for label in labels)
+
+
+def test_what_else_decides_a_folders_features_counts_in_its_name(tmp_path):
+    labels = []
+    for file in (
+        "model.safetensors",
+        "config.json",
+        "tokenizer.json",
+        "vocab.txt",
+        "merges.txt",
+        "README.md",
+    ):
+        (tmp_path / file).write_bytes(b"{}")
+        labels.append(model_label(str(tmp_path)))
+    assert len(set(labels)) == len(labels) - 1  # a card decides nothing

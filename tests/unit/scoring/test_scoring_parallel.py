@@ -105,7 +105,10 @@ def test_a_kind_of_warning_is_said_once_however_many_windows_have_it(tmp_path, m
 
 
 def test_warnings_of_processes_are_said_as_they_are():
-    handler, record = parallel._Collected(), logging.LogRecord("suisei", 30, "", 0, "100%% of %s", None, None)
+    handler, record = (
+        parallel.CollectedWarnings(),
+        logging.LogRecord("suisei", 30, "", 0, "100%% of %s", None, None),
+    )
     for record.msg, record.args in (("100%% of %s: %d", (Path("a%"), 3)), ("100%", ())):
         handler.emit(record)
     assert [text % own if own else text for text, own in handler.messages] == ["100% of a%: 3", "100%"]

@@ -142,7 +142,8 @@ def start_deadly(worker, settings, devices):
     from suisei.scoring.stream import Scorer
 
     counter = Path(os.environ["SUISEI_TEST_DEATHS"])
-    shard_pool._worker = shard_pool.ShardWorker(Scorer({"length": Killer(counter)}, "in"), settings)
+    own = shard_pool.ShardWorker(Scorer({"length": Killer(counter)}, "in"), settings)
+    shard_pool._worker = own, shard_pool.CollectedWarnings.begun()
 
 
 @pytest.fixture
