@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+import numpy as np
 
 from suisei.captioning.caption_sources import CaptionedImage
 from suisei.captioning.reward_terms import parse_reward
+from suisei.captioning.rewards import LOWEST, LOWEST_SHARE, SHARES
 from suisei.data.sample import CaptionSample, is_blank
 from suisei.encoders.sharing import shared_encoders
 from suisei.errors import ConfigError
@@ -17,7 +20,7 @@ from suisei.metaeval.tables import Table
 from suisei.metrics.registry import canonical
 from suisei.metrics.repetition import corpus_distinct
 from suisei.metrics.tokenizers import get_tokenizer
-from suisei.scoring.columns import column_notes, score_column
+from suisei.scoring.columns import ScoreColumn, column_notes, score_column
 from suisei.scoring.plan import plan_metrics
 
 START, TUNED = "start", "tuned"
@@ -27,7 +30,7 @@ METRICS = (
 )  # fmt: skip
 """What the two models are compared by, beside the metrics of the reward."""
 EMPTY_CAPTION = "."
-"""Stands for a caption without a word in the comparison, where every metric gives it next to nothing."""
+"""Stands for a caption without a word, which has the worst score of every metric whatever that says of it."""
 
 
 @dataclass(frozen=True)
@@ -145,15 +148,31 @@ def compare_captions(
     together = [sample for own in samples.values() for sample in own]
     with shared_encoders(within=True):
         columns = [score_column(plan, together, shared=next(iter(samples.values()))) for plan in plans]
+    silent = np.array([is_blank(text) for own in texts.values() for text in own])
+    columns = [_with_silence(column, plan.spec, silent) for column, plan in zip(columns, plans, strict=True)]
     outcomes = compare_systems(columns, list(samples), settings)
     empty = {system: sum(map(is_blank, own)) for system, own in texts.items()}
     notes = [
         *column_notes(columns),
-        *(f"{system}: {count} captions without a word" for system, count in empty.items() if count),
+        *(
+            f"{system}: {count} captions without a word, which have the worst score"
+            for system, count in empty.items()
+            if count
+        ),
         *(f"{column.label}: {column.signature}" for column in columns if column.signature),
     ]
     figures = {system: text_figures(own, language) for system, own in texts.items()}
     return Comparison(samples, outcomes, notes, figures, settings)
+
+
+def _with_silence(column: ScoreColumn, spec: str, silent: np.ndarray) -> ScoreColumn:
+    """Return a metric's scores with those of captions without a word as a reward has them."""
+    if column.scores is None or not silent.any():
+        return column
+    worst = -LOWEST_SHARE if spec in SHARES else float("nan")
+    if column.higher_is_better:
+        worst = float(np.nanmin(column.scores, initial=LOWEST))
+    return replace(column, scores=np.where(silent, worst, column.scores))
 
 
 def text_figures(texts: Sequence[str], language: str | None = None) -> dict[str, float]:

@@ -15,6 +15,7 @@ from suisei.captioning.caption_inputs import Wanted
 from suisei.captioning.caption_model import Decoding
 from suisei.captioning.caption_writing import Written
 from suisei.data.coco import is_json, is_json_lines
+from suisei.data.compressed import is_gzip
 from suisei.data.outputs import Named, check_outputs
 from suisei.data.paths import full_path
 from suisei.data.writers import replacing
@@ -54,6 +55,8 @@ def check_target(output: str, logs: Sequence[Named] = (), inputs: Sequence[Named
     """
     if output != "-" and not (is_json(output) or is_json_lines(output)):
         raise ConfigError(f"--output {output}: the name must end in .jsonl, or in .json for COCO results")
+    if is_gzip(output):
+        raise ConfigError(f"--output {output}: captions are not compressed; leave .gz out")
     check_outputs([*([("--output", output)] if output != "-" else []), *logs], inputs)
 
 

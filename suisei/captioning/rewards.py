@@ -33,7 +33,7 @@ LOWEST_SHARE = -1.0
 LOOK_AHEAD = 30_000
 """Most images that are looked at before the training: what is said of more would not stay in memory."""
 _IMAGES_AT_ONCE = 512
-_SHARES = ("repetition-1", "repetition-2", "repetition-3", "repetition-4", "incomplete-ending",
+SHARES = ("repetition-1", "repetition-2", "repetition-3", "repetition-4", "incomplete-ending",
            "hallucinated-nouns")  # fmt: skip
 
 
@@ -195,7 +195,7 @@ def _lowest(metric: Metric) -> float:
     """
     if metric.higher_is_better:
         return LOWEST
-    if metric.name in _SHARES:
+    if metric.name in SHARES:
         return LOWEST_SHARE
     raise ConfigError(
         f"{metric.name} is a distance, whose negative is the reward; say with model.lowest what a caption "

@@ -22,6 +22,7 @@ from suisei.captioning.rewards import folders_of
 from suisei.captioning.scst_data import ImageGrids, RewardedImages
 from suisei.captioning.self_critical import SelfCritical
 from suisei.cli import safe_console, say
+from suisei.data.sample import is_blank
 from suisei.data.writers import write_samples
 from suisei.errors import ConfigError
 from suisei.progress import progress_bar
@@ -188,7 +189,8 @@ def _report(cli: Any, folder: Path, stage: Path, said: dict[str, Any]) -> None:
             options=model.reward_options or (),
         )
         for system, samples in found.samples.items():
-            write_samples(stage / f"captions_{system}.jsonl", samples)
+            spoken = [own for own, text in zip(samples, texts[system], strict=True) if not is_blank(text)]
+            write_samples(stage / f"captions_{system}.jsonl", spoken)
         content["comparison"] = found.as_dict()
         text += found.to_markdown([outcome.label for outcome in found.outcomes][: len(model.rewarder.terms)])
         for table in found.tables().values():

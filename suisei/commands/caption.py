@@ -13,6 +13,7 @@ from suisei.commands.command_parser import CommandParser
 from suisei.commands.metric_options import check_device
 from suisei.commands.option_values import device, filled, real, whole
 from suisei.commands.options import add_log_options
+from suisei.data.coco import is_json
 from suisei.data.outputs import given
 from suisei.errors import ConfigError
 
@@ -195,7 +196,7 @@ def _check(options: argparse.Namespace) -> None:
             raise ConfigError(f"--{shown} is for --method {method}; leave it out with {options.method}")
     if options.samples > 1 and options.method != "sample":
         raise ConfigError(f"--samples is for --method sample; --method {options.method} gives one caption")
-    if options.samples > 1 and options.output.endswith(".json"):
+    if options.samples > 1 and is_json(options.output):
         raise ConfigError(
             "a COCO result file has one caption per image; write .jsonl, or leave --samples out"
         )

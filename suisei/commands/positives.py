@@ -139,6 +139,8 @@ def _check(options: argparse.Namespace) -> None:
             folders=given(vars(options), "output"),
         )
         return
+    if Path(options.output).suffix.lower() != ".jsonl":
+        raise ConfigError(f"--output {options.output}: pairs are JSON lines; the name must end in .jsonl")
     if Path(options.positives).is_dir():
         from suisei.pacs.manifest import KINDS
 

@@ -301,6 +301,8 @@ def test_a_file_that_is_read_is_not_written_over(folder, images):
         (["--images", "a", "--samples", "2"], "--samples is for --method sample"),
         (["--images", "a", "b", "--input", "c.csv"], "one folder"),
         (["--images", "a", "--method", "sample", "--samples", "2", "--output", "x.json"], "one caption per"),
+        (["--images", "a", "--method", "sample", "--samples", "2", "--output", "x.JSON"], "one caption per"),
+        (["--images", "a", "--output", "x.jsonl.gz"], "captions are not compressed"),
         (["--images", "a", "--output", "x.csv"], "must end in .jsonl"),
         (["--images", "a", "--beams", "0"], "--beams"),
         (["--images", "a", "--precision", "int8"], "--precision"),

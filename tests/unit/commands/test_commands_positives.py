@@ -295,3 +295,12 @@ def test_a_limit_is_one_of_images(data, blip, tmp_path):
     data.write_text("".join(json.dumps(row) + "\n" for row in several))
     assert captions(data, blip, tmp_path / "out", "--limit", "3") == 0
     assert len(texts(tmp_path / "out")) == 3
+
+
+@pytest.mark.parametrize("name", ["joined.jsonl.gz", "joined.csv", "joined"])
+def test_join_writes_json_lines_and_says_so(data, tmp_path, name):
+    (tmp_path / "out").mkdir()
+    join = ["join", str(data), "--positives", str(tmp_path / "out"), "--output", str(tmp_path / name)]
+    with pytest.raises(ConfigError, match=r"pairs are JSON lines; the name must end in \.jsonl"):
+        positives.main(join)
+    assert not (tmp_path / name).exists()
