@@ -169,9 +169,12 @@ def _with_silence(column: ScoreColumn, spec: str, silent: np.ndarray) -> ScoreCo
     """Return a metric's scores with those of captions without a word as a reward has them."""
     if column.scores is None or not silent.any():
         return column
-    worst = -LOWEST_SHARE if spec in SHARES else float("nan")
     if column.higher_is_better:
         worst = float(np.nanmin(column.scores, initial=LOWEST))
+    elif spec in SHARES:
+        worst = -LOWEST_SHARE
+    else:  # a distance that may be of any size
+        worst = float(np.nanmax(column.scores))
     return replace(column, scores=np.where(silent, worst, column.scores))
 
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from suisei.data.caption_file import CaptionFile
 from suisei.data.column_names import ALIASES, match_columns
 from suisei.data.compressed import open_plain, plain_suffix
 from suisei.data.documents import RESULT_FIELDS, is_row, parse_json
@@ -41,55 +41,6 @@ class Record(NamedTuple):
     place: str
     image: Any
     captions: Any
-
-
-@dataclass(slots=True)
-class CaptionFile:
-    """What one or more files say of their images.
-
-    Attributes:
-        name: of the file, for messages.
-        form: what it was taken for, in words.
-        captions: {image: its captions}, in the file's order.
-        file_names: {file name: image}, where an annotation file lists its images.
-        row_files: {file name: image}, where rows name both and a file stands for one image alone.
-        by_line: the file names no images, so that they are its line numbers, from 1.
-        bad: what is wrong with the rows left out.
-        repeated: rows left out since they repeat an earlier one.
-    """
-
-    name: str
-    form: str
-    captions: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    file_names: dict[str, str] = field(default_factory=dict)
-    row_files: dict[str, str] = field(default_factory=dict)
-    by_line: bool = False
-    bad: list[DataError] = field(default_factory=list)
-    repeated: int = 0
-
-    def find(self, name: str | None) -> tuple[str, ...] | None:
-        """Return the captions of an image by its id or, where files are listed, by its file's name."""
-        return None if name is None else self.captions.get(self.image_of(name))
-
-    def image_of(self, name: str) -> str:
-        """Return the image that an id or a file's name stands for; the name itself where it is neither."""
-        return name if name in self.captions else self._of_file(name) or name
-
-    def contradiction(self, image: str, file: str | None) -> str:
-        """Say that a file is of another image here than the one it is said to be of; else ""."""
-        known = self._of_file(file) if file is not None else None
-        if known is None or known == image:
-            return ""
-        return f"{file!r} is said to be image {image!r}, and {self.name} says that it is image {known!r}"
-
-    def _of_file(self, name: str) -> str | None:
-        return self.file_names.get(name) or self.row_files.get(name)
-
-    def describe(self) -> str:
-        """Return what the file was taken for and how much is in it, in one line."""
-        names = ", ".join(Path(name).name for name in self.name.split(", "))
-        text = f"{names}: taken for {self.form}, {len(self.captions):,} images"
-        return text + (f"; {self.repeated:,} rows repeat another" if self.repeated else "")
 
 
 def is_json(path: Path | str) -> bool:

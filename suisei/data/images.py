@@ -15,14 +15,13 @@ import threading
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
 from PIL import ExifTags, Image, ImageFile, ImageOps
 
 from suisei.data.image_bytes import ImageBytes
+from suisei.data.pixel_modes import as_rgb, strips
 from suisei.errors import ConfigError, DataError
 
 MAX_PIXELS = 100_000_000
@@ -48,7 +47,6 @@ those of whole decoding, and their similarities the same order (rank correlation
 with 2 it is .9994 and .9998 in 0.25.
 """
 
-_STRIP = 4_000_000  # pixels of a part that is converted or hashed at a time
 
 Result = TypeVar("Result")
 
@@ -238,16 +236,9 @@ def _file_digest(content: bytes) -> str:
 def _pixel_digest(image: Image.Image) -> str:
     digest = _blake2b()
     digest.update(f"{image.mode} {image.width} {image.height} ".encode())
-    for strip in _strips(image):
+    for strip in strips(image):
         digest.update(strip.tobytes())
     return str(digest.hexdigest())
-
-
-def _strips(image: Image.Image) -> Iterator[Image.Image]:
-    """Yield an image in parts of full width, from the top."""
-    height = max(1, _STRIP // image.width)
-    for top in range(0, image.height, height):
-        yield image.crop((0, top, image.width, min(top + height, image.height)))
 
 
 @contextmanager
@@ -351,7 +342,7 @@ def _decoded(image: Image.Image, name: str, *, own: bool) -> Image.Image:
             ImageOps.exif_transpose(image, in_place=True)
         elif turned:
             image = ImageOps.exif_transpose(image)
-        return _as_rgb(image, name)
+        return as_rgb(image, name)
     except DataError:
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning, MemoryError) as error:
@@ -360,51 +351,6 @@ def _decoded(image: Image.Image, name: str, *, own: bool) -> Image.Image:
         raise DataError(
             f"{name}: the image cannot be decoded ({_short(error)}); the file is damaged, copy it again"
         ) from None
-
-
-_BITS, _PHOTOMETRIC = 258, 262
-"""Tags of TIFF: bits of a sample, and whether 0 is white."""
-
-
-def _as_rgb(image: Image.Image, name: str) -> Image.Image:
-    if image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PNG"):
-        tags = getattr(image, "tag_v2", {})
-        bits, white_is_zero = int(np.max(tags.get(_BITS, 16))), tags.get(_PHOTOMETRIC) == 0
-        return _joined(image, partial(_from_16_bits, most=2**bits - 1, inverted=white_is_zero))
-    if image.mode in ("I", "F"):
-        raise DataError(
-            f"{name}: pixels are {'32-bit integers' if image.mode == 'I' else 'floats'} of unknown range; "
-            "save the image with 8 bits per channel"
-        )
-    if image.has_transparency_data:
-        return _joined(image, _on_white)
-    return image if image.mode == "RGB" else image.convert("RGB")
-
-
-def _joined(image: Image.Image, convert: Callable[[Image.Image], Image.Image]) -> Image.Image:
-    """Return an RGB image of converted strips: a large one needs little memory beside itself."""
-    result = Image.new("RGB", image.size)
-    top = 0
-    for strip in _strips(image):
-        result.paste(convert(strip), (0, top))
-        top += strip.height
-    return result
-
-
-def _on_white(image: Image.Image) -> Image.Image:
-    layer = image.convert("RGBA")
-    return Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer).convert("RGB")
-
-
-def _from_16_bits(image: Image.Image, most: int, inverted: bool) -> Image.Image:
-    # Pillow's own conversion cuts everything above 255 off instead of scaling it.
-    grey = np.asarray(image).astype(np.uint32)
-    scaled = (np.minimum(grey, most) * 255 + most // 2) // most
-    scaled = (255 - scaled if inverted else scaled).astype(np.uint8)
-    transparent = image.info.get("transparency")
-    if isinstance(transparent, int):
-        scaled[grey == transparent] = 255
-    return Image.fromarray(scaled).convert("RGB")
 
 
 def _too_large(name: str, size: str, limit: int) -> str:

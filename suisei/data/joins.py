@@ -12,7 +12,8 @@ from dataclasses import replace
 from itertools import chain, islice, zip_longest
 from pathlib import Path
 
-from suisei.data.coco import CaptionFile, is_text, read_references
+from suisei.data.caption_file import CaptionFile
+from suisei.data.coco import is_text, read_references
 from suisei.data.compressed import open_plain
 from suisei.data.file_rows import Note, Row
 from suisei.data.lines import is_broken, is_cut, numbered_lines, utf8_lines

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from suisei.data.coco import CaptionFile, has_result_rows, is_json, is_json_lines, read_results
+from suisei.data.caption_file import CaptionFile
+from suisei.data.coco import has_result_rows, is_json, is_json_lines, read_results
 from suisei.data.compressed import plain_suffix
 from suisei.data.formats import NamedColumns, OnError, Row, collect, iter_rows
 from suisei.data.joins import image_names

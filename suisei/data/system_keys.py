@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from suisei.data.coco import CaptionFile
+from suisei.data.caption_file import CaptionFile
 from suisei.data.joins import image_names
 from suisei.data.system_files import SystemFile
 from suisei.errors import DataError

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from suisei.data.coco import CaptionFile, read_references
+from suisei.data.caption_file import CaptionFile
+from suisei.data.coco import read_references
 from suisei.data.formats import NamedColumns, OnError
 from suisei.data.joins import IMAGE_NAMES, image_file
 from suisei.data.paths import Allowed, Root

@@ -16,7 +16,7 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import IO, Any
@@ -105,6 +105,13 @@ def checked_address(address: str) -> SplitResult:
     return parts
 
 
+def _as_utf8(header: str) -> str:
+    """Return a header, which was read as Latin-1, as browsers take it: as UTF-8 where it is that."""
+    with suppress(UnicodeError):
+        return header.encode("latin-1").decode("utf-8")
+    return header
+
+
 def fetch(address: str, target: IO[bytes], limits: Limits) -> None:
     """Write the content of an address to a file.
 
@@ -118,8 +125,7 @@ def fetch(address: str, target: IO[bytes], limits: Limits) -> None:
                 if answer.status not in _REDIRECTED:
                     _save(answer, target, limits.size)
                     return
-                # Headers are read as Latin-1; some servers write UTF-8, as browsers take it.
-                location = (answer.getheader("Location") or "").encode("latin-1").decode("utf-8", "replace")
+                location = _as_utf8(answer.getheader("Location") or "")
             address = urljoin(address, location)
     except DataError:  # a ValueError too
         raise

@@ -204,15 +204,7 @@ class Table:
         lines = []
         for section in shown:
             title = self.title if len(self.sections) == 1 else f"{self.title} ({section.title})"
-            cells = [(labels[row.label], self._cells(row)) for row in section.rows]
-            rows = [
-                (
-                    label,
-                    [c.text(self.digits, False) for c in own],
-                    [c.interval_text(self.digits) for c in own],
-                )
-                for label, own in cells
-            ]
+            rows = [self._latex_row(row, labels[row.label]) for row in section.rows]
             lines += latex_table(title, (self.row_heading, *self.columns.values()), rows)
         lines += [f"% {note}" for note in self.all_notes(shown or None)]
         if len(shown) < len(self.sections):

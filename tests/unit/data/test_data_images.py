@@ -2,6 +2,7 @@
 
 import io
 import os
+import struct
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +12,7 @@ import pytest
 import torch
 from PIL import Image, ImageFile
 
-from suisei.data.images import _as_rgb, _Room, check_unchanged, content_key, load_image, read_image
+from suisei.data.images import _Room, check_unchanged, content_key, load_image, read_image
 from suisei.encoders.decoding import decoded_batches
 from suisei.encoders.image import ImageEncoder, ImageEncoderConfig
 from suisei.errors import ConfigError, DataError
@@ -85,13 +86,32 @@ def test_16_bit_grey_is_scaled_and_not_cut_off(tmp_path):
     assert [colour(image, (x, 0))[0] for x in range(3)] == [0, 100, 255]
 
 
-@pytest.mark.parametrize(("bits", "white_is_zero"), [(12, False), (12, True), (16, True), (16, False)])
-def test_grey_of_tiff_is_scaled_by_its_bits_and_zero_may_be_white(bits, white_is_zero):
+def tiff(bits, photometric, values, orientation=1):
+    """A little-endian TIFF of one row of grey, of 12 bits packed or of 16."""
+    pixels = (
+        b"".join(value.to_bytes(2, "little") for value in values)
+        if bits == 16
+        else int("".join(f"{value:012b}" for value in values), 2).to_bytes(3 * len(values) // 2, "big")
+    )
+    tags = {256: len(values), 257: 1, 258: bits, 259: 1, 262: photometric, 273: 0, 274: orientation, 277: 1,
+            278: 1, 279: len(pixels)}  # fmt: skip
+    tags[273] = 8 + 2 + 12 * len(tags) + 4
+    entries = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags.items())
+    return struct.pack("<2sHIH", b"II", 42, 8, len(tags)) + entries + bytes(4) + pixels
+
+
+@pytest.mark.parametrize(("bits", "white_is_zero"), [(12, False), (16, True), (16, False)])
+@pytest.mark.parametrize("orientation", [1, 2])
+def test_grey_of_tiff_is_scaled_by_its_bits_and_zero_may_be_white(tmp_path, bits, white_is_zero, orientation):
     most = 2**bits - 1
-    image = Image.fromarray(np.array([[0, round(most * 100 / 255), most]], dtype=np.uint16))
-    image.tag_v2 = {258: (bits,), 262: 0 if white_is_zero else 1}  # as those of a TIFF file
-    expected = [255, 155, 0] if white_is_zero else [0, 100, 255]
-    assert [colour(_as_rgb(image, "a"), (x, 0))[0] for x in range(3)] == expected
+    values = [0, round(most * 100 / 255), most, most]
+    content = tiff(bits, 0 if white_is_zero else 1, values, orientation)
+    (tmp_path / "a.tif").write_bytes(content)
+    expected = [255, 155, 0, 0] if white_is_zero else [0, 100, 255, 255]
+    expected = expected[:: -1 if orientation == 2 else 1]  # 2 is mirrored
+    with Image.open(io.BytesIO(content)) as opened:
+        for image in (load_image(tmp_path / "a.tif"), load_image(opened)):
+            assert [colour(image, (x, 0))[0] for x in range(4)] == expected
 
 
 @pytest.mark.parametrize("mode", ["F", "I"])
@@ -247,7 +267,7 @@ def test_conversion_in_strips_changes_no_pixel(tmp_path, monkeypatch):
     grey = Image.fromarray(generator.integers(0, 65536, (40, 60), dtype=np.uint16))
     whole = [load_image(rgba), load_image(grey)]
     keys = [content_key(rgba), content_key(noise())]
-    monkeypatch.setattr("suisei.data.images._STRIP", 7 * 60)
+    monkeypatch.setattr("suisei.data.pixel_modes._STRIP", 7 * 60)
     for image, expected in zip((rgba, grey), whole, strict=True):
         assert np.array_equal(np.asarray(load_image(image)), np.asarray(expected))
     assert keys == [content_key(rgba), content_key(noise())]

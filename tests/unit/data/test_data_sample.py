@@ -105,6 +105,7 @@ def test_ratings_are_scaled_to_the_unit_interval():
         ('A red sign that says "止まれ" stands beside the road.', "en"),
         ("NHKのTシャツ", "ja"),
         ("Levi's の jeans", "en"),
+        ("dog 犬", "ja"),
         ("Levi's の赤い jeans", "ja"),
     ],
 )

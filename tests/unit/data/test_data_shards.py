@@ -255,6 +255,7 @@ def test_rows_of_files_have_key_and_uid(tmp_path):
     assert [(one.row.id, one.uid) for one in found] == [("k", "u"), ("l", None)]
     assert [one.row.sample is None for one in found] == [False, True]
     assert "caption" in notes[0]
+    assert "uid" not in notes[0]  # which is read, and ignored by nobody
     path.write_text(json.dumps({"key": "l", "caption": "a"}) + "\n" + json.dumps(row) + "\n")
     assert [one.uid for one in rows(path)] == [None, "u"]  # whichever row is the first
     (tmp_path / "1.csv").write_text("id,candidate\nx,a ball\n")

@@ -121,6 +121,9 @@ class Answers(BaseHTTPRequestHandler):
     def give_cat(self):
         self.send(b"", status=302, Location="/猫.png".encode().decode("latin-1"))
 
+    def give_cafe(self):
+        self.send(b"", status=302, Location="/café.png")
+
     def give_inside(self):
         self.send(b"", status=301, Location="http://127.0.0.2/a.png")
 
@@ -234,8 +237,9 @@ def test_what_is_not_taken(web, name, problem):
 def test_what_is_taken(web):
     assert fetched(f"{web}/chunks.png") == picture()
     assert fetched(f"{web}/hop?n=2") == picture()
-    fetched(f"{web}/cat")
-    assert Answers.asked[-1][0] == "/%E7%8C%AB.png"
+    for name, asked in (("cat", "/%E7%8C%AB.png"), ("cafe", "/caf%C3%A9.png")):  # in UTF-8, in Latin-1
+        fetched(f"{web}/{name}")
+        assert Answers.asked[-1][0] == asked
     assert fetched(f"{web}/nothing") == b""  # whoever reads it says that it is empty
 
 

@@ -108,3 +108,9 @@ def test_of_a_trained_model_as_much_as_it_was_trained_on(model_folder):
 
     metric = get_metric(f"cosine:{model_folder}", device="cpu", precision="fp32")
     assert metric._loaded("cpu").max_tokens == load(model_folder, device="cpu").regressor.text.max_tokens
+
+
+def test_no_bar_is_drawn_while_an_encoder_is_read(tiny_bert, capfd):
+    get_metric(f"cosine:{tiny_bert}", device="cpu").score(SAMPLES[:1])
+    get_metric(f"bertscore:{tiny_bert}", device="cpu", num_layers=1).score(SAMPLES[:1])
+    assert "Loading" not in capfd.readouterr().err

@@ -155,3 +155,21 @@ def wait_until(condition):
             return
         time.sleep(0.1)
     pytest.fail("waited for a minute")
+
+
+def test_warnings_of_shards_are_said_once_too(tmp_path, model_folder, capfd):
+    for shard in range(2):
+        rows = [{"candidate": f"a dog {shard} {n}"} for n in range(5)]
+        write(tmp_path / f"{shard}.jsonl", rows)
+    given = ["--model", model_folder, "--input", str(tmp_path / "*.jsonl"), "--output", tmp_path / "out"]
+    assert run(*given, "--processes", 2, "--window", 2) == 0
+    said = capfd.readouterr().err  # of all processes
+    assert said.count("are scored from the candidate alone") == 1
+
+
+def test_quiet_leaves_warnings(tmp_path, model_folder, capsys):
+    source = write(tmp_path / "rows.jsonl", [{"candidate": "a dog"}])
+    assert run("--model", model_folder, "--input", source, "--output", tmp_path / "o.jsonl", "--quiet") == 0
+    said = capsys.readouterr().err
+    assert "suisei: 1 of 1 samples are scored from the candidate alone" in said
+    assert said.count("\n") == 1

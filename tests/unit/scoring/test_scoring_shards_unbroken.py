@@ -214,3 +214,16 @@ def test_a_full_disk_says_what_is_finished(folder, monkeypatch):
         f"2 of 3 shards are finished, in {folder / 'out'}; the same command goes on once that is mended)"
     )
     assert list(run(folder)) == ["00000", "00001", "00002"]
+
+
+def test_other_uids_beside_an_archive_are_another_shard(folder, capsys):
+    pyarrow = pytest.importorskip("pyarrow")
+    run(folder)
+    beside = folder / "in" / "00001.parquet"
+    for name in ("one", "another"):
+        pyarrow.parquet.write_table(pyarrow.table({"key": ["10"], "uid": [name]}), beside)
+        capsys.readouterr()
+        run(folder)
+        assert "2 of 3 shards are finished already" in capsys.readouterr().err
+    run(folder)
+    assert "3 of 3 shards are finished already" in capsys.readouterr().err

@@ -289,3 +289,15 @@ def test_batches_of_the_regressor_with_and_without_padding_references_agree(buil
             together = model(collate([0, 1]))
             alone = torch.cat([model(collate([0])), model(collate([1]))])
         torch.testing.assert_close(together, alone, atol=1e-5, rtol=1e-5)
+
+
+def test_a_sample_that_the_trained_model_will_not_score_is_not_validated(captions):
+    text = TextEncoderConfig(name="tiny", tiny=TINY, layers="last")
+    cosine = FusionConfig(poolings=("mean",), blocks=(), similarity=True)
+    model = module(image=None, text=text, head=HeadConfig(start="cosine"), fusion=cosine)
+    model.build(rated(captions))
+    samples = [CaptionSample("a dog", references, rating=Rating((0.5,))) for references in (("a dog",), ())]
+    table = SampleTable(samples, with_images=False)
+    table.target = np.array([0.25, 0.75], dtype=np.float32)
+    model.validation_step(Collator(table)(range(2)), 0)
+    assert [row[2] for rows in model._validation for row in rows.tolist()] == [0.25]
