@@ -299,5 +299,6 @@ def test_a_sample_that_the_trained_model_will_not_score_is_not_validated(caption
     samples = [CaptionSample("a dog", references, rating=Rating((0.5,))) for references in (("a dog",), ())]
     table = SampleTable(samples, with_images=False)
     table.target = np.array([0.25, 0.75], dtype=np.float32)
-    model.validation_step(Collator(table)(range(2)), 0)
+    collate = model.prepare(table, range(2), no_progress)
+    model.validation_step(collate(range(2)), 0)
     assert [row[2] for rows in model._validation for row in rows.tolist()] == [0.25]
