@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from suisei.data.sample import CaptionSample, Rating
+from suisei.report.contents import _predicted
 from suisei.report.examples import human_scores, nearest_metric, prediction_cards
 from suisei.report.parts import Rated
 from suisei.report.thumbnails import MOST_BYTES, SIDE, thumbnail
@@ -96,3 +97,12 @@ def test_examples_are_of_a_model_else_of_the_nearest_metric():
     scores = {**found.scores, "near": np.array([0.0, 0.1, 0.2, 0.3]), "flat": np.zeros(4)}
     assert nearest_metric(Rated(found.samples, scores)) == "near"
     assert nearest_metric(replace(found, scores={**scores, "suisei:x": found.scores["m"]})) == "suisei:x"
+
+
+@pytest.mark.parametrize(
+    ("values", "note"), [((0.2, 0.4), "each sample once, by its mean rating"), ((0.3,), "")]
+)
+def test_a_plot_says_how_it_counts_where_samples_have_several_ratings(values, note):
+    samples = [CaptionSample(f"a {n}", rating=Rating(values), id=str(n)) for n in range(3)]
+    (figure,) = _predicted(Rated(samples, {"m": np.array([0.1, 0.2, 0.3])}), 1)
+    assert figure.draw.keywords["note"] == note
