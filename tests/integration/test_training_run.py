@@ -235,3 +235,17 @@ def test_weights_that_no_validation_chose_are_said_to_be_so(train, caplog):
     run = train("--baselines=[]", "--trainer.limit_train_batches=1", "--trainer.check_val_every_n_epoch=3")
     assert "the weights are those of the last step: no validation came in time" in caplog.text
     assert json.loads((run / "report.json").read_text())["training"]["best_validation"] == {}
+
+
+@pytest.mark.parametrize("counts", [False, True])
+def test_report_and_card_say_whether_an_image_counts_beside_references(train, counts):
+    options = ("--model.text.layers=last", "--model.fusion.blocks=[]", "--model.fusion.similarity=true",
+               f"--model.fusion.image_similarity={str(counts).lower()}", "--model.head.start=cosine",
+               "--model.head.rank_share=0.5", "--baselines=[]", "--trainer.max_epochs=1")  # fmt: skip
+    run = train(*options)
+    report = json.loads((run / "report.json").read_text(encoding="utf-8"))
+    card = (run / "model" / "README.md").read_text(encoding="utf-8")
+    assert report["data"].get("image_beside_references") is counts
+    assert ("beside references it changes nothing" in card) is (not counts)
+    assert report["training"]["ranks"]
+    assert "against ratings mixed with their ranks" in card

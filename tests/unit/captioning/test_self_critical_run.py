@@ -132,6 +132,18 @@ def test_what_is_computed_beside_the_steps_is_computed_where_they_are(monkeypatc
     assert seen == [("ImageGrids", "cpu"), ("_captions", "cpu"), ("ImageGrids", "cpu")]
 
 
+def test_captions_without_a_word_are_in_no_file_of_the_comparison(monkeypatch, folder, tmp_path):
+    output, said = tmp_path / "run", {"start": [" ", "a dog"], "tuned": ["a cat", "a dog"]}
+    monkeypatch.setattr(self_critical_run, "_captions", lambda *_: said)
+    more = [f"--data.test={folder / 'dev.jsonl'}", "--data.test_images=2", "--report_metrics=[length]"]
+    assert run(arguments(folder, output, *more)) == 0
+    assert [row["candidate"] for row in lines(output / "captions_start.jsonl")] == ["a dog"]
+    assert [row["candidate"] for row in lines(output / "captions_tuned.jsonl")] == ["a cat", "a dog"]
+    assert (
+        "start: 1 captions without a word, which have the worst score" in (output / "report.md").read_text()
+    )
+
+
 def test_what_a_run_writes(folder, tmp_path):
     output = tmp_path / "run"
     more = [f"--data.test={folder / 'dev.jsonl'}", "--data.test_images=6", "--model.shown=3"]
