@@ -69,7 +69,7 @@ class Split:
         positions = {part: getattr(self, part) for part in PARTS}
         left_out = {part: self.left_out.get(part, ()) for part in PARTS}
         groups = {
-            part: sorted({group_of(samples[p], p) for p in (*positions[part], *left_out[part])})
+            part: sorted({group_of(samples[p]) for p in (*positions[part], *left_out[part])})
             for part in PARTS
         }
         _part_of_group(groups, path)
@@ -97,7 +97,7 @@ class Split:
         path = Path(path)
         content = _read_split(path)
         part_of = _part_of_group(content["groups"], path)
-        names = [group_of(sample, position) for position, sample in enumerate(samples)]
+        names = [group_of(sample) for sample in samples]
         unknown = sorted(set(names) - set(part_of))
         if unknown:
             raise DataError(
@@ -112,12 +112,12 @@ class Split:
         return replace(without_shared_candidates(samples, split), disjoint=content["disjoint"])
 
 
-def group_of(sample: CaptionSample, position: int | None = None) -> str:
+def group_of(sample: CaptionSample) -> str:
     """Return the name of what must stay on one side with this sample.
 
     Its ``group``; else its image or video; else its references in any order; else its id; else its candidate.
     Files are named in full: a row may name one from the working folder on, and another the same one in full.
-    ``position`` never matters, because a candidate is always there: row order may carry the rating.
+    The order of the rows never matters: it may carry the rating.
     """
     if sample.group is not None:
         return sample.group
@@ -175,7 +175,7 @@ def split_by_group(
         raise ConfigError(
             f"fractions must be three shares of 1 with a first above 0, such as 0.8 0.1 0.1; got {shares}"
         )
-    names = [group_of(sample, position) for position, sample in enumerate(samples)]
+    names = [group_of(sample) for sample in samples]
     groups = _seeded_order(names, seed)
     parts = sum(share > 0 for share in shares)
     if len(groups) < parts:
@@ -217,7 +217,7 @@ def fold_by_group(
         raise ConfigError(f"fold must be 0 to folds - 1 with at least 2 folds, got fold {fold} of {folds}")
     if not 0 <= validation < 1:
         raise ConfigError(f"validation must be a share of at least 0 and below 1, got {validation:g}")
-    names = [group_of(sample, position) for position, sample in enumerate(samples)]
+    names = [group_of(sample) for sample in samples]
     groups = _seeded_order(names, seed)
     tested = groups[fold::folds] if fold_of is None else [name for name in groups if fold_of[name] == fold]
     rest = _seeded_order(set(groups) - set(tested), seed, "validation")

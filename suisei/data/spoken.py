@@ -56,7 +56,7 @@ def beside_references_in(samples: Sequence[CaptionSample], language: str) -> dic
 
     Whichever sample of the image they were given with; samples of images without any are left out.
     """
-    groups = [group_of(sample, position) for position, sample in enumerate(samples)]
+    groups = [group_of(sample) for sample in samples]
     written: dict[str, dict[str, None]] = {}
     for group, sample in zip(groups, samples, strict=True):
         written.setdefault(group, {}).update(dict.fromkeys(references_in(sample, language)))

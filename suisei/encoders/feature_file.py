@@ -183,16 +183,21 @@ class DiskCache:
                 break
             except sqlite3.DatabaseError as error:
                 self._rebuild(error)
+                if self._broken:
+                    break
         return self._connection
 
-    def _give_up(self, error: sqlite3.Error) -> None:
+    def _give_up(self, error: sqlite3.Error | OSError) -> None:
         self._broken = True
         logger.warning("%s: the feature cache is not used (%s)", self.path, error)
         self.close()
 
     def _rebuild(self, error: sqlite3.Error) -> None:
         logger.warning("%s: the feature cache is damaged (%s) and is built anew", self.path, error)
-        self.clear()
+        try:
+            self.clear()
+        except OSError as why:  # somebody else's folder, say
+            self._give_up(why)
 
 
 class DiskFeatures:

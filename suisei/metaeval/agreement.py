@@ -132,7 +132,7 @@ class AgreementData:
         return cls(
             scores,
             tuple(() if s.rating is None else tuple(s.rating.scaled.tolist()) for s in samples),
-            tuple(group_of(sample, position) for position, sample in enumerate(samples)),
+            tuple(group_of(sample) for sample in samples),
             tuple(language_of(s) for s in samples),
             tuple(s.system for s in samples),
         )

@@ -170,7 +170,7 @@ def calibrate_by_language(
     """
     human = np.array([np.nan if s.rating is None else s.rating.mean for s in samples])
     languages = np.array([language_of(sample) for sample in samples], dtype=object)
-    groups = np.array([group_of(sample, n) for n, sample in enumerate(samples)], dtype=object)
+    groups = np.array([group_of(sample) for sample in samples], dtype=object)
     known = ~np.isnan(scores) & ~np.isnan(human)
     masks = {"all": known}
     found = [language for language in LANGUAGE_NAMES if (known & (languages == language)).any()]

@@ -8,6 +8,7 @@ import numpy as np
 
 from suisei.data.judged import PairCaption
 from suisei.data.sample import CaptionSample
+from suisei.data.splits import group_of
 from suisei.errors import DataError
 from suisei.metaeval.correlation_tables import versions
 from suisei.metaeval.settings import EvaluationSettings
@@ -41,7 +42,7 @@ def detection_table(
     """
     settings = settings or EvaluationSettings()
     bad = _labels(samples)
-    groups = np.unique([str(sample.group or sample.id) for sample in samples], return_inverse=True)[1]
+    groups = np.unique([group_of(sample) for sample in samples], return_inverse=True)[1]
     sections = []
     for name, mask in _scopes(samples):
         rows = [_row(column, bad[mask], groups[mask], mask, settings) for column in columns]
@@ -120,11 +121,12 @@ def resampled_difference(
         settings: resamples and seed.
 
     Returns:
-        float64 [resamples], NaN where a resample has no bad caption; None where there is nothing to resample.
+        float64 [resamples], NaN where a resample has no bad or no good caption; None where there is nothing
+        to resample.
     """
     there = ~np.isnan(a + b)
     bad = _labels(samples)[there]
-    groups = np.array([str(sample.group or sample.id) for sample in samples], dtype=object)[there]
+    groups = np.array([group_of(sample) for sample in samples], dtype=object)[there]
     names, numbers = np.unique(groups, return_inverse=True)
     if not settings.n_resamples or len(names) < 2:
         return None
@@ -134,12 +136,12 @@ def resampled_difference(
 
 
 def _average_precision(bad: np.ndarray, scores: np.ndarray, weights: np.ndarray | None = None) -> float:
-    """Return the average precision of low scores, NaN where the weights leave no bad caption."""
+    """Return the average precision of low scores, NaN where the weights leave no bad or no good caption."""
     from sklearn.metrics import average_precision_score
 
     if weights is not None:
         drawn = weights > 0
         bad, scores, weights = bad[drawn], scores[drawn], weights[drawn]
-        if not bad.any():
+        if bad.all() or not bad.any():
             return float("nan")
     return float(average_precision_score(bad, -scores, sample_weight=weights))

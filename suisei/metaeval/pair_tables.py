@@ -10,18 +10,18 @@ import numpy as np
 
 from suisei.data.judged import PairCaption
 from suisei.data.sample import CaptionSample
+from suisei.data.splits import group_of
 from suisei.errors import DataError
 from suisei.metaeval.correlation_tables import versions
 from suisei.metaeval.pairwise import pair_credits, signature
 from suisei.metaeval.settings import EvaluationSettings
-from suisei.metaeval.significance import group_weights, with_interval
+from suisei.metaeval.significance import weight_parts, with_interval
 from suisei.metaeval.tables import Cell, Row, Section, Table
 from suisei.scoring.columns import ScoreColumn
 
 MEAN, ALL = "mean", "all"
 """Columns: the mean over kinds, and all judgements at once."""
 
-_MAX_WEIGHTS = 1 << 24
 """Entries of the matrix of bootstrap weights that are held at once."""
 
 
@@ -60,7 +60,7 @@ class PairSet:
         places = np.array(list(members.values()), dtype=np.int64).reshape(-1, 2)
         numbers: dict[Any, int] = {}
         firsts = [samples[position] for position in places[:, 0]]
-        groups = [numbers.setdefault(sample.group or sample.id, len(numbers)) for sample in firsts]
+        groups = [numbers.setdefault(group_of(sample), len(numbers)) for sample in firsts]
         return cls(places[:, 0], places[:, 1], np.array(groups, dtype=np.int64), _preferences(firsts))
 
 
@@ -221,10 +221,5 @@ def _figures(weights: np.ndarray, sums: np.ndarray, counts: np.ndarray) -> np.nd
 def _resampled(sums: np.ndarray, counts: np.ndarray, settings: EvaluationSettings) -> np.ndarray | None:
     if not settings.n_resamples or len(sums) < 2:
         return None
-    step = max(1, _MAX_WEIGHTS // len(sums))
-    parts = []
-    for start in range(0, settings.n_resamples, step):
-        number = min(step, settings.n_resamples - start)
-        # Another seed per part; with no more groups than fit at once, there is one part and one seed.
-        parts.append(_figures(group_weights(len(sums), number, settings.seed + start), sums, counts))
-    return np.concatenate(parts)
+    parts = weight_parts(len(sums), settings.n_resamples, settings.seed)
+    return np.concatenate([_figures(weights, sums, counts) for weights in parts])

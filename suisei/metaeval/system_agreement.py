@@ -140,7 +140,11 @@ def agreement_table(agreements: Sequence[SystemAgreement]) -> Table | None:
         rows.append(Row(each.metric, cells, info={"points": points}))
     fewest = min(agreements, key=lambda each: len(each.systems))
     count = len(fewest.systems)
-    notes = ["p (orders): share of all orders of the systems whose Spearman correlation is as high or higher"]
+    drawn = max(len(each.systems) for each in agreements)
+    orders = "all orders of the systems"
+    if math.factorial(drawn) > _MOST_ORDERS:
+        orders = f"{_MOST_ORDERS:,} orders of the systems, drawn at random, and the one found,"
+    notes = [f"p (orders): share of {orders} whose Spearman correlation is as high or higher"]
     if count <= _FEW:
         chance = _orders(fewest.human_scores)
         notes.insert(0, f"{count} systems: one order in {chance:,} is right by chance alone")

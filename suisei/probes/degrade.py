@@ -233,8 +233,8 @@ def check_names(names: Sequence[str]) -> None:
 def _pools(samples: Sequence[CaptionSample]) -> dict[str, list[tuple[str, str]]]:
     """Return (group, candidate) of every sample by language, in an order that rows do not decide."""
     pools: dict[str, list[tuple[str, str]]] = {}
-    for position, sample in enumerate(samples):
-        pools.setdefault(language_of(sample), []).append((group_of(sample, position), sample.candidate))
+    for sample in samples:
+        pools.setdefault(language_of(sample), []).append((group_of(sample), sample.candidate))
     return {language: sorted(set(pool)) for language, pool in pools.items()}
 
 

@@ -73,9 +73,9 @@ def _held_out(samples: Sequence[CaptionSample], seed: int) -> list[CaptionSample
     """
     references: dict[tuple[str, str], dict[str, None]] = {}
     first: dict[tuple[str, str], CaptionSample] = {}
-    for position, sample in enumerate(samples):
+    for sample in samples:
         for text in sample.references:
-            key = (group_of(sample, position), detect_language(text))
+            key = (group_of(sample), detect_language(text))
             references.setdefault(key, {})[text] = None
             first.setdefault(key, sample)
     found = []

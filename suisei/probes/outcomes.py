@@ -136,7 +136,7 @@ def change_outcomes(
     """
     made = {name: degrade_samples(originals, name, seed=seed) for name in changes}
     flat = [sample for name in changes for sample in made[name] if sample is not None]
-    groups = np.array([group_of(sample, n) for n, sample in enumerate(originals)], dtype=object)
+    groups = np.array([group_of(sample) for sample in originals], dtype=object)
     found = []
     for metric in metrics:
         scores = metric.score([*originals, *flat])

@@ -43,7 +43,7 @@ def prediction_cards(rated: Rated, label: str, count: int, explain: Explain | No
     if not len(known) or not count:
         return []
     distance, how = _distance(predicted[known], human[known])
-    groups = [group_of(rated.samples[place], place) for place in known.tolist()]
+    groups = [group_of(rated.samples[place]) for place in known.tolist()]
     worst = _first_of_groups(np.argsort(-distance, kind="stable"), groups, count)
     order = np.argsort(human[known], kind="stable")
     parts = [part for part in np.array_split(order, count) if len(part)]

@@ -19,7 +19,7 @@ def samples_of(groups):
 
 
 def parts_of(split, samples):
-    return {part: {group_of(samples[p], p) for p in getattr(split, part)} for part in PARTS}
+    return {part: {group_of(samples[p]) for p in getattr(split, part)} for part in PARTS}
 
 
 def check(split, samples):
@@ -138,15 +138,13 @@ def test_what_stands_in_for_a_missing_group():
     )
     assert group_of(CaptionSample("c", image=image)) == group_of(CaptionSample("d", image=image.copy()))
     by_references = [
-        group_of(CaptionSample("c", references), 5)
+        group_of(CaptionSample("c", references))
         for references in (("a", "b"), ("b", "a"), ("ab",), ("a", "bb"))
     ]
     assert by_references[0] == by_references[1]
     assert len(set(by_references)) == 3
-    assert group_of(CaptionSample("c", id="7"), 1) == "id:7"
-    assert (
-        group_of(CaptionSample("c"), 1) == group_of(CaptionSample("c"), 2) != group_of(CaptionSample("d"), 1)
-    )
+    assert group_of(CaptionSample("c", id="7")) == "id:7"
+    assert group_of(CaptionSample("c")) == group_of(CaptionSample("c")) != group_of(CaptionSample("d"))
 
 
 @pytest.mark.parametrize(

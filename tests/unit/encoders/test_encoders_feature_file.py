@@ -4,6 +4,7 @@ import sqlite3
 import subprocess
 import sys
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -101,6 +102,21 @@ def test_a_damaged_file_is_built_anew(tmp_path, encoder, damage, caplog):
     assert damage == "empty" or "damaged" in caplog.text
     look_up(features_in(tmp_path), list(range(500)), encoder)
     assert len(encoder.asked) == 1000
+
+
+def test_a_damaged_file_that_may_not_be_removed_costs_a_warning(tmp_path, encoder, monkeypatch, caplog):
+    (tmp_path / FILE).write_bytes(b"nonsense" * 1000)
+
+    def refuse(path, **_):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "unlink", refuse)  # as in a folder of somebody else's
+    features = features_in(tmp_path)
+    look_up(features, [1], encoder)
+    look_up(features, [1], encoder)
+    assert features.cache.size() == (0, 8000)
+    assert encoder.asked == [1, 1]
+    assert "is not used ([Errno 13] Permission denied" in caplog.text
 
 
 def test_one_damaged_entry_is_encoded_again(tmp_path, encoder):

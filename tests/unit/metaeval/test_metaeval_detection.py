@@ -7,7 +7,7 @@ from sklearn.metrics import average_precision_score
 from suisei.data.judged import PairCaption
 from suisei.data.sample import CaptionSample, Rating
 from suisei.errors import DataError
-from suisei.metaeval.detection import AVERAGE_PRECISION, detection_table
+from suisei.metaeval.detection import AVERAGE_PRECISION, detection_table, resampled_difference
 from suisei.metaeval.settings import EvaluationSettings
 from suisei.scoring.columns import ScoreColumn
 
@@ -72,6 +72,25 @@ def test_the_interval_resamples_images():
     weights = np.random.default_rng(1).multinomial(60, np.full(60, 1 / 60), size=200)
     resampled = [average_precision_score(np.repeat(bad, row), -np.repeat(scores, row)) for row in weights]
     assert (cell.low, cell.high) == pytest.approx(tuple(np.quantile(resampled, [0.025, 0.975])))
+
+
+def test_a_resample_without_a_good_caption_finds_nothing(monkeypatch):
+    drawn = np.array([[0, 3, 0], [1, 1, 1], [2, 1, 0]])  # the first is of a bad caption alone
+    monkeypatch.setattr("suisei.metaeval.detection.group_weights", lambda *_: drawn)
+    samples = samples_of([1, 0, 1])
+    settings = EvaluationSettings(n_resamples=3)
+    cell = detection_table([column([1, 2, 3])], samples, settings).row("m").cells[AVERAGE_PRECISION]
+    assert cell.value == pytest.approx(1 / 2)
+    assert cell.high < cell.value
+    differences = resampled_difference(np.array([1, 2, 3.0]), np.array([3, 2, 1.0]), samples, settings)
+    assert np.isnan(differences).tolist() == [True, False, False]
+
+
+def test_rows_without_id_and_group_are_not_one_group():
+    samples = [CaptionSample(f"caption {n}", rating=Rating((n % 2,))) for n in range(20)]
+    scores = np.random.default_rng(0).normal(size=20)
+    cell = detection_table([column(scores)], samples, EvaluationSettings(n_resamples=50))
+    assert cell.row("m").cells[AVERAGE_PRECISION].low is not None
 
 
 def test_an_interval_that_most_resamples_lack_is_a_reason(monkeypatch):

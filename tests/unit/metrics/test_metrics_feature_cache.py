@@ -43,6 +43,14 @@ def test_more_items_than_fit_are_returned_and_the_oldest_forgotten():
     assert calls[1:] == [[0], [6]]
 
 
+def test_what_was_asked_for_last_is_forgotten_last():
+    each = torch.zeros(2).nbytes + _ENTRY_BYTES
+    cache, calls = FeatureCache(2 * each), []
+    for numbers in ([1], [2], [1], [3], [1], [2]):  # 3 takes the place of 2, for 1 was asked for since
+        look_up(cache, numbers, calls)
+    assert calls == [[1], [2], [3], [2]]
+
+
 @pytest.mark.parametrize("name", ["suisei", "clip-s"])
 def test_features_of_a_file_that_changes_meanwhile_are_not_kept(
     make_metric, pictures, tmp_path, monkeypatch, name

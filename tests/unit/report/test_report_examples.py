@@ -37,7 +37,7 @@ def test_the_farthest_come_first_and_an_image_once():
     found = rated([0.0, 0.0, 0.5, 0.5, 1.0, 1.0], [0.5, 0.4, 0.5, 0.5, 0.9, 0.8])
     worst, best = prediction_cards(found, "m", 2)
     assert titles(worst) == ["0", "5"]
-    assert titles(best) == ["1", "3"] or len(set(titles(best))) == 2
+    assert titles(best) == ["2", "4"]
     assert "by score" in worst.note
     assert worst.cards[0].figures[:2] == (("human", "0.00"), ("m", "0.50"))
 
