@@ -8,13 +8,14 @@ import multiprocessing
 import os
 import signal
 import threading
+import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
-from typing import Any
+from typing import Any, TextIO
 
 from suisei.data.formats import Row
 from suisei.errors import DataError, UnavailableError
@@ -107,9 +108,7 @@ class ParallelScorer(Scorer):
             raise problem
 
     def _received(self, answer: _Answer) -> list[ScoredRow]:
-        logger = logging.getLogger("suisei")
-        for message, arguments in answer.warnings:
-            logger.warning(message, *arguments)
+        warn_again(answer.warnings)
         for label, reason in self.failed.items():
             for row in answer.scored:
                 if row.bad is None:
@@ -117,6 +116,13 @@ class ParallelScorer(Scorer):
         for label, reason in answer.failed.items():
             self.failed.setdefault(label, reason)
         return answer.scored
+
+
+def warn_again(messages: Iterable[tuple[str, Any]]) -> None:
+    """Warn here of what workers warned of."""
+    logger = logging.getLogger("suisei")
+    for message, arguments in messages:
+        logger.warning(message, *arguments)
 
 
 class CollectedWarnings(logging.Handler):
@@ -135,12 +141,26 @@ class CollectedWarnings(logging.Handler):
         else:
             self.messages.append((record.getMessage(), ()))
 
+    def show(
+        self,
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        """Keep a warning of Python's own kind; where a library gives it, its place is kept too."""
+        place = "" if category is UserWarning else f"{filename}:{lineno}: {category.__name__}: "
+        self.messages.append((f"{place}{message}", ()))
+
     @classmethod
     def begun(cls) -> CollectedWarnings:
         """Collect what this process warns of from now on, in place of showing it."""
         handler, logger = cls(), logging.getLogger("suisei")
         logger.addHandler(handler)
         logger.propagate = False
+        warnings.showwarning = handler.show
         return handler
 
     def taken(self) -> list[tuple[str, Any]]:
@@ -176,8 +196,8 @@ def _start(settings: WorkerSettings, devices: Any) -> None:
     """Make the metrics of a worker process."""
     global _worker
     begin_worker()
-    scorer = worker_scorer(settings, devices.get())
-    _worker = scorer, CollectedWarnings.begun()
+    handler = CollectedWarnings.begun()
+    _worker = worker_scorer(settings, devices.get()), handler
 
 
 def _end_with_parent() -> None:

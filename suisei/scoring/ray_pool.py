@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from suisei.errors import ConfigError, SuiseiError, UnavailableError
-from suisei.scoring.parallel import WorkerSettings, worker_scorer
+from suisei.scoring.parallel import CollectedWarnings, WorkerSettings, warn_again, worker_scorer
 from suisei.scoring.shard_pool import Attempts, Run, ShardWorker
 from suisei.scoring.shard_scores import ShardReport, ShardSettings, ShardTask
 
@@ -117,15 +117,16 @@ class _Actor:
 
     def __init__(self, worker: WorkerSettings, settings: ShardSettings, device: str | None) -> None:
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+        self._warnings = CollectedWarnings.begun()
         self._worker = ShardWorker(worker_scorer(worker, device), settings)
 
     def ready(self) -> int:
         """Answer once the metrics are made."""
         return os.getpid()
 
-    def score(self, task: ShardTask) -> ShardReport:
-        """Score a shard."""
-        return self._worker.score(task)
+    def score(self, task: ShardTask) -> tuple[ShardReport, list[tuple[str, Any]]]:
+        """Return the report of a shard, and what was warned of meanwhile."""
+        return self._worker.score(task), self._warnings.taken()
 
 
 def ray_workers(worker: WorkerSettings, settings: ShardSettings, cluster: Cluster) -> Run:
@@ -171,7 +172,9 @@ class _Fleet:
                     continue
                 actor, task = self._working.pop(answer)
                 report = self._report(answer)
-                if isinstance(report, ShardReport):
+                if isinstance(report, tuple):
+                    report, warned = report
+                    warn_again(warned)
                     idle.append(actor)
                     yield task, report
                     continue

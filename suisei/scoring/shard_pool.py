@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import multiprocessing
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
@@ -12,12 +11,11 @@ from contextlib import suppress
 from typing import Any
 
 from suisei.errors import DataError
-from suisei.scoring.parallel import CollectedWarnings, WorkerSettings, begin_worker, worker_scorer
+from suisei.scoring.parallel import CollectedWarnings, WorkerSettings, begin_worker, warn_again, worker_scorer
 from suisei.scoring.seen_images import SeenImages
 from suisei.scoring.shard_scores import ShardReport, ShardSettings, ShardTask, reads_images, score_shard
 from suisei.scoring.stream import Scorer
 
-logger = logging.getLogger(__name__)
 TRIES = 3
 """So often a shard is begun whose worker dies, before it is left out."""
 
@@ -91,8 +89,7 @@ def several_processes(worker: WorkerSettings, settings: ShardSettings, devices: 
                         under_way[pool.submit(_score, task)] = task
                     for future in wait(under_way, return_when=FIRST_COMPLETED).done:
                         report, warnings = future.result()
-                        for text, values in warnings:
-                            logger.warning(text, *values)
+                        warn_again(warnings)
                         yield under_way.pop(future), report
             except BrokenProcessPool:  # it does not say which of them died
                 for task in under_way.values():
@@ -132,7 +129,8 @@ _worker: tuple[ShardWorker, CollectedWarnings] | None = None
 def _start(worker: WorkerSettings, settings: ShardSettings, devices: Any) -> None:
     global _worker
     begin_worker()
-    _worker = ShardWorker(worker_scorer(worker, devices.get()), settings), CollectedWarnings.begun()
+    handler = CollectedWarnings.begun()
+    _worker = ShardWorker(worker_scorer(worker, devices.get()), settings), handler
 
 
 def _score(task: ShardTask) -> tuple[ShardReport, list[tuple[str, Any]]]:

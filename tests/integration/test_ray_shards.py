@@ -102,6 +102,23 @@ def test_a_shard_that_kills_its_workers_is_named_and_the_others_are_scored(clust
     assert sorted(path.stem for path in (tmp_path / "out").glob("*.parquet")) == ["00000", "00002"]
 
 
+@pytest.mark.slow
+def test_what_a_worker_warns_of_is_said_here(cluster, tmp_path, capsys):
+    write_shards(tmp_path, 1, 5)
+
+    class Talking(ray_pool._Actor):
+        def score(self, task):
+            import warnings
+
+            warnings.warn("the worker says so", UserWarning, stacklevel=1)
+            return super().score(task)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(ray_pool, "_Actor", Talking)
+        score(tmp_path, "out", "--engine", "ray", "--processes", "1")
+    assert capsys.readouterr().err.count("the worker says so") == 1
+
+
 def test_workers_are_as_many_as_devices():
     cluster = ray_pool._chosen
     assert cluster(8, 0, None, None) == ray_pool.Cluster(8, 0, 1)

@@ -104,6 +104,15 @@ def test_a_kind_of_warning_is_said_once_however_many_windows_have_it(tmp_path, m
     assert capsys.readouterr().err.count("are scored from the candidate alone") == 1
 
 
+def test_every_warning_of_a_process_is_an_event_of_the_log(tmp_path, rows, capfd):
+    source = write(tmp_path / "rows.jsonl", [row | {"candidate": "犬がいる"} for row in rows])
+    given = ["--metrics", "bleu-4", "--tokenizer", "ptb", "--input", source, "--processes", 2]
+    assert run(*given, "--output", tmp_path / "out.jsonl", "--window", 8, "--log-json", "-") == 0
+    events = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
+    warned = [event["text"] for event in events if event["event"] == "warning"]
+    assert sum("'ptb' is for English" in text for text in warned) == 1
+
+
 def test_warnings_of_processes_are_said_as_they_are():
     handler, record = (
         parallel.CollectedWarnings(),
