@@ -32,11 +32,21 @@ class Comparison:
 
     Attributes:
         table: a row per pair, the better metric first.
-        ranks: {metric: rank cluster}, from 1, in order of decreasing correlation.
+        ranks: {metric: rank cluster}, from 1, the best first.
     """
 
     table: Table
     ranks: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """A pair of metrics, first that which is better on the samples of both; a row may say why no test is."""
+
+    better: str
+    worse: str
+    test: TestResult | None
+    row: Row
 
 
 def compare_metrics(
@@ -53,10 +63,11 @@ def compare_metrics(
 
     Each pair has the difference of the correlations with its bootstrap interval, the one-sided
     PERM-BOTH p-value of the better one being better, the same after Holm's correction over all pairs,
-    and for pooled Pearson also Williams' p-value. Which is better the data say themselves, so the level of
-    the corrected p-values is up to twice what they say. Clusters are built on the corrected p-values: a
-    metric starts a new cluster when any member of the current one is significantly better. Metrics whose
-    correlation is undefined are left out, with a note.
+    and for pooled Pearson also Williams' p-value. Which is better the pair's samples say themselves, so the
+    level of the corrected p-values is up to twice what they say. Clusters are built on the corrected
+    p-values: a metric starts a new cluster when any member of the current one is significantly better.
+    Metrics are ordered by their correlations, or where they score different samples by how many others they
+    are significantly better than. Those whose correlation is undefined are left out, with a note.
 
     Args:
         named_scores: {name: float64 [N]}, higher is better, NaN where missing.
@@ -78,43 +89,58 @@ def compare_metrics(
     notes += systemless_notes(samples, settings.averaging)
     names = sorted(values, key=lambda name: -values[name])
     pairs = list(combinations(names, 2))
-    results: list[tuple[TestResult | None, Row]] = []
-    for done, (better, worse) in enumerate(pairs, start=1):
-        results.append(_compared(f"{better}{VERSUS}{worse}", datas[better], datas[worse], settings))
+    results: list[_Compared] = []
+    for done, pair in enumerate(pairs, start=1):
+        results.append(_compared(pair, datas, settings))
         if progress:
             progress(done, len(pairs))
-    p_values = dict(zip(pairs, _corrected([test for test, _ in results]), strict=True))
-    for pair, (_, row) in zip(pairs, results, strict=True):
-        if row.cells:
-            row.cells["holm"] = Cell(float(p_values[pair]), is_p_value=True)
-    matrix = np.ones((len(names), len(names)))
-    for (i, better), (j, worse) in combinations(enumerate(names), 2):
-        matrix[i, j] = p_values[better, worse]
-    ranks = dict(zip(names, rank_clusters(matrix, alpha), strict=True))
-    section = Section("pairs", tuple(row for _, row in results))
-    fewer = [*_shared_notes(datas, pairs), *_group_notes(section.rows)]
-    shown = (*_notes(settings, sum(test is not None for test, _ in results), alpha), *fewer, *notes)
+    p_values: dict[tuple[str, str], float] = {}
+    for each, p_value in zip(results, _corrected([each.test for each in results]), strict=True):
+        p_values[each.better, each.worse] = float(p_value)
+        if each.row.cells:
+            each.row.cells["holm"] = Cell(float(p_value), is_p_value=True)
+    section = Section("pairs", tuple(each.row for each in results))
+    different = [*_shared_notes(datas, results), *_group_notes(section.rows)]
+    if different:
+        names = _by_wins(names, p_values, alpha)
+    matrix = [[p_values.get((better, worse), 1.0) for worse in names] for better in names]
+    ranks = dict(zip(names, rank_clusters(np.array(matrix), alpha), strict=True)) if names else {}
+    tested = sum(each.test is not None for each in results)
+    shown = (*_notes(settings, tested, alpha), *different, *notes)
     return Comparison(
         Table("Paired comparison", _columns(settings), (section,), shown, row_heading="Pair"), ranks
     )
 
 
+def _by_wins(names: Sequence[str], p_values: Mapping[tuple[str, str], float], alpha: float) -> list[str]:
+    """Order metrics by how many others they are significantly better than, less those that are better."""
+    wins = dict.fromkeys(names, 0)
+    for (better, worse), p_value in p_values.items():
+        if p_value <= alpha:
+            wins[better] += 1
+            wins[worse] -= 1
+    return sorted(names, key=lambda name: -wins[name])
+
+
 def _compared(
-    label: str, better: AgreementData, worse: AgreementData, settings: EvaluationSettings
-) -> tuple[TestResult | None, Row]:
-    """Return the test of one pair and its row; without a test the row says why."""
+    pair: tuple[str, str], datas: Mapping[str, AgreementData], settings: EvaluationSettings
+) -> _Compared:
+    """Return the test of one pair in the direction that its own samples show."""
     kind, averaging = settings.correlation, settings.averaging
     count, seed = settings.n_resamples, settings.seed
+    better, worse = pair
     try:
-        a, b = _common_rows(better, worse, settings.raters)
+        a, b = _common_rows(datas[better], datas[worse], settings.raters)
         groups = len(a.group_names)
         a, b = paired_rows(a, b, kind, averaging)
+        if agree(a, kind, averaging).value < agree(b, kind, averaging).value:
+            better, worse, a, b = worse, better, b, a
         interval = bootstrap_difference(
             a, b, kind, averaging, n_resamples=count, seed=seed, confidence=settings.confidence
         )
         test = permutation_test(a, b, kind, averaging, unit=settings.unit, n_permutations=count, seed=seed)
     except CorrelationError as error:
-        return None, Row(label, error=str(error))
+        return _Compared(better, worse, None, Row(f"{better}{VERSUS}{worse}", error=str(error)))
     cells = {
         "difference": Cell(test.difference, interval.low, interval.high, signature=test.test),
         "p": Cell(test.p_value, signature=test.test, is_p_value=True),
@@ -123,23 +149,25 @@ def _compared(
         cells["williams"] = _williams(a, b)
     left_out = groups - len(a.group_names)
     info = {"groups": groups - left_out, "groups_left_out": left_out} if left_out else {}
-    return test, Row(label, cells, info={"n": len(a.x), **info})
+    row = Row(f"{better}{VERSUS}{worse}", cells, info={"n": len(a.x), **info})
+    return _Compared(better, worse, test, row)
 
 
-def _shared_notes(datas: Mapping[str, AgreementData], pairs: Sequence[tuple[str, str]]) -> list[str]:
+def _shared_notes(datas: Mapping[str, AgreementData], pairs: Sequence[_Compared]) -> list[str]:
     """Say of pairs that score different samples how many both score, for those alone are compared."""
     scored = {name: ~np.isnan(data.scores) for name, data in datas.items()}
     fewer = []
-    for better, worse in pairs:
-        both = int((scored[better] & scored[worse]).sum())
-        most = int(max(scored[better].sum(), scored[worse].sum()))
+    for pair in pairs:
+        both = int((scored[pair.better] & scored[pair.worse]).sum())
+        most = int(max(scored[pair.better].sum(), scored[pair.worse].sum()))
         if both < most:
-            fewer.append(f"{better}{VERSUS}{worse} {both:,} of {most:,}")
+            fewer.append(f"{pair.row.label} {both:,} of {most:,}")
     if not fewer:
         return []
     return [
-        "a pair is compared on the samples that both score, so differences may be other than those of the "
-        f"figures of each alone: {'; '.join(fewer)}"
+        "a pair is compared on the samples that both score, so differences, and which of the two is better, "
+        "may be other than by the figures of each alone, and ranks follow the pairs (how many others a "
+        f"metric is significantly better than): {'; '.join(fewer)}"
     ]
 
 
@@ -154,7 +182,8 @@ def _group_notes(rows: Sequence[Row]) -> list[str]:
         return []
     return [
         "a pair is compared on the groups (images) in which the correlations of both are defined, so "
-        f"differences may be other than those of the figures of each alone: {'; '.join(fewer)}"
+        "differences, and which of the two is better, may be other than by the figures of each alone: "
+        f"{'; '.join(fewer)}"
     ]
 
 

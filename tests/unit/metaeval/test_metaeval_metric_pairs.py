@@ -113,6 +113,33 @@ def test_pairs_that_score_different_samples_are_said_to_share_so_many(rated):
     assert not any("both score" in note for note in whole)
 
 
+def test_a_metric_that_scores_easy_samples_alone_is_not_better_for_it():
+    rng = np.random.default_rng(1)
+    hard = np.arange(300) < 150
+    ratings = np.where(hard, rng.uniform(45, 55, 300), rng.uniform(0, 100, 300))
+    samples = [
+        CaptionSample("a dog", rating=Rating((float(value),), 0, 100), group=f"g{n}")
+        for n, value in enumerate(ratings)
+    ]
+    error = np.where(hard, rng.normal(0, 40, 300), 0)
+    scores = {
+        "all": ratings + rng.normal(0, 5, 300) + error,
+        "too": ratings + rng.normal(0, 5, 300) + 0.6 * error,
+        "easy": np.where(hard, np.nan, ratings + rng.normal(0, 20, 300)),
+    }
+    settings = EvaluationSettings(correlation="pearson", n_resamples=199)
+    result = compare_metrics(scores, samples, settings)
+    rows = rows_of(result)
+    assert set(rows) == {"too > all", "all > easy", "too > easy"}
+    for label in ("all > easy", "too > easy"):
+        cells = rows[label].cells
+        assert 0 < cells["difference"].low < cells["difference"].value
+        assert max(cells[kind].value for kind in ("p", "holm", "williams")) < 0.05
+    assert result.ranks == {"too": 1, "all": 2, "easy": 3}
+    alone = scipy.stats.pearsonr(scores["easy"][~hard], ratings[~hard])[0]
+    assert alone > max(scipy.stats.pearsonr(scores[name], ratings)[0] for name in ("all", "too"))
+
+
 def test_averaged_over_images_a_pair_is_compared_where_both_are_defined():
     """A metric that is constant on many images and as good on the others is not found to be better."""
     rng = np.random.default_rng(2)
