@@ -21,7 +21,12 @@ from suisei.data.paths import Root, is_stream
 from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError, DataError
 
-IMAGE_NAMES = ("{}", "{}.jpg", "{:0>12}.jpg", "COCO_val2014_{:0>12}.jpg", "COCO_train2014_{:0>12}.jpg")
+_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
+IMAGE_NAMES = (
+    "{}",
+    *(name + suffix for name in ("{}", "{:0>12}") for suffix in _SUFFIXES),
+    *("COCO_val2014_{:0>12}.jpg", "COCO_train2014_{:0>12}.jpg"),
+)
 """How image files are called after an image's id."""
 _LOOKED_AT = 1000
 """So many rows say by which of their names they are joined."""

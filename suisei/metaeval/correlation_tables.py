@@ -31,7 +31,8 @@ _AVERAGING_NOTE = {
 
 _HUMAN_NOTE = (
     "human: a rating of each sample against the mean of its others, averaged over the raters; that mean "
-    "has few levels, and their ties lower tau-c beside a real-valued metric's"
+    "has few levels, and their ties lower tau-c beside a real-valued metric's; ratings of samples with fewer "
+    "raters than others come round again, and n counts them again"
 )
 
 

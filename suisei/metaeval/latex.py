@@ -20,6 +20,7 @@ _ESCAPES = {
     "^": r"\textasciicircum{}",
     "<": r"\textless{}",
     ">": r"\textgreater{}",
+    "|": r"\textbar{}",
 }
 
 LatexRow = tuple[str, Sequence[str], Sequence[str]]

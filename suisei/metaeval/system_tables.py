@@ -18,9 +18,15 @@ def scale_of(label: str) -> int:
     return 100 if label.partition(":")[0] in _PER_CENT else 1
 
 
-def heading_of(label: str) -> str:
-    """Return a metric's heading, with its scale."""
+def scaled_name(label: str) -> str:
+    """Return a metric's name with its scale."""
     return f"{label} x100" if scale_of(label) == 100 else label
+
+
+def heading_of(outcome: MetricOutcome) -> str:
+    """Return a metric's heading, with its scale, and which way it goes where lower is better."""
+    name = scaled_name(outcome.label)
+    return name if outcome.higher_is_better else f"{name} (lower is better)"
 
 
 def system_table(
@@ -37,7 +43,7 @@ def system_table(
     columns: dict[str, str] = {}
     rows: dict[str, Row] = {name: Row(name) for name in names}
     for outcome in outcomes:
-        columns[outcome.label] = heading_of(outcome.label)
+        columns[outcome.label] = heading_of(outcome)
         columns[f"{outcome.label} rank"] = "rank"
         for name in names:
             score = outcome.systems.get(name)
@@ -59,7 +65,7 @@ def score_table(outcomes: Sequence[MetricOutcome], title: str) -> Table:
     """Return the scores alone, a section per metric, for a plot."""
     sections = tuple(
         Section(
-            heading_of(outcome.label),
+            heading_of(outcome),
             tuple(
                 Row(name, {"score": _cell(outcome.label, score.value, score.interval)})
                 for name, score in outcome.systems.items()
@@ -83,7 +89,7 @@ def pair_table(outcomes: Sequence[MetricOutcome], settings: Resampling) -> Table
         "losses": "losses",
     }
     sections = tuple(
-        Section(heading_of(outcome.label), tuple(_pair_row(outcome.label, pair) for pair in outcome.pairs))
+        Section(heading_of(outcome), tuple(_pair_row(outcome.label, pair) for pair in outcome.pairs))
         for outcome in outcomes
         if outcome.pairs
     )
@@ -120,6 +126,7 @@ def _pair_notes(sections: Sequence[Section], settings: Resampling) -> list[str]:
         f"two-sided; {count:,} bootstrap resamples of images, {count:,} permutations that swap two systems' "
         f"captions image by image, seed {settings.seed}; Holm over the pairs of a metric ({pairs}); wins, "
         "ties and losses count images",
+        "a difference is the better system less the worse: below 0 where lower is better",
         "rank: systems of one rank cannot be told apart; the next begins where a system is worse than any "
         f"of the rank (Holm p <= {settings.alpha:g})",
     ]
@@ -176,7 +183,7 @@ def example_lines(examples: Mapping[str, Sequence[Example]]) -> list[str]:
     for label, shown in examples.items():
         if not shown:
             continue
-        lines += ["", f"{heading_of(label)}: where {' and '.join(shown[0].scores)} differ most"]
+        lines += ["", f"{scaled_name(label)}: where {' and '.join(shown[0].scores)} differ most"]
         width = max(len(name) for name in (*shown[0].scores, "references"))
         for example in shown:
             lines.append(f"  image {example.image}")
@@ -196,7 +203,7 @@ def example_markdown(examples: Mapping[str, Sequence[Example]]) -> str:
     lines = []
     for label, shown in examples.items():
         if shown:
-            lines += [f"## {heading_of(label)}: where {' and '.join(shown[0].scores)} differ most", ""]
+            lines += [f"## {scaled_name(label)}: where {' and '.join(shown[0].scores)} differ most", ""]
         for example in shown:
             lines.append(f"- image `{example.image}`")
             for name, score in example.scores.items():

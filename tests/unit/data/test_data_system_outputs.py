@@ -197,8 +197,11 @@ def test_coco_names_of_images_are_tried(save, tmp_path):
     systems = load_systems(files, images=str(tmp_path))
     assert [sample.image is not None for sample in systems.samples["a"]] == [True, False]
     assert any("1 of 2 images have no file" in note for note in systems.notes)
+    Image.new("RGB", (8, 8)).save(tmp_path / "2.png")
+    systems = load_systems(files, images=str(tmp_path))
+    assert [sample.image.suffix for sample in systems.samples["a"]] == [".jpg", ".png"]
     (tmp_path / "none").mkdir()
-    with pytest.raises(DataError, match=r"no file of image '1' is there; tried 1, 1.jpg, 000000000001.jpg"):
+    with pytest.raises(DataError, match=r"no file of image '1' is there; tried 1, 1.jpg, 1.jpeg, 1.png, "):
         load_systems(files, images=str(tmp_path / "none"))
 
 

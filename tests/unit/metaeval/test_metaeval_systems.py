@@ -137,6 +137,11 @@ def test_of_a_distance_the_lower_is_better():
     assert (pair.better, pair.worse) == ("near", "far")
     assert pair.difference < 0
     assert (pair.wins, pair.ties, pair.losses) == (5, 0, 1)
+    title = f"{outcome.label} (lower is better)"
+    assert system_table([outcome], ["near", "far"], "T", ()).columns[outcome.label] == title
+    pairs = pair_table([outcome], Resampling(100))
+    assert pairs.sections[0].title == score_table([outcome], "T").sections[0].title == title
+    assert any("below 0 where lower is better" in note for note in pairs.notes)
 
 
 def test_images_without_a_score_of_every_system_are_left_out():

@@ -58,7 +58,7 @@ def test_markdown(table):
 
 def test_latex_escapes_and_balances(table):
     text = table.to_latex()
-    assert r"a\_b|50\% & 0.123 & 16,992 \\" + "\n" + r"& {\scriptsize [0.100, 0.200]} &  \\[2pt]" in text
+    assert r"a\_b\textbar{}50\% & 0.123 & 16,992 \\" + "\n" + r"& {\scriptsize [0.100, 0.200]} &  \\[2pt]" in text
     assert r"Metric & $\tau_c$ & n \\" in text
     assert r"worse & $-$0.500 & -- \\" + "\n" + r"& {\scriptsize [$-$0.600, $-$0.400]} &  \\[2pt]" in text
     assert r"broken \& out & -- & -- \\" in text
