@@ -53,19 +53,22 @@ def fitted_table(
 
 
 def not_learned(samples: Iterable[CaptionSample], learned: Iterable[CaptionSample]) -> list[CaptionSample]:
-    """Return the samples whose candidate was not learned from with the same image.
+    """Return the samples whose candidate was not learned from with the same image or the same references.
 
     Args:
         samples: any samples.
-        learned: those that a model learned from. Of a sample without image the references count in its place.
+        learned: those that a model learned from; one of both may name images where the other does not.
     """
-    known = {_key(sample) for sample in learned}
-    return [sample for sample in samples if _key(sample) not in known]
+    known = {key for sample in learned for key in _keys(sample)}
+    return [sample for sample in samples if known.isdisjoint(_keys(sample))]
 
 
-def _key(sample: CaptionSample) -> Hashable:
+def _keys(sample: CaptionSample) -> list[Hashable]:
     image = sample.image
-    if image is None:
-        return sample.candidate, frozenset(sample.references)
-    place = real_path(image) if isinstance(image, str | Path) else image
-    return sample.candidate, str(place)  # however the path of one image is written
+    keys: list[Hashable] = []
+    if image is not None:
+        place = real_path(image) if isinstance(image, str | Path) else image
+        keys.append((sample.candidate, str(place)))  # however the path of one image is written
+    if sample.references or image is None:
+        keys.append((sample.candidate, frozenset(sample.references)))
+    return keys

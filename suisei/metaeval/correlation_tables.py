@@ -11,7 +11,7 @@ import numpy as np
 
 from suisei.data.sample import CaptionSample
 from suisei.metaeval.agreement import Agreement, AgreementData, Rows, agree, systemless_notes
-from suisei.metaeval.correlation import CORRELATIONS, CorrelationError
+from suisei.metaeval.correlation import CORRELATIONS, MINIMUM, CorrelationError
 from suisei.metaeval.human import human_agreement, human_bootstrap, human_rounds
 from suisei.metaeval.settings import EvaluationSettings
 from suisei.metaeval.significance import Interval, bootstrap
@@ -203,7 +203,8 @@ def measured_cell(
     reason = None
     if result.undefined:
         named = ", ".join(result.undefined[:3]) + (", ..." if len(result.undefined) > 3 else "")
-        reason = f"undefined in {len(result.undefined)} of {result.groups} groups, left out: {named}"
+        why = f"fewer than {MINIMUM[kind]} rows, or all equal"
+        reason = f"undefined in {len(result.undefined)} of {result.groups} groups ({why}), left out: {named}"
     interval = Interval(None, None)
     if settings.n_resamples:
         try:

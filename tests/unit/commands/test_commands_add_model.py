@@ -8,6 +8,7 @@ import pytest
 from scipy.special import logit
 
 from suisei.__main__ import main
+from suisei.commands.fitted_table import not_learned
 from suisei.data.sample import make_samples
 from suisei.metrics.suisei import load
 from suisei.models.folder import save_model
@@ -147,6 +148,18 @@ def test_what_a_model_learned_from_is_left_out(run, data, tmp_path, capsys):
     shown = capsys.readouterr().out
     assert "15 samples left out that --learned has" in shown
     assert " 46 " in shown  # the Japanese one among them
+
+
+def test_one_caption_is_known_by_its_image_or_by_its_references():
+    references = ["a dog runs", "犬が走る"]
+    (plain,) = make_samples(["a dog"], [references])
+    (pictured,) = make_samples(["a dog"], [references[::-1]], ["dog.jpg"])
+    (bare,) = make_samples(["a dog"], images=["./dog.jpg"])
+    (other,) = make_samples(["a dog"], [["a cat sleeps"]], ["cat.jpg"])
+    everything = [plain, pictured, bare, other]
+    assert not_learned(everything, [plain]) == [bare, other]
+    assert not_learned(everything, [pictured]) == [other]
+    assert not_learned(everything, [bare]) == [plain, other]
 
 
 def test_too_few_ratings_are_refused_before_anything_is_written(run, data, tmp_path, capsys):

@@ -1,5 +1,6 @@
 """The table model, its renderings, and tables of correlations."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -58,7 +59,7 @@ def test_markdown(table):
 
 def test_latex_escapes_and_balances(table):
     text = table.to_latex()
-    assert r"a\_b\textbar{}50\% & 0.123 & 16,992 \\" + "\n" + r"& {\scriptsize [0.100, 0.200]} &  \\[2pt]" in text
+    assert r"a\_b\textbar{}50\% & 0.123 & 16,992 \\" + "\n" + r"& {\scriptsize [0.100, 0.200]} & " in text
     assert r"Metric & $\tau_c$ & n \\" in text
     assert r"worse & $-$0.500 & -- \\" + "\n" + r"& {\scriptsize [$-$0.600, $-$0.400]} &  \\[2pt]" in text
     assert r"broken \& out & -- & -- \\" in text
@@ -275,6 +276,20 @@ def test_undefined_figures_have_a_reason_and_no_zero():
         assert "one rater" in result.row(HUMAN).cells[kind].reason
         assert result.row("q").cells[kind].value > 0.5
     assert "human: not available: one rater" in result.to_markdown()
+
+
+def test_groups_without_a_correlation_are_named_with_the_reason():
+    samples, quality = rated(raters=1)
+    samples = [dataclasses.replace(sample, group=f"g{i // 4}") for i, sample in enumerate(samples)]
+    own = np.array([sample.group == "g0" for sample in samples])
+    table = evaluation_table(
+        {"q": np.where(own, 0.5, quality)}, samples, EvaluationSettings(averaging="item")
+    )
+    for kind, minimum in (("pearson", 3), ("tau-b", 2)):
+        cell = table.row("q").cells[kind]
+        assert cell.value is not None
+        expected = f"undefined in 1 of 10 groups (fewer than {minimum} rows, or all equal), left out: g0"
+        assert cell.reason == expected
 
 
 def test_missing_scores_are_dropped_and_counted_or_refused():
