@@ -13,12 +13,10 @@ from suisei.data.sample import CaptionSample, is_blank
 from suisei.errors import ConfigError, DataError
 from suisei.metrics.base import Metric
 from suisei.metrics.registry import get_metric
-from suisei.metrics.share import ShareMetric
 from suisei.scoring.fitting import fit_unrated
 
-EMPTY, EMPTY_SHARE = 0.0, 1.0
-"""Score of a caption without a visible character on a leaderboard, and by a distance in [0, 1]: leaving it
-out would reward silence."""
+EMPTY = 0.0
+"""Score of a caption without a visible character on a leaderboard: leaving it out would reward silence."""
 
 
 def metric_of(metric: Metric | str) -> Metric:
@@ -88,11 +86,10 @@ def reference_lists(column: Any) -> Any:
 
 
 def empty_score(metric: Metric) -> float:
-    """Return what a caption without a visible character gets: the worst score, NaN of other distances."""
+    """Return what a caption without a visible character gets: the worst score, NaN of unlimited distances."""
     if metric.higher_is_better:
         return EMPTY
-    bounded = isinstance(metric, ShareMetric) or metric.name == "incomplete-ending"
-    return EMPTY_SHARE if bounded else math.nan
+    return math.nan if metric.largest is None else metric.largest
 
 
 def score_rows(metric: Metric, rows: Sequence[CaptionSample | None], batch_size: int = 64) -> np.ndarray:

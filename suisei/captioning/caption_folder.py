@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import tempfile
 from collections.abc import Mapping
@@ -12,6 +11,7 @@ from typing import Any
 
 from suisei.captioning.pieces import FILE as TOKENIZER
 from suisei.captioning.transformer import LAYERS, TransformerConfig
+from suisei.data.checksums import sha256_of
 from suisei.data.sample import LANGUAGE_NAMES, LANGUAGES
 from suisei.encoders.rules import check_folder
 from suisei.encoders.weights import save_weights
@@ -70,7 +70,7 @@ def save_captioner(model: Any, folder: Path, card: str = "") -> None:
             "languages": list(model.languages),
             "layers": asdict(model.config),
             "image_architecture": model.tower.image.architecture(),
-            "sha256": {name: checksum_of(new / name) for name in (WEIGHTS, TOKENIZER)},
+            "sha256": {name: sha256_of(new / name) for name in (WEIGHTS, TOKENIZER)},
         }
         text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
         (new / CONFIG).write_text(text, encoding="utf-8")
@@ -106,9 +106,3 @@ def _plain_card(model: Any) -> str:
         f"# A captioner\n\nWrites captions in {languages}; "
         f"{numbers:,} weights. Made by suisei {__version__}.\n"
     )
-
-
-def checksum_of(path: Path) -> str:
-    """Return the SHA-256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -8,11 +8,12 @@ from typing import Any
 
 import torch
 
-from suisei.captioning.caption_folder import CONFIG, TOKENIZER, WEIGHTS, checksum_of, read_config
+from suisei.captioning.caption_folder import CONFIG, TOKENIZER, WEIGHTS, read_config
 from suisei.captioning.captioner import Captioner
 from suisei.captioning.grid_tower import GridTower
 from suisei.captioning.pieces import Pieces
 from suisei.captioning.transformer import TransformerConfig
+from suisei.data.checksums import sha256_of
 from suisei.encoders.image import ImageEncoder
 from suisei.encoders.rules import BUILD_ERRORS, one_line
 from suisei.encoders.weights import Unfilled, check_fit, read_weights, weight_shapes
@@ -31,7 +32,7 @@ def load_captioner(folder: str | Path) -> Captioner:
     for name in (WEIGHTS, TOKENIZER):
         if not (folder / name).is_file():
             raise ModelError(f"{folder}: {name} is missing; {RESTORE}")
-        if checksum_of(folder / name) != config["sha256"][name]:
+        if sha256_of(folder / name) != config["sha256"][name]:
             raise ModelError(
                 f"{folder}: {name} was altered (it differs from its checksum in {CONFIG}); {RESTORE}"
             )

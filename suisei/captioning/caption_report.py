@@ -10,7 +10,7 @@ import numpy as np
 
 from suisei.captioning.caption_sources import CaptionedImage
 from suisei.captioning.reward_terms import parse_reward
-from suisei.captioning.rewards import LOWEST, LOWEST_SHARE, SHARES
+from suisei.captioning.rewards import LOWEST
 from suisei.data.sample import CaptionSample, is_blank
 from suisei.encoders.sharing import shared_encoders
 from suisei.errors import ConfigError
@@ -149,7 +149,7 @@ def compare_captions(
     with shared_encoders(within=True):
         columns = [score_column(plan, together, shared=next(iter(samples.values()))) for plan in plans]
     silent = np.array([is_blank(text) for own in texts.values() for text in own])
-    columns = [_with_silence(column, plan.spec, silent) for column, plan in zip(columns, plans, strict=True)]
+    columns = [_with_silence(column, silent) for column in columns]
     outcomes = compare_systems(columns, list(samples), settings)
     empty = {system: sum(map(is_blank, own)) for system, own in texts.items()}
     notes = [
@@ -165,16 +165,14 @@ def compare_captions(
     return Comparison(samples, outcomes, notes, figures, settings)
 
 
-def _with_silence(column: ScoreColumn, spec: str, silent: np.ndarray) -> ScoreColumn:
+def _with_silence(column: ScoreColumn, silent: np.ndarray) -> ScoreColumn:
     """Return a metric's scores with those of captions without a word as a reward has them."""
     if column.scores is None or not silent.any():
         return column
     if column.higher_is_better:
         worst = float(np.nanmin(column.scores, initial=LOWEST))
-    elif spec in SHARES:
-        worst = -LOWEST_SHARE
-    else:  # a distance that may be of any size
-        worst = float(np.nanmax(column.scores))
+    else:
+        worst = float(np.nanmax(column.scores)) if column.largest is None else column.largest
     return replace(column, scores=np.where(silent, worst, column.scores))
 
 

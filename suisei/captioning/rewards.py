@@ -28,13 +28,9 @@ from suisei.scoring.plan import plan_metrics, short_labels
 LOWEST = 0.0
 """What a caption without a word gets of a metric, and the least that any caption gets of it: the metrics
 of this package that grow with quality begin there, or below it where they say nothing."""
-LOWEST_SHARE = -1.0
-"""The same of distances in [0, 1], whose sign is turned."""
 LOOK_AHEAD = 30_000
 """Most images that are looked at before the training: what is said of more would not stay in memory."""
 _IMAGES_AT_ONCE = 512
-SHARES = ("repetition-1", "repetition-2", "repetition-3", "repetition-4", "incomplete-ending",
-           "hallucinated-nouns")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -66,7 +62,7 @@ class CaptionReward:
         reward: a sum of metrics, see :func:`suisei.captioning.reward_terms.parse_reward`.
         options: of the metrics, ``NAME.KEY=VALUE``, such as ``pac-s.precision=fp32``.
         lowest: what a caption without a word gets of every metric, and the least of any caption; None for 0,
-            and -1 of distances in [0, 1]; other distances need it.
+            and the negative of a distance's largest (-1 of a share); distances without one need it.
         device: where the metrics' encoders run, "auto" for a GPU where there is one.
         batch_size: samples that a metric takes at once; changes no reward.
 
@@ -191,12 +187,12 @@ def _lowest(metric: Metric) -> float:
     """Return the least reward by a metric.
 
     Raises:
-        ConfigError: it is a distance, of which none is known.
+        ConfigError: it is a distance that has no limit.
     """
     if metric.higher_is_better:
         return LOWEST
-    if metric.name in SHARES:
-        return LOWEST_SHARE
+    if metric.largest is not None:
+        return -metric.largest
     raise ConfigError(
         f"{metric.name} is a distance, whose negative is the reward; say with model.lowest what a caption "
         "without a word gets, below all that captions get"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import pickle
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from suisei.data.checksums import sha256_of
 from suisei.encoders.rules import one_line
 from suisei.encoders.torch_files import TORCH_ERRORS, load_tensors
 from suisei.errors import ModelError
@@ -181,8 +181,7 @@ _DESCRIBING = (
 
 def file_hash(path: str | Path) -> str:
     """Return the first 12 hexadecimal digits of a file's SHA-256, for signatures."""
-    with Path(path).open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:12]
+    return sha256_of(Path(path))[:12]
 
 
 def described_by(folder: Path) -> list[Path]:

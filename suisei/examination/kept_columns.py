@@ -84,6 +84,7 @@ def _values(column: ScoreColumn) -> dict[str, Any]:
         "refused": sorted(column.refused.items()),
         "notes": list(column.notes),
         "higher_is_better": column.higher_is_better,
+        "largest": column.largest,
     }
 
 
@@ -98,4 +99,5 @@ def _column(label: str, value: dict[str, Any]) -> ScoreColumn:
         refused={int(place): str(why) for place, why in value["refused"]},
         notes=tuple(value["notes"]),
         higher_is_better=bool(value["higher_is_better"]),
+        largest=value.get("largest"),
     )

@@ -65,12 +65,14 @@ class Metric(ABC):
         name: the registry name, lower case with dashes, such as "bleu-4".
         needs: what a sample must have to be scored: any of "references" and "image".
         higher_is_better: False for distances.
+        largest: of a distance, the largest there is, which a caption without a word gets; None for no limit.
         language: the only one whose captions it reads, None for any.
     """
 
     name: str
     needs: frozenset[str] = frozenset()
     higher_is_better: ClassVar[bool] = True
+    largest: ClassVar[float | None] = None
     language: ClassVar[str | None] = None
 
     def score(

@@ -24,6 +24,7 @@ class Repetition(ShareMetric, TokenMetric):
 
     needs = frozenset()
     higher_is_better = False
+    largest = 1.0
 
     def __init__(self, n: int = 4, tokenizer: str = "auto") -> None:
         if n not in range(1, MAX_ORDER + 1):

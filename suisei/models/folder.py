@@ -25,6 +25,7 @@ from typing import Any
 
 from torch import Tensor
 
+from suisei.data.checksums import sha256_of
 from suisei.encoders.rules import BUILD_ERRORS, one_line
 from suisei.encoders.threads import one_thread
 from suisei.encoders.weights import save_weights
@@ -43,7 +44,6 @@ from suisei.models.folder_checks import (
     own_checksum,
     read_config,
     refuse,
-    sha256_of,
 )
 from suisei.models.folder_regressor import build_regressor
 from suisei.models.quantization import is_rounded

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from suisei.data.checksums import sha256_of
 from suisei.encoders.rules import one_line
 from suisei.errors import ModelError
 from suisei.models.second import FOLDERS
@@ -26,8 +27,6 @@ LARGEST_CONFIG, LARGEST_FILE = 2**28, 2**36
 """Bytes of config.json and of any other file: more than any model needs that suisei can make."""
 LONG_NAME = 200
 """From as many characters on, a file's name is not told whole."""
-PIECE = 2**22
-"""Bytes that are hashed at once: a thread that hashes seldom waits for the interpreter."""
 _PARTS = ("format", "settings", "text_architecture", "image_architecture", "extras", "sha256")
 
 
@@ -177,13 +176,3 @@ def own_checksum(config: dict[str, Any]) -> str:
     checksums = {name: value for name, value in config["sha256"].items() if name != "config.json"}
     content = json.dumps({**config, "sha256": checksums}, sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()
-
-
-def sha256_of(path: Path) -> str:
-    """Return a file's SHA-256 in hexadecimal."""
-    digest = hashlib.sha256()
-    with path.open("rb", buffering=0) as file:
-        piece = memoryview(bytearray(min(PIECE, max(1, path.stat().st_size))))
-        while read := file.readinto(piece):
-            digest.update(piece[:read])
-    return digest.hexdigest()

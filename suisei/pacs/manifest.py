@@ -7,7 +7,6 @@ with the model, its revision, the seed and the settings that made it.
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import os
@@ -18,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from suisei.data.checksums import sha256_of
 from suisei.data.images import content_key
 from suisei.data.item_seeds import item_seed, text_key
 from suisei.data.pairs import ImageCaptions
@@ -277,7 +277,7 @@ class PositiveWriter:
             file.parent.mkdir(parents=True, exist_ok=True)
             temporary.write_bytes(stream.getvalue())
         relative = file.relative_to(self.folder).as_posix()
-        self._append(source, {"file": relative, "sha256": _sha256(file), **origin})
+        self._append(source, {"file": relative, "sha256": sha256_of(file), **origin})
 
     def add_problem(self, source: str, problem: str, **origin: Any) -> None:
         """Append that the model declined an item, so that it is not tried again."""
@@ -356,16 +356,11 @@ def _positive(record: Mapping[str, Any], folder: Path, place: str) -> Positive:
 
 def _verify(file: Path, expected: Any, place: str) -> None:
     try:
-        actual = _sha256(file)
+        actual = sha256_of(file)
     except OSError as error:
         raise DataError(f"{place}: {file} cannot be read: {error.strerror or error}") from None
     if actual != expected:
         raise DataError(f"{place}: {file} is not the image that was generated; restore it, or remove both")
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _drop_unfinished_line(path: Path) -> None:

@@ -64,6 +64,7 @@ class IncompleteEnding(Metric):
 
     name = "incomplete-ending"
     higher_is_better = False
+    largest = 1.0
 
     def _score(self, samples: Sequence[CaptionSample], *, batch_size: int, progress: bool) -> np.ndarray:
         return np.array([float(breaks_off(sample.candidate, language_of(sample))) for sample in samples])
@@ -80,6 +81,7 @@ class HallucinatedNouns(ShareMetric):
     name = "hallucinated-nouns"
     needs = frozenset({"references"})
     higher_is_better = False
+    largest = 1.0
 
     def counts(self, samples: Sequence[CaptionSample]) -> Iterator[tuple[int, int]]:
         """Return the numbers of nouns that are not mentioned and of nouns of each sample."""

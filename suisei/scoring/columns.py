@@ -84,6 +84,7 @@ class ScoreColumn:
         refused: {position: why the sample has no score}, such as a video that cannot be decoded.
         notes: what else must be known of the scores, such as where idf weights come from.
         higher_is_better: False for distances.
+        largest: of a distance the largest that there is; None for no limit.
         summands: what adds up to the corpus score, where that was asked for.
     """
 
@@ -95,6 +96,7 @@ class ScoreColumn:
     refused: dict[int, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     higher_is_better: bool = True
+    largest: float | None = None
     summands: Summands | None = None
 
     @property
@@ -177,6 +179,7 @@ def score_column(
         refused={position: " ".join(str(error).split()) for position, error in refused.items()},
         notes=notes,
         higher_is_better=metric.higher_is_better,
+        largest=metric.largest,
         summands=parts,
     )
 

@@ -68,7 +68,8 @@ def build_model(folder: Path) -> None:
 
 def _resign(folder: Path) -> None:
     """Let the checksums of a folder fit its files, as somebody would who knows how they are made."""
-    from suisei.models.folder_checks import own_checksum, sha256_of
+    from suisei.data.checksums import sha256_of
+    from suisei.models.folder_checks import own_checksum
 
     for inner in ("second", "second-2"):
         if (folder / inner).is_dir():

@@ -206,6 +206,7 @@ def resign() -> Callable[..., None]:
     """Change the config of a model folder as somebody would who knows how it is checked."""
 
     def change(folder: Path, edit: Callable[[Any], Any] = lambda config: None) -> None:
+        from suisei.data.checksums import sha256_of
         from suisei.models import folder_checks as hub
 
         path = folder / "config.json"
@@ -214,7 +215,7 @@ def resign() -> Callable[..., None]:
         for name in config["sha256"]:
             with contextlib.suppress(OSError):  # a name that no file can have
                 if name != "config.json" and (folder / name).is_file():
-                    config["sha256"][name] = hub.sha256_of(folder / name)
+                    config["sha256"][name] = sha256_of(folder / name)
         config["sha256"]["config.json"] = hub.own_checksum(config)
         path.write_text(json.dumps(config), encoding="utf-8")
 

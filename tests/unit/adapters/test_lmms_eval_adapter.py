@@ -64,7 +64,7 @@ def test_an_empty_answer_is_the_worst_by_a_distance_too():
     ]
     assert scores == [1, 0, 1]
     assert aggregate(scores) == pytest.approx(2 / 3)
-    distance = SimpleNamespace(name="recap-latent", higher_is_better=False)
+    distance = SimpleNamespace(name="recap-latent", higher_is_better=False, largest=None)
     assert math.isnan(empty_score(distance))
 
 

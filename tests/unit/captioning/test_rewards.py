@@ -250,6 +250,8 @@ def test_a_distance_of_unknown_range_needs_the_lowest_reward(monkeypatch):
     with pytest.raises(ConfigError, match=r"chrf is a distance.*model\.lowest"):
         CaptionReward("chrf")
     assert CaptionReward("chrf", lowest=-100)([["", "a"]], [None], [["a"]]).total.tolist() == [[-100, -100]]
+    monkeypatch.setattr(ChrF, "largest", 200.0)
+    assert CaptionReward("chrf")([["", "a"]], [None], [["a"]]).total.tolist() == [[-200, -100]]
 
 
 def test_what_a_reward_needs_and_reads(clip, tmp_path):

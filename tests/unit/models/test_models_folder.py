@@ -9,6 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from suisei.data.checksums import sha256_of
 from suisei.errors import ModelError
 from suisei.metrics.extras import check_names
 from suisei.metrics.suisei import SuiSeiMetric, load
@@ -159,7 +160,7 @@ def test_weights_of_another_model_are_refused(folder):
     weights["mix.logits"] = torch.zeros(7)
     save_file(weights, folder / "model.safetensors")
     config = json.loads((folder / "config.json").read_text())
-    config["sha256"]["model.safetensors"] = hub.sha256_of(folder / "model.safetensors")
+    config["sha256"]["model.safetensors"] = sha256_of(folder / "model.safetensors")
     config["sha256"]["config.json"] = hub.own_checksum(config)
     (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(ModelError, match=r"does not fit.*mix\.logits"):

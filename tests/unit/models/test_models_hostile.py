@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file, save_file
 
+from suisei.data.checksums import sha256_of
 from suisei.errors import ModelError
 from suisei.metrics.extras import check_names
 from suisei.metrics.suisei import load
-from suisei.models import folder_checks as hub
 from suisei.models.folder import load_model, save_model
 
 REFERENCES = [["a dog runs", "two dogs"], ["犬が走る"]]
@@ -119,7 +119,7 @@ def test_checksums_of_files_elsewhere_are_refused(folder, resign, name):
     (folder.parent / "outside.json").write_text("{}")
 
     def edit(config):
-        config["sha256"][name] = hub.sha256_of(folder.parent / "outside.json")
+        config["sha256"][name] = sha256_of(folder.parent / "outside.json")
 
     resign(folder, edit)
     refused(folder, "leads out of the folder")
