@@ -17,7 +17,7 @@ from suisei.data.sample import CaptionSample, language_of
 from suisei.metrics.base import Metric
 from suisei.metrics.share import ShareMetric
 from suisei.probes.lexicon import ALIKE, plural
-from suisei.probes.segments import final_particle, segment
+from suisei.probes.segments import final_particle, segment, segmenter
 from suisei.probes.words import word_set
 
 _UNFINISHED = word_set(
@@ -66,6 +66,10 @@ class IncompleteEnding(Metric):
     higher_is_better = False
     largest = 1.0
 
+    def settings(self) -> dict[str, str]:
+        """Return what cuts Japanese captions, for the signature."""
+        return segmenter()
+
     def _score(self, samples: Sequence[CaptionSample], *, batch_size: int, progress: bool) -> np.ndarray:
         return np.array([float(breaks_off(sample.candidate, language_of(sample))) for sample in samples])
 
@@ -82,6 +86,10 @@ class HallucinatedNouns(ShareMetric):
     needs = frozenset({"references"})
     higher_is_better = False
     largest = 1.0
+
+    def settings(self) -> dict[str, str]:
+        """Return what cuts Japanese captions, for the signature."""
+        return segmenter()
 
     def counts(self, samples: Sequence[CaptionSample]) -> Iterator[tuple[int, int]]:
         """Return the numbers of nouns that are not mentioned and of nouns of each sample."""

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib.metadata import version
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -109,6 +110,11 @@ def segment(caption: str, language: str) -> Segmented:
     told = [_ALONE if number == _QUOTES else marks for number, (marks, _) in enumerate(_SPACED)]
     spaced = tuple(number for number, marks in enumerate(told) if marks.search(body))
     return Segmented(tuple(_english(texts)), tail, "en", capital, spaced)
+
+
+def segmenter() -> dict[str, str]:
+    """Return what cuts Japanese captions here, for signatures: without MeCab, changes of script."""
+    return {"ja": "script" if mecab_missing() else f"mecab-unidic-lite-{version('unidic-lite')}"}
 
 
 def final_particle(caption: str) -> bool:

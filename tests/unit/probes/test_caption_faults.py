@@ -69,6 +69,13 @@ def test_a_noun_is_mentioned_by_its_plural_and_by_its_singular(one, several):
         assert unmentioned(nouns_of(f"a {candidate}", "en"), [f"the red {reference}"], "en") == []
 
 
+@pytest.mark.parametrize("name", ["incomplete-ending", "hallucinated-nouns"])
+def test_the_signature_names_what_cuts_japanese_captions(name, monkeypatch):
+    assert "|ja:mecab-unidic-lite-" in get_metric(name).signature
+    monkeypatch.setattr("suisei.probes.segments.mecab_missing", lambda: "fugashi")
+    assert "|ja:script|" in get_metric(name).signature
+
+
 def test_without_mecab_only_sure_particles_count(monkeypatch):
     monkeypatch.setattr("suisei.probes.segments.mecab_missing", lambda: "fugashi")
     assert breaks_off("犬を", "ja")
