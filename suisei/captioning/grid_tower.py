@@ -20,6 +20,7 @@ from suisei.encoders.timm_tower import is_timm, read_timm_weights, timm_architec
 from suisei.encoders.tiny import TinyImageConfig, image_architecture
 from suisei.errors import ConfigError, ModelError
 from suisei.ranges import NAME, SWITCH, Of, Rule, at_least, check_settings, or_null
+from suisei.training.folder_towers import names_folder, tower_of_folder
 
 TOWER: dict[str, Rule] = {
     "name": NAME,
@@ -29,8 +30,6 @@ TOWER: dict[str, Rule] = {
     "whole": SWITCH,
     "image_size": or_null(at_least(32, 2048)),
 }
-PACKAGE = "suisei-small"
-"""As the name of a tower: that of the model in the package."""
 
 
 @dataclass
@@ -95,39 +94,13 @@ def _named(config: TowerConfig) -> ImageEncoder:
         if config.pretrained is not None:
             read_timm_weights(encoder.tower, Path(config.pretrained))
         return encoder
-    if config.name == PACKAGE or Path(config.name).is_dir():
-        return _of_folder(config.name)
+    if names_folder(config.name):
+        return tower_of_folder(config.name, "model.tower.name")
     if config.pretrained is None:
         raise ConfigError(
             "model.tower.pretrained is null; random weights are for tiny and for timm's architectures"
         )
     return ImageEncoder.create(ImageEncoderConfig(name=config.name, pretrained=config.pretrained))
-
-
-def _of_folder(name: str) -> ImageEncoder:
-    """Return the tower of a suisei model, or of a dual encoder."""
-    from suisei.encoders.descriptions import DESCRIPTION
-
-    folder = Path(name)
-    if name != PACKAGE and (folder / DESCRIPTION).is_file():
-        from suisei.encoders.dual_loading import load_dual_encoder
-
-        model: Any = load_dual_encoder(name, None, precision="fp32", device="cpu")
-        settings = {
-            "embed_dim": int(model.architecture["embed_dim"]),
-            "quick_gelu": bool(model.architecture.get("quick_gelu", False)),
-            "vision_cfg": dict(model.architecture["vision_cfg"]),
-            "preprocess": dict(model.model.visual.preprocess_cfg),
-        }
-        return ImageEncoder(model.model.visual, settings)
-    from suisei.metrics.default_model import default_model
-    from suisei.metrics.extras import check_names
-    from suisei.models.folder import load_model
-
-    regressor = load_model(default_model() if name == PACKAGE else folder, check_names).regressor
-    if regressor.image is None:
-        raise ModelError(f"{name}: that model has no image encoder; name a tower (model.tower.name)")
-    return regressor.image
 
 
 class GridTower(nn.Module):

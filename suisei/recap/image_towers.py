@@ -1,19 +1,15 @@
-"""Image towers by any name: open_clip's, a local checkpoint, a folder, the model in the package."""
+"""The image tower of a reconstruction, and what it says of images."""
 
 from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from suisei.encoders.descriptions import DESCRIPTION
 from suisei.encoders.image import ImageEncoder, ImageEncoderConfig
-from suisei.errors import ConfigError
 from suisei.ranges import NAME, SWITCH, Rule, check_settings
+from suisei.training.folder_towers import names_folder, tower_of_folder
 
-SMALL = "small"
-"""Names the tower of the model in the package."""
 RULES: dict[str, Rule] = {"name": NAME, "pretrained": NAME, "normalise": SWITCH}
 
 
@@ -23,7 +19,7 @@ class TowerConfig:
 
     Attributes:
         name: an open_clip model; a folder of a dual encoder or of a SuiSei model, whose image tower is taken;
-            or "small", that of the model in the package.
+            or "suisei-small", that of the model in the package.
         pretrained: of an open_clip model, its pretraining tag or the path of a local checkpoint.
         normalise: whether features are scaled to unit length before the mapper; ClipCap has it as an option.
     """
@@ -44,44 +40,11 @@ def image_tower(config: TowerConfig) -> ImageEncoder:
         ModelError: a folder or checkpoint that is unsafe or damaged.
         UnavailableError: weights that are neither here nor to be had.
     """
-    folder = Path(config.name)
-    if config.name == SMALL or (folder / "idf.json").is_file():
-        found = _of_model(config.name)
-    elif (folder / DESCRIPTION).is_file():
-        found = _of_dual_encoder(config.name)
-    elif folder.is_dir():
-        raise ConfigError(
-            f"model.image.name: {folder} holds neither a SuiSei model nor a dual encoder ({DESCRIPTION})"
-        )
+    if names_folder(config.name):
+        found = tower_of_folder(config.name, "model.image.name")
     else:
         found = ImageEncoder.create(ImageEncoderConfig(config.name, config.pretrained))
     return found.eval().requires_grad_(False)
-
-
-def _of_model(name: str) -> ImageEncoder:
-    from suisei.metrics.default_model import default_model
-    from suisei.metrics.extras import check_names
-    from suisei.models.folder import load_model
-
-    image = load_model(default_model() if name == SMALL else name, check_names).regressor.image
-    if image is None:
-        raise ConfigError(f"model.image.name: the model in {name} looks at no image")
-    return image
-
-
-def _of_dual_encoder(name: str) -> ImageEncoder:
-    from suisei.encoders.dual_loading import load_dual_encoder
-
-    encoder = load_dual_encoder(name, precision="fp32", device="cpu")
-    described = encoder.architecture or {}
-    settings = {
-        "embed_dim": described["embed_dim"],
-        "quick_gelu": bool(described.get("quick_gelu", False)),
-        "vision_cfg": dict(described["vision_cfg"]),
-        "preprocess": dict(encoder.model.visual.preprocess_cfg),
-        "normalise": False,
-    }
-    return ImageEncoder(encoder.model.visual, settings)
 
 
 def tower_features(image: ImageEncoder, sources: list[Any], advance: Any) -> Any:

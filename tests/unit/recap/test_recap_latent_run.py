@@ -313,9 +313,19 @@ def test_what_does_not_go_together_is_refused(mapper, data, captions, tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(ModelError, match=r"mapper\.json or mapper\.safetensors is missing"):
         run_latent(common(data, tmp_path / "run", f"--model.mapper={tmp_path / 'empty'}"))
-    with pytest.raises(ConfigError, match="holds neither a SuiSei model nor a dual encoder"):
+    with pytest.raises(ConfigError, match=r"model\.image\.name: .* neither a SuiSei model nor a dual"):
         image_tower(TowerConfig(str(tmp_path / "empty")))
     assert not (tmp_path / "run").exists()
+
+
+def test_the_tower_of_the_model_in_the_package_is_named_as_for_captioners():
+    from suisei.captioning import grid_tower
+
+    tower = image_tower(TowerConfig("suisei-small"))
+    other = grid_tower.create_image_encoder(grid_tower.TowerConfig("suisei-small"))
+    assert tower.settings == other.settings
+    assert not tower.training
+    assert all(torch.equal(one, two) for one, two in zip(tower.parameters(), other.parameters(), strict=True))
 
 
 def test_towers_of_dual_encoders_give_their_features(tmp_path, pictures):
