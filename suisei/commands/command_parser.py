@@ -64,9 +64,16 @@ class CommandParser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]
         self, args: Any = None, namespace: Any = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """Parse; ``--option=--``, of which argparse makes an empty list, is refused."""
+        """Parse; ``--option=--``, of which argparse makes an empty list, is refused.
+
+        Files may stand before and after options, where argparse takes those of one place alone.
+        """
         self._typed = list(sys.argv[1:] if args is None else args)
         found, rest = super().parse_known_args(args, namespace)
+        files = next((one for one in self._actions if not one.option_strings and one.nargs == "+"), None)
+        if rest and files and not any(one.startswith("-") for one in rest):
+            setattr(found, files.dest, [*getattr(found, files.dest), *self._get_values(files, rest)])
+            rest = []
         for action in self._actions:
             value = getattr(found, action.dest, None)
             empty = value == [] != action.default or (isinstance(value, list) and [] in value)

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -69,6 +70,16 @@ def test_a_parser_without_a_list_shows_what_most_commands_have_in_common():
     assert "--output" in COMMON
     assert options_in(parser.short_help()) == {"--help", "--output", "--needed"}
     assert "--odd" in parser.format_help()
+
+
+def test_files_stand_before_and_after_options():
+    parser = CommandParser(prog="x")
+    parser.add_argument("files", nargs="+", type=Path)
+    parser.add_argument("--output")
+    found = parser.parse_args(["a", "b", "--output", "o", "c"])
+    assert (found.files, found.output) == ([Path("a"), Path("b"), Path("c")], "o")
+    with pytest.raises(ConfigError, match="--outptu is no option, did you mean --output"):
+        parser.parse_args(["a", "--outptu", "o"])
 
 
 @pytest.mark.parametrize("arguments", [[], ["help"], ["--help"]])
