@@ -17,7 +17,7 @@ from typing import Any
 
 from suisei.adapters.rows import corpus_mean, make_row, row_metric, score_rows
 from suisei.errors import ConfigError, DataError
-from suisei.metrics.base import Metric
+from suisei.metrics.base import Metric, averages
 
 REFERENCES = ("references", "answer", "captions", "caption", "annotations_captions")
 """Where caption tasks of lmms-eval keep their references; the first that a document has is taken."""
@@ -40,7 +40,7 @@ def make_pair(
     @cache
     def scorer() -> Metric:
         made = row_metric(metric, "lmms-eval")
-        if type(made).corpus_score is not Metric.corpus_score:
+        if not averages(made):
             raise ConfigError(
                 f"{made.name}: its corpus score is no mean of scores; score the logged samples with "
                 "'suisei score', or take lmms-eval's own"

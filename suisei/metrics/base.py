@@ -217,15 +217,20 @@ class Metric(ABC):
     def corpus_score(self, samples: Sequence[CaptionSample], scores: np.ndarray) -> float:
         """Return the system-level score of a whole corpus, given its per-sample ``scores``.
 
-        The mean of the defined scores; metrics whose corpus score is not a mean (BLEU) override it.
+        The mean of the defined scores, which that of a :class:`SummableCorpus` is not: there the counts of
+        the samples that have a score are added up.
 
         Raises:
             DataError: no sample has a score.
         """
-        defined = scores[~np.isnan(scores)]
-        if not len(defined):
+        there = ~np.isnan(scores)
+        if not there.any():
             raise DataError(f"{self.name} has no score for any of the {len(scores)} samples")
-        return float(defined.mean())
+        if isinstance(self, SummableCorpus):
+            scored = [sample for sample, has in zip(samples, there, strict=True) if has]
+            counts = self.sample_statistics(scored)
+            return float(self.corpus_from_statistics(counts.sum(axis=0, keepdims=True))[0])
+        return float(scores[there].mean())
 
     def settings(self) -> dict[str, str]:
         """Return what else decides the score (tokenizer, encoder, prompt, ...), for the signature."""
@@ -236,6 +241,11 @@ class Metric(ABC):
         """One line that a paper can quote, such as ``bleu-4|tok:ptb-regex|suisei:0.1.0``."""
         fields = {**self.settings(), "suisei": __version__}
         return "|".join([self.name, *(f"{key}:{value}" for key, value in fields.items())])
+
+
+def averages(metric: Metric) -> bool:
+    """Return whether a metric's corpus score is the mean of its scores."""
+    return type(metric).corpus_score is Metric.corpus_score and not isinstance(metric, SummableCorpus)
 
 
 def _score_around(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from suisei.data.sample import CaptionSample
-from suisei.errors import ConfigError, DataError
+from suisei.errors import ConfigError
 from suisei.metrics.ngrams import MAX_ORDER, LastCorpus, Ngram, TokenMetric, ngram_counts
 from suisei.metrics.tokenizers import TokenizedSample, Tokens
 
@@ -46,17 +46,6 @@ class Bleu(TokenMetric):
 
     def _score(self, samples: Sequence[CaptionSample], *, batch_size: int, progress: bool) -> np.ndarray:
         return bleu_from_statistics(self.sample_statistics(samples), self.n)
-
-    def corpus_score(self, samples: Sequence[CaptionSample], scores: np.ndarray) -> float:
-        """Return BLEU of the summed statistics of all scored samples, which is not their mean.
-
-        Raises:
-            DataError: no sample has a score.
-        """
-        usable = [sample for sample, score in zip(samples, scores, strict=True) if not np.isnan(score)]
-        if not usable:
-            raise DataError(f"{self.name} has no score for any of the {len(samples)} samples")
-        return float(self.corpus_from_statistics(self.sample_statistics(usable).sum(axis=0)[None])[0])
 
     def corpus_from_statistics(self, totals: np.ndarray) -> np.ndarray:
         """Return the corpus score of each row of summed counts."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import subprocess
 import tempfile
@@ -191,13 +190,6 @@ class Meteor(TokenMetric):
 
     def _score(self, samples: Sequence[CaptionSample], *, batch_size: int, progress: bool) -> np.ndarray:
         return self._evaluate(samples, progress)[0]
-
-    def corpus_score(self, samples: Sequence[CaptionSample], scores: np.ndarray) -> float:
-        """Return METEOR of the aggregated statistics of all scored samples."""
-        usable = [sample for sample, score in zip(samples, scores, strict=True) if not math.isnan(score)]
-        if not usable:
-            return super().corpus_score(samples, scores)  # names the defect
-        return float(self.corpus_from_statistics(self.sample_statistics(usable).sum(axis=0)[None])[0])
 
     def sample_statistics(self, samples: Sequence[CaptionSample]) -> np.ndarray:
         """Return METEOR's statistics of each sample, as they are added up, float64 [N, 23]."""

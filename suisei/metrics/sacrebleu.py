@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from suisei.data.sample import CaptionSample, language_of
-from suisei.errors import DataError
 from suisei.metrics.base import Metric
 from suisei.metrics.tokenizers import get_tokenizer
 
@@ -40,17 +39,6 @@ class _LibraryMetric(Metric):
         for number, candidate in candidates:
             counts = scorer._compute_segment_statistics(scorer._preprocess_segment(candidate), found)
             yield number, scorer._aggregate_and_compute([counts]).score
-
-    def corpus_score(self, samples: Sequence[CaptionSample], scores: np.ndarray) -> float:
-        """Return the library's corpus score over the scored samples, which is not their mean.
-
-        Raises:
-            DataError: no sample has a score.
-        """
-        usable = [sample for sample, score in zip(samples, scores, strict=True) if not np.isnan(score)]
-        if not usable:
-            raise DataError(f"{self.name} has no score for any of the {len(samples)} samples")
-        return float(self.corpus_from_statistics(self.sample_statistics(usable).sum(axis=0)[None])[0])
 
     def sample_statistics(self, samples: Sequence[CaptionSample]) -> np.ndarray:
         """Return the library's counts of each sample, int64 [N, K]."""

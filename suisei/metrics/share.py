@@ -25,18 +25,6 @@ class ShareMetric(Metric):
     def _score(self, samples: Sequence[CaptionSample], *, batch_size: int, progress: bool) -> np.ndarray:
         return share(self.sample_statistics(samples))
 
-    def corpus_score(self, samples: Sequence[CaptionSample], scores: np.ndarray) -> float:
-        """Return the share among the things of all captions that have a score.
-
-        Raises:
-            DataError: no sample has a score.
-        """
-        scored = [sample for sample, score in zip(samples, scores, strict=True) if not np.isnan(score)]
-        if not scored:
-            return super().corpus_score(samples, scores)  # names the defect
-        counts = self.sample_statistics(scored).sum(axis=0, keepdims=True)
-        return float(self.corpus_from_statistics(counts)[0])
-
     def sample_statistics(self, samples: Sequence[CaptionSample]) -> np.ndarray:
         """Return both counts of each sample, int64 [N, 2]."""
         return np.array(list(self.counts(samples)), dtype=np.int64).reshape(len(samples), 2)

@@ -10,7 +10,7 @@ import numpy as np
 
 from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError
-from suisei.metrics.base import Metric, SummableCorpus
+from suisei.metrics.base import Metric, SummableCorpus, averages
 
 
 class CorpusScore:
@@ -26,7 +26,7 @@ class CorpusScore:
 
     def __init__(self, metric: Metric) -> None:
         self.metric = metric
-        self.own = type(metric).corpus_score is not Metric.corpus_score
+        self.own = not averages(metric)
         self.count = 0
         self._sums: list[float] = []
         self._statistics: np.ndarray | None = None
@@ -89,7 +89,7 @@ def summands(metric: Metric, samples: Sequence[CaptionSample], scores: np.ndarra
         ConfigError: the metric has a corpus score of its own that does not come from sums.
     """
     if not isinstance(metric, SummableCorpus):
-        if type(metric).corpus_score is not Metric.corpus_score:
+        if not averages(metric):
             raise ConfigError(f"{metric.name}: its corpus score does not come from sums over samples")
         return Summands(np.stack([scores, np.where(np.isnan(scores), np.nan, 1.0)], axis=1), _mean)
     there = np.flatnonzero(~np.isnan(scores))
