@@ -32,7 +32,7 @@ def cautions(table: Table, samples: int, tested: str, label: str = "suisei") -> 
     if samples < FEW:
         little = f"Tested on {samples:,} samples; figures of fewer than {FEW} say little"
         found.append(f"{little}: {ADVICE[tested]}.")
-    if all(_value(own, kind) is None for kind in COMPARED):
+    if all(own.value(kind) is None for kind in COMPARED):
         return [*found, "No agreement of the model with people could be measured."]
     others = [row for row in table.overall.rows if row.label not in (label, HUMAN)]
     behind = [text for row in others if (text := _ahead(own, row))]
@@ -49,15 +49,10 @@ def _ahead(own: Row, other: Row) -> str:
     """Return in which coefficients another row is ahead, nothing if in none."""
     parts = []
     for kind in COMPARED:
-        mine, theirs = _value(own, kind), _value(other, kind)
+        mine, theirs = own.value(kind), other.value(kind)
         if theirs is not None and (mine is None or theirs > mine):
             parts.append(f"{LABELS[kind]} {theirs:.3f} against {'none' if mine is None else f'{mine:.3f}'}")
     return f"{other.label} has {', '.join(parts)}" if parts else ""
-
-
-def _value(row: Row, kind: str) -> float | None:
-    cell = row.cells.get(kind)
-    return None if cell is None or cell.value is None else float(cell.value)
 
 
 def as_markdown(found: Sequence[str]) -> str:
