@@ -11,7 +11,7 @@ from typing import Any
 
 from suisei.data.sample import LANGUAGES, detect_language
 from suisei.errors import DataError, ModelError
-from suisei.training.card import SIMULATED
+from suisei.training.cautions import SIMULATED
 
 TASK = "image-to-text"
 """What the hub files captioning under."""
@@ -35,6 +35,7 @@ class RunFacts:
     Attributes:
         sources: names of the training data, as they were given.
         support: names of what helped beside them.
+        given: {part: name} of the validation and test data that were not split off from these.
         figures: {figure: value} of the test split, overall.
         languages: of the captions in the test split.
         model: how the checksum of the model begins that has the figures; "" where the report does not say.
@@ -45,6 +46,7 @@ class RunFacts:
     languages: Sequence[str] = ()
     model: str = ""
     support: Sequence[str] = ()
+    given: Mapping[str, str] = field(default_factory=dict)
 
 
 def find_model(folder: Path) -> tuple[Path, Path]:
@@ -78,10 +80,11 @@ def read_run(run: Path) -> RunFacts:
         sources, support = (
             [str(source) for source in content["data"].get(kind) or ()] for kind in ("sources", "support")
         )
+        given = {str(part): str(source) for part, source in dict(content["data"].get("given") or {}).items()}
         figures = {name: float(value) for name, value in values.items() if value is not None}
     except _DAMAGE as error:
         raise DataError(f"{path}: not the report of a run ({type(error).__name__}: {error})") from None
-    return RunFacts(sources, figures, _languages(run / "test.jsonl"), parts.get("model", ""), support)
+    return RunFacts(sources, figures, _languages(run / "test.jsonl"), parts.get("model", ""), support, given)
 
 
 def _languages(path: Path) -> list[str]:
@@ -114,7 +117,7 @@ def hub_card(name: str, card: str, facts: RunFacts, **given: Any) -> str:
     if card.startswith("---\n"):
         body, written = _written(card)
     # where a file was on the author's machine is nobody's concern
-    for source in (*facts.sources, *facts.support):
+    for source in (*facts.sources, *facts.support, *facts.given.values()):
         body = body.replace(source, Path(source).name)
     body = _PLACE.sub(lambda found: f'"{found[1] or ""}{PurePath(found[2]).name}"', body)
     data = _metadata(name, facts)
@@ -142,8 +145,9 @@ def _written(card: str) -> tuple[str, dict[str, Any]]:
 def _metadata(name: str, facts: RunFacts) -> dict[str, Any]:
     from huggingface_hub import EvalResult, ModelCardData
 
-    names = [Path(source).stem for source in facts.sources]
-    simulated = " (simulated ratings)" if SIMULATED in facts.sources else ""
+    tested = [facts.given["test"]] if "test" in facts.given else facts.sources
+    names = [Path(source).stem for source in tested]
+    simulated = " (simulated ratings)" if SIMULATED in tested else ""
     results = [
         EvalResult(
             task_type=TASK,

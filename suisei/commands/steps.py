@@ -30,6 +30,7 @@ def read_samples(options: argparse.Namespace) -> tuple[list[CaptionSample], list
     """
     from rich.console import Console
 
+    from suisei.data.file_rows import skipped_note
     from suisei.data.load import load_data
 
     skipped: list[Any] = []
@@ -46,9 +47,7 @@ def read_samples(options: argparse.Namespace) -> tuple[list[CaptionSample], list
         skipped=skipped,
         allowed=allowed(options),
     )
-    if not skipped:
-        return samples, []
-    return samples, [f"{len(skipped)} bad rows skipped, the first: {skipped[0].error}"]
+    return samples, [skipped_note([row.error for row in skipped])] if skipped else []
 
 
 def add_keep_option(add: Add) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +52,11 @@ class FileProblem(Exception):  # noqa: N818 - never leaves the readers
     def __init__(self, message: str, place: str = "") -> None:
         super().__init__(message)
         self.place = place
+
+
+def skipped_note(errors: Sequence[object]) -> str:
+    """Return how many bad rows were left out, and what is wrong with the first."""
+    return f"{len(errors):,} bad rows skipped, the first: {errors[0]}"
 
 
 def warn(text: str) -> None:

@@ -1,4 +1,4 @@
-"""Rows and images that parts or sources of the data share under different group names."""
+"""Rows and images that parts or sources of the data share under different names, and what follows."""
 
 from __future__ import annotations
 
@@ -10,6 +10,28 @@ from pathlib import Path
 
 from suisei.data.sample import CaptionSample
 from suisei.data.splits import group_of
+
+_TESTED = "what was trained on is tested again, and the figures are too good"
+_CHOSEN = "the weights are chosen by what they learned from, and those of a better epoch may be lost"
+CONSEQUENCES = {
+    "test and train": ("test and training", _TESTED),
+    "test and validation": (
+        "test and validation",
+        "what chose the weights is tested again, and the figures are too good",
+    ),
+    "test and support": (
+        "test and support",
+        "captions of what is tested were learned from, and the figures may be too good",
+    ),
+    "validation and train": ("validation and training", _CHOSEN),
+    "validation and support": ("validation and support", _CHOSEN),
+}
+"""{two parts that share content: (what they are called, what follows from it)}, what matters most first."""
+_KINDS = {
+    "rows": ("row", "rows"),
+    "images": ("image", "images"),
+    "references": ("set of references", "sets of references"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +103,32 @@ def shared_contents(held_out: Sequence[CaptionSample], others: Sequence[CaptionS
     return counts if any(counts.values()) else {}
 
 
-def describe_shared(shared: Mapping[str, Mapping[str, int]]) -> str:
-    """Return a sentence on what parts share, {"test and train": counts of :func:`shared_contents`}."""
-    parts = [
-        f"{names}: {counts['rows']:,} rows, {counts['images']:,} images and {counts['references']:,} sets of "
-        "references"
-        for names, counts in shared.items()
-    ]
+def describe_shared(*shared: Mapping[str, Mapping[str, int]]) -> str:
+    """Return a sentence on what parts share and what follows from it; nothing where nothing is shared.
+
+    Args:
+        shared: {two parts, as in CONSEQUENCES: counts of :func:`shared_contents`}; of several, one for each
+            fold of a cross-validation, counts are added up.
+    """
+    parts = []
+    for names, (called, consequence) in CONSEQUENCES.items():
+        found = [counts[names] for counts in shared if names in counts]
+        if found:
+            totals = {kind: sum(counts[kind] for counts in found) for kind in _KINDS}
+            parts.append(f"{called} share {_listed(totals)}: {consequence}")
+    if not parts:
+        return ""
+    folds = f", added up over {len(shared)} folds" if len(shared) > 1 else ""
     return (
-        f"Parts of the data share content under different group names ({'; '.join(parts)}): what was trained "
-        "on is measured again, and the figures are too good."
+        f"Parts of the data share content that their groups do not show{folds}; {'; '.join(parts)}. Take it "
+        "out of one part, or give it one group."
     )
+
+
+def _listed(totals: Mapping[str, int]) -> str:
+    """Return the counts that are not 0 in words: ``8 rows, 44 images and 1 set of references``."""
+    *first, last = [f"{count:,} {_KINDS[kind][count != 1]}" for kind, count in totals.items() if count]
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _contents(samples: Sequence[CaptionSample], images: Mapping[str | Path, str]) -> _Contents:

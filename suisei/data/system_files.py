@@ -10,6 +10,7 @@ from pathlib import Path
 from suisei.data.caption_file import CaptionFile
 from suisei.data.coco import has_result_rows, is_json, is_json_lines, read_results
 from suisei.data.compressed import plain_suffix
+from suisei.data.file_rows import skipped_note
 from suisei.data.formats import NamedColumns, OnError, Row, collect, iter_rows
 from suisei.data.joins import image_names
 from suisei.data.paths import Allowed
@@ -79,14 +80,14 @@ def read_system(name: str, path: str, how: Reading) -> SystemFile:
     rows = iter_rows(path, images=how.images, columns=columns, note=how.notes.append, allowed=how.allowed)
     samples = tuple(collect(rows, on_error=how.on_error, skipped=skipped))
     if skipped:
-        how.notes.append(f"{path}: {len(skipped):,} bad rows skipped, the first: {skipped[0].error}")
+        how.notes.append(f"{path}: {skipped_note([row.error for row in skipped])}")
     return SystemFile(name, samples, _keys(samples), skipped=len(skipped))
 
 
 def _from_results(name: str, found: CaptionFile, notes: list[str]) -> SystemFile:
     notes.append(found.describe())
     if found.bad:
-        notes.append(f"{found.name}: {len(found.bad):,} bad rows skipped, the first: {found.bad[0]}")
+        notes.append(f"{found.name}: {skipped_note(found.bad)}")
     samples = tuple(CaptionSample(captions[0]) for captions in found.captions.values())
     ids = tuple(found.captions)
     keys = {} if found.by_line else {"id": ids, "group": ids}

@@ -150,9 +150,9 @@ def _measured(evaluation: Evaluation, means: Means, failed: Sequence[str]) -> di
     scores = {column.label: column.oriented for column in evaluation.columns if column.scores is not None}
     column = protocol.plotted(means.settings)
     values = {
-        row.label: float(row.cells[column].value or 0.0)
+        row.label: value
         for row in measured.table.overall.rows
-        if row.label in scores and column in row.cells and row.cells[column].value is not None
+        if row.label in scores and (value := row.value(column)) is not None
     }
     best = significantly_best(values, scores, evaluation.samples, protocol, means.settings)
     error = {"error": "a metric failed"} if failed else {}  # not kept: the next start may have it

@@ -87,8 +87,7 @@ def measure_probes(probed: Probed, candidates: Sequence[Candidate], means: Means
 
 def _share(table: Table) -> Cell:
     """Return how often the score falls, the mean over degradations."""
-    values = [row.cells["lower"].value for row in table.overall.rows if "lower" in row.cells]
-    known = [value for value in values if value is not None]
+    known = [value for row in table.overall.rows if (value := row.value("lower")) is not None]
     return Cell(float(np.mean(known))) if known else Cell(None, reason="no caption to which one applies")
 
 

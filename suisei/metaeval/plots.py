@@ -41,10 +41,10 @@ def plot_table(path: str | Path, table: Table, correlation: str = "tau-c") -> No
     Raises:
         DataError: no metric has that coefficient.
     """
-    rows = [row for row in table.overall.rows if value_of(row, correlation) is not None]
+    rows = [row for row in table.overall.rows if row.value(correlation) is not None]
     if not rows:
         raise DataError(f"plot: no metric has a {correlation} to show")
-    rows.sort(key=lambda row: value_of(row, correlation) or 0.0)
+    rows.sort(key=lambda row: row.value(correlation) or 0.0)
     with style():
         figure = new_figure((5.4 + _room([row.label for row in rows]), 1.5 + 0.38 * len(rows)))
         axis = figure.subplots()
@@ -78,9 +78,7 @@ def plot_dots(
         DataError: the column has no value.
     """
     shown = [
-        section
-        for section in table.sections
-        if any(value_of(row, column) is not None for row in section.rows)
+        section for section in table.sections if any(row.value(column) is not None for row in section.rows)
     ]
     if not shown:
         raise DataError(f"plot: no row has a {table.columns.get(column, column)} to show")
@@ -107,7 +105,7 @@ def _dots(axis: Axes, rows: Sequence[Row], labels: list[str], column: str, line:
     if line is not None:
         axis.axvline(line, color=_GREY, linewidth=1, linestyle="--", zorder=1)
     for row in rows:
-        value, place = value_of(row, column), labels.index(row.label)
+        value, place = row.value(column), labels.index(row.label)
         if value is None:
             continue
         cell = row.cells[column]
@@ -121,7 +119,7 @@ def _dots(axis: Axes, rows: Sequence[Row], labels: list[str], column: str, line:
 def _figures(axis: Axes, rows: Sequence[Row], labels: list[str], column: str, digits: int) -> None:
     """Write each row's number and interval above its dot, which may hide a narrow interval."""
     for row in rows:
-        value = value_of(row, column)
+        value = row.value(column)
         if value is not None:
             axis.annotate(
                 row.cells[column].text(digits), (value, labels.index(row.label)),
@@ -331,7 +329,7 @@ def _reliability_panel(axis: Axes, value: Calibration) -> None:
 
 
 def _bars(axis: Axes, rows: list[Row], correlation: str, heading: str) -> None:
-    values = np.array([value_of(row, correlation) for row in rows], dtype=np.float64)
+    values = np.array([row.value(correlation) for row in rows], dtype=np.float64)
     positions = np.arange(len(rows))
     colours = [_GREY if row.label == HUMAN else _BLUE for row in rows]
     axis.barh(positions, values, color=colours, height=0.68)
@@ -358,9 +356,3 @@ def _bars(axis: Axes, rows: list[Row], correlation: str, heading: str) -> None:
     axis.set_xlabel(heading + (" with bootstrap interval" if intervals else ""))
     axis.grid(axis="x", color=_LIGHT, linewidth=0.6)
     axis.set_axisbelow(True)
-
-
-def value_of(row: Row, correlation: str) -> float | None:
-    """Return what a row says in a column; None where that is undefined."""
-    cell = row.cells.get(correlation)
-    return None if cell is None or cell.value is None else float(cell.value)

@@ -13,7 +13,7 @@ from suisei.data.sample import LANGUAGE_NAMES
 from suisei.errors import DataError
 from suisei.metaeval.agreement import DIGITS
 from suisei.metaeval.correlation import CorrelationError, kendall_tau_c, pearson
-from suisei.metaeval.plots import COLOURS, legend_below, value_of
+from suisei.metaeval.plots import COLOURS, legend_below
 from suisei.metaeval.tables import Table
 
 if TYPE_CHECKING:
@@ -129,11 +129,11 @@ def _predicted_panel(
 def _said(table: Table, label: str, section: str) -> str:
     """Return the coefficients of a row of a table, and how they count ratings where that is not as drawn."""
     row = table.row(label, section)
-    values = {kind: value_of(row, kind) for kind in ("pearson", "tau-c")}
+    values = {kind: row.value(kind) for kind in ("pearson", "tau-c")}
     if None in values.values():
         return "correlation undefined"
     raters = table.meta.get("settings", {}).get("raters")
-    per_rating = raters == "rows" and row.info.get("samples") != getattr(row.cells.get("n"), "value", None)
+    per_rating = raters == "rows" and row.info.get("samples") != row.value("n")
     text = f"Pearson {values['pearson']:.3f}, tau-c {values['tau-c']:.3f}"
     return f"{text}\n(each rating a row)" if per_rating else text
 

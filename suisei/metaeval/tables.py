@@ -90,6 +90,10 @@ class Row:
     error: str | None = None
     info: dict[str, Any] = field(default_factory=dict)
 
+    def value(self, key: str) -> float | None:
+        """Return the number in a column; None where there is no such cell, or no number in it."""
+        return self.cells[key].value if key in self.cells else None
+
     def as_dict(self) -> dict[str, Any]:
         """Return the row as JSON values."""
         result: dict[str, Any] = {"label": self.label}

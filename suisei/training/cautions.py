@@ -2,62 +2,127 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+import numpy as np
+
+from suisei.data.leaks import describe_shared
+from suisei.data.sample import CaptionSample
+from suisei.metaeval.correlation_tables import evaluation_table
+from suisei.metaeval.settings import EvaluationSettings
 from suisei.metaeval.tables import HUMAN, LABELS, Row, Table
+from suisei.scoring.run_scores import SAMPLES, SCORES
 
 FEW = 50
 """Below so many tested samples, figures say little."""
 ADVICE = {
     "split": "--data.folds 5 tests on every rated sample",
+    "files": "give more rated captions as data.test",
     "fold": "all folds together say more",
     "folds": "rate more captions",
 }
-"""What to do about few samples, by what was tested: one split, one of several folds, or all of them."""
+"""What to do about few samples, by what was tested: a split, one beside given files, a fold, or all folds."""
 COMPARED = ("pearson", "tau-c")
 """The coefficients by which a model is held against baselines."""
+SIMULATED = "scenes"
+"""The bundled sample, whose ratings no person gave."""
 
 
-def cautions(table: Table, samples: int, tested: str, label: str = "suisei") -> list[str]:
-    """Return a sentence for each reason not to rely on a model, and what to do about it.
+def data_cautions(*data: Mapping[str, Any]) -> list[str]:
+    """Return a sentence for each reason in the data not to rely on figures.
+
+    Args:
+        data: what the report says of the data of a run, or of each fold of a cross-validation.
+    """
+    shared = describe_shared(*(each.get("shared", {}) for each in data))
+    named = {name for each in data for name in (*each.get("sources", ()), *each.get("given", {}).values())}
+    simulated = (
+        f"The ratings of `{SIMULATED}` are simulated: figures on them say that the program works, not that "
+        "the model agrees with people."
+    )
+    return [*([shared] if shared else []), *([simulated] if SIMULATED in named else [])]
+
+
+def cautions(
+    table: Table,
+    scores: Mapping[str, np.ndarray],
+    samples: Sequence[CaptionSample],
+    tested: str,
+    label: str = "suisei",
+) -> list[str]:
+    """Return a sentence for each reason in the figures not to rely on a model, and what to do about it.
 
     Args:
         table: the correlations of model and baselines with people.
-        samples: how many were tested.
+        scores: {name: float64 [N]} of model and baselines, NaN where there is none.
+        samples: the N samples that were tested.
         tested: what they are, a key of ADVICE.
         label: the model's row.
     """
     own = table.row(label)
     found = []
-    if samples < FEW:
-        little = f"Tested on {samples:,} samples; figures of fewer than {FEW} say little"
+    if len(samples) < FEW:
+        little = f"Tested on {len(samples):,} samples; figures of fewer than {FEW} say little"
         found.append(f"{little}: {ADVICE[tested]}.")
-    if all(_value(own, kind) is None for kind in COMPARED):
+    if all(own.value(kind) is None for kind in COMPARED):
         return [*found, "No agreement of the model with people could be measured."]
-    others = [row for row in table.overall.rows if row.label not in (label, HUMAN)]
-    behind = [text for row in others if (text := _ahead(own, row))]
+    others = [row.label for row in table.overall.rows if row.label not in (label, HUMAN)]
+    behind = [text for other in others if (text := _ahead(table, scores, samples, (label, other)))]
     if behind:
-        chance = "; --data.folds 5 shows whether that is chance" if tested == "split" else ""
         found.append(
             f"The model agrees less with people than a baseline does: {'; '.join(behind)}. Score with the "
-            f"baseline, or train on more ratings{chance}."
+            f"baseline, or train on more ratings{_test_of_chance(table, samples, tested)}."
         )
     return found
 
 
-def _ahead(own: Row, other: Row) -> str:
-    """Return in which coefficients another row is ahead, nothing if in none."""
+def _ahead(
+    table: Table, scores: Mapping[str, np.ndarray], samples: Sequence[CaptionSample], pair: tuple[str, str]
+) -> str:
+    """Return in which coefficients the second of a pair is ahead on the samples that both score."""
+    known = [~np.isnan(scores[name]) for name in pair]
+    both = known[0] & known[1]
+    if not both.any():
+        return ""
+    own, other = (table.row(name) for name in pair)
+    where = ""
+    if (known[0] != known[1]).any():
+        rows = [sample for sample, there in zip(samples, both, strict=True) if there]
+        fewer = {name: scores[name][both] for name in pair}
+        settings = EvaluationSettings(raters=_raters(table))
+        own, other = evaluation_table(fewer, rows, settings, human=False, by_scope=False).overall.rows
+        where = f" on the {len(rows):,} of {len(samples):,} samples that both score"
+    better = ", ".join(_better(own, other))
+    return f"{pair[1]} has {better}{where}" if better else ""
+
+
+def _better(own: Row, other: Row) -> list[str]:
+    """Return the coefficients in which another row is ahead, with both figures."""
     parts = []
     for kind in COMPARED:
-        mine, theirs = _value(own, kind), _value(other, kind)
+        mine, theirs = own.value(kind), other.value(kind)
         if theirs is not None and (mine is None or theirs > mine):
             parts.append(f"{LABELS[kind]} {theirs:.3f} against {'none' if mine is None else f'{mine:.3f}'}")
-    return f"{other.label} has {', '.join(parts)}" if parts else ""
+    return parts
 
 
-def _value(row: Row, kind: str) -> float | None:
-    cell = row.cells.get(kind)
-    return None if cell is None or cell.value is None else float(cell.value)
+def _raters(table: Table) -> str:
+    return str(table.meta["settings"]["raters"])
+
+
+def _test_of_chance(table: Table, samples: Sequence[CaptionSample], tested: str) -> str:
+    """Return how to find out whether a baseline is ahead by chance; nothing where no more can be tested."""
+    if tested == "split":
+        return "; --data.folds 5 shows whether that is chance"
+    if tested != "files":  # which folds cannot split
+        return ""
+    command = f"suisei evaluate --data {SAMPLES} --scores {SCORES} --compare"
+    if _raters(table) != EvaluationSettings().raters:
+        command += f" --raters {_raters(table)}"
+    if any(s.image is not None or getattr(s, "video", None) is not None for s in samples):  # elsewhere
+        command += " --any-path"
+    return f"; `{command}`, in the run's folder, tests whether that is chance"
 
 
 def as_markdown(found: Sequence[str]) -> str:

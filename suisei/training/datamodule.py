@@ -11,8 +11,9 @@ from typing import Any, get_args
 import numpy as np
 from torch.utils.data import DataLoader
 
+from suisei.data.file_rows import skipped_note
 from suisei.data.formats import OnError, Row
-from suisei.data.leaks import describe_shared, shared_contents
+from suisei.data.leaks import CONSEQUENCES, describe_shared, shared_contents
 from suisei.data.load import load_data
 from suisei.data.sample import CaptionSample
 from suisei.data.source_names import told_apart
@@ -193,9 +194,11 @@ class CaptionDataModule(ResumableData):
         self.split = Split(tuple(parts[0]), tuple(parts[1]), tuple(parts[2]))
         self._refuse_empty("change data.fractions")
         self._part_candidates()
-        self._warn_of_shared_contents()
         candidates = self.disjoint != "group"
         self.support_data = self._read_support().without(self._held_out(), candidates=candidates)
+        self._warn_of_shared_contents()
+        if self.skipped:
+            logger.warning("%s", skipped_note([row.error for row in self.skipped]))
 
     def _part_candidates(self) -> None:
         if self.disjoint in ("captions", "topics"):
@@ -206,8 +209,11 @@ class CaptionDataModule(ResumableData):
         self._refuse_empty("its samples share candidates with other parts; set data.disjoint: group")
 
     def _warn_of_shared_contents(self) -> None:
-        pairs = (("validation", "train"), ("test", "train"), ("test", "validation"))
-        counts = {f"{a} and {b}": shared_contents(self.part(a), self.part(b)) for a, b in pairs}
+        parts = {part: self.part(part) for part in PARTS}
+        parts["support"] = [CaptionSample(said[0], said, image) for image, said in self.support_data.images]
+        counts = {
+            names: shared_contents(*(parts[part] for part in names.split(" and "))) for names in CONSEQUENCES
+        }
         self.shared = {names: shared for names, shared in counts.items() if shared}
         if self.shared:
             logger.warning("%s", describe_shared(self.shared))

@@ -10,7 +10,7 @@ import numpy as np
 
 from suisei.cli import safe_console, say
 from suisei.scoring.run_scores import SCORES, read_scores, samples_of_run, write_scores
-from suisei.training.cautions import cautions
+from suisei.training.cautions import cautions, data_cautions
 from suisei.training.run_folder import staged
 from suisei.training.run_report import evaluated, write_outputs
 
@@ -34,7 +34,8 @@ def pool_folds(folder: Path, folds: int) -> None:
     for name in sorted(set(names) - set(scores)):  # a baseline that could not be computed somewhere
         logger.warning("%s: not compared on all folds together; the report of a fold without says why", name)
     table = evaluated(scores, samples, {}, f"Test samples of all {folds} folds")
-    said = cautions(table, len(samples), "folds")
+    data = [fold.get("data", {}) for fold in per_fold]
+    said = [*data_cautions(*data), *cautions(table, scores, samples, "folds")]
     content = {"cautions": said, "results": table.as_dict(), "folds": per_fold}
     with staged(folder) as stage:
         write_scores(stage / SCORES, samples, scores)

@@ -32,6 +32,7 @@ def facts_of(cli: Any, minutes: float, validation: Mapping[str, float | None]) -
         "best_validation": validation,
         "ranks": model.config.head.rank_share > 0,
         "skipped_rows": len(data.skipped),
+        "first_skipped": " ".join(str(data.skipped[0].error).split()) if data.skipped else None,
         **_pace(trainer),
     }
 

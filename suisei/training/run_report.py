@@ -25,7 +25,7 @@ from suisei.metrics.registry import get_metric
 from suisei.metrics.suisei import load
 from suisei.scoring.run_scores import SAMPLES, SCORES, write_scores
 from suisei.training.card import describe_data, describe_training, model_card
-from suisei.training.cautions import as_markdown, cautions
+from suisei.training.cautions import as_markdown, cautions, data_cautions
 
 RESAMPLES = 1000
 """Bootstrap resamples of the intervals in a run's report."""
@@ -39,22 +39,11 @@ def write_report(folder: Path, stage: Path, data: Any, config: Any, facts: dict[
     signatures = {"suisei": metric.signature}
     facts["unavailable_baselines"] = _add_baselines(scores, signatures, config.baselines, samples)
     table = evaluated(scores, samples, signatures, "Test split")
-    training = data.part("train")
+    about = _data_facts(data, metric)
+    tested = "fold" if data.folds else "files" if about["given"] else "split"
     content = {
-        "cautions": cautions(table, len(samples), "fold" if data.folds else "split"),
-        "data": {
-            "sources": data.sources,
-            "support": data.support_sources,
-            "samples": {part: len(data.part(part)) for part in PARTS},
-            "groups": {part: len({group_of(s) for s in data.part(part)}) for part in PARTS},
-            "disjoint": data.split.disjoint,
-            "left_out": {part: len(rows) for part, rows in data.split.left_out.items()},
-            "shared": data.shared,
-            "languages": dict(Counter(map(language_of, training))),
-            "images": sum(sample.image is not None for sample in training),
-            "reads": sorted(metric.reads),
-            "image_beside_references": metric.opens_image(CaptionSample("x", ("x",))),
-        },
+        "cautions": [*data_cautions(about), *cautions(table, scores, samples, tested)],
+        "data": about,
         "training": facts,
         "machine": {"cpu_threads": torch.get_num_threads(), "python": platform.python_version()},
         "results": table.as_dict(),
@@ -65,6 +54,26 @@ def write_report(folder: Path, stage: Path, data: Any, config: Any, facts: dict[
     settings = config.model.as_dict() if hasattr(config.model, "as_dict") else dict(config.model)
     card = model_card(content, table.to_markdown(by_system=False), settings)
     (stage / "model" / "README.md").write_text(card, encoding="utf-8")
+
+
+def _data_facts(data: Any, metric: Any) -> dict[str, Any]:
+    """Return what the report says of the data: where from, how much, how split, what is read of it."""
+    training = data.part("train")
+    given = {"validation": data.validation, "test": data.test}
+    return {
+        "sources": data.sources,
+        "given": {part: source for part, source in given.items() if source},
+        "support": data.support_sources,
+        "samples": {part: len(data.part(part)) for part in PARTS},
+        "groups": {part: len({group_of(s) for s in data.part(part)}) for part in PARTS},
+        "disjoint": data.split.disjoint,
+        "left_out": {part: len(rows) for part, rows in data.split.left_out.items()},
+        "shared": data.shared,
+        "languages": dict(Counter(map(language_of, training))),
+        "images": sum(sample.image is not None for sample in training),
+        "reads": sorted(metric.reads),
+        "image_beside_references": metric.opens_image(CaptionSample("x", ("x",))),
+    }
 
 
 def _add_baselines(
@@ -131,5 +140,9 @@ def _summary(content: dict[str, Any]) -> str:
     said = as_markdown(content["cautions"])
     if "training" not in content:
         return said
-    curve = "![learning curve](curve.png)\n\n" if content["training"].get("learning_curve") else ""
-    return f"{said}{describe_data(content['data'])}\n\n{describe_training(content['training'])}\n\n{curve}"
+    training = content["training"]
+    done = describe_training(training)
+    if training.get("first_skipped"):  # not on the card, which may be shown to all: it names a file's place
+        done += f"\n- the first bad row: {training['first_skipped']}"
+    curve = "![learning curve](curve.png)\n\n" if training.get("learning_curve") else ""
+    return f"{said}{describe_data(content['data'])}\n\n{done}\n\n{curve}"

@@ -269,7 +269,7 @@ def _terms(card: str) -> str:
     if not named:
         return ""
     rows = [f"| `{name}` | {TERMS[name]} |" for name in named]
-    heading = ["## Terms of the training data", "", _TERMS_TABLE, "|---|---|"]
+    heading = ["## Terms of the data", "", _TERMS_TABLE, "|---|---|"]
     ending = ["", "The weights hold no caption and no image; take the terms into account outside research."]
     return "\n".join([*heading, *rows, *ending])
 

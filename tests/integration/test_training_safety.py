@@ -10,6 +10,9 @@ import torch
 
 from suisei.commands import train as train_module
 from suisei.errors import ConfigError, DataError, ModelError, SuiseiError
+from suisei.report.contents import part_of
+from suisei.report.html import render
+from suisei.report.stored import read_result
 from suisei.training import checkpoints, run_report
 from suisei.training import run as run_module
 from suisei.training.module import SuiSei
@@ -249,8 +252,26 @@ def test_a_leak_is_said_in_the_log_and_in_the_report(train, rated_file, tmp_path
     run = train("--baselines=[]", f"--data.test={leaked}", "--trainer.max_epochs=1")
     shared = json.loads((run / "report.json").read_text("utf-8"))["data"]["shared"]
     assert shared["test and train"]["rows"] > 0
-    sentence = "share content under different group names"
+    sentence = "share content that their groups do not show"
     said = [record.getMessage() for record in caplog.records if sentence in record.getMessage()]
     assert len(said) == 1
     for name in ("report.md", "model/README.md"):
-        assert f"{shared['test and train']['rows']} rows" in (run / name).read_text("utf-8")
+        text = (run / name).read_text("utf-8")
+        assert text.count(f"test and training share {shared['test and train']['rows']} rows") == 1
+        assert f"test samples of {leaked} in" in text
+    page = render("page", [part_of(read_result(run))])
+    assert f"share {shared['test and train']['rows']} rows" in page
+    assert "give more rated captions as data.test" in page
+    assert "--data.folds" not in page
+
+
+def test_rows_that_are_skipped_are_said_with_the_first_reason(train, rated_file, tmp_path, caplog):
+    gaps = tmp_path / "gaps.jsonl"
+    gaps.write_text('{"candidate": " ", "rating": 1}\n' + rated_file.read_text("utf-8"), encoding="utf-8")
+    run = train("--baselines=[]", f"--data.train={gaps}", "--data.on_error=skip", "--trainer.max_epochs=1")
+    reason = f"{gaps}, row 1: candidate is empty"
+    assert f"1 bad rows skipped, the first: {reason}" in caplog.text
+    assert f"- the first bad row: {reason}" in (run / "report.md").read_text("utf-8")
+    card = (run / "model" / "README.md").read_text("utf-8")
+    assert "bad rows left out: 1" in card
+    assert "candidate is empty" not in card

@@ -49,6 +49,21 @@ def test_the_hub_reads_what_the_run_found(run):
     assert data.model_name == "org/metric"
 
 
+def test_figures_are_those_of_a_test_file_that_was_given(run):
+    report = json.loads((run / "report.json").read_text())
+    report["data"]["given"] = {"validation": "/home/me/val.csv", "test": "/home/me/theirs.jsonl"}
+    (run / "report.json").write_text(json.dumps(report))
+    card = CARD + "3 validation samples of /home/me/val.csv, 4 test samples of /home/me/theirs.jsonl.\n"
+    text = hub_card("org/metric", card, read_run(run), license="mit")
+    assert "3 validation samples of val.csv, 4 test samples of theirs.jsonl." in text
+    [result] = ModelCard(text).data.eval_results
+    assert (result.dataset_name, result.dataset_type) == ("theirs", "theirs")
+    report["data"]["given"] = {"test": "scenes"}
+    (run / "report.json").write_text(json.dumps(report))
+    [result] = ModelCard(hub_card("org/metric", CARD, read_run(run), license="mit")).data.eval_results
+    assert result.dataset_name == "scenes (simulated ratings)"
+
+
 def test_the_cards_text_names_the_model_and_no_place_on_the_authors_machine(run):
     text = hub_card("org/metric", CARD, read_run(run), license="mit")
     assert 'suisei.load("org/metric")' in text

@@ -115,7 +115,32 @@ def test_samples_without_references_or_image_are_the_same_by_candidate_alone():
 
 def test_the_sentence_has_the_counts():
     text = describe_shared({"test and train": {"rows": 1200, "images": 3, "references": 4}})
-    assert "test and train: 1,200 rows, 3 images and 4 sets of references" in text
+    assert "test and training share 1,200 rows, 3 images and 4 sets of references: what was trained" in text
+    assert describe_shared({}) == ""
+
+
+@pytest.mark.parametrize(
+    ("parts", "said", "unsaid"),
+    [
+        ("test and train", "what was trained on is tested again, and the figures are too good", "weights"),
+        ("test and validation", "what chose the weights is tested again", "trained on"),
+        ("validation and train", "the weights are chosen by what they learned from", "too good"),
+        ("validation and support", "the weights are chosen by what they learned from", "too good"),
+        ("test and support", "captions of what is tested were learned from", "trained on"),
+    ],
+)
+def test_what_follows_is_that_of_the_parts_concerned(parts, said, unsaid):
+    text = describe_shared({parts: {"rows": 0, "images": 1, "references": 0}})
+    assert f"{parts.replace('train', 'training')} share 1 image: {said}" in text
+    assert unsaid not in text
+
+
+def test_counts_of_several_folds_are_added_up():
+    folds = [{"test and train": {"rows": n, "images": 0, "references": 1}} for n in (2, 3)]
+    text = describe_shared(*folds, {})
+    assert "added up over 3 folds" in text
+    assert "share 5 rows and 2 sets of references" in text
+    assert describe_shared({}, {}) == ""
 
 
 def test_groups_of_several_sources_are_linked_by_their_images():

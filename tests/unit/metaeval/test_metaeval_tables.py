@@ -360,3 +360,8 @@ def test_a_comparison_without_resamples_is_refused():
     samples, quality = rated()
     with pytest.raises(ConfigError, match="n_resamples 0"):
         compare_metrics({"a": quality, "b": -quality}, samples, EvaluationSettings())
+
+
+def test_a_rows_number_is_none_where_there_is_no_cell_or_nothing_in_it():
+    row = Row("a", {"pearson": Cell(0.5), "tau-c": Cell(None, reason="ties"), "n": Cell(0)})
+    assert [row.value(key) for key in ("pearson", "tau-c", "n", "spearman")] == [0.5, None, 0, None]

@@ -1,6 +1,7 @@
 import pytest
 
-from suisei.training.card import describe_training, model_card
+from suisei.training.card import describe_data, describe_training, model_card
+from suisei.training.small_card import Storage, small_card
 
 REPORT = {
     "data": {
@@ -35,9 +36,15 @@ def test_card_states_data_results_and_training():
     assert "simulated" not in card
 
 
-def test_card_says_that_ratings_are_simulated():
-    report = {**REPORT, "data": {**REPORT["data"], "sources": ["scenes"]}}
-    assert "simulated" in model_card(report, "", {"image": {"name": "tiny"}})
+def test_card_names_the_files_that_were_given_for_validation_and_test():
+    data = {**REPORT["data"], "given": {"validation": "flickr8k-cf", "test": "theirs.jsonl"}}
+    said = describe_data(data)
+    assert "mine.jsonl: 1,920 training samples in 240 groups" in said
+    assert "240 validation samples of flickr8k-cf in 30 groups, 12 test samples of theirs.jsonl in" in said
+    made_small = small_card(
+        model_card({**REPORT, "data": data}, "", {"image": None}), Storage("e5", None, 4, None)
+    )
+    assert "| `flickr8k-cf` | crowd ratings" in made_small
 
 
 def test_undefined_validation_is_said():

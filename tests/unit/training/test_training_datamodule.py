@@ -223,7 +223,7 @@ def test_batches_are_made_by_as_many_processes(data):
         assert len(set(module.train_dataloader())) == max(1, workers)
 
 
-def test_bad_rows_are_raised_or_counted(data, tmp_path):
+def test_bad_rows_are_raised_or_counted(data, tmp_path, caplog):
     path = tmp_path / "bad.jsonl"
     bad = '{"candidate": " ", "rating": 0.5}\n{"candidate": "x", "rating": 7}\n'
     path.write_text((tmp_path / "data.jsonl").read_text() + bad)
@@ -232,6 +232,8 @@ def test_bad_rows_are_raised_or_counted(data, tmp_path):
     module = load(str(path), on_error="skip")
     assert len(module.samples) == 60
     assert [row.number for row in module.skipped] == [61, 62]
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said.startswith(f"2 bad rows skipped, the first: {path}, row 61: candidate is empty")
 
 
 def test_settings_that_cannot_work_are_refused(data):

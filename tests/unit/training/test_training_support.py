@@ -114,3 +114,22 @@ def test_scale_and_bad_rows_of_the_training_data_are_those_of_the_support(tmp_pa
     assert {s.rating.scaled[0] for s in data.support_data.rated if s.candidate.startswith("c ")} <= {
         0, 0.25, 0.5, 0.75, 1,
     }  # fmt: skip
+
+
+def test_images_of_the_support_that_are_tested_are_said(tmp_path, caplog):
+    from PIL import Image
+
+    for number in range(10):
+        Image.new("RGB", (4, 4), (number, 0, 0)).save(tmp_path / f"{number}.png")
+    rows = [
+        {"candidate": f"c{n}", "references": [f"r{n}"], "image": f"{n}.png", "group": f"g{n}", "rating": 0.5}
+        for n in range(10)
+    ]
+    (tmp_path / "rated.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    pairs = [{"image": f"{n}.png", "captions": [f"something else {n}"]} for n in range(10)]
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in pairs), encoding="utf-8")
+    data = CaptionDataModule(str(tmp_path / "rated.jsonl"), support=str(tmp_path / "pairs.jsonl"))
+    data.load()
+    counts = {"rows": 0, "images": 1, "references": 0}
+    assert data.shared == {"test and support": counts, "validation and support": counts}
+    assert "test and support share 1 image: captions of what is tested were learned from" in caplog.text
