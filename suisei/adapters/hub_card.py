@@ -11,12 +11,12 @@ from typing import Any
 
 from suisei.data.sample import LANGUAGES, detect_language
 from suisei.errors import DataError, ModelError
+from suisei.metaeval.tables import LABELS
 from suisei.training.cautions import SIMULATED
 
 TASK = "image-to-text"
 """What the hub files captioning under."""
 TAGS = ("image-captioning", "evaluation", "metric", "suisei")
-FIGURES = {"pearson": "Pearson", "spearman": "Spearman", "tau-b": "Kendall tau-b", "tau-c": "Kendall tau-c"}
 OWN_PATH = "PATH OF THIS FOLDER"
 """What stands in a run's card for the place of the model."""
 
@@ -76,7 +76,7 @@ def read_run(run: Path) -> RunFacts:
         own: dict[str, Any] = next((row for row in rows if row["label"] == "suisei"), {})
         cells: dict[str, Any] = own.get("cells", {})
         parts = dict(part.partition(":")[::2] for part in str(own.get("signature") or "").split("|"))
-        values = {name: cells.get(name, {}).get("value") for name in FIGURES}
+        values = {name: cells.get(name, {}).get("value") for name in LABELS}
         sources, support = (
             [str(source) for source in content["data"].get(kind) or ()] for kind in ("sources", "support")
         )
@@ -156,7 +156,7 @@ def _metadata(name: str, facts: RunFacts) -> dict[str, Any]:
             dataset_name=", ".join(names) + simulated,
             dataset_split="test",
             metric_type=figure,
-            metric_name=f"{FIGURES[figure]} with human ratings",
+            metric_name=f"{LABELS[figure]} with human ratings",
             metric_value=round(value, 4),
         )
         for figure, value in facts.figures.items()

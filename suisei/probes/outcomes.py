@@ -21,7 +21,8 @@ from suisei.scoring.corpus import Summands
 
 TIE = 1e-6
 """Scores that are nearer to each other than this are a tie: rounding may differ with a caption's words."""
-_QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
+QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
+"""Of drops and of scores, which tables show."""
 _BINS = 40
 
 
@@ -110,7 +111,7 @@ class ChangeOutcome:
         drops = self.before - self.after
         low, high = float(drops.min()), float(drops.max())
         counts, edges = np.histogram(drops, bins=_BINS, range=(low, max(high, low + _BINS * TIE)))
-        quantiles = {f"{q:g}": float(np.quantile(drops, q)) for q in _QUANTILES}
+        quantiles = {f"{q:g}": float(np.quantile(drops, q)) for q in QUANTILES}
         return {"quantiles": quantiles, "histogram": {"edges": edges.tolist(), "counts": counts.tolist()}}
 
 

@@ -20,9 +20,7 @@ from suisei.metaeval.correlation import CorrelationError, pearson
 from suisei.metaeval.significance import bootstrap_difference
 from suisei.metaeval.tables import HUMAN, Cell, Row, Section, Table
 from suisei.probes.degrade import by_language, seeded_key
-from suisei.probes.outcomes import Scored, mean_cell
-
-_QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
+from suisei.probes.outcomes import QUANTILES, Scored, mean_cell
 
 
 def reference_table(
@@ -135,7 +133,7 @@ def spread_table(
         samples: N samples.
     """
     human = np.array([np.nan if s.rating is None else s.rating.mean for s in samples])
-    columns = {f"q{q:g}": {0: "least", 0.5: "median", 1: "most"}.get(q, f"{q:.0%}") for q in _QUANTILES}
+    columns = {f"q{q:g}": {0: "least", 0.5: "median", 1: "most"}.get(q, f"{q:.0%}") for q in QUANTILES}
     columns |= {"mean": "mean", "sd": "sd", "n": "n"}
     sections = []
     for language, keep in by_language(samples):
@@ -149,7 +147,7 @@ def _spread_row(label: str, values: np.ndarray) -> Row:
     values = values[~np.isnan(values)]
     if not len(values):
         return Row(label, {"mean": Cell(None, reason="no score")})
-    cells = {f"q{q:g}": Cell(float(np.quantile(values, q))) for q in _QUANTILES}
+    cells = {f"q{q:g}": Cell(float(np.quantile(values, q))) for q in QUANTILES}
     return Row(
         label,
         {
