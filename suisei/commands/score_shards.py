@@ -55,7 +55,7 @@ def in_shards(options: argparse.Namespace) -> bool:
     Raises:
         ConfigError: an option of shards without shards.
     """
-    from suisei.data.shards import is_pattern
+    from suisei.data.shard_names import is_pattern
 
     if options.engine is not None or (options.input != "-" and is_pattern(options.input)):
         return True
@@ -105,7 +105,7 @@ def score_shards(
     tasks: list[ShardTask] = options.tasks
     with _locked_folder(folder, signatures, options) as settings:
         started = time.perf_counter()
-        reports, left = _finished(tasks, settings)
+        reports, left = _finished(tasks, settings, with_uids=options.uids is not None)
         if reports:
             say(console, f"{len(reports):,} of {len(tasks):,} shards are finished already")
         with said_on_stopping(reports, len(tasks), folder):
@@ -206,14 +206,14 @@ def _kind() -> str:
 
 
 def _finished(
-    tasks: Sequence[ShardTask], settings: ShardSettings
+    tasks: Sequence[ShardTask], settings: ShardSettings, *, with_uids: bool
 ) -> tuple[dict[ShardTask, ShardReport], list[ShardTask]]:
     from suisei.scoring.shard_scores import finished_report
 
     reports, left = {}, []
     for task in tasks:
         report = finished_report(task, settings)
-        if report is None:
+        if report is None or (with_uids and report.unread_uids):
             left.append(task)
         else:
             reports[task] = report
@@ -252,8 +252,11 @@ def _keep(
     told = f"{options.uids}: {kept.kept:,} of {kept.scored:,} samples by {label}, from {kept.least:.4f} "
     told += "up" if higher else "down"
     if kept.unnamed:
-        told += f"; {kept.unnamed:,} scored samples have no uid of 32 hexadecimal digits and cannot be kept"
+        where = f"{next(iter(kept.unnamed_in))}{' and others' if len(kept.unnamed_in) > 1 else ''}"
+        told += f"; {kept.unnamed:,} scored samples have no uid of 32 hexadecimal digits and cannot be kept "
+        told += f"(in {where}; --summary FILE says how many in which)"
     say(console, told)
     return {
-        "by": label, "kept": kept.kept, "scored": kept.scored, "unnamed": kept.unnamed, "least": kept.least
+        "by": label, "kept": kept.kept, "scored": kept.scored, "unnamed": kept.unnamed,
+        "unnamed_in": kept.unnamed_in, "least": kept.least,
     }  # fmt: skip

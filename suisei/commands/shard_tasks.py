@@ -31,7 +31,7 @@ def check_shards(options: argparse.Namespace) -> None:
         ConfigError: an option that shards do not have, no shard, or an output that is no folder or would
             overwrite something.
     """
-    from suisei.data.shards import check_kind, shard_paths
+    from suisei.data.shard_names import check_kind, shard_paths
 
     _check_together(options)
     named_columns(options)
@@ -104,7 +104,7 @@ def _read(shards: Sequence[Path], real: RealPaths) -> Mapping[str, str]:
 
 def _beside(shard: Path) -> Sequence[str]:
     """Return the files beside an archive that img2dataset keeps uids and counts in; none of other shards."""
-    from suisei.data.shards import TAR
+    from suisei.data.shard_names import TAR
 
     stem, dot, kind = str(shard).rpartition(".")
     return (f"{stem}.parquet", f"{stem}_stats.json") if dot + kind.lower() == TAR else ()
