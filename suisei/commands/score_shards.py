@@ -122,7 +122,8 @@ def score_shards(
             entry["signature"] = signatures[name]
         if label is not None:
             files = [task.output(settings.kind) for task in tasks if not reports[task].failed]
-            content["kept"] = _keep(files, label, metrics[label].higher_is_better, options, console)
+            with _naming(content["unread_uids"]):
+                content["kept"] = _keep(files, label, metrics[label].higher_is_better, options, console)
     return tell(content, options, console)
 
 
@@ -241,6 +242,15 @@ def _engine(
     if len(devices) > 1:
         return several_processes(worker, settings, devices)
     return one_process(Scorer(metrics, options.input, options.batch_size), settings)
+
+
+@contextmanager
+def _naming(unread: Mapping[str, str]) -> Iterator[None]:
+    """Let what keeps uids from being written say which could not be read."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError("; ".join([str(error), *list(unread.values())[:1]])) from None
 
 
 def _keep(

@@ -326,8 +326,7 @@ def summed(reports: Iterable[ShardReport]) -> dict[str, Any]:
     """Return the counts of many shards together, as values that JSON can hold."""
     rows, bad, problems, failed, unread = 0, Counter[str](), {}, {}, {}
     counts, sums, skipped = Counter[str](), dict[str, list[float]](), dict[str, Counter[str]]()
-    examples: dict[str, str] = {}
-    shards = 0
+    examples, shards = dict[str, str](), 0
     for report in reports:
         shards += 1
         if report.failed:

@@ -9,6 +9,7 @@ import pytest
 
 from suisei.cli import run_command
 from suisei.commands.score import main
+from suisei.errors import DataError
 from tests.unit.scoring.shard_runs import CAPTION, run, samples, table, write_tar
 
 pyarrow = pytest.importorskip("pyarrow")
@@ -79,6 +80,12 @@ def test_a_choice_that_lacks_uids_says_so_until_they_are_back(uids_beside, capsy
     run(uids_beside, *options, shards="*.tar")
     assert [int(uid["f1"]) for uid in np.load(kept)] == [0, 1, 2, 10, 11, 12]
     assert summary(uids_beside)["unread_uids"] == {}
+
+
+def test_where_no_uid_can_be_read_it_says_why(uids_beside):
+    with pytest.raises(DataError, match=r"no sample has both.*; the uids of .*00001\.parquet cannot be read"):
+        run(uids_beside, *KEEP, str(uids_beside / "u.npy"), shards="00001.tar")
+    assert len(table(uids_beside / "out" / "00001.parquet")) == 3
 
 
 def test_scores_of_before_stay_finished(uids_beside, capsys):
