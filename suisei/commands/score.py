@@ -26,8 +26,9 @@ from suisei.commands.score_ending import content_of_run, finished_so_far, show, 
 from suisei.commands.score_metrics import basis_of, learned_of, make_metrics, make_scorer
 from suisei.commands.score_options import parser
 from suisei.commands.score_rows import quick_count
-from suisei.commands.score_shards import check_shards, in_shards, score_shards
+from suisei.commands.score_shards import in_shards, score_shards
 from suisei.commands.score_windows import score_windows
+from suisei.commands.shard_tasks import check_shards
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

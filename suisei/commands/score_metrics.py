@@ -76,7 +76,7 @@ def _fit(metrics: dict[str, Metric], options: argparse.Namespace, console: Conso
     bad = _BadRows()
 
     def read() -> Iterator[CaptionSample]:
-        if getattr(options, "shards", None):
+        if getattr(options, "tasks", None):
             return bad.left_out(rows_to_fit(options))
         if options.input == "-":
             sys.stdin.buffer.seek(start)

@@ -17,7 +17,7 @@ from suisei.commands.command_parser import Add
 from suisei.commands.option_values import filled, real
 from suisei.commands.options import named_columns
 from suisei.commands.shard_summary import said_on_stopping, shown, tell
-from suisei.data.paths import full_path
+from suisei.commands.shard_tasks import LOCK, SETTINGS
 from suisei.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from suisei.scoring.shard_scores import ShardReport, ShardSettings, ShardTask
 
 ENGINES = ("local", "ray")
-SETTINGS = "scores.json"
-"""Says in the output folder with which metrics its shards are scored."""
 
 
 def add_shard_options(add: Add) -> None:
@@ -57,7 +55,7 @@ def in_shards(options: argparse.Namespace) -> bool:
     Raises:
         ConfigError: an option of shards without shards.
     """
-    from suisei.data.shards import is_pattern
+    from suisei.data.shard_names import is_pattern
 
     if options.engine is not None or (options.input != "-" and is_pattern(options.input)):
         return True
@@ -69,85 +67,14 @@ def in_shards(options: argparse.Namespace) -> bool:
     return False
 
 
-def check_shards(options: argparse.Namespace) -> None:
-    """Refuse what would fail only after hours of scoring, and find the shards.
-
-    Raises:
-        ConfigError: an option that shards do not have, no shard, or an output that is no folder.
-    """
-    from suisei.data.outputs import check_outputs, given
-    from suisei.data.shards import check_kind, shard_paths
-
-    for name in ("references", "format", "resume", "rating_scale", "web_images"):
-        if getattr(options, name):
-            advice = "finished shards are skipped anyway" if name == "resume" else "see --help all"
-            raise ConfigError(f"--{name.replace('_', '-')} is not for sets in shards; {advice}")
-    if options.input == "-" or options.output == "-":
-        raise ConfigError("a set in shards takes --input 'PATTERN' and --output DIR")
-    if options.images and not Path(options.images).is_dir():
-        raise ConfigError(f"--images {options.images}: no such folder")
-    if (options.keep_top is None) != (options.uids is None):
-        raise ConfigError("--keep-top SHARE and --uids FILE.npy go together")
-    if options.keep_top is not None and not options.keep_top:
-        raise ConfigError("--keep-top must be above 0")
-    if options.keep_by is not None and options.uids is None:
-        raise ConfigError("--keep-by says which samples --keep-top and --uids keep; give those too")
-    named_columns(options)
-    options.shards = shard_paths(options.input)
-    for path in options.shards:
-        check_kind(path)
-    folder = Path(options.output)
-    if folder.is_file():
-        raise ConfigError(f"--output {folder} is a file; the scores of shards take a folder")
-    files = [("--summary", options.summary), ("--uids", options.uids)]
-    check_outputs(files, given(vars(options), "model"), folders=[("--output", folder)])
-
-
-def tasks_of(shards: Sequence[Path], output: Path) -> list[ShardTask]:
-    """Return the tasks of shards; the output has the folders below the one that all of them are in.
-
-    Raises:
-        ConfigError: the scores of two shards, or of a shard and what is beside it, would be one file.
-    """
-    from suisei.data.shards import TAR
-    from suisei.scoring.shard_scores import ShardTask
-
-    top = os.path.commonpath([full_path(path.parent) for path in shards])
-    sources = {full_path(path) for path in shards}
-    tasks: dict[Path, ShardTask] = {}
-    for path in shards:
-        inside = Path(full_path(path.parent)).relative_to(top)
-        task = ShardTask(path, output / inside / path.name.partition(".")[0])
-        if task.target in tasks:
-            raise ConfigError(
-                f"--input: the scores of {tasks[task.target].source} and {path} would be one file; score "
-                "them one after the other, to an --output each"
-            )
-        outputs = {full_path(task.output(kind)) for kind in ("parquet", "jsonl")}
-        if outputs & sources:
-            raise ConfigError(f"--output {output}: the scores would overwrite {path}; give another folder")
-        if path.suffix == TAR and full_path(task.output("parquet")) == _beside(path):
-            raise ConfigError(
-                f"--output {output}: the files beside {path} that say its uids and counts are called as its "
-                "scores would be; give another folder"
-            )
-        tasks[task.target] = task
-    return list(tasks.values())
-
-
-def _beside(archive: Path) -> str:
-    """Return the file beside an archive that img2dataset keeps its uids in."""
-    return full_path(archive.with_suffix(".parquet"))
-
-
 def rows_to_fit(options: argparse.Namespace) -> Iterator[Row]:
     """Yield the rows of all shards, good and bad, without images, for metrics that learn from a corpus."""
     from suisei.data.shards import shard_rows
 
-    for path in options.shards:
+    for task in options.tasks:
         try:
             settings: dict[str, Any] = {"images": options.images, "allowed": allowed(options)}
-            for one in shard_rows(path, named_columns(options), pictured=False, **settings):
+            for one in shard_rows(task.source, named_columns(options), pictured=False, **settings):
                 yield one.row
         except DataError:  # said when it is scored
             continue
@@ -175,10 +102,10 @@ def score_shards(
 
     label = _deciding(list(metrics), options)
     folder = Path(options.output)
-    tasks = tasks_of(options.shards, folder)
+    tasks: list[ShardTask] = options.tasks
     with _locked_folder(folder, signatures, options) as settings:
         started = time.perf_counter()
-        reports, left = _finished(tasks, settings)
+        reports, left = _finished(tasks, settings, with_uids=options.uids is not None)
         if reports:
             say(console, f"{len(reports):,} of {len(tasks):,} shards are finished already")
         with said_on_stopping(reports, len(tasks), folder):
@@ -195,7 +122,8 @@ def score_shards(
             entry["signature"] = signatures[name]
         if label is not None:
             files = [task.output(settings.kind) for task in tasks if not reports[task].failed]
-            content["kept"] = _keep(files, label, metrics[label].higher_is_better, options, console)
+            with _naming(content["unread_uids"]):
+                content["kept"] = _keep(files, label, metrics[label].higher_is_better, options, console)
     return tell(content, options, console)
 
 
@@ -226,7 +154,7 @@ def _locked_folder(
     path = folder / SETTINGS
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with (folder / ".lock").open("a") as lock:
+        with (folder / LOCK).open("a") as lock:
             if not try_lock(lock):
                 raise ConfigError(f"--output {folder}: another run is writing into it")
             yield _settings(path, signatures, options)
@@ -279,14 +207,14 @@ def _kind() -> str:
 
 
 def _finished(
-    tasks: Sequence[ShardTask], settings: ShardSettings
+    tasks: Sequence[ShardTask], settings: ShardSettings, *, with_uids: bool
 ) -> tuple[dict[ShardTask, ShardReport], list[ShardTask]]:
     from suisei.scoring.shard_scores import finished_report
 
     reports, left = {}, []
     for task in tasks:
         report = finished_report(task, settings)
-        if report is None:
+        if report is None or (with_uids and report.unread_uids):
             left.append(task)
         else:
             reports[task] = report
@@ -316,6 +244,15 @@ def _engine(
     return one_process(Scorer(metrics, options.input, options.batch_size), settings)
 
 
+@contextmanager
+def _naming(unread: Mapping[str, str]) -> Iterator[None]:
+    """Let what keeps uids from being written say which could not be read."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError("; ".join([str(error), *list(unread.values())[:1]])) from None
+
+
 def _keep(
     files: Sequence[Path], label: str, higher: bool, options: argparse.Namespace, console: Console
 ) -> dict[str, Any]:
@@ -325,8 +262,11 @@ def _keep(
     told = f"{options.uids}: {kept.kept:,} of {kept.scored:,} samples by {label}, from {kept.least:.4f} "
     told += "up" if higher else "down"
     if kept.unnamed:
-        told += f"; {kept.unnamed:,} scored samples have no uid of 32 hexadecimal digits and cannot be kept"
+        where = f"{next(iter(kept.unnamed_in))}{' and others' if len(kept.unnamed_in) > 1 else ''}"
+        told += f"; {kept.unnamed:,} scored samples have no uid of 32 hexadecimal digits and cannot be kept "
+        told += f"(in {where}; --summary FILE says how many in which)"
     say(console, told)
     return {
-        "by": label, "kept": kept.kept, "scored": kept.scored, "unnamed": kept.unnamed, "least": kept.least
+        "by": label, "kept": kept.kept, "scored": kept.scored, "unnamed": kept.unnamed,
+        "unnamed_in": kept.unnamed_in, "least": kept.least,
     }  # fmt: skip

@@ -90,11 +90,18 @@ def tell(content: dict[str, Any], options: argparse.Namespace, console: Console)
     _list(content["bad_rows"], content["examples"], console)
     for entry in content["metrics"].values():
         _list(entry["skipped"], content["examples"], console)
-    _name(content["broken_shards"], "shards are broken, and scored as far as they can be read", console)
-    _name(content["failed_shards"], "shards failed; the same command tries them again", console)
+    again = "the same command tries them again"
+    _name(content["unread_uids"], "shards are scored without the uids beside them", console)
+    _name(
+        content["broken_shards"],
+        f"shards are broken, and scored as far as they can be read; {again}",
+        console,
+    )
+    _name(content["failed_shards"], f"shards failed; {again}", console)
     raise_first(problems)
     nothing = not any(entry["n"] for entry in content["metrics"].values())
-    return 1 if content["failed_shards"] or nothing else 0
+    incomplete = content["unread_uids"] if options.uids else {}
+    return 1 if content["failed_shards"] or content["broken_shards"] or incomplete or nothing else 0
 
 
 def _list(reasons: Mapping[str, int], examples: Mapping[str, str], console: Console) -> None:
@@ -108,8 +115,8 @@ def _list(reasons: Mapping[str, int], examples: Mapping[str, str], console: Cons
 def _name(shards: Mapping[str, str], what: str, console: Console) -> None:
     if not shards:
         return
-    say(console, f"{len(shards):,} {what}:", "yellow")
+    say(console, f"{len(shards):,} {what}:", "yellow", warns=True)
     for name, problem in list(shards.items())[:SHOWN]:
-        say(console, f"· {problem}" if problem.startswith(name) else f"· {name}: {problem}")
+        say(console, f"· {problem}" if problem.startswith(name) else f"· {name}: {problem}", warns=True)
     if len(shards) > SHOWN:
-        say(console, f"· and {len(shards) - SHOWN:,} more (--summary FILE names all)")
+        say(console, f"· and {len(shards) - SHOWN:,} more (--summary FILE names all)", warns=True)

@@ -18,7 +18,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
 
-from PIL import ExifTags, Image, ImageFile, ImageOps
+from PIL import ExifTags, Image, ImageFile, ImageOps, UnidentifiedImageError
 
 from suisei.data.image_bytes import ImageBytes
 from suisei.data.pixel_modes import as_rgb, strips
@@ -260,7 +260,7 @@ def _opened(path: Path | ImageBytes) -> Iterator[ImageFile.ImageFile]:
         raise DataError(_too_large(str(path), str(error), limit)) from None
     except _DECODING_ERRORS as error:
         raise DataError(
-            f"{path}: not an image that can be read ({_short(error)}); replace the file, or convert it "
+            f"{path}: not an image that can be read ({_reason(error)}); replace the file, or convert it "
             f"to one of {', '.join(FORMATS)}"
         ) from None
     with image:
@@ -358,6 +358,11 @@ def _too_large(name: str, size: str, limit: int) -> str:
         f"{name}: the image is too large ({size}; the limit is {limit:,} pixels); "
         f"shrink the file, or raise {PIXELS_VARIABLE}"
     )
+
+
+def _reason(error: BaseException) -> str:
+    """Return why Pillow opens no image; of one that it does not know it says where that is in memory."""
+    return "it has no format of an image" if isinstance(error, UnidentifiedImageError) else _short(error)
 
 
 def _short(error: BaseException) -> str:

@@ -126,9 +126,11 @@ def given(options: Mapping[str, Any], *names: str) -> list[Named]:
 
 def _check_not_input(name: str, path: str | Path, inputs: Sequence[tuple[str, Path]]) -> None:
     mine = _file_status(path)
+    if mine is None:
+        return
     for option, other in inputs:
         theirs = _file_status("/dev/stdin" if str(other) == "-" else other)
-        if mine is not None and theirs is not None and os.path.samestat(mine, theirs):
+        if theirs is not None and os.path.samestat(mine, theirs):
             raise ConfigError(
                 f"{name} is the input ({option} {other}), which would be lost; give another name"
             )

@@ -107,6 +107,25 @@ class FetchedImage(_Path):
         return str(self.parent.name)
 
 
+class RealPaths:
+    """Paths behind all links; that of a folder is looked up once, for many files share theirs."""
+
+    def __init__(self) -> None:
+        self._parents: dict[str, str] = {}
+
+    def of(self, path: Path | str) -> str:
+        """Return the path behind all links, whether it is there or not."""
+        parent, name = os.path.split(path)
+        if name in ("", ".", ".."):
+            return os.path.realpath(path)
+        if parent not in self._parents:
+            if len(self._parents) > _MOST_PARENTS:
+                self._parents.clear()
+            self._parents[parent] = os.path.realpath(parent)
+        full = os.path.join(self._parents[parent], name)  # noqa: PTH118
+        return os.path.realpath(full) if os.path.islink(full) else full  # noqa: PTH114
+
+
 class Root:
     """Where the files may lie that a file of rows names; suisei's own sample may always be named.
 
@@ -122,7 +141,7 @@ class Root:
         self.anywhere = allowed.everywhere
         self.web = allowed.web
         self._inside: tuple[str, ...] | None = None
-        self._parents: dict[str, str] = {}
+        self._real = RealPaths()
 
     def file(self, name: str, *, what: str = "image", column: str | None = None) -> Path:
         """Return the path that a name stands for, whether there is a file or not.
@@ -145,7 +164,7 @@ class Root:
         if is_share(str(path)):  # Windows would log in
             return False
         try:
-            real = self._real(str(path))
+            real = self._real.of(path)
             if self._inside is None:
                 self._inside = tuple(
                     os.path.join(os.path.realpath(folder), "")  # noqa: PTH118
@@ -154,18 +173,6 @@ class Root:
         except (OSError, ValueError):  # a NUL, or half a surrogate pair
             return False
         return os.path.join(real, "").startswith(self._inside)  # noqa: PTH118
-
-    def _real(self, path: str) -> str:
-        """Return the path behind all links; that of a folder is looked up once, for rows share theirs."""
-        parent, name = os.path.split(path)
-        if name in ("", ".", ".."):
-            return os.path.realpath(path)
-        if parent not in self._parents:
-            if len(self._parents) > _MOST_PARENTS:
-                self._parents.clear()
-            self._parents[parent] = os.path.realpath(parent)
-        full = os.path.join(self._parents[parent], name)  # noqa: PTH118
-        return os.path.realpath(full) if os.path.islink(full) else full  # noqa: PTH114
 
     def _outside(self, path: Path, name: str, what: str, column: str) -> DataError:
         end = ""

@@ -8,15 +8,14 @@ to nothing outside of it.
 from __future__ import annotations
 
 import csv
-import glob
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from suisei.data.beside_uids import UidsBeside
 from suisei.data.column_names import chosen_columns, match_columns
 from suisei.data.compressed import open_plain, plain_suffix
 from suisei.data.documents import parse_json
@@ -27,22 +26,23 @@ from suisei.data.idset import IdSet
 from suisei.data.image_bytes import ImageBytes
 from suisei.data.parquet import import_pyarrow
 from suisei.data.paths import Allowed, Root
-from suisei.data.tar_members import Member, tar_members
-from suisei.errors import ConfigError, DataError, UnavailableError
+from suisei.data.sample import LANGUAGES, CaptionSample
+from suisei.data.shard_names import TAR
+from suisei.data.tar_members import Member, TrailingDataError, tar_members
+from suisei.errors import DataError, UnavailableError
 
-MOST_SHARDS = 1_000_000
 MOST_IMAGE_BYTES = 64 << 20
 """Largest image file that is read out of an archive."""
 MOST_TEXT_BYTES = 1 << 20
 """Largest caption or JSON that is read out of an archive."""
 IMAGES = ("jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff", "ppm")
-TAR = ".tar"
 
-_RANGE = re.compile(r"\{(\d{1,12})\.\.(\d{1,12})\}|\{([^{}]*,[^{}]*)\}")
-_MAGIC = re.compile(r"[*?\[]")
 _KEY = re.compile(r"((?:.*/)?[^./][^./]*)\.([^/]*)", re.DOTALL)
 _OF_CAPTIONS = ("candidate", "references", "language", "system")
 """What a row of an archive may be filled with; an image or a video is a member, never a path."""
+_NEVER: dict[str, Any] = dict.fromkeys(
+    ("image", "video", "segment", "rating", "rating_scale", "group", "id"), ()
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,66 +60,6 @@ class ShardRow:
     size: int = 0
 
 
-def is_pattern(text: str) -> bool:
-    """Say whether an input names shards: a tar archive, or a pattern that is no file's own name."""
-    if Path(text).suffix.lower() == TAR:
-        return True
-    return bool(_RANGE.search(text) or _MAGIC.search(text)) and not os.path.exists(text)  # noqa: PTH110
-
-
-def shard_paths(pattern: str) -> list[Path]:
-    """Return the shards that a pattern names, in order; those of a range whether they are there or not.
-
-    ``{00000..00999}`` counts with leading zeros, ``{a,b}`` lists, ``*``, ``?`` and ``[]`` match files.
-
-    Raises:
-        ConfigError: too many, or none.
-    """
-    found: dict[str, None] = {}
-    for name in _expanded(pattern):
-        matches = sorted(glob.glob(name)) if _MAGIC.search(name) else [name]  # noqa: PTH207 - may be absolute
-        found.update(dict.fromkeys(matches))
-    if not found:
-        raise ConfigError(f"--input {pattern}: no file has such a name")
-    return [Path(name) for name in found]
-
-
-def _expanded(pattern: str) -> list[str]:
-    names = [pattern]
-    while any(_RANGE.search(name) for name in names):
-        wider: list[str] = []
-        for name in names:
-            match = _RANGE.search(name)
-            parts = [""] if match is None else _choices(match)
-            before, after = (name, "") if match is None else (name[: match.start()], name[match.end() :])
-            if len(wider) + len(parts) > MOST_SHARDS:
-                raise ConfigError(f"--input {pattern[:200]}: names more than {MOST_SHARDS:,} shards")
-            wider += [f"{before}{part}{after}" for part in parts]
-        names = wider
-    return names
-
-
-def _choices(match: re.Match[str]) -> list[str]:
-    if match[3] is not None:
-        return match[3].split(",")
-    first, last = int(match[1]), int(match[2])
-    width = max(len(match[1]), len(match[2])) if match[1].startswith("0") or match[2].startswith("0") else 0
-    step = 1 if first <= last else -1
-    if abs(last - first) >= MOST_SHARDS:
-        raise ConfigError(f"{match[0]} names more than {MOST_SHARDS:,} shards")
-    return [f"{number:0{width}d}" for number in range(first, last + step, step)]
-
-
-def check_kind(path: Path) -> None:
-    """Refuse a shard whose name says no format.
-
-    Raises:
-        ConfigError: the format is not known.
-    """
-    if path.suffix.lower() != TAR and plain_suffix(path) not in FORMATS:
-        raise ConfigError(f"{path}: unknown shard format; expected {TAR}, {', '.join(FORMATS)}")
-
-
 def shard_rows(
     path: Path,
     columns: NamedColumns,
@@ -128,6 +68,7 @@ def shard_rows(
     allowed: Allowed | None = None,
     pictured: bool = True,
     note: Note = lambda _: None,
+    uids_note: Note = lambda _: None,
 ) -> Iterator[ShardRow]:
     """Yield the rows of a shard, bad ones included.
 
@@ -138,12 +79,15 @@ def shard_rows(
         allowed: what rows of a file may name beside images in these folders.
         pictured: whether images are wanted; an archive's are passed over otherwise.
         note: told what is guessed about the columns of a file of rows.
+        uids_note: told why the uids beside an archive cannot be read.
 
     Raises:
         DataError: the shard cannot be read, or not to its end; its rows before that have been yielded.
     """
     if path.suffix.lower() == TAR:
-        yield from _tar_rows(path, columns, pictured=pictured)
+        yield from _tar_rows(
+            path, columns, UidsBeside(path.with_suffix(".parquet"), uids_note), pictured=pictured
+        )
         return
     names = _column_names(path)
     own: dict[str, Any] = {"rating": [], "rating_scale": []}
@@ -177,16 +121,29 @@ def _column_names(path: Path) -> Sequence[str]:
 # -- archives ---------------------------------------------------------------------------------------
 
 
-def _tar_rows(path: Path, columns: NamedColumns, *, pictured: bool) -> Iterator[ShardRow]:
-    chosen = {name: value for name, value in columns.items() if name in _OF_CAPTIONS}
-    uids = _UidsBeside(path.with_suffix(".parquet"))
-    seen = IdSet()
+@dataclass(frozen=True, slots=True)
+class _Archive:
+    """What the samples of an archive share."""
+
+    path: Path
+    columns: NamedColumns
+    uids: UidsBeside
+    seen: IdSet = field(default_factory=IdSet)
+
+    @property
+    def captioned(self) -> bool:
+        """Whether the caption is that of the ``.txt`` where there is one."""
+        return "txt" in dict(chosen_columns(self.columns)).get("candidate", ("txt",))
+
+
+def _tar_rows(path: Path, columns: NamedColumns, uids: UidsBeside, *, pictured: bool) -> Iterator[ShardRow]:
+    archive = _Archive(path, {name: columns[name] for name in _OF_CAPTIONS if name in columns}, uids)
     number = 0
     try:
         with path.open("rb") as stream:
             for key, members in _samples(tar_members(stream, lambda name: _limit(name, pictured))):
                 number += 1
-                yield _tar_row(path, number, key, members, chosen, seen, uids)
+                yield _tar_row(archive, number, key, members)
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
     except OSError as error:
@@ -223,6 +180,8 @@ def _samples(members: Iterator[Member]) -> Iterator[tuple[str, dict[str, Member]
             kind = "image" if kind in IMAGES else kind
             if kind in ("image", "txt", "json"):
                 found.setdefault(kind, member)
+    except TrailingDataError as error:  # what came before the end mark is whole
+        problem = error
     except DataError as error:  # the last sample may lack what comes after the break: it is not scored
         found, problem = {}, error
     if key is not None and found:
@@ -231,102 +190,79 @@ def _samples(members: Iterator[Member]) -> Iterator[tuple[str, dict[str, Member]
         raise problem
 
 
-def _tar_row(
-    path: Path,
-    number: int,
-    key: str,
-    members: Mapping[str, Member],
-    columns: NamedColumns,
-    seen: IdSet,
-    uids: _UidsBeside,
-) -> ShardRow:
+def _tar_row(archive: _Archive, number: int, key: str, members: Mapping[str, Member]) -> ShardRow:
     uid = None
     try:
-        record = _record(members)
+        record = _record(members, captioned=archive.captioned)
         uid = record.get("uid")
-        uid = uid if isinstance(uid, str) and uid else uids.of(key)
-        if not seen.add(key):
+        uid = uid if isinstance(uid, str) and uid else archive.uids.of(key)
+        if not archive.seen.add(key):
             raise DataError("the key is that of an earlier sample; every key must be unique")
         image = members.get("image")
         if image is not None and image.problem:
             raise DataError(f"the image {image.problem}")
-        given: dict[str, Any] = dict.fromkeys(
-            ("image", "video", "segment", "rating", "rating_scale", "group", "id"), ()
-        )
-        if "txt" in members:
-            given["candidate"] = ("txt",)
-        chosen = chosen_columns({**given, **columns})
-        settings = Settings(Root(path.parent), chosen=chosen)
-        sample = make_sample(record, match_columns(tuple(record), chosen), settings)
+        sample = _sample(record, archive, texted="txt" in members)
     except DataError as error:
-        return ShardRow(Row(number, key, None, DataError(f"{path}, row {number}: {error}")), uid)
+        return ShardRow(Row(number, key, None, DataError(f"{archive.path}, row {number}: {error}")), uid)
     if image is None or image.content is None:
         return ShardRow(Row(number, key, sample, None), uid)
-    content = ImageBytes(f"{path}/{image.name}", image.content)
+    content = ImageBytes(f"{archive.path}/{image.name}", image.content)
     return ShardRow(Row(number, key, replace(sample, image=content), None), uid, len(image.content))
 
 
-def _record(members: Mapping[str, Member]) -> dict[str, Any]:
+def _sample(record: Mapping[str, Any], archive: _Archive, *, texted: bool) -> CaptionSample:
+    """Return the sample of a record; a language that is not one of ours counts as not stated.
+
+    In a file of rows it is an error; crawlers write there what they guess, in any spelling.
+    """
+    own = {"candidate": ("txt",)} if texted else {}
+    chosen = chosen_columns({**_NEVER, **own, **archive.columns})
+    columns = match_columns(tuple(record), chosen)
+    stated = columns.of.get("language")
+    if stated is not None and record.get(stated) not in LANGUAGES:
+        record = {**record, stated: None}
+    return make_sample(record, columns, Settings(Root(archive.path.parent), chosen=chosen))
+
+
+def _record(members: Mapping[str, Member], *, captioned: bool) -> dict[str, Any]:
     """Return a sample's JSON, with its text under ``txt``.
 
+    Args:
+        members: of the sample, by kind.
+        captioned: whether the caption is that of the text, where there is one.
+
     Raises:
-        DataError: a member that cannot be read as what its name says.
+        DataError: a member that cannot be read as what its name says, or neither of the two.
     """
     record: dict[str, Any] = {}
-    for kind in ("json", "txt"):
-        member = members.get(kind)
-        if member is None:
-            continue
-        if member.problem or member.content is None:
-            raise DataError(f".{kind} {member.problem}")
+    if "json" in members:
+        record = _json(members["json"])
+    if "txt" in members:
         try:
-            text = member.content.decode("utf-8")
-            if kind == "txt":
-                record["txt"] = text.strip("\r\n")
-            else:
-                content = parse_json(text)
-                if not isinstance(content, dict):
-                    raise DataError(f".json holds {type(content).__name__}, expected an object")
-                record = content
-        except UnicodeDecodeError:
-            raise DataError(f".{kind} is not valid UTF-8") from None
-        except (ValueError, RecursionError) as error:
-            raise DataError(
-                str(error) if isinstance(error, DataError) else f".json is no JSON: {error}"
-            ) from None
+            record["txt"] = _text(members["txt"], "txt").strip("\r\n")
+        except DataError as error:
+            raise DataError(f"no caption, since {error}" if captioned else str(error)) from None
     if not record:
-        raise DataError("there is neither a .txt nor a .json with a caption")
+        raise DataError("no caption, since there is neither a .txt nor a .json with one")
     return record
 
 
-class _UidsBeside:
-    """The uids of the Parquet file beside an archive, read when the first sample lacks its own.
+def _json(member: Member) -> dict[str, Any]:
+    try:
+        content = parse_json(_text(member, "json"))
+    except DataError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise DataError(f".json is no JSON: {error}") from None
+    if not isinstance(content, dict):
+        raise DataError(f".json holds {type(content).__name__}, expected an object")
+    return content
 
-    Args:
-        path: the file, which need not be there.
-    """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._uids: dict[str, str] | None = None
-
-    def of(self, key: str) -> str | None:
-        """Return the uid of a sample, None where there is none."""
-        if self._uids is None:
-            self._uids = self._read()
-        return self._uids.get(key.rpartition("/")[2])
-
-    def _read(self) -> dict[str, str]:
-        if not self._path.is_file():
-            return {}
-        try:
-            parquet = import_pyarrow(self._path).parquet
-            if not {"key", "uid"} <= set(parquet.read_schema(self._path).names):
-                return {}
-            table = parquet.read_table(self._path, columns=["key", "uid"])
-        except UnavailableError:
-            return {}
-        except (OSError, ValueError) as error:
-            raise DataError(f"the uids of {self._path} cannot be read: {error}") from None
-        pairs = zip(table["key"].to_pylist(), table["uid"].to_pylist(), strict=True)
-        return {str(key): str(uid) for key, uid in pairs if uid}
+def _text(member: Member, kind: str) -> str:
+    if member.problem or member.content is None:
+        raise DataError(f".{kind} {member.problem}")
+    try:
+        return member.content.decode("utf-8")
+    except UnicodeDecodeError:
+        raise DataError(f".{kind} is not valid UTF-8") from None

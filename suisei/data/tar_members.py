@@ -18,6 +18,7 @@ BLOCK = 512
 MOST_HEADER_BYTES = 64 * 1024
 """Longest extended header or long name that is read, in bytes."""
 MOST_NAME_CHARACTERS = 1000
+_PORTION = 1 << 20
 _REGULAR = (b"0", b"\0", b"7")
 _KINDS = {
     b"1": "a link", b"2": "a link", b"3": "a device", b"4": "a device", b"6": "a pipe", b"S": "a sparse file"
@@ -49,6 +50,10 @@ class _Header:
     kind: bytes
 
 
+class TrailingDataError(DataError):
+    """An archive goes on after its end mark; what comes before it is whole."""
+
+
 def tar_members(stream: BinaryIO, limit: Callable[[str], int]) -> Iterator[Member]:
     """Yield the regular files of an archive, and what takes the place of one, in order.
 
@@ -58,12 +63,14 @@ def tar_members(stream: BinaryIO, limit: Callable[[str], int]) -> Iterator[Membe
 
     Raises:
         DataError: the archive is damaged, cut off or no archive; what comes before has been yielded.
+        TrailingDataError: something follows the block of zeros that ends it.
     """
     end, at = os.fstat(stream.fileno()).st_size, 0
     given: dict[str, str] = {}
     while True:
         block = _read(stream, BLOCK, at)
         if block == bytes(BLOCK):
+            _check_rest(stream, at + BLOCK, end)
             return
         header = _header(block, at)
         at += BLOCK
@@ -104,6 +111,18 @@ def _read(stream: BinaryIO, size: int, at: int) -> bytes:
         what = "is empty" if not at and not content else f"is cut off after {at + len(content):,} bytes"
         raise DataError(f"{what}: an archive ends in a block of zeros")
     return content
+
+
+def _check_rest(stream: BinaryIO, at: int, end: int) -> None:
+    """Make sure that nothing but zeros, which fill an archive up, follows its end mark."""
+    while portion := stream.read(_PORTION):
+        if rest := portion.lstrip(b"\0"):
+            first = at + len(portion) - len(rest)
+            raise TrailingDataError(
+                f"has data after its end mark, from byte {first:,} of {end:,} on, which is not read; if "
+                "it is several archives joined, give each by itself"
+            )
+        at += len(portion)
 
 
 def _header(block: bytes, at: int) -> _Header:

@@ -20,7 +20,8 @@ from typing import Any
 
 from suisei.data.formats import NamedColumns
 from suisei.data.paths import DEFAULT, Allowed, full_path
-from suisei.data.shards import TAR, ShardRow, shard_rows
+from suisei.data.shard_names import TAR
+from suisei.data.shards import ShardRow, shard_rows
 from suisei.data.writers import replacing
 from suisei.errors import DataError
 from suisei.metrics.base import Metric
@@ -97,6 +98,7 @@ class ShardReport:
         problem: why the shard was not read, or not to its end; "" where it was.
         failed: why nothing of it is written: it is scored again by the next start.
         notes: guesses about its columns.
+        unread_uids: why the uids beside it cannot be read; "" where they can, or are not asked for.
     """
 
     shard: str
@@ -110,6 +112,7 @@ class ShardReport:
     problem: str = ""
     failed: str = ""
     notes: list[str] = field(default_factory=list)
+    unread_uids: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """Return values that JSON can hold."""
@@ -128,11 +131,17 @@ def reads_images(metrics: Iterable[Metric]) -> bool:
 
 
 def finished_report(task: ShardTask, settings: ShardSettings) -> ShardReport | None:
-    """Return the report of a shard that is finished and has not changed since; None for any other."""
+    """Return the report of a shard that is finished and has not changed since; None for any other.
+
+    One that could not be read to its end is none: what kept it from it may have been the disk.
+    """
     try:
         stored = json.loads(task.stats.read_text("utf-8"))
         size = task.output(settings.kind).stat().st_size
+        stored.setdefault("unread_uids", "")  # which older files do not have
         own = {name: stored[name] for name in ShardReport.__slots__}
+        if own["problem"]:
+            return None
         if own["bad"] and _anywhere(settings) and not stored.get("any_path"):
             return None  # images that were refused may be looked at now
         same = stored["settings"] == settings.digest and stored["input"] == _identity(task.source)
@@ -182,6 +191,7 @@ def score_shard(
         allowed=settings.allowed,
         pictured=pictured,
         note=report.notes.append,
+        uids_note=lambda text: setattr(report, "unread_uids", text),
     )
     output = task.output(settings.kind)
     _clear(task)
@@ -314,10 +324,9 @@ class _Totals:
 
 def summed(reports: Iterable[ShardReport]) -> dict[str, Any]:
     """Return the counts of many shards together, as values that JSON can hold."""
-    rows, bad, problems, failed = 0, Counter[str](), {}, {}
+    rows, bad, problems, failed, unread = 0, Counter[str](), {}, {}, {}
     counts, sums, skipped = Counter[str](), dict[str, list[float]](), dict[str, Counter[str]]()
-    examples: dict[str, str] = {}
-    shards = 0
+    examples, shards = dict[str, str](), 0
     for report in reports:
         shards += 1
         if report.failed:
@@ -328,6 +337,8 @@ def summed(reports: Iterable[ShardReport]) -> dict[str, Any]:
         bad.update(report.bad)
         if report.problem:
             problems[report.shard] = report.problem
+        if report.unread_uids:
+            unread[report.shard] = report.unread_uids
         for label, value in report.sums.items():
             sums.setdefault(label, []).append(value)
         for label, reasons in report.skipped.items():
@@ -346,6 +357,7 @@ def summed(reports: Iterable[ShardReport]) -> dict[str, Any]:
         "examples": examples,
         "broken_shards": problems,
         "failed_shards": failed,
+        "unread_uids": unread,
         "metrics": {
             label: {"n": counts[label], "mean": means[label], "skipped": dict(skipped.get(label, {}))}
             for label in sums

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +28,7 @@ class Kept:
         kept: samples whose uids are written.
         scored: samples with a score and a uid, of which they are a share.
         unnamed: samples with a score and no uid of 32 hexadecimal digits, which cannot be kept.
+        unnamed_in: {file of scores: so many of them}.
         least: the worst score that is kept; None where nothing is.
     """
 
@@ -35,6 +36,7 @@ class Kept:
     scored: int
     unnamed: int
     least: float | None
+    unnamed_in: Mapping[str, int] = field(default_factory=dict)
 
 
 def write_best(
@@ -57,7 +59,7 @@ def write_best(
     """
     found = _Found()
     for file in files:
-        found.add(read_written(file, label))
+        found.add(file, read_written(file, label))
     uids, scores = found.arrays()
     if not len(uids):
         raise DataError(f"{path}: no sample has both a score and a uid of 32 hexadecimal digits")
@@ -66,24 +68,26 @@ def write_best(
     best = np.lexsort((uids["f1"], uids["f0"], worse))[:count]
     with replacing(path) as temporary, temporary.open("wb") as stream:
         np.save(stream, np.sort(uids[best]), allow_pickle=False)
-    return Kept(count, len(uids), found.unnamed, float(scores[best[-1]]))
+    unnamed = {str(file): number for file, number in found.unnamed.items() if number}
+    return Kept(count, len(uids), sum(unnamed.values()), float(scores[best[-1]]), unnamed)
 
 
 class _Found:
     """Uids and scores, 24 bytes a sample."""
 
     def __init__(self) -> None:
-        self.unnamed = 0
+        self.unnamed: dict[Path, int] = {}
         self._uids: list[np.ndarray] = [np.zeros(0, UID)]
         self._scores: list[np.ndarray] = [np.zeros(0)]
 
-    def add(self, rows: Iterator[tuple[str | None, float]]) -> None:
+    def add(self, file: Path, rows: Iterator[tuple[str | None, float]]) -> None:
         uids, scores = [], []
+        self.unnamed[file] = 0
         for uid, score in rows:
             if score != score:
                 continue
             if uid is None or not _HEX.fullmatch(uid):
-                self.unnamed += 1
+                self.unnamed[file] += 1
                 continue
             uids.append((int(uid[:16], 16), int(uid[16:], 16)))
             scores.append(score)

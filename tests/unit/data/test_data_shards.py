@@ -12,7 +12,8 @@ from suisei.data import shards as shards_module
 from suisei.data.image_bytes import ImageBytes
 from suisei.data.images import content_key, load_image
 from suisei.data.sample import CaptionSample
-from suisei.data.shards import is_pattern, shard_paths, shard_rows
+from suisei.data.shard_names import is_pattern, shard_paths
+from suisei.data.shards import shard_rows
 from suisei.data.tar_members import tar_members
 from suisei.errors import ConfigError, DataError
 
@@ -87,8 +88,9 @@ def test_an_image_in_memory_is_that_of_the_file(tmp_path):
     assert load_image(image).tobytes() == load_image(path).tobytes()
     assert CaptionSample("a ball", image=image).image is image
     for content, reason in ((b"", "empty"), (picture()[:60], "x.tar/a.png"), (b"MZ no image", "x.tar/a.png")):
-        with pytest.raises(DataError, match=reason):
+        with pytest.raises(DataError, match=reason) as error:
             load_image(ImageBytes("x.tar/a.png", content))
+        assert " object at 0x" not in str(error.value)
 
 
 def test_images_that_nobody_looks_at_are_not_read(tmp_path):
@@ -153,8 +155,9 @@ def test_a_broken_sample_costs_itself_alone(tmp_path, monkeypatch):
     assert good == ["good", "last"]
     reasons = {one.row.id: str(one.row.error) for one in found if one.row.error is not None}
     for key, reason in {
-        "image alone": "neither", "no utf-8": "UTF-8", "no json": "JSON", "a list": "list", "deep": "JSON",
-        "too large": "201 bytes", "blank": "empty", "good": "earlier sample",
+        "image alone": "no caption, since there is neither", "no json": "JSON", "a list": "list",
+        "no utf-8": "no caption, since .txt is not valid UTF-8", "deep": "JSON", "too large": "201 bytes",
+        "blank": "empty", "good": "earlier sample",
     }.items():  # fmt: skip
         assert reason in reasons[key]
         assert f"{tmp_path / '0.tar'}, row " in reasons[key]
@@ -173,6 +176,19 @@ def test_an_archive_that_breaks_off_gives_what_comes_before(tmp_path):
         found, reason = refused(path)
         assert [one.row.id for one in found] == whole[: len(found)]
         assert "cut off" in reason or "empty" in reason
+
+
+@pytest.mark.parametrize("zeros", [512, 1024, 20_000, 3 << 20])
+def test_what_follows_the_end_mark_is_said_and_costs_no_sample(tmp_path, zeros):
+    path = archive(tmp_path / "0.tar", add_all)
+    whole = path.read_bytes().rstrip(b"\0")
+    whole += bytes(-len(whole) % 512)
+    path.write_bytes(whole + bytes(zeros))
+    assert len(rows(path)) == 3
+    path.write_bytes(whole + bytes(zeros) + b"more")
+    found, reason = refused(path)
+    assert [one.row.sample.candidate for one in found] == CAPTIONS
+    assert f"after its end mark, from byte {len(whole) + zeros:,} of {len(whole) + zeros + 4:,} on" in reason
 
 
 @pytest.mark.parametrize("size", [b"77777777777\0", b"\x80" + b"\xff" * 11, b"\xff" * 12, b"-1" + bytes(10)])
@@ -243,7 +259,11 @@ def test_uids_stand_in_the_parquet_beside_the_archive(tmp_path):
     beside = rows(tmp_path / "0.parquet", {"candidate": ["url"]})
     assert [one.row.error is None for one in beside] == [False, False]
     (tmp_path / "0.parquet").write_bytes(b"no parquet")
-    assert "cannot be read" in str(rows(path)[0].row.error)
+    notes = []
+    found = rows(path, uids_note=notes.append)
+    assert [(one.uid, one.row.sample.candidate) for one in found] == [(None, text) for text in CAPTIONS]
+    assert len(notes) == 1
+    assert notes[0].startswith(f"the uids of {tmp_path / '0.parquet'} cannot be read")
 
 
 def test_rows_of_files_have_key_and_uid(tmp_path):

@@ -1,0 +1,78 @@
+"""Which files are the shards of a set: by a pattern, each with a format that its name says."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from pathlib import Path
+
+from suisei.data.compressed import plain_suffix
+from suisei.data.formats import FORMATS
+from suisei.errors import ConfigError
+
+MOST_SHARDS = 1_000_000
+TAR = ".tar"
+
+_RANGE = re.compile(r"\{(\d{1,12})\.\.(\d{1,12})\}|\{([^{}]*,[^{}]*)\}")
+_MAGIC = re.compile(r"[*?\[]")
+
+
+def is_pattern(text: str) -> bool:
+    """Say whether an input names shards: a tar archive, or a pattern that is no file's own name."""
+    if Path(text).suffix.lower() == TAR:
+        return True
+    return bool(_RANGE.search(text) or _MAGIC.search(text)) and not os.path.exists(text)  # noqa: PTH110
+
+
+def shard_paths(pattern: str) -> list[Path]:
+    """Return the shards that a pattern names, in order; those of a range whether they are there or not.
+
+    ``{00000..00999}`` counts with leading zeros, ``{a,b}`` lists, ``*``, ``?`` and ``[]`` match files.
+
+    Raises:
+        ConfigError: too many, or none.
+    """
+    found: dict[str, None] = {}
+    for name in _expanded(pattern):
+        matches = sorted(glob.glob(name)) if _MAGIC.search(name) else [name]  # noqa: PTH207 - may be absolute
+        found.update(dict.fromkeys(matches))
+    if not found:
+        raise ConfigError(f"--input {pattern}: no file has such a name")
+    return [Path(name) for name in found]
+
+
+def _expanded(pattern: str) -> list[str]:
+    names = [pattern]
+    while any(_RANGE.search(name) for name in names):
+        wider: list[str] = []
+        for name in names:
+            match = _RANGE.search(name)
+            parts = [""] if match is None else _choices(match)
+            before, after = (name, "") if match is None else (name[: match.start()], name[match.end() :])
+            if len(wider) + len(parts) > MOST_SHARDS:
+                raise ConfigError(f"--input {pattern[:200]}: names more than {MOST_SHARDS:,} shards")
+            wider += [f"{before}{part}{after}" for part in parts]
+        names = wider
+    return names
+
+
+def _choices(match: re.Match[str]) -> list[str]:
+    if match[3] is not None:
+        return match[3].split(",")
+    first, last = int(match[1]), int(match[2])
+    width = max(len(match[1]), len(match[2])) if match[1].startswith("0") or match[2].startswith("0") else 0
+    step = 1 if first <= last else -1
+    if abs(last - first) >= MOST_SHARDS:
+        raise ConfigError(f"{match[0]} names more than {MOST_SHARDS:,} shards")
+    return [f"{number:0{width}d}" for number in range(first, last + step, step)]
+
+
+def check_kind(path: Path) -> None:
+    """Refuse a shard whose name says no format.
+
+    Raises:
+        ConfigError: the format is not known.
+    """
+    if path.suffix.lower() != TAR and plain_suffix(path) not in FORMATS:
+        raise ConfigError(f"{path}: unknown shard format; expected {TAR}, {', '.join(FORMATS)}")
