@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
@@ -11,10 +12,11 @@ from typing import Any
 
 from suisei.errors import DataError
 from suisei.metaeval.tables import Cell, Row, Section, Table
-from suisei.report.parts import Figure, Part
+from suisei.report.parts import CAUTION, Figure, Part
 from suisei.report.vector import inline_svg, save_figures
 from suisei.version import __version__
 
+_CODE = re.compile("`([^`]+)`")
 _TEMPLATES = Path(__file__).parent / "templates"
 OPEN_SECTIONS = 3
 """Sections of a table that are shown at once; the others are behind a line that opens."""
@@ -42,6 +44,7 @@ def render(title: str, parts: Sequence[Part], overview: Table | None = None) -> 
     script = (_TEMPLATES / "page.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
     numbers = count(1)
+    templates.filters["note"] = _note
     templates.globals |= {"cell_of": _cell, "best_of": _is_best, "split_sections": _split_sections}
     return templates.get_template("page.html").render(
         title=title,
@@ -54,6 +57,15 @@ def render(title: str, parts: Sequence[Part], overview: Table | None = None) -> 
         digest=digest,
         version=__version__,
     )
+
+
+def _note(text: str) -> Any:
+    """Return a sentence as an item of a list: what is typed as code, a caution so that nobody misses it."""
+    from markupsafe import Markup, escape
+
+    marked = Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))
+    kind = ' class="caution"' if text.startswith(CAUTION) else ""
+    return Markup(f"<li{kind}><bdi>{marked}</bdi></li>")
 
 
 def _drawing(figure: Figure, prefix: str) -> Any:

@@ -12,6 +12,9 @@ import numpy as np
 from suisei.data.sample import CaptionSample
 from suisei.metaeval.tables import Table
 
+CAUTION = "Caution: "
+"""Begins a note that nobody should miss."""
+
 
 @dataclass(frozen=True, slots=True)
 class Figure:

@@ -17,7 +17,7 @@ from suisei.errors import ConfigError, DataError, SuiseiError
 from suisei.metaeval.correlation_tables import versions
 from suisei.metaeval.table_reading import read_table
 from suisei.metaeval.tables import Table
-from suisei.report.parts import Rated, Result
+from suisei.report.parts import CAUTION, Rated, Result
 from suisei.scoring import scorefile
 from suisei.scoring.run_scores import SAMPLES, SCORES, read_scores, samples_of_run
 
@@ -63,7 +63,7 @@ def _read_run(folder: Path) -> Result:
         facts.append(("config.yaml", config.read_text(encoding="utf-8", errors="replace")))
     title = f"Training: {folder.resolve().name}"
     said = content.get("cautions")
-    notes = [f"Caution: {each}" for each in said if isinstance(each, str)] if isinstance(said, list) else []
+    notes = [f"{CAUTION}{each}" for each in said if isinstance(each, str)] if isinstance(said, list) else []
     if folds:
         notes.append("learning curves are in the folders of the folds: suisei report on one of them")
     return Result(title, _tables(content, report), rated, read_curves(folder), facts, notes=notes)

@@ -163,7 +163,11 @@ def test_what_is_to_be_said_of_a_training_stands_on_its_page(run):
     report.write_text(json.dumps({**json.loads(report.read_text()), "cautions": ["Tested on 3 samples."]}))
     result = read_result(run)
     assert result.notes == ["Caution: Tested on 3 samples."]
-    assert "Caution: Tested on 3 samples." in render("page", [part_of(result)])
+    page = render("page", [part_of(result)])
+    assert '<li class="caution"><bdi>Caution: Tested on 3 samples.</bdi></li>' in page
+    sentence = replace(result, notes=["run `suisei score --input <x>`"])
+    page = render("page", [part_of(sentence)])
+    assert "<li><bdi>run <code>suisei score --input &lt;x&gt;</code></bdi></li>" in page
 
 
 def test_the_logs_of_all_starts_make_one_curve_whenever_they_were_copied(run):
