@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 Named = tuple[str, str | Path | None]
 """The option that names a path, and the path; None where the option is not given."""
+_Inode = tuple[int, int]
 
 _MEDIA = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".mp4", ".avi", ".mkv", ".webm")
 
@@ -42,7 +44,7 @@ def check_outputs(
     Raises:
         ConfigError: the first output that cannot be, in one line.
     """
-    read = [(option, Path(path)) for option, path in inputs if path is not None]
+    read = cache(partial(_identified, [named for named in inputs if named[1] is not None]))
     closed = [
         (option, real_path(path)) for option, path in sealed if path is not None and Path(path).is_dir()
     ]
@@ -124,16 +126,20 @@ def given(options: Mapping[str, Any], *names: str) -> list[Named]:
     return found
 
 
-def _check_not_input(name: str, path: str | Path, inputs: Sequence[tuple[str, Path]]) -> None:
+def _check_not_input(name: str, path: str | Path, inputs: Callable[[], Mapping[_Inode, str]]) -> None:
     mine = _file_status(path)
-    if mine is None:
-        return
-    for option, other in inputs:
-        theirs = _file_status("/dev/stdin" if str(other) == "-" else other)
-        if theirs is not None and os.path.samestat(mine, theirs):
-            raise ConfigError(
-                f"{name} is the input ({option} {other}), which would be lost; give another name"
-            )
+    if mine is not None and (found := inputs().get((mine.st_dev, mine.st_ino))):
+        raise ConfigError(f"{name} is the input ({found}), which would be lost; give another name")
+
+
+def _identified(inputs: Sequence[Named]) -> dict[_Inode, str]:
+    """Return {file on the disk: the first input that it is}; a set in shards has hundreds of thousands."""
+    found: dict[_Inode, str] = {}
+    for option, path in inputs:
+        status = _file_status("/dev/stdin" if path is None or str(path) == "-" else path)
+        if status is not None:
+            found.setdefault((status.st_dev, status.st_ino), f"{option} {path}")
+    return found
 
 
 def _file_status(path: str | Path) -> os.stat_result | None:

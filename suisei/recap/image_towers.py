@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from suisei.encoders.image import ImageEncoder, ImageEncoderConfig
+from suisei.metrics.default_model import NAME as PACKAGE
 from suisei.ranges import NAME, SWITCH, Rule, check_settings
 from suisei.training.folder_towers import names_folder, tower_of_folder
 
+OLD_PACKAGE = "small"
+"""What runs and mappers of before call the tower of the model in the package."""
 RULES: dict[str, Rule] = {"name": NAME, "pretrained": NAME, "normalise": SWITCH}
 
 
@@ -30,6 +33,7 @@ class TowerConfig:
 
     def __post_init__(self) -> None:
         check_settings("model.image", self, RULES)
+        self.name = PACKAGE if self.name == OLD_PACKAGE else self.name
 
 
 def image_tower(config: TowerConfig) -> ImageEncoder:

@@ -138,7 +138,7 @@ def finished_report(task: ShardTask, settings: ShardSettings) -> ShardReport | N
     try:
         stored = json.loads(task.stats.read_text("utf-8"))
         size = task.output(settings.kind).stat().st_size
-        stored.setdefault("unread_uids", "")  # which older files do not have
+        stored = {"unread_uids": "", **stored}  # which older files do not have
         own = {name: stored[name] for name in ShardReport.__slots__}
         if own["problem"]:
             return None

@@ -4,10 +4,12 @@ import json
 import os
 import stat
 import threading
+from pathlib import Path
 
 import pytest
 
 from suisei.__main__ import main
+from suisei.data import outputs
 from suisei.data.outputs import check_outputs, raise_first, write_texts
 from suisei.data.paths import descriptor_of, is_stream
 from suisei.data.writers import replacing
@@ -371,6 +373,21 @@ def test_check_outputs_accepts_what_is_harmless(tmp_path):
     )
     with pytest.raises(ConfigError, match="--json -: give the name of a file"):
         check_outputs([("--json", "-")])
+
+
+def test_inputs_are_looked_at_once_for_all_outputs(tmp_path, monkeypatch):
+    """A set in shards has hundreds of thousands, on a disk that may be far away."""
+    seen = []
+    original = outputs._file_status
+    monkeypatch.setattr(outputs, "_file_status", lambda path: seen.append(str(path)) or original(path))
+    names = [str(tmp_path / name) for name in ("a.tar", "b.tar", "s.json", "u.npy")]
+    for name in names:
+        Path(name).write_bytes(b"x")
+    read, written = [("--input", name) for name in names[:2]], [("--out", name) for name in names[2:]]
+    outputs.check_outputs(written, read)
+    assert sorted(seen) == names
+    with pytest.raises(ConfigError, match=f"--plot {names[1]} is the input .--input {names[1]}."):
+        outputs.check_outputs([*written, ("--plot", names[1])], read)
 
 
 def test_texts_are_all_tried_and_problems_raised_together(tmp_path):

@@ -328,6 +328,14 @@ def test_the_tower_of_the_model_in_the_package_is_named_as_for_captioners():
     assert all(torch.equal(one, two) for one, two in zip(tower.parameters(), other.parameters(), strict=True))
 
 
+def test_a_mapper_that_names_the_packages_tower_as_before_is_read(mapper, tmp_path):
+    folder = shutil.copytree(mapper / "model", tmp_path / "model")
+    settings = json.loads((folder / "mapper.json").read_text())
+    settings["image"]["name"] = "small"
+    (folder / "mapper.json").write_text(json.dumps(settings))
+    assert find_mapper(folder, heads=4, image=None, language_model=None).image == TowerConfig("suisei-small")
+
+
 def test_towers_of_dual_encoders_give_their_features(tmp_path, pictures):
     from suisei.encoders.dual_folder import new_dual_encoder, save_dual_encoder
 

@@ -100,6 +100,15 @@ def test_scores_of_before_stay_finished(uids_beside, capsys):
     assert "2 of 2 shards are finished already" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("content", ["[]", "3", '"x"', "{}", "{"])
+def test_a_damaged_file_of_counts_costs_its_shard_another_scoring(uids_beside, content, capsys):
+    run(uids_beside, shards="*.tar")
+    (uids_beside / "out" / "00000_stats.json").write_text(content)
+    capsys.readouterr()
+    run(uids_beside, shards="*.tar")
+    assert "1 of 2 shards are finished already" in capsys.readouterr().err
+
+
 def joined(path):
     path.write_bytes(path.read_bytes() + path.with_name("00000.tar").read_bytes())
 
