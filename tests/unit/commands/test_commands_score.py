@@ -601,3 +601,11 @@ def test_device_and_precision_go_to_the_metrics_that_take_them(tmp_path, model, 
     signatures = {k: v["signature"] for k, v in json.loads(summary.read_text())["metrics"].items()}
     assert "dtype:bf16" in signatures["suisei"]
     assert "bf16" not in signatures["length"]
+
+
+def test_without_any_score_quiet_runs_say_why_too(tmp_path, capsys):
+    source = write(tmp_path / "in.jsonl", [{"candidate": text} for text in ENGLISH])
+    none = "bleu-1: 4 rows without score: no references"
+    for metrics, code, said in (("bleu-1", 1, none), ("bleu-1,length", 0, "")):
+        assert run("--metrics", metrics, "--input", source, "--output", tmp_path / "o.csv", "--quiet") == code
+        assert capsys.readouterr().err.strip("· \n") == said
