@@ -61,7 +61,8 @@ def cautions(
     own = table.row(label)
     found = []
     if len(samples) < FEW:
-        little = f"Tested on {len(samples):,} samples; figures of fewer than {FEW} say little"
+        count = f"{len(samples):,} sample{'' if len(samples) == 1 else 's'}"
+        little = f"Tested on {count}; figures of fewer than {FEW} say little"
         found.append(f"{little}: {ADVICE[tested]}.")
     if all(own.value(kind) is None for kind in COMPARED):
         return [*found, "No agreement of the model with people could be measured."]
