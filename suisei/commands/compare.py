@@ -18,6 +18,7 @@ from suisei.commands.options import add_log_options, add_resampling_options, add
 from suisei.commands.reports import Files, Report, Shown, add_report_options, check_report, save_scores
 from suisei.commands.steps import add_keep_option, keeper, scored_column, told_when_interrupted
 from suisei.data.outputs import given
+from suisei.data.spoken import across_note, count_across
 from suisei.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         on_error=options.on_error,
         allowed=allowed(options),
     )
+    plans = _with_references(plans, systems) if options.by_default else plans
     pair = _pair_shown(options, systems.names)
     for note in systems.notes:
         say(messages, note)
@@ -134,7 +136,8 @@ def _parser() -> CommandParser:
 
 def _check(options: argparse.Namespace) -> None:
     """Refuse what would fail only after hours of scoring."""
-    if not (options.model or options.metrics):
+    options.by_default = not (options.model or options.metrics)
+    if options.by_default:
         options.metrics = [DEFAULT_METRICS]
     if options.images and not Path(options.images).is_dir():
         raise ConfigError(f"--images {options.images}: no such folder")
@@ -142,6 +145,14 @@ def _check(options: argparse.Namespace) -> None:
 
     inputs = [*given(vars(options), "references", "human"), *named_files(options.systems)]
     check_report(options, inputs, folders=["keep"], sealed=["model"])
+
+
+def _with_references(plans: Sequence[MetricPlan], systems: Systems) -> list[MetricPlan]:
+    """Return the default metrics; where there are no references, those that do without."""
+    from suisei.metrics.registry import get_entry
+
+    there = any(sample.references for each in systems.samples.values() for sample in each)
+    return [plan for plan in plans if there or "references" not in get_entry(plan.spec).needs]
 
 
 def _pair_shown(options: argparse.Namespace, names: Sequence[str]) -> tuple[str, str]:
@@ -200,7 +211,7 @@ def _compare(columns: Sequence[ScoreColumn], systems: Systems, settings: Resampl
 def _notes(systems: Systems, columns: Sequence[ScoreColumn], outcomes: Sequence[MetricOutcome]) -> list[str]:
     from suisei.scoring.columns import column_notes
 
-    notes = [*systems.notes, *column_notes(columns)]
+    notes = [*systems.notes, *_across_notes(systems), *column_notes(columns)]
     total = len(systems.images)
     notes += [
         f"{outcome.label}: compared on the {outcome.n:,} of {total:,} images that all systems have a score of"
@@ -208,6 +219,11 @@ def _notes(systems: Systems, columns: Sequence[ScoreColumn], outcomes: Sequence[
         if 0 < outcome.n < total
     ]
     return [*notes, *(f"{column.label}: {column.signature}" for column in columns if column.signature)]
+
+
+def _across_notes(systems: Systems) -> list[str]:
+    counts = {name: count_across(systems.samples[name]) for name in systems.names}
+    return [f"{name}: of its captions {across_note(count)}" for name, count in counts.items() if count]
 
 
 def _examples(

@@ -40,6 +40,7 @@ from suisei.commands.steps import (
 from suisei.data.outputs import check_media, given
 from suisei.data.spoken import across_note, count_across
 from suisei.errors import ConfigError, DataError
+from suisei.metrics.training_data import trained_on
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -95,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     plans = metric_plans(options)
     labels = _labels(plans)
     messages = Console(stderr=True)
-    samples, positions, loaded, notes = _load(options)
+    samples, positions, loaded, notes = _load(options, plans)
     check_media(report_files(options), samples)
     external, join_notes = join_columns(options.scores, samples, loaded, positions, labels)
     with shared_encoders():
@@ -213,8 +214,12 @@ def _labels(plans: Sequence[MetricPlan]) -> list[str]:
     return [*labels, HUMAN]
 
 
-def _load(options: argparse.Namespace) -> tuple[list[CaptionSample], list[int], int, list[str]]:
+def _load(
+    options: argparse.Namespace, plans: Sequence[MetricPlan]
+) -> tuple[list[CaptionSample], list[int], int, list[str]]:
     """Return the rated samples, their positions among those loaded, that number, and notes."""
+    from suisei.metaeval.settings import FEW
+
     samples, notes = read_samples(options)
     positions = [position for position, sample in enumerate(samples) if sample.rating is not None]
     if not positions:
@@ -228,7 +233,20 @@ def _load(options: argparse.Namespace) -> tuple[list[CaptionSample], list[int], 
     across = count_across(rated)
     if across:
         notes.append(f"of the samples {across_note(across)}")
-    return rated, positions, len(samples), notes
+    if len(rated) < FEW:
+        notes.append(f"rated samples: {len(rated)}; figures of fewer than {FEW} say little")
+    return rated, positions, len(samples), notes + _seen_notes(options.data, plans)
+
+
+def _seen_notes(data: str, plans: Sequence[MetricPlan]) -> list[str]:
+    """Say which models were trained on the data that they are measured on, as far as their cards tell."""
+    name = Path(data).name
+    return [
+        f"{plan.label}: its card names {name} among its training data: figures on "
+        "ratings that it learned from are too good"
+        for plan in plans
+        if name in (Path(source).name for source in trained_on(plan.spec))
+    ]
 
 
 def _score(

@@ -58,12 +58,13 @@ def show(content: dict[str, Any], problems: list[DataError], console: Console) -
     current().tell("summary", **content)
     if not (current().quiet or current().replaces_messages):
         console.print(summary_table(content))
-    for note in summary_notes(content):
-        say(console, f"· {note}", "dim")
-    raise_first(problems)
     metrics = content["metrics"].values()
+    scored = any(entry["n"] for entry in metrics)
+    for note in summary_notes(content):
+        say(console, f"· {note}", "dim", warns=not scored)
+    raise_first(problems)
     failed = any(entry["error"] is not None for entry in metrics)
-    return 1 if failed or not any(entry["n"] for entry in metrics) else 0
+    return 1 if failed or not scored else 0
 
 
 def finished_so_far(output: FileOutput | StreamOutput, rows: int, options: argparse.Namespace) -> str:

@@ -105,6 +105,8 @@ def _before_first(errors: Sequence[DataError | None]) -> tuple[int, DataError | 
 
 def _kept(rows: int, options: argparse.Namespace, once: str = "") -> str:
     advice = once or "--on-error skip leaves bad rows out"
+    if not (rows or once or options.format) and options.input == "-":
+        advice += "; standard input is read as JSON Lines, or as --format says"
     if options.streams or not rows:
         return f" ({'start again ' if once else ''}{advice})"
     return f" ({rows:,} rows before it are in {options.output}.part; --resume goes on after them, {advice})"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from suisei.data.figures import new_figure, save_figure, style
 from suisei.explain.explanation import Explanation
-from suisei.explain.wording import input_label, parts_of
+from suisei.explain.wording import input_label, inputs_there, parts_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -70,7 +70,7 @@ def _part_bars(explanation: Explanation) -> list[Bar]:
 
 
 def _input_bars(explanation: Explanation) -> list[Bar]:
-    shown = [*explanation.groups, *explanation.inputs[:MOST_INPUTS]]
+    shown = [*explanation.groups, *inputs_there(explanation)[:MOST_INPUTS]]
     return _moved([(input_label(effect), effect.moved) for effect in shown])
 
 

@@ -82,7 +82,7 @@ def _word_sentences(explanation: Explanation) -> Iterator[str]:
 
 
 def _input_sentences(explanation: Explanation) -> Iterator[str]:
-    known = [effect for effect in explanation.inputs if effect.moved is not None]
+    known = inputs_there(explanation)
     if known and abs(known[0].moved or 0) >= LEAST:
         most = known[0]
         verb = "raises" if (most.moved or 0) > 0 else "lowers"
@@ -104,7 +104,7 @@ def terminal_parts(explanation: Explanation) -> Iterator[RenderableType]:
         yield _reference_table(explanation)
     if explanation.words:
         yield _word_table(explanation)
-    if explanation.inputs:
+    if inputs_there(explanation):
         yield _input_table(explanation)
         yield Text(f"· {TYPICAL_NOTE}", style="dim")
     for note in (*explanation.notes, f"signature: {explanation.signature}"):
@@ -164,7 +164,9 @@ def _word_table(explanation: Explanation) -> Table:
 def _input_table(explanation: Explanation) -> Table:
     from rich.text import Text
 
-    shown = [*explanation.groups, *explanation.inputs[:MOST_INPUTS]]
+    groups = [effect for effect in explanation.groups if effect.moved is not None]
+    inputs = inputs_there(explanation)
+    shown = [*groups, *inputs[:MOST_INPUTS]]
     table = _table("Numbers that went in", "number", ["value", "typical", "moved", ""])
     most = max((abs(effect.moved or 0) for effect in shown), default=0.0)
     for effect in shown:
@@ -175,10 +177,15 @@ def _input_table(explanation: Explanation) -> Table:
             _signed(effect.moved),
             _bar(explanation, effect.moved, most),
         )
-    rest = len(explanation.inputs) - MOST_INPUTS
+    rest = len(inputs) - MOST_INPUTS
     if rest > 0:
         table.add_row(Text(f"{rest} more, each of less effect", style="dim"))
     return table
+
+
+def inputs_there(explanation: Explanation) -> list[InputEffect]:
+    """Return the numbers that went in: those that compare with references are not there without any."""
+    return [effect for effect in explanation.inputs if effect.moved is not None]
 
 
 def input_label(effect: InputEffect) -> str:

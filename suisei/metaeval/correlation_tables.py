@@ -86,7 +86,7 @@ def evaluation_table(
         columns |= {"n": "rows", "systems": "systems"}
     meta: dict[str, Any] = {"settings": _described(settings), "versions": versions()}
     meta |= {"samples": len(samples), "groups": len(set(base.groups))}
-    notes = (*_notes(settings, human), *systemless_notes(samples, settings.averaging))
+    notes = (*_notes(settings, _has_human(sections)), *systemless_notes(samples, settings.averaging))
     return Table(title, columns, tuple(sections), notes, meta)
 
 
@@ -94,6 +94,11 @@ def _correlated(
     scores: np.ndarray, samples: Sequence[CaptionSample], settings: EvaluationSettings
 ) -> AgreementData:
     return AgreementData.from_samples(scores, samples).correlated(settings.averaging)
+
+
+def _has_human(sections: Sequence[Section]) -> bool:
+    rows = (row for section in sections for row in section.rows if row.label == HUMAN)
+    return any(cell.value is not None for row in rows for cell in row.cells.values())
 
 
 def _described(settings: EvaluationSettings) -> dict[str, Any]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+FEW = 50
+"""Below so many samples, figures say little."""
+
 
 @dataclass(frozen=True, slots=True)
 class EvaluationSettings:

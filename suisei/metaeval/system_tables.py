@@ -125,7 +125,7 @@ def _pair_notes(sections: Sequence[Section], settings: Resampling) -> list[str]:
     notes = [
         f"two-sided; {count:,} bootstrap resamples of images, {count:,} permutations that swap two systems' "
         f"captions image by image, seed {settings.seed}; Holm over the pairs of a metric ({pairs}); wins, "
-        "ties and losses count images",
+        "ties and losses count images, and less than a thousandth of the range of most scores is a tie",
         "a difference is the better system less the worse: below 0 where lower is better",
         "rank: systems of one rank cannot be told apart; the next begins where a system is worse than any "
         f"of the rank (Holm p <= {settings.alpha:g})",

@@ -26,7 +26,13 @@ from suisei.metaeval.significance import (
 from suisei.scoring.columns import FAILURES, ScoreColumn, failure_text
 
 TIE = 1e-9
-"""Scores of two captions that differ by no more are a tie."""
+"""Scores of two captions that differ by no more are a tie, whatever the range of scores is."""
+TIES = 1000
+"""Into so many parts of the range of most scores (1st to 99th percentile); what differs by no more is a tie.
+
+As in the probes' ladders: the traces (1e-4 and less) that BLEU of a caption without a common fourgram has in
+place of 0 make no caption the better one, nor do last digits of bfloat16.
+"""
 
 _ROUNDING = 1e-10
 
@@ -169,9 +175,10 @@ def _outcome(column: ScoreColumn, names: Sequence[str], settings: Resampling) ->
     order = sorted(range(len(names)), key=lambda system: -sign * sums.observed[system])
     resampled = sums.bootstrap(settings.n_resamples, settings.seed)
     swapped = sums.permuted_differences(list(combinations(order, 2)), settings.n_resamples, settings.seed)
-    pairs = []
+    pairs, tie = [], _largest_tie(scores[:, there])
     for (a, b), null in swapped.items():
         gained = sign * (scores[a, there] - scores[b, there])
+        gained[np.abs(gained) <= tie] = 0.0
         pairs.append(
             _pair((names[a], names[b]), sums.observed[[a, b]], resampled[:, [a, b]], null, gained, settings)
         )
@@ -188,6 +195,12 @@ def _outcome(column: ScoreColumn, names: Sequence[str], settings: Resampling) ->
         scores=dict(zip(names, scores, strict=True)),
         higher_is_better=column.higher_is_better,
     )
+
+
+def _largest_tie(scores: np.ndarray) -> float:
+    """Return by how much scores may differ and be a tie."""
+    finite = scores[np.isfinite(scores)]
+    return max(TIE, float(np.diff(np.quantile(finite, (0.01, 0.99)))[0]) / TIES) if finite.size else TIE
 
 
 class _Sums:
@@ -243,12 +256,12 @@ def _pair(
         observed: their corpus scores.
         resampled: their scores on each resample, [B, 2].
         null: the differences under permutation, [B].
-        gained: by how much the better system's caption is better, per image.
+        gained: by how much the better system's caption is better, per image; 0 for a tie.
         settings: of the interval.
     """
     difference = float(observed[0] - observed[1])
     differences = resampled[:, 0] - resampled[:, 1]
-    ties = np.abs(gained) <= TIE
+    ties = gained == 0
     return Pair(
         *names,
         difference,

@@ -52,7 +52,7 @@ def read_config(
         raise ModelError(f"no model folder at {folder}; give the folder that holds config.json")
     path = folder / "config.json"
     if not path.is_file():
-        raise ModelError(f"{folder} is not a model folder: config.json is missing")
+        raise ModelError(f"{folder} is not a model folder: config.json is missing{_trained_in(folder)}")
     if not _inside(folder, "config.json", within) or path.stat().st_size > LARGEST_CONFIG:
         raise ModelError(f"{path}: a link that leaves the folder, or larger than any config; {RESTORE}")
     try:
@@ -124,6 +124,12 @@ def _is_file(path: Path) -> bool:
         return path.is_file()
     except OSError:  # a name that no file can have, as one too long
         return False
+
+
+def _trained_in(folder: Path) -> str:
+    """Say where the model is, if the folder is that of a training."""
+    own = folder / "model"
+    return f"; the model of this training is in {own}" if (own / "config.json").is_file() else ""
 
 
 def altered(folder: Path, config: dict[str, Any], names: Sequence[str]) -> list[str]:

@@ -37,6 +37,8 @@ class RowCounts:
     Attributes:
         rows: input rows.
         across: those with references, none of them in the candidate's language.
+        compared: those with references.
+        looked: those with an image alone.
         bad: {reason: rows} of rows that no metric could score.
         examples: {reason: the first such row's whole error}.
         skipped: {label: {reason: samples without score}}, bad rows left out.
@@ -44,6 +46,8 @@ class RowCounts:
 
     rows: int = 0
     across: int = 0
+    compared: int = 0
+    looked: int = 0
     bad: Counter[str] = field(default_factory=Counter)
     examples: dict[str, str] = field(default_factory=dict)
     skipped: dict[str, Counter[str]] = field(default_factory=dict)
@@ -51,7 +55,10 @@ class RowCounts:
     def add(self, rows: Sequence[ScoredRow], samples: Iterable[CaptionSample] = ()) -> None:
         """Count scored rows, given those of their samples that could be read."""
         self.rows += len(rows)
-        self.across += count_across(samples)
+        for sample in samples:
+            self.across += count_across((sample,))
+            self.compared += bool(sample.references)
+            self.looked += not sample.references and sample.image is not None
         for row in rows:
             if row.bad is not None:
                 self._count(self.bad, row.bad, row.bad)
@@ -93,6 +100,8 @@ def summary(
     return {
         "rows": counts.rows,
         "rows_across_languages": counts.across,
+        "rows_with_references": counts.compared,
+        "rows_with_an_image_alone": counts.looked,
         "bad_rows": dict(counts.bad),
         "examples": counts.examples,
         "metrics": {
@@ -141,6 +150,7 @@ def summary_notes(content: Mapping[str, Any]) -> list[str]:
     """Return one line per reason for which rows or scores are missing."""
     examples, across = content["examples"], content.get("rows_across_languages", 0)
     notes = [f"of the rows {across_note(across)}"] if across else []
+    notes += _mixed_notes(content)
     notes += [
         f"{_rows(count)} skipped: {reason} (the first: {examples[reason]})"
         for reason, count in content["bad_rows"].items()
@@ -152,6 +162,22 @@ def summary_notes(content: Mapping[str, Any]) -> list[str]:
         for reason, count in entry["skipped"].items()
     ]
     return notes
+
+
+def _mixed_notes(content: Mapping[str, Any]) -> list[str]:
+    """Say where a model scores some rows beside references and others by the image."""
+    compared, looked = content.get("rows_with_references", 0), content.get("rows_with_an_image_alone", 0)
+    learned = [
+        label
+        for label, entry in content["metrics"].items()
+        if entry["signature"].startswith("suisei|") and "|image:none|" not in entry["signature"]
+    ]
+    if not (compared and looked and learned):
+        return []
+    return [
+        f"of the rows {looked:,} ha{'s' if looked == 1 else 've'} an image and no references: "
+        f"{', '.join(learned)} scores such by the image, which does not compare with scores beside references"
+    ]
 
 
 def _figure(value: float | None) -> str:

@@ -10,12 +10,10 @@ import numpy as np
 from suisei.data.leaks import describe_shared
 from suisei.data.sample import CaptionSample
 from suisei.metaeval.correlation_tables import evaluation_table
-from suisei.metaeval.settings import EvaluationSettings
+from suisei.metaeval.settings import FEW, EvaluationSettings
 from suisei.metaeval.tables import HUMAN, LABELS, Row, Table
 from suisei.scoring.run_scores import SAMPLES, SCORES
 
-FEW = 50
-"""Below so many tested samples, figures say little."""
 ADVICE = {
     "split": "--data.folds 5 tests on every rated sample",
     "files": "give more rated captions as data.test",
@@ -63,7 +61,8 @@ def cautions(
     own = table.row(label)
     found = []
     if len(samples) < FEW:
-        little = f"Tested on {len(samples):,} samples; figures of fewer than {FEW} say little"
+        count = f"{len(samples):,} sample{'' if len(samples) == 1 else 's'}"
+        little = f"Tested on {count}; figures of fewer than {FEW} say little"
         found.append(f"{little}: {ADVICE[tested]}.")
     if all(own.value(kind) is None for kind in COMPARED):
         return [*found, "No agreement of the model with people could be measured."]

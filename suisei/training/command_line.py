@@ -82,6 +82,21 @@ TRAINER: dict[str, Rule] = {
 """What the trainer's settings may be; the types of the others say enough."""
 
 
+def _one_of(text: str) -> str:
+    """Return a message on a value of a wrong type; of several types, without what each of them says of it."""
+    found = re.fullmatch(
+        r"(.*): Does not validate against any of the Union subtypes Subtypes: \[(.*?)\] Errors: .* "
+        r"Given value type: \w+ Given value: (.*)",
+        text,
+    )
+    if found is not None:
+        name, kinds, value = found.groups()
+        kinds = re.sub(r"\b(?:\w+\.)+", "", kinds.replace("NoneType", "null"))
+        text = f"{name}: expected {' or '.join(re.split(r', (?![^[]*])', kinds))}, got {value!r}"
+    listed = re.search(r"[Ee]xpected .*\b(tuple|list)\b", text)
+    return f"{text}; a list is one word, as '[1,5]'" if listed else text
+
+
 class PlainParser(LightningArgumentParser):
     """A parser whose values are plain, and whose errors are one line."""
 
@@ -92,7 +107,7 @@ class PlainParser(LightningArgumentParser):
         if isinstance(ex, SuiseiError):
             raise ex
         text = re.sub(r'Parser key "([^"]*)": ', r"\1: ", " ".join(message.split()))
-        text = re.sub(r"(<class '|typing\.)([^'>]*)('>)?", r"\2", text)[:LONGEST_ERROR]
+        text = _one_of(re.sub(r"(<class '|typing\.)([^'>]*)('>)?", r"\2", text))[:LONGEST_ERROR]
         raise ConfigError(f"{text}{self._near(text)} (suisei train --help all lists every setting)") from None
 
     def _near(self, text: str) -> str:

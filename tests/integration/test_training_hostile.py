@@ -163,3 +163,22 @@ def test_the_command_says_one_line_and_ends_with_status_2(settings, tmp_path, ca
     assert main(["train", *arguments]) == 2
     said = capsys.readouterr().err.strip().splitlines()
     assert said == ["suisei: model.head.members is 1000000; it must be an integer from 1 to 100"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (
+            "--data.rating_scale 1 5",
+            "rating_scale: expected tuple[float, float] or null, got '1'; a list is one word",
+        ),
+        ("--trainer.max_epochs many", "max_epochs: expected int or null, got 'many' (suisei train"),
+        ("--early_stopping no", "early_stopping: expected Stopping or null, got 'no' (suisei train"),
+        ("--data.fractions 0.8 0.1 0.1", "a list is one word, as '[1,5]'"),
+    ],
+)
+def test_a_value_of_a_wrong_type_is_said_plainly(options, said, settings, tmp_path):
+    with pytest.raises(ConfigError) as error:
+        train_module.make_cli(["--config", str(settings), f"--output={tmp_path / 'run'}", *options.split()])
+    assert said in str(error.value)
+    assert "subtypes" not in str(error.value)

@@ -205,3 +205,24 @@ def test_metrics_are_correlated_with_peoples_scores_of_the_systems(files, tmp_pa
     assert "--human: people's scores of no system here: other" in report["notes"]
     assert run(files["bad"], files["good"], *chosen) == 2
     assert "a correlation takes three" in capsys.readouterr().err
+
+
+def test_captions_in_another_language_than_their_references_are_said(files):
+    files["bad"].write_text(json.dumps(BAD | {"1": "猫がいる", "4": "バスが走る"}), encoding="utf-8")
+    _, report = compare(files, "--metrics", "bleu-1")
+    across = [note for note in report["notes"] if "no reference in the candidate's language" in note]
+    assert [note.partition(" no reference")[0] for note in across] == ["bad: of its captions 2 have"]
+
+
+def test_without_references_the_default_metrics_are_those_that_do_without(files, tmp_path, capsys):
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    for number, image in enumerate(GOOD):
+        Image.new("RGB", (32, 32), (40 * number, 90, 20)).save(folder / f"{image}.png")
+    given = [files["bad"], files["good"], "--images", folder, "--bootstrap", 20]
+    assert run(*given, "--json", tmp_path / "out.json") == 0
+    report = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
+    assert [metric["metric"] for metric in report["metrics"]] == ["suisei"]
+    assert "failed" not in capsys.readouterr().err
+    assert run(*given, "--metrics", "suisei,cider,bleu-4") == 1
+    assert "cider failed" in capsys.readouterr().err

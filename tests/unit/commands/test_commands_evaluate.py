@@ -495,3 +495,27 @@ def test_every_option_of_the_figures_reaches_the_protocol(tmp_path, monkeypatch)
         raters="mean", n_resamples=7, seed=3, correlation="pearson", unit="group", published=False
     )
     assert seen == [(expected, True)]
+
+
+def test_ratings_that_a_model_learned_from_are_said(ratings, tmp_path):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    seen = "## Data\n\nshichimi, ratings.jsonl: 40 training samples in 20 groups."
+    (folder / "README.md").write_text(seen, encoding="utf-8")
+    note = f"suisei:{folder}: its card names ratings.jsonl among its training data: figures on ratings that"
+    code, report = evaluate(ratings, tmp_path, "--metrics", "fake-plain", "--model", folder)
+    assert code == 1  # the folder holds no model
+    assert sum(each.startswith(note) for each in report["notes"]) == 1
+    (folder / "README.md").write_text(seen.replace("ratings", "others"), encoding="utf-8")
+    _, report = evaluate(ratings, tmp_path, "--metrics", "fake-plain", "--model", folder)
+    assert not any("among its training data" in each for each in report["notes"])
+
+
+def test_few_ratings_are_said(ratings, tmp_path):
+    few = "rated samples: 40; figures of fewer than 50 say little"
+    assert few in evaluate(ratings, tmp_path, "--metrics", "fake-plain")[1]["notes"]
+    lines = ratings.read_text().splitlines()
+    more = [line.replace('"id": "r', f'"id": "{part}r') for part in "ab" for line in lines]
+    ratings.write_text("\n".join(more))
+    _, report = evaluate(ratings, tmp_path, "--metrics", "fake-plain")
+    assert not any("say little" in note for note in report["notes"])

@@ -601,3 +601,27 @@ def test_device_and_precision_go_to_the_metrics_that_take_them(tmp_path, model, 
     signatures = {k: v["signature"] for k, v in json.loads(summary.read_text())["metrics"].items()}
     assert "dtype:bf16" in signatures["suisei"]
     assert "bf16" not in signatures["length"]
+
+
+def test_without_any_score_quiet_runs_say_why_too(tmp_path, capsys):
+    source = write(tmp_path / "in.jsonl", [{"candidate": text} for text in ENGLISH])
+    none = "bleu-1: 4 rows without score: no references"
+    for metrics, code, said in (("bleu-1", 1, none), ("bleu-1,length", 0, "")):
+        assert run("--metrics", metrics, "--input", source, "--output", tmp_path / "o.csv", "--quiet") == code
+        assert capsys.readouterr().err.strip("· \n") == said
+
+
+def test_rows_that_a_model_scores_by_the_image_alone_are_counted_beside_others(captions, model, capsys):
+    source, rows = captions, read(captions)
+    note = "an image and no references: "
+    assert run("--model", model, "--input", source, "--output", source.with_name("a.jsonl")) == 0
+    assert note not in capsys.readouterr().err
+    looked = [row | {"references": []} if "image" in row else row for row in rows]
+    write(source, looked)
+    for metrics in (["--model", model], ["--metrics", "bleu-1"]):
+        assert run(*metrics, "--input", source, "--output", source.with_name("b.jsonl")) == 0
+        count = sum("image" in row for row in looked)
+        assert (f"of the rows {count} have {note}" in capsys.readouterr().err) == (metrics[0] == "--model")
+    write(source, [row for row in looked if "image" in row])
+    assert run("--model", model, "--input", source, "--output", source.with_name("c.jsonl")) == 0
+    assert note not in capsys.readouterr().err

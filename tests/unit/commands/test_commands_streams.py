@@ -111,6 +111,10 @@ def test_every_kind_of_stream_can_be_read(data, tmp_path, source):
             "Parquet cannot be read from standard input or a pipe",
         ),
         ("S {score} --input - < /dev/null", "the file is empty"),
+        (
+            "echo id,candidate | S {score} --input -",
+            "standard input is read as JSON Lines, or as --format says",
+        ),
         ("cp $1 x.jsonl; S {score} --input x.jsonl >> x.jsonl", "--output /dev/stdout is the input"),
         ("cp $1 x.jsonl; S {score} --input - < x.jsonl >> x.jsonl", "--output /dev/stdout is the input"),
         ("cp $1 x.jsonl; S {score} --input - --summary x.jsonl < x.jsonl", "--summary x.jsonl is the input"),

@@ -34,6 +34,13 @@ def texts_of(figure):
     return [text.get_text() for axis in figure.axes for text in axis.texts + axis.get_yticklabels()]
 
 
+def text_of(explanation):
+    console = Console(width=80, file=StringIO(), color_system=None)
+    for part in terminal_parts(explanation):
+        console.print(part)
+    return console.file.getvalue()
+
+
 def test_the_chart_has_every_part(explanation):
     with style():
         figure = explanation_figure(explanation)
@@ -85,12 +92,22 @@ def test_sentences_name_what_matters_most(explanation):
 
 
 def test_a_terminal_of_80_columns_shows_all_and_no_markup(explanation):
-    console = Console(width=80, file=StringIO(), color_system=None)
-    for part in terminal_parts(explanation):
-        console.print(part)
-    shown = console.file.getvalue()
+    shown = text_of(explanation)
     assert max(map(len, shown.splitlines())) <= 80
     assert "a [red] dog" in shown
-    for wanted in ("without references", "+0.300", "all metrics (20)", "n5", "9 more", "signature: suisei|x"):
+    for wanted in ("without references", "+0.300", "all metrics (20)", "n5", "8 more", "signature: suisei|x"):
         assert wanted in shown
     assert f"n{MOST_SHOWN} " not in shown
+
+
+def test_numbers_that_are_not_there_are_not_shown(explanation):
+    absent = tuple(InputEffect(f"absent{k}", "metrics", None, 0.5, None, None) for k in range(20))
+    there = explanation.inputs[:1]
+    shown = text_of(replace(explanation, inputs=absent + there))
+    assert "n0 " in shown
+    assert "absent" not in shown
+    assert "more, each of less effect" not in shown
+    figure = explanation_figure(replace(explanation, inputs=absent + there))
+    assert len(figure.axes[-1].patches) == 2  # with the group
+    none = text_of(replace(explanation, inputs=absent, groups=()))
+    assert "Numbers that went in" not in none

@@ -276,6 +276,10 @@ def test_undefined_figures_have_a_reason_and_no_zero():
         assert "one rater" in result.row(HUMAN).cells[kind].reason
         assert result.row("q").cells[kind].value > 0.5
     assert "human: not available: one rater" in result.to_markdown()
+    explained = "human: a rating of each sample against"
+    assert explained not in result.to_markdown()
+    samples, quality = rated(raters=2)
+    assert explained in evaluation_table({"q": quality}, samples).to_markdown()
 
 
 def test_groups_without_a_correlation_are_named_with_the_reason():

@@ -282,3 +282,12 @@ def test_a_loaded_small_model_can_be_saved_whole(rounded, tmp_path):
     save_model(tmp_path / "whole", read)
     again = load_model(tmp_path / "whole", check_names).regressor
     assert all(torch.equal(own, again.state_dict()[name]) for name, own in read.state_dict().items())
+
+
+def test_the_folder_of_a_training_leads_to_its_model(model_folder, tmp_path):
+    (tmp_path / "run").mkdir()
+    with pytest.raises(ModelError, match=r"run is not a model folder: config.json is missing$"):
+        load_model(tmp_path / "run", check_names)
+    shutil.copytree(model_folder, tmp_path / "run" / "model")
+    with pytest.raises(ModelError, match=r"is missing; the model of this training is in .*run/model$"):
+        load_model(tmp_path / "run", check_names)

@@ -136,3 +136,7 @@ def test_what_is_wrong_with_data_is_said_of_one_run_and_of_folds():
     assert "share 4 rows" in leaked
     (simulated,) = data_cautions({"sources": ["mine.jsonl"], "given": {"test": "scenes"}})
     assert "simulated" in simulated
+
+
+def test_a_single_tested_sample_is_one():
+    assert said_of(GOOD, 1, "split")[0].startswith("Tested on 1 sample; figures")

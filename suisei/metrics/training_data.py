@@ -1,0 +1,36 @@
+"""What a model was trained on, as the card in its folder says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from suisei.errors import UnavailableError
+from suisei.metrics.default_model import default_model
+
+_SOURCES = re.compile(r"^## Data\n+(.+?): [\d,]+ training samples", re.MULTILINE)
+_MOST = 1_000_000
+"""Bytes of a card that are looked at: it may be somebody else's."""
+
+
+def trained_on(spec: str) -> tuple[str, ...]:
+    """Return the data sets and files that a model learned ratings from.
+
+    Args:
+        spec: of a metric, such as ``suisei`` or ``suisei:DIR``.
+
+    Returns:
+        as the run was given them; none for other metrics, for a model that is not on this machine, and where
+        the card does not say.
+    """
+    name, _, folder = spec.partition(":")
+    if name != "suisei":
+        return ()
+    try:
+        path = (Path(folder) if folder else default_model()) / "README.md"
+        with path.open("rb") as file:
+            card = file.read(_MOST).decode("utf-8", "replace")
+    except (OSError, ValueError, UnavailableError):
+        return ()
+    found = _SOURCES.search(card.replace("\r\n", "\n"))
+    return tuple(found[1].split(", ")) if found else ()
