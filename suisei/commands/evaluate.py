@@ -40,7 +40,7 @@ from suisei.commands.steps import (
 from suisei.data.outputs import check_media, given
 from suisei.data.spoken import across_note, count_across
 from suisei.errors import ConfigError, DataError
-from suisei.metrics.training_data import trained_on
+from suisei.metrics.training_data import seen_notes
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -235,18 +235,8 @@ def _load(
         notes.append(f"of the samples {across_note(across)}")
     if len(rated) < FEW:
         notes.append(f"rated samples: {len(rated)}; figures of fewer than {FEW} say little")
-    return rated, positions, len(samples), notes + _seen_notes(options.data, plans)
-
-
-def _seen_notes(data: str, plans: Sequence[MetricPlan]) -> list[str]:
-    """Say which models were trained on the data that they are measured on, as far as their cards tell."""
-    name = Path(data).name
-    return [
-        f"{plan.label}: its card names {name} among its training data: figures on "
-        "ratings that it learned from are too good"
-        for plan in plans
-        if name in (Path(source).name for source in trained_on(plan.spec))
-    ]
+    seen = seen_notes({plan.label: plan.spec for plan in plans}, options.data)
+    return rated, positions, len(samples), [*notes, *seen.values()]
 
 
 def _score(

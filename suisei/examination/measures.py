@@ -19,6 +19,7 @@ from suisei.metaeval.settings import EvaluationSettings
 from suisei.metaeval.table_reading import read_table
 from suisei.metaeval.tables import Cell, Table
 from suisei.metrics.registry import get_entry
+from suisei.metrics.training_data import seen_notes
 from suisei.scoring.columns import ScoreColumn, column_notes
 from suisei.scoring.digest import value_digest
 from suisei.scoring.fitting import protocol_corpus
@@ -40,6 +41,7 @@ class Measure:
         columns: the metrics' scores of them.
         notes: what else must be known.
         failed: metrics that failed; one that needs what the samples do not have is none of them.
+        seen: metrics that learned from ratings that they are measured on, which are never the best.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Measure:
     columns: Sequence[ScoreColumn] = ()
     notes: Sequence[str] = ()
     failed: Sequence[str] = ()
+    seen: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,16 +120,18 @@ def measure_benchmark(place: Place, candidates: Sequence[Candidate], means: Mean
     main = tables["results"]
     figures = {row.label: row.cells[column] for row in main.overall.rows if column in row.cells}
     labels = {each.label for each in columns}
+    seen = seen_notes({plan.label: plan.spec for plan in plans}, name)
     return Measure(
         name,
         f"{name}: {main.columns[column]}",
         tables,
         {label: cell for label, cell in figures.items() if label in labels},
-        found["best"],
+        None if found["best"] in seen else found["best"],
         samples,
         columns,
-        [*notes, *column_notes(columns), *([place.note] if place.note else [])],
+        [*notes, *seen.values(), *column_notes(columns), *([place.note] if place.note else [])],
         failed,
+        list(seen),
     )
 
 

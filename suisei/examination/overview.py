@@ -34,6 +34,12 @@ def overview_table(
         error = failed.get(label)
         rows.append(Row(label, {} if error else cells, error=error, info={"best": best}))
     notes = [_NOTE] if len(labels) > 1 else []
+    seen = {label: [each.name for each in measures if label in each.seen] for label in labels}
+    notes += [
+        f"{label} learned from the ratings of {', '.join(names)}, where its figure is too good and never bold"
+        for label, names in seen.items()
+        if names
+    ]
     if skipped:
         notes.append(f"not examined, see the end of the page: {', '.join(skipped)}")
     columns = {measure.name: measure.heading for measure in measures}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from suisei.errors import UnavailableError
@@ -11,6 +12,25 @@ from suisei.metrics.default_model import default_model
 _SOURCES = re.compile(r"^## Data\n+(.+?): [\d,]+ training samples", re.MULTILINE)
 _MOST = 1_000_000
 """Bytes of a card that are looked at: it may be somebody else's."""
+
+
+def seen_notes(specs: Mapping[str, str], data: str) -> dict[str, str]:
+    """Say which models learned from ratings that they are measured on, as far as their cards tell.
+
+    Args:
+        specs: {label: spec} of the metrics.
+        data: name of a data set, or path of a file of rated captions.
+
+    Returns:
+        {label: what is to be said}.
+    """
+    name = Path(data).name
+    return {
+        label: f"{label}: its card names {name} among its training data: figures on ratings that it learned "
+        "from are too good"
+        for label, spec in specs.items()
+        if name in (Path(source).name for source in trained_on(spec))
+    }
 
 
 def trained_on(spec: str) -> tuple[str, ...]:

@@ -215,6 +215,18 @@ def test_the_overview_marks_the_best_and_names_what_is_absent(tmp_path, samples)
     assert "polaris" in table.notes[1]
 
 
+def test_a_model_that_learned_from_the_ratings_is_said_and_never_bold(tmp_path, samples, monkeypatch):
+    monkeypatch.setattr(
+        "suisei.metrics.training_data.trained_on", lambda spec: ("scenes",) if spec == "unigram-f1" else ()
+    )
+    candidates = [candidate_of(MetricPlan(name)) for name in ("length", "unigram-f1")]
+    measure = measure_benchmark(Place("scenes", None, samples), candidates, Means(Kept(tmp_path), SETTINGS))
+    assert any(note.startswith("unigram-f1: its card names scenes among its") for note in measure.notes)
+    table = overview_table(["length", "unigram-f1"], [measure], {}, {})
+    assert table.row("unigram-f1").info["best"] == []
+    assert "unigram-f1 learned from the ratings of scenes, where its figure is too good" in table.notes[1]
+
+
 def test_the_command_writes_page_and_json_and_goes_on(tmp_path, jsts, capsys):
     arguments = ["--metrics", "unigram-f1,length", "--root", str(jsts), "--output", str(tmp_path / "out")]
     arguments += ["--benchmarks", "jsts,polaris", "--bootstrap", "20", "--examples", "1", "--drawn", "1"]
