@@ -103,6 +103,18 @@ def shared_contents(held_out: Sequence[CaptionSample], others: Sequence[CaptionS
     return counts if any(counts.values()) else {}
 
 
+def shared_between(parts: Mapping[str, Sequence[CaptionSample]]) -> dict[str, dict[str, int]]:
+    """Return what the parts of the data share, {two parts, as in CONSEQUENCES: counts}; only where any is.
+
+    Args:
+        parts: {"train", "validation", "test" and "support": its samples}.
+    """
+    counts = {
+        names: shared_contents(*(parts[part] for part in names.split(" and "))) for names in CONSEQUENCES
+    }
+    return {names: found for names, found in counts.items() if found}
+
+
 def describe_shared(*shared: Mapping[str, Mapping[str, int]]) -> str:
     """Return a sentence on what parts share and what follows from it; nothing where nothing is shared.
 

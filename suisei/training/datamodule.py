@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 
 from suisei.data.file_rows import skipped_note
 from suisei.data.formats import OnError, Row
-from suisei.data.leaks import CONSEQUENCES, describe_shared, shared_contents
+from suisei.data.leaks import describe_shared, shared_between
 from suisei.data.load import load_data
 from suisei.data.sample import CaptionSample
 from suisei.data.source_names import told_apart
@@ -211,10 +211,7 @@ class CaptionDataModule(ResumableData):
     def _warn_of_shared_contents(self) -> None:
         parts = {part: self.part(part) for part in PARTS}
         parts["support"] = [CaptionSample(said[0], said, image) for image, said in self.support_data.images]
-        counts = {
-            names: shared_contents(*(parts[part] for part in names.split(" and "))) for names in CONSEQUENCES
-        }
-        self.shared = {names: shared for names, shared in counts.items() if shared}
+        self.shared = shared_between(parts)
         if self.shared:
             logger.warning("%s", describe_shared(self.shared))
 

@@ -1,14 +1,11 @@
 """The score command on files, with a small model of random weights and the text metrics."""
 
-import argparse
 import csv
-import gzip
 import io
 import json
 import math
 import os
 import random
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -18,15 +15,12 @@ import pytest
 from PIL import Image
 
 import suisei
-from suisei.cli import run_command
 from suisei.commands.score import main
-from suisei.commands.score_rows import quick_count
-from suisei.errors import ConfigError, DataError
+from suisei.errors import DataError
 from suisei.metrics.base import Metric
 from suisei.metrics.registry import REGISTRY, Entry
+from tests.unit.commands.score_runs import ENGLISH, JAPANESE, read, run, write
 
-ENGLISH = ["a red ball on the table", "two small blue dogs", "a dog sleeps on a chair", "three yellow stars"]
-JAPANESE = ["赤いボールが机の上にある", "小さな青い犬が二匹いる", "椅子で犬が寝ている", "黄色い星が三つ光る"]
 CAPTIONS = ENGLISH + JAPANESE
 
 
@@ -66,22 +60,9 @@ def records(tmp_path):
     return rows
 
 
-def write(path, rows):
-    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
-    return path
-
-
-def read(path):
-    return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
-
-
 @pytest.fixture
 def captions(tmp_path, records):
     return write(tmp_path / "captions.jsonl", records)
-
-
-def run(*arguments):
-    return run_command(main, [str(argument) for argument in arguments])
 
 
 def test_scores_equal_the_python_interface_and_keep_order_and_ids(tmp_path, model, captions, records):
@@ -416,44 +397,6 @@ def test_samples_without_references_are_counted_not_stopped_at(tmp_path):
     assert (entry["n"], entry["mean"], entry["skipped"]) == (1, 1.0, {"no references": 1})
 
 
-@pytest.mark.parametrize("content", ["", "\n\n"])
-def test_an_empty_input_is_an_error_and_leaves_no_file(tmp_path, content, capsys):
-    data = tmp_path / "in.jsonl"
-    data.write_text(content)
-    assert run("--metrics", "length", "--input", data, "--output", tmp_path / "o.jsonl") == 2
-    assert "the file is empty" in capsys.readouterr().err
-    assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
-
-
-def test_no_row_that_can_be_scored_is_a_failure(tmp_path):
-    data = write(tmp_path / "in.jsonl", [{"candidate": ""}] * 3)
-    output = tmp_path / "o.jsonl"
-    assert run("--metrics", "length", "--input", data, "--output", output, "--on-error", "skip") == 1
-    assert [row["length"] for row in read(output)] == [None] * 3
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--metrics", "blue-4"], "no metric 'blue-4'"),
-        (["--metrics", "length", "--output", "o.txt"], r"\.jsonl, \.csv, \.tsv"),
-        (["--metrics", "length", "--output", "missing/o.csv"], "its folder does not exist"),
-        (["--metrics", "length", "--images", "missing"], "no such folder"),
-        (["--metrics", "length", "--resume"], "needs an --output file"),
-        (["--metrics", "length", "--output", "in.jsonl"], "is the input"),
-        (["--metrics", "length,length"], "given twice"),
-        (["--metrics", "length", "--metric-option", "cider.x=1"], "not asked for"),
-        (["--metrics", "length", "--input", "-", "--format", "parquet"], "Parquet"),
-    ],
-)
-def test_what_cannot_work_is_refused_before_any_work(tmp_path, monkeypatch, arguments, message):
-    monkeypatch.chdir(tmp_path)
-    write(tmp_path / "in.jsonl", [{"candidate": "a"}])
-    with pytest.raises(ConfigError, match=message):
-        main(["--input", "in.jsonl", *arguments])
-    assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
-
-
 def test_missing_files_are_named(tmp_path, model):
     with pytest.raises(DataError, match=r"nowhere\.jsonl"):
         main(["--metrics", "length", "--input", str(tmp_path / "nowhere.jsonl")])
@@ -463,70 +406,6 @@ def test_missing_files_are_named(tmp_path, model):
         assert run("--model", model, "--input", data) == 2
     finally:
         (model / "away").rename(model / "idf.json")
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "rows"),
-    [
-        ("r.csv", 'candidate\na\n"b ""x""\nc"\nd', 3),
-        ("r.csv", "candidate\n", 0),
-        ("r.tsv", "candidate\r\na\r\nb\r\n\r\n", 2),
-        ("r.jsonl", '{"candidate": "a"}\n{"candidate": "b"}', 2),
-        ("r.jsonl", '{"candidate": "a"}\n\n\n', 1),
-        ("r.txt", 'an "open quotation\nb\n', 2),
-        ("r.json", "[]", None),
-        ("r.csv.gz", "", None),
-    ],
-)
-def test_progress_counts_rows(tmp_path, name, text, rows):
-    path = tmp_path / name
-    path.write_bytes(text.encode())
-    assert quick_count(argparse.Namespace(input=str(path), format=None)) == rows
-
-
-def test_captions_and_references_in_text_are_what_they_are_in_json_lines(tmp_path, capsys):
-    captions, references = ENGLISH[:3], [ENGLISH[1:], JAPANESE[:3]]
-    rows = [{"candidate": c, "references": [a, b]} for c, a, b in zip(captions, *references, strict=True)]
-    texts = [tmp_path / f"ref{n}.txt" for n in range(2)]
-    for path, lines in zip(texts, references, strict=True):
-        path.write_text("\n".join(lines) + "\n")
-    (tmp_path / "hyp.txt.gz").write_bytes(gzip.compress("\n".join(captions).encode()))
-    outputs = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
-    chosen = ("--metrics", "CIDEr,rouge-l", "--output")
-    assert run(*chosen, outputs[0], "--input", write(tmp_path / "in.jsonl", rows)) == 0
-    assert "taken for" not in capsys.readouterr().err
-    assert run(*chosen, outputs[1], "--input", tmp_path / "hyp.txt.gz", "--references", *texts) == 0
-    told = capsys.readouterr().err
-    assert outputs[0].read_bytes() == outputs[1].read_bytes()
-    assert told.count("taken for plain text, a caption a line") == 1  # though CIDEr reads them twice
-    assert told.count("is joined with line n of") == 1
-
-
-def test_scores_of_other_metrics_are_no_ratings(tmp_path, capsys):
-    data = write(tmp_path / "in.jsonl", [{"caption": "a dog", "image_id": 3, "score": -7.5}])
-    assert run("--metrics", "length", "--input", data) == 0
-    told = capsys.readouterr().err
-    assert "taken: 'caption' for the candidate, 'image_id' for the group; ignored: 'score'; --column" in told
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--references", "gone.json"], "--references gone.json: no such file"),
-        (["--references", "."], "is a folder; give a file"),
-        (["--column", "candiate=x"], "no field 'candiate' .*did you mean 'candidate'"),
-        (["--column", "candidate"], "must be FIELD=NAME, such as candidate=my_name, got 'candidate'"),
-        (["--references", "in.jsonl", "--output", "in.jsonl"], "is the input"),
-        (["--references=--"], "--references: '--' is no value"),
-    ],
-)
-def test_references_and_columns_that_cannot_be(tmp_path, monkeypatch, capsys, arguments, message):
-    monkeypatch.chdir(tmp_path)
-    write(tmp_path / "in.jsonl", [{"candidate": "a"}])
-    assert run("--metrics", "length", "--input", "in.jsonl", *arguments) == 2
-    found = capsys.readouterr()
-    assert (found.out, found.err.count("\n")) == ("", 1)
-    assert re.search(message, found.err)
 
 
 def test_warnings_come_once_and_not_in_every_window(tmp_path, model, capsys):

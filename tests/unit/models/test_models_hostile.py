@@ -54,7 +54,7 @@ def short_folder(build_regressor, tmp_path_factory):
     return folder
 
 
-def refused(folder, match):
+def assert_refused(folder, match):
     with pytest.raises(ModelError, match=match) as error:
         load(folder, device="cpu")
     assert "\n" not in str(error.value)
@@ -91,7 +91,7 @@ def test_only_local_metrics_may_be_extra_inputs(short_folder, tmp_path, resign, 
 
     (folder / "extras.json").write_text(json.dumps({str(name): {}}))
     resign(folder, edit)
-    refused(folder, "extra input|extra_inputs|extras.json")
+    assert_refused(folder, "extra input|extra_inputs|extras.json")
     assert not (folder.parent / "ran").exists()
 
 
@@ -122,20 +122,20 @@ def test_checksums_of_files_elsewhere_are_refused(folder, resign, name):
         config["sha256"][name] = sha256_of(folder.parent / "outside.json")
 
     resign(folder, edit)
-    refused(folder, "leads out of the folder")
+    assert_refused(folder, "leads out of the folder")
 
 
 @pytest.mark.parametrize("name", ["tokenizer/" + "a" * 500, "a" * 100_000, "two\nlines"])
 def test_names_that_no_file_has_are_missing(folder, resign, name):
     resign(folder, lambda config: config["sha256"].update({name: "0" * 64}))
-    refused(folder, r"(a{3}|lines').* (is missing|leads out of the folder)")
+    assert_refused(folder, r"(a{3}|lines').* (is missing|leads out of the folder)")
 
 
 @pytest.mark.parametrize("name", ["idf.json", "tokenizer", "tokenizer/tokenizer.json", "config.json"])
 def test_links_that_leave_the_folder_are_refused(folder, name):
     (folder / name).rename(folder.parent / "moved")
     (folder / name).symlink_to(folder.parent / "moved")
-    refused(folder, "leads out of the folder|a link that leaves")
+    assert_refused(folder, "leads out of the folder|a link that leaves")
 
 
 def test_links_inside_the_folder_and_to_it_are_followed(folder):
@@ -149,7 +149,7 @@ def test_links_inside_the_folder_and_to_it_are_followed(folder):
 def test_files_without_a_checksum_are_refused(folder, name):
     (folder / name).parent.mkdir(parents=True, exist_ok=True)
     (folder / name).write_text("{}")
-    refused(folder, f"{name} is not among the checksums")
+    assert_refused(folder, f"{name} is not among the checksums")
 
 
 def at(*path):
@@ -193,13 +193,13 @@ def test_what_the_weights_do_not_fill_is_refused_before_memory_is_taken(
     monkeypatch.setattr(
         "suisei.models.folder_regressor.load_file", lambda _: pytest.fail("the weights were read")
     )
-    refused(folder, "must be|does not fit|cannot rebuild|do not go together")
+    assert_refused(folder, "must be|does not fit|cannot rebuild|do not go together")
 
 
 def test_a_sparse_file_of_weights_is_not_hashed(folder):
     with (folder / "model.safetensors").open("r+b") as file:
         file.truncate(300 * 2**30)
-    refused(folder, r"model\.safetensors is larger than any")
+    assert_refused(folder, r"model\.safetensors is larger than any")
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_a_sparse_file_of_weights_is_not_hashed(folder):
 )
 def test_an_image_encoder_comes_from_nowhere_else(folder, resign, settings):
     resign(folder, at("image_architecture", "vision_cfg")(settings))
-    refused(folder, r"image_architecture\.vision_cfg")
+    assert_refused(folder, r"image_architecture\.vision_cfg")
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ def test_an_image_encoder_comes_from_nowhere_else(folder, resign, settings):
 )
 def test_a_text_encoder_is_one_of_a_closed_list(folder, resign, backbone, match):
     resign(folder, at("text_architecture", "backbone")(backbone))
-    refused(folder, match)
+    assert_refused(folder, match)
 
 
 def test_settings_that_would_run_or_fetch_code_are_not_handed_on():
@@ -272,7 +272,7 @@ def test_a_tokenizer_s_files_are_in_its_folder(folder, resign, monkeypatch, sett
         config["sha256"]["tokenizer/own.py"] = ""
 
     resign(folder, edit)
-    refused(folder, "tokenizer")
+    assert_refused(folder, "tokenizer")
     assert not (folder.parent / "ran").exists()
 
 
@@ -283,7 +283,7 @@ def test_a_tokenizer_whose_template_names_no_token_is_refused(folder, resign):
     content["post_processor"]["special_tokens"].popitem()
     path.write_text(json.dumps(content), encoding="utf-8")
     resign(folder)
-    refused(folder, "tokenizer's parts do not go together")
+    assert_refused(folder, "tokenizer's parts do not go together")
 
 
 WRONG = [None, True, "7", [], {"a": 1}, -1, float("nan"), 10**400]
@@ -363,14 +363,14 @@ def test_so_are_values_in_other_files(full_folder, tmp_path, resign, name):
 @pytest.mark.parametrize("content", ["[" * 100_000, "NaN", '"a"', "[1]", '{"format": 1e999}'])
 def test_other_json_is_one_line(folder, content):
     (folder / "config.json").write_text(content)
-    refused(folder, r"config\.json")
+    assert_refused(folder, r"config\.json")
 
 
 @pytest.mark.parametrize("value", [[], {"a": 1}, "x", None, 3])
 def test_checksums_that_are_none(folder, resign, value):
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "sha256": value}))
-    refused(folder, "sha256|checksum")
+    assert_refused(folder, "sha256|checksum")
 
 
 def test_the_signature_covers_the_settings(folder, resign):
@@ -384,7 +384,7 @@ def test_the_signature_covers_the_states(full_folder, tmp_path, resign):
     before = load(folder, device="cpu").signature
     tensors = load_file(folder / "extras.safetensors")
     save_file({name: value * 2 for name, value in tensors.items()}, folder / "extras.safetensors")
-    refused(folder, r"extras\.safetensors was altered")
+    assert_refused(folder, r"extras\.safetensors was altered")
     resign(folder)
     try:
         after = load(folder, device="cpu").signature
