@@ -321,6 +321,10 @@ class TextEncoder(nn.Module):
         part._lock = self._lock
         return part
 
+    def shallow(self) -> TextEncoder:
+        """Return an encoder that fails where this one would, since its layers are alike: their first."""
+        return self.lower(min(1, self._count)) if isinstance(self.backbone, BertEncoder) else self
+
     def call_overhead(self) -> float | None:
         """Return what one more call costs in training, in tokens; None where parts are not worth it."""
         names = (name for name, _ in self.backbone.named_parameters())

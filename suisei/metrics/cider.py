@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -15,6 +15,7 @@ from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError, DataError
 from suisei.metrics.ngrams import MAX_ORDER, Ngram, TokenMetric, ngram_counts, ngrams
 from suisei.metrics.tokenizers import TokenizedSample, Tokens
+from suisei.models.packed_counts import PackedCounts
 
 SIGMA = 6.0
 """Width of the Gaussian penalty on the difference in length, in bigrams."""
@@ -49,7 +50,7 @@ class Cider(TokenMetric):
     def __init__(self, tokenizer: str = "auto") -> None:
         super().__init__(tokenizer)
         self._documents = 0
-        self._frequency: dict[str, int] = {}  # of n-grams joined by spaces, as in files
+        self._frequency: Mapping[str, int] = {}  # of n-grams joined by spaces, as in files
         self._idf: dict[Ngram, float] = {}  # of those that were asked for
 
     def fit(self, samples: Sequence[CaptionSample]) -> None:
@@ -102,14 +103,10 @@ class Cider(TokenMetric):
         """
         try:
             tokenizer, documents = state["tokenizer"], int(state["documents"])
-            given = state["document_frequency"]
-            frequency = dict(given)
-            if set(map(type, frequency.values())) - {int}:
-                frequency = {ngram: int(count) for ngram, count in frequency.items()}
+            frequency, least, most = _frequency(state["document_frequency"])
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ConfigError(f"this is not a saved CIDEr state: {type(error).__name__} {error}") from error
-        counts = frequency.values()
-        if documents < 2 or (counts and not 0 < min(counts) <= max(counts) <= documents):
+        if documents < 2 or not 0 < least <= most <= documents:
             raise ConfigError(
                 f"this is not a saved CIDEr state: {documents} documents, which is too few or fewer than "
                 "an n-gram occurs in"
@@ -121,7 +118,7 @@ class Cider(TokenMetric):
             )
         self._keep(documents, frequency)
 
-    def _keep(self, documents: int, frequency: dict[str, int]) -> None:
+    def _keep(self, documents: int, frequency: Mapping[str, int]) -> None:
         self._documents, self._frequency, self._idf = documents, frequency, {}
 
     def _weight(self, ngram: Ngram) -> float:
@@ -157,6 +154,15 @@ class Cider(TokenMetric):
             weights.append(order)
             norms.append(math.sqrt(sum(weight * weight for weight in order.values())))
         return _Vector(weights, norms, max(0, len(tokens) - 1))
+
+
+def _frequency(given: Any) -> tuple[Mapping[str, int], int, int]:
+    """Return saved document frequencies, the least and the largest of them; packed ones stay packed."""
+    if isinstance(given, PackedCounts) and given.numbers.dtype.kind == "i" and len(given.numbers):
+        return given, int(given.numbers.min()), int(given.numbers.max())
+    frequency = {ngram: int(count) for ngram, count in dict(given).items()}
+    counts = frequency.values()
+    return frequency, min(counts, default=1), max(counts, default=1)
 
 
 def _distinct_ngrams(references: tuple[Tokens, ...]) -> set[Ngram]:

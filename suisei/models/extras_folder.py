@@ -20,6 +20,7 @@ import numpy as np
 
 from suisei.encoders.rules import BUILD_ERRORS, check_folder, one_line
 from suisei.errors import ModelError
+from suisei.models.packed_counts import PackedCounts
 from suisei.ranges import Rule, Suits, shown
 
 if TYPE_CHECKING:
@@ -173,9 +174,9 @@ def read_extras(
         return {}
     try:
         content = json.loads((folder / STATES).read_bytes().decode("utf-8"))
-        tensors, lines = _tensors(folder / NUMBERS), _lines(folder / TEXTS)
+        tensors, texts = _tensors(folder / NUMBERS), _Texts(folder / TEXTS)
         states = {
-            name: {key: _unpacked(value, tensors, lines) for key, value in content[name].items()}
+            name: {key: _unpacked(value, tensors, texts) for key, value in content[name].items()}
             for name in names
         }
     except BUILD_ERRORS as error:
@@ -214,13 +215,32 @@ def _tensors(path: Path) -> dict[str, np.ndarray]:
         raise ValueError(f"{path.name}: {error}") from None
 
 
-def _lines(path: Path) -> list[str]:
-    return path.read_bytes().decode("utf-8").split("\n") if path.is_file() else []
+class _Texts:
+    """The lines of a file, cut apart where somebody wants a list of them."""
+
+    def __init__(self, path: Path) -> None:
+        self._content = path.read_bytes() if path.is_file() else b""
+        ends = np.flatnonzero(np.frombuffer(self._content, np.uint8) == ord("\n"))
+        self._bounds = [-1, *ends.tolist(), len(self._content)] if self._content else [-1]
+
+    def block(self, place: Any) -> str:
+        """Return the lines at ``place``, first and number, in one."""
+        start, count = place
+        held = len(self._bounds) - 1
+        if not (type(start) is type(count) is int and 0 <= start <= start + count <= held):
+            raise ValueError(f"lines {shown(place)} of {TEXTS}, which has {held:,}")
+        end = self._bounds[start + count]
+        return self._content[self._bounds[start] + 1 : max(end, 0)].decode("utf-8")
+
+    def lines(self, place: Any) -> list[str]:
+        """Return the lines at ``place``, apart."""
+        block = self.block(place)
+        return block.split("\n") if place[1] else []
 
 
-def _unpacked(value: Any, tensors: Mapping[str, np.ndarray], lines: list[str]) -> Any:
+def _unpacked(value: Any, tensors: Mapping[str, np.ndarray], texts: _Texts) -> Any:
     if isinstance(value, dict) and _LINES in value:
-        return _from_lines(value[_LINES], lines)
+        return texts.lines(value[_LINES])
     if not isinstance(value, dict) or _TENSOR not in value:
         return value
     numbers = tensors[value[_TENSOR]]
@@ -228,14 +248,9 @@ def _unpacked(value: Any, tensors: Mapping[str, np.ndarray], lines: list[str]) -
         raise ValueError(f"{value[_TENSOR]} is not a list of finite numbers")
     if _KEYS not in value:
         return numbers
-    keys = _unpacked(value[_KEYS], {}, lines)
-    if keys is value[_KEYS] and set(map(type, keys)) - {str}:  # lines are text
+    keys = value[_KEYS]
+    if isinstance(keys, dict) and _LINES in keys:
+        return PackedCounts(texts.block(keys[_LINES]), numbers)
+    if set(map(type, keys)) - {str}:
         raise ValueError(f"{value[_TENSOR]} has names that are not text")
     return dict(zip(keys, numbers.tolist(), strict=True))
-
-
-def _from_lines(place: Any, lines: list[str]) -> list[str]:
-    start, count = place
-    if not (type(start) is type(count) is int and 0 <= start <= start + count <= len(lines)):
-        raise ValueError(f"lines {shown(place)} of {TEXTS}, which has {len(lines):,}")
-    return lines[start : start + count]

@@ -75,7 +75,8 @@ def build_regressor(
     regressor.eval()
     regressor.requires_grad_(False)
     with torch.inference_mode():  # settings that fit the weights and still cannot compute show here
-        regressor.text(*regressor.text.pad(regressor.text.tokenize(["a 犬"])))
+        text = regressor.text.shallow()
+        text(*text.pad(text.tokenize(["a 犬"])))
     return regressor
 
 

@@ -86,6 +86,20 @@ def test_other_encoders_are_left_to_transformers(change):
     assert not is_bert({**usual, **change})
 
 
+@pytest.mark.parametrize("layers", [0, 3])
+def test_what_is_tried_at_opening_is_one_layer_of_the_encoder_s_own(layers):
+    from types import SimpleNamespace
+
+    settings = {**SIZES, "num_hidden_layers": layers, "model_type": "bert", "type_vocab_size": 2}
+    whole = BertEncoder({**settings, "pad_token_id": 0, "layer_norm_eps": 1e-5, "hidden_act": "gelu"}).eval()
+    tokenizer = SimpleNamespace(model_max_length=20)
+    shallow = TextEncoder(whole, tokenizer, layers="mix").shallow()
+    assert len(shallow.backbone.layers) == min(1, layers)
+    ids = torch.tensor([[3, 4, 5]])
+    expected = whole(ids, torch.ones_like(ids), output_hidden_states=True).hidden_states[min(1, layers)]
+    assert torch.equal(shallow(ids, torch.ones_like(ids))[0], expected)
+
+
 def test_a_model_folder_gives_the_states_of_the_encoder_that_was_trained(build_regressor, captions, tmp_path):
     text = build_regressor().text
     text.tokenizer.save_pretrained(tmp_path)
