@@ -13,10 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from suisei.captioning.caption_sources import CaptionedImage
 from suisei.captioning.reward_terms import Term, parse_reward
+from suisei.data.images import content_keys
 from suisei.data.sample import CaptionSample, is_blank
+from suisei.encoders.dual import DualEncoder
 from suisei.encoders.sharing import shared_encoders
 from suisei.errors import ConfigError, DataError
 from suisei.metrics.base import Metric
@@ -24,12 +27,13 @@ from suisei.metrics.clipscore import ContrastiveScore
 from suisei.metrics.dual_metric import EncoderMetric
 from suisei.metrics.registry import get_metric
 from suisei.scoring.plan import plan_metrics, short_labels
+from suisei.training.processes import gather_rows, gather_texts, process_number, total, world_size
 
 LOWEST = 0.0
 """What a caption without a word gets of a metric, and the least that any caption gets of it: the metrics
 of this package that grow with quality begin there, or below it where they say nothing."""
-LOOK_AHEAD = 30_000
-"""Most images that are looked at before the training: what is said of more would not stay in memory."""
+LOOK_AHEAD = 400_000
+"""Most images that are looked at before the training: a gigabyte of memory, at 512 numbers of each."""
 _IMAGES_AT_ONCE = 512
 
 
@@ -121,18 +125,25 @@ class CaptionReward:
     def look_at(self, images: Sequence[Any], advance: Callable[[int], Any] = lambda _: None) -> None:
         """Let CLIP-S and its like look at images, and keep what they say, before there are captions of them.
 
+        Of several processes each looks at its share, and tells the others what it saw.
+
         Args:
-            images: the images.
+            images: the images, the same ones in every process.
             advance: called with the number of images that are done.
 
         Raises:
-            DataError: an image that cannot be read.
+            DataError: an image that cannot be read; all processes stop together.
         """
-        for start in range(0, len(images), _IMAGES_AT_ONCE):
-            some = images[start : start + _IMAGES_AT_ONCE]
-            for metric in self._metrics:
-                if isinstance(metric, ContrastiveScore):
-                    metric.encoder.encode_images(some)
+        used = [metric.encoder for metric in self._metrics if isinstance(metric, ContrastiveScore)]
+        encoders = {id(encoder): encoder for encoder in used}.values()
+        for encoder in encoders:
+            assert encoder.memory is not None  # as loaded encoders have
+            encoder.memory.make_room("images", len(images))
+        step = _IMAGES_AT_ONCE * world_size()
+        for start in range(0, len(images), step):
+            some = images[start : start + step]
+            for encoder in encoders:
+                _look_together(encoder, some)
             advance(len(some))
 
     @property
@@ -181,6 +192,34 @@ class CaptionReward:
             total = total + term.weight * values
         empty = np.array([[is_blank(text) for text in own] for own in captions]).reshape(shape)
         return Rewards(total, parts, empty, problems)
+
+
+def _look_together(encoder: DualEncoder, images: Sequence[Any]) -> None:
+    """Have an encoder know images, a share of which is encoded in each process.
+
+    Raises:
+        DataError: one of them cannot be read here, or elsewhere.
+    """
+    processes = world_size()
+    if processes == 1:
+        encoder.encode_images(images)
+        return
+    own = images[process_number() :: processes]
+    keys, features, problem = list[str](), np.zeros((0, 0), np.float32), None
+    try:
+        keys, features = content_keys(own), encoder.encode_images(own)
+    except DataError as error:
+        problem = error
+    if int(total(torch.tensor(int(problem is not None), device=encoder.device))):
+        raise problem or DataError("an image cannot be read in another process, which says which and why")
+    everyones = gather_texts(keys, encoder.device)
+    unique = dict(zip(everyones, range(len(everyones)), strict=True))
+    # Where there are fewer images than processes some have seen none, and do not know the width.
+    width = max(gather_rows(torch.tensor([features.shape[1]], device=encoder.device)).tolist())
+    seen = torch.from_numpy(features.reshape(len(own), width)).to(encoder.device)
+    rows = gather_rows(seen).cpu()[list(unique.values())]
+    assert encoder.memory is not None
+    encoder.memory.keep("images", list(unique), rows)
 
 
 def _lowest(metric: Metric) -> float:

@@ -25,6 +25,7 @@ from suisei.captioning.scst_data import ImageGrids
 from suisei.data.sample import LANGUAGES, CaptionSample, is_blank
 from suisei.errors import DataError
 from suisei.metrics.registry import get_metric
+from suisei.progress import progress_bar
 from suisei.ranges import (
     NAME,
     SHARE,
@@ -138,9 +139,13 @@ class SelfCritical(StepTraining):
         self._pairs, self._grids, self._seed = pairs, grids, seed
 
     def on_fit_start(self) -> None:
-        """Put the start model beside the one that learns."""
+        """Put the start model beside the one that learns, and let the reward look at the images."""
         for start in self._start:
             start.to(self.device)
+        ahead = self.rewarder.looked_at_ahead([pair.image for pair in self._pairs])
+        shown = bool(ahead) and self.trainer.is_global_zero
+        with progress_bar("looking at images for the reward", len(ahead), shown=shown) as advance:
+            self.rewarder.look_at(ahead, advance)
 
     def training_step(self, positions: Tensor, batch_idx: int) -> Tensor:
         """Return the loss of a batch of images, int64 [B]."""

@@ -134,10 +134,6 @@ def _train(cli: SelfCriticalCLI) -> None:
     ):
         grids = ImageGrids(model.writer, [pair.image for pair in data.pairs], folder, advance)
     model.prepare(data.pairs, grids, seed)
-    if cli.trainer.world_size == 1:  # of several processes each would look at all
-        ahead = model.rewarder.looked_at_ahead([pair.image for pair in data.pairs])
-        with progress_bar("looking at images for the reward", len(ahead), shown=bool(ahead)) as advance:
-            model.rewarder.look_at(ahead, advance)
     minutes = train(cli, checkpoint)
     if not cli.trainer.is_global_zero:
         return

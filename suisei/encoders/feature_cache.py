@@ -29,6 +29,7 @@ class FeatureCache:
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
+        self._least = 1
         self._row_of: OrderedDict[str, int] = OrderedDict()
         self._block = torch.empty(0)
         self._lock = Lock()
@@ -62,11 +63,20 @@ class FeatureCache:
             self._keep([keys[position] for position in unknown], fresh)
         return result
 
+    def make_room(self, items: int) -> None:
+        """Keep so many items at once at least, whatever they take."""
+        with self._lock:
+            self._least = max(self._least, items)
+            if 0 < len(self._block) < self._least:
+                kept = self._block
+                self._block = kept.new_empty(self._least, *kept.shape[1:])
+                self._block[: len(kept)] = kept
+
     def _keep(self, keys: list[str], features: Tensor) -> None:
         if not keys:
             return
         if not len(self._block):
-            room = max(1, self.max_bytes // (features[0].nbytes + _ENTRY_BYTES))
+            room = max(self._least, self.max_bytes // (features[0].nbytes + _ENTRY_BYTES))
             # Memory that was never written to takes no room.
             self._block = torch.empty(room, *features.shape[1:], dtype=features.dtype)
         # Another thread may have kept some of them meanwhile.

@@ -66,6 +66,14 @@ class FeatureMemory:
 
         return self._kept[kind].look_up(keys, pairs, encode_pairs)
 
+    def make_room(self, kind: str, items: int) -> None:
+        """Keep so many items of a kind in memory at once at least, whatever they take."""
+        self._kept[kind].make_room(items)
+
+    def keep(self, kind: str, keys: Sequence[str], features: Tensor) -> None:
+        """Keep float32 [len(keys), d] that this encoder said in another process, in memory alone."""
+        self._kept[kind].look_up(keys, range(len(keys)), lambda rows: features[rows])
+
     def clip(self, key: Hashable, encode: Callable[[], np.ndarray]) -> np.ndarray:
         """Return the features of a clip's frames, float32 [F, d], which are dear because of the decoding.
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -19,6 +21,11 @@ _PLACES = ("NODE_RANK", "GROUP_RANK", "LOCAL_RANK")
 def world_size() -> int:
     """Return how many processes train together; 1 outside of training."""
     return distributed.get_world_size() if _together() else 1
+
+
+def process_number() -> int:
+    """Return which of the processes that train together this is; 0 outside of training."""
+    return distributed.get_rank() if _together() else 0
 
 
 def is_first_process() -> bool:
@@ -59,6 +66,18 @@ def gather_rows(rows: Tensor) -> Tensor:
     parts = [torch.empty_like(padded) for _ in range(world)]
     distributed.all_gather(parts, padded)
     return torch.cat([part[: int(count)] for part, count in zip(parts, counts, strict=True)])
+
+
+def gather_texts(texts: Sequence[str], device: torch.device) -> list[str]:
+    """Return the texts of all processes, in the order of the processes.
+
+    Args:
+        texts: any number, and 0.
+        device: where processes speak to each other.
+    """
+    content = torch.frombuffer(bytearray(json.dumps(list(texts)).encode() + b"\n"), dtype=torch.uint8)
+    lines = bytes(gather_rows(content.to(device)).cpu().numpy()).splitlines()
+    return [text for line in lines for text in json.loads(line)]
 
 
 def average_norms(module: nn.Module) -> None:

@@ -28,6 +28,7 @@ from suisei.captioning.self_critical import SelfCritical
 from suisei.captioning.self_critical_run import TASK, run
 from suisei.captioning.transformer import TransformerConfig
 from suisei.commands.train import main as train_command
+from suisei.encoders.dual_folder import new_dual_encoder, save_dual_encoder
 from suisei.encoders.tiny import TinyImageConfig
 from suisei.errors import ConfigError, DataError, ModelError
 from tests.unit.moves import recorded
@@ -511,9 +512,17 @@ def test_every_option_has_a_test():
 
 @pytest.mark.slow
 def test_two_processes_tune_as_one(folder, tmp_path):
+    encoder = {
+        "embed_dim": 16,
+        "vision_cfg": {"image_size": 32, "layers": 1, "width": 32, "patch_size": 16, "head_width": 16},
+        "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 1},
+    }
+    save_dual_encoder(new_dual_encoder(encoder, seed=0), tmp_path / "clip")
+
     def rewards(name, processes):
         given = [
             *arguments(folder, tmp_path / name, "--model.learning_rate=0.001"),
+            f"--reward=cider+pac-s:{tmp_path / 'clip'}",  # each looks at half of the images
             f"--trainer.devices={processes}",
             f"--trainer.strategy={'ddp' if processes > 1 else 'auto'}",
             f"--data.batch_size={8 // processes}",

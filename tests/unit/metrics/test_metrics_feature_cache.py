@@ -69,3 +69,16 @@ def test_features_of_a_file_that_changes_meanwhile_are_not_kept(
             metric.score(["a dog"], images=[path])
     shutil.copy(pictures[0], path)
     np.testing.assert_allclose(metric.score(["a dog"], images=[path]), expected, atol=1e-7)
+
+
+@pytest.mark.parametrize("before", [0, 3])
+def test_room_that_was_asked_for_is_there_whatever_it_takes(before):
+    cache, calls = FeatureCache(1), []  # by its bytes it holds a single item
+    if before:
+        cache.make_room(before)
+        look_up(cache, list(range(before)), calls)
+    cache.make_room(20)
+    cache.make_room(2)  # takes none away
+    look_up(cache, list(range(20)), calls)
+    assert look_up(cache, list(range(20)), calls)[:, 0].tolist() == list(range(20))
+    assert [number for each in calls for number in each] == list(range(20))
