@@ -52,7 +52,7 @@ class SelfCriticalCLI(TaskCLI):
 
     task = TASK
     place = "runs/self-critical"
-    checkpoint_steps = 50
+    checkpoint_steps = 25
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Add what the report measures."""

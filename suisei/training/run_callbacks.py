@@ -48,12 +48,43 @@ def early_stopping(monitor: str, patience: int, **more: Any) -> EarlyStopping:
 
 
 def states_to_go_on_with(output: Path, steps: int | None = None) -> list[ModelCheckpoint]:
-    """Return what keeps the state at the end of every epoch and, where named, every so many steps.
+    """Return what keeps the state after every validation and, where named, every so many steps.
 
     They belong after the best one and early stopping: what those have found out is part of the state.
     """
-    every = [] if steps is None else [_checkpoint(output, "steps", every_n_train_steps=steps)]
+    every = [] if steps is None else [_checkpoint(output, "steps", StepStates, every_n_train_steps=steps)]
     return [*every, _checkpoint(output, "last", every_n_epochs=1)]
+
+
+class StepStates(ModelCheckpoint):
+    """Keeps the state every so many steps, save where a validation follows.
+
+    The trainer would go on behind that validation, without having made it.
+    """
+
+    @property
+    def state_key(self) -> str:
+        """The name in checkpoints, which is that of the trainer's own: earlier versions wrote it."""
+        return super().state_key.replace(type(self).__qualname__, ModelCheckpoint.__qualname__, 1)
+
+    def on_train_batch_end(self, trainer: Any, *rest: Any) -> None:
+        """Keep the state, where it is one to go on with."""
+        if not _validation_follows(trainer):
+            super().on_train_batch_end(trainer, *rest)
+
+
+def _validation_follows(trainer: Any) -> bool:
+    """Say whether the trainer validates after the batch that it is at."""
+    if not trainer.enable_validation:
+        return False
+    every = trainer.check_val_every_n_epoch
+    if every is not None and (trainer.current_epoch + 1) % every:
+        return False
+    if trainer.val_check_batch == float("inf"):
+        return bool(trainer.is_last_batch)
+    loop = trainer.fit_loop
+    seen = loop.total_batch_idx if every is None else loop.batch_idx
+    return bool((seen + 1) % trainer.val_check_batch == 0)
 
 
 def progress_lines(trainer: Any) -> ProgressLines:
@@ -87,5 +118,7 @@ class ValidatesOnce(Callback):
             trainer.val_check_batch = int(batches)
 
 
-def _checkpoint(output: Path, name: str, **more: Any) -> ModelCheckpoint:
-    return ModelCheckpoint(output / "checkpoints", name, enable_version_counter=False, **more)
+def _checkpoint(
+    output: Path, name: str, kind: type[ModelCheckpoint] = ModelCheckpoint, **more: Any
+) -> ModelCheckpoint:
+    return kind(output / "checkpoints", name, enable_version_counter=False, **more)

@@ -39,12 +39,12 @@ class TaskCLI(RunCLI, ABC):
     Attributes:
         task: its name.
         place: the run's folder where none is named.
-        checkpoint_steps: a checkpoint is written every so many steps; None for no such setting.
+        checkpoint_steps: a checkpoint is written every so many steps.
     """
 
     task: ClassVar[str]
     place: ClassVar[str]
-    checkpoint_steps: ClassVar[int | None] = None
+    checkpoint_steps: ClassVar[int]
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Add the task, the run's folder and resuming."""
@@ -94,6 +94,7 @@ class StepCLI(TaskCLI):
         patience_steps: training stops after so many steps that are no better.
     """
 
+    checkpoint_steps = 50
     patience_steps: ClassVar[int]
 
     @property
@@ -125,5 +126,5 @@ class StepCLI(TaskCLI):
         return [
             best_checkpoint(self.folder, self.monitored),
             early_stopping(self.monitored, patience),
-            *states_to_go_on_with(self.folder),
+            *states_to_go_on_with(self.folder, self.config.checkpoint_steps),
         ]

@@ -203,6 +203,58 @@ def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(folder, tmp
     assert reports[0]["val_recall10"] == reports[1]["val_recall10"]
 
 
+class CutOffError(Exception):
+    """Stands for a process that ends here."""
+
+
+@pytest.mark.parametrize(
+    ("hook", "time"),
+    [("training_step", 2), ("training_step", 4), ("training_step", 6), ("on_validation_epoch_end", 1),
+     ("on_validation_epoch_end", 2)],
+)  # fmt: skip
+def test_a_run_that_is_cut_off_within_an_epoch_leaves_nothing_out(folder, tmp_path, monkeypatch, hook, time):
+    more = [
+        f"--model.model={folder / 'clip'}",
+        "--model.trainable=image",
+        "--model.augment=true",
+        "--model.learning_rate=0.01",
+        "--data.batch_size=2",
+        "--trainer.max_steps=7",
+        "--trainer.val_check_interval=3",
+        "--checkpoint_steps=1",
+    ]
+    run(arguments(folder, tmp_path / "whole", *more))
+    calls, original, steps = [], getattr(PacTraining, hook), []
+    step = PacTraining.training_step
+
+    def cut(self, *given):
+        calls.append(hook)
+        if len(calls) == time:
+            raise CutOffError
+        return original(self, *given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(PacTraining, hook, cut)
+        with pytest.raises(CutOffError):
+            run(arguments(folder, tmp_path / "cut", *more))
+    monkeypatch.setattr(
+        PacTraining, "training_step", lambda self, *given: steps.append(1) or step(self, *given)
+    )
+    run(arguments(folder, tmp_path / "cut", *more, "--ckpt_path=last"))
+    # Kept are the states after every step but those that a validation follows, and after that.
+    kept = time - 1 if hook == "training_step" else 3 * time - 1
+    assert len(steps) == 7 - kept
+    whole, gone_on = (
+        torch.load(tmp_path / name / "checkpoints" / "steps.ckpt", weights_only=True)
+        for name in ("whole", "cut")
+    )
+    assert whole["global_step"] == gone_on["global_step"] == 7
+    for name, value in whole["state_dict"].items():
+        torch.testing.assert_close(value, gone_on["state_dict"][name], rtol=0, atol=0, msg=name)
+    reports = [json.loads((tmp_path / name / "report.json").read_text()) for name in ("whole", "cut")]
+    assert reports[0]["val_loss"] == reports[1]["val_loss"]
+
+
 def test_checkpoints_hold_what_is_trained_alone_and_other_settings_are_refused(folder, tmp_path):
     more = [f"--model.model={folder / 'clip'}", "--model.learning_rate=0.01"]
     run(arguments(folder, tmp_path / "run", *more))

@@ -104,6 +104,38 @@ def test_a_resumed_mapper_ends_as_an_unbroken_one(mapper, data, model_folder, tm
     assert_same(states(mapper), states(tmp_path / "run"))
 
 
+@pytest.mark.parametrize("kind", [PrefixTraining, LatentTraining])
+def test_a_training_that_is_cut_off_within_an_epoch_loses_a_step_at_most(
+    kind, mapper, data, model_folder, tmp_path, monkeypatch
+):
+    run = run_mapper if kind is PrefixTraining else run_latent
+    given = [*SIZES, f"--model.image.name={model_folder}"]
+    if kind is LatentTraining:
+        given = [*LATENT, f"--model.mapper={mapper / 'model'}"]
+    given += ["--data.batch_size=2", "--checkpoint_steps=1", "--trainer.max_steps=5"]
+    run(common(data, tmp_path / "whole", *given))
+    step, seen = kind.training_step, []
+
+    def cut(self, *batch):
+        seen.append("step")
+        if len(seen) == 4:
+            raise KeyboardInterrupt
+        return step(self, *batch)
+
+    monkeypatch.setattr(kind, "training_step", cut)
+    with pytest.raises((KeyboardInterrupt, SystemExit)):
+        run(common(data, tmp_path / "cut", *given))
+    run(common(data, tmp_path / "cut", *given, "--ckpt_path=last"))
+    assert len(seen) == 4 + 2  # the fourth once more, and the fifth
+    whole, gone_on = (
+        torch.load(tmp_path / name / "checkpoints" / "steps.ckpt", weights_only=True)
+        for name in ("whole", "cut")
+    )
+    assert whole["global_step"] == gone_on["global_step"] == 5
+    for name, value in whole["state_dict"].items():
+        torch.testing.assert_close(value, gone_on["state_dict"][name], rtol=0, atol=0, msg=name)
+
+
 @pytest.fixture(scope="module")
 def trained(mapper, data, tmp_path_factory):
     """The folder of a finished training of a reconstruction."""
