@@ -122,7 +122,12 @@ class CaptionReward:
         contrastive = any(isinstance(metric, ContrastiveScore) for metric in self._metrics)
         return images if contrastive and len(images) <= LOOK_AHEAD else ()
 
-    def look_at(self, images: Sequence[Any], advance: Callable[[int], Any] = lambda _: None) -> None:
+    def look_at(
+        self,
+        images: Sequence[Any],
+        advance: Callable[[int], Any] = lambda _: None,
+        device: torch.device = torch.device("cpu"),  # noqa: B008 - a constant
+    ) -> None:
         """Let CLIP-S and its like look at images, and keep what they say, before there are captions of them.
 
         Of several processes each looks at its share, and tells the others what it saw.
@@ -130,6 +135,7 @@ class CaptionReward:
         Args:
             images: the images, the same ones in every process.
             advance: called with the number of images that are done.
+            device: that of the training, on which its processes speak to each other.
 
         Raises:
             DataError: an image that cannot be read; all processes stop together.
@@ -143,7 +149,7 @@ class CaptionReward:
         for start in range(0, len(images), step):
             some = images[start : start + step]
             for encoder in encoders:
-                _look_together(encoder, some)
+                _look_together(encoder, some, device)
             advance(len(some))
 
     @property
@@ -194,7 +200,7 @@ class CaptionReward:
         return Rewards(total, parts, empty, problems)
 
 
-def _look_together(encoder: DualEncoder, images: Sequence[Any]) -> None:
+def _look_together(encoder: DualEncoder, images: Sequence[Any], device: torch.device) -> None:
     """Have an encoder know images, a share of which is encoded in each process.
 
     Raises:
@@ -210,13 +216,13 @@ def _look_together(encoder: DualEncoder, images: Sequence[Any]) -> None:
         keys, features = content_keys(own), encoder.encode_images(own)
     except DataError as error:
         problem = error
-    if int(total(torch.tensor(int(problem is not None), device=encoder.device))):
+    if int(total(torch.tensor(int(problem is not None), device=device))):
         raise problem or DataError("an image cannot be read in another process, which says which and why")
-    everyones = gather_texts(keys, encoder.device)
+    everyones = gather_texts(keys, device)
     unique = dict(zip(everyones, range(len(everyones)), strict=True))
     # Where there are fewer images than processes some have seen none, and do not know the width.
-    width = max(gather_rows(torch.tensor([features.shape[1]], device=encoder.device)).tolist())
-    seen = torch.from_numpy(features.reshape(len(own), width)).to(encoder.device)
+    width = max(gather_rows(torch.tensor([features.shape[1]], device=device)).tolist())
+    seen = torch.from_numpy(features.reshape(len(own), width)).to(device)
     rows = gather_rows(seen).cpu()[list(unique.values())]
     assert encoder.memory is not None
     encoder.memory.keep("images", list(unique), rows)

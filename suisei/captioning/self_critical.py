@@ -145,7 +145,7 @@ class SelfCritical(StepTraining):
         ahead = self.rewarder.looked_at_ahead([pair.image for pair in self._pairs])
         shown = bool(ahead) and self.trainer.is_global_zero
         with progress_bar("looking at images for the reward", len(ahead), shown=shown) as advance:
-            self.rewarder.look_at(ahead, advance)
+            self.rewarder.look_at(ahead, advance, self.device)
 
     def training_step(self, positions: Tensor, batch_idx: int) -> Tensor:
         """Return the loss of a batch of images, int64 [B]."""

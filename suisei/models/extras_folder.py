@@ -221,7 +221,8 @@ class _Texts:
     def __init__(self, path: Path) -> None:
         self._content = path.read_bytes() if path.is_file() else b""
         ends = np.flatnonzero(np.frombuffer(self._content, np.uint8) == ord("\n"))
-        self._bounds = [-1, *ends.tolist(), len(self._content)] if self._content else [-1]
+        last = [len(self._content)] if self._content else []
+        self._bounds = np.concatenate([[-1], ends, last]).astype(np.int64)
 
     def block(self, place: Any) -> str:
         """Return the lines at ``place``, first and number, in one."""

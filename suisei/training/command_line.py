@@ -192,8 +192,7 @@ class RunCLI(LightningCLI):
         if config.output is not None:
             check("output", config.output, NAME)
         check("ckpt_path", config.ckpt_path, Of(str, null=True))
-        if "checkpoint_steps" in config:
-            check("checkpoint_steps", config.checkpoint_steps, at_least(1, 10**9))
+        check("checkpoint_steps", config.checkpoint_steps, at_least(1, 10**9))
         check_settings("trainer", vars(config.trainer), TRAINER)
         for name in ("limit_train_batches", "limit_val_batches", "val_check_interval"):
             _check_batches(f"trainer.{name}", config.trainer.get(name))
@@ -202,18 +201,17 @@ class RunCLI(LightningCLI):
         _check_devices(config.trainer)
         self.check_run()
 
-    def add_resuming(self, parser: LightningArgumentParser, steps: int | None = None) -> None:
-        """Add how a run is gone on with and, with their default, after how many steps it can be."""
+    def add_resuming(self, parser: LightningArgumentParser, steps: int) -> None:
+        """Add how a run is gone on with, and after how many steps it can be."""
         parser.add_argument(
             "--ckpt_path",
             type=str | None,
             default=None,
             help="go on with an interrupted run: a checkpoint file, or 'last' for the run's newest",
         )
-        if steps is not None:
-            parser.add_argument(
-                "--checkpoint_steps", type=int, default=steps, help="write a checkpoint every so many steps"
-            )
+        parser.add_argument(
+            "--checkpoint_steps", type=int, default=steps, help="write a checkpoint every so many steps"
+        )
 
     def check_run(self) -> None:
         """Check the settings of this kind of run."""

@@ -47,13 +47,15 @@ def early_stopping(monitor: str, patience: int, **more: Any) -> EarlyStopping:
     return Stopping(monitor, patience=patience, mode=mode_of(monitor), **more)
 
 
-def states_to_go_on_with(output: Path, steps: int | None = None) -> list[ModelCheckpoint]:
-    """Return what keeps the state after every validation and, where named, every so many steps.
+def states_to_go_on_with(output: Path, steps: int) -> list[ModelCheckpoint]:
+    """Return what keeps the state after every validation and every so many steps.
 
     They belong after the best one and early stopping: what those have found out is part of the state.
     """
-    every = [] if steps is None else [_checkpoint(output, "steps", StepStates, every_n_train_steps=steps)]
-    return [*every, _checkpoint(output, "last", every_n_epochs=1)]
+    return [
+        _checkpoint(output, "steps", StepStates, every_n_train_steps=steps),
+        _checkpoint(output, "last", every_n_epochs=1),
+    ]
 
 
 class StepStates(ModelCheckpoint):

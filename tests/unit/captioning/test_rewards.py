@@ -173,6 +173,7 @@ def test_captions_that_come_twice_are_scored_once(pictures, monkeypatch):
 
 @pytest.mark.filterwarnings("ignore:.*English tokenizer.*")
 def test_images_that_were_looked_at_ahead_are_not_looked_at_again(pictures, clip, monkeypatch):
+    monkeypatch.setattr("suisei.encoders.memory.MEMORY_BYTES", 1)  # room is made for as many as there are
     reward = fitted(f"pac-s:{clip}+clip-s:{clip}+cider")
     expected = asked(fitted(f"pac-s:{clip}+clip-s:{clip}+cider"), pictures).total
     seen, done = [], []

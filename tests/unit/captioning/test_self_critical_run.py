@@ -352,7 +352,7 @@ def test_the_reward_looks_at_images_before_the_first_step(folder, tmp_path, monk
     told = []
     monkeypatch.setattr(CaptionReward, "looked_at_ahead", lambda self, images: images[:3])
     monkeypatch.setattr(
-        CaptionReward, "look_at", lambda self, images, advance: told.append((len(images), advance(3)))
+        CaptionReward, "look_at", lambda self, images, advance, _: told.append((len(images), advance(3)))
     )
     step = SelfCritical.training_step
     monkeypatch.setattr(
