@@ -317,6 +317,10 @@ class SuiSei(LightningModule):
             images = self._images.look_up(batch.image_rows, batch.candidate.device)
         return self.regressor.outputs(batch, captions, images, below)
 
+    def on_fit_start(self) -> None:
+        """Let what is trained drop what it drops: transformers hands encoders over as they are for scoring."""
+        self.train()
+
     def on_train_start(self) -> None:
         """Let what is followed batch by batch be that of the batches of all processes."""
         self.regressor.whole_batch = gather_rows

@@ -50,20 +50,25 @@ def test_a_model_that_saw_no_image_reads_none_and_few_tested_samples_are_said(
         assert "--data.folds 5" in said
 
 
-@pytest.mark.parametrize("references", ["mean", "max", "concat"])
-def test_model_without_image_and_frozen_text_encoder(train, finished, tmp_path, references):
+def save_encoder(encoder, folder):
+    """Save a text encoder as a folder of transformers, and return it."""
     from transformers import AutoConfig, AutoModel
 
-    from suisei.metrics.extras import check_names
-    from suisei.models.folder import load_model
-
-    folder = tmp_path / "encoder"
-    encoder = load_model(finished / "model", check_names).regressor.text
     architecture = dict(encoder.architecture()["backbone"])
     backbone = AutoModel.from_config(AutoConfig.for_model(architecture.pop("model_type"), **architecture))
     backbone.load_state_dict(encoder.backbone.state_dict(), strict=False)
     backbone.save_pretrained(folder)
     encoder.tokenizer.save_pretrained(folder)
+    return encoder
+
+
+@pytest.mark.parametrize("references", ["mean", "max", "concat"])
+def test_model_without_image_and_frozen_text_encoder(train, finished, tmp_path, references):
+    from suisei.metrics.extras import check_names
+    from suisei.models.folder import load_model
+
+    folder = tmp_path / "encoder"
+    encoder = save_encoder(load_model(finished / "model", check_names).regressor.text, folder)
     text = json.dumps({"name": str(folder), "frozen": True})
     run = train("--model.image=null", f"--model.text={text}", f"--model.fusion.references={references}")
     trained = weights(run)
@@ -73,6 +78,28 @@ def test_model_without_image_and_frozen_text_encoder(train, finished, tmp_path, 
     samples = read_samples(run / "test.jsonl")
     reported = [row["suisei"] for row in rows_of(run / "test_scores.jsonl")]
     np.testing.assert_allclose(suisei.load(run / "model").score(samples), reported, atol=1e-6)
+
+
+@pytest.mark.parametrize("options", [(), ("--model.text.checkpointing=true",), ("--model.text.frozen=true",)])
+def test_an_encoder_that_transformers_loads_is_trained_with_its_dropout(
+    train, finished, tmp_path, monkeypatch, options
+):
+    """It comes as it is for scoring, and the trainer leaves it so; layers would not be computed twice either."""
+    from suisei.metrics.extras import check_names
+    from suisei.models.folder import load_model
+
+    save_encoder(load_model(finished / "model", check_names).regressor.text, tmp_path / "encoder")
+    seen, step = [], SuiSei.training_step
+
+    def watched(self, batch, batch_idx):
+        seen.append([module.training for module in self.regressor.text.modules()])
+        return step(self, batch, batch_idx)
+
+    monkeypatch.setattr(SuiSei, "training_step", watched)
+    train(f"--model.text.name={tmp_path}/encoder", "--model.image=null", "--baselines=[]", *options)
+    frozen = "--model.text.frozen=true" in options
+    assert len(seen) > 10  # in both epochs, around a validation
+    assert all(all(modes) is not frozen and any(modes) is not frozen for modes in seen)
 
 
 @pytest.mark.parametrize("hidden", [0, 4])
