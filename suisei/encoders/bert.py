@@ -2,7 +2,7 @@
 
 BERT, RoBERTa, XLM-RoBERTa and CamemBERT share it. Importing transformers takes longer than scoring a
 thousand captions and a third of a gigabyte; the names of the weights here are the same, and so are the
-numbers. Shape letters: T captions, L tokens (padded), d width, H heads.
+numbers. Shape letters: T captions, L tokens (padded), N tokens of all captions together, d width.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from suisei.encoders.attention import Attend, Packing, Padded
+from suisei.encoders.dropout import dropout
 
 _ROBERTA = ("roberta", "xlm-roberta", "camembert")
 _SIZES = (
@@ -58,8 +61,7 @@ class Encoded:
 class BertEncoder(nn.Module):
     """Embeddings and layers of self-attention, each sum normalised afterwards (Devlin et al., 2019).
 
-    In training, hidden states and attention are dropped as the settings say; embeddings never are: they are
-    not trained here.
+    In training, embeddings, hidden states and attention are dropped as the settings say.
 
     Args:
         settings: transformers' settings of the encoder, for which :func:`is_bert` holds.
@@ -96,10 +98,10 @@ class BertEncoder(nn.Module):
 
     def passing(self, ids: Tensor, mask: Tensor, depths: Collection[int]) -> tuple[Tensor, dict[int, Tensor]]:
         """Return the last hidden state [T, L, d], and those after some numbers of layers, 0 for none."""
-        states, attended = self.embeddings(ids), _attention_mask(mask)
+        states, attend = self.embeddings(ids), Padded(mask).attend
         found = {0: states} if 0 in depths else {}
         for depth, layer in enumerate(self.layers, 1):
-            states = layer(states, attended)
+            states = layer(states, attend)
             if depth in depths:
                 found[depth] = states
         return states, found
@@ -109,23 +111,36 @@ class BertEncoder(nn.Module):
         """The layers, first to last."""
         return cast(nn.ModuleList, self.encoder["layer"])
 
+    def get_input_embeddings(self) -> nn.Module:
+        """Return what holds the word vectors, by transformers' name."""
+        words: nn.Module = self.embeddings.word_embeddings
+        return words
+
+    def set_input_embeddings(self, words: nn.Module) -> None:
+        """Put something else in its place."""
+        self.embeddings.word_embeddings = words  # type: ignore[assignment]
+
     def below(self, ids: Tensor, mask: Tensor, trained: int) -> Tensor:
         """Return what the layers below the last ``trained`` ones say, [T, L, d]."""
         states: Tensor = self.embeddings(ids)
         for layer in self.layers[: len(self.layers) - trained]:
-            states = layer(states, _attention_mask(mask))
+            states = layer(states, Padded(mask).attend)
         return states
 
-    def above(self, states: Tensor, mask: Tensor, trained: int) -> Tensor:
-        """Return what the last ``trained`` layers make of the states [T, L, d] below them, [T, L, d]."""
+    def packed(self, ids: Tensor, packing: Packing) -> list[Tensor]:
+        """Return the embeddings of int64 [T, L], packed, and what every layer makes of them, [N, d] each."""
+        embeddings = self.embeddings
+        positions = embeddings.positions(ids).expand_as(ids)
+        states = embeddings.of(packing.pack(ids), packing.pack(positions))
+        return [states, *self.above(states, packing, len(self.layers))]
+
+    def above(self, states: Tensor, packing: Packing, trained: int) -> list[Tensor]:
+        """Return what each of the last ``trained`` layers makes of the packed states [N, d] below them."""
+        found = []
         for layer in self.layers[len(self.layers) - trained :]:
-            states = layer(states, _attention_mask(mask))
-        return states
-
-
-def _attention_mask(mask: Tensor) -> Tensor | None:
-    """Return bool [T, 1, 1, L]; None where nothing is padded, for without a mask attention is faster."""
-    return None if bool(mask.all()) else mask.bool()[:, None, None, :]
+            states = layer(states, packing.attend)
+            found.append(states)
+        return found
 
 
 def _dropout(config: SimpleNamespace, name: str) -> float:
@@ -139,6 +154,7 @@ class _Embeddings(nn.Module):
         super().__init__()
         width = config.hidden_size
         self.pad = config.pad_token_id
+        self.dropout = _dropout(config, "hidden_dropout_prob")
         self.counts_from_pad = config.model_type in _ROBERTA
         self.word_embeddings = nn.Embedding(config.vocab_size, width)
         self.position_embeddings = nn.Embedding(config.max_position_embeddings, width)
@@ -146,14 +162,21 @@ class _Embeddings(nn.Module):
         self.LayerNorm = nn.LayerNorm(width, eps=config.layer_norm_eps)
 
     def forward(self, ids: Tensor) -> Tensor:
-        if self.counts_from_pad:  # the first token's position is the one after the padding's
-            real = ids.ne(self.pad).long()
-            positions = real.cumsum(dim=1) * real + self.pad
-        else:
-            positions = torch.arange(ids.shape[1], device=ids.device)[None]
+        """Embed int64 [T, L], [T, L, d]."""
+        return self.of(ids, self.positions(ids))
+
+    def positions(self, ids: Tensor) -> Tensor:
+        """Return the positions of int64 [T, L], of the same shape or [1, L]."""
+        if not self.counts_from_pad:
+            return torch.arange(ids.shape[1], device=ids.device)[None]
+        real = ids.ne(self.pad).long()  # the first token's position is the one after the padding's
+        return real.cumsum(dim=1) * real + self.pad
+
+    def of(self, ids: Tensor, positions: Tensor) -> Tensor:
+        """Embed tokens int64 [...] at their positions, [..., d]."""
         summed = self.word_embeddings(ids) + self.token_type_embeddings.weight[0]
         normalised: Tensor = self.LayerNorm(summed + self.position_embeddings(positions))
-        return normalised
+        return dropout(normalised, self.dropout) if self.training else normalised
 
 
 class _Layer(nn.Module):
@@ -173,16 +196,12 @@ class _Layer(nn.Module):
         self.intermediate = nn.ModuleDict({"dense": nn.Linear(width, inner)})
         self.output = _added(inner, width, config)
 
-    def forward(self, states: Tensor, mask: Tensor | None) -> Tensor:
-        """Transform [T, L, d]; the mask is bool [T, 1, 1, L], True for tokens."""
+    def forward(self, states: Tensor, attend: Attend) -> Tensor:
+        """Transform [T, L, d] or [N, d]."""
         attention: Any = self.attention
-        split = (*states.shape[:2], self.heads, -1)
-        query, key, value = (
-            part(states).view(split).transpose(1, 2) for part in attention["self"].values()
-        )  # [T, H, L, d / H]
+        query, key, value = (part(states) for part in attention["self"].values())
         share, dropped = (self.dropout, self.attention_dropout) if self.training else (0.0, 0.0)
-        attended = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropped)
-        attended = attended.transpose(1, 2).flatten(2)
+        attended = attend(query, key, value, self.heads, dropped)
         states = _add(attention["output"], attended, states, share)
         return _add(self.output, F.gelu(self.intermediate["dense"](states)), states, share)
 
@@ -192,9 +211,7 @@ def _added(inner: int, width: int, config: SimpleNamespace) -> nn.ModuleDict:
     return nn.ModuleDict({"dense": nn.Linear(inner, width), "LayerNorm": norm})
 
 
-def _add(parts: nn.ModuleDict, change: Tensor, states: Tensor, dropout: float) -> Tensor:
-    changed = parts["dense"](change)
-    if dropout:
-        changed = F.dropout(changed, dropout)
+def _add(parts: nn.ModuleDict, change: Tensor, states: Tensor, share: float) -> Tensor:
+    changed = dropout(parts["dense"](change), share)
     normalised: Tensor = parts["LayerNorm"](changed + states)
     return normalised

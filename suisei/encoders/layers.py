@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
+import torch
 from torch import nn
 
 from suisei.encoders.bert import BertEncoder, is_bert
@@ -44,12 +45,16 @@ def depth_of(parameter: str, layers: int) -> int:
 
 
 def light(backbone: Any) -> Any:
-    """Return an encoder of BERT's kind as the one in which the lower layers can be left out; others as is."""
+    """Return an encoder of BERT's kind as the one that packs captions and can leave lower layers out.
+
+    It has the same weights, not copies; others are returned as they are.
+    """
     settings = backbone.config.to_diff_dict()
     if not is_bert(settings):
         return backbone
     if getattr(backbone, "pooler", None) is not None:
         backbone.pooler = None
-    light = BertEncoder(settings)
-    light.load_state_dict(backbone.state_dict())
+    with torch.device("meta"):
+        light = BertEncoder(settings)
+    light.load_state_dict(backbone.state_dict(), assign=True)
     return light

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from suisei.encoders.attention import Packing, Span
 from suisei.encoders.bert import BertEncoder
 from suisei.encoders.layers import cut_layers, depth_of, light
 from suisei.encoders.locks import Lock
@@ -37,9 +38,10 @@ _ARCHITECTURE: dict[str, Rule] = {
 }
 SMALL_ENCODER = 5_000_000
 """Below as many weights, embeddings left out, padding costs too little to encode a batch in parts."""
-CALL_OVERHEAD = 64
+CALL_OVERHEAD, SPAN_OVERHEAD = 64, 200
 CALL_OVERHEAD_CUDA = 2048
-"""What one more call of an encoder costs, in tokens: short matrices, and launching its operations."""
+"""What one more call of an encoder costs, in tokens: short matrices, and launching its operations. Where
+attention alone is padded, one more span of captions."""
 
 RULES: dict[str, Rule] = {
     "name": NAME,
@@ -144,7 +146,7 @@ class TextEncoder(nn.Module):
                 raise ConfigError(f"text.checkpointing: {config.name} does not support it; set it to false")
             enable = getattr(backbone, "activation_checkpointing_enable", None)  # its name from 5.2x on
             (enable or backbone.gradient_checkpointing_enable)()
-        if config.trained_layers is not None and config.states == "last" and not config.checkpointing:
+        if not config.frozen and not config.checkpointing:
             backbone = light(backbone)
         encoder = cls(backbone, tokenizer, layers=config.states)
         if config.name != "tiny":
@@ -274,9 +276,9 @@ class TextEncoder(nn.Module):
         table = self._words()
         return table if isinstance(table, UsedRows) else None
 
-    def _words(self) -> nn.Module | None:
-        light = isinstance(self.backbone, BertEncoder)  # whose word vectors are never trained
-        return None if light else self.backbone.get_input_embeddings()
+    def _words(self) -> nn.Module:
+        words: nn.Module = self.backbone.get_input_embeddings()
+        return words
 
     def keep_still(self, layers: int) -> None:
         """Leave evaluation mode to embeddings and layers below the last ``layers``: nothing is dropped."""
@@ -290,7 +292,7 @@ class TextEncoder(nn.Module):
 
     @property
     def parted(self) -> bool:
-        """Whether :meth:`below` and :meth:`above` can be asked for."""
+        """Whether lower layers can be asked for (:meth:`below`), and the others of what they say."""
         return isinstance(self.backbone, BertEncoder) and self.layers == "last"
 
     def below(self, ids: Tensor, mask: Tensor, trained: int) -> Tensor:
@@ -298,10 +300,38 @@ class TextEncoder(nn.Module):
         states: Tensor = self.backbone.below(ids, mask, min(trained, self._count))
         return states
 
-    def above(self, states: Tensor, mask: Tensor, trained: int) -> Tensor:
-        """Return the last hidden state [T, L, d] of what :meth:`below` said."""
-        last: Tensor = self.backbone.above(states, mask, min(trained, self._count))
-        return last
+    def in_spans(
+        self,
+        ids: Tensor,
+        mask: Tensor,
+        spans: Sequence[Span],
+        below: Tensor | None = None,
+        trained: int = 0,
+    ) -> list[list[Tensor]]:
+        """Encode captions that are to be learned from, of which those of a span are padded to its width.
+
+        Encoders of BERT's kind take all tokens at once, without padding.
+
+        Args:
+            ids: int64 [T, L].
+            mask: of the same shape.
+            spans: parts of the captions, in order.
+            below: what :meth:`below` says of the captions' tokens, one caption after the other, [N, d]; None
+                computes it. Where all states are read there is none.
+            trained: of how many layers, counted from the last.
+
+        Returns:
+            Of every span S hidden states, [captions, width, d]; what stands at padding means nothing.
+        """
+        if not isinstance(self.backbone, BertEncoder):
+            return [self(ids[start:end, :width], mask[start:end, :width]) for start, end, width in spans]
+        packing = Packing(mask, spans)
+        if below is None:
+            states = self.backbone.packed(ids, packing)
+        else:
+            states = self.backbone.above(below, packing, min(trained, self._count))
+        kept = states if self.layers == "mix" else states[-1:]
+        return [list(own) for own in zip(*map(packing.pad, kept), strict=True)]
 
     def lower(self, depth: int | None) -> TextEncoder:
         """Return an encoder of the same embeddings and first layers, which are not copied.
@@ -326,12 +356,14 @@ class TextEncoder(nn.Module):
         return self.lower(min(1, self._count)) if isinstance(self.backbone, BertEncoder) else self
 
     def call_overhead(self) -> float | None:
-        """Return what one more call costs in training, in tokens; None where parts are not worth it."""
+        """Return what one more span costs in training, in tokens; None where spans are not worth it."""
         names = (name for name, _ in self.backbone.named_parameters())
         sizes = (0 if "embed" in name else self.backbone.get_parameter(name).numel() for name in names)
         if sum(sizes) < SMALL_ENCODER:
             return None
-        return CALL_OVERHEAD_CUDA if torch.cuda.is_available() else CALL_OVERHEAD
+        if torch.cuda.is_available():
+            return CALL_OVERHEAD_CUDA
+        return SPAN_OVERHEAD if isinstance(self.backbone, BertEncoder) else CALL_OVERHEAD
 
     def forward(self, ids: Tensor, mask: Tensor) -> list[Tensor]:
         """Encode int64 [T, L] to S hidden states of shape [T, L, d], embedding output first."""

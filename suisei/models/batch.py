@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-Span = tuple[int, int, int]
-"""First row, row after the last, and width in tokens of captions that are encoded together."""
+from suisei.encoders.attention import Span
 
 
 @dataclass
@@ -39,8 +38,8 @@ class Batch:
         pair_target: their similarity in [0, 1], float32 [Q].
         across: True where no reference is in the candidate's language, bool [B]; None where languages are not
             told apart.
-        spans: parts of ``ids`` that are encoded one after the other, each without the columns that
-            are padding in all of its rows; empty where all rows are encoded at once.
+        spans: parts of ``ids``, in order, that are each without the columns that are padding in all of its
+            rows; empty where all rows are one.
         replaced: what stands in the place of extra inputs that are known, float32 [B, all E of the model];
             NaN, or None for all, leaves them as they are.
         place: where in the batch of all processes the samples stand, int64 [B]; [-1] for a single sample that

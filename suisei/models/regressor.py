@@ -65,10 +65,6 @@ class Outputs:
     seen: Tensor | None
 
 
-Below = Callable[[int, int, int], Tensor]
-"""Gives what the untrained lower layers say of some captions [n, L, d]: first row, row after the last, L."""
-
-
 class Regressor(nn.Module):
     """Scores a candidate caption against references and image.
 
@@ -160,9 +156,9 @@ class Regressor(nn.Module):
         return pool_layers(states, mask, self.idf_weights[ids], fusion.poolings, normalise=fusion.layer_norm)
 
     def _encode_spans(
-        self, batch: Batch, below: Below | None, *, tokens: bool
+        self, batch: Batch, below: Tensor | None, *, tokens: bool
     ) -> tuple[Tensor, Tensor | None]:
-        """Encode captions part by part, each without the columns that are padding in all its rows.
+        """Encode captions in parts, each without the columns that are padding in all its rows.
 
         Returns:
             Pooled states [T, S, P, d], and where they are wanted last hidden states [T, L, d].
@@ -170,14 +166,12 @@ class Regressor(nn.Module):
         assert batch.ids is not None
         assert batch.mask is not None
         longest = batch.ids.shape[1]
+        spans = batch.spans or ((0, len(batch.ids), longest),)
+        trained = self.config.text.trained_layers or 0
         pooled, last = [], []
-        for start, end, width in batch.spans or ((0, len(batch.ids), longest),):
+        encoded = self.text.in_spans(batch.ids, batch.mask, spans, below, trained)
+        for states, (start, end, width) in zip(encoded, spans, strict=True):
             ids, mask = batch.ids[start:end, :width], batch.mask[start:end, :width]
-            if below is None:
-                states = self.text(ids, mask)
-            else:
-                trained = self.config.text.trained_layers or 0
-                states = [self.text.above(below(start, end, width), mask, trained)]
             pooled.append(self.pool(states, ids, mask))
             if tokens:
                 last.append(F.pad(states[-1].float(), (0, 0, 0, longest - width)))
@@ -229,7 +223,7 @@ class Regressor(nn.Module):
         batch: Batch,
         captions: Tensor | None = None,
         images: Tensor | None = None,
-        below: Below | None = None,
+        below: Tensor | None = None,
     ) -> Outputs:
         """Return what every member says, before the sigmoid, and what it started from.
 
@@ -238,7 +232,8 @@ class Regressor(nn.Module):
             captions: pooled states of the batch's captions where they are known already, [T, S, P, d], or
                 [T, P, d] with mixed layers.
             images: features of the batch's images [I, d_img] where they are known already.
-            below: what lower layers say, where the upper ones alone are computed here.
+            below: what lower layers say of the captions' tokens, one caption after the other, [N, d], where
+                the upper ones alone are computed here.
         """
         hidden = None
         matching = batch.extras.shape[1] < self.columns.given.stop

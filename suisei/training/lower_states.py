@@ -48,16 +48,9 @@ class LowerStates:
                 self._states[start : start + lengths[row]] = said[place, : lengths[row]]
             advance(len(rows))
 
-    def padded(self, rows: Tensor, width: int) -> Tensor:
-        """Return the states of captions, float32 [n, width, d] where the rows are; 0 for padding.
-
-        Args:
-            rows: which captions, int64 [n].
-            width: tokens of the longest of them, or more.
-        """
-        device, rows = rows.device, rows.cpu()
-        places = torch.arange(width)
-        there = places < self._lengths[rows][:, None]
-        flat = torch.where(there, self._starts[rows][:, None] + places, 0)
-        states = self._states.index_select(0, flat.flatten()).unflatten(0, flat.shape)
-        return states.float().masked_fill(~there[..., None], 0.0).to(device)
+    def of(self, rows: Tensor) -> Tensor:
+        """Return the states of captions int64 [n], float32 [tokens, d] on the device of rows."""
+        lengths, starts = self._lengths[rows.cpu()], self._starts[rows.cpu()]
+        ends = lengths.cumsum(0)
+        places = torch.arange(int(ends[-1])) + (starts - (ends - lengths)).repeat_interleave(lengths)
+        return self._states.index_select(0, places).float().to(rows.device)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -310,7 +309,7 @@ class SuiSei(LightningModule):
         """Return what the model says of a batch; what was computed ahead of the training is looked up."""
         captions = images = below = None
         if self._lower is not None:
-            below = partial(_below, self._lower, batch)
+            below = self._lower.of(batch.caption_rows)
         if self._captions is not None:
             captions = self._captions.look_up(batch.caption_rows, batch.candidate.device)
         if self._images is not None:
@@ -318,7 +317,7 @@ class SuiSei(LightningModule):
         return self.regressor.outputs(batch, captions, images, below)
 
     def on_fit_start(self) -> None:
-        """Let what is trained drop what it drops: transformers hands encoders over as they are for scoring."""
+        """Let encoders drop what they drop: transformers hands them over as they are for scoring."""
         self.train()
 
     def on_train_start(self) -> None:
@@ -429,11 +428,6 @@ class SuiSei(LightningModule):
         if self.regressor.text.used_rows is not None:
             content += self.regressor.text.used_rows.digest
         return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
-
-
-def _below(lower: LowerStates, batch: Batch, start: int, end: int, width: int) -> Tensor:
-    """Return what the lower layers say of some captions of a batch."""
-    return lower.padded(batch.caption_rows[start:end], width)
 
 
 def _drawn(batch: Batch) -> Tensor:

@@ -15,6 +15,7 @@ from lightning.pytorch import Callback, Trainer
 
 from suisei.data.sample import CaptionSample, Rating
 from suisei.data.splits import Split
+from suisei.encoders.layers import light
 from suisei.encoders.text import TextEncoder, TextEncoderConfig
 from suisei.encoders.tiny import TinyTextConfig
 from suisei.models.config import FusionConfig, HeadConfig
@@ -117,6 +118,7 @@ def _fine_tuned(options: Options, layers: int | None = 12) -> SuiSei:
         image_dropout=0.0,
     )
     model.regressor = inputs.regressor(options, image=False, references="concat")
+    model.regressor.text.backbone = light(model.regressor.text.backbone)  # as a training makes it
     model.regressor.text.set_trainable(True, layers=layers)
     return model
 

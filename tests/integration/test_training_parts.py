@@ -84,7 +84,7 @@ def test_model_without_image_and_frozen_text_encoder(train, finished, tmp_path, 
 def test_an_encoder_that_transformers_loads_is_trained_with_its_dropout(
     train, finished, tmp_path, monkeypatch, options
 ):
-    """It comes as it is for scoring, and the trainer leaves it so; layers would not be computed twice either."""
+    """It comes as it is for scoring, and the trainer leaves it so; nor would layers be computed twice."""
     from suisei.metrics.extras import check_names
     from suisei.models.folder import load_model
 

@@ -22,7 +22,7 @@ def text_folder(rated_file, tmp_path_factory):
     rows = [json.loads(line) for line in rated_file.read_text("utf-8").splitlines()]
     captions = [row["candidate"] for row in rows]
     tiny = TinyTextConfig(vocabulary=300, width=16, layers=1)
-    text = TextEncoder.create(TextEncoderConfig(name="tiny", tiny=tiny), captions)
+    text = TextEncoder.create(TextEncoderConfig(name="tiny", tiny=tiny, frozen=True), captions)
     text.backbone.config.hidden_dropout_prob = text.backbone.config.attention_probs_dropout_prob = 0.0
     folder = tmp_path_factory.mktemp("text")
     text.backbone.save_pretrained(folder)
