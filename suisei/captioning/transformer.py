@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from suisei.captioning.caption_search import DecodingState
+from suisei.encoders.attention import attention
 from suisei.errors import ConfigError
 from suisei.ranges import Range, Rule, at_least, check_settings
 
@@ -77,21 +78,9 @@ class _Attention(nn.Module):
         """Return what states [rows, places, d] find among keys and values."""
         query = self.split(self.query(states))
         keys, values = (part.to(query.dtype) for part in kept)
-        found = _attended(query, keys, values, causal)
+        found = attention(query, keys, values, causal=causal)
         mixed: Tensor = self.out(found.transpose(1, 2).flatten(2))
         return mixed
-
-
-def _attended(query: Tensor, keys: Tensor, values: Tensor, causal: bool) -> Tensor:
-    """Return softmax(query keys / sqrt(width)) values; where causal, of a place and those before it."""
-    if query.is_cuda or not torch.is_grad_enabled():
-        return F.scaled_dot_product_attention(query, keys, values, is_causal=causal)
-    # PyTorch's own on a CPU takes twice as long as a whole training step in bfloat16 on its way back.
-    fit = (query * query.shape[-1] ** -0.5) @ keys.transpose(-1, -2)
-    if causal:
-        later = torch.ones(fit.shape[-2:], dtype=torch.bool, device=fit.device).triu(1)
-        fit = fit.masked_fill(later, -torch.inf)
-    return fit.softmax(dim=-1).to(values.dtype) @ values
 
 
 def _feed_forward(config: TransformerConfig) -> nn.Sequential:

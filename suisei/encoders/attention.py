@@ -1,6 +1,6 @@
-"""Self-attention of captions: padded ones, and those that are packed without padding.
+"""Attention, and captions that attend to their own tokens: padded ones, and packed ones without padding.
 
-Shape letters: T captions, L tokens (padded), N tokens of all captions together, d width, H heads.
+Shape letters: T captions, L and M tokens (padded), N tokens of all captions together, d width, H heads.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Padded:
         """Attend within captions, [T, L, d] each; what stands at padding means nothing."""
         shape = (*query.shape[:2], heads, -1)
         query, key, value = (part.view(shape).transpose(1, 2) for part in (query, key, value))
-        return _attention(query, key, value, self._mask, dropped).transpose(1, 2).flatten(2)
+        return attention(query, key, value, self._mask, dropped=dropped).transpose(1, 2).flatten(2)
 
 
 class Packing:
@@ -123,12 +123,33 @@ class _Unpad(torch.autograd.Function):
         return gradients[0].index_select(0, slots).masked_fill_(padding, 0.0), None, None, None
 
 
-def _attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropped: float) -> Tensor:
-    """Attend, [T, H, L, d / H] each; the mask is bool [T, 1, 1, L], True for tokens."""
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None = None,
+    *,
+    causal: bool = False,
+    dropped: float = 0.0,
+) -> Tensor:
+    """Return softmax(query key / sqrt(width)) value, [T, H, L, width].
+
+    Args:
+        query: [T, H, L, width].
+        key: [T, H, M, width].
+        value: of the same shape.
+        mask: True for what is attended to, bool [T, 1, 1, M]; None for all.
+        causal: whether a place attends to itself and those before it alone, in place of a mask.
+        dropped: share of the attention that is dropped.
+    """
     if query.device.type != "cpu" or not query.requires_grad:
-        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropped)
-    # What PyTorch has for CPUs learns several times as slowly with the few tokens of captions.
+        return F.scaled_dot_product_attention(
+            query, key, value, attn_mask=mask, dropout_p=dropped, is_causal=causal
+        )
+    # What PyTorch has for CPUs takes several times as long on its way back, with the few tokens of captions.
     scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-1, -2)
+    if causal:
+        mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
     if mask is not None:
         scores = scores.masked_fill(~mask, -torch.inf)
     weights = torch.softmax(scores, dim=-1, dtype=torch.float32).to(value.dtype)

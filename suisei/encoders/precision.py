@@ -137,10 +137,10 @@ def quick_gradients(*, recomputed: bool = False) -> Iterator[None]:
     """Compute what is learned from, inside this block, as quickly as its gradients come back.
 
     In bf16 on a CPU attention is one product at a time: PyTorch's fused one takes about six times as long
-    backwards, with the few tokens of captions. The captioner's attention is written out, which is faster
-    still (:mod:`suisei.captioning.transformer`). In mixed precision a weight is converted once for all parts
-    of a batch, and so is its gradient; the trainer would have every part convert it anew. Nothing inside the
-    block may use trained weights without gradients, for what is converted then has none.
+    backwards, with the few tokens of captions. What is learned here by :mod:`suisei.encoders.attention` is
+    faster still. In mixed precision a weight is converted once for all parts of a batch, and so is its
+    gradient; the trainer would have every part convert it anew. Nothing inside the block may use trained
+    weights without gradients, for what is converted then has none.
 
     Args:
         recomputed: whether layers are computed again on the way back, which convert weights for themselves.

@@ -67,6 +67,20 @@ def read_tokenizer(folder: Path) -> Any:
         raise ModelError(f"{folder}: cannot read the tokenizer: {one_line(error)}") from None
 
 
+def save_parts(backbone: Any, tokenizer: Any, folder: Path) -> None:
+    """Write an encoder and its tokenizer as a folder that :func:`fetch_parts` and transformers read."""
+    whole = backbone
+    if isinstance(backbone, BertEncoder):
+        from transformers import AutoModel
+
+        with torch.device("meta"), no_hub():
+            whole = AutoModel.from_config(text_config(backbone.settings, "config"), trust_remote_code=False)
+        whole.pooler = None
+        whole.load_state_dict(backbone.state_dict(), assign=True)
+    whole.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
 def build_backbone(settings: dict[str, Any]) -> Any:
     """Build an encoder without its weights from transformers' settings, none of which is trusted.
 

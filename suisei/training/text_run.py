@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from suisei.cli import safe_console, say
 from suisei.data.sample import CaptionSample
 from suisei.data.splits import group_of
 from suisei.encoders.text import TextEncoder
+from suisei.encoders.text_parts import save_parts
 from suisei.errors import ConfigError
 from suisei.models.folder import is_model_folder
 from suisei.progress import progress_bar
@@ -69,8 +69,7 @@ def _pretrain(cli: Any, stage: Path) -> dict[str, Any]:
     """Pre-train, write encoder and report into a folder, and return the report."""
     data, model, settings = cli.datamodule, cli.model, cli.model.pretraining
     training, seed = data.part("train"), cli.config.seed_everything
-    config = replace(model.config.text, trained_layers=None)  # all of it is trained
-    text, idf = text_and_idf(config, training, data.support_data)
+    text, idf = text_and_idf(model.config.text, training, data.support_data)
     weights = idf_weights(text, idf)
     before = retrieval(text, weights, data.part("validation"))
     started = time.perf_counter()
@@ -86,8 +85,7 @@ def _pretrain(cli: Any, stage: Path) -> dict[str, Any]:
         "loss": losses,
         "retrieval": {"before": before, "after": retrieval(text, weights, data.part("validation"))},
     }
-    text.backbone.save_pretrained(stage / "text")
-    text.tokenizer.save_pretrained(stage / "text")
+    save_parts(text.backbone, text.tokenizer, stage / "text")
     (stage / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     return report
 

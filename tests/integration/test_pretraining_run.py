@@ -23,7 +23,7 @@ def test_pretrained_encoder_finds_captions_and_is_read_by_a_metric(tmp_path):
     assert report["loss"][-1] < report["loss"][0]
     found = report["retrieval"]
     assert found["after"]["images"] == found["before"]["images"] > 10
-    assert found["after"]["recall@1"] > found["before"]["recall@1"]
+    assert found["after"]["recall@10"] > found["before"]["recall@10"]
 
     metric = tmp_path / "metric"
     arguments = [

@@ -13,7 +13,7 @@ from suisei.captioning.caption_model import Decoding, load_caption_model
 from suisei.captioning.caption_module import CaptionTraining
 from suisei.captioning.caption_sources import load_captioned
 from suisei.captioning.grid_tower import TowerConfig
-from suisei.captioning.transformer import TransformerConfig, _attended
+from suisei.captioning.transformer import TransformerConfig
 from suisei.captioning.word_pretraining import WordPretraining
 from suisei.commands.train import main
 from suisei.data.load import load_data
@@ -76,18 +76,6 @@ def test_smoothing_spreads_a_share_of_the_target(training):
     plain, _ = module.loss(memory, batch)
     smooth, _ = module.loss(memory, batch, 0.5)
     assert not torch.isclose(plain, smooth)
-
-
-def test_attention_that_learns_is_that_of_torch():
-    torch.manual_seed(0)
-    query, keys, values = torch.randn(3, 2, 4, 5, 8)
-    for causal in (False, True):
-        with torch.no_grad():
-            wanted = _attended(query, keys, values, causal)
-        torch.testing.assert_close(_attended(query, keys, values, causal), wanted)
-        torch.testing.assert_close(
-            wanted, F.scaled_dot_product_attention(query, keys, values, is_causal=causal)
-        )
 
 
 def test_captions_of_an_image_do_not_see_one_another(build_captioner):

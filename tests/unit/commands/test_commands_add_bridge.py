@@ -60,7 +60,7 @@ def test_scores_across_languages_lie_where_those_within_one_do(run, model, tmp_p
     section = content["table"]["sections"][0]
     means = [row["cells"]["mean"]["value"] for row in section["rows"]]
     assert means[2] == pytest.approx(means[0], abs=0.005)
-    assert abs(means[1] - means[0]) > 0.015
+    assert abs(means[1] - means[0]) > 0.0075
     assert [row["cells"]["n"]["value"] for row in section["rows"]] == [80, 80, 80]
     new, old = (load(path, device="cpu", precision="fp32", cache="off") for path in (tmp_path / "new", model))
     assert list(new.regressor.config.head.bridge) == content["bridge"]

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from suisei.encoders.attention import Packing, Padded
+from suisei.encoders.attention import Packing, attention
 from suisei.encoders.bert import BertEncoder
 
 LENGTHS = (9, 7, 7, 4, 2, 1)
@@ -77,23 +77,29 @@ def test_packing_takes_the_tokens_of_any_padded_numbers(padded):
     assert torch.equal(Packing(mask, SPANS[0]).pack(ids), ids[mask.bool()])
 
 
-def test_attention_that_is_learned_from_is_pytorch_s(padded):
-    _, mask = padded
+@pytest.mark.parametrize("kind", ["masked", "causal", "plain"])
+def test_attention_that_is_learned_from_is_pytorch_s(kind):
     torch.manual_seed(0)
-    parts = [torch.randn(6, 11, 8, requires_grad=True) for _ in range(3)]
-
-    def heads(part):
-        return part.view(6, 11, 2, 4).transpose(1, 2)
-
-    found = Padded(mask).attend(*parts, 2, 0.0)
-    wanted = F.scaled_dot_product_attention(*map(heads, parts), attn_mask=mask.bool()[:, None, None, :])
-    wanted = wanted.transpose(1, 2).flatten(2)
+    parts = [torch.randn(3, 2, 5, 8, requires_grad=True) for _ in range(3)]
+    mask = torch.arange(5) < torch.tensor([5, 2, 1])[:, None, None, None] if kind == "masked" else None
+    options = {"is_causal": kind == "causal", "attn_mask": mask}
+    found = attention(*parts, mask, causal=kind == "causal")
+    wanted = F.scaled_dot_product_attention(*parts, **options)
     torch.testing.assert_close(found, wanted)
-    losses = [(own * mask[..., None]).square().sum() for own in (found, wanted)]
-    ours, theirs = (torch.autograd.grad(loss, parts) for loss in losses)
+    ours, theirs = (torch.autograd.grad(own.square().sum(), parts) for own in (found, wanted))
     torch.testing.assert_close(ours, theirs)
     with torch.no_grad():
-        torch.testing.assert_close(Padded(mask).attend(*parts, 2, 0.0), wanted)
+        torch.testing.assert_close(attention(*parts, mask, causal=kind == "causal"), wanted)
+
+
+def test_as_much_attention_is_dropped_as_asked_for():
+    """Of values that are all 1, what is left is the sum of the attention that was kept."""
+    torch.manual_seed(0)
+    query, key = (torch.randn(40, 4, 6, 8, requires_grad=True) for _ in range(2))
+    value = torch.ones(40, 4, 6, 1)
+    found = attention(query, key, value, dropped=0.25)
+    assert float(found.mean()) == pytest.approx(1.0, abs=0.05)
+    assert float(found.std()) > 0.1
 
 
 def test_attention_drops_in_training_alone(encoders, padded):
