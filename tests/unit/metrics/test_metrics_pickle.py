@@ -47,7 +47,8 @@ def test_an_encoder_of_transformers_is_pickled_while_it_is_in_use(build_regresso
     from suisei.metrics.suisei import HOOKED, SuiSeiMetric
     from suisei.models.folder import LoadedModel
 
-    metric = SuiSeiMetric(LoadedModel(build_regressor(), {}, "0", tmp_path), "cpu", "fp32", cache="off")
+    regressor = build_regressor(text={"frozen": True})
+    metric = SuiSeiMetric(LoadedModel(regressor, {}, "0", tmp_path), "cpu", "fp32", cache="off")
     expected = metric.score(captions, [captions[:2]] * 8)
     assert HOOKED in vars(metric.regressor.text.backbone)
     copy = pickle.loads(pickle.dumps(metric))
