@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from suisei.scoring.plan import MetricPlan
     from suisei.scoring.stream import Scorer
 
-_FIT = "|fit:references-of-"
-
 
 def make_metrics(
     plans: Sequence[MetricPlan], options: argparse.Namespace, console: Console
@@ -33,16 +31,17 @@ def make_metrics(
     Returns:
         {label: metric}, {label: plan} and {label: signature}.
     """
+    from suisei.scoring.fitting import fitted_signature
     from suisei.scoring.plan import short_labels
 
     labelled = dict(zip(short_labels(plans), plans, strict=True))
     metrics = {label: _make(plan) for label, plan in labelled.items()}
     unfitted = [label for label, metric in metrics.items() if metric.needs_fit]
     documents = _fit({label: metrics[label] for label in unfitted}, options, console) if unfitted else 0
-    signatures = {}
-    for label, metric in metrics.items():
-        fitted = f"{_FIT}{documents}-scored" if label in unfitted else ""
-        signatures[label] = metric.signature + fitted
+    fitted = fitted_signature(documents) if unfitted else ""
+    signatures = {
+        label: metric.signature + (fitted if label in unfitted else "") for label, metric in metrics.items()
+    }
     return metrics, labelled, signatures
 
 
@@ -140,8 +139,11 @@ def basis_of(
 def learned_of(metrics: dict[str, Metric], signatures: dict[str, str]) -> dict[str, str]:
     """Return {label: digest of what a metric was fitted to}, of those that were fitted on the input."""
     from suisei.scoring.digest import value_digest
+    from suisei.scoring.fitting import is_fitted
 
-    return {label: value_digest(metrics[label].state()) for label, text in signatures.items() if _FIT in text}
+    return {
+        label: value_digest(metrics[label].state()) for label, text in signatures.items() if is_fitted(text)
+    }
 
 
 def make_scorer(

@@ -120,11 +120,14 @@ def score_shards(
         }  # fmt: skip
         for name, entry in content["metrics"].items():
             entry["signature"] = signatures[name]
+        problems = []
         if label is not None:
             files = [task.output(settings.kind) for task in tasks if not reports[task].failed]
-            with _naming(content["unread_uids"]):
+            try:
                 content["kept"] = _keep(files, label, metrics[label].higher_is_better, options, console)
-    return tell(content, options, console)
+            except DataError as error:  # the summary says why uids could not be read
+                problems.append(error)
+    return tell(content, options, console, problems)
 
 
 def _deciding(labels: Sequence[str], options: argparse.Namespace) -> str | None:
@@ -242,15 +245,6 @@ def _engine(
     if len(devices) > 1:
         return several_processes(worker, settings, devices)
     return one_process(Scorer(metrics, options.input, options.batch_size), settings)
-
-
-@contextmanager
-def _naming(unread: Mapping[str, str]) -> Iterator[None]:
-    """Let what keeps uids from being written say which could not be read."""
-    try:
-        yield
-    except DataError as error:
-        raise DataError("; ".join([str(error), *list(unread.values())[:1]])) from None
 
 
 def _keep(

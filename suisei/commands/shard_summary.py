@@ -67,12 +67,27 @@ class _Lines:
             say(self._console, f"failed: {report.failed}", "red")
 
 
-def tell(content: dict[str, Any], options: argparse.Namespace, console: Console) -> int:
-    """Write the summary of a set in shards, say what it holds, and return the exit status."""
+def tell(
+    content: dict[str, Any],
+    options: argparse.Namespace,
+    console: Console,
+    problems: Sequence[DataError] = (),
+) -> int:
+    """Write the summary of a set in shards, say what it holds, and return the exit status.
+
+    Args:
+        content: the summary.
+        options: the command's.
+        console: for what is said.
+        problems: what went wrong after scoring, which is raised at the end.
+
+    Raises:
+        DataError: such a problem, or the summary cannot be written.
+    """
     from suisei.data.outputs import raise_first, write_texts
     from suisei.runlog.events import current
 
-    problems = write_texts([(options.summary, json_text(content))])
+    problems = [*problems, *write_texts([(options.summary, json_text(content))])]
     current().tell("summary", **content)
     pace = content["scored_now"] / max(1e-9, content["seconds"])
     say(

@@ -12,6 +12,8 @@ from suisei.metrics.base import LearnsFromCaptions, Metric, StreamFit
 from suisei.metrics.registry import get_entry
 from suisei.scoring.plan import MetricPlan
 
+_FIT = "|fit:references-of-"
+
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
@@ -48,7 +50,17 @@ def fit_metric(
     else:
         note = ""
     fit_unrated(metric, samples)
-    return f"|fit:references-of-{len(samples)}-evaluated", (note,) if note else ()
+    return fitted_signature(len(samples)), (note,) if note else ()
+
+
+def fitted_signature(samples: int) -> str:
+    """Return what a signature says of a metric that learned from the references of what is scored."""
+    return f"{_FIT}{samples}-samples"
+
+
+def is_fitted(signature: str) -> bool:
+    """Say whether the metric learned from the references of what is scored."""
+    return _FIT in signature
 
 
 def fit_unrated(metric: Metric, samples: Sequence[CaptionSample]) -> None:

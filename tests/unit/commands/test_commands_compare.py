@@ -60,7 +60,7 @@ def test_everything_that_is_written(files, tmp_path, capsys):
     assert report["images"] == 5
     cider, bleu = report["metrics"]
     assert bleu["systems"]["good"]["score"] == pytest.approx(1.0, abs=1e-6)
-    assert cider["signature"].endswith("|idf:5-documents|suisei:0.1.0|fit:references-of-5-evaluated")
+    assert cider["signature"].endswith("|idf:5-documents|suisei:0.1.0|fit:references-of-5-samples")
     assert (cider["pairs"][0]["better"], cider["pairs"][0]["wins"]) == ("good", 5)
     assert len(cider["examples"]) == 2
     assert set(cider["examples"][0]["captions"]) == {"bad", "good"}

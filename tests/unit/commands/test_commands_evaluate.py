@@ -195,7 +195,7 @@ def test_fit_and_orientation_are_in_the_signature(ratings, tmp_path):
     code, report = evaluate(ratings, tmp_path, "--metrics", "fake-fit,fake-distance")
     rows = rows_of(report)
     assert code == 0
-    assert rows["fake-fit"]["signature"].endswith("|fit:references-of-40-evaluated")
+    assert rows["fake-fit"]["signature"].endswith("|fit:references-of-40-samples")
     assert rows["fake-distance"]["signature"].endswith("|negated-for-correlation")
     assert rows["fake-distance"]["cells"]["tau-c"]["value"] == rows["fake-fit"]["cells"]["tau-c"]["value"]
 

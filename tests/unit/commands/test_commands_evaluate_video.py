@@ -163,7 +163,7 @@ def test_without_the_training_captions_it_says_where_idf_weights_come_from(vatex
     assert "references of the 15 evaluated samples, not from vatex-train as published" in note
     assert "has no vatex_train_en_annotations.json" in note
     row = rows_of(report["protocol"], "0 references")["em-score"]
-    assert row["signature"].endswith("|fit:references-of-15-evaluated")
+    assert row["signature"].endswith("|fit:references-of-15-samples")
 
 
 def test_a_broken_video_costs_its_own_rows(vatex, tiny_clip, capsys):

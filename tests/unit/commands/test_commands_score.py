@@ -182,7 +182,7 @@ def test_cider_from_a_pipe_is_refused_and_from_a_redirected_file_works(tmp_path,
     with captions.open("rb") as stream:
         done = command("--metrics", "cider", "--input", "-", cwd=tmp_path, stdin=stream)
     assert done.returncode == 0, done.stderr
-    assert b"|fit:references-of-40-scored" in done.stderr
+    assert b"|fit:references-of-40-samples" in done.stderr
     assert run("--metrics", "cider", "--input", captions, "--output", tmp_path / "o.jsonl") == 0
     assert (tmp_path / "o.jsonl").read_bytes() == done.stdout
 

@@ -92,7 +92,7 @@ def test_metrics_that_learn_from_a_corpus_see_all_shards(folder):
     ]
     assert main(arguments) == 0
     settings = json.loads((folder / "out" / "scores.json").read_text())
-    assert settings["signatures"]["cider"].endswith("|fit:references-of-15-scored")
+    assert settings["signatures"]["cider"].endswith("|fit:references-of-15-samples")
 
 
 def test_shards_are_scored_anew_where_another_one_changed_what_a_metric_learned(tmp_path):

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import tarfile
 
 import numpy as np
@@ -82,10 +83,14 @@ def test_a_choice_that_lacks_uids_says_so_until_they_are_back(uids_beside, capsy
     assert summary(uids_beside)["unread_uids"] == {}
 
 
-def test_where_no_uid_can_be_read_it_says_why(uids_beside):
-    with pytest.raises(DataError, match=r"no sample has both.*; the uids of .*00001\.parquet cannot be read"):
-        run(uids_beside, *KEEP, str(uids_beside / "u.npy"), shards="00001.tar")
+def test_where_no_uid_can_be_read_it_says_why(uids_beside, capsys):
+    more = ("--summary", str(uids_beside / "s.json"))
+    with pytest.raises(DataError, match="no sample has both a score and a uid"):
+        run(uids_beside, *KEEP, str(uids_beside / "u.npy"), *more, shards="00001.tar")
+    assert re.search(r"the uids of .*00001\.parquet cannot be read", capsys.readouterr().err)
     assert len(table(uids_beside / "out" / "00001.parquet")) == 3
+    assert summary(uids_beside)["rows"] == 3
+    assert "kept" not in summary(uids_beside)
 
 
 def test_scores_of_before_stay_finished(uids_beside, capsys):
