@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor, nn
+
+from suisei.training.processes import total, world_size
 
 GRADIENTS = "suisei_gradients"
 """Where a checkpoint has the gradients that batches before it left for the next step."""
@@ -30,19 +33,38 @@ def leave_epoch_open(checkpoint: dict[str, Any], batches: float) -> None:
 
 
 def begun_gradients(checkpoint: dict[str, Any], module: nn.Module, trainer: Any) -> dict[str, Tensor]:
-    """Return the gradients of batches whose step is still to come, by weight; none of several processes.
+    """Return the gradients of batches whose step is still to come, by weight.
+
+    Several processes return their mean, and must all ask: each goes on from it, and the mean of what they
+    make of it is the step's.
 
     Args:
         checkpoint: what the trainer is about to write.
         module: what is trained.
         trainer: the trainer, whose ``accumulate_grad_batches`` make a step.
     """
-    if "optimizer_states" not in checkpoint or trainer.world_size > 1:  # nothing goes on from weights alone
+    if "optimizer_states" not in checkpoint:  # nothing goes on from weights alone
         return {}
     seen = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]["current"]["ready"]
     if seen >= trainer.num_training_batches or seen % trainer.accumulate_grad_batches == 0:
         return {}
+    if world_size() > 1:
+        return _mean_gradients(module)
     return {name: own.grad.detach() for name, own in module.named_parameters() if own.grad is not None}
+
+
+def _mean_gradients(module: nn.Module) -> dict[str, Tensor]:
+    """Return the mean of all processes' gradients; 0 of one that has none where another has one."""
+    trained = {name: own for name, own in module.named_parameters() if own.requires_grad}
+    if not trained:
+        return {}
+    device = next(iter(trained.values())).device
+    having = total(torch.tensor([own.grad is not None for own in trained.values()], device=device).long())
+    return {
+        name: total(torch.zeros_like(own) if own.grad is None else own.grad.detach()) / world_size()
+        for (name, own), count in zip(trained.items(), having.tolist(), strict=True)
+        if count
+    }
 
 
 def restore_gradients(gradients: dict[str, Tensor], module: nn.Module) -> None:

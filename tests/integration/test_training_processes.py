@@ -3,8 +3,10 @@
 import csv
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -54,19 +56,39 @@ def figures(run):
 
 def together(settings, run, *options):
     """Train in two processes of their own."""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("PL_", "LIGHTNING_"))}
-    command = [
-        sys.executable, "-m", "suisei", "train", "--config", str(settings), f"--output={run}",
-        "--trainer.devices=2", *options,
-    ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment, check=False)
+    given = command(settings, run, *options)
+    done = subprocess.run(given, capture_output=True, text=True, timeout=300, env=environment(), check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     return done
 
 
-@pytest.mark.slow
-def test_two_processes_train_as_one_and_go_on_as_one(train, settings, sets, text_folder, tmp_path):
-    options = (
+def command(settings, run, *options):
+    return [
+        sys.executable, "-m", "suisei", "train", "--config", str(settings), f"--output={run}",
+        "--trainer.devices=2", *options,
+    ]  # fmt: skip
+
+
+def environment():
+    return {k: v for k, v in os.environ.items() if not k.startswith(("PL_", "LIGHTNING_"))}
+
+
+def killed_together(settings, run, *options):
+    """Train in two processes, both killed once there is a state to go on with."""
+    given = command(settings, run, *options)
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(given, env=environment(), start_new_session=True, **quiet) as running:
+        try:
+            while not (run / "checkpoints" / "last.ckpt").exists():
+                assert running.poll() is None
+                time.sleep(0.002)
+        finally:
+            os.killpg(running.pid, signal.SIGKILL)
+    assert not (run / "report.json").exists()
+
+
+def options_of(sets, text_folder):
+    return (
         f"--data.train={json.dumps(sets)}", "--data.batching=balanced", "--data.synthetic=0.5",
         "--model.loss.pair_weight=0.5", "--model.loss.cosine_weight=0.5", "--model.head.start=cosine",
         f"--model.text.name={text_folder}", "--model.image=null", "--model.head.dropout=0",
@@ -74,6 +96,11 @@ def test_two_processes_train_as_one_and_go_on_as_one(train, settings, sets, text
         "--data.fractions=[0.5,0.4,0.1]", "--model.optimizer.head_lr=0.002",
         "--model.optimizer.encoder_lr=0.001",
     )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_two_processes_train_as_one_and_go_on_as_one(train, settings, sets, text_folder, tmp_path):
+    options = options_of(sets, text_folder)
     one = train(*options, "--data.batch_size=16")
     two = tmp_path / "two"
     said = together(settings, two, *options, "--data.batch_size=8", "--trainer.max_epochs=1")
@@ -90,3 +117,17 @@ def test_two_processes_train_as_one_and_go_on_as_one(train, settings, sets, text
     np.testing.assert_allclose(*scores, atol=1e-4)
     names = [{path.name for path in run.iterdir()} for run in (one, two)]
     assert names[1] - names[0] == {"predicted.png"}  # which the tests' own runs do without
+
+
+@pytest.mark.slow
+def test_two_processes_go_on_between_two_steps(train, settings, sets, text_folder, tmp_path):
+    """Validation, after which the state is kept, comes in the middle of a step's batches."""
+    options = (
+        *options_of(sets, text_folder), "--trainer.accumulate_grad_batches=4",
+        "--trainer.val_check_interval=3", "--checkpoint_steps=50",
+    )  # fmt: skip
+    one = train(*options, "--data.batch_size=8")
+    two = tmp_path / "two"
+    killed_together(settings, two, *options, "--data.batch_size=4")
+    together(settings, two, *options, "--data.batch_size=4", "--ckpt_path=last")
+    np.testing.assert_allclose(figures(two), figures(one), atol=1e-4)
