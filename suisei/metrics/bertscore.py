@@ -171,15 +171,28 @@ class BertScore(Metric):
     def state(self) -> dict[str, Any]:
         """Return the document frequencies."""
         return {
-            "model": self.model_name,
+            "model": model_label(self.model_name),
             "documents": self._documents,
             "counts": {str(token): count for token, count in sorted(self._counts.items())},
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Restore the document frequencies."""
-        self._documents = int(state["documents"])
-        self._counts = {int(token): int(count) for token, count in state["counts"].items()}
+        """Restore what :meth:`state` returned.
+
+        Raises:
+            ConfigError: the state is of another model, whose token ids are others, or is malformed.
+        """
+        try:
+            model, documents = state["model"], int(state["documents"])
+            counts = {int(token): int(count) for token, count in state["counts"].items()}
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ConfigError(
+                f"this is not a saved BERTScore state: {type(error).__name__} {error}"
+            ) from error
+        own = model_label(self.model_name)
+        if model != own:
+            raise ConfigError(f"the BERTScore state was fitted with model {model}, this one uses {own}")
+        self._documents, self._counts = documents, counts
 
     def _score(self, samples: Sequence[CaptionSample], *, batch_size: int, progress: bool) -> np.ndarray:
         if self.needs_fit:

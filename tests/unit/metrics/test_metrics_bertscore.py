@@ -122,6 +122,18 @@ def test_equals_the_package_with_idf(bert, samples):
     assert not np.allclose(found, BertScore(bert, num_layers=2, device="cpu").score(samples), atol=1e-3)
 
 
+def test_a_state_of_another_model_is_refused(bert, xlm_roberta, samples):
+    metric = BertScore(bert, idf=True, device="cpu")
+    metric.fit(samples)
+    other = BertScore(xlm_roberta, idf=True, device="cpu")
+    with pytest.raises(ConfigError, match="fitted with model .*, this one uses "):
+        other.load_state(metric.state())
+    for state in ({}, {**metric.state(), "counts": []}, {**metric.state(), "documents": "many"}):
+        with pytest.raises(ConfigError, match="not a saved BERTScore state"):
+            metric.load_state(state)
+    assert other.needs_fit
+
+
 @pytest.mark.slow
 def test_equals_the_package_on_a_trained_encoder(minilm, samples):
     for layer in (4, 6):
