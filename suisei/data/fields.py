@@ -179,11 +179,10 @@ def _file(record: Mapping[str, Any], column: str | None, settings: Settings, wha
     except (OSError, ValueError) as error:  # a name too long for the file system, a NUL inside it
         raise _absent(path, f"{column} {name[:60]!r} cannot be a file name: {error}") from None
     if not found:
-        without = "" if column == what else f", or do without: --column {what}="
         raise _absent(
             path,
             f"{column} {name[:200]!r} is not there: no file {str(path)[:400]}; fix the name or pass the "
-            f"folder that holds the {what}s (--images DIR){without}",
+            f"folder that holds the {what}s (--images DIR), or do without: --column {what}=",
         )
     return path
 
