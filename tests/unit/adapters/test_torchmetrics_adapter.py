@@ -1,13 +1,9 @@
 """CaptionScore in torchmetrics: equal to the command, over batches and over processes."""
 
 import pickle
-from ast import literal_eval
-from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-import torch.multiprocessing
 from torchmetrics import MetricCollection
 from torchmetrics.wrappers import MetricTracker
 
@@ -15,6 +11,7 @@ import suisei
 from suisei.adapters.torchmetrics import CaptionScore
 from suisei.data.sample import make_samples
 from suisei.errors import ConfigError, DataError
+from tests.unit.two_processes import answers_of
 
 ENGLISH = [
     ("a red ball lies on the table", ["a red ball on a table", "there is a ball"]),
@@ -111,8 +108,7 @@ SPLITS = (1, 3)
 """How many rows the first of two processes has: a share, and all of them."""
 
 
-def _side(rank, folder):
-    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
+def _side(rank):
     found = {}
     for split in SPLITS:
         for name, settings in (("bleu-2", {}), ("rouge-l", {}), ("rouge-l", {"per_sample": True})):
@@ -120,17 +116,14 @@ def _side(rank, folder):
             for caption, references in (ENGLISH[:split], ENGLISH[split:])[rank]:
                 metric.update([caption], [references])
             found[split, name, len(settings)] = metric.compute().tolist()
-    Path(folder, str(rank)).write_text(repr(found))
-    torch.distributed.destroy_process_group()
+    return found
 
 
 @pytest.mark.slow
 def test_two_processes_give_what_one_gives(tmp_path):
-    torch.multiprocessing.spawn(_side, (str(tmp_path),), nprocs=2)
     samples = make_samples(*zip(*ENGLISH, strict=True))
     bleu, rouge = suisei.get_metric("bleu-2"), suisei.get_metric("rouge-l")
-    for rank in "01":
-        found = literal_eval((tmp_path / rank).read_text())
+    for found in answers_of(_side, tmp_path):
         for split in SPLITS:
             expected = bleu.corpus_score(samples, bleu.score(samples))
             assert found[split, "bleu-2", 0] == pytest.approx(expected, abs=1e-12)

@@ -1,8 +1,5 @@
 """Images that a reward looks at before the training, shared out among processes."""
 
-import os
-import socket
-
 import numpy as np
 import pytest
 import torch
@@ -12,6 +9,7 @@ from suisei.captioning.rewards import CaptionReward
 from suisei.encoders.dual_folder import new_dual_encoder, save_dual_encoder
 from suisei.errors import DataError
 from suisei.training.processes import gather_texts, process_number
+from tests.unit.two_processes import answers_of
 
 SMALL = {
     "embed_dim": 16,
@@ -36,15 +34,10 @@ def look(clip, pictures, damaged):
     return count, features, ""
 
 
-def work(rank, port, queue, clip, pictures, damaged):
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), SUISEI_CACHE="off")
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", rank=rank, world_size=2)
+def work(rank, clip, pictures, damaged):
     texts = gather_texts([f"{rank} 犬\n\\", ""][: 1 + rank], torch.device("cpu"))
-    queue.put((process_number(), texts, look(clip, pictures, None), look(clip, pictures[:1], None),
-               look(clip, pictures, damaged)))  # fmt: skip
-    torch.distributed.barrier()
-    torch.distributed.destroy_process_group()
+    looked = [look(clip, pictures, None), look(clip, pictures[:1], None), look(clip, pictures, damaged)]
+    return process_number(), texts, *looked
 
 
 @pytest.mark.slow
@@ -56,19 +49,7 @@ def test_each_process_looks_at_its_share_and_all_know_all(tmp_path):
         Image.new("RGB", (32, 32), colour).save(pictures[-1])
     damaged = tmp_path / "damaged.png"
     damaged.write_bytes((tmp_path / "0.png").read_bytes()[:40])
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    context = torch.multiprocessing.get_context("spawn")
-    queue = context.Queue()
-    given = (port, queue, str(tmp_path / "clip"), pictures, str(damaged))
-    processes = [context.Process(target=work, args=(rank, *given)) for rank in (0, 1)]
-    for process in processes:
-        process.start()
-    answers = sorted((queue.get(timeout=300) for _ in processes), key=lambda answer: answer[0])
-    for process in processes:
-        process.join(60)
-        assert process.exitcode == 0
+    answers = answers_of(work, tmp_path, str(tmp_path / "clip"), pictures, str(damaged))
     assert [answer[0] for answer in answers] == [0, 1]
     assert [answer[1] for answer in answers] == [["0 犬\n\\", "1 犬\n\\", ""]] * 2
     expected = look(str(tmp_path / "clip"), pictures, None)

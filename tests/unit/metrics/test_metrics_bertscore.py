@@ -126,7 +126,7 @@ def test_a_state_of_another_model_is_refused(bert, xlm_roberta, samples):
     metric = BertScore(bert, idf=True, device="cpu")
     metric.fit(samples)
     other = BertScore(xlm_roberta, idf=True, device="cpu")
-    with pytest.raises(ConfigError, match="fitted with model .*, this one uses "):
+    with pytest.raises(ConfigError, match=r"fitted with model .*, this one uses "):
         other.load_state(metric.state())
     for state in ({}, {**metric.state(), "counts": []}, {**metric.state(), "documents": "many"}):
         with pytest.raises(ConfigError, match="not a saved BERTScore state"):

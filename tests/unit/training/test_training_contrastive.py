@@ -1,6 +1,4 @@
 import math
-import os
-import socket
 
 import numpy as np
 import pytest
@@ -10,6 +8,7 @@ from torch.nn import functional as F
 
 from suisei.errors import ConfigError
 from suisei.training.contrastive import gather_features, positive_augmented_loss, symmetric_info_nce
+from tests.unit.two_processes import answers_of
 
 
 def plain_loss(images, texts, tau):
@@ -109,39 +108,21 @@ def batch():
     )
 
 
-def work(rank, port, queue):
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", rank=rank, world_size=2)
+def work(rank):
     model = nn.parallel.DistributedDataParallel(Loss())
     images, texts = batch()
     half = slice(4 * rank, 4 * rank + 4)
     loss = model(images[half], texts[half])
     loss.backward()
-    gradients = {name: p.grad.numpy() for name, p in model.module.named_parameters()}
-    queue.put((rank, loss.item(), gradients))
-    torch.distributed.barrier()
-    torch.distributed.destroy_process_group()
+    return loss.item(), {name: p.grad.numpy() for name, p in model.module.named_parameters()}
 
 
 @pytest.mark.slow
-def test_two_processes_equal_one():
+def test_two_processes_equal_one(tmp_path):
     model = Loss()
     loss = model(*batch())
     loss.backward()
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    context = torch.multiprocessing.get_context("spawn")
-    queue = context.Queue()
-    processes = [context.Process(target=work, args=(rank, port, queue)) for rank in (0, 1)]
-    for process in processes:
-        process.start()
-    answers = [queue.get(timeout=120) for _ in processes]
-    for process in processes:
-        process.join(60)
-        assert process.exitcode == 0
-    for _, found, gradients in answers:
+    for found, gradients in answers_of(work, tmp_path):
         assert found == pytest.approx(loss.item(), abs=1e-12)
         for name, parameter in model.named_parameters():
             np.testing.assert_allclose(gradients[name], parameter.grad.numpy(), atol=1e-12)

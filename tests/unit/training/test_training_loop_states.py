@@ -1,7 +1,5 @@
 """Gradients between two steps, in several processes: each goes on from the mean of all."""
 
-import os
-import socket
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,6 +8,7 @@ import torch
 from torch import nn
 
 from suisei.training.loop_states import begun_gradients, restore_gradients
+from tests.unit.two_processes import answers_of
 
 
 class Parts(nn.Module):
@@ -30,37 +29,19 @@ def saved(seen):
 TRAINER = SimpleNamespace(num_training_batches=10, accumulate_grad_batches=4)
 
 
-def work(rank, port, queue):
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", rank=rank, world_size=2)
+def work(rank):
     model = Parts()
     (model.shared * torch.tensor([1.0, 2.0]) * (rank + 1)).sum().backward()
     if rank == 0:
         model.first.sum().backward()
     found = begun_gradients(saved(6), model, TRAINER)
     between = begun_gradients(saved(8), model, TRAINER)
-    own = model.shared.grad.tolist()
-    queue.put((rank, {name: value.numpy() for name, value in found.items()}, between, own))
-    torch.distributed.barrier()
-    torch.distributed.destroy_process_group()
+    return {name: value.numpy() for name, value in found.items()}, between, model.shared.grad.tolist()
 
 
 @pytest.mark.slow
-def test_two_processes_go_on_from_their_mean():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    context = torch.multiprocessing.get_context("spawn")
-    queue = context.Queue()
-    processes = [context.Process(target=work, args=(rank, port, queue)) for rank in (0, 1)]
-    for process in processes:
-        process.start()
-    answers = [queue.get(timeout=120) for _ in processes]
-    for process in processes:
-        process.join(60)
-        assert process.exitcode == 0
-    for rank, found, between, own in answers:
+def test_two_processes_go_on_from_their_mean(tmp_path):
+    for rank, (found, between, own) in enumerate(answers_of(work, tmp_path)):
         assert found.keys() == {"shared", "first"}
         np.testing.assert_allclose(found["shared"], [1.5, 3.0])
         np.testing.assert_allclose(found["first"], [0.5, 0.5])
