@@ -188,7 +188,8 @@ def _conclude(
     from suisei.report.parts import Result
 
     failed = {candidate.label: candidate.problem for candidate in candidates if candidate.problem}
-    overview = overview_table([candidate.label for candidate in candidates], measures, skipped, failed)
+    labels = [candidate.label for candidate in candidates]
+    overview = overview_table(labels, measures, skipped, failed, options.bootstrap)
     results = [_result(measure, options) for measure in measures if measure.tables or measure.notes]
     if skipped:
         results.append(Result("Not examined", {"skipped": skipped_table(skipped)}))

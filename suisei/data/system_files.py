@@ -122,4 +122,8 @@ def split_systems(file: SystemFile, path: str) -> list[SystemFile]:
         parts.setdefault(str(sample.system), []).append(sample)
     if len(parts) < 2:
         raise ConfigError(f"{path}: all rows are of system {next(iter(parts))!r}; a comparison needs two")
-    return [SystemFile(name, tuple(samples), _keys(samples)) for name, samples in parts.items()]
+    # Whose the skipped rows are is not known, so that any system may lack some.
+    return [
+        SystemFile(name, tuple(samples), _keys(samples), skipped=file.skipped)
+        for name, samples in parts.items()
+    ]

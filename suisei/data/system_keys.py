@@ -105,14 +105,7 @@ def _by_line(
             f"nothing names the images in all files, and they differ in rows ({shown}); give every row the "
             "image's id, or the same rows in the same order"
         )
-    for kind in _SURER:
-        orders = [file.keys[kind] for file in files if kind in file.keys]
-        other = next((order for order in orders[1:] if order != orders[0]), None)
-        if other is not None and set(other) == set(orders[0]):
-            raise DataError(
-                f"the files have the same images in another order (by {kind}), and the references name none; "
-                "sort the files alike, or give references by id"
-            )
+    _refuse_other_orders(files)
     _refuse_strangers(files)
     number = next(iter(counts.values()))
     keys = [tuple(str(line) for line in range(1, number + 1))] * len(files)
@@ -124,6 +117,21 @@ def _by_line(
         )
     notes.append(f"joined line by line: row n of every file is taken for the same image ({number:,} rows)")
     return keys
+
+
+def _refuse_other_orders(files: Sequence[SystemFile]) -> None:
+    """Refuse files of which one name stands in different rows."""
+    for kind in _SURER:
+        first: dict[str, tuple[int, str]] = {}
+        for file in files:
+            for row, key in enumerate(file.keys.get(kind, ()), 1):
+                other, name = first.setdefault(key, (row, file.name))
+                if other != row:
+                    raise DataError(
+                        f"the files have their images in another order: {kind} {key!r} is row {other} of "
+                        f"{name} and row {row} of {file.name}, and the references name no images; sort the "
+                        "files alike, or give references by id"
+                    )
 
 
 def _refuse_strangers(files: Sequence[SystemFile]) -> None:

@@ -32,6 +32,8 @@ COLUMNS = (
 )
 VIDEO_COLUMNS = ("video", "segment")
 """Columns of files with samples that have a video."""
+SAMPLE_FIELDS = frozenset({*COLUMNS, *VIDEO_COLUMNS, "src", "mt", "ref", "imgid", "error"})
+"""What columns beside scores may be called, by our own names and those of other projects."""
 
 
 def write_samples(path: Path | str, samples: Sequence[CaptionSample]) -> None:

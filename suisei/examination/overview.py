@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from suisei.examination.measures import Measure
+from suisei.metaeval.best import too_few_resamples
 from suisei.metaeval.tables import Cell, Row, Section, Table
 
 _NOTE = (
@@ -14,7 +16,11 @@ _NOTE = (
 
 
 def overview_table(
-    labels: Sequence[str], measures: Sequence[Measure], skipped: Mapping[str, str], failed: Mapping[str, str]
+    labels: Sequence[str],
+    measures: Sequence[Measure],
+    skipped: Mapping[str, str],
+    failed: Mapping[str, str],
+    resamples: int,
 ) -> Table:
     """Return one row per metric and one column per benchmark and probe.
 
@@ -23,17 +29,21 @@ def overview_table(
         measures: what came of each benchmark and probe.
         skipped: {benchmark: why it was not examined}.
         failed: {metric: why it cannot be made}.
+        resamples: of the bootstrap.
     """
     rows = []
     for label in labels:
-        cells = {
-            measure.name: measure.figures.get(label, Cell(None, reason=f"no figure on {measure.name}"))
-            for measure in measures
-        }
+        cells = {measure.name: _cell(measure, label) for measure in measures}
         best = [measure.name for measure in measures if measure.best == label]
         error = failed.get(label)
         rows.append(Row(label, {} if error else cells, error=error, info={"best": best}))
     notes = [_NOTE] if len(labels) > 1 else []
+    wanted = too_few_resamples(len(labels), resamples) if len(labels) > 1 else 0
+    if wanted:
+        notes.append(
+            f"{resamples} resamples are too few for one of {len(labels)} metrics to be in bold; use at least "
+            f"--bootstrap {wanted}"
+        )
     seen = {label: [each.name for each in measures if label in each.seen] for label in labels}
     notes += [
         f"{label} learned from the ratings of {', '.join(names)}, where its figure is too good and never bold"
@@ -44,6 +54,12 @@ def overview_table(
         notes.append(f"not examined, see the end of the page: {', '.join(skipped)}")
     columns = {measure.name: measure.heading for measure in measures}
     return Table("Overview", columns, (Section("overall", tuple(rows)),), tuple(notes))
+
+
+def _cell(measure: Measure, label: str) -> Cell:
+    """Return a metric's figure, or why it has none there."""
+    cell = measure.figures.get(label, Cell(None, reason="no figure"))
+    return replace(cell, reason=f"{measure.name}: {cell.reason}") if cell.reason else cell
 
 
 def skipped_table(skipped: Mapping[str, str]) -> Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -35,19 +36,33 @@ def significantly_best(
         scores: {metric: float64 [N]}, higher is better, NaN where missing.
         samples: N samples.
         protocol: how the benchmark is measured.
-        settings: the coefficient, resamples and seed; without resamples nothing is significant.
+        settings: the coefficient, resamples and seed; without resamples, or with too few
+            (:func:`too_few_resamples`), nothing is significant.
         alpha: level of the whole.
     """
     if len(values) < 2 or not settings.n_resamples:
         return None
     best = max(values, key=lambda name: values[name])
-    level = alpha / (len(values) - 1) / 2
+    if too_few_resamples(len(values), settings.n_resamples, alpha):
+        return None
+    level = _level(len(values), alpha)
     for other in values:
         if other != best:
             differences = _differences(scores[best], scores[other], samples, protocol, settings)
             if differences is None or not np.nanquantile(differences, level) > 0:
                 return None
     return best
+
+
+def too_few_resamples(metrics: int, resamples: int, alpha: float = 0.05) -> int:
+    """Return how many resamples could tell the best of so many metrics from chance; 0 where these can."""
+    wanted = math.ceil(1 / _level(metrics, alpha) - 1e-9) - 1
+    return 0 if resamples >= wanted else wanted
+
+
+def _level(metrics: int, alpha: float) -> float:
+    """Return the share of resamples that may say otherwise, of each comparison with another."""
+    return alpha / (metrics - 1) / 2
 
 
 def _differences(

@@ -106,10 +106,12 @@ def _bars(tables: Sequence[Table]) -> list[Figure]:
         rows = [row for row in table.overall.rows if column and row.value(column) is not None]
         if column is None or not rows:
             continue
+        section = table.overall.title  # the first of several, where no section is of all
+        of = "" if section == "overall" else f"{section}, "
         heading = table.columns[column]
         text = "; ".join(f"{row.label} {row.cells[column].text(table.digits)}" for row in rows)
         drawn = partial(plot_table, table=_plain_table(table), correlation=column)
-        figures.append(Figure(f"agreement-{number + 1}", f"{table.title}, {heading}", plain(text), drawn))
+        figures.append(Figure(f"agreement-{number + 1}", f"{table.title}, {of}{heading}", plain(text), drawn))
     return figures
 
 

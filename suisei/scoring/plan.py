@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
+from suisei.data.writers import SAMPLE_FIELDS
 from suisei.errors import ConfigError
 from suisei.metrics.registry import canonical, get_entry
 
 _NAMED = re.compile(r"([^=:/\\,]*[^=:/\\,\s][^=:/\\,]*)=(.+)", re.DOTALL)
 """NAME=SPEC; what has a colon or a slash before its "=" is a spec or a path."""
-_TAKEN = ("id", "error", "key", "uid")
+_TAKEN = SAMPLE_FIELDS | {"key", "uid"}
 """What other columns of scores are called: a metric of such a name would take their place."""
 
 

@@ -14,12 +14,10 @@ import numpy as np
 
 from suisei.data.documents import parse_json
 from suisei.data.sample import CaptionSample
-from suisei.data.writers import COLUMNS, VIDEO_COLUMNS, replacing
+from suisei.data.writers import SAMPLE_FIELDS, replacing
 from suisei.errors import ConfigError, DataError
 from suisei.scoring.columns import ScoreColumn
 from suisei.scoring.fleur import RAW, SMOOTHED, fleur_order, read_fleur
-
-_SAMPLE_FIELDS = frozenset({*COLUMNS, *VIDEO_COLUMNS, "src", "mt", "ref", "imgid", "error"})
 
 
 def write_scores(
@@ -80,7 +78,7 @@ def read_scores(
         return _read_fleur(path, samples)
     rows = _read_rows(path)
     columns = list(dict.fromkeys(key for row in rows for key in row))
-    names = [name for name in columns if name != "id" and name not in _SAMPLE_FIELDS]
+    names = [name for name in columns if name not in SAMPLE_FIELDS]
     if not names:
         raise DataError(f"{path}: no score column; it has {', '.join(columns) or 'no columns'}")
     if all(row.get("id") in (None, "") for row in rows):

@@ -102,8 +102,31 @@ def test_text_is_joined_line_by_line_and_says_so(save):
 
 def test_another_order_is_noticed_where_references_have_no_ids(save):
     a, b = save("a.json", {"1": "x", "2": "y"}), save("b.json", {"2": "y", "1": "x"})
-    with pytest.raises(DataError, match="the same images in another order"):
+    with pytest.raises(DataError, match="another order: id '2' is row 2 of a and row 1 of b"):
         load_systems([a, b], references=[save("refs.txt", "r\ns\n")])
+
+
+@pytest.mark.parametrize("form", ["results", "rows"])
+def test_files_that_lack_different_images_are_not_joined_line_by_line(save, form):
+    """As many captions of images 1 to 3 and of 1, 3 and 4: rows 2 and 3 are of other images."""
+
+    def file(name, *ids):
+        if form == "results":
+            return save(f"{name}.json", [{"image_id": key, "caption": f"c{key}"} for key in ids])
+        return save(f"{name}.jsonl", [{"id": str(key), "candidate": f"c{key}"} for key in ids])
+
+    references = [save("refs.txt", "r\ns\nt\n")]
+    with pytest.raises(DataError, match=r"another order: .* '3' is row 3 of a and row 2 of b"):
+        load_systems([file("a", 1, 2, 3), file("b", 1, 3, 4)], references=references)
+    assert len(load_systems([file("a", 1, 2, 3), file("c", 1, 2, 4)], references=references).images) == 3
+
+
+def test_rows_that_were_skipped_in_a_file_of_all_systems_keep_them_from_being_joined(save):
+    def rows(system, *captions):
+        return [{"candidate": text, "references": ["r"], "system": system} for text in captions]
+
+    with pytest.raises(DataError, match="rows were skipped"):
+        load_systems([save("all.jsonl", rows("a", "", "x", "y") + rows("b", "x", "y", ""))], on_error="skip")
 
 
 @pytest.mark.parametrize("field", ["image", "image_id"])

@@ -12,15 +12,16 @@ from suisei.data.load import load_data
 from suisei.errors import ConfigError, DataError, UnavailableError
 from suisei.examination.kept import Kept, samples_digest
 from suisei.examination.kept_columns import candidate_of
-from suisei.examination.measures import Means, lacking, measure_benchmark
+from suisei.examination.measures import Means, Measure, lacking, measure_benchmark
 from suisei.examination.overview import overview_table
 from suisei.examination.places import Place, find_benchmark
 from suisei.examination.probing import Probed, measure_probes
 from suisei.metaeval.settings import EvaluationSettings
+from suisei.metaeval.tables import Cell
 from suisei.metrics.overlap import UnigramF1
 from suisei.scoring.plan import MetricPlan
 
-SETTINGS = EvaluationSettings(n_resamples=30)
+SETTINGS = EvaluationSettings(n_resamples=50)
 
 
 @pytest.fixture(scope="module")
@@ -207,12 +208,27 @@ def test_probes_have_a_section_per_metric(tmp_path, samples):
 def test_the_overview_marks_the_best_and_names_what_is_absent(tmp_path, samples):
     candidates = [candidate_of(MetricPlan(name)) for name in ("length", "unigram-f1")]
     measure = measure_benchmark(Place("scenes", None, samples), candidates, Means(Kept(tmp_path), SETTINGS))
-    table = overview_table(["length", "unigram-f1", "x"], [measure], {"polaris": "absent"}, {"x": "broken"})
+    table = overview_table(
+        ["length", "unigram-f1", "x"], [measure], {"polaris": "absent"}, {"x": "broken"}, 1000
+    )
     assert table.columns == {"scenes": "scenes: Kendall tau-c"}
     assert table.row("unigram-f1").info["best"] == ["scenes"]
     assert table.row("length").info["best"] == []
     assert table.row("x").error == "broken"
     assert "polaris" in table.notes[1]
+
+
+def test_the_overview_says_where_a_metric_has_no_figure_and_where_resamples_are_too_few():
+    figures = {"a": Cell(0.5), "b": Cell(None, reason="all scores are 0.7")}
+    measures = [Measure("one", "one", {}, figures), Measure("two", "two", {}, {"a": Cell(0.4)})]
+    table = overview_table(["a", "b"], measures, {}, {}, 38)
+    cells = table.row("b").cells
+    assert [cells[name].reason for name in ("one", "two")] == ["one: all scores are 0.7", "two: no figure"]
+    assert (
+        "38 resamples are too few for one of 2 metrics to be in bold; use at least --bootstrap 39"
+        in table.notes
+    )
+    assert not any("too few" in note for note in overview_table(["a", "b"], measures, {}, {}, 39).notes)
 
 
 def test_a_model_that_learned_from_the_ratings_is_said_and_never_bold(tmp_path, samples, monkeypatch):
@@ -222,7 +238,7 @@ def test_a_model_that_learned_from_the_ratings_is_said_and_never_bold(tmp_path, 
     candidates = [candidate_of(MetricPlan(name)) for name in ("length", "unigram-f1")]
     measure = measure_benchmark(Place("scenes", None, samples), candidates, Means(Kept(tmp_path), SETTINGS))
     assert any(note.startswith("unigram-f1: its card names scenes among its") for note in measure.notes)
-    table = overview_table(["length", "unigram-f1"], [measure], {}, {})
+    table = overview_table(["length", "unigram-f1"], [measure], {}, {}, 1000)
     assert table.row("unigram-f1").info["best"] == []
     assert "unigram-f1 learned from the ratings of scenes, where its figure is too good" in table.notes[1]
 

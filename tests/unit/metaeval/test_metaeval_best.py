@@ -5,7 +5,7 @@ import pytest
 
 from suisei.data.judged import PairCaption
 from suisei.data.sample import CaptionSample, Rating
-from suisei.metaeval.best import significantly_best
+from suisei.metaeval.best import significantly_best, too_few_resamples
 from suisei.metaeval.protocols import PROTOCOLS
 from suisei.metaeval.settings import EvaluationSettings
 
@@ -64,6 +64,22 @@ def test_nothing_is_best_alone_without_resamples_or_without_common_samples():
     first = np.arange(N) < N // 2
     apart = {"a": np.where(first, human, np.nan), "b": np.where(first, np.nan, noise)}
     assert significantly_best(values, apart, samples, PROTOCOLS["ratings"], SETTINGS) is None
+
+
+@pytest.mark.parametrize(("metrics", "wanted"), [(2, 39), (4, 119), (11, 399)])
+def test_chance_is_not_best_by_few_resamples(metrics, wanted):
+    assert too_few_resamples(metrics, wanted - 1) == wanted
+    assert not too_few_resamples(metrics, wanted)
+    samples, human = graded()
+    scores = {"good": human, **{f"noise-{n}": np.random.default_rng(n).random(N) for n in range(metrics - 1)}}
+    values = {name: float(name == "good") for name in scores}
+    found = [
+        significantly_best(
+            values, scores, samples, PROTOCOLS["ratings"], EvaluationSettings(n_resamples=count)
+        )
+        for count in (1, wanted - 1, wanted)
+    ]
+    assert found == [None, None, "good"]
 
 
 def test_scores_that_are_missing_are_left_out_for_both():
