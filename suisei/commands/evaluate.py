@@ -45,12 +45,14 @@ from suisei.metrics.training_data import seen_notes
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from suisei.data.formats import Row
     from suisei.data.sample import CaptionSample
     from suisei.metaeval.protocols import Measured, Protocol
     from suisei.metaeval.settings import EvaluationSettings
     from suisei.scoring.columns import ScoreColumn
     from suisei.scoring.fitting import Corpus
     from suisei.scoring.plan import MetricPlan
+    from suisei.scoring.scorefile import Among
 
 _COMMON = (
     "--model", "--metrics", "--data", "--root", "--images", "--rating-scale", "--column", "--compare",
@@ -96,9 +98,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     plans = metric_plans(options)
     labels = _labels(plans)
     messages = Console(stderr=True)
-    samples, positions, loaded, notes = _load(options, plans)
+    samples, among, notes = _load(options, plans)
     check_media(report_files(options), samples)
-    external, join_notes = join_columns(options.scores, samples, loaded, positions, labels)
+    external, join_notes = join_columns(options.scores, samples, among, labels)
     with shared_encoders():
         corpus = protocol_corpus(options.data, options.root, plans)
         columns = _score(plans, samples, corpus, options, messages)
@@ -216,11 +218,13 @@ def _labels(plans: Sequence[MetricPlan]) -> list[str]:
 
 def _load(
     options: argparse.Namespace, plans: Sequence[MetricPlan]
-) -> tuple[list[CaptionSample], list[int], int, list[str]]:
-    """Return the rated samples, their positions among those loaded, that number, and notes."""
+) -> tuple[list[CaptionSample], Among, list[str]]:
+    """Return the rated samples, which rows of the data they are, and notes."""
+    from suisei.data.benchmarks import BENCHMARKS
     from suisei.metaeval.settings import FEW
 
-    samples, notes = read_samples(options)
+    skipped: list[Row] = []
+    samples, notes = read_samples(options, skipped)
     positions = [position for position, sample in enumerate(samples) if sample.rating is not None]
     if not positions:
         raise DataError(
@@ -236,7 +240,12 @@ def _load(
     if len(rated) < FEW:
         notes.append(f"rated samples: {len(rated)}; figures of fewer than {FEW} say little")
     seen = seen_notes({plan.label: plan.spec for plan in plans}, options.data)
-    return rated, positions, len(samples), [*notes, *seen.values()]
+    among = [(len(samples), positions)]
+    if skipped and options.data not in BENCHMARKS:  # whose rows are numbered in files of their own
+        bad = {row.number for row in skipped}
+        rows = [row for row in range(len(samples) + len(bad)) if row + 1 not in bad]
+        among.append((len(samples) + len(bad), [rows[position] for position in positions]))
+    return rated, among, [*notes, *seen.values()]
 
 
 def _score(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from suisei.commands.options import named_columns
 from suisei.data.paths import RealPaths, full_path
+from suisei.data.shard_names import stem_of
 from suisei.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def tasks_of(shards: Sequence[Path], output: Path) -> list[ShardTask]:
     read = _read(shards, real)
     tasks: dict[str, ShardTask] = {}
     for path in shards:
-        task = ShardTask(path, into[path.parent] / path.name.partition(".")[0])
+        task = ShardTask(path, into[path.parent] / stem_of(path.name))
         target = real.of(task.target)
         if target in tasks:
             raise ConfigError(

@@ -16,6 +16,7 @@ from suisei.commands.options import named_columns, note_text, rating_scale
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from suisei.data.formats import Row
     from suisei.data.sample import CaptionSample
     from suisei.report.examples import Explain
     from suisei.scoring.columns import ScoreColumn
@@ -23,17 +24,23 @@ if TYPE_CHECKING:
     from suisei.scoring.plan import MetricPlan
 
 
-def read_samples(options: argparse.Namespace) -> tuple[list[CaptionSample], list[str]]:
+def read_samples(
+    options: argparse.Namespace, skipped: list[Row] | None = None
+) -> tuple[list[CaptionSample], list[str]]:
     """Return the samples of ``--data``, and a note where bad rows were skipped.
 
     What was guessed of a file is said on standard error.
+
+    Args:
+        options: the command's.
+        skipped: a list that receives the bad rows.
     """
     from rich.console import Console
 
     from suisei.data.file_rows import skipped_note
     from suisei.data.load import load_data
 
-    skipped: list[Any] = []
+    skipped = [] if skipped is None else skipped
     messages = Console(stderr=True)
     samples = load_data(
         options.data,

@@ -33,6 +33,10 @@ class UidsBeside:
         try:
             pyarrow = import_pyarrow(self._path)
         except UnavailableError:
+            self._note(
+                "uids that stand in Parquet files beside archives need pyarrow, so that samples have those "
+                "of their JSON alone; pip install 'suisei[parquet]'"
+            )
             return {}
         try:
             if not {"key", "uid"} <= set(pyarrow.parquet.read_schema(self._path).names):

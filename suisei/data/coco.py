@@ -304,6 +304,8 @@ def _checked(record: Record) -> tuple[str, tuple[str, ...]]:
         DataError: what is wrong with them, without the place.
     """
     image, captions = record.image, record.captions
+    if isinstance(image, float) and image.is_integer():  # as pandas writes a column that has gaps
+        image = int(image)
     if isinstance(image, bool) or not isinstance(image, int | str) or not str(image).strip():
         raise DataError(f"the image's id must be a number or text, got {image!r:.60} beside {captions!r:.60}")
     every = captions if isinstance(captions, list) else [captions]

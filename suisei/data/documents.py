@@ -7,7 +7,7 @@ first item says.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, TextIO
 
 from suisei.data.column_names import match_columns
@@ -45,7 +45,10 @@ A key that occurs twice in an object is a ValueError.
 
 
 def document_rows(
-    text: TextIO, note: Note, lines: Callable[[TextIO, str], Iterator[RawRow]]
+    text: TextIO,
+    note: Note,
+    lines: Callable[[TextIO, str], Iterator[RawRow]],
+    chosen: Collection[str] = (),
 ) -> Iterator[RawRow]:
     """Yield the rows of a JSON document.
 
@@ -53,6 +56,7 @@ def document_rows(
         text: the document.
         note: told what it is taken for.
         lines: reads JSON Lines from a stream and its first line, which are often called .json as well.
+        chosen: fields that a caller names; a list whose items have them has rows of those fields.
 
     Raises:
         FileProblem: it is no JSON, or no document of captions.
@@ -63,7 +67,7 @@ def document_rows(
     if not start:
         return
     if start.lstrip().startswith("["):
-        yield from _list_rows(_items(_Buffer(text, start)), note)
+        yield from _list_rows(_items(_Buffer(text, start)), note, chosen)
     elif start.lstrip().startswith("{"):
         if _is_object(start) and (second := _next_line(text)):
             note("taken for JSON Lines")
@@ -141,7 +145,7 @@ def is_row(content: Mapping[str, Any]) -> bool:
     return True
 
 
-def _list_rows(items: Iterator[Any], note: Note) -> Iterator[RawRow]:
+def _list_rows(items: Iterator[Any], note: Note, chosen: Collection[str]) -> Iterator[RawRow]:
     form = ""
     for item in items:
         if isinstance(item, RawRow):
@@ -152,7 +156,7 @@ def _list_rows(items: Iterator[Any], note: Note) -> Iterator[RawRow]:
             yield RawRow(None, f"expected a JSON object with a caption, got {shown}")
             continue
         if not form:
-            form = _form(item)
+            form = _ROWS if any(name in item for name in chosen) else _form(item)
             note(f"taken for {form}")
         if form == _RESULTS and item.keys() >= RESULT_FIELDS:
             others = {name: value for name, value in item.items() if name not in RESULT_FIELDS}
@@ -164,7 +168,7 @@ def _list_rows(items: Iterator[Any], note: Note) -> Iterator[RawRow]:
             yield RawRow(item)
 
 
-_RESULTS, _BY_IMAGE = "a COCO result file", "a list of captions by image id"
+_RESULTS, _BY_IMAGE, _ROWS = "a COCO result file", "a list of captions by image id", "a list of rows"
 
 
 def _form(item: Mapping[str, Any]) -> str:
@@ -172,13 +176,13 @@ def _form(item: Mapping[str, Any]) -> str:
         return _RESULTS
     if len(item) == 1 and next(iter(item)).isdecimal():
         return _BY_IMAGE
-    return "a list of rows"
+    return _ROWS
 
 
 def _keyed(image: str, value: Any) -> RawRow:
     """Return the row of an image's id and what is said of it."""
     if isinstance(value, dict):
-        return RawRow({"id": image, **value})
+        return RawRow({"id": image, "group": image, **value})
     if isinstance(value, list):
         if len(value) != 1:
             return RawRow(None, f"{len(value)} captions for image {image!r:.60}; one is scored, keep one")
@@ -240,10 +244,9 @@ class _Buffer:
 def _items(buffer: _Buffer) -> Iterator[Any]:
     """Yield the items of a list, whose bracket is the next mark."""
     buffer.take()
+    number, mark = 0, ","
     if buffer.peek() == "]":
-        return
-    number = 0
-    mark = ","
+        mark = buffer.take()
     while mark == ",":
         number += 1
         try:
@@ -257,3 +260,8 @@ def _items(buffer: _Buffer) -> Iterator[Any]:
     if mark != "]":
         found = f"got {mark!r}" if mark else "the file ends"
         raise FileProblem(f"not valid JSON after item {number}: expected a comma or ']', {found}")
+    if more := buffer.peek():
+        raise FileProblem(
+            f"not valid JSON: its list ends after item {number}, and then comes {more!r}; put all items into "
+            "one list, or each on a line of a .jsonl file"
+        )

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from suisei.data.column_names import match_columns
+from suisei.data.column_names import chosen_columns, match_columns
 from suisei.data.fields import Settings, make_sample
 from suisei.data.file_rows import warn
 from suisei.data.given_columns import is_missing, is_series
@@ -16,13 +16,16 @@ from suisei.data.paths import ANYWHERE, Root
 from suisei.data.sample import CaptionSample
 from suisei.errors import DataError
 
+_CHOSEN = chosen_columns({"rating": "rating"})
+"""No rating is guessed, which scoring has no use for: a column "score" may be of an earlier one."""
+
 
 def frame_samples(frame: Any) -> list[CaptionSample]:
     """Return one sample per row of a pandas or Polars DataFrame.
 
     The columns are those of a file (see :mod:`suisei.data.fields`), except that images may also be
-    objects: PIL images, arrays, tensors. A missing cell (None, NaN) is a field left out. A warning says
-    which columns were guessed, and which are ignored.
+    objects: PIL images, arrays, tensors, and that ratings are a column "rating" alone. A missing cell (None,
+    NaN) is a field left out. A warning says which columns were guessed, and which are ignored.
 
     Raises:
         DataError: no column of candidates, or a row that cannot be a sample; its position is named.
@@ -33,7 +36,7 @@ def frame_samples(frame: Any) -> list[CaptionSample]:
         raise DataError(f"the DataFrame's columns must be named by text, got {wrong!r:.60}")
     if len(set(names)) < len(names):
         raise DataError(f"a column of the DataFrame occurs twice: {', '.join(names)[:200]}")
-    columns = match_columns(names)
+    columns = match_columns(names, _CHOSEN)
     if note := columns.note():
         warn(f"the DataFrame: columns {note}")
     of_image = columns.of.get("image", "image")

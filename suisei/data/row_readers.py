@@ -123,7 +123,8 @@ class RowReader:
 
     def json_rows(self, text: TextIO) -> Iterator[RawRow]:
         """Yield the rows of a JSON document."""
-        yield from document_rows(text, self.told, self.jsonl_rows)
+        chosen = {column for _, columns in self.chosen for column in columns}
+        yield from document_rows(text, self.told, self.jsonl_rows, chosen)
 
     def text_rows(self, text: TextIO) -> Iterator[RawRow]:
         """Yield a row per line of plain text."""

@@ -7,7 +7,7 @@ import os
 import re
 from pathlib import Path
 
-from suisei.data.compressed import plain_suffix
+from suisei.data.compressed import is_gzip, plain_suffix
 from suisei.data.formats import FORMATS
 from suisei.errors import ConfigError
 
@@ -66,6 +66,11 @@ def _choices(match: re.Match[str]) -> list[str]:
     if abs(last - first) >= MOST_SHARDS:
         raise ConfigError(f"{match[0]} names more than {MOST_SHARDS:,} shards")
     return [f"{number:0{width}d}" for number in range(first, last + step, step)]
+
+
+def stem_of(name: str) -> str:
+    """Return a shard's name without what says its format: ``part.0`` of ``part.0.jsonl.gz``."""
+    return Path(Path(name).stem if is_gzip(name) else name).stem
 
 
 def check_kind(path: Path) -> None:

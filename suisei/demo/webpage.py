@@ -117,7 +117,7 @@ def _a_file(gr: Any, board: Scoreboard) -> None:
         if not path:
             raise gr.Error("Choose a file first.")
         headings, rows = board.table(Path(path))
-        result = Path(path).with_name("scores.csv")  # goes with the upload it was made of
+        result = Path(path).with_name(f"{Path(path).stem}-scores.csv")  # goes with the upload it was made of
         write_table(result, headings, rows)
         shown = f", the first {SHOWN_ROWS} below" if len(rows) > SHOWN_ROWS else ""
         return (

@@ -48,21 +48,24 @@ def write_scores(
             writer.writerows(rows)
 
 
+Among = Sequence[tuple[int, Sequence[int]]]
+"""How many rows the data had before some were left out, and which of them the samples are, from 0; several
+where it was done in several steps, the most rows last."""
+
+
 def read_scores(
-    path: str | Path, samples: Sequence[CaptionSample], loaded: int | None = None, kept: Sequence[int] = ()
+    path: str | Path, samples: Sequence[CaptionSample], among: Among = ()
 ) -> tuple[dict[str, np.ndarray], str]:
     """Read score columns and put them in the order of ``samples``.
 
     Rows are joined by id; where no sample has one, by row number, which ``suisei score`` writes as id
-    then. A file without ids is joined by row order. Row numbers and row order need as many rows as there
-    are samples (or as the data had before unrated ones were left out). FLEUR's text is joined by image
-    file and caption.
+    then. A file without ids is joined by row order. Row order needs as many rows as there are samples, or as
+    the data had before unrated or bad ones were left out. FLEUR's text is joined by image file and caption.
 
     Args:
         path: a .jsonl or .csv file with a header, or a .txt of :mod:`suisei.scoring.fleur`.
         samples: N samples.
-        loaded: number of samples before unrated ones were left out.
-        kept: positions of ``samples`` among those.
+        among: which rows of the data the samples are.
 
     Returns:
         {column: float64 [N]}, NaN where a sample has no score, and a line that says how rows were
@@ -82,11 +85,11 @@ def read_scores(
     if not names:
         raise DataError(f"{path}: no score column; it has {', '.join(columns) or 'no columns'}")
     if all(row.get("id") in (None, "") for row in rows):
-        order, how = _by_position(path, len(rows), len(samples), loaded, kept)
+        order, how = _by_position(path, len(rows), len(samples), among)
     elif any(sample.id is not None for sample in samples):
         order, how = _by_id(path, rows, samples)
     else:
-        order, how = _by_number(path, rows, len(samples), loaded, kept)
+        order, how = _by_number(path, rows, len(samples), among)
     return _joined(path, rows, names, order, len(samples)), f"{path.name}: {how}"
 
 
@@ -120,8 +123,7 @@ def _joined(
 def join_columns(
     paths: Sequence[str | Path],
     samples: Sequence[CaptionSample],
-    loaded: int,
-    kept: Sequence[int],
+    among: Among,
     labels: Sequence[str],
 ) -> tuple[list[ScoreColumn], list[str]]:
     """Return the columns of score files, and how each file was joined.
@@ -129,8 +131,7 @@ def join_columns(
     Args:
         paths: the files.
         samples: N samples.
-        loaded: number of samples before unrated ones were left out.
-        kept: positions of ``samples`` among those.
+        among: which rows of the data the samples are.
         labels: of the columns beside these; a name among them gets the file's name beside it.
 
     Raises:
@@ -139,7 +140,7 @@ def join_columns(
     """
     joined, notes, taken = [], [], set(labels)
     for path in paths:
-        found, note = read_scores(path, samples, loaded, kept)
+        found, note = read_scores(path, samples, among)
         for name, scores in found.items():
             label = name if name not in taken else f"{name} ({Path(path).name})"
             if label in taken:
@@ -213,25 +214,33 @@ def _by_id(
     return order, f"joined by id, {found} of {len(samples)} samples found"
 
 
-def _by_number(
-    path: Path, rows: list[dict[str, Any]], samples: int, loaded: int | None, kept: Sequence[int]
-) -> tuple[np.ndarray, str]:
+def _by_number(path: Path, rows: list[dict[str, Any]], samples: int, among: Among) -> tuple[np.ndarray, str]:
     """Join by ids that are the row numbers of data without ids, in whatever order the file has them."""
-    numbers = [str(number) for number in range(1, len(rows) + 1)]
-    known = {"", *numbers}
-    for number, row in enumerate(rows, start=1):
-        name = row.get("id")
-        if name is not None and str(name) not in known:
-            raise DataError(
-                f"{path}, row {number}: id {name!r:.60} is no row number from 1 to {len(rows)}, and the data "
-                "has no ids; add the id column to the data, or take the ids out of this file, whose rows are "
-                "then joined by their order"
-            )
-    where = _positions(path, rows)
-    order, _ = _by_position(path, len(rows), samples, loaded, kept)
-    places = np.array([where[number] for number in numbers], dtype=np.int64)
-    rated = "" if len(rows) == samples else f", {samples} rated"
-    return places[order], f"the data has no ids, joined by row number ({len(rows)} rows{rated})"
+    named = {str(row["id"]) for row in rows if row.get("id") not in (None, "")}
+    if named <= _numbers(len(rows)):
+        where = _positions(path, rows)
+        order, _ = _by_position(path, len(rows), samples, among)
+        places = np.array([where[str(number)] for number in range(1, len(rows) + 1)], dtype=np.int64)
+        rated = "" if len(rows) == samples else f", {samples} rated"
+        return places[order], f"the data has no ids, joined by row number ({len(rows)} rows{rated})"
+    most, mine = among[-1] if among else (samples, range(samples))
+    if named <= _numbers(most):
+        where = _positions(path, rows)
+        order = np.array([where.get(str(place + 1), -1) for place in mine], dtype=np.int64)
+        return order, f"the data has no ids, joined by row number ({len(rows)} of {most} rows)"
+    last = max(most, len(rows))
+    known = _numbers(last)
+    names = [row.get("id") for row in rows]
+    number, name = next((n, name) for n, name in enumerate(names, 1) if str(name) not in known)
+    raise DataError(
+        f"{path}, row {number}: id {name!r:.60} is no row number from 1 to {last}, and the data has no ids; "
+        "add the id column to the data, or take the ids out of this file, whose rows are then joined by "
+        "their order"
+    )
+
+
+def _numbers(count: int) -> set[str]:
+    return {str(number) for number in range(1, count + 1)}
 
 
 def _positions(path: Path, rows: list[dict[str, Any]]) -> dict[str, int]:
@@ -247,13 +256,13 @@ def _positions(path: Path, rows: list[dict[str, Any]]) -> dict[str, int]:
     return where
 
 
-def _by_position(
-    path: Path, rows: int, samples: int, loaded: int | None, kept: Sequence[int]
-) -> tuple[np.ndarray, str]:
+def _by_position(path: Path, rows: int, samples: int, among: Among) -> tuple[np.ndarray, str]:
     if rows == samples:
         return np.arange(samples), f"no ids, joined by row order ({rows} rows)"
-    if rows == loaded:
-        return np.asarray(kept, dtype=np.int64), f"no ids, joined by row order ({rows} rows, {samples} rated)"
+    for count, places in among:
+        if rows == count:
+            how = f"no ids, joined by row order ({rows} rows, {samples} rated)"
+            return np.asarray(places, dtype=np.int64), how
     raise DataError(
         f"{path}: {rows} rows for {samples} samples, which no id joins; add ids to the data and to the file, "
         "or a row for each sample"

@@ -95,3 +95,30 @@ def test_memory_does_not_grow_with_a_json_list_or_files_of_references(tmp_path, 
     tracemalloc.stop()
     assert found == count
     assert peak < 4_000_000  # the captions alone are 6 MB, three times where there are references
+
+
+@pytest.mark.parametrize("first", ["[]", '[{"candidate": "a"}]', '[{"image_id": 1, "caption": "a"}]'])
+@pytest.mark.parametrize("more", ["[]", '[{"candidate": "b"}]', "]", "x"])
+def test_nothing_after_a_list_is_lost(tmp_path, first, more):
+    path = tmp_path / "appended.json"
+    path.write_text(f"{first}\n{more}\n")
+    with pytest.raises(DataError, match=r"its list ends after item [01], and then comes"):
+        read_samples(path, note=str)
+
+
+@pytest.mark.parametrize("columns", [{"candidate": "caption"}, {"id": "image_id"}, {"group": "image_id"}])
+def test_the_fields_of_a_result_file_can_be_named(tmp_path, columns):
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps([{"image_id": number, "caption": f"c{number}"} for number in (139, 285)]))
+    samples = read_samples(path, columns=columns, note=str)
+    assert [sample.candidate for sample in samples] == ["c139", "c285"]
+    names = [sample.id if "id" in columns else sample.group for sample in samples]
+    assert names == ["139", "285"]
+
+
+def test_objects_by_image_id_name_their_image(tmp_path):
+    (tmp_path / "1.jpg").touch()
+    path = tmp_path / "captions.json"
+    path.write_text(json.dumps({"1": {"caption": "a dog"}}))
+    (sample,) = read_samples(path, images=tmp_path, note=str)
+    assert (sample.group, sample.image) == ("1", tmp_path / "1.jpg")

@@ -49,6 +49,24 @@ def test_coco_results_with_annotations_and_the_images_they_list(tmp_path, annota
     assert "has no image for 1 row (the first: row 2, '8')" in notes[-1]
 
 
+@pytest.mark.parametrize("form", ["annotations", "captions by image"])
+def test_the_folder_of_an_image_is_no_part_of_its_name(tmp_path, form):
+    files = ["val/a.jpg", "val/b.jpg", "val/c.jpg", "test/c.jpg"]
+    for file in files:
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).touch()
+    content = {file: [f"of {file}"] for file in files}
+    if form == "annotations":
+        images = [{"id": number, "file_name": file} for number, file in enumerate(files)]
+        captions = [{"image_id": number, "caption": f"of {file}"} for number, file in enumerate(files)]
+        content = {"images": images, "annotations": captions}
+    references = save(tmp_path / "refs.json", content)
+    rows = lines(tmp_path / "rows.jsonl", *[{"candidate": "x", "image": file} for file in files])
+    samples = read_samples(rows, references=[references], note=str)
+    found = [sample.references for sample in samples]
+    assert found == [("of val/a.jpg",), ("of val/b.jpg",), (), ()]  # which c.jpg is not known
+
+
 @pytest.mark.parametrize("first", [1, 1200])
 def test_images_are_found_by_group_whatever_the_rows_before_name(tmp_path, first):
     (tmp_path / "7.jpg").touch()

@@ -57,6 +57,17 @@ def test_the_page_is_closed_unless_told_otherwise():
     assert page.delete_cache is not None
 
 
+def test_a_file_that_is_scored_again_is_still_the_one_that_was_given(tmp_path):
+    pytest.importorskip("gradio", reason="needs the extra demo")
+    with temporary_uploads():
+        page = make_page(suisei.demo.scoreboard.Scoreboard({"rouge-l": suisei.get_metric("rouge-l")}))
+    (score,) = [each.fn for each in page.fns.values() if each.api_name == "score_file"]
+    given = tmp_path / "scores.csv"
+    given.write_text("candidate,reference_1\na dog,a dog\n")
+    first, second = (score(str(given))[1].value for _ in range(2))
+    assert first["data"] == second["data"] != []
+
+
 @pytest.fixture
 def running(model_folder, tmp_path):
     """The command, running: its process and its port."""

@@ -299,3 +299,11 @@ def test_scoring_around_bad_samples_takes_a_generator(metrics, tmp_path):
     scores, refused = metrics["clip-s"].score_each(samples)
     assert np.isfinite(scores[0])
     assert list(refused) == [1]
+
+
+@pytest.mark.parametrize("name", ["score", "mos"])
+def test_no_rating_is_guessed_of_a_frame(name):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"candidate": ["a dog"], "references": [["a dog"]], name: [55.0]})
+    with pytest.warns(UserWarning, match=f"ignored: '{name}'"):
+        assert suisei.get_metric("unigram-f1").score(frame).tolist() == [1.0]

@@ -42,7 +42,7 @@ def test_scores_find_their_captions(tmp_path):
     np.testing.assert_array_equal(found["FLEUR"], [0.0625, 0.78, np.nan, 0.4375])
     np.testing.assert_array_equal(found["FLEUR (raw)"], [0.0, 0.85, np.nan, 0.5])
     assert how == "fleur.txt: joined by image and caption, 3 of 4 samples found"
-    columns, _ = join_columns([path], SAMPLES, 4, range(4), [])
+    columns, _ = join_columns([path], SAMPLES, [(4, range(4))], [])
     assert [column.label for column in columns] == ["FLEUR", "FLEUR (raw)"]
     assert columns[0].missing == {"no score in fleur.txt": 1}
 

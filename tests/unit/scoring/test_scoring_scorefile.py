@@ -31,7 +31,7 @@ def test_rows_without_ids_are_joined_by_order(tmp_path):
     assert read["m"].tolist() == [1, 2]
     assert "row order" in how
     path.write_text("m\n1\n2\n3\n4\n")
-    assert read_scores(path, NAMELESS, loaded=4, kept=[1, 3])[0]["m"].tolist() == [2, 4]
+    assert read_scores(path, NAMELESS, among=[(4, [1, 3])])[0]["m"].tolist() == [2, 4]
     with pytest.raises(DataError, match=r"4 rows for 2 samples, which no id joins; add ids"):
         read_scores(path, NAMELESS)
 
@@ -44,11 +44,24 @@ def test_ids_that_are_row_numbers_join_data_without_ids(tmp_path, text):
     read, how = read_scores(path, nameless)
     assert read["m"].tolist() == [10, 20, 30]
     assert how == "s.csv: the data has no ids, joined by row number (3 rows)"
-    read, how = read_scores(path, NAMELESS, loaded=3, kept=[0, 2])
+    read, how = read_scores(path, NAMELESS, among=[(3, [0, 2])])
     assert read["m"].tolist() == [10, 30]
     assert how.endswith("(3 rows, 2 rated)")
     with pytest.raises(DataError, match="3 rows for 2 samples"):
         read_scores(path, NAMELESS)
+
+
+@pytest.mark.parametrize("text", ["id,m\n1,1\n2,2\n3,\n4,4\n5,5\n", "id,m\n5,5\n4,4\n2,2\n1,1\n"])
+def test_row_numbers_count_bad_rows_that_were_left_out(tmp_path, text):
+    """Of five rows the third is bad and the fourth unrated."""
+    path = tmp_path / "s.csv"
+    path.write_text(text)
+    samples = [CaptionSample(word) for word in "xyz"]
+    read, how = read_scores(path, samples, among=[(4, [0, 1, 3]), (5, [0, 1, 4])])
+    assert read["m"].tolist() == [1, 2, 5]
+    assert "joined by row number" in how
+    path.write_text('m\n1\n2\n""\n4\n5\n')
+    assert read_scores(path, samples, among=[(4, [0, 1, 3]), (5, [0, 1, 4])])[0]["m"].tolist() == [1, 2, 5]
 
 
 @pytest.mark.parametrize(

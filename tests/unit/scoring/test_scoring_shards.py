@@ -1,5 +1,6 @@
 """A set in shards: a file per shard, whole or absent; nothing is scored twice, nothing lost to breakage."""
 
+import gzip
 import json
 
 import numpy as np
@@ -220,6 +221,18 @@ def test_scores_of_two_shards_are_never_one_file(folder):
         main(
             ["--metrics", "length", "--input", str(rows), "--engine", "local", "--output", str(folder / "in")]
         )
+
+
+def test_shards_whose_names_have_dots_have_scores_of_their_own(folder):
+    for name in ("part.0.jsonl", "part.1.jsonl", "part.1.jsonl.gz"):
+        content = (json.dumps({"candidate": "a " * 3}) + "\n").encode()
+        (folder / "in" / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    run(folder, shards="part.{0,1}.jsonl")
+    names = {path.name for path in (folder / "out").iterdir() if path.name.startswith("part")}
+    assert names == {f"part.{n}{end}" for n in (0, 1) for end in (".parquet", "_stats.json")}
+    run(folder, shards="part.{0,1}.jsonl")
+    with pytest.raises(ConfigError, match="would be one file"):
+        run(folder, shards="part.1.jsonl*")
 
 
 def test_the_metadata_beside_archives_are_not_overwritten(folder):

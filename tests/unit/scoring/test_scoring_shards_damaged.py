@@ -10,7 +10,7 @@ import pytest
 
 from suisei.cli import run_command
 from suisei.commands.score import main
-from suisei.errors import DataError
+from suisei.errors import DataError, UnavailableError
 from tests.unit.scoring.shard_runs import CAPTION, run, samples, table, write_tar
 
 pyarrow = pytest.importorskip("pyarrow")
@@ -91,6 +91,22 @@ def test_where_no_uid_can_be_read_it_says_why(uids_beside, capsys):
     assert len(table(uids_beside / "out" / "00001.parquet")) == 3
     assert summary(uids_beside)["rows"] == 3
     assert "kept" not in summary(uids_beside)
+
+
+def test_uids_that_take_pyarrow_are_missed_aloud_and_read_once_it_is_there(uids_beside, capsys, monkeypatch):
+    write_uids(uids_beside / "in" / "00001.parquet", 10)
+    kept = uids_beside / "u.npy"
+
+    def absent(_):
+        raise UnavailableError("no pyarrow")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("suisei.data.beside_uids.import_pyarrow", absent)
+        with pytest.raises(DataError, match="no sample has both"):
+            run(uids_beside, *KEEP, str(kept), shards="*.tar")
+    assert "pip install 'suisei[parquet]'" in capsys.readouterr().err
+    run(uids_beside, *KEEP, str(kept), shards="*.tar")
+    assert [int(uid["f1"]) for uid in np.load(kept)] == [0, 1, 2, 10, 11, 12]
 
 
 def test_scores_of_before_stay_finished(uids_beside, capsys):
