@@ -23,7 +23,6 @@ ENCODERS = (
         "bert",
         "big_bird",
         "camembert",
-        "convbert",
         "deberta",
         "deberta-v2",
         "distilbert",
@@ -31,11 +30,19 @@ ENCODERS = (
     ),
     *("ernie", "eurobert", "flaubert", "funnel", "ibert", "jina_embeddings_v3", "longformer", "luke"),
     *("megatron-bert", "mobilebert", "modernbert", "mpnet", "mra", "nomic_bert", "nystromformer", "rembert"),
-    *("roberta", "roberta-prelayernorm", "roc_bert", "roformer", "squeezebert", "xlm", "xlm-roberta"),
-    *("xlm-roberta-xl", "xlnet", "xmod", "yoso", "gpt2", "gpt_neox", "llama", "mistral", "qwen2", "qwen3"),
+    *("roberta", "roberta-prelayernorm", "roc_bert", "roformer", "xlm", "xlm-roberta"),
+    *("xlm-roberta-xl", "xlnet", "xmod", "gpt2", "gpt_neox", "llama", "mistral", "qwen2", "qwen3"),
     *("gemma", "gemma2", "gemma3_text", "phi", "phi3", "bloom", "opt"),
 )
-"""Kinds of text encoder that a model folder may hold: parts of transformers that download and run nothing."""
+"""Kinds of text encoder that a model folder may hold: parts of transformers that download and run nothing.
+
+Not ConvBERT and YOSO, whose states of a caption change with the padding beside it.
+"""
+_UNNAMED = {
+    "deberta-v2": {"attention_head_size", "conv_act", "conv_groups", "conv_kernel_size", "norm_rel_ebd",
+                   "position_buckets", "share_att_key"}
+}  # fmt: skip
+"""Settings that a kind of encoder reads, and that its config does not name as its own."""
 
 _OLDER_NAMES = {
     "rope_theta",
@@ -98,7 +105,7 @@ def text_config(settings: Any, place: str) -> Any:
     config = CONFIG_MAPPING[kind]
     general = set(inspect.signature(PreTrainedConfig.__init__).parameters)
     own = set(inspect.signature(config.__init__).parameters) - general
-    known = own | set(getattr(config, "attribute_map", {})) | _OLDER_NAMES
+    known = own | set(getattr(config, "attribute_map", {})) | _OLDER_NAMES | _UNNAMED.get(kind, set())
     chosen = {name: value for name, value in settings.items() if name in known}
     for name, value in chosen.items():
         if not _plain(value, depth=2) or (isinstance(value, int) and value > _largest(name)):
@@ -112,6 +119,8 @@ def text_config(settings: Any, place: str) -> Any:
 def longest_input(config: Any, tokenizer: Any) -> int:
     """Return the longest input in tokens; RoBERTa's positions start after the padding index."""
     positions = int(getattr(config, "max_position_embeddings", 0) or 512)
+    if positions < 1:  # as XLNet says that there is no longest
+        positions = 512
     if "roberta" in config.model_type or config.model_type in ("camembert", "xmod"):
         positions -= 2
     return min(positions, int(min(tokenizer.model_max_length, 1_000_000)))

@@ -149,8 +149,10 @@ class TextEncoder(nn.Module):
         if not config.frozen and not config.checkpointing:
             backbone = light(backbone)
         encoder = cls(backbone, tokenizer, layers=config.states)
+        if config.trained_layers is not None and not config.frozen:
+            encoder._require_layers(config.name)
         if config.name != "tiny":
-            check_storable(config.name, backbone.config.to_diff_dict())
+            check_storable(config.name, backbone)
         return encoder
 
     @classmethod
@@ -253,6 +255,18 @@ class TextEncoder(nn.Module):
             depths = self.layer_depths()
             for name, parameter in self.named_parameters():
                 parameter.requires_grad_(depths[name] < min(layers, self._count))
+
+    def _require_layers(self, name: str) -> None:
+        """Refuse an encoder whose layers cannot be told by the names of its weights.
+
+        Raises:
+            ConfigError: so it is.
+        """
+        if not set(range(self._count)) <= set(self.layer_depths().values()):
+            raise ConfigError(
+                f"text.trained_layers: the names of {name}'s weights do not say which layer they are of; "
+                "set it to null"
+            )
 
     def keep_used(self, token_ids: Iterable[Sequence[int]]) -> None:
         """Hold the word vectors of some captions' tokens alone, the only ones that it can then encode.

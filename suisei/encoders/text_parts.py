@@ -17,12 +17,24 @@ from suisei.encoders.tokenizer import FolderTokenizer, no_panic
 from suisei.errors import ConfigError, ModelError
 
 
-def check_storable(name: str, settings: dict[str, Any]) -> None:
-    """Refuse, before anything is trained, an encoder that a model folder could not hold."""
+def check_storable(name: str, backbone: Any) -> None:
+    """Refuse, before anything is trained, an encoder that a model folder could not hold.
+
+    Raises:
+        ConfigError: its kind is not known, or its settings do not say all of how it is built.
+    """
+    refused = f"text.name: a model with {name} could not be loaded again"
     try:
-        text_config(json.loads(json.dumps(settings)), "config")
+        with torch.device("meta"):
+            again = build_backbone(json.loads(json.dumps(backbone.config.to_diff_dict())))
     except ModelError as error:
-        raise ConfigError(f"text.name: a model with {name} could not be loaded again: {error}") from None
+        raise ConfigError(f"{refused}: {error}") from None
+    if getattr(again, "pooler", None) is not None:
+        again.pooler = None
+    made, own = ({key: value.shape for key, value in each.state_dict().items()} for each in (again, backbone))
+    other = sorted(key for key in made.keys() | own.keys() if made.get(key) != own.get(key))
+    if other:
+        raise ConfigError(f"{refused}: of its settings it would have other weights, such as {other[0]}")
 
 
 def fetch_parts(name: str) -> tuple[Any, Any]:

@@ -241,10 +241,10 @@ class Regressor(nn.Module):
             captions, hidden = self._encode_spans(batch, below, tokens=matching)
         if images is None and batch.pixels is not None:
             images = self.encode_image(batch.pixels)
-        vectors = self.mix_layers(captions)
         image = images[batch.image].float() if images is not None and len(images) else None
         # The line through the cosine is steep: half precision would show in its slope.
-        with torch.autocast(vectors.device.type, enabled=self.start is None and _autocast(vectors)):
+        with torch.autocast(captions.device.type, enabled=self.start is None and _autocast(captions)):
+            vectors = self.mix_layers(captions)
             given = batch.extras
             if matching:
                 given = self.columns.with_aligned(given, self._match_tokens(batch, hidden))

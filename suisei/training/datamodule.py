@@ -207,6 +207,7 @@ class CaptionDataModule(ResumableData):
             assert self.fold is not None
             self.split = cross_candidates(self.samples, self.split, self.fold, self.folds, self.split_seed)
         self._refuse_empty("its samples share candidates with other parts; set data.disjoint: group")
+        self._refuse_absent()
 
     def _warn_of_shared_contents(self) -> None:
         parts = {part: self.part(part) for part in PARTS}
@@ -222,6 +223,17 @@ class CaptionDataModule(ResumableData):
         for name, part in zip(("training", "validation", "test"), PARTS, strict=True):
             if not getattr(self.split, part):
                 raise DataError(f"the {name} split of {', '.join(self.sources)} is empty; {advice}")
+
+    def _refuse_absent(self) -> None:
+        """Refuse a data set of a balanced batch without a training sample."""
+        numbers = self.set_numbers()
+        there = set() if numbers is None else set(numbers[list(self.split.train)].tolist())
+        absent = [source for number, source in enumerate(self.sources) if number not in there]
+        if numbers is not None and absent:
+            raise DataError(
+                f"{absent[0]}: no sample of it is left to train on, and data.batching: balanced takes some "
+                "of every data set; leave it out of data.train, or change data.disjoint or data.batching"
+            )
 
     def _read_support(self) -> Support:
         support = Support()

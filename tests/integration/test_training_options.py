@@ -216,6 +216,18 @@ def test_a_score_may_start_from_the_cosine(built):
     )  # they are in half precision
 
 
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
+@pytest.mark.parametrize("blocks", ["[]", "[candidate]"])
+def test_a_score_may_start_from_the_cosine_of_mixed_layers(train, precision, blocks):
+    options = [option for option in COSINE if "layers=" not in option and "blocks" not in option]
+    run = train(
+        *options, "--model.text.layers=mix", f"--model.fusion.blocks={blocks}", "--trainer.max_steps=2",
+        f"--trainer.precision={precision}", "--baselines=[]",
+    )  # fmt: skip
+    report = json.loads((run / "report.json").read_text())
+    assert report["training"]["steps"] == 2
+
+
 def test_a_score_may_be_the_line_through_the_cosine_alone(built):
     """Nothing corrects it, so that training moves the line and no more."""
     cli = built(*COSINE, "--model.fusion.similarity=false", "--model.text.frozen=true", "--model.image=null")

@@ -117,6 +117,17 @@ def test_a_model_folder_gives_the_states_of_the_encoder_that_was_trained(build_r
         torch.testing.assert_close(one[mask], other[mask], atol=1e-5, rtol=1e-5)
 
 
+def test_captions_are_cut_where_the_tokenizer_cuts_them(captions, tmp_path):
+    tokenizer = train_tokenizer(captions, 200)
+    tokenizer.truncation_side = "left"
+    tokenizer.save_pretrained(tmp_path)
+    text = " ".join(captions)
+    expected = tokenizer(text, truncation=True, max_length=6)["input_ids"]
+    assert FolderTokenizer(tmp_path).encode([text], 6) == [expected]
+    tokenizer.truncation_side = "right"
+    assert expected != tokenizer(text, truncation=True, max_length=6)["input_ids"]
+
+
 def test_the_tokenizer_is_that_of_transformers(captions, tmp_path):
     tokenizer = train_tokenizer(captions, 200)
     tokenizer.save_pretrained(tmp_path / "one")

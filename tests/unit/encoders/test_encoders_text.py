@@ -224,3 +224,61 @@ def test_depths_count_from_the_last_layer(encoder):
     assert {depth for name, depth in depths.items() if ".layer.0." in name} == {1}
     assert {depth for name, depth in depths.items() if ".layer.1." in name} == {0}
     assert len(depths) == len(list(encoder.named_parameters()))
+
+
+SIZES = {"vocab_size": 300, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
+         "intermediate_size": 32, "max_position_embeddings": 140, "pad_token_id": 1}  # fmt: skip
+DEBERTA = SIZES | {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "position_buckets": 16,
+                   "norm_rel_ebd": "layer_norm", "share_att_key": True, "max_relative_positions": -1,
+                   "position_biased_input": False, "conv_kernel_size": 3}  # fmt: skip
+NAMED = {"vocab_size": 300, "n_layers": 2, "n_heads": 2}
+KINDS = {
+    "deberta-v2": DEBERTA,
+    "xlnet": {"vocab_size": 300, "d_model": 16, "n_layer": 2, "n_head": 2, "d_inner": 32, "pad_token_id": 1},
+    "xlm": NAMED | {"emb_dim": 16, "max_position_embeddings": 140, "pad_index": 1},
+    "convbert": SIZES,
+    "albert": SIZES | {"embedding_size": 8},
+}
+
+
+@pytest.fixture
+def of_kind(encoder, tmp_path):
+    """Makes the folder of an untrained encoder of transformers'."""
+    from transformers import AutoModel
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    def made(kind):
+        AutoModel.from_config(CONFIG_MAPPING[kind](**KINDS[kind])).save_pretrained(tmp_path)
+        encoder.tokenizer.save_pretrained(tmp_path)
+        return str(tmp_path)
+
+    return made
+
+
+@pytest.mark.parametrize("kind", ["deberta-v2", "xlnet"])
+def test_encoders_whose_configs_leave_settings_unnamed_come_back(of_kind, kind):
+    first = TextEncoder.create(TextEncoderConfig(name=of_kind(kind), trained_layers=1), []).eval()
+    architecture = json.loads(json.dumps(first.architecture()))
+    again = TextEncoder.from_architecture(architecture, first.tokenizer).eval()
+    again.load_state_dict(first.state_dict())
+    assert_same_encoder(first, again)
+    assert first.max_tokens == 128
+
+
+def test_an_encoder_that_would_come_back_otherwise_is_refused(of_kind, monkeypatch):
+    monkeypatch.setattr("suisei.encoders.pretrained._UNNAMED", {})
+    with pytest.raises(ConfigError, match="could not be loaded again: of its settings it would have other w"):
+        TextEncoder.create(TextEncoderConfig(name=of_kind("deberta-v2")), [])
+
+
+def test_an_encoder_that_reads_padding_is_refused(of_kind):
+    with pytest.raises(ConfigError, match=r"could not be loaded again: .*'convbert'"):
+        TextEncoder.create(TextEncoderConfig(name=of_kind("convbert")), [])
+
+
+@pytest.mark.parametrize("kind", ["xlm", "albert"])
+def test_layers_that_cannot_be_told_are_not_trained_apart(of_kind, kind):
+    folder = of_kind(kind)
+    with pytest.raises(ConfigError, match=r"text\.trained_layers: the names of .* do not say which layer"):
+        TextEncoder.create(TextEncoderConfig(name=folder, trained_layers=1), [])
+    assert TextEncoder.create(TextEncoderConfig(name=folder), []).states == 3

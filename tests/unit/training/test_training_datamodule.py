@@ -157,6 +157,17 @@ def test_an_image_of_several_sources_is_in_one_part_of_them_all(tmp_path, option
     assert balanced.set_numbers().tolist() == [0] * 24 + [1] * 30
 
 
+def test_a_set_of_which_nothing_is_left_to_train_on_is_refused_in_balanced_batches(data, tmp_path):
+    other = write(tmp_path / "other.jsonl", 10, prefix="o")
+    rows = [json.loads(line) for line in Path(other).read_text("utf-8").splitlines()]
+    same = "".join(json.dumps(row | {"candidate": "one and the same"}) + "\n" for row in rows)
+    Path(other).write_text(same, encoding="utf-8")
+    settings = {"disjoint": "captions", "fractions": (0.6, 0.2, 0.2)}
+    assert load([data, other], **settings).split.train
+    with pytest.raises(DataError, match=r"other\.jsonl: no sample of it is left to train on"):
+        load([data, other], batching="balanced", **settings)
+
+
 def test_rows_of_several_sources_have_ids_of_their_own(data, tmp_path):
     other = write(tmp_path / "other.jsonl", 10)  # with the same ids
     test = load([data, other]).part("test")
