@@ -1,5 +1,7 @@
 """The encoders of model folders without transformers and open_clip: the same names, the same numbers."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -118,14 +120,18 @@ def test_a_model_folder_gives_the_states_of_the_encoder_that_was_trained(build_r
 
 
 def test_captions_are_cut_where_the_tokenizer_cuts_them(captions, tmp_path):
-    tokenizer = train_tokenizer(captions, 200)
-    tokenizer.truncation_side = "left"
-    tokenizer.save_pretrained(tmp_path)
-    text = " ".join(captions)
-    expected = tokenizer(text, truncation=True, max_length=6)["input_ids"]
-    assert FolderTokenizer(tmp_path).encode([text], 6) == [expected]
-    tokenizer.truncation_side = "right"
-    assert expected != tokenizer(text, truncation=True, max_length=6)["input_ids"]
+    from transformers import AutoTokenizer
+
+    train_tokenizer(captions, 200).save_pretrained(tmp_path)
+    right = FolderTokenizer(tmp_path)
+    config = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config | {"truncation_side": "left"}))
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path / "saved")
+    texts = [" ".join(captions)]
+    expected = tokenizer(texts, truncation=True, max_length=6)["input_ids"]
+    assert FolderTokenizer(tmp_path / "saved").encode(texts, 6) == expected
+    assert right.encode(texts, 6) != expected
 
 
 def test_the_tokenizer_is_that_of_transformers(captions, tmp_path):
