@@ -27,7 +27,7 @@ JOINING = ("て", "ながら", "たり", "だり", "ば", "つつ")
 _UP_OR_DOWN = ("lay", "lie", "lying", "hang", "upside", "hold", "sit", "kneel")
 _ON_AS_PART = ("try", "tries", "look")
 """Words that "up" and "down", or "on", belong to."""
-_BOUND_AFTER_NI = ("つい", "よっ", "対し", "とっ", "関し", "向かっ", "なる", "なっ", "し")
+BOUND_AFTER_NI = ("つい", "よっ", "対し", "とっ", "関し", "向かっ", "なる", "なっ", "し")
 """Verbs that a phrase on に is part of, or without which it says nothing."""
 
 
@@ -131,11 +131,12 @@ def _wrong(task: Task, kind: str, fits: Callable[[Span], bool], *, known: bool =
 
 
 def near_copy(task: Task) -> str | None:
-    """Copy a reference, with one word of it changed for a wrong one."""
+    """Copy a reference, with one word of it changed for a wrong one that the caption does not say either."""
     references = sorted(task.references)
     task.rng.shuffle(references)
+    known = (*task.references, task._text)
     for reference in references:
-        own = replace(task, caption=segment(reference, task.caption.language))
+        own = replace(task, caption=segment(reference, task.caption.language), references=known)
         rules: list[Rule] = [wrong_object, wrong_attribute, wrong_number]
         task.rng.shuffle(rules)
         copied = next((text for text in (rule(own) for rule in rules) if text), None)
@@ -229,7 +230,7 @@ def _phrases_ja(caption: Segmented) -> list[Span]:
     for place, word in enumerate(words[:-1]):
         if word in _ADJUNCTS and not caption.words[place].verb:
             start = phrase_start(caption, words, place)
-            bound = word == "に" and words[place + 1].startswith(_BOUND_AFTER_NI)
+            bound = word == "に" and words[place + 1].startswith(BOUND_AFTER_NI)
             if (
                 not (bound or _hangs_on(caption, words, start))
                 and words[place + 1] not in ("は", "も", "の")

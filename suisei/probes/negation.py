@@ -35,6 +35,12 @@ _SOMETHING = {
     **{"どこも": "どこか", "どこにも": "どこかに"},
 }
 """Words that ask for the negation at the end, and what stands there without it."""
+_DOES = ("do", "does", "did")
+_BASES = set(VERBS.values())
+"""Verbs that these may be the auxiliary of."""
+_OF_HAVE = {"has": "does", "have": "do", "had": "did"}
+_OWNED = {*ARTICLES, "his", "her", "its", "their"}
+"""What begins what somebody has."""
 _CONTRACTED = {"cannot": "can", "can't": "can", "won't": "will"}
 _JAPANESE_ADD = (
     ("ました", "ませんでした"),
@@ -111,6 +117,10 @@ def _after_auxiliary(words: list[str], lowered: Sequence[str]) -> list[str] | No
             existential = lowered[place - 1] == "there" and lowered[place + 1] in ARTICLES
             if existential:
                 return [*words[: place + 1], "no", *words[place + 2 :]]
+            if word in _DOES and not _BASES & set(lowered[place + 1 : place + 3]):  # does a trick
+                return [*words[: place + 1], "not", "do", *words[place + 1 :]]
+            if word in _OF_HAVE and lowered[place + 1] in _OWNED:
+                return [*words[:place], _OF_HAVE[word], "not", "have", *words[place + 1 :]]
             return [*words[: place + 1], "not", *words[place + 1 :]]
     return None
 

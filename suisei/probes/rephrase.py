@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from suisei.probes.falsify import Rule, Task, counts_ja, phrase_end, phrase_start
+from suisei.probes.falsify import BOUND_AFTER_NI, Rule, Task, counts_ja, phrase_end, phrase_start
 from suisei.probes.lexicon import (
     ALIKE,
     CLAUSE_WORDS,
     CLOTHES,
+    COUNTERS,
+    COUNTS_JA,
     DIGITS_EN,
     DIGITS_JA,
     GODAN_RU,
@@ -34,6 +36,8 @@ _POLITE = (
 )
 """Plain ends of sentences, and their polite form."""
 
+_QUANTITIES = ("たくさん", "沢山", "多数", "それぞれ", "一人", "二人")
+"""Words that count what stands before them as well as after."""
 _OWN_VERBS = ("います", "あります", "します")
 """Polite verbs that others end like: 使います, 話します."""
 _BEFORE_VERBS = tuple("てでがはもをにと、")
@@ -225,11 +229,27 @@ def _place_first_ja(task: Task) -> str | None:
         return None
     if "て" in words[place:stop]:  # 毛が黒くて首輪をした: another clause
         return None
+    bound = words[stop] == "に" and words[stop + 1].startswith(BOUND_AFTER_NI)  # 束になって
+    if bound or _counts_the_subject(words, place + 1, stop):
+        return None
     if _attributive(caption, stop + 1):
         return None
     if phrase_start(caption, words, place) != 0 or phrase_start(caption, words, stop) != place + 1:
         return None
     return caption.join(moved(words, place + 1, stop + 1, 0))
+
+
+def _counts_the_subject(words: Sequence[str], start: int, stop: int) -> bool:
+    """Return whether a quantity before another noun is of the subject: シマウマが3頭草を食べている."""
+    said = words[start]
+    counted = said.isdigit() or said in COUNTS_JA or said == "数"
+    if counted and words[start + 1] in COUNTERS:
+        after = start + 2
+    elif said in _QUANTITIES:
+        after = start + 1
+    else:
+        return False
+    return after < stop and words[after] != "の"
 
 
 def _list_turned_ja(task: Task) -> str | None:

@@ -174,6 +174,13 @@ def test_politeness(caption, expected):
         ("犬と猫が寝ている", "order", "ja", {"猫と犬が寝ている"}),
         ("毛が黒くて赤い首輪をした犬がいる", "order", "ja", set()),  # the hair has no collar
         ("赤い服を着た男性が公園で走る", "order", "ja", set()),  # the park would be where he dresses
+        ("シマウマが3頭草を食べている", "order", "ja", set()),  # three of them, not of grass
+        ("ドーナツがたくさん金属製のトレーに並んでいる", "order", "ja", set()),
+        ("羊が2匹の犬を見ている", "order", "ja", {"2匹の犬を羊が見ている"}),
+        ("バナナが束になって置いてある", "order", "ja", set()),  # 束になる is one thing to do
+        ("猫が犬の横にいる", "synonym", "ja", {"猫が犬の隣にいる"}),
+        ("猫が横になっている", "synonym", "ja", set()),  # it lies down
+        ("列車が走っている", "synonym", "ja", {"電車が走っている"}),  # what runs on rails does not gallop
     ],
 )
 def test_the_same_said_otherwise(caption, name, language, expected):
@@ -273,3 +280,24 @@ def test_a_phrase_that_others_hang_on_stays():
 )
 def test_negations_in_contractions_are_taken_away(caption, expected):
     assert degrade(caption, "negate", language="en") == expected
+
+
+@pytest.mark.parametrize(
+    ("caption", "expected"),
+    [
+        ("A boy does a trick .", "A boy does not do a trick ."),
+        ("Two men do tricks .", "Two men do not do tricks ."),
+        ("A dog does quickly run .", "A dog does not quickly run ."),
+        ("A man has a hat .", "A man does not have a hat ."),
+        ("Dogs have their tails up .", "Dogs do not have their tails up ."),
+        ("A dog has jumped .", "A dog has not jumped ."),
+    ],
+)
+def test_do_and_have_are_denied_as_what_they_are(caption, expected):
+    assert degrade(caption, "negate", language="en") == expected
+
+
+def test_a_near_copy_says_nothing_that_the_caption_says():
+    made = every("a woman and a man stand on a beach", "copy", "en", ["a woman on grass"])
+    assert made
+    assert "a man on grass" not in made
