@@ -15,6 +15,7 @@ from suisei.probes.lexicon import (
     PREPOSITIONS,
     WAYS,
     WRONG,
+    numbers_of,
 )
 from suisei.probes.segments import Segmented, segment
 from suisei.probes.spans import Span, find_spans, put, texts, without
@@ -49,7 +50,8 @@ class Task:
         """Return whether the caption or a reference says this, and it may be true."""
         if self.caption.language == "ja":
             return any(phrase in text for text in (self._text, *self.references))
-        return any(f" {phrase} " in _spaced(text) for text in (self._text, *self.references))
+        said = [_spaced(text) for text in (self._text, *self.references)]
+        return any(f" {form} " in text for form in numbers_of(phrase) for text in said)
 
     @property
     def _text(self) -> str:

@@ -32,11 +32,22 @@ class Addition(NamedTuple):
 _IRREGULAR = {"man": "men", "woman": "women", "sheep": "sheep", "bus": "buses", "couch": "couches"}
 _IRREGULAR |= {"bench": "benches", "beach": "beaches", "sandwich": "sandwiches", "dress": "dresses"}
 _IRREGULAR |= {"scarf": "scarves", "knife": "knives", "baby": "babies"}
+_SINGULAR = {plural: noun for noun, plural in _IRREGULAR.items()}
 
 
 def plural(noun: str) -> str:
     """Return the plural of an English noun of the lists."""
     return _IRREGULAR.get(noun, f"{noun}s")
+
+
+def numbers_of(noun: str) -> set[str]:
+    """Return an English noun of the lists, its plural and its singular, whichever it is.
+
+    >>> sorted(numbers_of("women")), sorted(numbers_of("dog"))
+    (['woman', 'women', 'womens'], ['dog', 'dogs'])
+    """
+    singular = _SINGULAR.get(noun, noun.removesuffix("s"))
+    return {noun, plural(noun), singular} - {""}
 
 
 def _groups(*texts: str) -> dict[str, tuple[str, ...]]:

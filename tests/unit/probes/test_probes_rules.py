@@ -5,7 +5,7 @@ import random
 import pytest
 
 from suisei.probes.degrade import CHANGES, DEGRADATIONS, INVARIANCES, degrade
-from suisei.probes.lexicon import ALIKE, WRONG
+from suisei.probes.lexicon import ALIKE, WRONG, numbers_of
 from suisei.probes.segments import segment
 from suisei.probes.spans import find_spans, put
 
@@ -73,6 +73,12 @@ def test_what_a_reference_mentions_is_not_wrong():
     assert "a cat runs" not in every("a dog runs", "object", "en", ["A cat and a dog run."])
     assert "a cat runs" in every("a dog runs", "object", "en", ["a category of dogs"])  # a word, not letters
     assert not any("elephant" in text for text in every("a dog", "add", "en", ["an elephant"]))
+    for said in ("two cats", "a cat"):  # one of two, or it may be one of several
+        assert not {"a cat runs", "cats run"} & every("a dog runs", "object", "en", [said])
+        assert "cats run" not in every("dogs run", "object", "en", [said])
+    held = every("people hold red umbrellas", "add", "en")
+    assert not any(text.endswith("umbrella") for text in held)
+    assert {"woman", "women"} <= numbers_of("women") & numbers_of("woman")
 
 
 @pytest.mark.parametrize(
