@@ -217,13 +217,18 @@ def _by_id(
 def _by_number(path: Path, rows: list[dict[str, Any]], samples: int, among: Among) -> tuple[np.ndarray, str]:
     """Join by ids that are the row numbers of data without ids, in whatever order the file has them."""
     named = {str(row["id"]) for row in rows if row.get("id") not in (None, "")}
+    most, mine = among[-1] if among else (samples, range(samples))
+    if named <= _numbers(len(rows)) and len(among) > 1 and len(rows) != most:
+        raise DataError(
+            f"{path}: its ids 1 to {len(rows)} may number all {most} rows of the data or those that are left "
+            "of them; fix the bad rows of the data, or add ids to both"
+        )
     if named <= _numbers(len(rows)):
         where = _positions(path, rows)
         order, _ = _by_position(path, len(rows), samples, among)
         places = np.array([where[str(number)] for number in range(1, len(rows) + 1)], dtype=np.int64)
         rated = "" if len(rows) == samples else f", {samples} rated"
         return places[order], f"the data has no ids, joined by row number ({len(rows)} rows{rated})"
-    most, mine = among[-1] if among else (samples, range(samples))
     if named <= _numbers(most):
         where = _positions(path, rows)
         order = np.array([where.get(str(place + 1), -1) for place in mine], dtype=np.int64)

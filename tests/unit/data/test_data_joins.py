@@ -206,3 +206,10 @@ def test_references_that_cannot_be(tmp_path):
     table = References([save(tmp_path / "r.csv", "id,references\n")])
     with pytest.raises(DataError, match="of a table, name the column: --column references=NAME"):
         table.loaded()
+
+
+def test_an_image_that_is_not_there_is_said_with_how_to_do_without(tmp_path):
+    rows = lines(tmp_path / "rows.jsonl", {"candidate": "a dog", "image": "absent.jpg"})
+    with pytest.raises(DataError, match=r"\(--images DIR\), or do without: --column image="):
+        read_samples(rows, note=str)
+    assert read_samples(rows, columns={"image": ""}, note=str)[0].image is None

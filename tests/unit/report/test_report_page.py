@@ -11,7 +11,7 @@ import pytest
 
 from suisei.data.sample import CaptionSample, Rating
 from suisei.metaeval.tables import Cell, Row, Section, Table
-from suisei.report.contents import part_of
+from suisei.report.contents import _bars, part_of
 from suisei.report.html import render, write_page
 from suisei.report.parts import Block, Figure, Part, Rated, Result
 from suisei.report.vector import inline_svg
@@ -179,3 +179,12 @@ def test_figures_for_papers_are_written_in_three_kinds(result, tmp_path):
     suffixes = {path.suffix for path in (tmp_path / "figures").iterdir()}
     assert suffixes == {".svg", ".pdf", ".png"}
     assert (tmp_path / "figures" / "agreement-1.pdf").read_bytes().startswith(b"%PDF")
+
+
+@pytest.mark.parametrize(
+    ("section", "said"), [("overall", "T, tau-c"), ("recall, of people", "T, recall, of people, tau-c")]
+)
+def test_a_chart_of_one_section_among_several_says_which(section, said):
+    rows = (Row("a", {"tau-c": Cell(0.5)}),)
+    table = Table("T", {"tau-c": "tau-c"}, (Section(section, rows), Section("other", rows)))
+    assert [figure.title for figure in _bars([table])] == [said]

@@ -60,6 +60,11 @@ def test_row_numbers_count_bad_rows_that_were_left_out(tmp_path, text):
     read, how = read_scores(path, samples, among=[(4, [0, 1, 3]), (5, [0, 1, 4])])
     assert read["m"].tolist() == [1, 2, 5]
     assert "joined by row number" in how
+    path.write_text(
+        "id,m\n1,1\n2,2\n3,3\n4,4\n"
+    )  # without the last row, or without the third and numbered anew
+    with pytest.raises(DataError, match="its ids 1 to 4 may number all 5 rows of the data or those"):
+        read_scores(path, samples, among=[(4, [0, 1, 3]), (5, [0, 1, 4])])
     path.write_text('m\n1\n2\n""\n4\n5\n')
     assert read_scores(path, samples, among=[(4, [0, 1, 3]), (5, [0, 1, 4])])[0]["m"].tolist() == [1, 2, 5]
 
