@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from suisei.data.coco import read_results
 from suisei.data.formats import iter_rows, read_samples
 from suisei.data.joins import References
 from suisei.errors import ConfigError, DataError
@@ -213,3 +214,10 @@ def test_an_image_that_is_not_there_is_said_with_how_to_do_without(tmp_path):
     with pytest.raises(DataError, match=r"\(--images DIR\), or do without: --column image="):
         read_samples(rows, note=str)
     assert read_samples(rows, columns={"image": ""}, note=str)[0].image is None
+
+
+def test_ids_that_pandas_wrote_as_floats_are_those_numbers(tmp_path):
+    found = read_results(save(tmp_path / "r.json", [{"image_id": 42.0, "caption": "a dog"}]))
+    assert list(found.captions) == ["42"]
+    with pytest.raises(DataError, match=r"must be a number or text, got 42\.5"):
+        read_results(save(tmp_path / "r.json", [{"image_id": 42.5, "caption": "a dog"}]))

@@ -296,6 +296,7 @@ def test_negations_in_contractions_are_taken_away(caption, expected):
         ("A dog does quickly run .", "A dog does not quickly run ."),
         ("A man has a hat .", "A man does not have a hat ."),
         ("Dogs have their tails up .", "Dogs do not have their tails up ."),
+        ("A dog had a ball .", "A dog did not have a ball ."),
         ("A dog has jumped .", "A dog has not jumped ."),
     ],
 )

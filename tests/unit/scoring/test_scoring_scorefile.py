@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from suisei.commands import evaluate, score
 from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError, DataError
 from suisei.scoring.scorefile import read_scores, write_scores
@@ -165,3 +166,19 @@ def test_hostile_files_are_one_line(tmp_path, name, content, message):
         read_scores(tmp_path / name, SAMPLES)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 400 + len(str(tmp_path))
+
+
+def test_evaluate_joins_what_score_wrote_of_the_same_data_with_bad_rows(tmp_path):
+    """Row 4 has no caption and row 6 no rating."""
+    rows = [{"candidate": "a " * n, "references": ["a"], "rating": n / 10} for n in range(1, 10)]
+    rows[3]["candidate"], rows[5]["rating"] = "", None
+    data, scores, found = (tmp_path / name for name in ("data.jsonl", "scores.jsonl", "found.json"))
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    skip = ["--on-error", "skip"]
+    score.main(["--input", str(data), "--metrics", "length", "--output", str(scores), *skip])
+    given = ["--data", str(data), "--scores", str(scores), "--bootstrap", "0", "--json", str(found), *skip]
+    assert evaluate.main(given) == 0
+    rows = json.loads(found.read_text())["sections"][0]["rows"]
+    assert [row["cells"]["spearman"]["value"] for row in rows if row["label"] == "length"] == [
+        pytest.approx(1.0)
+    ]
