@@ -170,7 +170,9 @@ def test_hostile_files_are_one_line(tmp_path, name, content, message):
 
 def test_evaluate_joins_what_score_wrote_of_the_same_data_with_bad_rows(tmp_path):
     """Row 4 has no caption and row 6 no rating."""
-    rows = [{"candidate": "a " * n, "references": ["a"], "rating": n / 10} for n in range(1, 10)]
+    rows = [
+        {"candidate": "a " * n, "references": ["a"], "rating": n / 10} for n in (5, 1, 9, 2, 7, 3, 8, 4, 6)
+    ]
     rows[3]["candidate"], rows[5]["rating"] = "", None
     data, scores, found = (tmp_path / name for name in ("data.jsonl", "scores.jsonl", "found.json"))
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
