@@ -181,6 +181,6 @@ def test_evaluate_joins_what_score_wrote_of_the_same_data_with_bad_rows(tmp_path
     given = ["--data", str(data), "--scores", str(scores), "--bootstrap", "0", "--json", str(found), *skip]
     assert evaluate.main(given) == 0
     rows = json.loads(found.read_text())["sections"][0]["rows"]
-    assert [row["cells"]["spearman"]["value"] for row in rows if row["label"] == "length"] == [
-        pytest.approx(1.0)
-    ]
+    (row,) = (row for row in rows if row["label"] == "length")
+    assert (row["samples"], row["skipped"]) == (7, 0)
+    assert row["cells"]["spearman"]["value"] == pytest.approx(1.0)
