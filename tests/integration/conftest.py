@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -79,3 +80,22 @@ def train(settings: Path, tmp_path_factory: pytest.TempPathFactory) -> Train:
 def finished(train: Train) -> Path:
     """The folder of one finished run; not to be changed."""
     return train()
+
+
+@pytest.fixture
+def built(settings: Path, tmp_path: Path) -> Callable[..., Any]:
+    """Make model, data and batches as a run does before its first step."""
+    from suisei.commands import train as module
+    from suisei.training.run import _build
+    from suisei.training.synthetic import synthetic_samples
+
+    def build(*options: str) -> Any:
+        os.environ.pop("PL_GLOBAL_SEED", None)
+        cli = module.make_cli(["--config", str(settings), f"--output={tmp_path / 'run'}", *options])
+        data = cli.datamodule
+        data.load()
+        data.add_training(synthetic_samples(data.part("train"), data.synthetic, cli.config.seed_everything))
+        _build(cli.config.seed_everything, cli.datamodule, cli.model, torch.device("cpu"))
+        return cli
+
+    return build

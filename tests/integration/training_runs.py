@@ -9,6 +9,14 @@ from safetensors.torch import load_file
 from suisei.training.module import SuiSei
 
 OPTIONS = ("--baselines=[]", "--checkpoint_steps=3")
+COSINE = (
+    "--model.text.layers=last",
+    "--model.text.trained_layers=1",
+    "--model.fusion.blocks=[]",
+    "--model.fusion.similarity=true",
+    "--model.head.extra_hidden=3",
+    "--model.head.start=cosine",
+)
 
 
 class KilledError(Exception):
