@@ -10,6 +10,7 @@ tensor(1.0000, dtype=torch.float64)
 from __future__ import annotations
 
 import math
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ from torchmetrics.utilities import dim_zero_cat
 from suisei.adapters.rows import reference_lists, row_metric
 from suisei.metrics.base import Metric, as_samples
 from suisei.scoring.corpus import summands
+
+_number = count(1)
 
 
 class CaptionScore(torchmetrics.Metric):
@@ -46,6 +49,7 @@ class CaptionScore(torchmetrics.Metric):
     rows: list[Tensor]
     counts: list[Tensor]
     width: Tensor
+    number: Tensor
 
     def __init__(
         self,
@@ -66,6 +70,8 @@ class CaptionScore(torchmetrics.Metric):
         # Flat, because a process that has seen nothing does not know how wide a row of counts is.
         self.add_state("counts", [], dist_reduce_fx="cat")
         self.add_state("width", torch.tensor(0), dist_reduce_fx="max")
+        # A MetricCollection takes metrics whose states are equal after a first batch for one metric.
+        self.add_state("number", torch.tensor(next(_number)), dist_reduce_fx="max")
 
     @property
     def higher_is_better(self) -> bool:

@@ -86,7 +86,9 @@ def shared_contents(held_out: Sequence[CaptionSample], others: Sequence[CaptionS
     Returns:
         ``rows``: samples of ``held_out`` with candidate, references and image of one of ``others``;
         ``images``: different images of ``held_out`` that are in ``others``; ``references``: different sets of
-        references of ``held_out`` that are in ``others``. Empty where nothing is shared.
+        references of ``held_out`` of which ``others`` have one with more than half in common (of the smaller):
+        the captions of one image, of which each was a candidate beside the rest. A caption or two that two
+        images share is no such thing. Empty where nothing is shared.
     """
     places = [_image_places(held_out), _image_places(others)]
     hashes = _same_files([set(part.values()) for part in places])
@@ -94,13 +96,27 @@ def shared_contents(held_out: Sequence[CaptionSample], others: Sequence[CaptionS
         _contents(samples, {image: hashes.get(place, place) for image, place in part.items()})
         for samples, part in zip((held_out, others), places, strict=True)
     )
-    rows, references, images = set(other.rows), set(other.references), set(other.images)
+    rows, images = set(other.rows), set(other.images)
     counts = {
         "rows": sum(row in rows for row in own.rows),
         "images": len(images.intersection(own.images)),
-        "references": len(references.intersection(own.references)),
+        "references": _shared_sets(set(own.references), set(other.references)),
     }
     return counts if any(counts.values()) else {}
+
+
+def _shared_sets(held_out: set[frozenset[str]], others: set[frozenset[str]]) -> int:
+    """Count the sets of references with more than half in common with another part's, of the smaller."""
+    sets_with: dict[str, list[frozenset[str]]] = {}
+    for other in others:
+        for reference in other:
+            sets_with.setdefault(reference, []).append(other)
+
+    def shared(own: frozenset[str]) -> bool:
+        near = {other for reference in own for other in sets_with.get(reference, ())}
+        return any(2 * len(own & other) > min(len(own), len(other)) for other in near)
+
+    return sum(own in others or shared(own) for own in held_out)
 
 
 def shared_between(parts: Mapping[str, Sequence[CaptionSample]]) -> dict[str, dict[str, int]]:

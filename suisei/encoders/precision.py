@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 
 import torch
 from torch import nn
@@ -23,6 +23,8 @@ PRECISIONS = {
     "int8": torch.float32,
 }
 """What the weights of an encoder are kept in; tf32 and int8 round within matrix products alone."""
+DEVICE_KINDS = ("cpu", "cuda", "mps", "xpu")
+"""Where something may compute in mixed precision."""
 
 
 def choose_device(device: str) -> str:
@@ -154,6 +156,23 @@ def quick_gradients(*, recomputed: bool = False) -> Iterator[None]:
     finally:
         torch.set_autocast_cache_enabled(before)
         torch.clear_autocast_cache()
+
+
+@contextmanager
+def own_formats() -> Iterator[None]:
+    """Compute, inside this block, in the formats that signatures name, whatever the caller's are.
+
+    Mixed precision (``torch.autocast``) of the caller's thread is off, and new tensors are float32 where
+    another default type was set, which is one for the whole process.
+    """
+    default = torch.get_default_dtype()
+    with ExitStack() as stack:
+        for kind in filter(torch.is_autocast_enabled, DEVICE_KINDS):
+            stack.enter_context(torch.autocast(kind, enabled=False))
+        if default != torch.float32:
+            torch.set_default_dtype(torch.float32)
+            stack.callback(torch.set_default_dtype, default)
+        yield
 
 
 class _Products:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
@@ -112,7 +114,8 @@ class Metric(ABC):
         usable = [i for i in range(len(prepared)) if i not in missing]
         scores = np.full(len(prepared), math.nan)
         if usable:
-            values = self._score([prepared[i] for i in usable], batch_size=batch_size, progress=progress)
+            with _own_formats():
+                values = self._score([prepared[i] for i in usable], batch_size=batch_size, progress=progress)
             values = np.asarray(values, dtype=np.float64)
             if values.shape != (len(usable),):
                 raise RuntimeError(
@@ -241,6 +244,15 @@ class Metric(ABC):
         """One line that a paper can quote, such as ``bleu-4|tok:ptb-regex|suisei:0.1.0``."""
         fields = {**self.settings(), "suisei": __version__}
         return "|".join([self.name, *(f"{key}:{value}" for key, value in fields.items())])
+
+
+def _own_formats() -> AbstractContextManager[None]:
+    """Return where scores are computed as their signature says; without torch there is nothing to mind."""
+    if "torch" not in sys.modules:
+        return nullcontext()
+    from suisei.encoders.precision import own_formats
+
+    return own_formats()
 
 
 def averages(metric: Metric) -> bool:

@@ -21,6 +21,7 @@ from suisei.encoders.precision import (
     choose_precision,
     encoders_to,
     matrix_products,
+    own_formats,
 )
 from suisei.encoders.timm_tower import PREFIX
 from suisei.errors import ConfigError
@@ -408,8 +409,9 @@ def load(
     device = choose_device(device)
     path = default_model() if path is None else path  # an empty name is no wish for that
     precision = choose_precision(precision, device)
-    model = _found(path, revision, precision if device == "cpu" and not compile else None)
-    return SuiSeiMetric(model, device, precision, compile=compile, cache=cache)
+    with own_formats():
+        model = _found(path, revision, precision if device == "cpu" and not compile else None)
+        return SuiSeiMetric(model, device, precision, compile=compile, cache=cache)
 
 
 def _found(path: str | Path, revision: str | None, scoring: str | None) -> LoadedModel:

@@ -78,6 +78,25 @@ def test_reset_pickle_collection_and_tracker():
     assert float(tracker.best_metric()) == 1
 
 
+@pytest.mark.parametrize("per_sample", [False, True])
+def test_metrics_that_score_a_first_batch_alike_stay_apart_in_a_collection(per_sample):
+    names = ("rouge-l", "unigram-f1", "chrf")
+    batches = [
+        (["zzz zzz", "yyy"], [["a dog runs"], ["a cat sleeps"]]),
+        (["a black dog on the lawn sleeps now"], [["the big black dog sleeps on a lawn"]]),
+    ]
+    collection = MetricCollection({name: CaptionScore(name, per_sample=per_sample) for name in names})
+    alone = {name: CaptionScore(name, per_sample=per_sample) for name in names}
+    for captions, references in batches:
+        collection.update(captions, references)
+        for metric in alone.values():
+            metric.update(captions, references)
+    found = collection.compute()
+    assert {name: found[name].tolist() for name in names} == {
+        name: metric.compute().tolist() for name, metric in alone.items()
+    }
+
+
 def test_plot_shows_the_value():
     metric = CaptionScore("rouge-l")
     metric.update(["a dog"], [["a dog"]])

@@ -113,6 +113,23 @@ def test_samples_without_references_or_image_are_the_same_by_candidate_alone():
     assert shared_contents([CaptionSample("a dog")], [CaptionSample("a dog")])["rows"] == 1
 
 
+@pytest.mark.parametrize(
+    ("held_out", "training", "shared"),
+    [
+        ("abcd", ["bcde", "xyz"], 1),  # each caption of an image was a candidate beside the rest
+        ("abc", ["bcd"], 1),
+        ("a", ["abcde"], 1),
+        ("abcde", ["exyzw", "dvuts"], 0),  # a caption that fits two images
+        ("ab", ["bc"], 0),
+        ("", ["abc"], 0),
+    ],
+)
+def test_references_are_shared_where_more_than_half_of_them_are(held_out, training, shared):
+    own = [CaptionSample("a dog", tuple(held_out)), CaptionSample("a cat", tuple(held_out))]
+    others = [CaptionSample(f"caption {row}", tuple(references)) for row, references in enumerate(training)]
+    assert shared_contents(own, others).get("references", 0) == shared
+
+
 def test_the_sentence_has_the_counts():
     text = describe_shared({"test and train": {"rows": 1200, "images": 3, "references": 4}})
     assert "test and training share 1,200 rows, 3 images and 4 sets of references: what was trained" in text

@@ -1,0 +1,54 @@
+"""Scores are computed in the formats that signatures name, whatever the caller computes in."""
+
+import numpy as np
+import pytest
+import torch
+
+import suisei
+
+CAPTIONS = ["a dog runs on the grass", "猫が椅子で寝ている", "two men"]
+REFERENCES = [["a brown dog running", "a dog"], ["椅子に猫がいる", "寝る猫"], ["two men talk"]]
+
+
+@pytest.fixture
+def default_dtype():
+    before = torch.get_default_dtype()
+    yield torch.set_default_dtype
+    torch.set_default_dtype(before)
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory, build_regressor):
+    """The folder of a model, for its text encoder."""
+    from suisei.models.folder import save_model
+
+    path = tmp_path_factory.mktemp("models") / "model"
+    save_model(path, build_regressor())
+    return path
+
+
+def metrics(encoder):
+    yield suisei.load(precision="fp32", cache="off")
+    yield suisei.get_metric(f"cosine:{encoder}", precision="fp32")
+
+
+def scores(encoder):
+    return [metric.score(CAPTIONS, REFERENCES) for metric in metrics(encoder)]
+
+
+@pytest.mark.parametrize("mixed", [torch.bfloat16, torch.float16])
+def test_mixed_precision_around_a_metric_changes_no_score(encoder, mixed):
+    expected = scores(encoder)
+    with torch.autocast("cpu", mixed):
+        found = scores(encoder)
+        assert torch.is_autocast_enabled("cpu")
+        assert torch.get_autocast_dtype("cpu") == mixed
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
+def test_another_default_type_changes_no_score(encoder, default_dtype, dtype):
+    expected = scores(encoder)
+    default_dtype(dtype)
+    np.testing.assert_array_equal(scores(encoder), expected)
+    assert torch.get_default_dtype() == dtype
