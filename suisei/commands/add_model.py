@@ -228,16 +228,17 @@ def _written(
     shared: bool,
 ) -> SuiSeiMetric:
     """Write the folder of both, and return it loaded."""
-    from suisei.models.compaction import portable_name
+    from suisei.models.config import portable_name
     from suisei.models.folder import read_card, save_pair
     from suisei.models.second import Second
     from suisei.training.small_card import card_with_second
 
     folder, config = Path(options.output), second.regressor.config.text
-    learned = Path(options.data).name if options.share == "fitted" else ""
+    learned = Path(options.data).name if options.share in ("fitted", "equal") else ""
     depth = len(second.regressor.text.backbone.layers) if shared else None
     card, encoder = read_card(first.model.path), portable_name(config.name)
-    text = card_with_second(card, encoder, weighing.languages, learned, depth=depth)
+    equal = options.share == "equal"
+    text = card_with_second(card, encoder, weighing.languages, learned, equal=equal, depth=depth)
     own = second.model
     beside = Second(weighing, own.path, own.within, own.checksum, shared)
     save_pair(folder, first.model, beside, card=text)

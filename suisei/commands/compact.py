@@ -76,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     small = load(folder, device="cpu", precision="fp32", cache="off")
     scores["and rounded" if old is not None else "rounded"] = small.score(samples)
     table = _table(scores, samples)
-    fine, changed, verdict = _is_fine(table)
+    fine, changed, verdict = _is_fine(table, cut=not options.whole_vocabulary)
     card = folder / "README.md"  # which no checksum covers
     of = f"{len(samples):,} captions of {Path(options.data).name}"
     measured = measured_card(card.read_text(encoding="utf-8"), f"{changed}, on {of}", small.signature)
@@ -163,7 +163,8 @@ def _smaller(
     regressor: Regressor, options: argparse.Namespace
 ) -> tuple[Regressor, list[int] | None, dict[str, Tensor] | None]:
     """Return the model with fewer pieces, their old ids, and the weights before training."""
-    from suisei.models.compaction import portable_name, read_base, with_encoder_name, with_fewer_pieces
+    from suisei.models.compaction import read_base, with_encoder_name, with_fewer_pieces
+    from suisei.models.config import portable_name
     from suisei.models.packed_rows import unpack_rows
 
     unpack_rows(regressor)
@@ -234,7 +235,7 @@ def _row(label: str, before: np.ndarray, after: np.ndarray) -> Any:
     return Row(label, {"rank": rank, **cells, "n": Cell(len(before))})
 
 
-def _is_fine(table: Table) -> tuple[bool, str, str]:
+def _is_fine(table: Table, *, cut: bool) -> tuple[bool, str, str]:
     """Return whether the last row of every section is within the limits, by how much, and both in words."""
     rows = [section.rows[-1] for section in table.sections]
     ranks = [row.cells["rank"].value for row in rows]
@@ -244,7 +245,8 @@ def _is_fine(table: Table) -> tuple[bool, str, str]:
     found = f"{changed} (at least {LEAST_AGREEMENT} and at most {LARGEST_DIFFERENCE})"
     if agreement >= LEAST_AGREEMENT and largest <= LARGEST_DIFFERENCE and None not in ranks:
         return True, changed, f"fine: {found}"
-    return False, changed, f"NOT fine, do not ship it: {found}; try --base, --bits 8 or more --keep-text"
+    advice = "try --base, --bits 8 or more --keep-text" if cut else "try --base or --bits 8"
+    return False, changed, f"NOT fine, do not ship it: {found}; {advice}"
 
 
 def _size(folder: Path) -> int:

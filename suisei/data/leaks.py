@@ -86,7 +86,7 @@ def shared_contents(held_out: Sequence[CaptionSample], others: Sequence[CaptionS
     Returns:
         ``rows``: samples of ``held_out`` with candidate, references and image of one of ``others``;
         ``images``: different images of ``held_out`` that are in ``others``; ``references``: different sets of
-        references of ``held_out`` of which ``others`` have one with more than half in common (of the smaller):
+        references of ``held_out`` of which ``others`` have one with more than half of the smaller in common:
         the captions of one image, of which each was a candidate beside the rest. A caption or two that two
         images share is no such thing. Empty where nothing is shared.
     """

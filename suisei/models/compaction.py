@@ -37,11 +37,6 @@ _BASE_PREFIXES = ("", "bert.", "roberta.", "model.")
 _POSITIONS = ("position_embeddings", "token_type_embeddings")
 
 
-def portable_name(name: str) -> str:
-    """Return an encoder's name; of a folder's path the last part, for the rest is of this machine."""
-    return Path(name).name if Path(name).is_absolute() or Path(name).exists() else name
-
-
 def with_encoder_name(regressor: Regressor, name: str) -> Regressor:
     """Return the same model whose settings call its text encoder by a name, and not by a folder's path."""
     text = replace(regressor.config.text, name=name)

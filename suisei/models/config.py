@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
 from suisei.encoders.image import ImageEncoderConfig
@@ -123,6 +124,21 @@ class HeadConfig:
 
     def __post_init__(self) -> None:
         check_settings("model.head", self, HEAD)
+
+
+def portable_name(name: str) -> str:
+    """Return an encoder's name; of a path the last part alone, since the rest is of this machine."""
+    return Path(name).name if Path(name).is_absolute() or Path(name).exists() else name
+
+
+def portable(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with encoders named as they may be in a model folder, which others get."""
+    found = dict(settings)
+    for part in ("text", "image"):
+        own = dict(found.get(part) or {})
+        named = {key: portable_name(str(own[key])) for key in ("name", "pretrained") if own.get(key)}
+        found[part] = {**own, **named} if own else found.get(part)
+    return found
 
 
 @dataclass

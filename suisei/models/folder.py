@@ -30,7 +30,7 @@ from suisei.encoders.rules import BUILD_ERRORS, one_line
 from suisei.encoders.threads import one_thread
 from suisei.encoders.weights import save_weights
 from suisei.errors import ConfigError, ModelError, SuiseiError
-from suisei.models.config import RegressorConfig
+from suisei.models.config import RegressorConfig, portable
 from suisei.models.extras_folder import SavedInput, read_extras, write_extras
 from suisei.models.folder_checks import (
     CHECKED,
@@ -197,7 +197,7 @@ def _write_parts(
     regressor.idf.save(new / "idf.json")
     regressor.text.tokenizer.save_pretrained(new / "tokenizer")
     own, record = write_extras(new, names, extras)
-    settings = regressor.config.to_dict()
+    settings = portable(regressor.config.to_dict())
     settings["fusion"]["extra_inputs"] = own
     return {
         "format": ROUNDED if is_rounded(weights) else FORMAT,

@@ -100,7 +100,7 @@ def describe_data(data: dict[str, Any]) -> str:
         text += f"Learned from besides, not as ratings of captions: {', '.join(data['support'])}. "
     if data.get("left_out"):
         text += describe_left_out(data["left_out"]) + " "
-    return f"{text}Validation chose the weights; the test split was read once, at the end."
+    return f"{text}The test split was read once, at the end."
 
 
 def describe_left_out(left_out: Mapping[str, int]) -> str:
@@ -114,17 +114,28 @@ def describe_left_out(left_out: Mapping[str, int]) -> str:
 
 def describe_training(training: dict[str, Any]) -> str:
     """Return what a run did, as a Markdown list."""
-    best = ", ".join(
-        f"{name.removeprefix('val_')} {'undefined' if value is None else format(value, '.3f')}"
-        for name, value in training["best_validation"].items()
-    )
     ranked = ", against ratings mixed with their ranks (model.head.rank_share)" * bool(training.get("ranks"))
     lines = [
         f"epochs {training['epochs']}, steps {training['steps']:,}, minutes {training['minutes']:.1f}",
         f"seed {training['seed']}, precision {training['precision']}",
-        f"best on validation: {best or 'none'}{ranked}",
+        f"weights: {_chosen(training['best_validation'])}{ranked}",
     ]
+    if training.get("synthetic_samples"):
+        lines.append(
+            f"degraded captions, rated by rule, trained on besides: {training['synthetic_samples']:,}"
+        )
     if training["skipped_rows"]:
         lines.append(f"bad rows left out: {training['skipped_rows']:,}")
     lines += [f"{name}: not compared, {why}" for name, why in training["unavailable_baselines"].items()]
     return "\n".join(f"- {line}" for line in lines)
+
+
+def _chosen(best: Mapping[str, float | None]) -> str:
+    """Return which weights were kept, and by what figure of the validation."""
+    if not best:
+        return "those of the last step, which no validation came in time to choose"
+    name, value = next(iter(best.items()))
+    name = name.removeprefix("val_")
+    if value is None:
+        return f"those of the last step, since validation's {name} was never defined"
+    return f"the best on validation, {name} {value:.3f}"

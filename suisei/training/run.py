@@ -175,9 +175,19 @@ def _load_best(model: SuiSei, trainer: Any) -> dict[str, float | None]:
         logger.warning("the weights are those of the last step: no validation came in time to choose them")
         return {}
     if not math.isfinite(float(callback.best_model_score)):
-        logger.warning(
-            "%s was never defined (all scores or all ratings equal): the last epoch is kept", callback.monitor
-        )
+        logger.warning("%s", _undefined(str(callback.monitor), trainer))
         return {str(callback.monitor): None}
     restore_best(model, trainer)
     return {str(callback.monitor): float(callback.best_model_score)}
+
+
+def _undefined(monitor: str, trainer: Any) -> str:
+    """Return what follows from a figure that no validation could compute."""
+    text = f"{monitor} was never defined (all scores or all ratings equal): the last weights are kept"
+    stopping = trainer.early_stopping_callback
+    if stopping is None or stopping.wait_count < stopping.patience:
+        return text
+    return (
+        f"{text}; training ended early, at step {trainer.global_step:,}, since an undefined figure is no "
+        "better than none: set --monitor val_loss or --early_stopping null"
+    )

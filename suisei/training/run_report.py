@@ -23,6 +23,7 @@ from suisei.metaeval.settings import EvaluationSettings
 from suisei.metaeval.tables import Table
 from suisei.metrics.registry import get_metric
 from suisei.metrics.suisei import load
+from suisei.models.config import portable
 from suisei.scoring.run_scores import SAMPLES, SCORES, write_scores
 from suisei.training.card import describe_data, describe_training, model_card
 from suisei.training.cautions import as_markdown, cautions, data_cautions
@@ -52,7 +53,7 @@ def write_report(folder: Path, stage: Path, data: Any, config: Any, facts: dict[
     write_scores(stage / SCORES, samples, scores)
     write_outputs(stage, folder.name, content, table, samples, scores["suisei"])
     settings = config.model.as_dict() if hasattr(config.model, "as_dict") else dict(config.model)
-    card = model_card(content, table.to_markdown(by_system=False), settings)
+    card = model_card(content, table.to_markdown(by_system=False), portable(settings))
     (stage / "model" / "README.md").write_text(card, encoding="utf-8")
 
 

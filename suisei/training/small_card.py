@@ -98,7 +98,7 @@ def small_card(
         card = re.sub(r"^# .*", lambda _: f"# {name}", card, count=1)
     if name == DEFAULT:
         card = card.replace('suisei.load("PATH OF THIS FOLDER")', "suisei.load()")
-    parts = [_of_the_whole(card), _encoder(storage), _storage(storage), _terms(card)]
+    parts = [_signed_before(card, "it was made small"), _encoder(storage), _storage(storage), _terms(card)]
     if figures is not None:
         parts.append(figures_table(figures))
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -123,11 +123,10 @@ def signed_card(card: str, signature: str) -> str:
     return re.sub(rf"(?<={re.escape(_SIGNED)}`)[^`]*", lambda _: signature, card)
 
 
-def _of_the_whole(card: str) -> str:
-    """Say of a card's signatures which model they are of: the small one signs with another hash."""
-    return re.sub(
-        r"^- signature: (?=`suisei\|)", "- signature, before it was made small: ", card, flags=re.MULTILINE
-    )
+def _signed_before(card: str, changed: str) -> str:
+    """Say of a card's signatures that they are of the model before a change, which gives another."""
+    said = f"- signature, before {changed}: "
+    return re.sub(r"^- signature: (?=`suisei\|)", said, card, flags=re.MULTILINE)
 
 
 def card_with_images(card: str, tower: str, learned: Sequence[str], settings: Mapping[str, Any]) -> str:
@@ -139,7 +138,7 @@ def card_with_images(card: str, tower: str, learned: Sequence[str], settings: Ma
         learned: the data that the image side was learned from.
         settings: the model's settings now.
     """
-    card = (card.strip() or "# A SuiSei model") + "\n"
+    card = _begun(card, "it looked at images")
     example = 'metric.score(["a caption"], references=[["what a person wrote"]]'
     card = card.replace(f"{example})", f'{example}, images=["image.jpg"])')
     start = settings["head"]["start"]
@@ -161,7 +160,13 @@ def card_with_images(card: str, tower: str, learned: Sequence[str], settings: Ma
 
 
 def card_with_second(
-    card: str, second: str, languages: Sequence[str], learned: str, *, depth: int | None = None
+    card: str,
+    second: str,
+    languages: Sequence[str],
+    learned: str,
+    *,
+    equal: bool = False,
+    depth: int | None = None,
 ) -> str:
     """Return the card of a model with what is true of it since a second model is weighed beside it.
 
@@ -169,13 +174,16 @@ def card_with_second(
         card: of the model before.
         second: name of the second's text encoder.
         languages: those that the second is asked of.
-        learned: the ratings that say how much it counts, "" where none do.
+        learned: the data that say how much it counts, "" where none do.
+        equal: whether both spread as far over these; else it is fitted to their ratings.
         depth: how many layers of the first's encoder it reads with; None for an encoder of its own.
     """
-    card = (card.strip() or "# A SuiSei model") + "\n"
+    card = _begun(card, "it had a second model")
     spoken = " and ".join(LANGUAGE_NAMES[language] for language in languages)
     over = f"the first {depth} layers of this model's own encoder." if depth else _of_encoder(second)
     fitted = f"was fitted with `suisei add-model` to {learned}" if learned else "was given to it"
+    if equal:
+        fitted = f"was set with `suisei add-model` so that both logits spread as far over {learned}"
     said = (
         f"Over {over} It is asked of {spoken} captions with references; their score is a weighed mean of "
         f"both models' on the scale of logits. How much it counts {fitted}, after all else: figures above "
@@ -196,7 +204,7 @@ def card_with_bridge(card: str, learned: str) -> str:
         card: of the model before.
         learned: the data that the bridge was fitted to.
     """
-    card = (card.strip() or "# A SuiSei model") + "\n"
+    card = _begun(card, "it had a line across languages")
     before, heading, after = card.partition(f"\n{BRIDGE}\n")
     if heading:  # of an earlier bridge
         _, following, rest = after.partition("\n## ")
@@ -206,9 +214,15 @@ def card_with_bridge(card: str, learned: str) -> str:
         "",
         "A caption is compared with its references in its own language. Where it has none, its score is a "
         f"line through its cosine with the others, fitted with `suisei add-bridge` to {learned}, without "
-        "ratings: so that captions there score beside either language as beside their own.",
+        "ratings: so that captions there score beside either language as beside their own. Figures above "
+        "were taken before.",
     ]
     return _before_storage(_with_terms_of(card, [learned]), lines)
+
+
+def _begun(card: str, changed: str) -> str:
+    """Return a card that further sections can follow, whose signatures are of the model before a change."""
+    return _signed_before(card.strip() or "# A SuiSei model", changed) + "\n"
 
 
 def _before_storage(card: str, lines: Sequence[str]) -> str:

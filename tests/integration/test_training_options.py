@@ -221,6 +221,16 @@ def test_a_text_encoder_may_be_that_of_a_trained_model(built, finished, frozen):
         built(f"--model.text.name={finished / 'model'}", "--model.text.checkpointing=true")
 
 
+def test_no_file_of_a_model_says_where_its_encoder_was(train, finished):
+    run = train(
+        f"--model.text.name={finished / 'model'}", "--model.text.layers=last", "--model.image=null",
+        "--baselines=[]", "--trainer.limit_train_batches=1",
+    )  # fmt: skip
+    files = [file for file in (run / "model").rglob("*") if file.is_file()]
+    assert [file.name for file in files if str(finished).encode() in file.read_bytes()] == []
+    assert load_model(run / "model", check_names).regressor.config.text.name == "model"
+
+
 def test_of_a_trained_model_s_encoder_the_first_layers_may_be_read(built, finished):
     name = f"--model.text.name={finished / 'model'}"
     text = built(name, "--model.text.layers=1", "--model.image=null").model.regressor.text

@@ -144,14 +144,23 @@ def test_ratings_that_are_all_equal_end_in_a_valid_report(train, rated_file, tmp
     rows = [{**row, "rating": [3]} for row in rows_of(rated_file)]
     path = tmp_path / "equal.jsonl"
     path.write_text("\n".join(json.dumps(row) for row in rows) + "\n", encoding="utf-8")
-    run = train(f"--data.train={path}")
+    run = train(f"--data.train={path}", "--early_stopping.patience=1")
 
     def refuse(constant):
         pytest.fail(f"{constant} is not JSON")
 
     report = json.loads((run / "report.json").read_text(), parse_constant=refuse)
     assert report["training"]["best_validation"] == {"val_pearson": None}
-    assert "val_pearson was never defined" in caplog.text
+    steps = report["training"]["steps"]
+    assert report["training"]["epochs"] == 1  # of two
+    assert (
+        f"val_pearson was never defined (all scores or all ratings equal): the last weights are kept; "
+        f"training ended early, at step {steps}, since" in caplog.text
+    )
+    caplog.clear()
+    train(f"--data.train={path}", "--early_stopping=null", "--trainer.limit_train_batches=1")
+    assert "the last weights are kept" in caplog.text
+    assert "ended early" not in caplog.text
 
 
 def test_interrupting_with_ctrl_c_is_one_line_and_its_own_status(settings, tmp_path, monkeypatch, capsys):

@@ -108,6 +108,12 @@ def test_a_later_bridge_takes_the_place_of_the_first_in_the_card():
     assert card_with_bridge(card_with_bridge("# M\n", "a.jsonl"), "b.jsonl").count("## Across languages") == 1
 
 
+def test_figures_and_signatures_of_a_card_are_said_to_be_of_the_model_before():
+    card = card_with_bridge(f"{CARD}\n- signature: `suisei|model:0000|text:e5`\n", "scenes")
+    assert "- signature, before it had a line across languages: `suisei|model:0000|text:e5`" in card
+    assert "Figures above were taken before." in card
+
+
 def test_what_cannot_be_fitted_is_refused(run, model, build_regressor, tmp_path, capsys):
     english = [row for row in rows_of(20) if row["candidate"].isascii()]
     assert run(english) == 2

@@ -132,6 +132,26 @@ def test_the_terms_of_what_says_the_share_go_into_a_table_of_terms():
     assert "flickr8k" not in card_with_second("# M\n", "e", ["en"], "mine.jsonl")
 
 
+@pytest.mark.parametrize(
+    ("share", "said"),
+    [
+        ("fitted", "was fitted with `suisei add-model` to rated.jsonl,"),
+        ("equal", "was set with `suisei add-model` so that both logits spread as far over rated.jsonl,"),
+        ("0.3", "was given to it,"),
+    ],
+)
+def test_the_card_says_where_the_share_is_from_and_which_model_signed_before(
+    run, models, tmp_path, share, said
+):
+    shutil.copytree(models / "first", tmp_path / "first")
+    signed = f"{CARD}\n- signature: `suisei|model:0000|text:e5`\n"
+    (tmp_path / "first" / "README.md").write_text(signed, encoding="utf-8")
+    assert run("both", "--share", share, first=tmp_path / "first") == 0
+    card = (tmp_path / "both" / "README.md").read_text(encoding="utf-8")
+    assert f"How much it counts {said} after all else" in card
+    assert "- signature, before it had a second model: `suisei|model:0000|text:e5`" in card
+
+
 def test_the_card_names_no_folder_of_this_machine(run, models, tmp_path, resign):
     shutil.copytree(models / "second", tmp_path / "second")
     resign(tmp_path / "second", lambda config: config["settings"]["text"].update(name="/home/me/minilm"))

@@ -91,7 +91,10 @@ def test_a_small_model_scores_as_the_whole_one_and_is_the_same_every_time(run, t
 def test_a_model_that_lost_too_much_is_not_called_fine(run, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(compact, "LARGEST_DIFFERENCE", 1e-6)  # hardly anything moves random weights' scores
     assert run(tmp_path / "small", "--whole-vocabulary", "--bits", "4") == 1
-    assert "NOT fine, do not ship it" in capsys.readouterr().out
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "NOT fine, do not ship it" in shown
+    assert "--bits 8" in shown
+    assert "--keep-text" not in shown  # which a whole vocabulary refuses
     assert 0 < load(tmp_path / "small", device="cpu").score(["a dog"], references=[["a dog"]])[0] < 1
 
 

@@ -47,9 +47,23 @@ def test_card_names_the_files_that_were_given_for_validation_and_test():
     assert "| `flickr8k-cf` | crowd ratings" in made_small
 
 
-def test_undefined_validation_is_said():
-    report = {**REPORT, "training": {**REPORT["training"], "best_validation": {"val_pearson": None}}}
-    assert "pearson undefined" in model_card(report, "", {"image": None})
+@pytest.mark.parametrize(
+    ("best", "said"),
+    [
+        ({"val_pearson": 0.54321}, "- weights: the best on validation, pearson 0.543"),
+        (
+            {"val_pearson": None},
+            "- weights: those of the last step, since validation's pearson was never defined",
+        ),
+        ({}, "- weights: those of the last step, which no validation came in time to choose"),
+    ],
+)
+def test_what_chose_the_weights_is_said(best, said):
+    card = model_card(
+        {**REPORT, "training": {**REPORT["training"], "best_validation": best}}, "", {"image": None}
+    )
+    assert said in card.splitlines()
+    assert "Validation chose" not in card
 
 
 @pytest.mark.parametrize(
@@ -110,3 +124,9 @@ def test_card_says_what_the_validation_was_against():
     training = {**REPORT["training"], "ranks": True}
     assert "pearson 0.543, against ratings mixed with their ranks" in describe_training(training)
     assert "ranks" not in describe_training(REPORT["training"])
+
+
+def test_card_says_how_many_degraded_captions_were_trained_on():
+    training = {**REPORT["training"], "synthetic_samples": 1234}
+    assert "degraded captions, rated by rule, trained on besides: 1,234" in describe_training(training)
+    assert "degraded" not in describe_training({**training, "synthetic_samples": 0})
