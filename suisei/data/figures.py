@@ -32,7 +32,9 @@ _STYLE = {
     "figure.dpi": 100.0,
     "text.parse_math": False,  # a name with two dollar signs is no formula
 }
-_EAST_ASIAN = re.compile("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef]")
+_EAST_ASIAN = re.compile(
+    "[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef\U00020000-\U0003ffff]"
+)
 _FAMILIES = (
     *(
         "Noto Sans CJK JP",

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from suisei.data.figures import new_figure, save_figure, style
+from suisei.data.figures import check_figure, new_figure, save_figure, style
 from suisei.explain.explanation import Explanation
 from suisei.explain.wording import input_label, inputs_there, parts_of
 
@@ -32,8 +32,10 @@ def plot_explanation(path: str | Path, explanation: Explanation) -> None:
         explanation: what to draw.
 
     Raises:
+        ConfigError: another suffix.
         DataError: the file cannot be written, or there is no font for its Japanese (SVG needs none).
     """
+    check_figure("path", path)
     with style():
         save_figure(explanation_figure(explanation), path)
 
@@ -43,10 +45,18 @@ def explanation_figure(explanation: Explanation) -> Figure:
 
     Call it inside :func:`suisei.data.figures.style`.
     """
+    words = [(word.text, word.moved) for word in explanation.words if word.moved is not None]
+    far, weak = "references farther away", "more, each of less effect"
+    references = len(explanation.references) - MOST_REFERENCES
+    numbers = len(inputs_there(explanation)) - MOST_INPUTS
     panels = [
-        ("score with and without", _part_bars(explanation), True),
-        ("moved by each word", _moved([(w.text, w.moved) for w in explanation.words[:MOST_WORDS]]), False),
-        ("moved by numbers that went in", _input_bars(explanation), False),
+        (
+            _titled("score with and without", references, far),
+            _part_bars(explanation),
+            True,
+        ),
+        (_titled("moved by each word", len(words) - MOST_WORDS, weak), _moved(_strongest(words)), False),
+        (_titled("moved by numbers that went in", numbers, weak), _input_bars(explanation), False),
     ]
     panels = [panel for panel in panels if panel[1]]
     heights = [len(bars) + 1.6 for _, bars, _ in panels]
@@ -57,6 +67,17 @@ def explanation_figure(explanation: Explanation) -> Figure:
     title = f"{explanation.metric} {explanation.score:.3f}\n{_wrapped(explanation.candidate)}"
     figure.suptitle(title, fontsize=10, x=0.02, ha="left")
     return figure
+
+
+def _titled(title: str, more: int, what: str) -> str:
+    """Return a panel's title, with how many bars there is no room for."""
+    return f"{title} (not drawn: {more} {what})" if more > 0 else title
+
+
+def _strongest(words: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
+    """Return the words that move the score most, in the order of the caption."""
+    places = sorted(range(len(words)), key=lambda place: abs(words[place][1]), reverse=True)[:MOST_WORDS]
+    return [words[place] for place in sorted(places)]
 
 
 def _part_bars(explanation: Explanation) -> list[Bar]:
@@ -74,7 +95,7 @@ def _input_bars(explanation: Explanation) -> list[Bar]:
     return _moved([(input_label(effect), effect.moved) for effect in shown])
 
 
-def _moved(effects: Sequence[tuple[str, float | None]]) -> list[Bar]:
+def _moved(effects: Iterable[tuple[str, float | None]]) -> list[Bar]:
     return [(_short(name), moved, f"{moved:+.3f}") for name, moved in effects if moved is not None]
 
 

@@ -8,6 +8,7 @@ from PIL import Image
 from rich.console import Console
 
 from suisei.data.figures import style
+from suisei.errors import ConfigError
 from suisei.explain.chart import MOST_INPUTS, explanation_figure, plot_explanation
 from suisei.explain.explanation import Explanation, InputEffect, ReferenceEffect, WordEffect
 from suisei.explain.wording import MOST_INPUTS as MOST_SHOWN
@@ -52,6 +53,28 @@ def test_the_chart_has_every_part(explanation):
     assert len(numbers.patches) == 1 + MOST_INPUTS
     assert "only: the mathematical $x_1$ dog of…" in texts_of(figure)
     assert "a red blue dog" in figure.get_suptitle()
+
+
+def test_the_strongest_words_are_drawn_and_what_is_left_out_is_said(explanation):
+    words = tuple(WordEffect(f"w{k}", k, k + 1, 0.7, 0.001 * k * (-1) ** k) for k in range(80))
+    nearest = explanation.references[0]
+    long = replace(explanation, words=words, references=(nearest,) * 11)
+    with style():
+        parts, drawn, numbers = explanation_figure(long).axes
+    assert [text.get_text() for text in drawn.get_yticklabels()] == [f"w{k}" for k in range(50, 80)]
+    assert drawn.get_title("left") == "moved by each word (not drawn: 50 more, each of less effect)"
+    assert parts.get_title("left") == "score with and without (not drawn: 3 references farther away)"
+    assert (
+        numbers.get_title("left") == "moved by numbers that went in (not drawn: 12 more, each of less effect)"
+    )
+    with style():
+        assert explanation_figure(explanation).axes[1].get_title("left") == "moved by each word"
+
+
+def test_another_suffix_is_refused(explanation, tmp_path):
+    with pytest.raises(ConfigError, match=r"a\.gif: must end in \.png, \.pdf or \.svg"):
+        plot_explanation(tmp_path / "a.gif", explanation)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_no_label_is_cut_off_or_covered(explanation):
