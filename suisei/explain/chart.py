@@ -46,7 +46,7 @@ def explanation_figure(explanation: Explanation) -> Figure:
     Call it inside :func:`suisei.data.figures.style`.
     """
     words = [(word.text, word.moved) for word in explanation.words if word.moved is not None]
-    far, weak = "references farther away", "more, each of less effect"
+    far, weak = "references farther away", "of less effect"
     references = len(explanation.references) - MOST_REFERENCES
     numbers = len(inputs_there(explanation)) - MOST_INPUTS
     panels = [

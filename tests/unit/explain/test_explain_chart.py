@@ -60,13 +60,14 @@ def test_the_strongest_words_are_drawn_and_what_is_left_out_is_said(explanation)
     nearest = explanation.references[0]
     long = replace(explanation, words=words, references=(nearest,) * 11)
     with style():
-        parts, drawn, numbers = explanation_figure(long).axes
+        figure = explanation_figure(long)
+        figure.canvas.draw()
+        parts, drawn, numbers = figure.axes
+        assert all(axis._left_title.get_window_extent().x1 < figure.bbox.width for axis in figure.axes)
     assert [text.get_text() for text in drawn.get_yticklabels()] == [f"w{k}" for k in range(50, 80)]
-    assert drawn.get_title("left") == "moved by each word (not drawn: 50 more, each of less effect)"
+    assert drawn.get_title("left") == "moved by each word (not drawn: 50 of less effect)"
     assert parts.get_title("left") == "score with and without (not drawn: 3 references farther away)"
-    assert (
-        numbers.get_title("left") == "moved by numbers that went in (not drawn: 12 more, each of less effect)"
-    )
+    assert numbers.get_title("left") == "moved by numbers that went in (not drawn: 12 of less effect)"
     with style():
         assert explanation_figure(explanation).axes[1].get_title("left") == "moved by each word"
 
