@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,17 @@ _CHOSEN = chosen_columns({"rating": "rating"})
 """No rating is guessed, which scoring has no use for: a column "score" may be of an earlier one."""
 
 
+_ADVICE = (
+    (r"; say which: --column \w+=\S+", "; leave out the others: frame.drop(columns=[...])"),
+    (r"or say which: --column references=\S+", "or leave one out: frame.drop(columns=[...])"),
+    (r"--column (\w+)=NAME", r"frame.rename(columns={NAME: '\1'})"),
+    (r"--column \w+=(?=$|,|;)", "leave the column out"),
+    (r"pass the folder that holds the \w+s \(--images DIR\)", "give it in full"),
+    (r"say the right scale: --rating-scale LOW HIGH, or", "say the right scale in"),
+)
+"""What the readers of files advise, and what does it in Python."""
+
+
 def frame_samples(frame: Any) -> list[CaptionSample]:
     """Return one sample per row of a pandas or Polars DataFrame.
 
@@ -30,6 +42,16 @@ def frame_samples(frame: Any) -> list[CaptionSample]:
     Raises:
         DataError: no column of candidates, or a row that cannot be a sample; its position is named.
     """
+    try:
+        return _samples(frame)
+    except DataError as error:
+        text = str(error)
+        for pattern, advice in _ADVICE:
+            text = re.sub(pattern, advice, text)
+        raise type(error)(text) from None
+
+
+def _samples(frame: Any) -> list[CaptionSample]:
     names = tuple(frame.columns)
     wrong = next((name for name in names if not isinstance(name, str)), None)
     if wrong is not None:

@@ -185,6 +185,29 @@ def test_images_inside_a_data_frame(metrics, pixels):
         metric.score(frame)
 
 
+@pytest.mark.parametrize(
+    ("columns", "advice"),
+    [
+        ({"candidate": ["a"], "rating": [5]}, r"or say the right scale in a column rating_scale$"),
+        (
+            {"caption": ["a"], "text": ["b"]},
+            r"caption, text; leave out the others: frame\.drop\(columns=\[...\]\)$",
+        ),
+        ({"foo": ["a"]}, r"to be scored: frame\.rename\(columns=\{NAME: 'candidate'\}\)"),
+        ({"candidate": ["a"], "image": ["no.png"]}, r"give it in full, or do without: leave the column out$"),
+        (
+            {"candidate": ["a"], "references": [["b"]], "reference": ["c"]},
+            r"keep one form, or leave one out: frame\.drop\(columns=\[...\]\)$",
+        ),
+    ],
+)
+def test_what_is_advised_of_a_data_frame_can_be_done_in_python(columns, advice):
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(DataError, match=advice) as error:
+        suisei.get_metric("length").score(pandas.DataFrame(columns))
+    assert "--" not in str(error.value)
+
+
 def test_data_frames_with_odd_column_names():
     pandas = pytest.importorskip("pandas")
     metric = suisei.get_metric("length")
