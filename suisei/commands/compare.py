@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -56,6 +57,7 @@ data, or 130 for Ctrl-C."""
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status."""
     options = _parser().parse_args(argv)
+    _check_references(options.systems, sys.argv[1:] if argv is None else argv)
     _check(options)
     from rich.console import Console
 
@@ -132,6 +134,18 @@ def _parser() -> CommandParser:
     add_keep_option(parser.add_argument)
     add_log_options(parser.add_argument)
     return parser
+
+
+def _check_references(systems: Sequence[str], typed: Sequence[str]) -> None:
+    """Refuse a file behind that of --references, and systems before: it may be meant for either."""
+    for place, word in enumerate(typed):
+        option, given, _ = word.partition("=")
+        behind = typed[place + (1 if given else 2) :][:1]
+        if option == "--references" and set(behind) & set(systems) and set(typed[:place]) & set(systems):
+            raise ConfigError(
+                f"{behind[0]} stands behind the file of --references: if it is references too, give "
+                f"--references {behind[0]}; if it is a system, name it before --references"
+            )
 
 
 def _check(options: argparse.Namespace) -> None:

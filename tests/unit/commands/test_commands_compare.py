@@ -145,6 +145,18 @@ def test_refused_before_scoring(files, arguments, message, capsys):
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("joined", [False, True])
+def test_a_file_behind_that_of_references_is_refused_where_it_may_be_either(files, tmp_path, joined, capsys):
+    more = tmp_path / "more.json"
+    more.write_bytes(files["refs"].read_bytes())
+    given = [f"--references={files['refs']}"] if joined else ["--references", files["refs"]]
+    assert run(files["bad"], files["good"], *given, more) == 2
+    assert f"{more} stands behind the file of --references" in capsys.readouterr().err
+    few = ["--metrics", "chrf", "--bootstrap", 0]
+    assert run(*given, files["bad"], files["good"], *few) == 0
+    assert run(files["bad"], *few, files["good"], *given) == 0
+
+
 def test_it_is_a_command(capsys):
     with pytest.raises(SystemExit) as stopped:
         suisei(["compare", "--help", "all"])
