@@ -37,12 +37,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, _end)
     if not (options.model or options.metrics):
         options.metrics = [",".join(METRICS)]
-    with temporary_uploads():
+    with temporary_uploads() as folder:
         from suisei.demo.webpage import launch_settings, load_gradio, make_page
 
         gradio = load_gradio()
         page = make_page(make_board(options))
-        settings = launch_settings(gradio, host=options.host, port=options.port, megabytes=options.max_upload)
+        settings = launch_settings(
+            gradio, host=options.host, port=options.port, megabytes=options.max_upload, folder=folder
+        )
         try:
             _, address, _ = page.launch(prevent_thread_lock=True, **settings)
         except OSError as error:

@@ -12,6 +12,7 @@ from typing import Any
 from suisei.data.sample import LANGUAGES
 from suisei.demo.panels import EMPTY, STYLE, explanation_panel, score_panel
 from suisei.demo.scoreboard import FORMATS, MAX_ROWS, Scoreboard, write_table
+from suisei.demo.uploads import UploadsAlone
 from suisei.errors import SuiseiError, UnavailableError
 from suisei.resources import resource_path
 
@@ -59,14 +60,28 @@ def make_page(board: Scoreboard) -> Any:
     return page
 
 
-def launch_settings(gr: Any, *, host: str, port: int | None, megabytes: int) -> dict[str, Any]:
-    """Return what ``Blocks.launch`` is told: fonts of this machine alone, no tunnel, a limit of uploads."""
+def launch_settings(
+    gr: Any, *, host: str, port: int | None, megabytes: int, folder: Path | str
+) -> dict[str, Any]:
+    """Return what ``Blocks.launch`` is told: fonts of this machine alone, no tunnel, uploads and their limit.
+
+    Args:
+        gr: Gradio.
+        host: address to answer on.
+        port: None for the first free one.
+        megabytes: of an upload.
+        folder: where uploads lie.
+    """
+    from starlette.middleware import Middleware
+
+    size = megabytes * 2**20
     fonts = ["ui-sans-serif", "system-ui", "Hiragino Sans", "Noto Sans CJK JP", "Meiryo", "sans-serif"]
     return {
         "server_name": host,
         "server_port": port,
         "share": False,
-        "max_file_size": megabytes * 2**20,
+        "max_file_size": size,
+        "app_kwargs": {"middleware": [Middleware(UploadsAlone, folder=folder, limit=size)]},
         "theme": gr.themes.Default(primary_hue="blue", font=fonts, font_mono=["ui-monospace", "monospace"]),
         "css": STYLE,
         "footer_links": [],

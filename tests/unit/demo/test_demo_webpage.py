@@ -46,7 +46,7 @@ def test_without_gradio_one_line_says_how_to_get_it(monkeypatch):
 
 def test_the_page_is_closed_unless_told_otherwise():
     gradio = pytest.importorskip("gradio", reason="needs the extra demo")
-    settings = launch_settings(gradio, host=HERE, port=None, megabytes=10)
+    settings = launch_settings(gradio, host=HERE, port=None, megabytes=10, folder="uploads")
     assert (settings["server_name"], settings["share"]) == ("127.0.0.1", False)
     assert settings["max_file_size"] == 10 * 1024 * 1024
     assert [settings[name] for name in ("mcp_server", "enable_monitoring", "run_history")] == [False] * 3

@@ -1,0 +1,143 @@
+"""What a visitor may have the page read, asked of its endpoints."""
+
+import base64
+import json
+import os
+import urllib.request
+from pathlib import Path
+from urllib.error import HTTPError
+
+import pytest
+
+import suisei
+from suisei.commands.demo import HERE, temporary_uploads
+from suisei.demo.scoreboard import Scoreboard
+from suisei.demo.webpage import examples, launch_settings, make_page
+
+META = {"_type": "gradio.FileData"}
+LIMIT = 2**20
+
+
+class Visitor:
+    """Asks the page as a browser does."""
+
+    def __init__(self, address, folder):
+        self.address, self.folder = address, folder
+
+    def post(self, path, body, kind="application/json"):
+        """Return the status and the text of an answer."""
+        request = urllib.request.Request(self.address + path, body, {"Content-Type": kind})
+        return self._answer(request)
+
+    def get(self, path):
+        return self._answer(self.address + path)
+
+    def call(self, endpoint, *data):
+        """Return the answer to a refused call, or (event, data) of one that was run."""
+        status, text = self.post(f"gradio_api/call/{endpoint}", json.dumps({"data": data}).encode())
+        if status != 200:
+            return status, text
+        _, events = self.get(f"gradio_api/call/{endpoint}/{json.loads(text)['event_id']}")
+        event, data = (line.partition(": ")[2] for line in events.strip().splitlines()[-2:])
+        return event, json.loads(data)
+
+    def upload(self, name, content):
+        """Return an uploaded file, as Gradio's client names it; the status and the text if it is refused."""
+        head = f'--end\r\nContent-Disposition: form-data; name="files"; filename="{name}"\r\n\r\n'.encode()
+        body = head + content + b"\r\n--end--\r\n"
+        status, text = self.post("gradio_api/upload", body, "multipart/form-data; boundary=end")
+        return {"path": json.loads(text)[0], "meta": META} if status == 200 else (status, text)
+
+    @staticmethod
+    def _answer(request):
+        try:
+            with urllib.request.urlopen(request, timeout=300) as answer:
+                return answer.status, answer.read().decode()
+        except HTTPError as error:
+            return error.code, error.read().decode()
+
+
+@pytest.fixture(scope="module")
+def metric(model_folder):
+    return suisei.load(model_folder, device="cpu", precision="fp32")
+
+
+@pytest.fixture(scope="module")
+def visitor(metric):
+    gradio = pytest.importorskip("gradio", reason="needs the extra demo")
+    with temporary_uploads() as folder:
+        page = make_page(Scoreboard({"suisei": metric}))
+        settings = launch_settings(gradio, host=HERE, port=None, megabytes=1, folder=folder)
+        _, address, _ = page.launch(prevent_thread_lock=True, **settings)
+        yield Visitor(address, folder)
+        page.close()
+
+
+def refused(answer):
+    return answer[0] == 403 and "only files that were uploaded" in answer[1]
+
+
+def test_an_upload_is_scored_from_its_own_bytes(visitor, metric, pictures):
+    image = visitor.upload("a dog.png", pictures[0].read_bytes())
+    assert Path(image["path"]).read_bytes() == pictures[0].read_bytes()
+    event, (scores, _) = visitor.call("score", "a dog", "", image)
+    expected = metric.score(["a dog"], images=[str(pictures[0])])[0]
+    assert event == "complete"
+    assert f'"value">{expected:.3f}<' in scores
+
+
+def test_an_example_is_scored(visitor, metric):
+    _, config = visitor.get("config")
+    example = next(entry for entry in json.loads(config)["dependencies"] if "example" in entry["api_name"])
+    _, updates = visitor.call(example["api_name"], 2)
+    caption, references, image = (update["value"] for update in updates)
+    given, lines, picture = examples()[2]
+    assert (caption, references) == (given, lines)
+    event, (scores, _) = visitor.call("score", caption, references, image)
+    expected = metric.score([given], [lines.splitlines()], [picture])[0]
+    assert event == "complete"
+    assert f'"value">{expected:.3f}<' in scores
+
+
+@pytest.mark.parametrize("meta", [{}, {"meta": META}], ids=["without meta", "with meta"])
+def test_a_file_that_was_not_uploaded_is_refused_whether_it_is_there_or_not(
+    visitor, pictures, meta, tmp_path
+):
+    link = Path(visitor.folder, f"link {len(meta)}.png")
+    link.symlink_to(pictures[0])
+    elsewhere = [pictures[0], tmp_path / "missing.png", "/etc/hostname", link, "", "a\0.png"]
+    elsewhere.append(f"{visitor.folder}/{os.path.relpath(pictures[0], visitor.folder)}")
+    answers = [visitor.call("score", "a dog", "", {"path": str(path), **meta}) for path in elsewhere]
+    answers.append(visitor.call("score_file", {"path": str(tmp_path / "rows.csv"), **meta}))
+    assert all(map(refused, answers))
+    assert len(set(answers)) == 1
+
+
+@pytest.mark.parametrize("address", ["http://192.0.2.1/x.png", "https://huggingface.co/x.csv", "HTTP://a.b/"])
+def test_nothing_is_fetched_for_a_visitor(visitor, address, monkeypatch):
+    from gradio import processing_utils
+
+    fetched = []
+    monkeypatch.setattr(processing_utils, "async_ssrf_protected_get", fetched.append)
+    file = {"path": address, "meta": META}
+    assert refused(visitor.call("score", "a dog", "", file))
+    assert refused(visitor.call("score", "a dog", file, None))  # Gradio fetches for a text, too
+    assert refused(visitor.call("score", "a dog", "", [{"in": file}]))
+    assert refused(visitor.call("score_file", file))
+    assert refused(visitor.get(f"gradio_api/file={address}"))
+    assert refused(visitor.get(f"gradio_api/file/{address}"))
+    assert fetched == []
+
+
+def test_uploads_are_limited_in_every_way(visitor, pictures):
+    assert visitor.upload("x.csv", b"x" * (LIMIT - 1))["path"]
+    assert visitor.upload("x.csv", b"x" * (LIMIT + 1))[0] == 413
+    image = f"data:image/png;base64,{base64.b64encode(pictures[0].read_bytes()).decode()}"
+    assert refused(visitor.call("score", "a dog", "", {"url": image}))
+    assert refused(visitor.call("score", "a dog", "", {"path": "x", "url": image, "meta": META}))
+    assert visitor.call("score", "a dog", "x" * LIMIT, None)[0] == 413
+
+
+def test_a_request_that_is_no_json_or_deep_is_answered(visitor):
+    assert visitor.post("gradio_api/call/score", b"{")[0] == 422
+    assert visitor.post("gradio_api/call/score", b"[" * 100_000)[0] in (403, 422)
