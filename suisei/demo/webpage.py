@@ -109,14 +109,16 @@ def _one_caption(gr: Any, board: Scoreboard) -> None:
             scores, why = gr.HTML(EMPTY), gr.HTML()
 
     @_told(gr)
-    def score(caption: str, references: str, image: str | None) -> tuple[str, str]:
-        sample = board.one(caption, references, image)
+    def score(caption: Any, references: Any, image: dict[str, Any] | None) -> tuple[str, str]:
+        path = image["path"] if image else None
+        sample = board.one(str(caption or ""), str(references or ""), path)
         lines = board.scores(sample)
         known = lines[0].score is not None
         return score_panel(lines), explanation_panel(board.explanation(sample)) if known else ""
 
     given, results = [caption, references, image], [scores, why]
-    gr.on([button.click, caption.submit], score, given, results, api_name="score")
+    # preprocess: Gradio would open the image, in any format, and make its colours RGB in a way of its own
+    gr.on([button.click, caption.submit], score, given, results, api_name="score", preprocess=False)
 
 
 def _a_file(gr: Any, board: Scoreboard) -> None:
@@ -162,7 +164,8 @@ def _told(gr: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 def _public(message: str, given: tuple[Any, ...]) -> str:
     """Return a message without the folders that a visitor's files lie in for the moment."""
-    for value in given:
+    for each in given:
+        value = each.get("path") if isinstance(each, dict) else each
         if isinstance(value, str) and value.startswith(tempfile.gettempdir()):
             message = message.replace(value, Path(value).name)
     return message

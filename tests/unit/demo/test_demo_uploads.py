@@ -7,10 +7,14 @@ import urllib.request
 from pathlib import Path
 from urllib.error import HTTPError
 
+import numpy as np
 import pytest
+from PIL import Image
 
 import suisei
 from suisei.commands.demo import HERE, temporary_uploads
+from suisei.data.sample import CaptionSample
+from suisei.demo.panels import explanation_panel
 from suisei.demo.scoreboard import Scoreboard
 from suisei.demo.webpage import examples, launch_settings, make_page
 
@@ -58,8 +62,9 @@ class Visitor:
 
 
 @pytest.fixture(scope="module")
-def metric(model_folder):
-    return suisei.load(model_folder, device="cpu", precision="fp32")
+def metric():
+    """The model in the package, which sees colours."""
+    return suisei.get_metric("suisei", device="cpu", precision="fp32")
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +89,37 @@ def test_an_upload_is_scored_from_its_own_bytes(visitor, metric, pictures):
     expected = metric.score(["a dog"], images=[str(pictures[0])])[0]
     assert event == "complete"
     assert f'"value">{expected:.3f}<' in scores
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "I;16", "CMYK"])
+def test_colours_are_read_as_the_command_reads_them(visitor, metric, mode, tmp_path):
+    down = Image.linear_gradient("L")
+    colours = Image.merge("RGB", [down, down.rotate(90), down.rotate(180)])
+    path = tmp_path / "image.tif"
+    if mode == "RGBA":
+        colours.putalpha(down.rotate(270))
+        colours.save(path)
+    elif mode == "I;16":
+        Image.fromarray(np.asarray(down, np.uint16) * 256).save(path)
+    else:
+        colours.convert(mode).save(path)
+    assert Image.open(path).mode == mode
+    _, (scores, reasons) = visitor.call("score", "a dog", "", visitor.upload(path.name, path.read_bytes()))
+    explanation = metric.explain(CaptionSample("a dog", image=str(path)))
+    assert f'"value">{explanation.score:.3f}<' in scores
+    assert reasons == explanation_panel(explanation)
+
+
+def test_a_file_that_is_no_image_is_told_by_its_name(visitor):
+    event, said = visitor.call("score", "a dog", "", visitor.upload("dog.png", b"no image"))
+    assert event == "error"
+    assert said["error"].startswith("dog.png: not an image that can be read")
+
+
+def test_words_that_are_no_text_are_read_as_text(visitor, metric):
+    event, (scores, _) = visitor.call("score", 5, 5, None)
+    assert event == "complete"
+    assert f'"value">{metric.score(["5"], [["5"]])[0]:.3f}<' in scores
 
 
 def test_an_example_is_scored(visitor, metric):
