@@ -6,6 +6,7 @@ import json
 import tempfile
 from collections.abc import Callable
 from functools import wraps
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from suisei.data.sample import LANGUAGES
 from suisei.demo.panels import EMPTY, STYLE, explanation_panel, score_panel
 from suisei.demo.scoreboard import FORMATS, MAX_ROWS, Scoreboard, write_table
 from suisei.demo.uploads import UploadsAlone
-from suisei.errors import SuiseiError, UnavailableError
+from suisei.errors import DataError, SuiseiError, UnavailableError
 from suisei.resources import resource_path
 
 SHOWN_ROWS = 200
@@ -132,7 +133,7 @@ def _a_file(gr: Any, board: Scoreboard) -> None:
     @_told(gr)
     def score(path: str | None) -> tuple[Any, Any, Any]:
         if not path:
-            raise gr.Error("Choose a file first.")
+            raise DataError("Choose a file first.")
         headings, rows = board.table(Path(path))
         result = Path(path).with_name(f"{Path(path).stem}-scores.csv")  # goes with the upload it was made of
         write_table(result, headings, rows)
@@ -155,7 +156,8 @@ def _told(gr: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
             try:
                 return function(*given)
             except SuiseiError as error:
-                raise gr.Error(_public(str(error), given), duration=10, print_exception=False) from None
+                message = escape(_public(str(error), given), quote=False)  # Gradio shows it as HTML
+                raise gr.Error(message, duration=10, print_exception=False) from None
 
         return call
 

@@ -116,6 +116,19 @@ def test_a_file_that_is_no_image_is_told_by_its_name(visitor):
     assert said["error"].startswith("dog.png: not an image that can be read")
 
 
+def test_what_a_visitor_wrote_is_text_in_a_message(visitor):
+    rows = visitor.upload("rows.csv", b"foo<b>,<img src=x>\n1,2\n")
+    event, said = visitor.call("score_file", rows)
+    assert event == "error"
+    assert "no column 'candidate'; the columns are foo&lt;b&gt;, &lt;img src=x&gt;." in said["error"]
+
+
+def test_a_visitor_who_chose_no_file_is_told_so_without_a_traceback(visitor, capfd):
+    _, said = visitor.call("score_file", None)
+    assert said["error"] == "Choose a file first."
+    assert "Traceback" not in capfd.readouterr().err
+
+
 def test_words_that_are_no_text_are_read_as_text(visitor, metric):
     event, (scores, _) = visitor.call("score", 5, 5, None)
     assert event == "complete"
