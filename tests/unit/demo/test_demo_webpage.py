@@ -99,6 +99,13 @@ def running(model_folder, tmp_path):
         process.wait()
 
 
+def test_ctrl_c_ends_the_page_well_and_leaves_nothing(running, tmp_path):
+    process, _ = running
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 0
+    assert list(tmp_path.glob("suisei-demo-*")) == []
+
+
 @pytest.fixture
 def browser():
     """A Chromium without a window."""
