@@ -110,9 +110,8 @@ def _one_caption(gr: Any, board: Scoreboard) -> None:
             scores, why = gr.HTML(EMPTY), gr.HTML()
 
     @_told(gr)
-    def score(caption: Any, references: Any, image: dict[str, Any] | None) -> tuple[str, str]:
-        path = image["path"] if image else None
-        sample = board.one(str(caption or ""), str(references or ""), path)
+    def score(caption: Any, references: Any, image: Any) -> tuple[str, str]:
+        sample = board.one(str(caption or ""), str(references or ""), _uploaded(image))
         lines = board.scores(sample)
         known = lines[0].score is not None
         return score_panel(lines), explanation_panel(board.explanation(sample)) if known else ""
@@ -120,6 +119,20 @@ def _one_caption(gr: Any, board: Scoreboard) -> None:
     given, results = [caption, references, image], [scores, why]
     # preprocess: Gradio would open the image, in any format, and make its colours RGB in a way of its own
     gr.on([button.click, caption.submit], score, given, results, api_name="score", preprocess=False)
+
+
+def _uploaded(image: Any) -> str | None:
+    """Return the path of an image as a request names it, which the middleware has looked at.
+
+    Raises:
+        DataError: it is named in another way.
+    """
+    if image is None:
+        return None
+    if not isinstance(image, dict) or not isinstance(image.get("path"), str):
+        raise DataError("the image must be uploaded to this page")
+    path: str = image["path"]
+    return path
 
 
 def _a_file(gr: Any, board: Scoreboard) -> None:

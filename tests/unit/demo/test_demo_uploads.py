@@ -129,6 +129,14 @@ def test_a_visitor_who_chose_no_file_is_told_so_without_a_traceback(visitor, cap
     assert "Traceback" not in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("image", [{}, {"url": "a.png"}])
+def test_an_image_that_is_no_upload_is_told_without_a_traceback(visitor, image, capfd):
+    event, said = visitor.call("score", "a dog", "", image)
+    assert event == "error"
+    assert said["error"] == "the image must be uploaded to this page"
+    assert "Traceback" not in capfd.readouterr().err
+
+
 def test_words_that_are_no_text_are_read_as_text(visitor, metric):
     event, (scores, _) = visitor.call("score", 5, 5, None)
     assert event == "complete"
