@@ -29,7 +29,7 @@ from suisei.encoders.cache_place import disk_cache
 from suisei.models.table import PixelStore
 from suisei.progress import reported
 from suisei.ranges import at_least, check
-from suisei.training.checkpoints import read_checkpoint
+from suisei.training.checkpoints import read_checkpoint, restore_frozen
 from suisei.training.devices import moved
 from suisei.training.run_callbacks import best_checkpoint, early_stopping, states_to_go_on_with
 from suisei.training.run_folder import staged
@@ -122,7 +122,7 @@ def prepare(cli: Any, checkpoint: str | None) -> None:
     model, data, folder = cli.model, cli.datamodule, cli.folder
     captioner, pretraining = model.model, model.pretraining
     if checkpoint is not None:
-        _take_tower(captioner, read_checkpoint(Path(checkpoint))["state_dict"])
+        _take_tower(model, checkpoint)
     learns = model.tower.train
     with reported() as progress:
         pixels = None
@@ -161,12 +161,13 @@ def prepare(cli: Any, checkpoint: str | None) -> None:
     captioner.train()
 
 
-def _take_tower(captioner: Any, state: dict[str, Any]) -> None:
-    """Give a captioner the tower of a checkpoint, where that holds one: a frozen tower may be pre-trained."""
-    prefix = "captioner.tower."
+def _take_tower(model: Any, checkpoint: str) -> None:
+    """Give a captioner the tower of a checkpoint, which may have been pre-trained."""
+    kept, prefix = read_checkpoint(Path(checkpoint)), "captioner.tower."
+    restore_frozen(kept, model)  # of a tower that only ever was frozen the checkpoint holds the buffers alone
+    state = kept["state_dict"]
     own = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
-    if own:
-        captioner.tower.load_state_dict(own)
+    model.model.tower.load_state_dict(own)
 
 
 def _finish(cli: Any, minutes: float) -> None:

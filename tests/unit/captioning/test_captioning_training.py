@@ -208,11 +208,22 @@ def weights_of(run):
     return read_weights(run / "model" / "model.safetensors")
 
 
-@pytest.mark.parametrize("frozen", [False, True])
-def test_a_resumed_run_ends_where_an_uninterrupted_one_does(tmp_path, captioned, frozen, monkeypatch):
-    model = {"tower": {"name": "tiny", "train": not frozen, "mirror": frozen}}
-    if frozen:
+def normalised_tower(folder):
+    """Return the settings of a frozen tower whose weights are known from the start, some in buffers."""
+    import timm
+
+    torch.manual_seed(1)
+    torch.save(timm.create_model("test_resnet").state_dict(), folder / "tower.bin")
+    return {"name": "timm:test_resnet", "pretrained": str(folder / "tower.bin"), "image_size": 64}
+
+
+@pytest.mark.parametrize("kind", ["learns", "pre-trained", "batch normalisation"])
+def test_a_resumed_run_ends_where_an_uninterrupted_one_does(tmp_path, captioned, kind, monkeypatch):
+    model = {"tower": {"name": "tiny", "train": kind == "learns", "mirror": kind != "learns"}}
+    if kind == "pre-trained":
         model["pretraining"] = {"epochs": 2, "batch_size": 2}
+    if kind == "batch normalisation":
+        model["tower"] |= normalised_tower(tmp_path)
     config = str(config_of(tmp_path, captioned, model=model))
     assert main(["--config", config, "--output", str(tmp_path / "whole")]) == 0
     wanted = weights_of(tmp_path / "whole")
