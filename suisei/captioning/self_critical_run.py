@@ -186,7 +186,8 @@ def _report(cli: Any, folder: Path, stage: Path, said: dict[str, Any]) -> None:
         )
         for system, samples in found.samples.items():
             spoken = [own for own, text in zip(samples, texts[system], strict=True) if not is_blank(text)]
-            write_samples(stage / f"captions_{system}.jsonl", spoken)
+            if spoken:
+                write_samples(stage / f"captions_{system}.jsonl", spoken)
         content["comparison"] = found.as_dict()
         text += found.to_markdown([outcome.label for outcome in found.outcomes][: len(model.rewarder.terms)])
         for table in found.tables().values():

@@ -145,6 +145,23 @@ def test_captions_without_a_word_are_in_no_file_of_the_comparison(monkeypatch, f
     )
 
 
+@pytest.mark.parametrize("silent", [("start",), ("tuned",), ("start", "tuned")])
+def test_a_model_that_says_nothing_is_written_and_reported_all_the_same(
+    monkeypatch, folder, tmp_path, silent
+):
+    output, names = tmp_path / "run", ("start", "tuned")
+    said = {name: ["", " "] if name in silent else ["a cat", "a dog"] for name in names}
+    monkeypatch.setattr(self_critical_run, "_captions", lambda *_: said)
+    more = [f"--data.test={folder / 'dev.jsonl'}", "--data.test_images=2"]
+    assert run(arguments(folder, output, *more)) == 0
+    assert load_caption_model(output / "model").languages == ("en",)
+    notes = json.loads((output / "report.json").read_text())["comparison"]["notes"]
+    written = {name for name in names if (output / f"captions_{name}.jsonl").exists()}
+    assert written == set(names) - set(silent)
+    told = {f"{name}: 2 captions without a word, which have the worst score" for name in silent}
+    assert {note for note in notes if "without a word" in note} == told
+
+
 def test_what_a_run_writes(folder, tmp_path):
     output = tmp_path / "run"
     more = [f"--data.test={folder / 'dev.jsonl'}", "--data.test_images=6", "--model.shown=3"]
