@@ -17,8 +17,7 @@ from suisei.captioning.caption_writing import Written
 from suisei.data.coco import is_json, is_json_lines
 from suisei.data.compressed import is_gzip
 from suisei.data.outputs import Named, check_outputs
-from suisei.data.paths import full_path
-from suisei.data.writers import replacing
+from suisei.data.writers import replacing, stored_name
 from suisei.errors import ConfigError
 
 EMPTY = "the caption decoded to nothing"
@@ -85,7 +84,7 @@ def write_rows(
 
     def rows() -> Iterator[dict[str, Any]]:
         for image, found in zip(wanted, written, strict=True):
-            place = _place(image.image, output)
+            place = str(image.image) if output == "-" else stored_name(image.image, Path(output))
             yield from _rows_of(image, place, found, decoding, language, counts)
             advance(1)  # its rows are written
 
@@ -105,14 +104,6 @@ def _write_lines(stream: TextIO, rows: Iterator[dict[str, Any]]) -> None:
     for row in rows:
         stream.write(json.dumps(row, ensure_ascii=False) + "\n")
     stream.flush()
-
-
-def _place(image: Path, output: str) -> str:
-    """Return an image's path as readers of a file take it: from the file's folder on, else in full."""
-    if output == "-":
-        return str(image)
-    full, folder = Path(full_path(image)), Path(full_path(output)).parent
-    return str(full.relative_to(folder) if full.is_relative_to(folder) else full)
 
 
 def _rows_of(

@@ -21,10 +21,12 @@ from suisei.captioning.caption_figures import Figures, as_sample, check_cider, m
 from suisei.captioning.caption_folder import save_captioner
 from suisei.captioning.caption_model import Decoding
 from suisei.captioning.caption_module import CaptionTraining
+from suisei.captioning.caption_rows import EMPTY
 from suisei.captioning.caption_sources import CaptionedImage
 from suisei.captioning.caption_writing import captions_of
 from suisei.captioning.grid_store import GridStore
 from suisei.captioning.word_pretraining import pretrain_tower
+from suisei.data.writers import stored_name
 from suisei.encoders.cache_place import disk_cache
 from suisei.models.table import PixelStore
 from suisei.progress import reported
@@ -185,15 +187,15 @@ def _finish(cli: Any, minutes: float) -> None:
         "weights": sum(p.numel() for p in captioner.parameters()),
         "decoding": "beam search, 5 beams",
     }
-    rows: list[dict[str, Any]] = []
+    file, rows = cli.folder / "test.jsonl", list[dict[str, Any]]()
     with moved(captioner, trainer.strategy.root_device):
-        facts["validation"] = _figures(captioner, data.validation_part, decoding)[0]
+        facts["validation"] = _figures(captioner, data.validation_part, decoding, file)[0]
         if data.test_part:
-            facts["test"], rows = _figures(captioner, data.test_part, decoding)
+            facts["test"], rows = _figures(captioner, data.test_part, decoding, file)
     with staged(cli.folder) as stage:
         if data.test_part:
             text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-            (stage / "test.jsonl").write_text(text, encoding="utf-8")
+            (stage / file.name).write_text(text, encoding="utf-8")
         save_captioner(captioner, stage / "model", card(facts, cli.config))
         (stage / "report.json").write_text(
             json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
@@ -201,9 +203,9 @@ def _finish(cli: Any, minutes: float) -> None:
 
 
 def _figures(
-    captioner: Any, images: Sequence[CaptionedImage], decoding: Decoding
+    captioner: Any, images: Sequence[CaptionedImage], decoding: Decoding, file: Path
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return the corpus scores of captions of images in each language, and the captions."""
+    """Return the corpus scores of captions of images in each language, and the captions as rows of a file."""
     figures: dict[str, Any] = {}
     rows = []
     for language in captioner.languages:
@@ -226,10 +228,11 @@ def _figures(
         rows += [
             {
                 "id": _row_id(image, language, captioner.languages),
-                "image": str(image.image),
+                "image": stored_name(image.image, file),
                 "candidate": texts[0],
                 "references": list(image.in_language(language)),
                 "language": language,
+                **({} if texts[0].strip() else {"error": EMPTY}),
             }
             for image, texts in zip(own, said, strict=True)
         ]

@@ -120,7 +120,7 @@ def _record(sample: CaptionSample, position: int, path: Path) -> dict[str, Any]:
 
     video, segment = None, None
     if isinstance(sample, VideoSample) and sample.video is not None:
-        video = _stored_name(sample.video, path)
+        video = stored_name(sample.video, path)
         segment = None if sample.segment is None else list(sample.segment)
     return {
         "id": sample.id,
@@ -141,10 +141,10 @@ def _image_name(sample: CaptionSample, position: int, path: Path) -> str | None:
         return None
     if not isinstance(sample.image, str | Path):
         raise DataError(f"sample {position}: the image is in memory; save it and give its path instead")
-    return _stored_name(sample.image, path)
+    return stored_name(sample.image, path)
 
 
-def _stored_name(file: str | Path, path: Path) -> str:
+def stored_name(file: str | Path, path: Path) -> str:
     """Return a file's name relative to the folder of ``path`` where it is inside that, else in full."""
     full, folder = Path(full_path(file)), Path(full_path(path.parent))
     return full.relative_to(folder).as_posix() if full.is_relative_to(folder) else str(full)

@@ -11,6 +11,7 @@ from suisei.captioning.caption_data import CaptionBatch, CaptionedImages
 from suisei.captioning.caption_figures import SILENCE, Figures, as_sample
 from suisei.captioning.caption_model import Decoding, load_caption_model
 from suisei.captioning.caption_module import CaptionTraining
+from suisei.captioning.caption_rows import EMPTY
 from suisei.captioning.caption_sources import load_captioned
 from suisei.captioning.grid_tower import TowerConfig
 from suisei.captioning.transformer import TransformerConfig
@@ -179,6 +180,24 @@ def test_a_run_learns_to_say_what_is_seen_in_both_languages(tmp_path, all_colour
     }  # fmt: skip
     assert len(load_data(str(run / "test.jsonl"), columns={"rating": None}, allowed=ANYWHERE)) == 9
     assert "CIDEr" in (run / "model" / "README.md").read_text(encoding="utf-8")
+
+
+def test_test_captions_are_read_from_any_folder_and_empty_ones_are_marked(monkeypatch, tmp_path, all_colours):
+    train, validation = (path.name for path in all_colours)
+    data = {"train": train, "validation": validation, "test": validation, "batch_size": 4}
+    config = str(config_of(tmp_path, train, data=data, output="runs/of-colours"))
+    said = {"en": ["a red picture"] * 5 + [" "], "ja": ["青い絵"] * 3}
+    monkeypatch.setattr(caption_run, "captions_of", lambda *_, language, **__: [(t,) for t in said[language]])
+    monkeypatch.chdir(tmp_path)
+    assert main(["--config", config]) == 0
+    monkeypatch.chdir(tmp_path.parent)
+    file = tmp_path / "runs" / "of-colours" / "test.jsonl"
+    found = load_data(str(file), columns={"rating": None}, allowed=ANYWHERE, on_error="skip")
+    assert {str(sample.image) for sample in found} == {str(path) for path in tmp_path.glob("validation-*")}
+    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    assert [row.get("error") for row in rows] == [None] * 5 + [EMPTY] + [None] * 3
+    with pytest.raises(DataError, match="row 6: candidate is empty"):
+        load_data(str(file), columns={"rating": None}, allowed=ANYWHERE)
 
 
 def test_weights_are_chosen_by_no_cider_that_cannot_be_told(tmp_path, captioned):
