@@ -32,8 +32,9 @@ def make_reward(metric: Metric | str, *, batch_size: int = 64) -> Reward:
 
     Args:
         metric: a name such as "suisei:DIR" or "chrf", or a metric, fitted where it must be. One given by name
-            is made when the first reward is asked for, in the process that asks. A distance is negated. Where
-            rewards are below 0, a completion without a word gets the least of those asked for together.
+            is made when the first reward is asked for, in the process that asks. A distance is negated. A
+            completion without a word gets the negative of a distance's largest; of other metrics, where
+            rewards are below 0, the least of those asked for together.
         batch_size: captions at once; changes no score.
     """
 
@@ -62,7 +63,7 @@ def make_reward(metric: Metric | str, *, batch_size: int = 64) -> Reward:
         """
         images = kwargs.get("images") if image is None else image
         rows = _rows(completions, references, images)
-        rewards = _silence_is_worst(_scores(scorer(), rows, batch_size), completions)
+        rewards = _silence_is_worst(scorer(), _scores(scorer(), rows, batch_size), completions)
         if log_metric is not None and rewards:
             log_metric(f"{name}/scored", sum(one is not None for one in rewards) / len(rewards))
         return rewards
@@ -128,9 +129,16 @@ def _scores(metric: Metric, rows: Sequence[CaptionSample | None], batch_size: in
     return rewards
 
 
-def _silence_is_worst(rewards: list[float | None], completions: Sequence[Any]) -> list[float | None]:
-    """Give completions without a word the least reward of all, where any is below 0: TRL takes None for 0."""
+def _silence_is_worst(
+    metric: Metric, rewards: list[float | None], completions: Sequence[Any]
+) -> list[float | None]:
+    """Give completions without a word the least reward that there is, where any is below 0.
+
+    TRL takes None for 0, the best that a distance with its sign turned can be.
+    """
     least = min((one for one in rewards if one is not None), default=0.0)
+    if not metric.higher_is_better and metric.largest is not None:
+        least = -metric.largest
     return [
         least if one is None and least < 0 and _wordless(completion) else one
         for one, completion in zip(rewards, completions, strict=True)

@@ -64,9 +64,11 @@ def test_silence_is_the_worst_where_rewards_are_distances():
     reward = make_reward("hallucinated-nouns")
     completions = ["a dog", "", "a dog and a spoon", [{"role": "assistant", "content": " "}], 3]
     rewards = reward(completions, references=[["a dog runs"]] * 5)
-    assert rewards[0] == 0 > rewards[2]
-    assert rewards[1] == rewards[3] == rewards[2]
+    assert rewards[0] == 0 > rewards[2] > -1
+    assert rewards[1] == rewards[3] == -1
     assert rewards[4] is None
+    assert reward(["a dog runs", ""], references=[["a dog runs"]] * 2) == [0, -1]
+    assert reward([" "], references=[["a dog runs"]]) == [-1]
     assert make_reward("chrf")(["a dog", ""], references=[["a dog"]] * 2)[1] is None
 
 
@@ -125,6 +127,21 @@ def test_grpo_learns_to_say_what_is_rewarded(tmp_path):
     rewards = [entry[key] for entry in trainer.state.log_history if key in entry]
     assert len(rewards) == 25
     assert sum(rewards[-5:]) / 5 > sum(rewards[:5]) / 5 + 0.1
+
+
+class Unlimited(Metric):
+    """A distance without a largest, the words that a caption has."""
+
+    name = "unlimited"
+    higher_is_better = False
+
+    def _score(self, samples, *, batch_size, progress):
+        return np.array([float(len(sample.candidate.split())) for sample in samples])
+
+
+def test_silence_is_no_better_than_the_farthest_caption_of_a_distance_without_a_limit():
+    rewards = make_reward(Unlimited())(["a dog", "", "a dog runs"], references=[["a dog"]] * 3)
+    assert rewards == [-2, -3, -3]
 
 
 class Signed(Metric):
