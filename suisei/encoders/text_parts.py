@@ -89,7 +89,8 @@ def save_parts(backbone: Any, tokenizer: Any, folder: Path) -> None:
             whole = AutoModel.from_config(text_config(backbone.settings, "config"), trust_remote_code=False)
         whole.pooler = None
         whole.load_state_dict(backbone.state_dict(), assign=True)
-    whole.save_pretrained(folder)
+    with no_bars():
+        whole.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
 

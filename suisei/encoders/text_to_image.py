@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from suisei.encoders.hub_errors import hub_guard
+from suisei.encoders.hub_errors import hub_guard, no_bars
 from suisei.encoders.locks import Lock
 from suisei.encoders.precision import choose_device
 from suisei.encoders.weights import file_hash
@@ -183,7 +183,7 @@ class Illustrator:
 
 @contextmanager
 def loading(model: str, kind: str) -> Iterator[None]:
-    """Let what goes wrong while a model is loaded become one line.
+    """Load a model inside this: no bar of transformers, and one line for what goes wrong.
 
     Args:
         model: a model on the hub, or a folder.
@@ -194,7 +194,7 @@ def loading(model: str, kind: str) -> Iterator[None]:
         ModelError: it is something else.
     """
     try:
-        with hub_guard(model):
+        with no_bars(), hub_guard(model):
             yield
     except UnavailableError:
         raise

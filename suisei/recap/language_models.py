@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from suisei.encoders.hub_errors import explain_hub_error, hub_guard
+from suisei.encoders.hub_errors import explain_hub_error, hub_guard, no_bars
 from suisei.encoders.pretrained import check_config_file, check_tokenizer_file
 from suisei.encoders.tokenizer import FolderTokenizer
 from suisei.errors import ConfigError, DataError, ModelError
@@ -82,7 +82,7 @@ def load_language_model(name: str) -> tuple[Any, FolderTokenizer]:
         check_config_file(Path(name))
         check_tokenizer_file(Path(name))
     try:
-        with nullcontext() if local else hub_guard(name):
+        with no_bars(), nullcontext() if local else hub_guard(name):
             kept = {"local_files_only": local, "trust_remote_code": False}
             model = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32, **kept)
             tokenizer = AutoTokenizer.from_pretrained(name, **kept)

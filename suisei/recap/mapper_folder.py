@@ -11,6 +11,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from suisei.encoders.hub_errors import no_bars
 from suisei.encoders.pretrained import read_settings
 from suisei.encoders.rules import check_folder
 from suisei.encoders.weights import save_weights
@@ -46,7 +47,8 @@ def save_mapper(model: PrefixTraining, folder: Path) -> None:
     language.mkdir(parents=True)
     tensors = {f"{OWNER}{name}": tensor for name, tensor in model.mapper.state_dict().items()}
     save_weights(tensors, folder / WEIGHTS)
-    model.captioner.save_pretrained(language)
+    with no_bars():
+        model.captioner.save_pretrained(language)
     (model.tokenizer or model.plain).save_pretrained(language)
     settings = {"image": asdict(model.image), "heads": model.sizes["heads"]}
     (folder / SETTINGS).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")

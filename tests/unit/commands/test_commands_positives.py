@@ -145,6 +145,12 @@ def test_captions_equal_the_model_itself(data, blip, tmp_path):
     assert found[0]["revision"].startswith("sha256-")
 
 
+def test_no_bar_of_transformers_is_drawn(data, blip, tmp_path, capsys):
+    capsys.readouterr()
+    captions(data, blip, tmp_path / "out")
+    assert "Loading weights" not in capsys.readouterr().err
+
+
 def test_the_seed_changes_samples(data, blip, tmp_path):
     for seed in ("0", "1"):
         captions(data, blip, tmp_path / seed, "--top-p", "0.9", "--seed", seed)

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from suisei.encoders.text import TextEncoder, TextEncoderConfig
+from suisei.encoders.text_parts import fetch_parts, save_parts
 from suisei.encoders.tiny import TinyTextConfig, build_text_backbone, train_tokenizer
 from suisei.errors import ConfigError, DataError, ModelError, UnavailableError
 
@@ -152,6 +153,12 @@ def test_local_folder_is_read_without_a_hub(encoder, folder, monkeypatch):
     assert not any("pooler" in name for name in local.state_dict())
     frozen = TextEncoder.create(TextEncoderConfig(name=str(folder), frozen=True), [])
     assert frozen.backbone.pooler is None
+
+
+def test_an_encoder_is_written_and_read_without_a_bar(encoder, tmp_path, capsys):
+    save_parts(encoder.backbone, encoder.tokenizer, tmp_path)
+    fetch_parts(str(tmp_path))
+    assert capsys.readouterr().err == ""
 
 
 def test_half_precision_weights_are_widened(encoder, folder, tmp_path):

@@ -24,7 +24,7 @@ from suisei.recap.language_models import (
 )
 from suisei.recap.latent_run import run_latent, run_mapper
 from suisei.recap.latent_training import LatentTraining
-from suisei.recap.mapper_folder import find_mapper
+from suisei.recap.mapper_folder import find_mapper, save_mapper
 from suisei.recap.prefix_training import PrefixTraining
 from suisei.resources import resource_path
 
@@ -269,6 +269,20 @@ def test_a_checkpoint_of_clipcap_and_any_language_model_take_part(data, model_fo
     assert run_latent(common(data, tmp_path / "run", *LATENT, *given, tower)) == 0
     model, _ = load_latent(tmp_path / "run" / "model")
     assert torch.equal(model.captions.words, language.get_input_embeddings().weight)
+
+
+def test_a_language_model_is_read_and_written_without_a_bar(captions, model_folder, tmp_path, capsys):
+    tiny = TinyLanguageModel(vocabulary=300, width=16, layers=1, heads=2)
+    for part in new_language_model(captions, tiny, 0):
+        part.save_pretrained(tmp_path / "gpt2")
+    capsys.readouterr()
+    sizes = {"prefix": 3, "spread": 2, "layers": 1, "heads": 8}
+    tower = TowerConfig(str(model_folder))
+    training = PrefixTraining(language_model=str(tmp_path / "gpt2"), image=tower, **sizes)
+    training.build([], 8, 0)
+    save_mapper(training, tmp_path / "mapper")
+    assert (tmp_path / "mapper" / "language_model" / "model.safetensors").is_file()
+    assert capsys.readouterr().err == ""
 
 
 def test_the_loss_of_prefix_captioning_is_that_of_the_tokens_and_the_end(captions):
