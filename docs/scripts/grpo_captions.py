@@ -70,7 +70,8 @@ def read_rows(path: Path, *, with_pictures: bool) -> list[dict[str, Any]]:
         DataError: a row that is no object, or has neither references nor an image.
     """
     rows: list[dict[str, Any]] = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    lines = path.read_text(encoding="utf-8-sig").split("\n")  # a caption may hold other ends of lines
+    for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:

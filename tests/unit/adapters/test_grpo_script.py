@@ -75,3 +75,12 @@ def test_rows_of_the_script(script, pictures, tmp_path):
     file.write_text("{")
     with pytest.raises(DataError, match="row 1: not JSON"):
         script.read_rows(file, with_pictures=False)
+
+
+def test_rows_of_the_script_may_begin_with_a_mark_and_hold_other_ends_of_lines(script, tmp_path):
+    rows = [{"references": ["one\u2028line"], "prompt": "what\x85?"}, {"references": ["犬"]}]
+    text = "\r\n".join(json.dumps(row, ensure_ascii=False) for row in rows) + "\r\n"
+    (tmp_path / "rows.jsonl").write_bytes(text.encode("utf-8-sig"))
+    found = script.read_rows(tmp_path / "rows.jsonl", with_pictures=False)
+    assert [row["references"] for row in found] == [["one\u2028line"], ["犬"]]
+    assert found[0]["prompt"] == "what\x85?"
