@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import json
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from suisei.metaeval.tables import Table
 from suisei.report.parts import CAUTION, Rated, Result
 from suisei.scoring import scorefile
 from suisei.scoring.run_scores import SAMPLES, SCORES, read_scores, samples_of_run
+from suisei.training.learning_curve import read_curves
 
 _OWN_FACTS = ("command", "settings", "versions", "data", "training", "machine", "resampling")
 _FACTS = {"command": "Options", "versions": "Versions of what computed the figures"}
@@ -66,7 +65,7 @@ def _read_run(folder: Path) -> Result:
     notes = [f"{CAUTION}{each}" for each in said if isinstance(each, str)] if isinstance(said, list) else []
     if folds:
         notes.append("learning curves are in the folders of the folds: suisei report on one of them")
-    return Result(title, _tables(content, report), rated, read_curves(folder), facts, notes=notes)
+    return Result(title, _tables(content, report), rated, read_curves(folder / "logs"), facts, notes=notes)
 
 
 def _tested(folder: Path, folds: int) -> Rated | None:
@@ -108,48 +107,6 @@ def _oriented(rated: Rated, tables: Mapping[str, Table]) -> Rated:
     distances = {row.label for row in rows if row.signature and row.signature.endswith(NEGATED)}
     turned = {label: -scores if label in distances else scores for label, scores in rated.scores.items()}
     return replace(rated, scores=turned)
-
-
-def read_curves(folder: Path) -> dict[str, dict[float, float]]:
-    """Return what the logs of a run's folder hold, {figure: {step: value}}; nothing without a log.
-
-    There is a log per start of the run, by number: a later one decides where steps meet.
-    """
-    curves: dict[str, dict[float, float]] = {}
-    for path in sorted(folder.glob("logs/version_*/metrics.csv"), key=_start):
-        values = list(_logged(path))
-        first = min((step for step, _, _ in values), default=math.inf)
-        for curve in curves.values():  # what was done again
-            for step in [step for step in curve if step >= first]:
-                del curve[step]
-        for step, name, value in values:
-            curves.setdefault(name, {})[step] = value
-    return {name: curve for name, curve in curves.items() if curve}
-
-
-def _start(log: Path) -> int:
-    number = log.parent.name.rpartition("_")[2]
-    return int(number) if number.isdecimal() and len(number) < 10 else -1
-
-
-def _logged(path: Path) -> Iterator[tuple[float, str, float]]:
-    """Yield step, figure and value."""
-    with path.open(encoding="utf-8", newline="", errors="replace") as stream:
-        for row in csv.DictReader(stream):
-            step = _number(row.pop("step", None))
-            row.pop("epoch", None)
-            for name, text in row.items():
-                value = _number(text)
-                if step is not None and value is not None and isinstance(name, str):
-                    yield step, name, value
-
-
-def _number(text: Any) -> float | None:
-    try:
-        value = float(text)
-    except (TypeError, ValueError):
-        return None
-    return value if math.isfinite(value) else None
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from suisei.data.figures import new_figure, save_figure, style
 from suisei.metaeval.plots import COLOURS
 
-Curve = list[tuple[int, float]]
-"""(step, figure) by step; the step counts from 1."""
+Curve = dict[float, float]
+"""{step: figure}, in order; the step counts from 1."""
 
 _PANELS = {
     "loss": {"train_loss": ("training", "grey"), "val_loss": ("validation", "blue")},
@@ -32,31 +33,44 @@ def read_curves(logs: Path) -> dict[str, Curve]:
     Returns:
         {logged name: its curve}; empty without a log.
     """
-    found: dict[str, dict[int, float]] = {}
-    starts = sorted(logs.glob("version_*/metrics.csv"), key=lambda path: int(path.parent.name.split("_")[1]))
-    for path in starts:
-        rows = _rows(path)
-        first = min((step for step, _, _ in rows), default=0)
+    found: dict[str, Curve] = {}
+    for path in sorted(logs.glob("version_*/metrics.csv"), key=_start):
+        rows = list(_rows(path))
+        first = min((step for step, _, _ in rows), default=math.inf)
         for curve in found.values():  # what was done again
             for step in [step for step in curve if step >= first]:
                 del curve[step]
         for step, name, value in rows:
             found.setdefault(name, {})[step] = value
-    return {name: sorted(curve.items()) for name, curve in found.items() if curve}
+    return {name: dict(sorted(curve.items())) for name, curve in found.items() if curve}
 
 
-def _rows(path: Path) -> list[tuple[int, str, float]]:
-    rows = []
+def _start(log: Path) -> int:
+    number = log.parent.name.rpartition("_")[2]
+    return int(number) if number.isdecimal() and len(number) < 10 else -1
+
+
+def _rows(path: Path) -> Iterator[tuple[float, str, float]]:
+    """Yield step, figure and value; nothing of what is no number, such as in a row that was cut off."""
     try:
-        with path.open(newline="", encoding="utf-8") as stream:
+        with path.open(encoding="utf-8", newline="", errors="replace") as stream:
             for row in csv.DictReader(stream):
-                step = row.pop("step", None)
+                step = _number(row.pop("step", None))
+                row.pop("epoch", None)
                 for name, text in row.items():
-                    if step and text and name not in (None, "epoch") and math.isfinite(value := float(text)):
-                        rows.append((int(step) + 1, name, value))
-    except (OSError, ValueError, TypeError):  # a row that was cut off ends the file
-        pass
-    return rows
+                    value = _number(text)
+                    if step is not None and value is not None and isinstance(name, str):
+                        yield step + 1, name, value  # logs count from 0
+    except (OSError, csv.Error):
+        return
+
+
+def _number(text: Any) -> float | None:
+    try:
+        value = float(text)
+    except (TypeError, ValueError):
+        return None
+    return value if math.isfinite(value) else None
 
 
 def plot_curves(path: Path, curves: Mapping[str, Curve], chosen: int | None) -> bool:
@@ -82,7 +96,7 @@ def plot_curves(path: Path, curves: Mapping[str, Curve], chosen: int | None) -> 
         for axis, (name, lines) in zip(axes, panels.items(), strict=True):
             for key, (label, colour) in lines.items():
                 if key in curves:
-                    steps, values = zip(*curves[key], strict=True)
+                    steps, values = list(curves[key]), list(curves[key].values())
                     marked = "o" if len(steps) <= 40 and key.startswith("val_") else None
                     axis.plot(steps, values, color=COLOURS[colour], label=label, marker=marked, markersize=3)
             if chosen is not None:

@@ -14,9 +14,10 @@ from suisei.metaeval.table_reading import read_table
 from suisei.metaeval.tables import Cell, Row, Section, Table
 from suisei.report.contents import part_of
 from suisei.report.html import render
-from suisei.report.stored import as_yaml, facts_of, read_curves, read_result
+from suisei.report.stored import as_yaml, facts_of, read_result
 from suisei.scoring.run_scores import write_scores as write_run_scores
 from suisei.scoring.scorefile import write_scores
+from suisei.training.learning_curve import read_curves
 
 TABLE = Table(
     "A table",
@@ -122,7 +123,8 @@ def test_a_training_has_samples_scores_curves_and_config(run, rated):
     assert result.title == "Training: my-run"
     assert list(result.tables) == ["results"]
     assert np.allclose(result.rated.scores["suisei"], rated.scores["suisei"])
-    assert result.curves == {"train_loss": {9.0: 0.5}, "val_pearson": {19.0: 0.25}}
+    assert result.curves == {"train_loss": {10: 0.5}, "val_pearson": {20: 0.25}}
+    assert result.curves == read_curves(run / "logs")  # which the run's own picture is drawn of
     facts = dict(result.facts)
     assert facts["config.yaml"] == "trainer:\n  max_epochs: 3\n"
     assert facts["Signatures"] == "a: sig"
@@ -176,7 +178,7 @@ def test_the_logs_of_all_starts_make_one_curve_whenever_they_were_copied(run):
         log.parent.mkdir()
         log.write_text("epoch,step,train_loss\n" + text)
         os.utime(log, (1_000_000 - start, 1_000_000 - start))
-    assert read_curves(run)["train_loss"] == {9: 0.5, 29: 0.3, 39: 0.25, 49: 0.1}
+    assert read_result(run).curves["train_loss"] == {10: 0.5, 30: 0.3, 40: 0.25, 50: 0.1}
 
 
 def test_a_training_without_samples_or_log_is_shown_without(run):
@@ -184,7 +186,7 @@ def test_a_training_without_samples_or_log_is_shown_without(run):
     (run / "logs" / "version_0" / "metrics.csv").unlink()
     result = read_result(run)
     assert result.rated is None
-    assert read_curves(run) == {}
+    assert result.curves == {}
 
 
 def test_scores_kept_beside_a_json_bring_predictions(tmp_path, rated):

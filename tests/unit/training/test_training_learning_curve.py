@@ -19,26 +19,28 @@ def test_a_later_start_decides_where_steps_meet(tmp_path):
     write(tmp_path, 1, HEAD + "1,15,0.4,,,\n1,19,0.35,,,\n1,19,,0.3,0.2,nan\n")
     write(tmp_path, 10, HEAD + "2,29,0.25,,,\n")  # after 1, and not between 1 and 2
     curves = read_curves(tmp_path)
-    assert curves["train_loss"] == [(10, 0.5), (16, 0.4), (20, 0.35), (30, 0.25)]
-    assert curves["val_loss"] == [(10, 0.4), (20, 0.2)]
-    assert curves["val_pearson"] == [(10, 0.2)]  # what was not defined is no point
+    assert curves["train_loss"] == {10: 0.5, 16: 0.4, 20: 0.35, 30: 0.25}
+    assert curves["val_loss"] == {10: 0.4, 20: 0.2}
+    assert curves["val_pearson"] == {10: 0.2}  # what was not defined is no point
     assert "epoch" not in curves
 
 
 def test_a_file_that_was_cut_off_gives_what_it_has(tmp_path):
     write(tmp_path, 0, HEAD + "0,9,0.5,,,\n0,1")
-    assert read_curves(tmp_path) == {"train_loss": [(10, 0.5)]}
+    assert read_curves(tmp_path) == {"train_loss": {10: 0.5}}
     assert read_curves(tmp_path / "none") == {}
+    write(tmp_path, "x", HEAD + "0,1,0.5,,,\n0,2," + "x" * 200_000)  # longer than the csv module takes
+    assert read_curves(tmp_path) == {"train_loss": {2: 0.5, 10: 0.5}}
 
 
 def test_the_picture(tmp_path):
-    curves = {"train_loss": [(10, 0.5), (20, 0.3)], "val_pearson": [(10, 0.1), (20, 0.4)]}
+    curves = {"train_loss": {10: 0.5, 20: 0.3}, "val_pearson": {10: 0.1, 20: 0.4}}
     assert plot_curves(tmp_path / "c.png", curves, 20)
     with Image.open(tmp_path / "c.png") as image:
         assert image.width > 1.5 * image.height  # two panels
         assert len(image.convert("RGB").getcolors(1 << 24)) > 50
-    assert plot_curves(tmp_path / "one.png", {"val_loss": [(1, 0.5)]}, None)
+    assert plot_curves(tmp_path / "one.png", {"val_loss": {1: 0.5}}, None)
     with Image.open(tmp_path / "one.png") as image:
         assert image.width < 1.5 * image.height
-    assert not plot_curves(tmp_path / "none.png", {"lr": [(1, 0.5)]}, None)
+    assert not plot_curves(tmp_path / "none.png", {"lr": {1: 0.5}}, None)
     assert not (tmp_path / "none.png").exists()
