@@ -293,11 +293,12 @@ def _bin(row: Row) -> Bin:
 
 
 def _curves(curves: Mapping[str, Mapping[float, float]]) -> list[Figure]:
-    """Return the loss in one figure, and what validation measured in another."""
-    kinds = {
-        "loss": {name: values for name, values in curves.items() if "loss" in name and values},
-        "validation": {name: values for name, values in curves.items() if "loss" not in name and values},
-    }
+    """Return the loss in one figure, and what validation measured in others."""
+    kinds: dict[str, dict[str, Mapping[float, float]]] = {"loss": {}, "reward": {}, "validation": {}}
+    for name, values in curves.items():
+        kind = next((kind for kind in ("loss", "reward") if kind in name), "validation")
+        if values and (kind == "loss" or name.startswith("val")):
+            kinds[kind][name] = values
     figures = []
     for kind, named in kinds.items():
         if named:

@@ -36,12 +36,21 @@ def read_result(path: str | Path, allowed: Allowed | None = None) -> Result:
         DataError: a file cannot be read, or is not what a command writes.
     """
     path = Path(path)
-    if path.is_dir():
-        return _read_run(path)
-    if path.suffix.lower() != ".json":
+    if not path.is_dir() and path.suffix.lower() != ".json":
         raise ConfigError(f"{path}: give the folder of a training, or a JSON file of evaluate, compare, ...")
+    try:
+        return _read_run(path) if path.is_dir() else _read_file(path, allowed)
+    except RecursionError:
+        raise DataError(f"{path}: what its JSON holds is nested too deeply to be shown") from None
+
+
+def _read_file(path: Path, allowed: Allowed | None) -> Result:
     content = _read_json(path)
     tables = _tables(content, path)
+    if not tables:
+        raise DataError(
+            f"{path}: holds no table; give the JSON that evaluate, compare, ... wrote with --json"
+        )
     rated, notes = _rated_of(content, allowed)
     rated = None if rated is None else _oriented(rated, tables)
     return Result(path.stem, tables, rated, facts=facts_of(content), notes=notes)
@@ -57,7 +66,7 @@ def _read_run(folder: Path) -> Result:
     folds = content.get("folds")
     rated = _tested(folder, len(folds) if isinstance(folds, list) else 0)
     config = folder / "config.yaml"
-    facts = facts_of(content)
+    facts = facts_of(content) or [("report.json", as_yaml(content))]  # what other trainings say of theirs
     if config.is_file():
         facts.append(("config.yaml", config.read_text(encoding="utf-8", errors="replace")))
     title = f"Training: {folder.resolve().name}"
@@ -122,19 +131,17 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def _tables(content: Mapping[str, Any], path: Path) -> dict[str, Table]:
-    """Return the tables of a JSON: itself, those among its values, and those of its ``tables``.
+    """Return the tables of a JSON: itself, those among its values, of its ``tables`` and its ``comparison``.
 
     Raises:
-        DataError: there is none, or one is malformed.
+        DataError: one is malformed.
     """
     found = {"results": content} if _is_table(content) else {}
-    inner = content.get("tables")
-    for values in (content, inner if isinstance(inner, dict) else {}):
-        found |= {name: value for name, value in values.items() if _is_table(value)}
-    if not found:
-        raise DataError(
-            f"{path}: holds no table; give the JSON that evaluate, compare, ... wrote with --json"
-        )
+    compared = content.get("comparison")  # of a captioner that was tuned with what it was before
+    for holder in (content, compared if isinstance(compared, dict) else {}):
+        inner = holder.get("tables")
+        for values in (holder, inner if isinstance(inner, dict) else {}):
+            found |= {name: value for name, value in values.items() if _is_table(value)}
     try:
         return {name: read_table(value) for name, value in found.items()}
     except DataError as error:

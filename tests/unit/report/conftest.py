@@ -46,6 +46,6 @@ def result(rated):
         rated.scores, rated.samples, EvaluationSettings(n_resamples=20), signatures={"suisei": HOSTILE},
         title=HOSTILE,
     )  # fmt: skip
-    curves = {"train_loss": {1.0: 0.5, 2.0: 0.25}, "val_pearson": {2.0: 0.75}, HOSTILE: {1.0: 1.0}}
+    curves = {"train_loss": {1.0: 0.5, 2.0: 0.25}, "val_pearson": {2.0: 0.75}, f"val_{HOSTILE}": {1.0: 1.0}}
     facts = [("Command", f"suisei evaluate --data '{HOSTILE}'")]
     return Result(HOSTILE, {"results": table}, rated, curves, facts, notes=[HOSTILE], examples=3)

@@ -80,6 +80,15 @@ def test_json_of_something_else_is_refused(tmp_path, text, message):
         read_result(tmp_path / "r.json")
 
 
+def test_what_is_nested_too_deeply_is_refused(tmp_path):
+    nested = '{"training": {"a": ' + "[" * 400 + "]" * 400 + "}}"
+    (tmp_path / "report.json").write_text(nested)
+    (tmp_path / "r.json").write_text(json.dumps(TABLE.as_dict())[:-1] + ", " + nested[1:])
+    for path in (tmp_path, tmp_path / "r.json"):
+        with pytest.raises(DataError, match="nested too deeply to be shown"):
+            read_result(path)
+
+
 def test_what_is_neither_run_nor_json_is_refused(tmp_path):
     (tmp_path / "a.txt").write_text("x")
     with pytest.raises(ConfigError, match="give the folder of a training, or a JSON file"):
@@ -187,6 +196,46 @@ def test_a_training_without_samples_or_log_is_shown_without(run):
     result = read_result(run)
     assert result.rated is None
     assert result.curves == {}
+
+
+@pytest.fixture
+def captioner_run(tmp_path):
+    """The folder of a captioner's training without test data."""
+    folder = tmp_path / "cap"
+    log = folder / "logs" / "version_0" / "metrics.csv"
+    log.parent.mkdir(parents=True)
+    log.write_text("epoch,step,train_loss,val_cider,val_loss\n0,4,,0.5,5.25\n1,9,4.5,,\n1,9,,0.75,4.75\n")
+    figures = {"steps": 10, "languages": ["en"], "validation": {"en": {"cider": 0.75}}}
+    (folder / "report.json").write_text(json.dumps(figures))
+    return folder
+
+
+def test_a_training_without_a_table_is_shown_by_its_curves_and_figures(captioner_run):
+    result = read_result(captioner_run)
+    assert result.tables == {}
+    assert result.curves["val_cider"] == {5: 0.5, 10: 0.75}
+    assert dict(result.facts) == {
+        "report.json": "steps: 10\nlanguages:\n- en\nvalidation:\n  en:\n    cider: 0.75\n"
+    }
+    page = render("page", [part_of(result)])
+    assert "Learning curves: validation" in page
+    assert "val_cider ends at 0.75" in page
+
+
+def test_the_comparison_of_a_tuned_captioner_and_its_start_is_shown(captioner_run):
+    tables = {"systems": TABLE.as_dict(), "pairs": TABLE.as_dict()}
+    content = {"training": {"steps": 10}, "curve": [], "comparison": {"tables": tables, "notes": []}}
+    (captioner_run / "report.json").write_text(json.dumps(content))
+    log = captioner_run / "logs" / "version_0" / "metrics.csv"
+    log.write_text("step,reward,val_length,val_reward\n4,0.5,,\n4,,9,0.25\n")
+    result = read_result(captioner_run)
+    assert list(result.tables) == ["systems", "pairs"]
+    assert dict(result.facts) == {"Training": "steps: 10\n"}
+    (curves,) = (block for block in part_of(result).blocks if block.title == "Learning curves")
+    assert [(figure.title, figure.text) for figure in curves.figures] == [
+        ("Learning curves: reward", "val_reward ends at 0.25"),
+        ("Learning curves: validation", "val_length ends at 9"),
+    ]
 
 
 def test_scores_kept_beside_a_json_bring_predictions(tmp_path, rated):
