@@ -37,14 +37,14 @@ def read_scores(folder: Path) -> dict[str, np.ndarray]:
     """
     path = folder / SCORES
     columns: dict[str, list[float]] = {}
-    with path.open(encoding="utf-8") as file:
+    with path.open("rb") as file:  # decoded line by line
         for number, line in enumerate(file, start=1):
             try:
                 values = json.loads(line)
                 values.pop("id", None)
                 for name, value in values.items():
                     columns.setdefault(name, []).append(np.nan if value is None else float(value))
-            except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
                 raise DataError(
                     f"{path}, line {number}: not the scores of a training ({error}); train again"
                 ) from None

@@ -140,6 +140,14 @@ def test_a_training_has_samples_scores_curves_and_config(run, rated):
     assert facts["Training"] == "epochs: 3\nseed: 0\n"
 
 
+@pytest.mark.parametrize("line", [b'{"suisei": "\xff"}', b'{"suisei": 1' + b"0" * 400 + b"}", b"[]"])
+def test_scores_that_no_training_writes_are_refused_with_their_line(run, line):
+    with (run / "test_scores.jsonl").open("ab") as file:
+        file.write(line)
+    with pytest.raises(DataError, match=r"test_scores\.jsonl, line \d+: not the scores of a training"):
+        read_result(run)
+
+
 def test_samples_of_several_sources_of_which_some_have_ids_are_joined_in_their_order(run, rated):
     samples = [
         replace(sample, id=str(number) if number % 2 else None, image=None)
