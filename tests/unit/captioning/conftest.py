@@ -11,6 +11,7 @@ from suisei.captioning.captioner import Captioner
 from suisei.captioning.grid_tower import GridTower, TowerConfig, create_image_encoder
 from suisei.captioning.pieces import Pieces
 from suisei.captioning.transformer import TransformerConfig
+from tests.unit.captioning.tuning import fill
 
 SAID = {
     "red": ["A red picture .", "the picture is red"],
@@ -52,3 +53,11 @@ def captioned(tmp_path, pictures) -> Path:
     rows = [{"image": f"{name}.png", "captions": captions} for name, captions in SAID.items()]
     path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
     return path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """Pictures with captions, and a captioner that a reward can tune."""
+    folder = tmp_path_factory.mktemp("rewarded")
+    fill(folder)
+    return folder

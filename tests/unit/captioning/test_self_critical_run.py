@@ -1,11 +1,9 @@
 """Tuning by rewards, from the command line to the model folder: tiny captioner, pictures of one colour."""
 
 import ast
-import csv
 import inspect
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,97 +11,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 from safetensors.torch import load_file
 
 from suisei.captioning import self_critical_run
 from suisei.captioning.caption_model import Decoding, load_caption_model
 from suisei.captioning.caption_sources import CaptionedImage
-from suisei.captioning.captioner import Captioner
-from suisei.captioning.grid_tower import GridTower, TowerConfig, create_image_encoder
-from suisei.captioning.pieces import Pieces
+from suisei.captioning.grid_tower import GridTower
 from suisei.captioning.rewards import CaptionReward
 from suisei.captioning.scst_data import RewardedImages
 from suisei.captioning.self_critical import SelfCritical
 from suisei.captioning.self_critical_run import TASK, run
-from suisei.captioning.transformer import TransformerConfig
 from suisei.commands.train import main as train_command
 from suisei.encoders.dual_folder import new_dual_encoder, save_dual_encoder
-from suisei.encoders.tiny import TinyImageConfig
 from suisei.errors import ConfigError, DataError, ModelError
-from tests.unit.moves import recorded
-
-COLOURS = {"red": (250, 10, 10), "green": (10, 250, 10), "blue": (10, 10, 250), "white": (250, 250, 250)}
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """Eight pictures of four colours with captions, and a captioner that has begun to learn them."""
-    folder = tmp_path_factory.mktemp("rewarded")
-    rows = []
-    for number, name in enumerate([*COLOURS, *COLOURS]):
-        Image.new("RGB", (40, 40 + number), COLOURS[name]).save(folder / f"{number}.png")
-        captions = [f"a {name} wall", f"a wall is painted {name}", f"something {name} is here"]
-        rows.append({"image": f"{number}.png", "captions": captions})
-    (folder / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    for number, row in enumerate(rows):
-        shutil.copy(folder / row["image"], folder / f"dev{number}.png")
-    others = [{**row, "image": f"dev{row['image']}"} for row in rows]
-    (folder / "dev.jsonl").write_text("".join(json.dumps(row) + "\n" for row in others))
-    begun(folder, rows).save(folder / "captioner")
-    return folder
-
-
-def begun(folder, rows):
-    torch.manual_seed(0)
-    captions = [caption for row in rows for caption in row["captions"]]
-    layers = TransformerConfig(
-        width=32, heads=4, encoder_layers=1, decoder_layers=1, feed_forward=64, dropout=0.1, positions=16
-    )
-    encoder = create_image_encoder(TowerConfig("tiny", tiny=TinyImageConfig(8, 64, 16)))
-    model = Captioner(GridTower(encoder), layers, Pieces.learned(captions, 80), ["en"])
-    grid = model.grid(model.read([folder / row["image"] for row in rows]))
-    optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=0.01)
-    tokens = model.tokens_of(captions).view(len(rows), 3, -1)
-    for _ in range(40):
-        optimizer.zero_grad()
-        (-model.log_probs(model.memory(grid), tokens).sum() / (tokens != model.pad_id).sum()).backward()
-        optimizer.step()
-    return model.eval()
-
-
-def arguments(folder, output, *more):
-    return [
-        f"--model={folder / 'captioner'}",
-        "--reward=cider",
-        f"--data.train={folder / 'train.jsonl'}",
-        f"--data.validation={folder / 'dev.jsonl'}",
-        "--data.batch_size=4",
-        "--model.captions=3",
-        "--model.max_length=12",
-        "--model.learning_rate=0.002",
-        f"--output={output}",
-        "--trainer.max_epochs=-1",
-        "--trainer.max_steps=6",
-        "--trainer.val_check_interval=3",
-        "--trainer.log_every_n_steps=1",
-        "--checkpoint_steps=2",
-        "--trainer.accelerator=cpu",
-        "--trainer.enable_progress_bar=false",
-        *more,
-    ]
-
-
-def lines(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-def logged(run_folder, name):
-    values = []
-    for path in sorted((run_folder / "logs").glob("*/metrics.csv")):
-        with path.open() as file:
-            values += [float(row[name]) for row in csv.DictReader(file) if row.get(name)]
-    return values
+from tests.unit.captioning.tuning import arguments, lines, logged
 
 
 def final(run_folder):
@@ -123,79 +44,6 @@ def test_tuning_raises_its_reward(folder, tmp_path, baseline):
     assert [row["step"] for row in curve] == [0, 10, 20]
     assert curve[-1]["reward"] > curve[0]["reward"] + 0.5
     assert load_caption_model(tmp_path / "run" / "model").languages == ("en",)
-
-
-def test_what_is_computed_beside_the_steps_is_computed_where_they_are(monkeypatch, folder, tmp_path):
-    """The trainer has the captioner on its device while it fits, and on the CPU before and after."""
-    seen = recorded(monkeypatch, self_critical_run, "ImageGrids", "_captions")
-    more = [f"--data.test={folder / 'dev.jsonl'}", "--data.test_images=2"]
-    assert run(arguments(folder, tmp_path / "run", *more)) == 0
-    assert seen == [("ImageGrids", "cpu"), ("_captions", "cpu"), ("ImageGrids", "cpu")]
-
-
-def test_captions_without_a_word_are_in_no_file_of_the_comparison(monkeypatch, folder, tmp_path):
-    output, said = tmp_path / "run", {"start": [" ", "a dog"], "tuned": ["a cat", "a dog"]}
-    monkeypatch.setattr(self_critical_run, "_captions", lambda *_: said)
-    more = [f"--data.test={folder / 'dev.jsonl'}", "--data.test_images=2", "--report_metrics=[length]"]
-    assert run(arguments(folder, output, *more)) == 0
-    assert [row["candidate"] for row in lines(output / "captions_start.jsonl")] == ["a dog"]
-    assert [row["candidate"] for row in lines(output / "captions_tuned.jsonl")] == ["a cat", "a dog"]
-    assert (
-        "start: 1 captions without a word, which have the worst score" in (output / "report.md").read_text()
-    )
-
-
-@pytest.mark.parametrize("silent", [("start",), ("tuned",), ("start", "tuned")])
-def test_a_model_that_says_nothing_is_written_and_reported_all_the_same(
-    monkeypatch, folder, tmp_path, silent
-):
-    output, names = tmp_path / "run", ("start", "tuned")
-    said = {name: ["", " "] if name in silent else ["a cat", "a dog"] for name in names}
-    monkeypatch.setattr(self_critical_run, "_captions", lambda *_: said)
-    more = [f"--data.test={folder / 'dev.jsonl'}", "--data.test_images=2"]
-    assert run(arguments(folder, output, *more)) == 0
-    assert load_caption_model(output / "model").languages == ("en",)
-    notes = json.loads((output / "report.json").read_text())["comparison"]["notes"]
-    written = {name for name in names if (output / f"captions_{name}.jsonl").exists()}
-    assert written == set(names) - set(silent)
-    told = {f"{name}: 2 captions without a word, which have the worst score" for name in silent}
-    assert {note for note in notes if "without a word" in note} == told
-
-
-def test_what_a_run_writes(folder, tmp_path):
-    output = tmp_path / "run"
-    more = [f"--data.test={folder / 'dev.jsonl'}", "--data.test_images=6", "--model.shown=3"]
-    more += ["--reward=cider+0.5*repetition-1", "--report_metrics=[BLEU-1,CIDEr,length]"]
-    assert run(arguments(folder, output, *more)) == 0
-    report = json.loads((output / "report.json").read_text())
-    said = report["training"]
-    assert said["steps"] == 6
-    assert said["images"] == {"train": 8, "validation": 8}
-    assert set(said["reward_signatures"]) == {"cider", "repetition-1"}
-    assert "8-documents" in said["reward_signatures"]["cider"]
-    assert 0 < said["reward_share_of_step"] < 1
-    compared = {each["metric"]: each for each in report["comparison"]["metrics"]}
-    assert list(compared) == ["cider", "repetition-1", "bleu-1", "length"]
-    assert compared["cider"]["images"] == 6
-    assert compared["cider"]["pairs"][0]["p_bootstrap"] <= 1
-    assert set(report["comparison"]["texts"]) == {"start", "tuned"}
-    for name in ("captions_start.jsonl", "captions_tuned.jsonl"):
-        assert len(lines(output / name)) == 6
-    assert (output / "curve.png").stat().st_size > 1000
-    page = (output / "report.md").read_text()
-    assert "![the curve](curve.png)" in page
-    assert "| start |" in page
-    samples = lines(output / "samples.jsonl")
-    first = [row for row in samples if row["step"] == 0]
-    assert [row["image"] for row in first] == ["dev0.png", "dev1.png", "dev2.png"]
-    last = {}
-    for row in samples:  # a caption is written when it is another one
-        assert last.get(row["image"]) != row["caption"]
-        last[row["image"]] = row["caption"]
-    for name in ("reward", "reward_std", "baseline", "advantage_size", "skipped", "reward/repetition-1"):
-        assert len(logged(output, name)) == 6, name
-    with pytest.raises(ConfigError, match="holds a run already"):
-        run(arguments(folder, output))
 
 
 @pytest.fixture(scope="module")
@@ -517,11 +365,11 @@ def test_every_option_has_a_test():
     options = {f"model.{name}" for name in inspect.signature(SelfCritical).parameters}
     options |= {f"data.{name}" for name in inspect.signature(RewardedImages).parameters}
     assert sorted(options) == sorted(option for covered in COVERED.values() for option in covered)
-    here = Path(__file__).parent
+    files = ("test_self_critical_run.py", "test_self_critical_report.py", "test_rewards.py")
     written = {
         node.name
-        for path in (here / "test_self_critical_run.py", here / "test_rewards.py")
-        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        for name in files
+        for node in ast.parse((Path(__file__).parent / name).read_text(encoding="utf-8")).body
         if isinstance(node, ast.FunctionDef)
     }
     assert set(COVERED) <= written

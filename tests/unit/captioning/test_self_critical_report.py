@@ -1,0 +1,85 @@
+"""What a tuning by rewards writes beside its model: captions, tables, curve and samples."""
+
+import json
+
+import pytest
+
+from suisei.captioning import self_critical_run
+from suisei.captioning.caption_model import load_caption_model
+from suisei.captioning.self_critical_run import run
+from suisei.errors import ConfigError
+from tests.unit.captioning.tuning import arguments, lines, logged
+from tests.unit.moves import recorded
+
+
+def test_what_is_computed_beside_the_steps_is_computed_where_they_are(monkeypatch, folder, tmp_path):
+    """The trainer has the captioner on its device while it fits, and on the CPU before and after."""
+    seen = recorded(monkeypatch, self_critical_run, "ImageGrids", "_captions")
+    more = [f"--data.test={folder / 'dev.jsonl'}", "--data.test_images=2"]
+    assert run(arguments(folder, tmp_path / "run", *more)) == 0
+    assert seen == [("ImageGrids", "cpu"), ("_captions", "cpu"), ("ImageGrids", "cpu")]
+
+
+def test_captions_without_a_word_are_in_no_file_of_the_comparison(monkeypatch, folder, tmp_path):
+    output, said = tmp_path / "run", {"start": [" ", "a dog"], "tuned": ["a cat", "a dog"]}
+    monkeypatch.setattr(self_critical_run, "_captions", lambda *_: said)
+    more = [f"--data.test={folder / 'dev.jsonl'}", "--data.test_images=2", "--report_metrics=[length]"]
+    assert run(arguments(folder, output, *more)) == 0
+    assert [row["candidate"] for row in lines(output / "captions_start.jsonl")] == ["a dog"]
+    assert [row["candidate"] for row in lines(output / "captions_tuned.jsonl")] == ["a cat", "a dog"]
+    assert (
+        "start: 1 captions without a word, which have the worst score" in (output / "report.md").read_text()
+    )
+
+
+@pytest.mark.parametrize("silent", [("start",), ("tuned",), ("start", "tuned")])
+def test_a_model_that_says_nothing_is_written_and_reported_all_the_same(
+    monkeypatch, folder, tmp_path, silent
+):
+    output, names = tmp_path / "run", ("start", "tuned")
+    said = {name: ["", " "] if name in silent else ["a cat", "a dog"] for name in names}
+    monkeypatch.setattr(self_critical_run, "_captions", lambda *_: said)
+    more = [f"--data.test={folder / 'dev.jsonl'}", "--data.test_images=2"]
+    assert run(arguments(folder, output, *more)) == 0
+    assert load_caption_model(output / "model").languages == ("en",)
+    notes = json.loads((output / "report.json").read_text())["comparison"]["notes"]
+    written = {name for name in names if (output / f"captions_{name}.jsonl").exists()}
+    assert written == set(names) - set(silent)
+    told = {f"{name}: 2 captions without a word, which have the worst score" for name in silent}
+    assert {note for note in notes if "without a word" in note} == told
+
+
+def test_what_a_run_writes(folder, tmp_path):
+    output = tmp_path / "run"
+    more = [f"--data.test={folder / 'dev.jsonl'}", "--data.test_images=6", "--model.shown=3"]
+    more += ["--reward=cider+0.5*repetition-1", "--report_metrics=[BLEU-1,CIDEr,length]"]
+    assert run(arguments(folder, output, *more)) == 0
+    report = json.loads((output / "report.json").read_text())
+    said = report["training"]
+    assert said["steps"] == 6
+    assert said["images"] == {"train": 8, "validation": 8}
+    assert set(said["reward_signatures"]) == {"cider", "repetition-1"}
+    assert "8-documents" in said["reward_signatures"]["cider"]
+    assert 0 < said["reward_share_of_step"] < 1
+    compared = {each["metric"]: each for each in report["comparison"]["metrics"]}
+    assert list(compared) == ["cider", "repetition-1", "bleu-1", "length"]
+    assert compared["cider"]["images"] == 6
+    assert compared["cider"]["pairs"][0]["p_bootstrap"] <= 1
+    assert set(report["comparison"]["texts"]) == {"start", "tuned"}
+    for name in ("captions_start.jsonl", "captions_tuned.jsonl"):
+        assert len(lines(output / name)) == 6
+    assert (output / "curve.png").stat().st_size > 1000
+    page = (output / "report.md").read_text()
+    assert "![the curve](curve.png)" in page
+    assert "| start |" in page
+    samples = lines(output / "samples.jsonl")
+    first = [row for row in samples if row["step"] == 0]
+    assert [row["image"] for row in first] == ["dev0.png", "dev1.png", "dev2.png"]
+    last = {}
+    for row in samples:  # a caption is written when it is another one
+        assert last.get(row["image"]) != row["caption"]
+        last[row["image"]] = row["caption"]
+    for name in ("reward", "reward_std", "baseline", "advantage_size", "skipped", "reward/repetition-1"):
+        assert len(logged(output, name)) == 6, name
+    with pytest.raises(ConfigError, match="holds a run already"):
+        run(arguments(folder, output))
