@@ -77,7 +77,7 @@ def _references(options: argparse.Namespace) -> References | None:
 def _check_output(options: argparse.Namespace) -> None:
     from suisei.data.outputs import check_outputs, given
     from suisei.data.paths import descriptor_of, is_stream
-    from suisei.scoring.failed_rows import failed_file
+    from suisei.scoring.failed_rows import failed_files
     from suisei.scoring.output import output_format, part_files
 
     if descriptor_of(options.output) == 1:
@@ -93,7 +93,8 @@ def _check_output(options: argparse.Namespace) -> None:
     elif not path.is_dir():
         output_format(path)
         outputs += [("--output's part file", part) for part in part_files(path)]
-        outputs += [("--output's failed rows", failed_file(path))] if options.on_error == "skip" else []
+        if options.on_error == "skip":
+            outputs += [("--output's failed rows", failed) for failed in failed_files(path)]
     models = [("--model", folder) for folder in options.model]
     check_outputs(outputs, given(vars(options), "input", "model", "references"), sealed=models)
 

@@ -14,10 +14,14 @@ from suisei.errors import DataError
 from suisei.scoring.stream import ScoredRow
 
 
-def failed_file(output: Path) -> Path:
-    """Return where the failed rows of an output are: ``scores.jsonl.failed.jsonl`` of ``scores.jsonl``."""
+def failed_files(output: Path) -> tuple[Path, Path]:
+    """Return where the failed rows of an output are, and what that file is called while it is written.
+
+    Of ``scores.jsonl`` they are ``scores.jsonl.failed.jsonl``, with ``.part`` at the end for the second.
+    """
     target = real_path(output)
-    return target.with_name(f"{target.name}.failed.jsonl")
+    name = f"{target.name}.failed.jsonl"
+    return target.with_name(name), target.with_name(f"{name}.part")
 
 
 class FailedRows:
@@ -31,8 +35,7 @@ class FailedRows:
     """
 
     def __init__(self, output: Path) -> None:
-        self.path = failed_file(output)
-        self.part = self.path.with_name(f"{self.path.name}.part")
+        self.path, self.part = failed_files(output)
         self.count = 0
         self._stream: TextIO | None = None
 

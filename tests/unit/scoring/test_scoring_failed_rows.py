@@ -80,8 +80,10 @@ def test_there_is_none_where_nothing_failed_or_nothing_may(tmp_path, start):
     assert sorted(path.name for path in tmp_path.glob("t.*")) == ["t.csv"]
 
 
-def test_it_does_not_take_the_place_of_an_input(tmp_path, start, capsys):
-    data = tmp_path / "s.csv.failed.jsonl"
-    data.write_text((tmp_path / "in.jsonl").read_text())
-    assert start("s.csv", *SKIP, "--input", data) == 2
+@pytest.mark.parametrize("name", ["s.csv.failed.jsonl", "s.csv.failed.jsonl.part"])
+def test_it_does_not_take_the_place_of_an_input(tmp_path, start, capsys, name):
+    data, text = tmp_path / name, (tmp_path / "in.jsonl").read_text()
+    data.write_text(text)
+    assert start("s.csv", *SKIP, "--input", data, "--format", "jsonl") == 2
     assert "is the input" in capsys.readouterr().err
+    assert data.read_text() == text
