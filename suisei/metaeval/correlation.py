@@ -129,7 +129,7 @@ def check_pair(
     for name, side in (("first", first), ("second", second)):
         if np.all(side == side[0]):
             raise CorrelationError(
-                f"{kind} is undefined: all {len(side)} values of the {name} side are {side[0]:g}"
+                f"{kind} is undefined: all {len(side)} values of the {name} side are {side[0]:zg}"
             )
     return first, second
 

@@ -159,7 +159,7 @@ def _constant(rows: Rows) -> str | None:
     """Return why no coefficient is defined at all, once for the row instead of once per coefficient."""
     for name, side in (("scores", rows.x), ("ratings", rows.y)):
         if len(side) > 1 and (side == side[0]).all():
-            return f"undefined: all {len(side)} {name} are {side[0]:g}"
+            return f"undefined: all {len(side)} {name} are {side[0]:zg}"
     return None
 
 

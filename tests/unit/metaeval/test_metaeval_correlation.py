@@ -98,6 +98,7 @@ def test_known_values():
         ([1, 2, 3], [1, 2, float("inf")], "second side.*position 2"),
         ([5, 5, 5], [1, 2, 3], "all 3 values of the first side are 5"),
         ([1, 2, 3], [0.1, 0.1, 0.1], "all 3 values of the second side are 0.1"),
+        ([-0.0, -0.0, -0.0], [1, 2, 3], "all 3 values of the first side are 0$"),
         ([1], [1], "at least"),
         ([], [], "at least"),
         ([[1, 2]], [[1, 2]], "1-D"),

@@ -266,12 +266,13 @@ def test_one_language_and_one_system_need_no_sections():
 
 def test_undefined_figures_have_a_reason_and_no_zero():
     samples, quality = rated(raters=1)
-    result = evaluation_table(
-        {"constant": np.full(40, 0.5), "none": np.full(40, np.nan), "q": quality}, samples
-    )
+    constant, zero, none = (np.full(40, value) for value in (0.5, -0.0, np.nan))
+    columns = {"constant": constant, "zero": zero, "none": none, "q": quality}
+    result = evaluation_table(columns, samples)
     for kind in CORRELATIONS:
         assert result.row("constant").cells[kind].value is None
         assert "all 40 scores are 0.5" in result.row("constant").cells[kind].reason
+        assert result.row("zero").cells[kind].reason.endswith("all 40 scores are 0")
         assert "no scores" in result.row("none").cells[kind].reason
         assert "one rater" in result.row(HUMAN).cells[kind].reason
         assert result.row("q").cells[kind].value > 0.5
