@@ -25,6 +25,8 @@ CHECKED = ("model.safetensors", "idf.json")
 RESTORE = "restore the file, or train or export the model again"
 LARGEST_CONFIG, LARGEST_FILE = 2**28, 2**36
 """Bytes of config.json and of any other file: more than any model needs that suisei can make."""
+MOST_LEVELS = 50
+"""Of values within values in config.json: a model has a few, and what reads them takes some hundred."""
 LONG_NAME = 200
 """From as many characters on, a file's name is not told whole."""
 _PARTS = ("format", "settings", "text_architecture", "image_architecture", "extras", "sha256")
@@ -61,6 +63,8 @@ def read_config(
         raise ModelError(
             f"{path}: not valid JSON ({one_line(error)}); restore the file or export the model again"
         ) from None
+    if _is_deep(config):
+        raise ModelError(f"{path}: nested too deeply; a config has a few levels; {RESTORE}")
     absent = [key for key in parts if not isinstance(config, dict) or key not in config]
     if absent:
         raise ModelError(f"{path}: lacks {', '.join(absent)}; {RESTORE}")
@@ -73,6 +77,15 @@ def read_config(
         if key in parts and not isinstance(config[key], dict):
             raise ModelError(f"{path}: {key} is {shown(config[key])}; it must be values by name; {RESTORE}")
     return config
+
+
+def _is_deep(content: Any) -> bool:
+    """Whether values lie within values deeper than :data:`MOST_LEVELS`."""
+    level = [content]
+    for _ in range(MOST_LEVELS):
+        nested = [part for part in level if isinstance(part, dict | list)]
+        level = [value for part in nested for value in (part.values() if isinstance(part, dict) else part)]
+    return bool(level)
 
 
 def verify_files(

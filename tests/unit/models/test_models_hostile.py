@@ -366,6 +366,14 @@ def test_other_json_is_one_line(folder, content):
     assert_refused(folder, r"config\.json")
 
 
+@pytest.mark.parametrize("levels", [50, 400, *range(900, 1101, 4)])
+def test_values_within_values_are_one_line(folder, levels):
+    """Just below what the parser refuses by itself, what reads the values would give up."""
+    path = folder / "config.json"
+    path.write_text(path.read_text().rstrip()[:-1] + f', "own": {"[" * levels + "]" * levels}}}')
+    assert_refused(folder, r"config\.json: (nested too deeply|not valid JSON)")
+
+
 @pytest.mark.parametrize("value", [[], {"a": 1}, "x", None, 3])
 def test_checksums_that_are_none(folder, resign, value):
     config = json.loads((folder / "config.json").read_text())
