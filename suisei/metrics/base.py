@@ -202,8 +202,12 @@ class Metric(ABC):
         """Return whether the image of a sample that has one is opened for its score."""
         return "image" in self.needs or "references" not in self.needs
 
-    def fit(self, samples: Sequence[CaptionSample]) -> None:  # noqa: B027 - optional hook
-        """Fit corpus statistics such as idf, on references only. Does nothing by default."""
+    def fit(self, samples: Iterable[CaptionSample] | Any) -> None:  # noqa: B027 - optional hook
+        """Fit corpus statistics such as idf, on references only. Does nothing by default.
+
+        Args:
+            samples: samples, or a DataFrame, as :meth:`score` takes them.
+        """
 
     @property
     def needs_fit(self) -> bool:
@@ -217,23 +221,31 @@ class Metric(ABC):
     def load_state(self, state: dict[str, Any]) -> None:  # noqa: B027 - optional hook
         """Restore what :meth:`state` returned."""
 
-    def corpus_score(self, samples: Sequence[CaptionSample], scores: np.ndarray) -> float:
+    def corpus_score(
+        self, samples: Iterable[CaptionSample] | Any, scores: Sequence[float] | np.ndarray
+    ) -> float:
         """Return the system-level score of a whole corpus, given its per-sample ``scores``.
 
         The mean of the defined scores, which that of a :class:`SummableCorpus` is not: there the counts of
         the samples that have a score are added up.
 
+        Args:
+            samples: N samples, or a DataFrame, as :meth:`score` takes them.
+            scores: N numbers, as :meth:`score` gave them; NaN where there is none.
+
         Raises:
-            DataError: no sample has a score.
+            DataError: no sample has a score, or there is not a number for each sample.
         """
-        there = ~np.isnan(scores)
+        prepared = as_samples(samples)
+        values = _one_per_sample(scores, len(prepared))
+        there = ~np.isnan(values)
         if not there.any():
-            raise DataError(f"{self.name} has no score for any of the {len(scores)} samples")
+            raise DataError(f"{self.name} has no score for any of the {len(values)} samples")
         if isinstance(self, SummableCorpus):
-            scored = [sample for sample, has in zip(samples, there, strict=True) if has]
+            scored = [sample for sample, has in zip(prepared, there, strict=True) if has]
             counts = self.sample_statistics(scored)
             return float(self.corpus_from_statistics(counts.sum(axis=0, keepdims=True))[0])
-        return float(scores[there].mean())
+        return float(values[there].mean())
 
     def settings(self) -> dict[str, str]:
         """Return what else decides the score (tokenizer, encoder, prompt, ...), for the signature."""
@@ -253,6 +265,17 @@ def _own_formats() -> AbstractContextManager[None]:
     from suisei.encoders.precision import own_formats
 
     return own_formats()
+
+
+def _one_per_sample(scores: Sequence[float] | np.ndarray, count: int) -> np.ndarray:
+    try:
+        values = np.asarray(scores, dtype=np.float64)
+    except (TypeError, ValueError):
+        values = None
+    if values is None or values.shape != (count,):
+        found = "no numbers" if values is None else f"an array of shape {values.shape}"
+        raise DataError(f"scores are {found} beside {count} samples; give what score() returned for them")
+    return values
 
 
 def averages(metric: Metric) -> bool:

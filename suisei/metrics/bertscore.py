@@ -21,7 +21,7 @@ from suisei.data.sample import CaptionSample
 from suisei.encoders.locks import Lock
 from suisei.encoders.pretrained import check_config_file, longest_input
 from suisei.errors import ConfigError, DataError
-from suisei.metrics.base import Metric
+from suisei.metrics.base import Metric, as_samples
 from suisei.metrics.windows import windows
 from suisei.progress import in_parts, progress_bar
 
@@ -146,13 +146,16 @@ class BertScore(Metric):
         """Whether idf is wanted and not there yet."""
         return self.idf and not self._documents
 
-    def fit(self, samples: Sequence[CaptionSample]) -> None:
+    def fit(self, samples: Iterable[CaptionSample] | Any) -> None:
         """Count token frequencies; every reference of every sample is one document, as in bert-score.
+
+        Args:
+            samples: as :meth:`Metric.score` takes them.
 
         Raises:
             DataError: there is no reference.
         """
-        self.fit_stream(samples)
+        self.fit_stream(as_samples(samples))
 
     def fit_stream(self, samples: Iterable[CaptionSample]) -> None:
         """Count as :meth:`fit` does, holding a few thousand references at a time."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError, DataError
+from suisei.metrics.base import as_samples
 from suisei.metrics.ngrams import MAX_ORDER, Ngram, TokenMetric, ngram_counts, ngrams
 from suisei.metrics.tokenizers import TokenizedSample, Tokens
 from suisei.models.packed_counts import PackedCounts
@@ -53,14 +54,17 @@ class Cider(TokenMetric):
         self._frequency: Mapping[str, int] = {}  # of n-grams joined by spaces, as in files
         self._idf: dict[Ngram, float] = {}  # of those that were asked for
 
-    def fit(self, samples: Sequence[CaptionSample]) -> None:
+    def fit(self, samples: Iterable[CaptionSample] | Any) -> None:
         """Count in how many samples' references each n-gram occurs.
+
+        Args:
+            samples: as :meth:`Metric.score` takes them.
 
         Raises:
             DataError: fewer than two samples have references, or all have the same ones, so that
                 every idf, and with it every score, would be 0.
         """
-        self.fit_stream(samples)
+        self.fit_stream(as_samples(samples))
 
     def fit_stream(self, samples: Iterable[CaptionSample]) -> None:
         """Count as :meth:`fit` does, holding a few thousand samples at a time."""

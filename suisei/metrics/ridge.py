@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,7 @@ import numpy as np
 from suisei.data.sample import CaptionSample, Rating, language_of
 from suisei.data.splits import group_of
 from suisei.errors import ConfigError, DataError, ModelError
-from suisei.metrics.base import Metric
+from suisei.metrics.base import Metric, as_samples
 from suisei.metrics.tfidf import CharTfidf
 
 INNER_FOLDS = 5
@@ -69,15 +69,18 @@ class Ridge(Metric):
         """Return the n-grams, the penalty, and how references are combined."""
         return {"ngrams": f"char1-{self.longest}", "alpha": f"{self.alpha:g}", "refs": "max"}
 
-    def fit(self, samples: Sequence[CaptionSample]) -> None:
+    def fit(self, samples: Iterable[CaptionSample] | Any) -> None:
         """Fit vocabulary and weights on rated training samples.
+
+        Args:
+            samples: as :meth:`Metric.score` takes them.
 
         Raises:
             DataError: no rated sample with references.
         """
         from sklearn.linear_model import Ridge as LinearRidge
 
-        rated = _usable(samples)
+        rated = _usable(as_samples(samples))
         usable = self._widened(rated)
         captions = {caption for s in usable for caption in (s.candidate, *s.references)}
         self._vectorizer = self._make_vectorizer(min(self.least, len(captions)))

@@ -17,6 +17,7 @@ from suisei.data.idf import IdfTable
 from suisei.data.sample import CaptionSample
 from suisei.data.video import VideoSample, clip_key, iter_frames
 from suisei.errors import ConfigError, DataError, UnavailableError
+from suisei.metrics.base import as_samples
 from suisei.metrics.dual_metric import MODEL, DualMetric, folder_as_model, weights_given
 from suisei.metrics.long_captions import overlong_errors
 from suisei.metrics.matching import (
@@ -133,9 +134,16 @@ class VideoScore(DualMetric):
         """Whether idf weights are asked for and not there yet."""
         return self._weighted and self._idf is None
 
-    def fit(self, samples: Sequence[CaptionSample]) -> None:
-        """Learn idf weights from the samples' references."""
-        references = [text for sample in samples for text in sample.references]
+    def fit(self, samples: Iterable[CaptionSample] | Any) -> None:
+        """Learn idf weights from the samples' references.
+
+        Args:
+            samples: as :meth:`Metric.score` takes them.
+
+        Raises:
+            DataError: no sample has references.
+        """
+        references = [text for sample in as_samples(samples) for text in sample.references]
         if not references:
             raise DataError(
                 f"{self.name} needs captions to learn its idf weights from, and no sample has references; "

@@ -1,4 +1,4 @@
-"""What ``score`` is given from Python: right scores by position, or one line that says what is wrong."""
+"""What ``score`` and ``fit`` are given in Python: right by position, or one line that says what is wrong."""
 
 import re
 
@@ -10,6 +10,8 @@ from PIL import Image
 import suisei
 from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError, DataError
+from suisei.metrics.base import LearnsFromCaptions
+from suisei.metrics.ridge import Ridge
 
 CANDIDATES = ["a dog runs in the park", "the cat", "犬が公園を走っている", "two men ride horses"]
 REFERENCES = [["a dog is running"], ["a cat sits", "the cat"], ["犬が走る"], ["a boat"]]
@@ -322,6 +324,65 @@ def test_scoring_around_bad_samples_takes_a_generator(metrics, tmp_path):
     scores, refused = metrics["clip-s"].score_each(samples)
     assert np.isfinite(scores[0])
     assert list(refused) == [1]
+
+
+@pytest.fixture(params=["cider", "bertscore", "em-score", "ridge"])
+def unfitted(request, tiny_bert, tiny_clip):
+    """Makes a metric that learns from references."""
+    if request.param == "ridge":
+        return Ridge
+    if request.param == "em-score":
+        pytest.importorskip("av", reason="needs the extra video")
+    local = {"device": "cpu", "precision": "fp32"}
+    options = {
+        "cider": {},
+        "bertscore": {"model": tiny_bert, "idf": True, **local},
+        "em-score": {"model": tiny_clip, "seed": 9, "cache": "off", **local},
+    }
+    return lambda: suisei.get_metric(request.param, **options[request.param])
+
+
+def test_what_is_fitted_takes_what_score_takes(unfitted, tmp_path):
+    columns = {"candidate": CANDIDATES, "references": REFERENCES, "rating": [0.1, 0.4, 0.3, 0.2]}
+    samples = [CaptionSample(*row[:2], rating=row[2]) for row in zip(*columns.values(), strict=True)]
+    states = []
+    for given in (samples, (sample for sample in samples), Frame(columns)):
+        metric = unfitted()
+        metric.fit(given)
+        if isinstance(metric, LearnsFromCaptions):  # and has no state
+            metric.save_idf(tmp_path / "idf.json")
+            states.append((tmp_path / "idf.json").read_text())
+        else:
+            states.append(metric.state())
+    assert states[0]
+    np.testing.assert_equal(states[1:], states[:1] * 2)
+
+
+def test_captions_alone_are_nothing_to_learn_from(unfitted):
+    for given in (CANDIDATES, []):
+        with pytest.raises(DataError, match="references"):
+            unfitted().fit(given)
+    with pytest.raises(DataError, match="got a single string"):
+        unfitted().fit("a dog")
+
+
+@pytest.mark.parametrize("name", ["unigram-f1", "bleu-4"])
+def test_corpus_scores_are_of_as_many_numbers_as_samples(name):
+    metric = suisei.get_metric(name)
+    columns = {"candidate": CANDIDATES, "references": REFERENCES}
+    samples = [CaptionSample(*row) for row in zip(*columns.values(), strict=True)]
+    scores = metric.score(samples)
+    expected = metric.corpus_score(samples, scores)
+    for given in (samples, (sample for sample in samples), Frame(columns)):
+        assert metric.corpus_score(given, scores.tolist()) == expected
+    for wrong, message in (
+        (scores[:3], r"shape \(3,\) beside 4 samples"),
+        (scores[0], r"shape \(\) beside 4"),
+        (np.stack([scores, scores]), r"shape \(2, 4\) beside 4"),
+        (["a", "b", "c", "d"], "no numbers beside 4"),
+    ):
+        with pytest.raises(DataError, match=message):
+            metric.corpus_score(samples, wrong)
 
 
 @pytest.mark.parametrize("name", ["score", "mos"])
