@@ -28,6 +28,9 @@ Segment = tuple[float, float]
 """Start and end in seconds from the first frame; a frame at the end is not part of it."""
 
 _ADVICE = "replace the file"
+_READERS = "mov,matroska,avi,mpegts,mpeg,mpegvideo,m4v,h264,hevc,flv,ogg,asf,gif,apng,dv,mxf,ivf"
+"""FFmpeg's readers of files that hold their own frames; a playlist, which names other files, has none."""
+_FORMATS = "MP4, MOV, 3GP, MKV, WebM, AVI, MPEG, H.264, HEVC, FLV, Ogg, WMV, GIF, APNG, DV, MXF, IVF"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +116,9 @@ def iter_frames(
     Raises:
         ConfigError: ``count`` is not positive.
         UnavailableError: PyAV is not installed.
-        DataError: not a video that can be read: absent, empty, damaged, without pictures or frames,
-            too large; or a segment that begins after the last frame.
+        DataError: not a video that can be read: absent, empty, damaged, a playlist or of another format
+            that is not read, without pictures or frames, too large; or a segment that begins after the
+            last frame.
     """
     if count is not None and count < 1:
         raise ConfigError(f"the number of frames must be at least 1, got {count}")
@@ -259,12 +263,21 @@ def _upright(frame: Any) -> Image:
     return picture.rotate(turn, expand=True) if turn else picture
 
 
+def _container(path: Path) -> Any:
+    import av
+
+    limits = {"protocol_whitelist": "file", "format_whitelist": _READERS}
+    try:
+        return av.open(str(path.resolve()), options=limits)
+    except av.error.ArgumentError:
+        raise DataError(f"{path}: of a format that is not read; give one of {_FORMATS}") from None
+
+
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
     import av
 
-    # A playlist inside the file may name other places; nothing but local files is opened for it.
-    with av.open(str(path.resolve()), options={"protocol_whitelist": "file"}) as container:
+    with _container(path) as container:
         streams = [
             s for s in container.streams.video if not s.disposition & av.stream.Disposition.attached_pic
         ]

@@ -44,6 +44,9 @@ def numbers(pictures):
         ("a.avi", "libx264"),
         ("a.ts", "mpeg2video"),
         ("a.webm", "libvpx"),
+        ("a.mov", "libx264"),
+        ("a.flv", "flv1"),
+        ("a.mpg", "mpeg2video"),
     ],
 )
 def test_even_sampling_finds_the_very_frames(tmp_path, name, codec):
@@ -131,19 +134,41 @@ def test_a_last_frame_that_is_damaged_is_named(tmp_path, monkeypatch):
 
 
 def test_sound_alone_is_no_video(tmp_path):
-    with av.open(str(tmp_path / "sound.wav"), "w") as container:
+    with av.open(str(tmp_path / "sound.mka"), "w") as container:
         stream = container.add_stream("pcm_s16le", rate=8000)
         frame = av.AudioFrame.from_ndarray(np.zeros((1, 800), dtype=np.int16), format="s16", layout="mono")
         frame.sample_rate = 8000
         container.mux(stream.encode(frame))
-    with pytest.raises(DataError, match=r"sound\.wav: the file holds only sound"):
-        list(iter_frames(tmp_path / "sound.wav"))
+    with pytest.raises(DataError, match=r"sound\.mka: the file holds only sound"):
+        list(iter_frames(tmp_path / "sound.mka"))
 
 
-def test_a_playlist_reaches_nothing_else(tmp_path):
-    (tmp_path / "list.mp4").write_text("#EXTM3U\n#EXTINF:1,\nhttp://127.0.0.1:9/secret.ts\n#EXT-X-ENDLIST\n")
-    with pytest.raises(DataError, match=r"list\.mp4"):
-        list(iter_frames(tmp_path / "list.mp4"))
+HLS = "#EXTM3U\n#EXT-X-TARGETDURATION:10\n#EXTINF:10,\n{}\n#EXT-X-ENDLIST\n"
+CONCAT = "ffconcat version 1.0\nfile {}\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("list.m3u8", HLS), ("list.mp4", HLS), ("list.ffconcat", CONCAT), ("concat.mp4", CONCAT)],
+    ids=["m3u8", "m3u8 as mp4", "ffconcat", "ffconcat as mp4"],
+)
+@pytest.mark.parametrize("place", ["{}", "../other/a.ts", "a.ts", "file://{}", "http://127.0.0.1:9/a.ts"])
+def test_a_playlist_is_no_video(tmp_path, name, text, place):
+    for folder in ("other", "own"):
+        (tmp_path / folder).mkdir()
+        video = write_video(tmp_path / folder / "a.ts", 20, "mpeg2video")
+    path = tmp_path / "own" / name
+    path.write_text(text.format(place.format(video)))
+    (tmp_path / "own" / "link.mp4").symlink_to(path)
+    for given in (path, tmp_path / "own" / "link.mp4"):
+        with pytest.raises(DataError, match=given.name):
+            list(iter_frames(given))
+
+
+def test_of_another_format_the_message_says_which_are_read(tmp_path):
+    (tmp_path / "a.m3u8").write_text(HLS.format("b.ts"))
+    with pytest.raises(DataError, match=r"a\.m3u8: of a format that is not read; give one of MP4, .*WebM"):
+        list(iter_frames(tmp_path / "a.m3u8"))
 
 
 def test_a_long_video_is_reached_by_seeking(tmp_path, monkeypatch):
