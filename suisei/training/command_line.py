@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 import yaml
-from jsonargparse import set_parsing_settings
+from jsonargparse import get_loader, set_loader, set_parsing_settings
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
@@ -23,7 +23,7 @@ from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
 from suisei.errors import ConfigError, SuiseiError, UnavailableError
 from suisei.ranges import NAME, SEED, SWITCH, Of, Range, Rule, Several, Word, at_least, check, check_settings
 from suisei.training.checkpoints import CheckpointFiles
-from suisei.training.run_settings import named_configs, read_config, refuse_own_data
+from suisei.training.run_settings import load_limited, named_configs, read_config, refuse_own_data
 
 WRITTEN = ("test.jsonl", "report.json", "report.md", "splits.json", "model", "text", "test_scores.jsonl")
 """What a run writes, and would overwrite in a folder that is not its own."""
@@ -142,6 +142,14 @@ class PlainParser(LightningArgumentParser):
         return added
 
 
+_read_yaml = get_loader("yaml")
+
+
+def _read_limited(text: str) -> Any:
+    """Read YAML for the parser, which opens what a config or an option names as a file of more settings."""
+    return load_limited(text, "a setting, or the file that it names", _read_yaml)
+
+
 class RunCLI(LightningCLI):
     """A command line of training, which makes model, data module and trainer.
 
@@ -169,6 +177,7 @@ class RunCLI(LightningCLI):
             config_read_mode_fsspec_enabled=False,
             config_read_mode_urls_enabled=False,
         )
+        set_loader("yaml", _read_limited, (yaml.YAMLError, ConfigError))
         super().__init__(
             model,
             data,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -102,8 +102,9 @@ def parse_config(text: str, place: str) -> dict[str, Any]:
         place: what messages begin with.
     """
     try:
-        _refuse_depth(text, place)
-        content = yaml.safe_load(text)
+        content = load_limited(text, place, yaml.safe_load)
+    except ConfigError:
+        raise
     except (yaml.YAMLError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark is not None else ""
@@ -115,6 +116,25 @@ def parse_config(text: str, place: str) -> dict[str, Any]:
         raise ConfigError(
             f"{place}: holds a {type(content).__name__}, not settings; write them as `name: value`"
         )
+    return content
+
+
+def load_limited(text: str, place: str, load: Callable[[str], Any]) -> Any:
+    """Return what YAML holds, within the limits of a config.
+
+    Args:
+        text: YAML.
+        place: what messages begin with.
+        load: reads it.
+
+    Raises:
+        ConfigError: it is too large, nested too deeply, has too many values, or names classes.
+        yaml.YAMLError: it is no YAML.
+    """
+    if len(text) > LARGEST_CONFIG:
+        raise ConfigError(f"{place}: {len(text):,} characters; a config has at most {LARGEST_CONFIG:,}")
+    _refuse_depth(text, place)
+    content = load(text)
     _refuse_code(content, place)
     return content
 
@@ -128,7 +148,7 @@ def _refuse_depth(text: str, place: str) -> None:
             raise ConfigError(f"{place}: nested too deeply; a config has a few levels")
 
 
-def _refuse_code(content: dict[Any, Any], place: str) -> None:
+def _refuse_code(content: Any, place: str) -> None:
     """Refuse names of classes, and more values than a config can need."""
     waiting: list[tuple[str, Any]] = [("", content)]
     count = 0

@@ -1,6 +1,7 @@
 """Settings that others wrote: nothing that they name is imported or run, and what cannot be is one line."""
 
 import errno
+import itertools
 import sys
 
 import pytest
@@ -64,6 +65,33 @@ def test_nothing_that_a_nested_config_names_is_imported(settings, tmp_path, monk
                 train_module.make_cli(["--config", str(settings), f"--{part}={tmp_path / 'nested.yaml'}"])
             assert "\n" not in str(error.value)
     assert not (tmp_path / "RAN").exists()
+
+
+PARTS = ("config", "model", "data", "trainer", "checkpoint", "early_stopping")
+NAMED = [*PARTS, *(f"--{part}=" for part in PARTS), "--conf=", "-c"]
+BOMB = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
+    f"{name}: &{name} [{','.join(['*' + before] * 10)}]\n"
+    for before, name in itertools.pairwise(["a", "b", "c", "d", "e"])
+)
+"""100,000 values."""
+
+
+@pytest.mark.parametrize("named", NAMED)
+def test_a_file_that_a_setting_names_has_the_limits_of_a_config(named, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.yaml").write_text(f"{named}: bomb.yaml\n")
+    arguments = [f"{named}bomb.yaml"] if named.startswith("-") else ["--config", "config.yaml"]
+    for text, message in (
+        (BOMB, "more than 20,000 values"),
+        ("a: " + "[" * 60 + "]" * 60, "nested too deeply"),
+        ("#" * 1_000_001 + "\na: 1", "at most 1,000,000"),
+    ):
+        (tmp_path / "bomb.yaml").write_text(text)
+        if "early_stopping" in named:  # which may be null, so that the parser says what it expected
+            message = "expected Stopping or null"
+        with pytest.raises(ConfigError, match=message) as error:
+            train_module.make_cli(arguments)
+        assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("place", ["callbacks", "logger", "plugins", "strategy", "profiler"])
