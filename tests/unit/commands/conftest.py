@@ -1,11 +1,14 @@
-"""A small model and captions that tests of the score command share."""
+"""What tests of the score and evaluate commands share: a small model, captions, ratings, known metrics."""
 
+import json
 import random
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from suisei.metrics.registry import REGISTRY, Entry
+from tests.unit.commands.evaluate_runs import MODES, Fake
 from tests.unit.commands.score_runs import ENGLISH, JAPANESE, write
 
 
@@ -48,3 +51,31 @@ def records(tmp_path):
 @pytest.fixture
 def captions(tmp_path, records):
     return write(tmp_path / "captions.jsonl", records)
+
+
+@pytest.fixture
+def fakes(monkeypatch):
+    """Metrics whose scores are known, in the registry."""
+    for mode in MODES:
+        entry = Entry(f"{Fake.__module__}:Fake", (), "a fake", {} if mode == "plain" else {"mode": mode})
+        monkeypatch.setitem(REGISTRY, f"fake-{mode}", entry)
+    broken = Entry(f"{Fake.__module__}:Fake", (), "a fake", modules=("no_such_module",))
+    monkeypatch.setitem(REGISTRY, "fake-absent", broken)
+
+
+@pytest.fixture
+def ratings(tmp_path):
+    """Forty rated rows, in both languages, some without references."""
+    rng = np.random.default_rng(0)
+    path = tmp_path / "ratings.jsonl"
+    rows = []
+    for i in range(40):
+        quality = rng.random()
+        rating = np.clip(np.round(1 + 4 * quality + 0.6 * rng.normal(size=2)), 1, 5).tolist()
+        row = {"id": f"r{i}", "candidate": f"{'犬' if i % 2 else 'dog'} {quality:.6f}", "rating": rating}
+        row |= {"group": f"g{i // 2}", "system": "st"[i // 20]}
+        if i % 4:
+            row["references"] = ["a dog"]
+        rows.append(row)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
