@@ -10,12 +10,13 @@ import signal
 import threading
 import warnings
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
 
 from suisei.data.formats import Row
 from suisei.errors import DataError, UnavailableError
@@ -23,6 +24,7 @@ from suisei.metrics.base import Metric
 from suisei.scoring.plan import MetricPlan
 from suisei.scoring.stream import Job, ScoredRow, Scorer
 
+T = TypeVar("T")
 WINDOWS_PER_PROCESS = 2
 """Windows that are under way for each process: one being scored, one waiting."""
 
@@ -94,16 +96,17 @@ class ParallelScorer(Scorer):
                         job, problem = None, error
                     more = job is not None
                     if job is not None:
-                        pending.append((job, pool.submit(_score, job.new)))
+                        pending.append((job, submitted(pool, _score, job.new)))
                 if pending:
                     job, future = pending.popleft()
                     yield job, self._received(future.result())
+            pool.shutdown()
         except BrokenProcessPool:
             raise UnavailableError(
                 "a scoring process ended before its time, perhaps for lack of memory; use fewer --processes"
             ) from None
         finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+            end_at_once(pool)  # of a run that was left, nobody takes the windows under way
         if problem is not None:
             raise problem
 
@@ -167,6 +170,29 @@ class CollectedWarnings(logging.Handler):
         """Return what was collected since it was last asked for."""
         messages, self.messages = self.messages, []
         return messages
+
+
+def submitted(pool: ProcessPoolExecutor, function: Callable[..., T], *given: Any) -> Future[T]:
+    """Submit work to a pool; a worker that is started for it has Ctrl-C blocked from its beginning.
+
+    Before :func:`begin_worker` is reached, it would show where its imports were interrupted.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        return pool.submit(function, *given)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        return pool.submit(function, *given)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def end_at_once(pool: ProcessPoolExecutor) -> None:
+    """End a pool and its workers, whatever they are at: what they have not finished is lost."""
+    processes = list((getattr(pool, "_processes", None) or {}).values())
+    pool.shutdown(wait=False, cancel_futures=True)
+    for process in processes:
+        with suppress(OSError, ValueError):
+            process.terminate()
 
 
 _worker: tuple[Scorer, CollectedWarnings] | None = None

@@ -7,11 +7,18 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
 from typing import Any
 
 from suisei.errors import DataError
-from suisei.scoring.parallel import CollectedWarnings, WorkerSettings, begin_worker, warn_again, worker_scorer
+from suisei.scoring.parallel import (
+    CollectedWarnings,
+    WorkerSettings,
+    begin_worker,
+    end_at_once,
+    submitted,
+    warn_again,
+    worker_scorer,
+)
 from suisei.scoring.seen_images import SeenImages
 from suisei.scoring.shard_scores import ShardReport, ShardSettings, ShardTask, reads_images, score_shard
 from suisei.scoring.stream import Scorer
@@ -86,7 +93,7 @@ def several_processes(worker: WorkerSettings, settings: ShardSettings, devices: 
                 while left or under_way:
                     while left and len(under_way) < len(devices):
                         task = left.popleft()
-                        under_way[pool.submit(_score, task)] = task
+                        under_way[submitted(pool, _score, task)] = task
                     for future in wait(under_way, return_when=FIRST_COMPLETED).done:
                         report, warnings = future.result()
                         warn_again(warnings)
@@ -99,7 +106,7 @@ def several_processes(worker: WorkerSettings, settings: ShardSettings, devices: 
                     else:
                         yield task, given_up
             finally:
-                _end(pool)
+                end_at_once(pool)  # what a worker has not finished, it has not written
 
     return run
 
@@ -112,15 +119,6 @@ def _pool(
     for device in devices:
         queue.put(device)
     return ProcessPoolExecutor(len(devices), context, _start, (worker, settings, queue))
-
-
-def _end(pool: ProcessPoolExecutor) -> None:
-    """End a pool at once: what a worker has not finished, it has not written."""
-    processes = list((getattr(pool, "_processes", None) or {}).values())
-    pool.shutdown(wait=False, cancel_futures=True)
-    for process in processes:
-        with suppress(OSError, ValueError):
-            process.terminate()
 
 
 _worker: tuple[ShardWorker, CollectedWarnings] | None = None

@@ -2,9 +2,13 @@
 
 import json
 import logging
+import os
+import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -152,6 +156,60 @@ def test_a_run_that_is_killed_leaves_no_process_and_can_be_resumed(tmp_path, row
     resumed = [*command, "--input", str(source), "--resume"]
     assert subprocess.run(resumed, capture_output=True, check=False).returncode == 0
     assert [row["id"] for row in read(output)] == [row["id"] for row in rows]
+
+
+ENDLESS = """
+import pathlib, signal, sys, time
+
+if "--multiprocessing-fork" in sys.orig_argv:  # a worker, which has imported nothing yet
+    signal.raise_signal(signal.SIGINT)
+
+from suisei.metrics.overlap import Length
+
+def score(self, samples, **options):
+    pathlib.Path(__file__).with_name("reached").touch()
+    time.sleep(3600)
+
+Length._score = score
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs Linux's list of processes")
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("shards", [False, True])
+def test_keys_that_interrupt_end_all_processes_whatever_they_are_at(tmp_path, times, shards):
+    """A terminal signals the whole group, workers that begin too; nobody takes windows under way."""
+    (tmp_path / "sitecustomize.py").write_text(ENDLESS)
+    for shard in range(2):
+        write(tmp_path / f"{shard}.jsonl", [{"candidate": "a dog"}] * 80)
+    source, output = ("*.jsonl", "out") if shards else ("0.jsonl", "out.jsonl")
+    command = [sys.executable, "-m", "suisei", "score", "--metrics", "length", "--processes", "2"]
+    command += ["--input", str(tmp_path / source), "--output", str(tmp_path / output), "--window", "8"]
+    with subprocess.Popen(
+        command,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])},
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # a job may ignore it
+    ) as process:
+        try:
+            wait_until((tmp_path / "reached").exists)
+            workers = children(process.pid)
+            for _ in range(times):
+                os.killpg(process.pid, signal.SIGINT)
+                time.sleep(0.15)
+            said = process.communicate(timeout=60)[1]
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode in (130, -signal.SIGINT)  # which a shell calls 130 as well
+    if times == 1:  # a second one may come while the message is being written
+        assert process.returncode == 130
+        assert said.startswith("suisei: interrupted")
+        assert "Traceback" not in said
+    assert len(workers) >= 2
+    wait_until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers))
 
 
 def children(process):
