@@ -17,6 +17,7 @@ from suisei.commands.score_checks import (
     check,
     check_not_older,
     check_same_columns,
+    check_summary_is_there,
     chosen_devices,
     chosen_window,
     is_complete,
@@ -61,8 +62,10 @@ def _score_file(options: argparse.Namespace) -> int:
     if options.resume and is_complete(options.output):
         check_not_older(options)
         check_same_columns(options.output, short_labels(plans))
+        check_summary_is_there(options)
         tidy(Path(options.output))
-        say(console, f"{options.output} is complete; nothing to resume (without --resume it is scored anew)")
+        said = f"{options.output} is complete, newer than its input and models, and has these columns"
+        say(console, f"{said}: nothing to resume; what had other options is scored anew without --resume")
         return 0
     options.window = chosen_window(options, len(devices))
     from suisei.encoders.sharing import shared_encoders

@@ -158,6 +158,19 @@ def check_not_older(options: argparse.Namespace) -> None:
             )
 
 
+def check_summary_is_there(options: argparse.Namespace) -> None:
+    """Refuse a ``--summary`` that is absent where the output is complete: a run writes both.
+
+    Raises:
+        ConfigError: so it is.
+    """
+    if options.summary and not Path(options.summary).exists():
+        raise ConfigError(
+            f"--output {options.output} is complete, and nothing is scored that --summary {options.summary} "
+            "could say anything of; score anew without --resume"
+        )
+
+
 def check_same_columns(output: str, labels: Sequence[str]) -> None:
     """Refuse to call an output complete that has scores by other metrics, as far as it can be read.
 

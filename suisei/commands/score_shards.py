@@ -166,40 +166,54 @@ def _locked_folder(
 
 
 def _settings(path: Path, signatures: Mapping[str, str], options: argparse.Namespace) -> ShardSettings:
-    from suisei.data.writers import replacing
     from suisei.scoring.digest import value_digest
+    from suisei.scoring.fitting import without_counts
     from suisei.scoring.shard_scores import WINDOW, ShardSettings
 
-    columns = named_columns(options)
-    window = options.window or WINDOW
+    columns, window = named_columns(options), options.window or WINDOW
     decisive = {
-        "signatures": dict(signatures),
+        "signatures": {label: without_counts(text) for label, text in signatures.items()},
         "columns": columns,
         "window": window,
         "images": options.images,
     }
-    stored: dict[str, Any] = {}
-    if path.is_file():
-        try:
-            stored = json.loads(path.read_text("utf-8"))
-            kind = stored["kind"]
-        except (ValueError, KeyError, TypeError):
-            raise ConfigError(f"{path} is no note of suisei score; give another --output") from None
-        changed = [name for name, value in decisive.items() if stored.get(name) != value]
-        if changed:
-            raise ConfigError(
-                f"--output {path.parent} holds scores with other {' and '.join(changed)} (see {path}); give "
-                "another folder, or those"
-            )
-    else:
-        kind = _kind()
-        with replacing(path) as temporary:
-            text = json.dumps({"kind": kind, **decisive}, ensure_ascii=False, indent=1)
-            temporary.write_bytes(text.encode("utf-8", "backslashreplace"))
+    noted = _noted(path)
+    changed = [name for name, value in decisive.items() if noted and noted.get(name) != value]
+    if changed:
+        raise ConfigError(
+            f"--output {path.parent} holds scores with other {' and '.join(changed)} (see {path}); give "
+            "another folder, or those"
+        )
+    kind = noted["kind"] if noted else _kind()
+    _note(path, {"kind": kind, **decisive, "signatures": dict(signatures)})
     # What metrics learned from all shards is in no signature: a shard that changed may change others' scores.
     learned = {"learned": options.learned} if options.learned else {}
     digest = value_digest({**decisive, "kind": kind, **learned})
     return ShardSettings(columns, kind, digest, window, options.images, allowed(options))
+
+
+def _noted(path: Path) -> dict[str, Any]:
+    """Return what a folder's scores were made with; nothing where there are none yet."""
+    from suisei.scoring.fitting import without_counts
+
+    if not path.is_file():
+        return {}
+    try:
+        stored = json.loads(path.read_text("utf-8"))
+        signatures = {label: without_counts(text) for label, text in stored["signatures"].items()}
+        return {**stored, "kind": stored["kind"], "signatures": signatures}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise ConfigError(f"{path} is no note of suisei score; give another --output") from None
+
+
+def _note(path: Path, content: Mapping[str, Any]) -> None:
+    """Write what the folder's scores are made with, where it is not there already."""
+    from suisei.data.writers import replacing
+
+    text = json.dumps(content, ensure_ascii=False, indent=1).encode("utf-8", "backslashreplace")
+    if not path.is_file() or path.read_bytes() != text:
+        with replacing(path) as temporary:
+            temporary.write_bytes(text)
 
 
 def _kind() -> str:

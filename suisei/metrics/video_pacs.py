@@ -202,6 +202,7 @@ class VideoScore(DualMetric):
             "frames": "all" if self.frames is None else str(self.frames),
             "idf": self._idf.label if self._idf else "unfitted" if self._weighted else "none",
             "part": self.part,
+            **({} if self.overlong == "cut" else {"overlong": self.overlong}),
         }
         return {**own, "ref": f"max-{self.aggregate}"} if self.references else own
 

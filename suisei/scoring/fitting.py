@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from suisei.metrics.registry import get_entry
 from suisei.scoring.plan import MetricPlan
 
 _FIT = "|fit:references-of-"
+_COUNT = re.compile(r"\|idf:(\d+-documents|fitted-\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,13 @@ def fitted_signature(samples: int) -> str:
 def is_fitted(signature: str) -> bool:
     """Say whether the metric learned from the references of what is scored."""
     return _FIT in signature
+
+
+def without_counts(signature: str) -> str:
+    """Return a signature without how many samples of what is scored a metric learned from."""
+    if not is_fitted(signature):
+        return signature
+    return f"{_COUNT.sub('|idf:fitted', signature.partition(_FIT)[0])}{_FIT}the-input"
 
 
 def fit_unrated(metric: Metric, samples: Sequence[CaptionSample]) -> None:

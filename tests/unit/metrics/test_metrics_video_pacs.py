@@ -231,8 +231,11 @@ def test_overlong_captions_are_cut_with_a_warning_or_refused(encoder, video):
     with pytest.warns(UserWarning, match="1 captions have more tokens"):
         first, second = score(encoder).score(sample)
     assert first == pytest.approx(second)
+    refusing = score(encoder, overlong="refuse")
     with pytest.raises(DataError, match="overlong=cut"):
-        score(encoder, overlong="refuse").score(sample)
+        refusing.score(sample)
+    assert "overlong" not in score(encoder).signature
+    assert "|overlong:refuse|" in refusing.signature  # kept scores are known by it
 
 
 def test_a_broken_video_is_named(encoder, tmp_path):

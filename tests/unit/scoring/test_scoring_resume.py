@@ -409,6 +409,8 @@ def test_an_output_older_than_its_input_is_not_taken_for_its_scores(tmp_path, ca
     assert run_command(main, given) == 0
     assert run_command(main, [*given, "--resume"]) == 0
     assert "nothing to resume" in capsys.readouterr().err
+    assert run_command(main, [*given, "--resume", "--summary", str(tmp_path / "sum.json")]) == 2
+    assert "nothing is scored that --summary" in " ".join(capsys.readouterr().err.split())
     data.write_text('{"id": "1", "candidate": "quite another caption"}\n', encoding="utf-8")
     later = output.stat().st_mtime_ns + 1_000_000_000
     os.utime(data, ns=(later, later))

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 
 import pytest
 
@@ -32,6 +33,26 @@ def test_a_second_start_scores_what_is_not_finished_alone(folder, monkeypatch, c
     assert table(run(folder)["00001"])[0]["key"] == "50"
     assert scored[2:] == ["00001"]
     assert "2 of 3 shards are finished already" in capsys.readouterr().err
+
+
+def test_metrics_that_learn_from_the_set_score_anew_what_a_later_shard_changes(folder):
+    """CIDEr's weights are of all shards, and its signature says of how many."""
+    away = (folder / "in" / "00001.tar").rename(folder / "00001.tar")
+    run(folder, "--metrics", "cider", status=1)
+    away.rename(folder / "in" / "00001.tar")
+    assert _noted(folder)["cider"].endswith("|fit:references-of-10-samples")
+    mended = run(folder, "--metrics", "cider")
+    assert _noted(folder)["cider"].endswith("|fit:references-of-15-samples")
+    shutil.copytree(folder / "in", folder / "whole" / "in")
+    unbroken = run(folder / "whole", "--metrics", "cider")
+    assert len(unbroken) == 3
+    assert {name: table(path) for name, path in mended.items()} == {
+        name: table(path) for name, path in unbroken.items()
+    }
+
+
+def _noted(folder):
+    return json.loads((folder / "out" / "scores.json").read_text(encoding="utf-8"))["signatures"]
 
 
 def test_an_interrupted_run_leaves_whole_shards(folder, monkeypatch):
