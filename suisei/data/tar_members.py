@@ -83,8 +83,9 @@ def tar_members(stream: BinaryIO, limit: Callable[[str], int]) -> Iterator[Membe
             if size > MOST_HEADER_BYTES:
                 raise DataError(f"has a header of {size:,} bytes at byte {at:,}; it is damaged")
             given.update(_extended(_read(stream, size, at), header.kind, at))
-        elif header.kind not in (_FOLDER, _LONG_LINK, _GLOBAL):
-            yield _member(stream, given.pop("path", header.name), size, header.kind, limit)
+        elif header.kind not in (_LONG_LINK, _GLOBAL):  # a folder's name and size are no other member's
+            if header.kind != _FOLDER:
+                yield _member(stream, given.get("path", header.name), size, header.kind, limit)
             given.clear()
         at += -(-size // BLOCK) * BLOCK
         stream.seek(min(at, end))

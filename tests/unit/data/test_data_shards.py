@@ -80,6 +80,31 @@ def test_samples_of_an_archive_in_order_with_image_caption_and_uid(tmp_path, lay
     assert found[0].size == len(picture())
 
 
+@pytest.mark.parametrize("layout", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+@pytest.mark.parametrize("folder", ["画像", "x" * 120])
+def test_the_name_of_a_folder_is_not_given_to_the_next_member(tmp_path, layout, folder):
+    def fill(tar):
+        add(tar, folder, type=tarfile.DIRTYPE)
+        add_all(tar)
+
+    found = rows(archive(tmp_path / "0.tar", fill, format=layout))
+    assert [(one.row.id, one.row.sample.candidate) for one in found] == list(
+        zip("012", CAPTIONS, strict=True)
+    )
+    assert all(one.row.sample.image is not None for one in found)
+
+
+@pytest.mark.parametrize("layout", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_a_long_name_is_kept_until_the_link_that_it_is_of(tmp_path, layout):
+    def fill(tar):
+        add(tar, "y" * 120 + ".png", type=tarfile.SYMTYPE, linkname="z" * 120)
+        add_sample(tar, "a", "a ball")
+
+    with archive(tmp_path / "0.tar", fill, format=layout).open("rb") as stream:
+        names = [one.name for one in tar_members(stream, lambda _: 1 << 20)]
+    assert names == ["y" * 120 + ".png", "a.png", "a.txt", "a.json"]
+
+
 def test_an_image_in_memory_is_that_of_the_file(tmp_path):
     path = tmp_path / "a.png"
     path.write_bytes(picture("blue"))
