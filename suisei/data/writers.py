@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import glob
+import hashlib
 import json
 import os
 import secrets
@@ -34,6 +36,9 @@ VIDEO_COLUMNS = ("video", "segment")
 """Columns of files with samples that have a video."""
 SAMPLE_FIELDS = frozenset({*COLUMNS, *VIDEO_COLUMNS, "src", "mt", "ref", "imgid", "error"})
 """What columns beside scores may be called, by our own names and those of other projects."""
+
+_MOST_CHARACTERS = 40  # of a name in its temporary file's: each may take four of the 255 bytes of a name
+_TOKEN_BYTES = 6
 
 
 def write_samples(path: Path | str, samples: Sequence[CaptionSample]) -> None:
@@ -76,7 +81,8 @@ def replacing(path: Path) -> Iterator[Path]:
     if target.is_dir():
         raise DataError(f"{path}: is a folder; give the name of a file")
     folder = Path(tempfile.gettempdir()) if stream else target.parent
-    temporary = folder / f".{path.name[:40]}.{secrets.token_hex(6)}{path.suffix}"
+    start, end = _around_token(path)
+    temporary = folder / f"{start}{secrets.token_hex(_TOKEN_BYTES)}{end}"
     try:
         yield temporary
         if stream:
@@ -90,6 +96,24 @@ def replacing(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             temporary.unlink()
+
+
+def temporaries(path: Path) -> Iterator[Path]:
+    """Yield what :func:`replacing` has left of a path where its process was killed, and of no other path.
+
+    Another process that writes the same path has its file there too.
+    """
+    start, end = map(glob.escape, _around_token(path))
+    yield from path.parent.glob(f"{start}{'[0-9a-f]' * (2 * _TOKEN_BYTES)}{end}")
+
+
+def _around_token(path: Path) -> tuple[str, str]:
+    """Return how names of a path's temporary files begin and end, which are no other path's."""
+    name = path.name
+    if len(name) > _MOST_CHARACTERS:
+        digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+        name = f"{name[:_MOST_CHARACTERS]}.{digest}"
+    return f".{name}.", path.suffix
 
 
 def _copy_to_stream(source: Path, path: Path) -> None:

@@ -7,7 +7,6 @@ rows alone decide, so its scores do not depend on who scores it.
 
 from __future__ import annotations
 
-import glob
 import json
 import logging
 import math
@@ -22,7 +21,7 @@ from suisei.data.formats import NamedColumns
 from suisei.data.paths import DEFAULT, Allowed, full_path
 from suisei.data.shard_names import TAR
 from suisei.data.shards import ShardRow, shard_rows
-from suisei.data.writers import replacing
+from suisei.data.writers import replacing, temporaries
 from suisei.errors import DataError
 from suisei.metrics.base import Metric
 from suisei.scoring.seen_images import SeenImages, files_of, topmost_missing
@@ -194,7 +193,7 @@ def score_shard(
         uids_note=lambda text: setattr(report, "unread_uids", text),
     )
     output = task.output(settings.kind)
-    _clear(task)
+    _clear(task, settings.kind)
     scorer.name = str(task.source)
     windows = _windows(_watched(_guarded(rows, report), seen), settings.window)
     labels = list(scorer.metrics)
@@ -224,13 +223,14 @@ def score_shard(
     return report
 
 
-def _clear(task: ShardTask) -> None:
+def _clear(task: ShardTask, kind: str) -> None:
     """Make room for a shard's files, and take away what a worker that died has left of them."""
     try:
         task.target.parent.mkdir(parents=True, exist_ok=True)
         task.stats.unlink(missing_ok=True)
-        for part in task.target.parent.glob(f".{glob.escape(task.target.name)}[._]*"):
-            part.unlink(missing_ok=True)
+        for path in (task.output(kind), task.stats):
+            for part in temporaries(path):
+                part.unlink(missing_ok=True)
     except OSError as error:
         raise DataError(f"{task.target.parent}: cannot be written: {error.strerror or error}") from None
 

@@ -7,8 +7,10 @@ import shutil
 
 import pytest
 
+from suisei.data.writers import replacing
 from suisei.errors import DataError
 from suisei.scoring import shard_files, shard_pool
+from suisei.scoring.shard_scores import ShardTask, _clear
 from tests.unit.scoring.shard_runs import CAPTION, run, samples, table, write_tar
 
 
@@ -17,7 +19,7 @@ def test_a_second_start_scores_what_is_not_finished_alone(folder, monkeypatch, c
     before = {name: (path.read_bytes(), path.stat().st_mtime_ns) for name, path in found.items()}
     found["00000"].write_bytes(found["00000"].read_bytes()[:-1])  # not what was written
     (folder / "out" / "00002_stats.json").unlink()  # killed before it was marked
-    left = folder / "out" / ".00002.parquet.0123.parquet"
+    left = folder / "out" / ".00002.parquet.0123456789ab.parquet"
     left.touch()
     scored = []
     real = shard_pool.score_shard
@@ -53,6 +55,24 @@ def test_metrics_that_learn_from_the_set_score_anew_what_a_later_shard_changes(f
 
 def _noted(folder):
     return json.loads((folder / "out" / "scores.json").read_text(encoding="utf-8"))["signatures"]
+
+
+@pytest.mark.parametrize("name", ["train", "x" * 60, "a[1]*"])
+def test_what_a_killed_process_left_is_taken_away_and_no_other_shards(tmp_path, name):
+    """Another process may be writing that of a shard whose name begins the same."""
+    own, other, longer = (ShardTask(tmp_path, tmp_path / f"{name}{end}") for end in ("", "_2", ".parquet"))
+
+    def files(task):
+        with replacing(task.output("parquet")) as scores, replacing(task.stats) as stats:
+            for path in (scores, stats):
+                path.touch()
+            yield {scores, stats}
+
+    writers = [files(task) for task in (own, other, longer)]
+    left, *others = [next(writer) for writer in writers]
+    _clear(own, "parquet")
+    assert not any(path.exists() for path in left)
+    assert set(tmp_path.iterdir()) == others[0] | others[1]
 
 
 def test_an_interrupted_run_leaves_whole_shards(folder, monkeypatch):
