@@ -19,7 +19,7 @@ from typing import Any
 
 from suisei.data.column_names import NO_CHOICE, Columns
 from suisei.data.paths import Root, address_error, is_address
-from suisei.data.sample import CaptionSample, Rating, checked_number, has_surrogate
+from suisei.data.sample import CaptionSample, Rating, checked_number, refuse_surrogate
 from suisei.errors import DataError
 
 DEFAULT_SCALE = (0.0, 1.0)
@@ -82,8 +82,8 @@ def make_sample(record: Mapping[str, Any], columns: Columns, settings: Settings)
     candidate = record.get(of["candidate"])
     references = _references(record, columns, settings)
     for column, caption in [(of["candidate"], candidate), *(("references", text) for text in references)]:
-        if isinstance(caption, str) and has_surrogate(caption):
-            raise DataError(f"{column} holds a broken character (half of a surrogate pair): {caption[:40]!a}")
+        if isinstance(caption, str):
+            refuse_surrogate(column, caption)
     if candidate is None or (isinstance(candidate, str) and not candidate.strip()):
         raise DataError(f"{of['candidate']} is empty; every row needs a candidate caption")
     fields: dict[str, Any] = {
@@ -108,7 +108,9 @@ def make_sample(record: Mapping[str, Any], columns: Columns, settings: Settings)
 
 
 def _text(record: Mapping[str, Any], column: str | None) -> str | None:
-    value = record.get(column) if column else None
+    if not column:
+        return None
+    value = record.get(column)
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if isinstance(value, float) and value.is_integer():  # what pandas makes of ids beside a missing one
@@ -117,8 +119,7 @@ def _text(record: Mapping[str, Any], column: str | None) -> str | None:
         return None
     if not isinstance(value, str):
         raise DataError(f"{column} must be text, got {type(value).__name__} {value!r:.60}")
-    if has_surrogate(value):
-        raise DataError(f"{column} holds a broken character (half of a surrogate pair): {value[:40]!a}")
+    refuse_surrogate(column, value)
     return value
 
 

@@ -173,8 +173,7 @@ def checked_caption(field: str, caption: Any) -> str:
     if is_blank(caption):
         hidden = f", only invisible ones such as {caption[:10]!a}" if caption.strip() else ""
         raise DataError(f"{field} is empty; every caption needs at least one visible character{hidden}")
-    if has_surrogate(caption):
-        raise DataError(f"{field} holds a broken character (half of a surrogate pair): {caption[:40]!a}")
+    refuse_surrogate(field, caption)
     if len(caption) > MAX_CAPTION_CHARACTERS:
         raise DataError(
             f"{field} has {len(caption):,} characters, more than {MAX_CAPTION_CHARACTERS:,}; "
@@ -199,9 +198,14 @@ def is_blank(text: str) -> bool:
     return not any(map(_is_visible, text))
 
 
-def has_surrogate(text: str) -> bool:
-    """Return whether text holds half of a surrogate pair, which no file can hold."""
-    return not text.isascii() and _SURROGATE.search(text) is not None
+def refuse_surrogate(field: str, text: str) -> None:
+    """Make sure that a text holds no half of a surrogate pair, which no file can hold.
+
+    Raises:
+        DataError: it does; ``field`` is named.
+    """
+    if not text.isascii() and _SURROGATE.search(text):
+        raise DataError(f"{field} holds a broken character (half of a surrogate pair): {text[:40]!a}")
 
 
 def _is_visible(character: str) -> bool:

@@ -26,7 +26,7 @@ from suisei.data.idset import IdSet
 from suisei.data.image_bytes import ImageBytes
 from suisei.data.parquet import import_pyarrow
 from suisei.data.paths import Allowed, Root
-from suisei.data.sample import LANGUAGES, CaptionSample
+from suisei.data.sample import LANGUAGES, CaptionSample, refuse_surrogate
 from suisei.data.shard_names import TAR
 from suisei.data.tar_members import Member, TrailingDataError, tar_members
 from suisei.errors import DataError, UnavailableError
@@ -94,7 +94,16 @@ def shard_rows(
     if "key" in names and "id" not in names:
         own["id"] = ["key"]
     for row in iter_rows(path, images=images, columns={**own, **columns}, note=note, allowed=allowed):
-        yield ShardRow(row, row.uid)
+        yield _file_row(path, row)
+
+
+def _file_row(path: Path, row: Row) -> ShardRow:
+    try:
+        refuse_surrogate("uid", row.uid or "")
+    except DataError as problem:
+        error = row.error or DataError(f"{path}, row {row.number}: {problem}")
+        return ShardRow(replace(row, sample=None, error=error, uid=None))
+    return ShardRow(row, row.uid)
 
 
 def _column_names(path: Path) -> Sequence[str]:
@@ -194,8 +203,7 @@ def _tar_row(archive: _Archive, number: int, key: str, members: Mapping[str, Mem
     uid = None
     try:
         record = _record(members, captioned=archive.captioned)
-        uid = record.get("uid")
-        uid = uid if isinstance(uid, str) and uid else archive.uids.of(key)
+        uid = _own_uid(record) or archive.uids.of(key)
         if not archive.seen.add(key):
             raise DataError("the key is that of an earlier sample; every key must be unique")
         image = members.get("image")
@@ -208,6 +216,14 @@ def _tar_row(archive: _Archive, number: int, key: str, members: Mapping[str, Mem
         return ShardRow(Row(number, key, sample, None), uid)
     content = ImageBytes(f"{archive.path}/{image.name}", image.content)
     return ShardRow(Row(number, key, replace(sample, image=content), None), uid, len(image.content))
+
+
+def _own_uid(record: Mapping[str, Any]) -> str | None:
+    uid = record.get("uid")
+    if not isinstance(uid, str):
+        return None
+    refuse_surrogate("uid", uid)
+    return uid
 
 
 def _sample(record: Mapping[str, Any], archive: _Archive, *, texted: bool) -> CaptionSample:

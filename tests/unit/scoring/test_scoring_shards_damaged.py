@@ -186,6 +186,52 @@ def test_a_caption_that_cannot_be_read_costs_its_row(tmp_path, more, error):
     assert (first["length"], [row["length"] for row in others]) == (None, [0.6, 0.6])
 
 
+BROKEN = "holds a broken character (half of a surrogate pair): '\\ud800'"
+
+
+@pytest.mark.parametrize(
+    ("more", "error"),
+    [
+        ({"uid": "\ud800"}, f"00000.tar, row 1: uid {BROKEN}"),
+        ({"references": ["\ud800"]}, f"00000.tar, row 1: references {BROKEN}"),
+        ({"references": {"\ud800": 1}}, "got dict {'\\ud800': 1}"),
+    ],
+)
+def test_half_of_a_surrogate_pair_in_an_archive_costs_its_row(tmp_path, more, error):
+    plain_tar(tmp_path / "in" / "00000.tar", 0, json=json.dumps({"references": ["a ball"], **more}).encode())
+    first, *others = table(run(tmp_path, shards="*.tar")["00000"])
+    assert error in first["error"]
+    assert (first["key"], first["uid"], first["length"]) == ("0", None, None)
+    assert [row["length"] for row in others] == [0.6, 0.6]
+
+
+@pytest.mark.parametrize(
+    ("more", "error", "uid"),
+    [
+        ({"uid": "\ud800"}, f"0.jsonl, row 1: uid {BROKEN}", None),
+        ({"uid": "\ud800", "references": 7}, "references must be", None),
+        ({"system": "\ud800"}, f"0.jsonl, row 1: system {BROKEN}", "u"),
+        ({"candidate": None, "a \ud800": 1}, "candidate is empty", "u"),
+        ({"references": {"\ud800": 1}}, "got dict {'\\ud800': 1}", "u"),
+    ],
+)
+def test_half_of_a_surrogate_pair_in_a_file_of_rows_costs_its_row(tmp_path, more, error, uid):
+    good = {"candidate": CAPTION, "references": ["a ball"], "uid": "u"}
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "0.jsonl").write_text(f"{json.dumps({**good, **more})}\n{json.dumps(good)}\n")
+    first, second = table(run(tmp_path, shards="*.jsonl")["0"])
+    assert error in first["error"]
+    assert (first["uid"], first["length"]) == (uid, None)
+    assert (second["uid"], second["length"], second["error"]) == ("u", 0.6, None)
+
+
+def test_half_of_a_surrogate_pair_in_the_name_of_a_column_costs_its_row(tmp_path):
+    plain_tar(tmp_path / "in" / "00000.tar", 0, txt=None, json=b'{"\\ud800": 1}')
+    first, *others = table(run(tmp_path, shards="*.tar")["00000"])
+    assert "the columns are \\ud800. Name" in first["error"]
+    assert [row["length"] for row in others] == [0.6, 0.6]
+
+
 @pytest.mark.parametrize("language", ["de", "EN", "en-US", "", 7, ["en"], {"a": 1}, None])
 @pytest.mark.parametrize("column", ["language", "LANGUAGE", "lang"])
 def test_an_unknown_language_of_the_web_counts_as_not_stated(tmp_path, language, column):
