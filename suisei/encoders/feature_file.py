@@ -267,8 +267,10 @@ def _packed(key: bytes, features: np.ndarray) -> bytes:
     return _checksum(key, content) + content
 
 
-def _unpacked(key: bytes, value: bytes) -> np.ndarray | None:
-    """Return the features, None where they are damaged."""
+def _unpacked(key: object, value: object) -> np.ndarray | None:
+    """Return the features, None where they are damaged; columns of SQLite hold values of any type."""
+    if not (isinstance(key, bytes) and isinstance(value, bytes)):
+        return None
     content = value[_CHECKSUM_BYTES:]
     if len(content) < 4 or value[:_CHECKSUM_BYTES] != _checksum(key, content):
         return None

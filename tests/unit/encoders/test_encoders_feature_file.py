@@ -132,6 +132,21 @@ def test_one_damaged_entry_is_encoded_again(tmp_path, encoder):
     assert len(encoder.asked) == 4
 
 
+@pytest.mark.parametrize("value", [7, 0.5, "text", None, b"", b"short"])
+def test_an_entry_of_another_type_is_encoded_again(tmp_path, encoder, value):
+    look_up(features_in(tmp_path), [1, 2], encoder)
+    with sqlite3.connect(tmp_path / FILE) as connection:  # as if another program had made the table
+        connection.execute("CREATE TABLE other (key BLOB UNIQUE, value)")
+        connection.execute("INSERT INTO other SELECT key, value FROM features")
+        connection.execute("DROP TABLE features")
+        connection.execute("ALTER TABLE other RENAME TO features")
+        connection.execute("UPDATE features SET value = ? WHERE rowid = 2", (value,))
+    connection.close()
+    for _ in range(2):
+        look_up(features_in(tmp_path), [1, 2], encoder)
+    assert encoder.asked == [1, 2, 2]
+
+
 def test_a_file_that_stays_locked_costs_a_warning_not_the_run(tmp_path, encoder, monkeypatch, caplog):
     monkeypatch.setattr("suisei.encoders.feature_file.LOCK_SECONDS", 0.01)
     features = features_in(tmp_path)
