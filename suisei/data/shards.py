@@ -279,6 +279,6 @@ def _text(member: Member, kind: str) -> str:
     if member.problem or member.content is None:
         raise DataError(f".{kind} {member.problem}")
     try:
-        return member.content.decode("utf-8")
+        return member.content.decode("utf-8-sig")  # a byte order mark is none of the text
     except UnicodeDecodeError:
         raise DataError(f".{kind} is not valid UTF-8") from None

@@ -135,6 +135,19 @@ def test_the_caption_is_that_of_the_text_or_of_a_column_asked_for(tmp_path):
     assert (sample.candidate, sample.references) == ("of the json", ("r",))
 
 
+def test_members_may_begin_with_a_byte_order_mark(tmp_path):
+    def fill(tar):
+        add(tar, "a.txt", "\ufeffa ball".encode())
+        add(tar, "a.json", "\ufeff".encode() + json.dumps({"uid": "u", "references": ["r"]}).encode())
+        add(tar, "b.json", "\ufeff".encode() + json.dumps({"caption": "a dog"}).encode())
+        add(tar, "c.json", "\ufeff\ufeff{}".encode())
+
+    first, second, third = rows(archive(tmp_path / "0.tar", fill))
+    assert (first.uid, first.row.sample.candidate, first.row.sample.references) == ("u", "a ball", ("r",))
+    assert second.row.sample.candidate == "a dog"
+    assert ".json is no JSON" in str(third.row.error)
+
+
 def test_nothing_in_an_archive_names_a_file_of_this_machine(tmp_path):
     secret = tmp_path / "secret.png"
     secret.write_bytes(picture())
