@@ -97,7 +97,7 @@ def tell(
     )
     for label, entry in content["metrics"].items():
         mean = "-" if entry["mean"] is None else f"{entry['mean']:.4f}"
-        without = sum(entry["skipped"].values())
+        without = content["rows"] - entry["n"]  # bad ones, which no metric scores, included
         say(
             console,
             f"{label}: {entry['n']:,} scores, mean {mean}; {without:,} rows without ({entry['signature']})",

@@ -82,6 +82,22 @@ def test_what_is_broken_is_named_and_loses_nothing_else(folder, capsys):
     assert list(run(folder, shards="{00000..00004}.tar")) == ["00000", "00001", "00002", "00003", "00004"]
 
 
+def test_the_rows_without_a_score_are_bad_ones_and_those_that_a_metric_skips(tmp_path, capsys):
+    good = {"candidate": CAPTION, "references": [CAPTION]}
+    rows = [good, {**good, "references": []}, {**good, "candidate": ""}, {**good, "candidate": 7}]
+    (tmp_path / "in").mkdir()
+    for shard, kept in enumerate((rows, rows[2:])):
+        lines = "".join(json.dumps(row) + "\n" for row in kept)
+        (tmp_path / "in" / f"{shard}.jsonl").write_text(lines)
+    run(tmp_path, shards="*.jsonl")
+    said = capsys.readouterr().err
+    assert "length: 2 scores, mean 0.6000; 4 rows without (" in said
+    assert "unigram-f1: 1 scores, mean 1.0000; 5 rows without (" in said
+    (tmp_path / "in" / "0.jsonl").unlink()
+    run(tmp_path, shards="{1..1}.jsonl", status=1)
+    assert "length: 0 scores, mean -; 2 rows without (" in capsys.readouterr().err
+
+
 def test_metrics_that_learn_from_a_corpus_see_all_shards(folder):
     arguments = [
         "--metrics",
