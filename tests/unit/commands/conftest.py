@@ -49,7 +49,7 @@ def records(tmp_path):
 
 
 @pytest.fixture
-def captions(tmp_path, records):
+def caption_file(tmp_path, records):
     return write(tmp_path / "captions.jsonl", records)
 
 

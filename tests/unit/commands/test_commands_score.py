@@ -21,8 +21,8 @@ from tests.unit.commands.score_runs import ENGLISH, JAPANESE, read, run, write
 CAPTIONS = ENGLISH + JAPANESE
 
 
-def test_scores_equal_the_python_interface_and_keep_order_and_ids(tmp_path, model, captions, records):
-    assert run("--model", model, "--input", captions, "--output", tmp_path / "s.jsonl") == 0
+def test_scores_equal_the_python_interface_and_keep_order_and_ids(tmp_path, model, caption_file, records):
+    assert run("--model", model, "--input", caption_file, "--output", tmp_path / "s.jsonl") == 0
     rows = read(tmp_path / "s.jsonl")
     assert [list(row) for row in rows] == [["id", "suisei"]] * 40
     assert [row["id"] for row in rows] == [record["id"] for record in records]
@@ -34,13 +34,13 @@ def test_scores_equal_the_python_interface_and_keep_order_and_ids(tmp_path, mode
     assert [row["suisei"] for row in rows] == pytest.approx(expected, abs=1e-6)
 
 
-def test_windows_and_batches_do_not_change_scores(tmp_path, model, captions):
+def test_windows_and_batches_do_not_change_scores(tmp_path, model, caption_file):
     metrics = ["--metrics", f"bleu-1,bleu-4,rouge-l,cider,unigram-f1,chrf,suisei:{model}"]
     found, corpora = [], []
     for number, sizes in enumerate([(4096, 64), (7, 3), (1, 1)]):
         output, summary = tmp_path / f"{number}.jsonl", tmp_path / f"{number}.json"
         sizes = ["--window", sizes[0], "--batch-size", sizes[1]]
-        assert run(*metrics, "--input", captions, "--output", output, "--summary", summary, *sizes) == 0
+        assert run(*metrics, "--input", caption_file, "--output", output, "--summary", summary, *sizes) == 0
         found.append([list(row.values())[1:] for row in read(output)])
         corpora.append([entry["corpus"] for entry in json.loads(summary.read_text())["metrics"].values()])
     assert np.shape(found) == (3, 40, 7)
@@ -52,10 +52,10 @@ def test_windows_and_batches_do_not_change_scores(tmp_path, model, captions):
 
 @pytest.mark.parametrize("kind", ["csv", "tsv", "parquet", "jsonl"])
 @pytest.mark.parametrize("written", ["csv", "tsv", "jsonl"])
-def test_every_input_and_output_format_gives_the_same(tmp_path, captions, kind, written):
+def test_every_input_and_output_format_gives_the_same(tmp_path, caption_file, kind, written):
     from suisei.data.formats import read_samples, write_samples
 
-    samples = read_samples(captions)
+    samples = read_samples(caption_file)
     write_samples(tmp_path / f"in.{kind}", samples)
     output = tmp_path / f"out.{written}"
     assert run("--metrics", "rouge-l,length", "--input", tmp_path / f"in.{kind}", "--output", output) == 0
@@ -91,8 +91,8 @@ def command(*arguments, **options):
     )
 
 
-def test_standard_input_to_standard_output(tmp_path, captions, records):
-    done = command("--metrics", "length", "--input", "-", cwd=tmp_path, input=captions.read_bytes())
+def test_standard_input_to_standard_output(tmp_path, caption_file, records):
+    done = command("--metrics", "length", "--input", "-", cwd=tmp_path, input=caption_file.read_bytes())
     assert done.returncode == 0, done.stderr
     rows = [json.loads(line) for line in done.stdout.decode().splitlines()]
     assert [row["id"] for row in rows] == [record["id"] for record in records]
@@ -131,15 +131,15 @@ def test_a_file_that_is_unusable_says_so_while_cider_learns_from_it(tmp_path, ca
     assert "line 3 is in Shift_JIS" in capsys.readouterr().err
 
 
-def test_cider_from_a_pipe_is_refused_and_from_a_redirected_file_works(tmp_path, captions):
-    done = command("--metrics", "cider", "--input", "-", input=captions.read_bytes())
+def test_cider_from_a_pipe_is_refused_and_from_a_redirected_file_works(tmp_path, caption_file):
+    done = command("--metrics", "cider", "--input", "-", input=caption_file.read_bytes())
     assert done.returncode == 2
     assert b"standard input can be read only once" in done.stderr
-    with captions.open("rb") as stream:
+    with caption_file.open("rb") as stream:
         done = command("--metrics", "cider", "--input", "-", cwd=tmp_path, stdin=stream)
     assert done.returncode == 0, done.stderr
     assert b"|fit:references-of-40-samples" in done.stderr
-    assert run("--metrics", "cider", "--input", captions, "--output", tmp_path / "o.jsonl") == 0
+    assert run("--metrics", "cider", "--input", caption_file, "--output", tmp_path / "o.jsonl") == 0
     assert (tmp_path / "o.jsonl").read_bytes() == done.stdout
 
 
@@ -243,7 +243,7 @@ def test_scores_can_be_evaluated(tmp_path):
         assert "joined by row number" in note
 
 
-def test_the_same_caption_in_later_windows_is_encoded_once(tmp_path, model, captions, monkeypatch):
+def test_the_same_caption_in_later_windows_is_encoded_once(tmp_path, model, caption_file, monkeypatch):
     from suisei.encoders.text import TextEncoder
 
     encoded = []
@@ -252,7 +252,7 @@ def test_the_same_caption_in_later_windows_is_encoded_once(tmp_path, model, capt
         TextEncoder, "tokenize", lambda self, texts: [encoded.extend(texts), tokenize(self, texts)][1]
     )
     output = tmp_path / "o.jsonl"
-    assert run("--model", model, "--input", captions, "--output", output, "--window", 5) == 0
+    assert run("--model", model, "--input", caption_file, "--output", output, "--window", 5) == 0
     tried_when_loaded = ["a 犬"]
     assert sorted(encoded) == sorted([*CAPTIONS, *tried_when_loaded])
 
@@ -286,10 +286,10 @@ sys.exit(status)
     assert peaks[1] < peaks[0] + 60, peaks  # MiB; 200,000 rows held would be some 300
 
 
-def test_device_and_precision_go_to_the_metrics_that_take_them(tmp_path, model, captions):
+def test_device_and_precision_go_to_the_metrics_that_take_them(tmp_path, model, caption_file):
     summary = tmp_path / "s.json"
     arguments = ["--metrics", f"length,suisei:{model}", "--precision", "bf16", "--device", "cpu"]
-    assert run(*arguments, "--input", captions, "--output", tmp_path / "o.csv", "--summary", summary) == 0
+    assert run(*arguments, "--input", caption_file, "--output", tmp_path / "o.csv", "--summary", summary) == 0
     signatures = {k: v["signature"] for k, v in json.loads(summary.read_text())["metrics"].items()}
     assert "dtype:bf16" in signatures["suisei"]
     assert "bf16" not in signatures["length"]
@@ -303,8 +303,8 @@ def test_without_any_score_quiet_runs_say_why_too(tmp_path, capsys):
         assert capsys.readouterr().err.strip("· \n") == said
 
 
-def test_rows_that_a_model_scores_by_the_image_alone_are_counted_beside_others(captions, model, capsys):
-    source, rows = captions, read(captions)
+def test_rows_that_a_model_scores_by_the_image_alone_are_counted_beside_others(caption_file, model, capsys):
+    source, rows = caption_file, read(caption_file)
     note = "an image and no references: "
     assert run("--model", model, "--input", source, "--output", source.with_name("a.jsonl")) == 0
     assert note not in capsys.readouterr().err

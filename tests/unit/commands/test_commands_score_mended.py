@@ -43,10 +43,10 @@ def broken(tmp_path, records):
     return make
 
 
-def test_bad_rows_are_skipped_with_reasons_and_nothing_else_is_lost(tmp_path, model, captions, broken):
+def test_bad_rows_are_skipped_with_reasons_and_nothing_else_is_lost(tmp_path, model, caption_file, broken):
     summary = tmp_path / "summary.json"
     whole = ["--model", model, "--summary", summary, "--on-error", "skip"]
-    assert run(*whole, "--input", captions, "--output", tmp_path / "whole.jsonl") == 0
+    assert run(*whole, "--input", caption_file, "--output", tmp_path / "whole.jsonl") == 0
     assert run(*whole, "--input", broken(*BAD_ROWS), "--output", tmp_path / "s.jsonl", "--window", 23) == 0
     rows, count = read(tmp_path / "s.jsonl"), len(BAD_ROWS)
     bad = rows[20 : 20 + count]
@@ -77,10 +77,10 @@ def test_a_bad_row_stops_a_strict_run_which_keeps_what_it_has(tmp_path, model, b
     assert [row["id"] for row in read(f"{output}.part")] == [f"c{number}" for number in range(20)]
 
 
-def test_a_strict_run_goes_on_after_the_row_is_mended(tmp_path, captions, broken):
+def test_a_strict_run_goes_on_after_the_row_is_mended(tmp_path, caption_file, broken):
     whole, output = tmp_path / "whole.jsonl", tmp_path / "s.jsonl"
     arguments = ["--metrics", "bleu-4,chrf,length", "--summary", tmp_path / "sum.json", "--window", 6]
-    assert run(*arguments, "--input", captions, "--output", whole) == 0
+    assert run(*arguments, "--input", caption_file, "--output", whole) == 0
     expected = json.loads((tmp_path / "sum.json").read_text())
     assert run(*arguments, "--input", broken("empty"), "--output", output) == 2
     broken()  # the same file without the bad row
@@ -115,9 +115,9 @@ def counting(monkeypatch):
     return Counting
 
 
-def test_a_killed_run_goes_on_where_it_was(tmp_path, captions, records, counting):
+def test_a_killed_run_goes_on_where_it_was(tmp_path, caption_file, records, counting):
     output = tmp_path / "s.csv"
-    arguments = ["--metrics", "counting", "--input", captions, "--output", output, "--window", 6]
+    arguments = ["--metrics", "counting", "--input", caption_file, "--output", output, "--window", 6]
     counting.stop_at = 18
     assert run(*arguments) == 130
     with Path(f"{output}.part").open("ab") as stream:
@@ -134,11 +134,11 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path, captions, records, counting
     assert len(counting.seen) == 40
 
 
-def test_resuming_on_changed_input_is_refused(tmp_path, captions, records, counting, capsys):
+def test_resuming_on_changed_input_is_refused(tmp_path, caption_file, records, counting, capsys):
     output = tmp_path / "s.jsonl"
     arguments = ["--metrics", "counting", "--output", output, "--window", 6, "--resume"]
     counting.stop_at = 18
-    assert run(*arguments, "--input", captions) == 130
+    assert run(*arguments, "--input", caption_file) == 130
     counting.stop_at = None
     assert run(*arguments, "--input", write(tmp_path / "other.jsonl", records[1:])) == 2
     assert "the input has changed" in capsys.readouterr().err
@@ -147,8 +147,8 @@ def test_resuming_on_changed_input_is_refused(tmp_path, captions, records, count
     assert len(read(f"{output}.part")) == 18
 
 
-def test_rows_are_written_as_windows_finish(tmp_path, captions, counting):
+def test_rows_are_written_as_windows_finish(tmp_path, caption_file, counting):
     output = tmp_path / "s.jsonl"
     counting.stop_at = 30
-    assert run("--metrics", "counting", "--input", captions, "--output", output, "--window", 10) == 130
+    assert run("--metrics", "counting", "--input", caption_file, "--output", output, "--window", 10) == 130
     assert len(read(f"{output}.part")) == 30
