@@ -1,14 +1,15 @@
 """Captions of videos, and reading frames: bounded memory however long a video is.
 
-Frames are counted by reading the container's packets, which decodes nothing, and the wanted ones are
-reached by seeking. Needs the extra ``video``.
+Frames are counted by reading the container's packets. Only the first frame is decoded for that, as what
+was cut out of a longer video may begin with some that cannot be shown. The wanted ones are reached by
+seeking. Needs the extra ``video``.
 """
 
 from __future__ import annotations
 
 import bisect
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice
@@ -182,13 +183,32 @@ def _frame_times(path: Path) -> _Times:
     counted = False
     given = sorted(pts for pts, _ in packets if pts is not None)
     if trusted and given and len(set(given)) == len(packets):
-        keys = [bisect.bisect_left(given, pts) for pts in sorted(pts for pts, is_key in packets if is_key)]
+        lost = _lost(path, given)
+        seconds -= float((given[lost] - given[0]) * unit)
+        given = given[lost:]
+        key_times = sorted(pts for pts, is_key in packets if is_key and pts >= given[0])
+        keys = [bisect.bisect_left(given, pts) for pts in key_times]
     else:  # only decoding says which frames there are
         given, counted = _decoded_times(path)
         unit = interval if counted else unit
     if not given:
         raise DataError(f"{path}: the video has no frames; {_ADVICE}")
     return _Times([pts - given[0] for pts in given], given[0], unit, seconds, keys, counted)
+
+
+def _lost(path: Path, given: Sequence[int]) -> int:
+    """Return how many of the first frames no decoder shows: what they build on was cut off.
+
+    Args:
+        path: the video file.
+        given: times of the packets, rising.
+    """
+    import av
+
+    with _opened(path) as (container, stream), suppress(av.FFmpegError):  # reading the frames names an error
+        shown = next((frame.pts for frame in container.decode(stream)), None)
+        return given.index(shown) if shown in given else 0
+    return 0
 
 
 def _decoded_times(path: Path) -> tuple[list[int], bool]:
@@ -225,7 +245,7 @@ class _Reader:
         self._near = position
         if bisect.bisect_right(self._keys, position) > following:
             self._container.seek(self._pts(position), stream=self._stream, backward=True)
-            self._frames = self._container.decode(self._stream)
+            self._decode()
         frame = self._next(position)
         if self._keys and (frame is None or frame.pts != self._pts(position)):
             # Seeking went too far, as it may in MPEG-TS, or the frame is damaged. Decoding from the
@@ -242,8 +262,12 @@ class _Reader:
 
     def _restart(self) -> None:
         self._container, self._stream = self._stack.enter_context(_opened(self._path))
-        self._frames = self._container.decode(self._stream)
+        self._decode()
         self._number = 0
+
+    def _decode(self) -> None:
+        self._frames = self._container.decode(self._stream)
+        self._last: Any = None
 
     def _pts(self, position: int) -> int:
         return self._times.pts[position] + self._times.start
@@ -254,7 +278,10 @@ class _Reader:
             self._number = position + 1
             return next(islice(self._frames, wanted, None), None)
         pts = self._pts(position)
-        return next((frame for frame in self._frames if frame.pts is not None and frame.pts >= pts), None)
+        if self._last is None or self._last.pts < pts:  # else it stood in for a damaged one
+            timed = (frame for frame in self._frames if frame.pts is not None)
+            self._last = next((frame for frame in timed if frame.pts >= pts), None)
+        return self._last
 
 
 def _upright(frame: Any) -> Image:

@@ -17,10 +17,10 @@ STEP = 5
 """How much brighter each frame is than the one before."""
 
 
-def write_video(path, frames, codec="libx264", rate=25, size=(32, 32)):
+def write_video(path, frames, codec="libx264", rate=25, size=(32, 32), options=None):
     with av.open(str(path), "w") as container:
         try:
-            stream = container.add_stream(codec, rate=rate)
+            stream = container.add_stream(codec, rate=rate, options=options)
         except av.codec.codec.UnknownCodecError:
             pytest.skip(f"FFmpeg here has no {codec}")
         stream.width, stream.height = size
@@ -34,6 +34,23 @@ def write_video(path, frames, codec="libx264", rate=25, size=(32, 32)):
 
 def numbers(pictures):
     return [round(float(np.asarray(picture).mean()) / STEP) for picture in pictures]
+
+
+def cut_video(source, path, packets):
+    """Copy a video without its first packets, decoding nothing."""
+    with av.open(str(source)) as whole, av.open(str(path), "w") as container:
+        given = whole.streams.video[0]
+        stream = container.add_stream_from_template(given)
+        for number, packet in enumerate(packet for packet in whole.demux(given) if packet.size):
+            if number >= packets:
+                packet.stream = stream
+                container.mux(packet)
+    return path
+
+
+def plain_frames(path):
+    with av.open(str(path)) as container:
+        return numbers(frame.to_image() for frame in container.decode(video=0))
 
 
 @pytest.mark.parametrize(
@@ -114,6 +131,23 @@ def test_a_cut_off_video_is_refused_or_read_as_far_as_it_goes(tmp_path):
     assert 5 < found[-1] < 46
 
 
+CLOSED = {"x264-params": "keyint=12:min-keyint=12:scenecut=0:bframes=3"}
+OPEN = {"x265-params": "keyint=12:min-keyint=12:scenecut=0:bframes=3:open-gop=1:log-level=none"}
+
+
+@pytest.mark.parametrize("name", ["a.mp4", "a.mkv", "a.ts"])
+@pytest.mark.parametrize(("codec", "options"), [("libx264", CLOSED), ("libx265", OPEN)])
+@pytest.mark.parametrize("packets", [4, 13])
+def test_frames_before_the_first_that_can_be_shown_do_not_count(tmp_path, name, codec, options, packets):
+    whole = write_video(tmp_path / "whole.mkv", 47, codec, options=options)
+    path = cut_video(whole, tmp_path / name, packets)
+    expected = plain_frames(path)
+    assert 0 < expected[0] < expected[-1] == 46
+    assert numbers(iter_frames(path, count=None)) == expected
+    assert numbers(iter_frames(path, count=10)) == [expected[n] for n in even_positions(len(expected), 10)]
+    assert numbers(iter_frames(path, count=None, segment=(0.2, 0.4))) == expected[5:10]
+
+
 def test_a_damaged_frame_is_replaced_by_a_later_one(tmp_path, monkeypatch):
     path = write_video(tmp_path / "a.mp4", 47)
     read = module._Reader._next
@@ -124,6 +158,7 @@ def test_a_damaged_frame_is_replaced_by_a_later_one(tmp_path, monkeypatch):
 
     monkeypatch.setattr(module._Reader, "_next", without_frame_15)
     assert numbers(iter_frames(path, count=7)) == [0, 7, 16, 23, 30, 38, 46]
+    assert numbers(iter_frames(path, count=None)) == [*range(15), 16, *range(16, 47)]
 
 
 def test_a_last_frame_that_is_damaged_is_named(tmp_path, monkeypatch):
