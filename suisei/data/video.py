@@ -151,7 +151,7 @@ class _Times:
         pts: rising times in display order, the first frame at 0, in units of ``unit`` seconds.
         start: what was subtracted from them.
         unit: seconds.
-        seconds: duration of the video; 0 where it is not known.
+        seconds: duration of the video.
         keys: positions of the frames that decoding can begin at, rising; empty where the times are not
             those of the packets, so that seeking to one would not find its frame.
         counted: the frames have no times, and ``pts`` are their numbers.
@@ -171,29 +171,31 @@ class _Times:
 def _frame_times(path: Path) -> _Times:
     with _opened(path) as (container, stream):
         packets = [
-            (packet.pts, packet.is_keyframe)
+            (packet.pts, packet.is_keyframe, packet.duration or 0)
             for packet in container.demux(stream)
             if packet.size and not packet.is_discard and not packet.is_corrupt
         ]
         unit = stream.time_base or Fraction(1, 25)
-        seconds = float((stream.duration or 0) * unit) or (container.duration or 0) / 1e6  # microseconds
+        seconds = (stream.duration or 0) * unit  # the container's has the sound too, and what was cut off
         interval = 1 / stream.average_rate if stream.average_rate else unit
         trusted = container.format.name != "avi"  # which stores the order of decoding, not display times
     keys: list[int] = []
-    counted = False
-    given = sorted(pts for pts, _ in packets if pts is not None)
+    lost, counted = 0, False
+    timed = sorted(packet for packet in packets if packet[0] is not None)
+    given = [pts for pts, _, _ in timed]
+    last = (timed[-1][2] * unit if timed else 0) or interval
     if trusted and given and len(set(given)) == len(packets):
         lost = _lost(path, given)
-        seconds -= float((given[lost] - given[0]) * unit)
         given = given[lost:]
-        key_times = sorted(pts for pts, is_key in packets if is_key and pts >= given[0])
-        keys = [bisect.bisect_left(given, pts) for pts in key_times]
+        keys = [position for position, (_, is_key, _) in enumerate(timed[lost:]) if is_key]
     else:  # only decoding says which frames there are
         given, counted = _decoded_times(path)
         unit = interval if counted else unit
     if not given:
         raise DataError(f"{path}: the video has no frames; {_ADVICE}")
-    return _Times([pts - given[0] for pts in given], given[0], unit, seconds, keys, counted)
+    if lost or not seconds:
+        seconds = (given[-1] - given[0]) * unit + last
+    return _Times([pts - given[0] for pts in given], given[0], unit, float(seconds), keys, counted)
 
 
 def _lost(path: Path, given: Sequence[int]) -> int:

@@ -17,7 +17,7 @@ STEP = 5
 """How much brighter each frame is than the one before."""
 
 
-def write_video(path, frames, codec="libx264", rate=25, size=(32, 32), options=None):
+def write_video(path, frames, codec="libx264", rate=25, size=(32, 32), options=None, silence=0):
     with av.open(str(path), "w") as container:
         try:
             stream = container.add_stream(codec, rate=rate, options=options)
@@ -25,10 +25,16 @@ def write_video(path, frames, codec="libx264", rate=25, size=(32, 32), options=N
             pytest.skip(f"FFmpeg here has no {codec}")
         stream.width, stream.height = size
         stream.pix_fmt = "yuv420p"
+        sound = container.add_stream("aac", rate=8000, layout="mono") if silence else None
         for number in range(frames):
             pixels = np.full((size[1], size[0], 3), number * STEP, dtype=np.uint8)
             container.mux(stream.encode(av.VideoFrame.from_ndarray(pixels, format="rgb24")))
         container.mux(stream.encode())
+        if sound is not None:
+            quiet = np.zeros((1, silence * sound.rate), dtype=np.float32)
+            frame = av.AudioFrame.from_ndarray(quiet, format="fltp", layout="mono")
+            frame.sample_rate = sound.rate
+            container.mux([*sound.encode(frame), *sound.encode()])
     return path
 
 
@@ -97,6 +103,21 @@ def test_a_segment_after_the_end_is_refused(tmp_path, name):
         list(iter_frames(path, segment=(4.0, 5.0)))
 
 
+@pytest.mark.parametrize(("name", "codec"), [("a.mp4", "libx264"), ("a.mkv", "libx264"), ("a.flv", "flv1")])
+def test_a_segment_of_sound_alone_is_refused(tmp_path, name, codec):
+    path = write_video(tmp_path / name, 5, codec, rate=5, silence=10)
+    assert numbers(iter_frames(path, count=1, segment=(0.9, 9))) == [4]
+    with pytest.raises(DataError, match=rf"{name}.*begins after the video's end at 1\.00 s"):
+        list(iter_frames(path, segment=(8, 9)))
+
+
+def test_a_segment_that_was_cut_off_is_refused(tmp_path):
+    whole = write_video(tmp_path / "a.mkv", 47, "mpeg2video", rate=5)
+    (tmp_path / "cut.mkv").write_bytes(whole.read_bytes()[: whole.stat().st_size // 2])
+    with pytest.raises(DataError, match=r"cut\.mkv: the segment 9 to 9\.4 s begins after the video's end"):
+        list(iter_frames(tmp_path / "cut.mkv", segment=(9, 9.4)))
+
+
 @pytest.mark.parametrize("segment", [(2, 1), (-1, 2), (1, 1), (0, float("nan")), (1,), "ab"])
 def test_impossible_segments_are_refused(segment):
     with pytest.raises(DataError, match="segment must be"):
@@ -146,6 +167,10 @@ def test_frames_before_the_first_that_can_be_shown_do_not_count(tmp_path, name, 
     assert numbers(iter_frames(path, count=None)) == expected
     assert numbers(iter_frames(path, count=10)) == [expected[n] for n in even_positions(len(expected), 10)]
     assert numbers(iter_frames(path, count=None, segment=(0.2, 0.4))) == expected[5:10]
+    end = len(expected) / 25
+    assert numbers(iter_frames(path, count=1, segment=(end - 0.01, 9))) == [46]
+    with pytest.raises(DataError, match=rf"begins after the video's end at {end:.2f} s"):
+        list(iter_frames(path, segment=(end + 0.001, 9)))
 
 
 def test_a_damaged_frame_is_replaced_by_a_later_one(tmp_path, monkeypatch):
