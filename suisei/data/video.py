@@ -14,16 +14,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from PIL.Image import Image, Transpose
 
 from suisei.data.images import max_pixels
 from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError, DataError, UnavailableError
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 Segment = tuple[float, float]
 """Start and end in seconds from the first frame; a frame at the end is not part of it."""
@@ -32,6 +30,14 @@ _ADVICE = "replace the file"
 _READERS = "mov,matroska,avi,mpegts,mpeg,mpegvideo,m4v,h264,hevc,flv,ogg,asf,gif,apng,dv,mxf,ivf"
 """FFmpeg's readers of files that hold their own frames; a playlist, which names other files, has none."""
 _FORMATS = "MP4, MOV, 3GP, MKV, WebM, AVI, MPEG, H.264, HEVC, FLV, Ogg, WMV, GIF, APNG, DV, MXF, IVF"
+
+_MIRRORED = {
+    (-1, 0, 0, 1): Transpose.FLIP_LEFT_RIGHT,
+    (1, 0, 0, -1): Transpose.FLIP_TOP_BOTTOM,
+    (0, 1, 1, 0): Transpose.TRANSPOSE,
+    (0, -1, -1, 0): Transpose.TRANSVERSE,
+}
+"""What display matrices that mirror do, by their signs; an angle, which PyAV gives, does not tell it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +246,7 @@ class _Reader:
         self._path, self._times, self._stack = path, times, stack
         self._keys = times.keys
         self._near = -1
+        self._axes: tuple[int, ...] | None = None
         self._restart()
 
     def at(self, position: int) -> Image:
@@ -260,7 +267,9 @@ class _Reader:
                 f"{self._path}: frame {position + 1} of {len(self._times)} cannot be decoded; "
                 f"the file is damaged, {_ADVICE}"
             )
-        return _upright(frame)
+        if self._axes is None:  # only once: frames whose matrix was read stay in memory for a while
+            self._axes = _axes(frame)
+        return _upright(frame, self._axes)
 
     def _restart(self) -> None:
         self._container, self._stream = self._stack.enter_context(_opened(self._path))
@@ -286,10 +295,21 @@ class _Reader:
         return self._last
 
 
-def _upright(frame: Any) -> Image:
+def _upright(frame: Any, axes: tuple[int, ...]) -> Image:
     picture = frame.to_image()
+    if axes in _MIRRORED:
+        return picture.transpose(_MIRRORED[axes])
     turn = int(getattr(frame, "rotation", 0) or 0) % 360
     return picture.rotate(turn, expand=True) if turn else picture
+
+
+def _axes(frame: Any) -> tuple[int, ...]:
+    """Return the signs of the display matrix's first two rows and columns; () without a matrix."""
+    try:
+        matrix = np.frombuffer(frame.side_data["DISPLAYMATRIX"], dtype=np.int32)
+    except (KeyError, ValueError):  # ValueError: the frame has data of a kind that this PyAV does not know
+        return ()
+    return tuple(int(sign) for sign in np.sign(matrix[[0, 1, 3, 4]]))
 
 
 def _container(path: Path) -> Any:

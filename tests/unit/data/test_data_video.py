@@ -79,6 +79,30 @@ def test_even_sampling_finds_the_very_frames(tmp_path, name, codec):
     assert numbers(iter_frames(path, count=None, segment=(0.4, 0.8))) == list(range(10, 20))
 
 
+@pytest.mark.parametrize("mirrored", [False, True])
+@pytest.mark.parametrize("turn", [0, 90, 180, 270])
+@pytest.mark.parametrize("name", ["a.mp4", "a.mkv"])
+def test_frames_come_turned_and_mirrored_as_the_file_says(tmp_path, name, turn, mirrored):
+    colours = np.array([[(200, 0, 0), (0, 200, 0)], [(0, 0, 200), (200, 200, 200)]], dtype=np.uint8)
+    with av.open(str(tmp_path / name), "w") as container:
+        stream = container.add_stream("mpeg4", rate=5)
+        if not hasattr(stream, "set_display_rotation"):
+            pytest.skip("this PyAV writes no display matrix")
+        stream.width, stream.height, stream.pix_fmt = 96, 64, "yuv420p"
+        stream.set_display_rotation(turn, hflip=mirrored)
+        stored = colours.repeat(32, axis=0).repeat(48, axis=1)
+        for _ in range(3):
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(stored, format="rgb24")))
+        container.mux(stream.encode())
+    upright = np.rot90(colours, turn // 90)
+    upright = upright[:, ::-1] if mirrored else upright
+    for picture in iter_frames(tmp_path / name, count=2):
+        assert picture.size == ((96, 64) if turn % 180 == 0 else (64, 96))
+        width, height = picture.size
+        found = [[picture.getpixel((width * x // 4, height * y // 4)) for x in (1, 3)] for y in (1, 3)]
+        assert np.abs(np.array(found, int) - upright).max() < 40
+
+
 def test_even_positions_equal_linspace():
     for total in (1, 2, 9, 10, 299, 108_000):
         assert even_positions(total, 10) == [int(p) for p in np.linspace(0, total - 1, 10)]
