@@ -8,6 +8,7 @@ seeking. Needs the extra ``video``.
 from __future__ import annotations
 
 import bisect
+import errno
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -316,9 +317,11 @@ def _container(path: Path) -> Any:
     import av
 
     limits = {"protocol_whitelist": "file", "format_whitelist": _READERS}
-    try:
-        return av.open(str(path.resolve()), options=limits)
-    except av.error.ArgumentError:
+    try:  # not options=, with which FLV ends the process before PyAV 18
+        return av.open(str(path.resolve()), container_options=limits)
+    except av.FFmpegError as error:
+        if error.errno != errno.EINVAL:
+            raise
         raise DataError(f"{path}: of a format that is not read; give one of {_FORMATS}") from None
 
 
