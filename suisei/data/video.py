@@ -15,14 +15,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from PIL.Image import Image, Transpose
 
 from suisei.data.images import max_pixels
 from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError, DataError, UnavailableError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 Segment = tuple[float, float]
 """Start and end in seconds from the first frame; a frame at the end is not part of it."""
@@ -33,12 +35,12 @@ _READERS = "mov,matroska,avi,mpegts,mpeg,mpegvideo,m4v,h264,hevc,flv,ogg,asf,gif
 _FORMATS = "MP4, MOV, 3GP, MKV, WebM, AVI, MPEG, H.264, HEVC, FLV, Ogg, WMV, GIF, APNG, DV, MXF, IVF"
 
 _MIRRORED = {
-    (-1, 0, 0, 1): Transpose.FLIP_LEFT_RIGHT,
-    (1, 0, 0, -1): Transpose.FLIP_TOP_BOTTOM,
-    (0, 1, 1, 0): Transpose.TRANSPOSE,
-    (0, -1, -1, 0): Transpose.TRANSVERSE,
+    (-1, 0, 0, 1): "FLIP_LEFT_RIGHT",
+    (1, 0, 0, -1): "FLIP_TOP_BOTTOM",
+    (0, 1, 1, 0): "TRANSPOSE",
+    (0, -1, -1, 0): "TRANSVERSE",
 }
-"""What display matrices that mirror do, by their signs; an angle, which PyAV gives, does not tell it."""
+"""Pillow's name of what display matrices that mirror do, by their signs; PyAV's angle does not tell it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +301,9 @@ class _Reader:
 def _upright(frame: Any, axes: tuple[int, ...]) -> Image:
     picture = frame.to_image()
     if axes in _MIRRORED:
-        return picture.transpose(_MIRRORED[axes])
+        from PIL.Image import Transpose
+
+        return picture.transpose(Transpose[_MIRRORED[axes]])
     turn = int(getattr(frame, "rotation", 0) or 0) % 360
     return picture.rotate(turn, expand=True) if turn else picture
 
