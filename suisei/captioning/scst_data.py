@@ -83,15 +83,16 @@ class RewardedImages(ResumableData):
         self.documents: list[CaptionedImage] = []
         self.test_part: list[CaptionedImage] = []
 
-    def load(self, seed: int = 0, language: str | None = None) -> None:
+    def load(self, seed: int = 0, language: str | None = None, processes: int = 1) -> None:
         """Read the images' captions; afterwards ``pairs`` has training and validation, by ``parts``.
 
         Args:
             seed: decides which training images are drawn, and the order of the batches.
             language: of the captions that are kept; None for all.
+            processes: how many processes share a batch.
 
         Raises:
-            ConfigError: fewer training images than a batch.
+            ConfigError: fewer training images than a batch of all processes.
             DataError: bad data, or images that are in training and in validation or test.
         """
         self.seed = seed
@@ -107,7 +108,7 @@ class RewardedImages(ResumableData):
         self.pairs = [*training, *validation]
         first = len(training)
         self.parts = {"train": range(first), "validation": range(first, len(self.pairs))}
-        require_full_batch(first, "images", self.batch_size)
+        require_full_batch(first, "images", self.batch_size, processes)
 
     def _read(self, part: str, language: str | None) -> list[CaptionedImage]:
         name = self.sources[part]

@@ -124,7 +124,7 @@ def _train(cli: SelfCriticalCLI) -> None:
     folder, model, data = cli.folder, cli.model, cli.datamodule
     checkpoint = checkpoint_of(cli)
     seed = cli.config.seed_everything
-    data.load(seed, model.language)
+    data.load(seed, model.language, processes=cli.trainer.world_size)
     model.rewarder.fit(data.documents, model.language)
     device = cli.trainer.strategy.root_device
     shown = model.writer.tower_is_frozen

@@ -101,7 +101,7 @@ def run(arguments: Sequence[str]) -> int:
 def _train(cli: PacTrainingCLI) -> None:
     model, data = cli.model, cli.datamodule
     checkpoint = checkpoint_of(cli)
-    data.load()
+    data.load(processes=cli.trainer.world_size)
     _check_monitored(cli, len(data.validation_part))
     with moved(model, cli.trainer.strategy.root_device):
         _prepare(model, data, cli.config.seed_everything)

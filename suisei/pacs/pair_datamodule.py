@@ -93,11 +93,14 @@ class PairDataModule(ResumableData):
         self.pixels: PixelStore | None = None
         self.uses_generated = (False, False)
 
-    def load(self) -> None:
+    def load(self, processes: int = 1) -> None:
         """Read the pairs; afterwards ``captions`` and ``images`` list each of them once.
 
+        Args:
+            processes: how many processes share a batch.
+
         Raises:
-            ConfigError: fewer training images than a batch.
+            ConfigError: fewer training images than a batch of all processes.
             DataError: bad data, or a single validation image.
         """
         parts = {}
@@ -108,7 +111,7 @@ class PairDataModule(ResumableData):
         self.train_part, self.validation_part = parts["train"], parts["validation"]
         training, validation = (self.pairs[part.start : part.stop] for part in parts.values())
         warn_unless_apart(training, validation)
-        require_full_batch(len(self.train_part), "images", self.batch_size)
+        require_full_batch(len(self.train_part), "images", self.batch_size, processes)
         if len(self.validation_part) < 2:
             raise DataError(
                 f"{self.sources['validation']}: a single validation image, which nothing is told apart from: "

@@ -89,18 +89,21 @@ def cut(positions: Sequence[int], batch_size: int) -> list[Sequence[int]]:
     return [positions[start : start + batch_size] for start in range(0, len(positions), batch_size)]
 
 
-def require_full_batch(count: int, what: str, batch_size: int) -> None:
+def require_full_batch(count: int, what: str, batch_size: int, processes: int = 1) -> None:
     """Refuse too few of what batches are made of.
 
     Args:
         count: how many there are.
         what: names them, in the plural.
-        batch_size: how many fill a batch.
+        batch_size: how many of a batch each process takes.
+        processes: how many processes share a batch.
 
     Raises:
         ConfigError: not one batch is full.
     """
-    if count < batch_size:
+    whole = batch_size * processes
+    if count < whole:
+        shared = f" ({batch_size} in each of {processes} processes)" if processes > 1 else ""
         raise ConfigError(
-            f"{count} training {what} do not fill a batch of {batch_size}; lower data.batch_size"
+            f"{count} training {what} do not fill a batch of {whole}{shared}; lower data.batch_size"
         )

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 
+from suisei.errors import ConfigError
 from suisei.training.checkpoints import restore_best
 from suisei.training.command_line import settings_of
 from suisei.training.losses import require_finite_weights
@@ -32,6 +33,7 @@ def train(cli: TaskCLI, checkpoint: str | None, prepare: Callable[[], None] = la
         The minutes that it took, earlier starts that it goes on from included.
 
     Raises:
+        ConfigError: no step was taken, so that there is nothing to keep.
         ModelError: the weights are no numbers.
     """
     model, trainer = cli.model, cli.trainer
@@ -39,6 +41,11 @@ def train(cli: TaskCLI, checkpoint: str | None, prepare: Callable[[], None] = la
     with started_run(cli, cli.folder) if trainer.is_global_zero else nullcontext():
         prepare()
         fit(trainer, model, cli.datamodule, checkpoint)
+        if not trainer.global_step:
+            raise ConfigError(
+                "the training took no step, and no model is written; lower data.batch_size, or give "
+                "trainer.max_time more time"
+            )
     minutes = minutes_since(began, trainer)
     restore_best(model, trainer)
     if trainer.is_global_zero:

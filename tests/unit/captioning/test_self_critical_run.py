@@ -375,6 +375,15 @@ def test_every_option_has_a_test():
     assert set(COVERED) <= written
 
 
+def test_images_have_to_fill_a_batch_of_all_processes(folder, tmp_path, monkeypatch):
+    """Else no step would be taken, and the captioner written as it was."""
+    monkeypatch.setattr(self_critical_run, "train", lambda *_: pytest.fail("it began to train"))
+    together = ["--trainer.devices=2", "--trainer.strategy=ddp", "--data.batch_size=5"]
+    with pytest.raises(ConfigError, match=r"8 training images do not fill a batch of 10 \(5 in each of 2 p"):
+        run(arguments(folder, tmp_path / "run", *together))
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.slow
 def test_two_processes_tune_as_one(folder, tmp_path):
     encoder = {

@@ -17,6 +17,7 @@ from suisei.pacs.dual_module import PacTraining
 from suisei.pacs.dual_run import TASK, run, task_of
 from suisei.pacs.pair_datamodule import PairDataModule
 from suisei.resources import resource_path
+from suisei.training import task_run
 from tests.unit.moves import recorded
 from tests.unit.pacs.pacs_models import COLOURS, TEXT, VIT, arguments
 
@@ -160,6 +161,24 @@ def test_refusals(folder):
     data = PairDataModule(str(folder / "train.jsonl"), str(folder / "train.jsonl"), batch_size=9)
     with pytest.raises(ConfigError, match="8 training images do not fill a batch of 9"):
         data.load()
+
+
+def test_images_have_to_fill_a_batch_of_all_processes(folder, tmp_path, monkeypatch):
+    """Else no step would be taken, and the model written as it was."""
+    monkeypatch.setattr(dual_run, "train", lambda *_: pytest.fail("it began to train"))
+    together = [f"--model.model={folder / 'clip'}", "--trainer.devices=2", "--trainer.strategy=ddp"]
+    with pytest.raises(ConfigError, match=r"8 training images do not fill a batch of 10 \(5 in each of 2 p"):
+        run(arguments(folder, tmp_path / "run", *together, "--data.batch_size=5"))
+    assert not (tmp_path / "run").exists()
+    file = str(folder / "train.jsonl")
+    PairDataModule(file, file, batch_size=4).load(processes=2)
+
+
+def test_a_training_that_took_no_step_writes_no_model(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(task_run, "fit", lambda *_: None)
+    with pytest.raises(ConfigError, match=r"took no step, and no model is written; lower data\.batch_size"):
+        run(arguments(folder, tmp_path / "run", f"--model.model={folder / 'clip'}"))
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_config_says_what_is_trained(tmp_path):
