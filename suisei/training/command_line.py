@@ -23,6 +23,7 @@ from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
 from suisei.errors import ConfigError, SuiseiError, UnavailableError
 from suisei.ranges import NAME, SEED, SWITCH, Of, Range, Rule, Several, Word, at_least, check, check_settings
 from suisei.training.checkpoints import CheckpointFiles
+from suisei.training.processes import check_started
 from suisei.training.run_settings import load_limited, named_configs, read_config, refuse_own_data
 
 WRITTEN = ("test.jsonl", "report.json", "report.md", "splits.json", "model", "text", "test_scores.jsonl")
@@ -267,17 +268,20 @@ class RunCLI(LightningCLI):
         """Make the trainer: its curves go to logs/ in the run's folder, a version per start.
 
         Raises:
-            ConfigError: settings that do not go together, or a device that is not there.
+            ConfigError: settings that do not go together, a device that is not there, or another number of
+                processes than torchrun or SLURM started.
         """
         if self.config.trainer.logger is not False:
             options["logger"] = _loggers(self.config.output, self.config.trainer.logger)
         options["plugins"] = [CheckpointFiles(settings_of(self), Path(self.config.output) / "checkpoints")]
         try:
-            return super().instantiate_trainer(**options)
+            trainer = super().instantiate_trainer(**options)
         except (MisconfigurationException, ValueError, RuntimeError, TypeError) as error:
             if isinstance(error, SuiseiError):
                 raise
             raise ConfigError(f"trainer: {' '.join(str(error).split())}") from None
+        check_started(trainer)
+        return trainer
 
 
 def _loggers(folder: str, chosen: str | bool | None) -> list[Logger]:

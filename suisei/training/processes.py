@@ -126,6 +126,41 @@ def check_processes(config: Any) -> None:
         raise ConfigError(f"{named}: task: pretrain takes one of each")
 
 
+def check_started(trainer: Any) -> None:
+    """Refuse a number of processes that the settings do not ask for.
+
+    Each would train by itself, all of them into one folder, or wait for others that never come.
+
+    Args:
+        trainer: of this process; made, and not at work.
+
+    Raises:
+        ConfigError: torchrun or SLURM started more or fewer.
+    """
+    started, asked = _started() or trainer.world_size, trainer.num_devices * trainer.num_nodes
+    if started == asked:
+        return
+    each = _number("LOCAL_WORLD_SIZE" if "RANK" in os.environ else "SLURM_NTASKS_PER_NODE") or started
+    nodes = f" --trainer.num_nodes {started // each}" if started > each else ""
+    raise ConfigError(
+        f"torchrun or SLURM started {started} process(es), and the settings ask for {asked}: give "
+        f"--trainer.devices {each}{nodes}, or start {asked}"
+    )
+
+
+def _started() -> int | None:
+    """Return how many processes torchrun or srun started together; None where neither did."""
+    if "RANK" in os.environ:
+        return _number("WORLD_SIZE")
+    # Not SLURM_NTASKS, which a shell or script has too that is to run one process of a job for several.
+    return _number("SLURM_STEP_NUM_TASKS") if _in_slurm_step() else None
+
+
+def _number(variable: str) -> int | None:
+    text = os.environ.get(variable, "")
+    return int(text) if text.isdecimal() and int(text) else None
+
+
 def _in_slurm_step() -> bool:
     """Say whether SLURM started this process as one of several, and not a shell that someone works in."""
     return os.environ.get("SLURM_JOB_NAME") not in ("bash", "interactive")

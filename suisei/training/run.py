@@ -50,7 +50,8 @@ def run_training(cli: Any) -> None:
     Raises:
         ConfigError: another training is at work in the folder, or what :func:`find_checkpoint` raises.
     """
-    with alone_in(Path(cli.config.output), fresh=cli.config.ckpt_path is None):
+    first = bool(cli.trainer.is_global_zero)
+    with alone_in(Path(cli.config.output), fresh=cli.config.ckpt_path is None, first=first):
         _run_training(cli)
 
 

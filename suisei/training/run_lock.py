@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from lightning.fabric.utilities.rank_zero import rank_zero_only
-
 from suisei.data.paths import try_lock
 from suisei.errors import ConfigError, DataError
 
@@ -18,18 +16,19 @@ PATIENCE = 8.0
 
 
 @contextmanager
-def alone_in(folder: Path, *, fresh: bool) -> Iterator[None]:
+def alone_in(folder: Path, *, fresh: bool, first: bool = True) -> Iterator[None]:
     """Keep other trainings out of a folder while one writes there; a folder that stays empty is taken away.
 
     Args:
         folder: of the run; made if it is not there.
         fresh: whether the run is started, and not gone on with: then no run may be there.
+        first: whether this is the first process of its training, behind whose lock the others are.
 
     Raises:
         ConfigError: another training is at work there, or one has been started there since this one looked.
         DataError: the folder cannot be made.
     """
-    if getattr(rank_zero_only, "rank", 0):  # further processes of a training are behind the first one's lock
+    if not first:
         yield
         return
     made = [path for path in (folder, *folder.parents) if not path.exists()]

@@ -84,7 +84,8 @@ class TaskCLI(RunCLI, ABC):
 
     def alone(self) -> AbstractContextManager[None]:
         """Keep other trainings out of the run's folder, see :func:`suisei.training.run_lock.alone_in`."""
-        return alone_in(self.folder, fresh=self.config.ckpt_path is None)
+        first = bool(self.trainer.is_global_zero)
+        return alone_in(self.folder, fresh=self.config.ckpt_path is None, first=first)
 
 
 class StepCLI(TaskCLI):

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from lightning.fabric.utilities.rank_zero import rank_zero_only
 
 from suisei.captioning.captioner import Captioner
 from suisei.captioning.grid_tower import GridTower, TowerConfig, create_image_encoder
@@ -122,11 +123,73 @@ def test_a_run_is_started_once_and_precision_is_the_machines_where_it_is_null(
 def test_a_further_process_does_not_mind_what_the_first_one_wrote(made, monkeypatch, tmp_path, task):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "config.yaml").write_text("")
-    monkeypatch.setattr(run_lock.rank_zero_only, "rank", 0, raising=False)  # is put back
+    monkeypatch.setattr(rank_zero_only, "rank", 0, raising=False)  # is put back
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("LOCAL_RANK", "1")
     assert made(task, "--trainer.devices=2").folder == tmp_path / "run"
+
+
+TORCHRUN = {"RANK": "1", "WORLD_SIZE": "2"}
+SRUN = {"SLURM_NTASKS": "2", "SLURM_NTASKS_PER_NODE": "2", "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1"}
+ONE_TASK = {"SLURM_NTASKS": "1", "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0"}
+
+
+@pytest.fixture
+def started_by(monkeypatch):
+    """Let this process look as one that torchrun or SLURM started."""
+
+    def put(variables):
+        monkeypatch.setattr(rank_zero_only, "rank", 0, raising=False)  # is put back
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+
+    return put
+
+
+@pytest.mark.parametrize("task", [*TASKS, "pretrain", "ratings"])
+@pytest.mark.parametrize("variables", [TORCHRUN, {**SRUN, "SLURM_JOB_NAME": "train"}])
+def test_processes_that_would_each_train_alone_in_one_folder_are_refused(
+    train, started_by, tmp_path, task, variables
+):
+    started_by(variables)
+    with pytest.raises(ConfigError, match=r"started 2 process.* ask for 1: give --trainer\.devices 2, or st"):
+        train(task, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("variables", "devices", "advice"),
+    [
+        ({"RANK": "5", "WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "4"}, 4, "devices 4 --trainer.num_nodes 2, or"),
+        ({"RANK": "0", "WORLD_SIZE": "1"}, 2, "devices 1, or start 2"),
+        (ONE_TASK, 2, "devices 1, or start 2"),  # whose number of tasks Lightning takes
+    ],
+)
+def test_more_or_fewer_processes_than_the_settings_ask_for_are_refused(
+    train, started_by, tmp_path, variables, devices, advice
+):
+    started_by(variables)
+    with pytest.raises(ConfigError, match=advice.replace(".", r"\.")):
+        train("pacs", tmp_path / "run", f"--trainer.devices={devices}")
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {},
+        {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"},
+        {**SRUN, "SLURM_JOB_NAME": "interactive"},
+        {"SLURM_NTASKS": "2", "SLURM_NTASKS_PER_NODE": "2", "SLURM_PROCID": "0"},  # in a job without srun
+    ],
+)
+def test_one_process_trains_wherever_it_was_started(made, started_by, monkeypatch, tmp_path, variables):
+    started_by(variables)
+    alone = TaskCLI.alone
+    cli = made("pacs")
+    monkeypatch.setattr(run_lock, "PATIENCE", 0.1)
+    with alone(cli), pytest.raises(ConfigError, match="another training is writing"), alone(cli):
+        pass
 
 
 @pytest.mark.parametrize("task", TASKS)
