@@ -26,8 +26,9 @@ from suisei.data.sample import LANGUAGES
 from suisei.errors import DataError
 from suisei.models.table import PixelStore
 from suisei.ranges import NAME, Range, Rule, Word, at_least, check_settings
-from suisei.training.batching import EpochBatches, FullBatches, ResumableDataLoader
+from suisei.training.batching import EpochBatches, ResumableDataLoader
 from suisei.training.resumable_data import ResumableData, TensorBatch, in_order
+from suisei.training.shares import RankBatches, Share
 
 RULES: dict[str, Rule] = {
     "train": NAME,
@@ -64,8 +65,8 @@ class CaptionBatch(TensorBatch):
 class CaptionedImages(ResumableData):
     """Images with captions for training and validation; every epoch draws captions of each image anew.
 
-    What a batch holds depends on the seed, the epoch and its number alone, so that a resumed run sees what an
-    uninterrupted one would have seen.
+    What a batch holds depends on the seed, the epoch and its number alone: several processes together see the
+    batches that one with as many times the batch size would, and a resumed run those of an unbroken one.
 
     Args:
         train: training images, see :func:`suisei.captioning.caption_sources.load_captioned`.
@@ -173,9 +174,14 @@ class CaptionedImages(ResumableData):
             self._starts.append(model.starts(image.languages))
 
     def train_dataloader(self) -> ResumableDataLoader:
-        """Return shuffled batches, a different share of each to every process."""
-        batches = _Share(range(len(self.train_part)), self.batch_size, self.seed, *self.processes)
-        return self.resumable(batches, self._drawn)
+        """Return shuffled batches, a different share of each to every process.
+
+        A process that has nothing of the last batch, which may be small, has an image without captions of it.
+        """
+        rank, world = self.processes
+        images = len(self.train_part)
+        batches = EpochBatches(range(images), self.batch_size * world, self.seed)
+        return self.resumable(RankBatches(batches, rank, world, images), self._drawn)
 
     def val_dataloader(self) -> DataLoader[Any]:
         """Return the validation images in order, with all of their captions, the same to every process."""
@@ -188,6 +194,8 @@ class CaptionedImages(ResumableData):
             chosen.append(rng.permutation(len(self._tokens[row]))[: self.captions_per_image].tolist())
             mirrored.append(self.grids is not None and self.grids.views > 1 and rng.random() < 0.5)
         batch = self._collated(rows, chosen)
+        if isinstance(rows, Share) and rows.places == [-1]:
+            batch.tokens.fill_(self._pad_id)
         if self.grids is not None:
             batch.images = batch.images + torch.tensor(mirrored) * self.grids.images
             batch.grids = self.grids[batch.images]
@@ -213,10 +221,3 @@ class CaptionedImages(ResumableData):
                 starts[place, number] = self._starts[row][own]
         images = torch.tensor(list(rows))
         return CaptionBatch(images, starts, tokens, None if self.pixels is None else self.pixels[images])
-
-
-class _Share(FullBatches):
-    """The share of one process in every batch; one process alone takes what fills no batch too."""
-
-    def __len__(self) -> int:
-        return EpochBatches.__len__(self) if self.world == 1 else max(1, super().__len__())

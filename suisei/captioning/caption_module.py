@@ -26,6 +26,7 @@ from suisei.errors import ConfigError
 from suisei.ranges import DROPOUT, LEARNING_RATE, WEIGHT_DECAY, Range, Rule, at_least, check_settings
 from suisei.training.augment import random_contrast, random_crops
 from suisei.training.losses import require_finite
+from suisei.training.processes import token_weight, total, world_size
 from suisei.training.step_training import ResumableTraining
 
 IGNORED = -100
@@ -148,21 +149,28 @@ class CaptionTraining(ResumableTraining):
         return self.model.grid(pixels.contiguous(memory_format=torch.channels_last))
 
     def loss(self, memory: Tensor, batch: CaptionBatch, smoothing: float = 0.0) -> tuple[Tensor, int]:
-        """Return the mean cross-entropy of the tokens of all captions, and how many there are."""
+        """Return the mean cross-entropy of the tokens of all captions, 0 of none, and how many there are."""
         model = self.model
         logits = model.raw_logits(memory, batch.starts, batch.tokens)
         ignored = (batch.tokens == model.pad_id) | (batch.tokens == model.pieces.unknown_id)
         targets = batch.tokens.masked_fill(ignored, IGNORED)
-        loss = F.cross_entropy(
-            logits.flatten(0, -2).float(), targets.flatten(), ignore_index=IGNORED, label_smoothing=smoothing
+        summed = F.cross_entropy(
+            logits.flatten(0, -2).float(),
+            targets.flatten(),
+            ignore_index=IGNORED,
+            label_smoothing=smoothing,
+            reduction="sum",
         )
-        return loss, int((~ignored).sum())
+        count = int((~ignored).sum())
+        return summed / max(1, count), count
 
     def training_step(self, batch: CaptionBatch, batch_idx: int) -> Tensor:
-        """Return the loss of a batch."""
-        loss, _ = self.loss(self.model.memory(self.grids(batch)), batch, self.label_smoothing)
-        require_finite(loss, self, f"step {self.global_step + 1}", "model.learning_rate")
-        self.log("train_loss", loss, prog_bar=True, batch_size=len(batch.images))
+        """Return the loss of a batch, whose mean over all processes is that of all tokens."""
+        loss, count = self.loss(self.model.memory(self.grids(batch)), batch, self.label_smoothing)
+        loss = loss * token_weight(count, self.device)
+        whole = total(loss.detach()) / world_size()
+        require_finite(whole, self, f"step {self.global_step + 1}", "model.learning_rate")
+        self.log("train_loss", whole, prog_bar=True, batch_size=len(batch.images))
         return loss
 
     def validation_step(self, batch: CaptionBatch, batch_idx: int) -> None:
@@ -181,8 +189,8 @@ class CaptionTraining(ResumableTraining):
     def on_validation_epoch_end(self) -> None:
         """Log the loss of the validation captions, without smoothing, and CIDEr of what is said greedily."""
         assert self.figures is not None
-        total = sum(count for _, count in self._losses)
-        self.log("val_loss", sum(loss * count for loss, count in self._losses) / total, prog_bar=True)
+        tokens = sum(count for _, count in self._losses)
+        self.log("val_loss", sum(loss * count for loss, count in self._losses) / tokens, prog_bar=True)
         self.log("val_cider", self.figures.cider(), prog_bar=True)
         self._losses.clear()
 

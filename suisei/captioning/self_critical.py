@@ -37,6 +37,7 @@ from suisei.ranges import (
     check_settings,
 )
 from suisei.training.losses import require_finite
+from suisei.training.processes import token_weight
 from suisei.training.step_training import STEPS, StepTraining
 
 WEIGHT = Range(0, 1000)
@@ -237,21 +238,24 @@ class SelfCritical(StepTraining):
         with torch.no_grad():
             logits = start.logits(start.memory(grid), tokens, self.language)
             there = logits.float().log_softmax(dim=-1)
-        return divergence(every, there, tokens != self.writer.pad_id)
+        written = tokens != self.writer.pad_id
+        return divergence(every, there, written) * token_weight(int(written.sum()), self.device)
 
     def _cross_entropy(
         self, memory: Tensor, pairs: Sequence[CaptionedImage], rng: np.random.Generator
     ) -> Tensor:
         """Return the mean negative log probability of the tokens of one caption of each image.
 
-        Tokens that can never be written, such as that of unknown characters, are left out.
+        Tokens that can never be written, such as that of unknown characters, are left out. Several processes
+        count by their tokens.
         """
         captions = [pair.captions[int(rng.integers(len(pair.captions)))] for pair in pairs]
         tokens = self.writer.tokens_of(captions, self.max_length).to(self.device)[:, None]
         found = self.writer.log_probs(memory, tokens, self.language)
         possible = ~found.isneginf()
         counted = possible & (tokens != self.writer.pad_id)
-        return -found.where(possible, 0.0).sum() / counted.sum().clamp(min=1)
+        count = int(counted.sum())
+        return -found.where(possible, 0.0).sum() / max(1, count) * token_weight(count, self.device)
 
     def _log_step(
         self,

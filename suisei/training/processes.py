@@ -45,6 +45,19 @@ def total(values: Tensor) -> Tensor:
     return summed
 
 
+def token_weight(count: int, device: torch.device) -> float:
+    """Return the weight of this process's mean over tokens in the mean of all processes: that of all tokens.
+
+    Args:
+        count: its tokens, and 0.
+        device: where processes speak to each other.
+    """
+    world = world_size()
+    if world == 1:
+        return 1.0
+    return count * world / max(1, int(total(torch.tensor(count, device=device))))
+
+
 def gather_rows(rows: Tensor) -> Tensor:
     """Return the rows of all processes, in the order of the processes.
 
