@@ -12,6 +12,8 @@ from PIL import Image
 
 from suisei.captioning.caption_data import CaptionedImages
 from suisei.encoders.weights import read_weights
+from suisei.training.processes import token_weight
+from tests.unit.two_processes import answers_of
 
 SIZES = {
     "width": 32, "heads": 4, "encoder_layers": 1, "decoder_layers": 1, "feed_forward": 64, "dropout": 0.0,
@@ -88,3 +90,15 @@ def test_every_image_is_in_one_process_once_an_epoch(config, monkeypatch, batch_
         seen += [row for batch in batches if batch.places != [-1] for row in batch]
     assert sorted(seen) == list(range(17))
     assert lengths == {-(-17 // (2 * batch_size))}
+
+
+def weights(rank, *counts):
+    return token_weight(counts[rank], torch.device("cpu"))
+
+
+@pytest.mark.slow
+def test_processes_weigh_by_their_tokens(tmp_path):
+    assert answers_of(weights, tmp_path, 1, 3) == [0.5, 1.5]
+    (tmp_path / "meet").unlink(missing_ok=True)
+    assert answers_of(weights, tmp_path, 0, 0) == [0.0, 0.0]
+    assert token_weight(0, torch.device("cpu")) == 1.0
