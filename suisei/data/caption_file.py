@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,7 +32,7 @@ class CaptionFile:
     by_line: bool = False
     bad: list[DataError] = field(default_factory=list)
     repeated: int = 0
-    _bare: dict[str, str] | None = None
+    _like: dict[str, str] | None = None
 
     def find(self, name: str | None) -> tuple[str, ...] | None:
         """Return the captions of an image by its id or, where files are listed, by its file's name."""
@@ -49,21 +50,29 @@ class CaptionFile:
         return f"{file!r} is said to be image {image!r}, and {self.name} says that it is image {known!r}"
 
     def _of_file(self, name: str) -> str | None:
-        return self.file_names.get(name) or self.row_files.get(name) or self._without_folder(name)
+        return self.file_names.get(name) or self.row_files.get(name) or self._of_like(name)
 
-    def _without_folder(self, name: str) -> str | None:
-        """Return the image whose file has this name in a folder; None where several have."""
-        if self._bare is None:
+    def _of_like(self, name: str) -> str | None:
+        """Return the image whose file has this name in a folder, or composed otherwise, as macOS names files.
+
+        None where several have.
+        """
+        if self._like is None:
             found: dict[str, set[str]] = {}
             named = {**{image: image for image in self.captions}, **self.file_names}
             for file, image in named.items():
-                if "/" in file:
-                    found.setdefault(file.rpartition("/")[2], set()).add(image)
-            self._bare = {file: images.pop() for file, images in found.items() if len(images) == 1}
-        return self._bare.get(name)
+                for like in {file.rpartition("/")[2], file}:
+                    if like != file or not file.isascii():
+                        found.setdefault(_composed(like), set()).add(image)
+            self._like = {file: images.pop() for file, images in found.items() if len(images) == 1}
+        return self._like.get(_composed(name))
 
     def describe(self) -> str:
         """Return what the file was taken for and how much is in it, in one line."""
         names = ", ".join(Path(name).name for name in self.name.split(", "))
         text = f"{names}: taken for {self.form}, {len(self.captions):,} images"
         return text + (f"; {self.repeated:,} rows repeat another" if self.repeated else "")
+
+
+def _composed(name: str) -> str:
+    return name if name.isascii() else unicodedata.normalize("NFC", name)

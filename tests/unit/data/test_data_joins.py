@@ -2,6 +2,7 @@
 
 import io
 import json
+import unicodedata
 
 import pytest
 
@@ -48,6 +49,33 @@ def test_coco_results_with_annotations_and_the_images_they_list(tmp_path, annota
     assert "COCO annotations, 2 images; rows of" in notes[1]
     assert notes[1].endswith("by group")
     assert "has no image for 1 row (the first: row 2, '8')" in notes[-1]
+
+
+@pytest.mark.parametrize("form", ["annotations", "captions by image"])
+@pytest.mark.parametrize(("there", "here"), [("NFC", "NFD"), ("NFD", "NFC")])
+def test_names_of_images_are_the_same_composed_or_not(tmp_path, form, there, here):
+    """macOS takes the mark off a kana in the name of a file."""
+    names = ["が.jpg", "か.jpg", "é.jpg"]
+    said = [unicodedata.normalize(there, name) for name in names]
+    content = {name: [f"caption {row}"] for row, name in enumerate(said)}
+    if form == "annotations":
+        content = {
+            "images": [{"id": row, "file_name": name} for row, name in enumerate(said)],
+            "annotations": [{"image_id": row, "caption": f"caption {row}"} for row in range(3)],
+        }
+    rows = [{"candidate": "a", "group": unicodedata.normalize(here, name)} for name in names]
+    samples = read_samples(
+        lines(tmp_path / "rows.jsonl", *rows), references=[save(tmp_path / "references.json", content)]
+    )
+    assert [sample.references for sample in samples] == [(f"caption {row}",) for row in range(3)]
+
+
+def test_a_name_that_is_there_twice_composed_and_not_is_that_which_was_written(tmp_path):
+    both = [unicodedata.normalize(form, "が.jpg") for form in ("NFC", "NFD")]
+    content = {name: [f"caption {row}"] for row, name in enumerate(both)}
+    source = lines(tmp_path / "rows.jsonl", *({"candidate": "a", "group": name} for name in both))
+    samples = read_samples(source, references=[save(tmp_path / "references.json", content)])
+    assert [sample.references for sample in samples] == [("caption 0",), ("caption 1",)]
 
 
 @pytest.mark.parametrize("form", ["annotations", "captions by image"])
