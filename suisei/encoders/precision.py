@@ -165,14 +165,38 @@ def own_formats() -> Iterator[None]:
     Mixed precision (``torch.autocast``) of the caller's thread is off, and new tensors are float32 where
     another default type was set, which is one for the whole process.
     """
-    default = torch.get_default_dtype()
     with ExitStack() as stack:
         for kind in filter(torch.is_autocast_enabled, DEVICE_KINDS):
             stack.enter_context(torch.autocast(kind, enabled=False))
-        if default != torch.float32:
-            torch.set_default_dtype(torch.float32)
-            stack.callback(torch.set_default_dtype, default)
+        _default.enter()
+        stack.callback(_default.leave)
         yield
+
+
+class _Default:
+    """PyTorch's default type, which is one for the whole process: float32 while any thread is inside."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._before = torch.float32
+
+    def enter(self) -> None:
+        with self._lock:
+            if not self._inside and torch.get_default_dtype() != torch.float32:
+                self._before = torch.get_default_dtype()
+                torch.set_default_dtype(torch.float32)
+            self._inside += 1
+
+    def leave(self) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside and self._before != torch.float32:
+                torch.set_default_dtype(self._before)
+                self._before = torch.float32
+
+
+_default = _Default()
 
 
 class _Products:

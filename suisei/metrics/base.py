@@ -177,7 +177,8 @@ class Metric(ABC):
 
         own = None if references is None else [references]
         samples = as_samples([sample], own, None if image is None else [image])
-        return explain(self, samples[0], caption_words, batch_size=batch_size)
+        with _own_formats():
+            return explain(self, samples[0], caption_words, batch_size=batch_size)
 
     @abstractmethod
     def _score(self, samples: Sequence[CaptionSample], *, batch_size: int, progress: bool) -> np.ndarray:

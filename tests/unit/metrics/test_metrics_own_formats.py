@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import suisei
+from suisei.encoders.precision import own_formats
 
 CAPTIONS = ["a dog runs on the grass", "猫が椅子で寝ている", "two men"]
 REFERENCES = [["a brown dog running", "a dog"], ["椅子に猫がいる", "寝る猫"], ["two men talk"]]
@@ -52,3 +53,21 @@ def test_another_default_type_changes_no_score(encoder, default_dtype, dtype):
     default_dtype(dtype)
     np.testing.assert_array_equal(scores(encoder), expected)
     assert torch.get_default_dtype() == dtype
+
+
+def test_the_default_type_comes_back_when_the_last_thread_is_done(default_dtype):
+    default_dtype(torch.float64)
+    first, second = own_formats(), own_formats()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert torch.get_default_dtype() == torch.float32  # the second is at work still
+    second.__exit__(None, None, None)
+    assert torch.get_default_dtype() == torch.float64
+
+
+def test_mixed_precision_around_it_changes_no_explanation():
+    metric = suisei.load(precision="fp32", cache="off")
+    expected = metric.explain(CAPTIONS[0], REFERENCES[0])
+    with torch.autocast("cpu", torch.bfloat16):
+        assert metric.explain(CAPTIONS[0], REFERENCES[0]) == expected
