@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from suisei.data.coco import is_json, read_references, read_text
+from suisei.data.karpathy import PARTS, karpathy_images, read_karpathy
 from suisei.data.load import load_data
 from suisei.data.pairs import is_pairs, load_pairs
 from suisei.data.paths import Allowed, Root, full_path
 from suisei.data.sample import detect_language
 from suisei.errors import ConfigError, DataError
-
-PARTS = ("train", "restval", "val", "test")
-"""Of a Karpathy split, as its file calls them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,13 +150,9 @@ def _part_of(source: str) -> tuple[str, tuple[str, ...]]:
 def _karpathy(file: str) -> list[Any] | None:
     """Return the images of a Karpathy split, None of another document."""
     try:
-        content = json.loads(read_text(file))
+        return karpathy_images(json.loads(read_text(file)))
     except (ValueError, RecursionError) as error:
         raise DataError(f"{file}: not valid JSON: {error}") from None
-    images = content.get("images") if isinstance(content, dict) else None
-    if not isinstance(images, list) or not images or not isinstance(images[0], dict):
-        return None
-    return images if "sentences" in images[0] else None
 
 
 def _of_karpathy(
@@ -166,22 +160,17 @@ def _of_karpathy(
 ) -> Iterable[CaptionedImage]:
     if not parts:
         raise ConfigError(f"{file} is a Karpathy split; name its parts, such as {file}:train+restval")
-    for number, image in enumerate(images, 1):
-        place = f"{file}, image {number}"
-        if not isinstance(image, dict) or not isinstance(image.get("filename"), str):
-            raise DataError(f"{place}: expected an object with a filename")
-        if image.get("split") not in parts:
+    for image in read_karpathy(file, images):
+        if image.part not in parts:
             continue
-        sentences = image.get("sentences")
-        listed = sentences if isinstance(sentences, list) else []
-        texts = [s.get("raw") if isinstance(s, dict) else None for s in listed]
-        captions = [text for text in texts if isinstance(text, str) and text.strip()]
-        if not captions or len(captions) < len(texts):
+        place = f"{file}, {image.place}"
+        given = image.captions or []
+        captions = [text for text in given if isinstance(text, str) and text.strip()]
+        if not captions or len(captions) < len(given):
             raise DataError(f"{place}: sentences must be a list of objects whose raw is a text")
-        name = Path(str(image.get("filepath") or "")) / image["filename"]
-        within = _file(folder, str(name), place)
-        found = within if within.is_file() else _file(folder, name.name, place)
-        yield _made(found, captions, image["filename"])
+        within = _file(folder, image.path, place)
+        found = within if within.is_file() else _file(folder, Path(image.file).name, place)
+        yield _made(found, captions, image.file)
 
 
 def _of_annotations(file: str, folder: Root) -> Iterable[CaptionedImage]:

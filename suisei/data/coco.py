@@ -1,7 +1,7 @@
 """Captions by image: COCO's result and annotation files, and what else holds captions or references.
 
 A result file holds one caption per image, ``[{"image_id": 1, "caption": "..."}]``; an annotation file
-``{"images": [...], "annotations": [...]}`` any number. In use are also ``{id: caption}``,
+``{"images": [...], "annotations": [...]}`` any number. In use are also Karpathy's splits, ``{id: caption}``,
 ``{id: [caption, ...]}`` and a list of such objects with one key each, JSON Lines, and plain text with a
 caption a line. Each may be compressed by gzip. Which of them a file is, its content says.
 """
@@ -18,6 +18,7 @@ from suisei.data.caption_file import CaptionFile
 from suisei.data.column_names import ALIASES, match_columns
 from suisei.data.compressed import open_plain, plain_suffix
 from suisei.data.documents import RESULT_FIELDS, is_row, parse_json
+from suisei.data.karpathy import karpathy_images, read_karpathy
 from suisei.data.sample import checked_caption
 from suisei.errors import DataError
 
@@ -99,10 +100,8 @@ def read_results(path: Path | str, *, on_error: str = "raise") -> CaptionFile:
     """
     found = CaptionFile(str(path), "plain text, a caption a line", by_line=True)
     records = _records(path, found)
-    if found.form == _ANNOTATIONS:
-        raise DataError(
-            f"{path}: an annotation file holds references, not a system's captions (--references)"
-        )
+    if found.form in (_ANNOTATIONS, _KARPATHY):
+        raise DataError(f"{path}: {found.form} hold references, not a system's captions (--references)")
     places: dict[str, str] = {}
     for record in records:
         try:
@@ -121,7 +120,8 @@ def read_references(paths: Sequence[Path | str]) -> CaptionFile:
 
     Args:
         paths: one file, .json, .jsonl or text, or one text file per reference, line by line as sacreBLEU
-            takes them (a blank line is no reference); each may be compressed by gzip.
+            takes them (a blank line is no reference); each may be compressed by gzip. Of a Karpathy split all
+            parts are taken, and of each image the captions that are there.
 
     Raises:
         DataError: an unreadable file or another layout, a reference that is no text or empty, or text
@@ -174,7 +174,7 @@ def read_text(path: Path | str) -> str:
         raise DataError(f"{path}: {kind}; save it as UTF-8") from None
 
 
-_ANNOTATIONS = "COCO annotations"
+_ANNOTATIONS, _KARPATHY = "COCO annotations", "Karpathy's splits"
 
 
 def _records(path: Path | str, found: CaptionFile) -> Iterator[Record]:
@@ -215,6 +215,10 @@ def _document_records(path: Path | str, content: Any, found: CaptionFile) -> Ite
         found.file_names = _file_names(path, content.get("images", []))
         rows = _list_of(path, content, "annotations")
         return _field_records(rows, "annotation")
+    listed = karpathy_images(content)
+    if listed is not None:
+        found.form = _KARPATHY
+        return _karpathy_records(path, listed, found)
     if isinstance(content, dict):
         found.form = "captions by image id"
         return (Record(f"image {image!r:.60}", image, captions) for image, captions in content.items())
@@ -247,6 +251,15 @@ def _file_names(path: Path | str, images: Any) -> dict[str, str]:
         if isinstance(image.get("file_name"), str):
             names[image["file_name"]] = str(image["id"])
     return names
+
+
+def _karpathy_records(path: Path | str, images: list[Any], found: CaptionFile) -> Iterator[Record]:
+    records = []
+    for image in read_karpathy(str(path), images):
+        found.file_names[image.file] = str(image.id)
+        if image.captions != []:  # a part whose captions are kept secret
+            records.append(Record(image.place, image.id, image.captions))
+    return iter(records)
 
 
 def _field_records(rows: Iterable[Any], noun: str) -> Iterator[Record]:

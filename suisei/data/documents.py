@@ -12,6 +12,7 @@ from typing import Any, TextIO
 
 from suisei.data.column_names import match_columns
 from suisei.data.file_rows import NOT_UTF8, FileProblem, Note, RawRow
+from suisei.data.karpathy import karpathy_images
 from suisei.data.lines import checked_first, is_broken
 from suisei.errors import DataError
 
@@ -122,6 +123,10 @@ def _object_rows(content: dict[str, Any], note: Note) -> Iterator[RawRow]:
     if "annotations" in content:
         raise FileProblem(
             "an annotation file holds references, not the captions to be scored; give it as --references"
+        )
+    if karpathy_images(content) is not None:
+        raise FileProblem(
+            "a Karpathy split holds references, not the captions to be scored; give it as --references"
         )
     if is_row(content):
         yield RawRow(content)

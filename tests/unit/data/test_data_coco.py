@@ -82,7 +82,7 @@ def test_plain_text_has_line_numbers(tmp_path):
         ("a.json", ["a dog"], r'expected \[\{"image_id".*it begins \["a dog"\]'),
         ("a.json", "7", "expected"),
         ("a.json", '{"image_id": 1}\n{"image_id": 2}', r"not valid JSON: Extra data.*name the file .jsonl"),
-        ("a.json", {"images": [], "annotations": []}, r"annotation file holds references.*--references"),
+        ("a.json", {"images": [], "annotations": []}, r"annotations hold references.*--references"),
         ("a.txt", "a dog\n\na cat\n", r"a.txt, line 2: the caption of image 2 is empty"),
         ("a.jsonl", '{"image_id": 1, "caption": "a"}\n[]\n', r"row 2: expected an object"),
         ("a.jsonl", '{"image_id": 1, "caption": "a"}\n{\n', r"row 2: not valid JSON"),
@@ -136,6 +136,42 @@ def test_annotations_name_their_images(tmp_path):
 def test_annotations_that_are_wrong(tmp_path, content, message):
     with pytest.raises(DataError, match=message):
         read_references([save(tmp_path / "a.json", content)])
+
+
+def test_a_karpathy_split_holds_the_references_of_all_its_parts(tmp_path):
+    def image(file, cocoid, *captions):
+        named = {} if cocoid is None else {"cocoid": cocoid, "filepath": "val2014"}
+        sentences = [{"raw": caption, "tokens": caption.split()} for caption in captions]
+        return {"imgid": 0, "filename": file, "split": "test", "sentences": sentences, **named}
+
+    coco = {"dataset": "coco", "images": [image("seven.jpg", 7, "a dog", "犬"), image("8.jpg", 8)]}
+    found = read_references([save(tmp_path / "dataset_coco.json", coco)])
+    assert found.captions == {"7": ("a dog", "犬")}
+    assert found.find("seven.jpg") == found.find("7")
+    assert "Karpathy's splits, 1 images" in found.describe()
+    flickr = {"dataset": "flickr8k", "images": [image("1_a.jpg", None, "a cat")]}
+    found = read_references([save(tmp_path / "dataset_flickr8k.json", flickr)])
+    assert found.captions == {"1_a.jpg": ("a cat",)}
+    with pytest.raises(DataError, match=r"Karpathy's splits hold references, not a system's captions"):
+        read_results(tmp_path / "dataset_coco.json")
+
+
+@pytest.mark.parametrize(
+    ("image", "message"),
+    [
+        ({"filename": 7, "sentences": []}, "image 2: expected an object with a filename"),
+        ({"filename": "b.jpg", "sentences": ["a dog"]}, "image 2: the caption of image 'b.jpg' must be text"),
+        ({"filename": "b.jpg", "sentences": "a dog"}, "image 2: the caption of image 'b.jpg' must be text"),
+        (
+            {"filename": "b.jpg", "sentences": [{"raw": " "}]},
+            "image 2: the caption of image 'b.jpg' is empty",
+        ),
+    ],
+)
+def test_a_karpathy_split_that_is_wrong_is_refused_by_its_image(tmp_path, image, message):
+    images = [{"filename": "a.jpg", "sentences": [{"raw": "a dog"}]}, image]
+    with pytest.raises(DataError, match=message):
+        read_references([save(tmp_path / "a.json", {"images": images})])
 
 
 def test_references_a_json_object_a_line(tmp_path):

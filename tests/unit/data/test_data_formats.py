@@ -192,6 +192,7 @@ def test_a_list_as_text_in_json_is_no_caption_and_a_caption_in_brackets_is_one(t
         ("h.json", b'[{"candidate": "a"}, ', "not valid JSON in item 2"),
         ("h.json", b'{"a": "b"', "not valid JSON: .* at line 1, character"),
         ("h.json", b'{"images": [], "annotations": []}', "an annotation file holds references.*--references"),
+        ("h.json", b'{"images": [{"sentences": []}]}', "a Karpathy split holds references.*--references"),
         ("h.json", b"[]", "the file is empty"),
         ("h.csv", b"candidate,\x83\n", "header: not valid UTF-8"),
         ("h.csv", b"\ncandidate\na\n", "header: no column 'candidate'"),
