@@ -17,19 +17,8 @@ from suisei.data.leaks import describe_shared, shared_between
 from suisei.data.load import load_data
 from suisei.data.sample import CaptionSample
 from suisei.data.source_names import told_apart
-from suisei.data.splits import (
-    PARTS,
-    Disjoint,
-    Split,
-    caption_key,
-    cross_candidates,
-    fold_by_group,
-    group_of,
-    split_by_group,
-    without_shared_candidates,
-)
-from suisei.data.topics import topics_of
-from suisei.errors import ConfigError, DataError
+from suisei.data.splits import PARTS, Disjoint, Split, caption_key, group_of
+from suisei.errors import DataError
 from suisei.models.batch import Batch
 from suisei.ranges import NAME, SEED, SHARE, Range, Rule, Several, Word, at_least, check, check_settings
 from suisei.training.batching import (
@@ -41,6 +30,7 @@ from suisei.training.batching import (
 )
 from suisei.training.resumable_data import ResumableData, cut
 from suisei.training.shares import RankBatches, parts, shared_out
+from suisei.training.splitting import Splitting
 from suisei.training.support import Support, read_support
 from suisei.training.synthetic import Synthetic
 
@@ -129,8 +119,8 @@ class CaptionDataModule(ResumableData):
     def __post_init__(self) -> None:
         super().__init__()
         check_settings("data", self, RULES)
-        self._check_split()
         self.sources = [self.train] if isinstance(self.train, str) else list(self.train)
+        self._splitting()
         check("data.train", self.sources, Several(NAME, 1, 100))
         self.support_sources = [self.support] if isinstance(self.support, str) else list(self.support or [])
         self.support_data = Support()
@@ -146,26 +136,17 @@ class CaptionDataModule(ResumableData):
         self._source_of: dict[str, int] = {}
         self._set_of: list[int] = []
 
-    def _check_split(self) -> None:
-        fractions, folds, fold = self.fractions, self.folds, self.fold
-        if abs(sum(fractions) - 1) > 1e-6 or fractions[0] == 0:
-            raise ConfigError(
-                f"data.fractions is {tuple(fractions)}, which sums to {sum(fractions):g}; it must be three "
-                "shares that sum to 1, the first above 0, such as [0.8, 0.1, 0.1]"
-            )
-        if fold is not None and not folds:
-            raise ConfigError(
-                f"data.fold is {fold} without data.folds; set data.folds, such as 5, or leave it out"
-            )
-        if fold is not None:
-            check("data.fold", fold, at_least(0, folds - 1))
-        if folds and (self.validation or self.test):
-            raise ConfigError("folds split the training data; leave data.validation and data.test out")
-        if self.disjoint in ("crossed", "topics") and not folds:
-            what = "candidates" if self.disjoint == "crossed" else "topics"
-            raise ConfigError(
-                f"data.disjoint: {self.disjoint} puts {what} into folds; set data.folds, such as 5"
-            )
+    def _splitting(self) -> Splitting:
+        return Splitting(
+            tuple(self.sources),
+            self.fractions,
+            self.folds,
+            self.fold,
+            self.split_seed,
+            self.disjoint,
+            self.validation,
+            self.test,
+        )
 
     def load(self) -> None:
         """Read all data and split it. Test ratings are read here and used once, at the end.
@@ -183,31 +164,21 @@ class CaptionDataModule(ResumableData):
             for sample in samples:
                 self._source_of.setdefault(group_of(sample), number)
         self.samples = [sample for samples in sources for sample in samples]
-        parts = self._split_sources(sources)
+        splitting = self._splitting()
+        parts = splitting.parts(sources)
         for part, given in zip(parts[1:], (self.validation, self.test), strict=True):
             if given:
                 start = len(self.samples)
                 self.samples += self._read(given)
                 part.extend(range(start, len(self.samples)))
                 names += [group_of(sample) for sample in self.samples[start:]]
-        self._refuse_shared_groups(names, parts)
-        self.split = Split(tuple(parts[0]), tuple(parts[1]), tuple(parts[2]))
-        self._refuse_empty("change data.fractions")
-        self._part_candidates()
+        self.split = splitting.checked(self.samples, names, parts)
+        self._refuse_absent()
         candidates = self.disjoint != "group"
         self.support_data = self._read_support().without(self._held_out(), candidates=candidates)
         self._warn_of_shared_contents()
         if self.skipped:
             logger.warning("%s", skipped_note([row.error for row in self.skipped]))
-
-    def _part_candidates(self) -> None:
-        if self.disjoint in ("captions", "topics"):
-            self.split = replace(without_shared_candidates(self.samples, self.split), disjoint=self.disjoint)
-        elif self.disjoint == "crossed":
-            assert self.fold is not None
-            self.split = cross_candidates(self.samples, self.split, self.fold, self.folds, self.split_seed)
-        self._refuse_empty("its samples share candidates with other parts; set data.disjoint: group")
-        self._refuse_absent()
 
     def _warn_of_shared_contents(self) -> None:
         parts = {part: self.part(part) for part in PARTS}
@@ -218,11 +189,6 @@ class CaptionDataModule(ResumableData):
 
     def _held_out(self) -> list[CaptionSample]:
         return [*self.part("validation"), *self.part("test")]
-
-    def _refuse_empty(self, advice: str) -> None:
-        for name, part in zip(("training", "validation", "test"), PARTS, strict=True):
-            if not getattr(self.split, part):
-                raise DataError(f"the {name} split of {', '.join(self.sources)} is empty; {advice}")
 
     def _refuse_absent(self) -> None:
         """Refuse a data set of a balanced batch without a training sample."""
@@ -254,18 +220,6 @@ class CaptionDataModule(ResumableData):
     def _root(self, source: str) -> Path | None:
         root = self.root.get(source) if isinstance(self.root, dict) else self.root
         return Path(root) if root else None
-
-    def _refuse_shared_groups(self, names: Sequence[str], parts: Sequence[Sequence[int]]) -> None:
-        """Refuse a validation or test file with groups of another part: its figures would be too good."""
-        groups = [{names[position] for position in part} for part in parts]
-        for own, source in ((1, self.validation), (2, self.test)):
-            for other in range(3):
-                shared = sorted(groups[own] & groups[other]) if source and other != own else []
-                if shared:
-                    raise DataError(
-                        f"{source}: {len(shared)} of its groups (images), such as {shared[0]!r}, are in the "
-                        f"{PARTS[other]} split too; take them out of one, or name the groups apart"
-                    )
 
     def add_training(self, made: Synthetic) -> int:
         """Add samples to the training split and return how many; their groups must be of it already.
@@ -376,36 +330,3 @@ class CaptionDataModule(ResumableData):
                 f"{source}: {unrated} of {len(samples)} samples have no rating; training needs one each"
             )
         return samples
-
-    def _split_sources(
-        self, sources: Sequence[Sequence[CaptionSample]]
-    ) -> tuple[list[int], list[int], list[int]]:
-        """Split each source by group; an image that several have is where the first of them has it."""
-        parts: tuple[list[int], list[int], list[int]] = ([], [], [])
-        number_of: dict[str, int] = {}
-        start = 0
-        if self.disjoint == "topics":
-            sources = [[sample for samples in sources for sample in samples]]  # one dog is like another's
-        for samples in sources:
-            names = [group_of(sample) for sample in samples]
-            split = self._split(samples)
-            own = {row: number for number, part in enumerate(PARTS) for row in getattr(split, part)}
-            for row, name in enumerate(names):
-                parts[number_of.setdefault(name, own[row])].append(start + row)
-            start += len(samples)
-        return parts
-
-    def _split(self, samples: Sequence[CaptionSample]) -> Split:
-        if self.folds:
-            if self.fold is None:
-                raise ConfigError(
-                    "data.fold is null: choose one fold, or run `suisei train`, which runs them all"
-                )
-            by_topic = self.disjoint == "topics"
-            topics = topics_of(samples, self.folds, self.split_seed) if by_topic else None
-            return fold_by_group(samples, self.fold, self.folds, self.split_seed, self.fractions[1], topics)
-        train, validation, test = self.fractions
-        wanted = (train, 0.0 if self.validation else validation, 0.0 if self.test else test)
-        total = sum(wanted)
-        shares = (wanted[0] / total, wanted[1] / total, wanted[2] / total)
-        return split_by_group(samples, shares, seed=self.split_seed)

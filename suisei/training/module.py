@@ -7,48 +7,34 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import torch
-from lightning.fabric.utilities import move_data_to_device
 from lightning.pytorch import LightningModule
 from torch import Tensor
 from torch.nn import functional as F
 
-from suisei.data.idf import IdfTable
 from suisei.data.sample import CaptionSample
-from suisei.encoders.cache_place import disk_cache
-from suisei.encoders.image import ImageEncoder, ImageEncoderConfig
+from suisei.encoders.image import ImageEncoderConfig
 from suisei.encoders.precision import quick_gradients
-from suisei.encoders.text import TextEncoder, TextEncoderConfig
+from suisei.encoders.text import TextEncoderConfig
 from suisei.errors import ConfigError, ModelError
 from suisei.models.batch import Batch
 from suisei.models.config import FusionConfig, HeadConfig, RegressorConfig
-from suisei.models.features import ModelFeatures
 from suisei.models.inputs import blank
 from suisei.models.regressor import Outputs, Regressor
-from suisei.models.table import Collator, PixelStore, SampleTable
+from suisei.models.table import Collator, SampleTable
 from suisei.ranges import DROPOUT, check
+from suisei.training.building import build_regressor, taught_parts
 from suisei.training.checkpoints import DATA, FrozenWeights, restore_frozen
-from suisei.training.cosine_fit import fit_start
-from suisei.training.cross_fitting import (
-    PartEncoder,
-    align_samples,
-    caption_features,
-    part_encoders,
-    separate_parts,
-)
-from suisei.training.devices import moved
-from suisei.training.feature_table import FeatureTable
-from suisei.training.image_pretraining import pretrain_images
+from suisei.training.cross_fitting import PartEncoder
 from suisei.training.loop_states import GRADIENTS, begun_gradients, leave_epoch_open, restore_gradients
 from suisei.training.losses import require_finite
-from suisei.training.lower_states import LowerStates
 from suisei.training.objective import LossConfig, Objective
 from suisei.training.optimizers import OptimizerConfig, build_optimizer, schedule_factor
-from suisei.training.pretraining import PretrainingConfig, pretrain
+from suisei.training.preparing import Ahead, Preparation
+from suisei.training.pretraining import PretrainingConfig
 from suisei.training.pretraining_loop import Progress
 from suisei.training.processes import average_norms, gather_rows, total, world_size
 from suisei.training.random_states import random_states, set_random_states
-from suisei.training.support import CaptionCorpus, Support
-from suisei.training.text_idf import idf_weights, text_and_idf
+from suisei.training.support import Support
 from suisei.training.validated import correlations, scored
 
 
@@ -75,6 +61,7 @@ class SuiSei(LightningModule):
     Attributes:
         needs: which of "references" and "image" each metric among the extra inputs needs, by name.
         mixed: whether encoders compute in bf16 ahead of the training, as the trainer then lets them.
+        ahead: what frozen encoders, or frozen lower layers, have said of the samples by then.
     """
 
     regressor: Regressor
@@ -122,9 +109,7 @@ class SuiSei(LightningModule):
         self.image_dropout = image_dropout
         self.needs: Mapping[str, Collection[str]] = {}
         self._parts: list[PartEncoder] = []
-        self._captions: FeatureTable | None = None
-        self._images: FeatureTable | None = None
-        self._lower: LowerStates | None = None
+        self.ahead = Ahead()
         self._random_states: dict[str, Any] = {}
         self._gradients: dict[str, Tensor] = {}
         self.data_digests: dict[str, str] = {}
@@ -150,46 +135,10 @@ class SuiSei(LightningModule):
             seed: decides what pre-training draws.
             progress: reports long work.
         """
-        support = support or Support()
-        text, idf = text_and_idf(self.config.text, training, support)
-        pictures = self.pretraining is not None and self.pretraining.image_epochs > 0
-        image = None
-        if self.config.image is not None:
-            image = ImageEncoder.create(self.config.image, trained_first=pictures)
-        if self.pretraining is None:
-            self.regressor = self._regressor(text, image, idf, training)
-            self._frozen = FrozenWeights(self)
-            return
-        corpus = CaptionCorpus.of(training, support)
-        if self.pretraining.epochs:
-            weights = idf_weights(text, idf)
-            times = 1 + self.pretraining.cross_fit
-            advance = progress("pre-training on captions", times * self.pretraining.epochs)
-            self._parts = part_encoders(
-                text, weights, training, support, self.pretraining, seed=seed, advance=advance
-            )
-            pretrain(text, weights, corpus, self.pretraining, seed=seed, advance=advance)
-        self.regressor = self._regressor(text, image, idf, training)
-        if self.pretraining.image_epochs and image is not None:
-            pretrain_images(self.regressor, corpus.images, self.pretraining, seed=seed, progress=progress)
-        # What is pre-trained here may differ in its last bits the next time: it stays in the checkpoints.
-        trained = {
-            "regressor.text.": self.pretraining.epochs,
-            "regressor.image.": self.pretraining.image_epochs,
-        }
-        self._frozen = FrozenWeights(self, but=tuple(name for name, epochs in trained.items() if epochs))
-
-    def _regressor(
-        self,
-        text: TextEncoder,
-        image: ImageEncoder | None,
-        idf: IdfTable,
-        training: Sequence[CaptionSample],
-    ) -> Regressor:
-        regressor = Regressor(self.config, text, image, idf)
-        if regressor.scale is not None:
-            regressor.scale.fit(training)
-        return regressor
+        self.regressor, self._parts = build_regressor(
+            self.config, self.pretraining, training, support or Support(), seed=seed, progress=progress
+        )
+        self._frozen = FrozenWeights(self, but=taught_parts(self.pretraining))
 
     def prepare(
         self,
@@ -206,81 +155,11 @@ class SuiSei(LightningModule):
             progress: reports long work.
             device: where frozen encoders compute; None for where the model is, to which it returns.
         """
-        model = self.regressor
-        frozen_image = self.config.image is not None and self.config.image.frozen
-        parted = model.text.parted and self.config.text.trained_layers is not None
-        ahead = self.config.text.frozen or frozen_image or parted or model.start is not None
-        with moved(model, device if ahead else None):
-            self._encode(table, training, progress, images=frozen_image)
-            if table.extras.shape[1]:
-                model.fit_extras(torch.from_numpy(table.extras[list(training)]))
-            collate = self._collator(table, progress, frozen_image=frozen_image)
-            if parted and not self.config.text.frozen:
-                self._encode_below(collate.token_ids or [], progress)
-            if model.start is not None:
-                self._fit_start(collate, training)
+        taught = self.pretraining is not None and self.pretraining.epochs > 0  # words of other captions too
+        parts, self._parts = self._parts, []
+        preparation = Preparation(self.regressor, self.objective, progress, parts, taught, self.mixed)
+        collate, self.ahead = preparation.of(table, training, device)
         return collate
-
-    def _collator(self, table: SampleTable, progress: Progress, *, frozen_image: bool) -> Collator:
-        model = self.regressor
-        pixels = None
-        if model.image is not None and table.images and not frozen_image:
-            advance = progress("reading images", len(table.images))
-            pixels = PixelStore(table.images, model.image.preprocess, progress=advance)
-        if self._captions is not None:
-            return Collator(table, pixels=pixels)
-        token_ids = model.text.tokenize(table.captions)
-        taught = self.pretraining is not None and self.pretraining.epochs  # words of other captions too
-        if self.config.text.trained_layers is None and not taught:
-            model.text.keep_used(token_ids)
-        return Collator(table, token_ids, model.text.pad, pixels, overhead=model.text.call_overhead())
-
-    def _encode_below(self, token_ids: Sequence[Sequence[int]], progress: Progress) -> None:
-        """Compute what the layers that are not trained say of every caption."""
-        model, trained = self.regressor, self.config.text.trained_layers or 0
-        device = model.idf_weights.device
-        advance = progress("encoding captions, lower layers", len(token_ids))
-        model.eval()
-        with self._half(device):
-            self._lower = LowerStates(model.text, token_ids, trained, device, advance)
-        model.train()
-
-    def _fit_start(self, collate: Collator, training: Sequence[int]) -> None:
-        """Fit what the score starts from to some training samples, with the encoders as they are."""
-        model = self.regressor
-        device = model.idf_weights.device
-
-        def said(positions: list[int]) -> tuple[Batch, Outputs]:
-            batch: Batch = move_data_to_device(collate(positions), device)
-            return batch, self.outputs(batch)
-
-        model.eval()
-        with torch.no_grad(), self._half(device):
-            fit_start(model, self.objective, collate.table, training, said)
-        model.train()
-
-    def _half(self, device: torch.device) -> torch.autocast:
-        return torch.autocast(device.type, torch.bfloat16, enabled=self.mixed)
-
-    def _encode(
-        self, table: SampleTable, training: Sequence[int], progress: Progress, *, images: bool
-    ) -> None:
-        """Compute what frozen encoders say of captions and images, and how captions align."""
-        model = self.regressor
-        parts = separate_parts(table, training, self._parts)
-        self._parts = []
-        if model.columns.aligned and self.config.text.frozen:
-            advance = progress("aligning captions", len(table.captions))
-            matched = align_samples(model, table, parts, advance)
-            table.extras = model.columns.with_aligned(table.extras, matched)
-        if self.config.text.frozen:
-            advance = progress("encoding captions", len(table.captions))
-            self._captions = FeatureTable(caption_features(model, table, parts, advance))
-        if images and table.images:
-            sources = list(zip(table.image_keys, table.images, strict=True))
-            advance = progress("encoding images", len(sources))
-            features = ModelFeatures(model, disk_cache(), mixed=False)
-            self._images = FeatureTable(features.of_images(sources, advance))
 
     # -- training ---------------------------------------------------------------------------------
 
@@ -307,14 +186,7 @@ class SuiSei(LightningModule):
 
     def outputs(self, batch: Batch) -> Outputs:
         """Return what the model says of a batch; what was computed ahead of the training is looked up."""
-        captions = images = below = None
-        if self._lower is not None:
-            below = self._lower.of(batch.caption_rows)
-        if self._captions is not None:
-            captions = self._captions.look_up(batch.caption_rows, batch.candidate.device)
-        if self._images is not None:
-            images = self._images.look_up(batch.image_rows, batch.candidate.device)
-        return self.regressor.outputs(batch, captions, images, below)
+        return self.ahead.outputs(self.regressor, batch)
 
     def on_fit_start(self) -> None:
         """Let encoders drop what they drop: transformers hands them over as they are for scoring."""

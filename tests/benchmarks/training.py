@@ -207,7 +207,7 @@ def _frozen_rates(
     model.regressor = Regressor(model.config, text, None, idf)
     table = SampleTable(rows, with_images=False)
     shape = (len(table.captions), text.states, len(model.config.fusion.poolings), width)
-    model._captions = FeatureTable(torch.randn(shape))
+    model.ahead.captions = FeatureTable(torch.randn(shape))
     clock, collate = _Clock(), Collator(table)
     data = _data(rows, collate, count, FROZEN_BATCH, "shuffled")
     start = time.perf_counter()

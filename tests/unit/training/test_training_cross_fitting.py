@@ -129,7 +129,7 @@ def test_the_head_learns_from_encoders_that_have_not_seen_the_image(training):
 
     def used(position):
         batch = collate([position])
-        rows = model._captions.look_up(batch.caption_rows, torch.device("cpu")).clone()
+        rows = model.ahead.captions.look_up(batch.caption_rows, torch.device("cpu")).clone()
         return rows[batch.candidate[0]], rows[batch.references[0]]
 
     own_alignment = alignment_inputs(regressor, plain)
