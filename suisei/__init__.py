@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from suisei.data.sample import CaptionSample, Rating
     from suisei.errors import SuiseiError
     from suisei.metrics.base import Metric
+    from suisei.metrics.loading import load
     from suisei.metrics.registry import get_metric, list_metrics
-    from suisei.metrics.suisei import load
 
 _EXPORTS = {
     "CaptionSample": "suisei.data.sample",
@@ -27,7 +27,7 @@ _EXPORTS = {
     "Metric": "suisei.metrics.base",
     "get_metric": "suisei.metrics.registry",
     "list_metrics": "suisei.metrics.registry",
-    "load": "suisei.metrics.suisei",
+    "load": "suisei.metrics.loading",
 }
 
 __all__ = [

@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     check_new_folder(options.output, [options.model])
     check_report(options, given(vars(options), "data"), sealed=["model", "root"])
-    from suisei.metrics.suisei import load
+    from suisei.metrics.loading import load
     from suisei.training.weighing import fit_bridge
 
     metric = load(options.model, device="cpu", precision="fp32", cache=options.cache)

@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     _check(options)
     from suisei.encoders.image import ImageEncoderConfig
-    from suisei.metrics.suisei import load
+    from suisei.metrics.loading import load
     from suisei.models.compaction import stored_with_images
     from suisei.models.folder import save_model
     from suisei.progress import reported

@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status."""
     options = _parser().parse_args(argv)
     _check(options)
-    from suisei.metrics.suisei import load
+    from suisei.metrics.loading import load
     from suisei.models.second import Weighing
     from suisei.training.weighing import equal_spread, fit_second
 

@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     _check(options)
     from rich.console import Console
 
-    from suisei.metrics.suisei import load
+    from suisei.metrics.loading import load
     from suisei.models.folder import save_model
     from suisei.training.small_card import measured_card
 

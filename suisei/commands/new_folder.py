@@ -37,7 +37,7 @@ def loaded_and_signed(folder: Path, *, cache: str | None = None) -> SuiSeiMetric
         folder: the folder, whose card no checksum covers.
         cache: where features are kept between runs.
     """
-    from suisei.metrics.suisei import load
+    from suisei.metrics.loading import load
     from suisei.training.small_card import signed_card
 
     new = load(folder, device="cpu", precision="fp32", cache=cache)

@@ -50,7 +50,7 @@ _OPENAI_WEIGHTS = "its weights in the cache of the Hugging Face hub, or a connec
 
 REGISTRY: dict[str, Entry] = {
     "suisei": Entry(
-        "suisei.metrics.suisei:load",
+        "suisei.metrics.loading:load",
         (),
         "the learned metric: the model in the package, or a model folder (suisei:DIR)",
         argument="path",

@@ -21,13 +21,11 @@ from suisei.encoders.precision import (
     choose_precision,
     encoders_to,
     matrix_products,
-    own_formats,
 )
 from suisei.encoders.timm_tower import PREFIX
 from suisei.errors import ConfigError
 from suisei.explain.leave_out import COSINES, METRICS, InputColumn
 from suisei.metrics.base import Metric
-from suisei.metrics.default_model import default_model
 from suisei.metrics.extras import ExtraInputs, check_names
 from suisei.metrics.kept_features import KeptFeatures
 from suisei.metrics.second_models import SecondModels
@@ -37,7 +35,7 @@ from suisei.models.batch import Batch
 from suisei.models.blocks import BLOCKS
 from suisei.models.cosine_start import reference_cosine
 from suisei.models.features import ignore_progress
-from suisei.models.folder import LoadedModel, load_model, load_second
+from suisei.models.folder import LoadedModel, load_second
 from suisei.models.lower_layers import LowerStates
 from suisei.models.regressor import Regressor
 from suisei.models.second import Second
@@ -377,49 +375,3 @@ def _without_hooks(regressor: Regressor) -> Regressor:
             for part in module.modules():
                 part._forward_hooks.clear()
     return copied
-
-
-def load(
-    path: str | Path | None = None,
-    *,
-    device: str = "auto",
-    precision: str = "auto",
-    compile: bool = False,  # noqa: A002 - the word users know
-    cache: str | Path | None = None,
-    revision: str | None = None,
-) -> SuiSeiMetric:
-    """Load a trained metric from its model folder, or from the Hugging Face hub.
-
-    Args:
-        path: the folder that holds config.json; or, where there is no such folder, ``org/name`` on the hub;
-            None for the model in the package.
-        device: "auto", "cpu", "cuda", ...
-        precision: "auto", "fp32", "tf32", "bf16", "fp16" or "int8", see :class:`SuiSeiMetric`.
-        compile: whether the text encoder is compiled.
-        cache: a folder that keeps features between runs, "off", or None for SUISEI_CACHE or the default.
-        revision: of a model on the hub: a branch, a tag or a commit.
-
-    Raises:
-        ModelError: a part of the folder is missing, altered, or does not fit.
-        ConfigError: an unknown precision, int8 compiled or on a GPU, a cache folder that cannot be made, or a
-            revision of a folder.
-        UnavailableError: a model on the hub that is neither in the hub's cache nor within reach; or no
-            path, and this installation has no model.
-    """
-    device = choose_device(device)
-    path = default_model() if path is None else path  # an empty name is no wish for that
-    precision = choose_precision(precision, device)
-    with own_formats():
-        model = _found(path, revision, precision if device == "cpu" and not compile else None)
-        return SuiSeiMetric(model, device, precision, compile=compile, cache=cache)
-
-
-def _found(path: str | Path, revision: str | None, scoring: str | None) -> LoadedModel:
-    from suisei.models.hub_folder import cache_of, fetch_model, is_hub_name
-
-    if is_hub_name(path):
-        folder = fetch_model(str(path), revision)
-        return load_model(folder, check_names, within=cache_of(folder), scoring=scoring)
-    if revision is not None:
-        raise ConfigError(f"revision {revision!r} is for a model on the hub, and {path} is a folder's name")
-    return load_model(path, check_names, scoring=scoring)

@@ -21,8 +21,8 @@ from suisei.metaeval.correlation_tables import evaluation_table
 from suisei.metaeval.prediction_plots import plot_predicted
 from suisei.metaeval.settings import EvaluationSettings
 from suisei.metaeval.tables import Table
+from suisei.metrics.loading import load
 from suisei.metrics.registry import get_metric
-from suisei.metrics.suisei import load
 from suisei.models.config import portable
 from suisei.scoring.run_scores import SAMPLES, SCORES, write_scores
 from suisei.training.card import describe_data, describe_training, model_card

@@ -16,7 +16,8 @@ import torch
 from suisei.data.load import load_data
 from suisei.data.sample import CaptionSample
 from suisei.metaeval.correlation import pearson, spearman
-from suisei.metrics.suisei import SuiSeiMetric, load
+from suisei.metrics.loading import load
+from suisei.metrics.suisei import SuiSeiMetric
 from suisei.models.features import encode_captions
 from tests.benchmarks import inputs
 from tests.benchmarks.harness import Options, Row, alternate, compared, seconds

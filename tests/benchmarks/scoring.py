@@ -13,7 +13,8 @@ from suisei.data.images import load_image
 from suisei.data.sample import CaptionSample, language_of
 from suisei.encoders.batch_sizes import images_per_batch, tokens_per_batch
 from suisei.metrics.clipscore import PROMPT
-from suisei.metrics.suisei import SuiSeiMetric, load
+from suisei.metrics.loading import load
+from suisei.metrics.suisei import SuiSeiMetric
 from suisei.models.features import encode_captions, token_batches
 from tests.benchmarks import clip_peer, inputs, plain
 from tests.benchmarks.harness import Options, Row, alternate, compared, matrix_peak, seconds, spread

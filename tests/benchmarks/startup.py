@@ -17,7 +17,7 @@ SECTION = "startup"
 OPENING = """
 import sys, time
 import fugashi, sacrebleu, safetensors.torch, tokenizers, torch
-from suisei.metrics.suisei import load
+from suisei.metrics.loading import load
 begun = time.perf_counter()
 load(sys.argv[1], device="cpu", cache="off")
 print(time.perf_counter() - begun)

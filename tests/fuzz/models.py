@@ -123,7 +123,7 @@ def build_pair(folder: Path) -> None:
 
 def _model(folder: Path) -> Made:
     """A folder of three models of which one file was changed, signed again, loaded and asked for scores."""
-    from suisei.metrics.suisei import load
+    from suisei.metrics.loading import load
 
     original, copy = folder / "original", folder / "model"
     build_pair(original)

@@ -103,7 +103,7 @@ def make_model() -> None:
 
 def write_scores(model: Path | None, path: Path) -> None:
     """Write what a model says of the dozen, in fp32."""
-    from suisei.metrics.suisei import load
+    from suisei.metrics.loading import load
 
     scores = load(model, device="cpu", precision="fp32", cache="off").score(samples())
     path.write_text(

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from suisei.metrics.suisei import load
+from suisei.metrics.loading import load
 from tests.golden import make_golden
 
 TOLERANCE = 1e-5

@@ -7,7 +7,7 @@ import pytest
 
 from suisei.__main__ import main
 from suisei.data.sample import CaptionSample
-from suisei.metrics.suisei import load
+from suisei.metrics.loading import load
 from suisei.models.folder import save_model
 from suisei.training.small_card import card_with_bridge
 

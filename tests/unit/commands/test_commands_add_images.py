@@ -14,7 +14,7 @@ from suisei.data.sample import CaptionSample, Rating
 from suisei.encoders.efficientnet_lite import LITE, EfficientNetLite
 from suisei.encoders.weights import save_weights
 from suisei.metaeval.agreement import AgreementData, agree
-from suisei.metrics.suisei import load
+from suisei.metrics.loading import load
 from suisei.models.compaction import IMAGE_SIDE
 from suisei.models.folder import save_model
 from suisei.training.small_card import card_with_images

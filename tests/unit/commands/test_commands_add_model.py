@@ -10,7 +10,7 @@ from scipy.special import logit
 from suisei.__main__ import main
 from suisei.commands.fitted_table import not_learned
 from suisei.data.sample import make_samples
-from suisei.metrics.suisei import load
+from suisei.metrics.loading import load
 from suisei.models.folder import save_model
 from suisei.training.small_card import card_with_second
 

@@ -8,7 +8,7 @@ import pytest
 
 from suisei.__main__ import main
 from suisei.commands import compact
-from suisei.metrics.suisei import load
+from suisei.metrics.loading import load
 from suisei.models.folder import save_model
 
 ROWS = [

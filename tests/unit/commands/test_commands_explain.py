@@ -7,8 +7,8 @@ import pytest
 from suisei.__main__ import main as suisei
 from suisei.cli import run_command
 from suisei.commands.explain import main
+from suisei.metrics.loading import load
 from suisei.metrics.registry import get_metric
-from suisei.metrics.suisei import load
 
 ROWS = [
     {"id": "x", "candidate": "a red dog runs", "references": ["a dog runs on grass", "dogs run"]},

@@ -336,7 +336,7 @@ def test_the_idf_table_counts_only_where_captions_are_pooled_by_it(
 
 
 def test_the_learned_metric_scores_the_same_from_the_cache(tmp_path, model_folder, captions, pictures, asked):
-    from suisei.metrics.suisei import load
+    from suisei.metrics.loading import load
 
     images = [*pictures, None, None, pictures[0], pictures[1]]
     references = [captions[:2], captions[2:5], [], captions[3:4]] * 2

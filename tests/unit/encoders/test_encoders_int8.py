@@ -132,7 +132,7 @@ def test_int8_is_for_cpus_and_images_stay_whole():
 
 def test_scores_keep_their_order_and_the_signature_says_so(build_regressor, pictures, tmp_path):
     from suisei.data.sample import CaptionSample
-    from suisei.metrics.suisei import load
+    from suisei.metrics.loading import load
     from suisei.models.folder import save_model
 
     regressor = build_regressor(references="mean-max", frozen_image=True)

@@ -103,7 +103,7 @@ def test_tf32_is_on_inside_the_block_alone():
 def scores(build_regressor, pictures, tmp_path_factory):
     """Scores of 300 samples by precision, and the signatures."""
     from suisei.data.sample import CaptionSample
-    from suisei.metrics.suisei import load
+    from suisei.metrics.loading import load
     from suisei.models.folder import save_model
 
     regressor = build_regressor(references="mean-max")

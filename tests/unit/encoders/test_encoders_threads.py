@@ -7,7 +7,7 @@ import torch
 
 from suisei.encoders.precision import to_precision
 from suisei.encoders.threads import one_thread
-from suisei.metrics.suisei import load
+from suisei.metrics.loading import load
 from suisei.models import folder
 
 

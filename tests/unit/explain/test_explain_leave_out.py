@@ -13,8 +13,8 @@ from suisei.explain import leave_out
 from suisei.explain.leave_out import without_word, word_spans
 from suisei.explain.wording import sentences
 from suisei.metrics.extras import ExtraInputs
+from suisei.metrics.loading import load
 from suisei.metrics.registry import get_metric
-from suisei.metrics.suisei import load
 from suisei.metrics.tokenizers import caption_words
 from suisei.models import regressor as regressor_module
 from suisei.models.folder import save_model

@@ -67,7 +67,7 @@ def test_a_score_depends_on_its_own_sample_alone(tiny_bert):
 
 
 def test_a_model_folder_gives_its_own_encoder(model_folder):
-    from suisei.metrics.suisei import load
+    from suisei.metrics.loading import load
 
     metric = get_metric(f"cosine:{model_folder}", device="cpu", precision="fp32")
     text = load(model_folder, device="cpu", precision="fp32").regressor.text
@@ -104,7 +104,7 @@ def test_all_that_the_encoder_reads_is_read(tiny_bert, tmp_path):
 
 
 def test_of_a_trained_model_as_much_as_it_was_trained_on(model_folder):
-    from suisei.metrics.suisei import load
+    from suisei.metrics.loading import load
 
     metric = get_metric(f"cosine:{model_folder}", device="cpu", precision="fp32")
     assert metric._loaded("cpu").max_tokens == load(model_folder, device="cpu").regressor.text.max_tokens

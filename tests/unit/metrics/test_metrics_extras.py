@@ -13,8 +13,8 @@ from suisei.encoders.dual_folder import new_dual_encoder, save_dual_encoder
 from suisei.errors import ConfigError, ModelError
 from suisei.metrics import tokenizers
 from suisei.metrics.extras import ExtraInputs
+from suisei.metrics.loading import load
 from suisei.metrics.registry import REGISTRY
-from suisei.metrics.suisei import load
 from suisei.models.folder import save_model, save_pair
 from suisei.models.second import Second, Weighing
 

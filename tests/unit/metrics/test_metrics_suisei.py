@@ -11,7 +11,8 @@ from suisei.data.sample import CaptionSample
 from suisei.encoders.feature_cache import _ENTRY_BYTES, FeatureCache
 from suisei.errors import ConfigError, DataError
 from suisei.metrics.extras import ExtraInputs
-from suisei.metrics.suisei import SuiSeiMetric, load
+from suisei.metrics.loading import load
+from suisei.metrics.suisei import SuiSeiMetric
 from suisei.models.folder import LoadedModel, save_model
 from suisei.models.table import Collator, SampleTable
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from suisei.data.sample import CaptionSample
-from suisei.metrics.suisei import load
+from suisei.metrics.loading import load
 
 TOLERANCES = {"fp32": 1e-5, "bf16": 5e-3, "int8": 5e-3}
 WORDS = ("red", "blue", "dog", "two", "cats", "run", "in", "the", "park", "ball", "on", "犬", "猫が")

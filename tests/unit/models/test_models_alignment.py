@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError
-from suisei.metrics.suisei import load
+from suisei.metrics.loading import load
 from suisei.models.alignment import alignment_inputs
 from suisei.models.config import HeadConfig
 from suisei.models.folder import save_model

@@ -11,7 +11,7 @@ from suisei.__main__ import main
 from suisei.data.sample import CaptionSample
 from suisei.errors import ModelError
 from suisei.explain.leave_out import explain
-from suisei.metrics.suisei import load
+from suisei.metrics.loading import load
 from suisei.models.folder import load_model, save_bridged, save_model, save_pair
 from suisei.models.second import Second, Weighing
 

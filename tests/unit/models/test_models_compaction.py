@@ -8,7 +8,7 @@ import torch
 
 from suisei.errors import ConfigError
 from suisei.metrics.extras import check_names
-from suisei.metrics.suisei import load
+from suisei.metrics.loading import load
 from suisei.models.compaction import read_base, small_weights, with_encoder_name, with_fewer_pieces
 from suisei.models.folder import load_model, save_model
 from suisei.models.packed_rows import WORDS

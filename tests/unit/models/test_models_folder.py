@@ -12,7 +12,8 @@ from safetensors.torch import load_file, save_file
 from suisei.data.checksums import sha256_of
 from suisei.errors import ModelError
 from suisei.metrics.extras import check_names
-from suisei.metrics.suisei import SuiSeiMetric, load
+from suisei.metrics.loading import load
+from suisei.metrics.suisei import SuiSeiMetric
 from suisei.models import folder_checks as hub
 from suisei.models.folder import LoadedModel, load_model, read_card, save_model
 from suisei.models.quantization import Rounding, dequantize, is_roundable, quantize, quantize_state

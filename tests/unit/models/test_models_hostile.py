@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from suisei.data.checksums import sha256_of
 from suisei.errors import ModelError
 from suisei.metrics.extras import check_names
-from suisei.metrics.suisei import load
+from suisei.metrics.loading import load
 from suisei.models.folder import load_model, save_model
 
 REFERENCES = [["a dog runs", "two dogs"], ["犬が走る"]]

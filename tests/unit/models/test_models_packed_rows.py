@@ -12,7 +12,8 @@ from torch import nn
 from suisei.errors import ModelError
 from suisei.metrics import suisei as metric_module
 from suisei.metrics.extras import check_names
-from suisei.metrics.suisei import SuiSeiMetric, load
+from suisei.metrics.loading import load
+from suisei.metrics.suisei import SuiSeiMetric
 from suisei.models import folder_regressor
 from suisei.models.compaction import read_base, small_weights
 from suisei.models.folder import load_model, save_model

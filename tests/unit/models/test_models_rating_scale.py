@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from suisei.data.sample import CaptionSample, Rating
 from suisei.errors import ConfigError
-from suisei.metrics.suisei import load
+from suisei.metrics.loading import load
 from suisei.models.config import HeadConfig
 from suisei.models.folder import save_model
 from suisei.models.rating_scale import RatingScale

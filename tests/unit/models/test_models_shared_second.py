@@ -16,7 +16,7 @@ from suisei.__main__ import main
 from suisei.data.sample import CaptionSample
 from suisei.errors import ModelError
 from suisei.metrics.extras import ExtraInputs
-from suisei.metrics.suisei import load
+from suisei.metrics.loading import load
 from suisei.models import shared_second
 from suisei.models.folder import load_model, save_bridged, save_model, save_pair
 from suisei.models.folder_checks import SEVERAL
