@@ -7,6 +7,7 @@ A config with ``task: captioner`` at its top is run by this module. An interrupt
 from __future__ import annotations
 
 import json
+import logging
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,6 +27,7 @@ from suisei.captioning.caption_sources import CaptionedImage
 from suisei.captioning.caption_writing import captions_of
 from suisei.captioning.grid_store import GridStore
 from suisei.captioning.word_pretraining import pretrain_tower
+from suisei.data.sample import LANGUAGE_NAMES
 from suisei.data.writers import stored_name
 from suisei.encoders.cache_place import disk_cache
 from suisei.models.table import PixelStore
@@ -37,6 +39,8 @@ from suisei.training.run_callbacks import best_checkpoint, early_stopping, state
 from suisei.training.run_folder import staged
 from suisei.training.task_cli import TASK_DEFAULTS, TaskCLI
 from suisei.training.task_run import checkpoint_of, train
+
+logger = logging.getLogger(__name__)
 
 TASK = "captioner"
 TRAINER_DEFAULTS = {**TASK_DEFAULTS, "max_epochs": 10, "gradient_clip_val": 1.0}
@@ -225,6 +229,11 @@ def _figures(
             },
             "empty": sum(not texts[0].strip() for texts in said),
         }
+        if figures[language]["empty"] == len(own):
+            logger.warning(
+                "all %d captions in %s are empty: train for longer (trainer.max_epochs)",
+                len(own), LANGUAGE_NAMES[language],
+            )  # fmt: skip
         rows += [
             {
                 "id": _row_id(image, language, captioner.languages),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,7 +58,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     with shared_encoders():
         metrics = [_metric(plan, samples, options) for plan in plans]
         found = [
-            metric.explain(sample, batch_size=options.batch_size) for sample in chosen for metric in metrics
+            replace(own, signature=own.signature + fitted)
+            for sample in chosen
+            for metric, fitted in metrics
+            for own in (metric.explain(sample, batch_size=options.batch_size),)
         ]
     _conclude(found, options)
     return 0
@@ -166,7 +170,10 @@ def _sample_of(
     return samples[place - 1]
 
 
-def _metric(plan: MetricPlan, samples: list[CaptionSample], options: argparse.Namespace) -> Metric:
+def _metric(
+    plan: MetricPlan, samples: list[CaptionSample], options: argparse.Namespace
+) -> tuple[Metric, str]:
+    """Return a metric, and what its signature says of what it was fitted on."""
     from suisei.metrics.registry import get_metric
     from suisei.scoring.fitting import fit_unrated
 
@@ -174,8 +181,8 @@ def _metric(plan: MetricPlan, samples: list[CaptionSample], options: argparse.Na
     if metric.needs_fit:
         if options.input is None:
             raise ConfigError(f"{plan.spec} learns from many references: give --input FILE and --row N")
-        fit_unrated(metric, samples)
-    return metric
+        return metric, fit_unrated(metric, samples)
+    return metric, ""
 
 
 def _conclude(found: Sequence[Explanation], options: argparse.Namespace) -> None:

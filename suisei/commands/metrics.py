@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def list_rows() -> list[dict[str, Any]]:
-    """Return name, needs, summary and availability of each metric.
+    """Return name, needs (all of them, and one of ``either``), summary and availability of each metric.
 
     ``available`` is False where something is absent on this machine, and ``reason`` says what. It is
     None where it depends on what the metric is given when it runs, and ``requires`` says what that is.
@@ -42,6 +42,7 @@ def list_rows() -> list[dict[str, Any]]:
                 "name": name,
                 "argument": entry.argument,
                 "needs": list(entry.needs),
+                "either": list(entry.either),
                 "summary": entry.summary,
                 "available": False if reason else None if entry.requires else True,
                 "reason": reason,
@@ -65,6 +66,6 @@ def _show(rows: list[dict[str, Any]]) -> None:
             state = f"no: {row['reason']}"
         name = row["name"] + (f":{row['argument'].upper()}" if row["argument"] else "")
         style = "dim" if row["reason"] else ""
-        needs = ", ".join(row["needs"]) or "candidate only"
+        needs = ", ".join(row["needs"]) or " or ".join(row["either"]) or "candidate only"
         table.add_row(*map(escape, (name, needs, row["summary"], state)), style=style)
     table_console(160).print(table)

@@ -35,7 +35,7 @@ _EPILOG = """examples:
 DATA is flickr8k-train, -dev or -test; JSON lines with id, image and caption, or with image and
 captions; or any rated data that the other commands read. A run that was cut off goes on where it
 stopped when it is started again: an item's seed depends on --seed and the item alone, and nothing is
-generated twice. suisei.pacs.dual_run reads what `join` writes.
+generated twice. `suisei train --config pacs --data.train FILE` reads what `join` writes.
 
 Exit status: 0, or 1 if some images could not be read (the others are done), or 2 for a wrong option
 or unusable data, or 130 for Ctrl-C."""

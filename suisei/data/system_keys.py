@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from suisei.data.caption_file import CaptionFile
 from suisei.data.joins import image_names
+from suisei.data.sample import CaptionSample, language_of
 from suisei.data.system_files import SystemFile
 from suisei.errors import DataError
 
@@ -100,6 +101,7 @@ def _by_line(
     if given is not None:
         counts[given.name] = len(given.captions)
     if len(set(counts.values())) > 1:
+        _refuse_repeated(files)
         shown = ", ".join(f"{name} {count:,}" for name, count in counts.items())
         raise DataError(
             f"nothing names the images in all files, and they differ in rows ({shown}); give every row the "
@@ -117,6 +119,23 @@ def _by_line(
         )
     notes.append(f"joined line by line: row n of every file is taken for the same image ({number:,} rows)")
     return keys
+
+
+def _refuse_repeated(files: Sequence[SystemFile]) -> None:
+    """Refuse a file with several captions of an image: nothing in it tells them apart."""
+    for file in files:
+        first: dict[str, tuple[int, CaptionSample]] = {}
+        for number, sample in enumerate(file.samples, 1):
+            row, other = first.setdefault(sample.group or str(number), (number, sample))
+            if other is sample:
+                continue
+            languages = [language_of(other), language_of(sample)]
+            spoken = f" ({' and '.join(languages)})" if len(set(languages)) > 1 else ""
+            raise DataError(
+                f"{file.name}: rows {row} and {number} are both of image {sample.group!r}{spoken}; keep one "
+                "caption of each, compare each language by itself, or give every row an id of its own that "
+                "is the same in all files"
+            )
 
 
 def _refuse_other_orders(files: Sequence[SystemFile]) -> None:

@@ -19,6 +19,7 @@ class Entry:
     Attributes:
         target: "module:factory"; the factory is a Metric class or a function that returns one.
         needs: what a sample must have, shown by ``suisei metrics`` without importing the module.
+        either: of which a sample must have one: the model in the package, others may do with the candidate.
         summary: one line for ``suisei metrics``.
         defaults: keyword arguments that this name stands for, such as {"n": 4}.
         modules: importable modules that the metric needs beyond the base install.
@@ -44,6 +45,7 @@ class Entry:
     requires: str | None = None
     default_check: str | None = None
     extra_input: Literal["alone", "folder", ""] = ""
+    either: tuple[str, ...] = ()
 
 
 _OPENAI_WEIGHTS = "its weights in the cache of the Hugging Face hub, or a connection to fetch them once"
@@ -55,6 +57,7 @@ REGISTRY: dict[str, Entry] = {
         "the learned metric: the model in the package, or a model folder (suisei:DIR)",
         argument="path",
         default_check="suisei.metrics.default_model:default_model_reason",
+        either=("references", "image"),
     ),
     **{
         f"bleu-{n}": Entry(

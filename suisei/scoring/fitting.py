@@ -51,8 +51,7 @@ def fit_metric(
         )
     else:
         note = ""
-    fit_unrated(metric, samples)
-    return fitted_signature(len(samples)), (note,) if note else ()
+    return fit_unrated(metric, samples), (note,) if note else ()
 
 
 def fitted_signature(samples: int) -> str:
@@ -72,12 +71,15 @@ def without_counts(signature: str) -> str:
     return f"{_COUNT.sub('|idf:fitted', signature.partition(_FIT)[0])}{_FIT}the-input"
 
 
-def fit_unrated(metric: Metric, samples: Sequence[CaptionSample]) -> None:
+def fit_unrated(metric: Metric, samples: Sequence[CaptionSample]) -> str:
     """Fit a metric's corpus statistics on what is being scored, with the ratings taken away.
+
+    Returns what the signature of its scores then says of that.
 
     A metric that learned from the ratings it is then compared with would look better than it is.
     """
     metric.fit([replace(sample, rating=None) for sample in samples])
+    return fitted_signature(len(samples))
 
 
 def protocol_corpus(data: str, root: Path | str | None, plans: Sequence[MetricPlan]) -> Corpus | None:

@@ -49,7 +49,7 @@ def commands(page: str) -> list[str]:
     """The lines that start suisei: in blocks for a shell, and whole ones in text and tables."""
     lines = "\n".join(blocks(page, "sh")).replace("\\\n", " ").splitlines()
     cells = re.findall(r"`(suisei \w+ [^`]*--(?:data|config|input) [^`]*)`", FENCE.sub("", text_of(page)))
-    found = [re.sub(r"^.*(?:\||[A-Z_]=\S+) +(?=suisei )", "", line) for line in [*lines, *cells]]
+    found = [re.sub(r"^(?:srun|.*(?:\||[A-Z_]=\S+)) +(?=suisei )", "", line) for line in [*lines, *cells]]
     return [line for line in found if line.startswith("suisei ")]
 
 
@@ -196,13 +196,35 @@ def test_training_has_the_settings_that_are_shown(capsys):
         words = shlex.split(line, comments=True)[2:]
         if {"runs/mine/config.yaml", "NAME"} & set(words):
             continue
+        capsys.readouterr()
         try:
             train([*words, "--print_config"])
         except ConfigError as error:
             wrong.append(f"{line}: {error}")
         except SystemExit as stop:
-            wrong += [line] if stop.code else []
+            wrong += [line] if stop.code else missing_in(line, yaml.safe_load(capsys.readouterr().out))
     assert wrong == []
+
+
+def missing_in(line, settings):
+    """Say what keeps the training of a parsed line from starting, of what is found out after parsing."""
+    data, trainer = settings["data"], settings["trainer"]
+    named = {name for key in ("train", "support") for name in np.atleast_1d(data.get(key) or [])}
+    roots = data.get("root")
+    sets = {name for name in named - {"scenes"} if not Path(name).suffix}  # what is no file
+    lacking = sets - set(roots) if isinstance(roots, dict) else set()
+    several = str(trainer.get("devices")) not in ("auto", "1", "None") and data.get("folds")
+    problems = [f"{line}: no root for {name}" for name in lacking]
+    return problems + [f"{line}: folds in several processes"] * bool(several and data["fold"] is None)
+
+
+def test_a_line_without_a_root_or_with_all_folds_in_several_processes_would_be_noticed():
+    data = {"train": ["shichimi"], "support": "jsts", "root": {"shichimi": "DIR"}, "folds": 5, "fold": None}
+    assert missing_in("x", {"data": {**data, "support": None}, "trainer": {"devices": 1}}) == []
+    assert missing_in("x", {"data": data, "trainer": {"devices": 4}}) == [
+        "x: no root for jsts",
+        "x: folds in several processes",
+    ]
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)

@@ -200,6 +200,18 @@ def test_test_captions_are_read_from_any_folder_and_empty_ones_are_marked(monkey
         load_data(str(file), columns={"rating": None}, allowed=ANYWHERE)
 
 
+def test_a_captioner_that_says_nothing_is_warned_of(monkeypatch, tmp_path, all_colours, caplog):
+    train, validation = all_colours
+    data = {"train": str(train), "validation": str(validation), "batch_size": 4}
+    config = str(config_of(tmp_path, train, data=data, output=str(tmp_path / "run")))
+    said = {"en": [" "] * 6, "ja": ["青い絵"] + [" "] * 2}
+    monkeypatch.setattr(caption_run, "captions_of", lambda *_, language, **__: [(t,) for t in said[language]])
+    assert main(["--config", config]) == 0
+    assert [text for text in caplog.messages if "empty" in text] == [
+        "all 6 captions in English are empty: train for longer (trainer.max_epochs)"
+    ]
+
+
 def test_weights_are_chosen_by_no_cider_that_cannot_be_told(tmp_path, captioned):
     config = str(config_of(tmp_path, captioned))  # one image of four validates
     with pytest.raises(DataError, match=r"1 validation image\(s\) give no CIDEr.*--monitor val_loss"):

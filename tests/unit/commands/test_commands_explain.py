@@ -74,11 +74,13 @@ def test_ratings_on_any_scale_are_not_looked_at(tmp_path):
 
 def test_cider_is_fitted_on_all_rows(rows, tmp_path):
     from suisei.data.formats import read_samples
+    from suisei.scoring.fitting import fitted_signature
 
     (found,) = explained(tmp_path, "--input", rows, "--metrics", "cider")
     cider, samples = get_metric("cider"), read_samples(rows)
     cider.fit(samples)
     assert found["score"] == pytest.approx(cider.score(samples)[0])
+    assert found["signature"] == cider.signature + fitted_signature(len(samples))
 
 
 def test_what_cannot_be_drawn_costs_nothing_else(rows, tmp_path, capsys, monkeypatch):

@@ -5,8 +5,9 @@ import json
 import pytest
 
 from suisei.commands.metrics import list_rows, main
+from suisei.data.sample import CaptionSample
 from suisei.errors import SuiseiError, UnavailableError
-from suisei.metrics.registry import REGISTRY, Entry, get_metric
+from suisei.metrics.registry import REGISTRY, Entry, get_metric, unavailable_reason
 
 
 @pytest.fixture(autouse=True)
@@ -25,6 +26,7 @@ def test_every_metric_is_listed_with_its_state():
         "name": "absent",
         "argument": "path",
         "needs": ["image"],
+        "either": [],
         "summary": "a [bold] metric",
         "available": False,
         "reason": "needs no_such_module: pip install 'suisei[java]'",
@@ -72,6 +74,16 @@ def test_table_shows_names_needs_and_the_cure(capsys):
     assert "a [bold] metric" in text
     assert "no_such_module" in text
     assert all(name in text for name in REGISTRY)
+
+
+def test_what_the_model_in_the_package_needs_is_what_it_has_no_score_without(capsys):
+    if reason := unavailable_reason("suisei"):
+        pytest.skip(f"suisei {reason}")
+    row = next(row for row in list_rows() if row["name"] == "suisei")
+    (lacking,) = get_metric("suisei").missing([CaptionSample("a dog")]).values()
+    assert all(f"no {what}" in lacking for what in row["either"])
+    assert main([]) == 0
+    assert "references or" in next(line for line in capsys.readouterr().out.splitlines() if "suisei:" in line)
 
 
 def test_json_is_a_list_of_all(capsys):

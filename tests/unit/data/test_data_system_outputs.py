@@ -100,6 +100,17 @@ def test_text_is_joined_line_by_line_and_says_so(save):
         load_systems([files[0], save("d.txt", "x\n\n")], on_error="skip")
 
 
+def test_several_captions_of_an_image_by_one_system_are_named(save):
+    def rows(*captions):
+        return [{"image_id": image, "candidate": text, "references": ["r"]} for image, text in captions]
+
+    once = save("a.jsonl", rows((1, "x"), (2, "y")))
+    with pytest.raises(DataError, match=r"b: rows 1 and 2 are both of image '1'; keep one"):
+        load_systems([once, save("b.jsonl", rows((1, "v"), (1, "w"), (2, "z")))])
+    with pytest.raises(DataError, match=r"rows 1 and 2 are both of image '1' \(en and ja\)"):
+        load_systems([once, save("c.jsonl", rows((1, "a dog"), (1, "犬"), (2, "a cat")))])
+
+
 def test_another_order_is_noticed_where_references_have_no_ids(save):
     a, b = save("a.json", {"1": "x", "2": "y"}), save("b.json", {"2": "y", "1": "x"})
     with pytest.raises(DataError, match="another order: id '2' is row 2 of a and row 1 of b"):
