@@ -119,11 +119,14 @@ def test_two_points_are_enough_for_tau_only():
     assert kendall_tau_b([1, 2], [1, 2]) == 1
     with pytest.raises(CorrelationError, match="at least 3 points, got 2"):
         pearson([1, 2], [1, 2])
+    with pytest.raises(CorrelationError, match="at least 3 points, got 2"):
+        spearman([1, 2], [1, 2])
 
 
 def test_extreme_magnitudes():
     x = np.array([1e300, -1e300, 5e299, 0.0])
     assert pearson(x, x) == pytest.approx(1)
+    assert prepare("pearson", x, -x).values(np.ones((1, 4), dtype=int)) == pytest.approx([-1])
     y = 1e9 + np.array([0.0, 1.0, 2.0, 4.0])
     assert pearson(y, [0, 1, 2, 4]) == pytest.approx(1, abs=1e-6)
     with pytest.raises(CorrelationError, match="less than float64 resolves"):

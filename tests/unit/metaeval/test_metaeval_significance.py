@@ -288,6 +288,23 @@ def test_resampled_systems_are_those_of_the_figure_however_many_ratings_a_captio
     np.testing.assert_allclose(RowStatistic(rows, "tau-b", "system").values(weights), figures)
 
 
+def test_resampled_means_of_systems_count_a_caption_once_however_many_ratings_it_has():
+    ratings = ((1, 1, 1, 1), (5,), (2,), (4,), (3, 3), (0,))
+    data = AgreementData(np.array([1.0, 4, 2, 5, 3, 9]), ratings, tuple("abcdef"), (), tuple("xxyyzz"))
+    ones = np.ones((1, len(data.rows().x)), dtype=np.int64)
+    value = RowStatistic(data.rows(), "pearson", "system").values(ones)[0]
+    assert value == pytest.approx(scipy.stats.pearsonr([2.5, 3.5, 6], [3, 3, 1.5])[0])
+    assert value == pytest.approx(agree(data.rows(), "pearson", "system").value)
+
+
+@pytest.mark.parametrize(("correlation", "defined"), [("pearson", 0), ("spearman", 0), ("tau-b", 1)])
+def test_a_resample_of_two_systems_has_no_more_a_correlation_than_two_systems_have(correlation, defined):
+    data = AgreementData(np.array([1.0, 2, 3]), ((1,), (2,), (3,)), tuple("abc"), (), tuple("xyz"))
+    values = RowStatistic(data.rows(), correlation, "system").values(np.array([[1, 1, 1], [2, 1, 0]]))
+    assert values[0] == pytest.approx(1)
+    assert np.isfinite(values[1]) == defined
+
+
 def test_systems_of_equal_means_are_tied():
     """The mean of .1, .2 and .3 is not .2 in floating point."""
     scores = np.array([0.1, 0.2, 0.3, 0.2, 0.2, 0.2, 0.9, 0.9, 0.9])
@@ -383,3 +400,38 @@ def test_p_value_is_that_of_scores_swapped_in_a_plain_loop():
     assert 0.05 < expected < 0.4
     result = permutation_test(a, b, "pearson", n_permutations=4000)
     assert result.p_value == pytest.approx(expected, abs=0.04)
+
+
+def one_rating_each(scores, ratings):
+    names = tuple(f"g{n}" for n in range(len(scores)))
+    return AgreementData(np.array(scores, dtype=float), tuple((float(r),) for r in ratings), names).rows()
+
+
+def test_a_p_value_is_never_zero():
+    ratings = np.arange(40)
+    good, noise = (one_rating_each(scores, ratings) for scores in (ratings, np.sin(7.0 * ratings)))
+    assert permutation_test(good, noise, "pearson", n_permutations=9).p_value == pytest.approx(0.1)
+
+
+def test_a_permutation_without_a_correlation_counts_against_significance():
+    a, b = one_rating_each([0, 1], [0, 1]), one_rating_each([1, 0], [0, 1])
+    # Of four permutations one is the data, one its opposite, and two make both sides constant.
+    assert permutation_test(a, b, "tau-b", n_permutations=2000).p_value == pytest.approx(0.75, abs=0.04)
+
+
+def test_permutations_that_differ_by_rounding_alone_are_as_extreme():
+    a, b = one_rating_each([3, 2, 2, 1], [0, 3, 2, 3]), one_rating_each([1, 0, 0, 0], [0, 3, 2, 3])
+    # 12 of the 16 permutations, two of them below the observed difference in the last digit.
+    assert permutation_test(a, b, "spearman", n_permutations=2000).p_value == pytest.approx(0.75, abs=0.04)
+
+
+def test_metrics_are_standardized_over_samples_however_many_ratings_each_has():
+    from suisei.metaeval.significance import _stacked
+
+    ratings = ((1, 2, 3), (2,), (4, 5), (3,))
+    a, b = (
+        AgreementData(np.array(scores), ratings, tuple("abcd")).rows()
+        for scores in ([0.1, 0.5, 0.2, 0.9], [30.0, 10.0, 40.0, 20.0])
+    )
+    stacked = _stacked(a, b).x.reshape(2, -1)[:, [0, 3, 4, 6]]  # the first row of each sample
+    assert stacked == pytest.approx(np.stack([scipy.stats.zscore(s) for s in ([1, 5, 2, 9], [3, 1, 4, 2])]))

@@ -41,6 +41,12 @@ def test_a_distance_is_turned_round_and_a_failed_metric_left_out():
     assert found.coefficients["tau-b"] == pytest.approx(1)
 
 
+def test_orders_that_agree_as_well_but_for_rounding_count():
+    human = {"a": 0.7, "b": 0.9, "c": 0.6, "d": 0.5}
+    (found,) = system_agreements([outcome({"a": 0.0, "b": 2.0, "c": 1.0, "d": 1.0})], human)
+    assert found.p_value == pytest.approx(12 / 24)  # two of them are below it in the last digit
+
+
 def test_of_many_systems_some_orders_are_drawn():
     human = {str(n): float(n) for n in range(9)}
     found = system_agreements([outcome({str(n): n * 1.0 for n in range(9)})], human)[0]
@@ -75,6 +81,7 @@ def test_systems_that_people_rate_alike_leave_fewer_orders():
         ({"a": 1, "b": 2, "x": 3}, "scores of 2 of the systems a, b, c, d, and a correlation takes three"),
         ({"a": "good"}, "the score of 'a' must be a number, got str"),
         ({"a": float("nan")}, "the score of 'a' is nan; leave the system out"),
+        ({"a": float("inf")}, "the score of 'a' is inf; leave the system out"),
     ],
 )
 def test_files_that_do_not_fit(found, message):
