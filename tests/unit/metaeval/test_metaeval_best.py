@@ -82,10 +82,14 @@ def test_chance_is_not_best_by_few_resamples(metrics, wanted):
     assert found == [None, None, "good"]
 
 
-def test_scores_that_are_missing_are_left_out_for_both():
-    samples, human = graded()
+@pytest.mark.parametrize("lacking", ["good", "noise"])
+@pytest.mark.parametrize(
+    ("protocol", "samples"), [("ratings", graded()[0]), ("pairs", paired()), ("detection", judged())]
+)
+def test_scores_that_are_missing_are_left_out_for_both(protocol, samples, lacking):
+    human = np.array([sample.rating.mean for sample in samples])
     good = human + 0.3 * np.random.default_rng(2).normal(size=N)
-    good[:20] = np.nan
     scores = {"good": good, "noise": np.random.default_rng(1).random(N)}
+    scores[lacking][:20] = np.nan
     values = {"good": 0.9, "noise": 0.1}
-    assert significantly_best(values, scores, samples, PROTOCOLS["ratings"], SETTINGS) == "good"
+    assert significantly_best(values, scores, samples, PROTOCOLS[protocol], SETTINGS) == "good"

@@ -6,7 +6,7 @@ import pytest
 from suisei.data.judged import PairCaption
 from suisei.data.sample import CaptionSample, Rating
 from suisei.errors import DataError
-from suisei.metaeval.pair_tables import ALL, MEAN, pair_table
+from suisei.metaeval.pair_tables import ALL, MEAN, pair_table, resampled_difference
 from suisei.metaeval.pairwise import pairwise_accuracy
 from suisei.metaeval.settings import EvaluationSettings
 from suisei.scoring.columns import ScoreColumn
@@ -141,3 +141,31 @@ def test_kinds_of_a_single_image_each_cost_the_interval_of_the_mean_alone():
     assert row.cells[MEAN].reason.startswith("mean: no interval: undefined on ")
     assert row.cells["HC"].low < row.cells["HC"].value < row.cells["HC"].high
     assert row.cells[ALL].low is not None
+
+
+def test_a_tie_between_captions_of_which_people_prefer_neither_is_not_counted():
+    samples = [*SAMPLES, *pair("p5", "c", HC=0.5)]
+    assert values(pair_table([column([2, 1, 2, 1, 3, 3, 1, 0, 4, 4])], samples).row("m"))["ties"] == 1
+
+
+def test_resampled_differences_are_those_of_the_mean_of_kinds():
+    samples = [*SAMPLES, *(each for n in range(4) for each in pair(f"q{n}", f"h{n}", HC=1.0))]
+    right, wrong = np.tile([1.0, 0.0], 8), np.tile([0.0, 1.0], 8)
+    right[2:4], wrong[2:4] = [0, 1], [1, 0]  # of p2 people prefer the second
+    wrong[6:8] = [1, 0]  # both are right on HI, so the mean of kinds differs by half
+    found = resampled_difference(right, wrong, samples, EvaluationSettings(n_resamples=40))
+    defined = found[~np.isnan(found)]
+    assert len(defined) > 20
+    assert defined == pytest.approx(np.full(len(defined), 0.5))
+
+
+@pytest.mark.parametrize("missing", [0, 1])
+def test_resampled_differences_leave_out_pairs_of_which_either_caption_lacks_a_score(missing):
+    samples = [each for n in range(6) for each in pair(f"p{n}", f"g{n}", HC=1.0)]
+    right, wrong = np.tile([2.0, 1.0], 6), np.tile([1.0, 2.0], 6)
+    wrong[6 + missing :: 2] = np.nan
+    found = resampled_difference(right, wrong, samples, EvaluationSettings(n_resamples=40))
+    assert found[~np.isnan(found)] == pytest.approx(1)
+    right[6::2], right[7::2] = 1, 2  # where nothing is compared
+    again = resampled_difference(right, wrong, samples, EvaluationSettings(n_resamples=40))
+    np.testing.assert_array_equal(again, found)
