@@ -147,3 +147,23 @@ def test_tables_say_every_figure_once():
     assert (human.value, human.low, human.high) == (
         named["all"].bins[0].human, named["all"].bins[0].low, named["all"].bins[0].high,
     )  # fmt: skip
+
+
+def test_languages_are_resampled_by_their_own_groups():
+    samples = [
+        CaptionSample(text, rating=Rating((float(n % 3),), 0, 2), group=f"{language}{n // 4}")
+        for language, text in (("en", "a dog"), ("ja", "犬"))
+        for n in range(24)
+    ]
+    scores = np.random.default_rng(0).random(48)
+    found = calibrate_by_language(scores, samples, n_resamples=50, seed=1)
+    groups = [sample.group for sample in samples[24:]]
+    human = np.array([sample.rating.mean for sample in samples[24:]])
+    alone = calibrate(scores[24:], human, groups, n_resamples=50, seed=1)
+    assert found["Japanese"].interval == alone.interval
+
+
+def test_a_bin_that_most_resamples_lack_has_no_interval():
+    lone = [calibrate(np.array([0.1, 0.9]), np.ones(2), ["a", "b"], n_resamples=1, seed=s) for s in range(8)]
+    ends = {each.low for result in lone for each in result.bins}
+    assert ends == {None, 1.0}
