@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import os
+import random
 import warnings
 from pathlib import Path
 
@@ -152,6 +153,15 @@ def test_the_folder_of_the_file_and_that_of_the_images_are_both_inside(places):
     assert "leads out" in str(rows_of(places / "data", "../secret.png", images=other).error)
 
 
+def test_a_folder_whose_name_goes_on_after_that_of_the_data_is_another_one(places):
+    other = places / "data-private"
+    other.mkdir()
+    Image.new("RGB", (4, 4)).save(other / "a.png")
+    for image in ("../data-private/a.png", str(other / "a.png")):
+        assert "leads out of the folder" in str(rows_of(places / "data", image).error)
+    assert not Root(places / "data").holds(places / "data" / "up" / "..")
+
+
 def test_images_of_the_bundled_sample_may_always_be_named(places):
     image = next(resource_path("data/scenes/images").iterdir())
     assert rows_of(places / "data", str(image)).sample.image == image
@@ -256,6 +266,11 @@ def test_what_unpacks_to_far_more_than_text_is_refused(tmp_path, name, monkeypat
     path.write_bytes(gzip.compress(b"a\nb\n" * 10_000))  # repeats itself, and is short
     if name == "a.txt.gz":
         assert len(read_samples(path, note=len)) == 20_000
+    rng = random.Random(0)
+    rows = [f"a dog {rng.getrandbits(64):x}" for _ in range(10_000)]  # long, and no more than text
+    path.write_bytes(gzip.compress(("candidate\n" * ("csv" in name) + "\n".join(rows)).encode()))
+    if name in ("a.txt.gz", "a.csv.gz"):
+        assert [sample.candidate for sample in read_samples(path, note=len)] == rows
 
 
 def test_a_key_that_is_repeated_at_the_end_is_found_in_one_pass():

@@ -118,6 +118,23 @@ def test_an_image_in_memory_is_that_of_the_file(tmp_path):
         assert " object at 0x" not in str(error.value)
 
 
+def test_of_several_images_of_one_key_the_first_is_taken(tmp_path):
+    def fill(tar):
+        add(tar, "0.png", picture("blue"))
+        add_sample(tar, "0", "a ball")
+        add(tar, "0.webp", b"damaged")
+
+    (found,) = rows(archive(tmp_path / "0.tar", fill))
+    assert load_image(found.row.sample.image).getpixel((0, 0)) == (0, 0, 255)
+
+
+@pytest.mark.parametrize(("most", "content"), [(5, b"12345"), (4, None)])
+def test_a_member_of_exactly_the_largest_size_is_read(tmp_path, most, content):
+    with archive(tmp_path / "0.tar", lambda tar: add(tar, "0.txt", b"12345")).open("rb") as stream:
+        (found,) = tar_members(stream, lambda _: most)
+    assert (found.content, bool(found.problem)) == (content, content is None)
+
+
 def test_images_that_nobody_looks_at_are_not_read(tmp_path):
     path = archive(tmp_path / "0.tar", lambda tar: add_sample(tar, "a", "a ball"))
     assert rows(path, pictured=False)[0].row.sample.image is None

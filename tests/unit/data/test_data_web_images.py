@@ -106,6 +106,9 @@ class Answers(BaseHTTPRequestHandler):
         self.wfile.write(b"HTTP/1.1 200 OK\r\nX-A: ")
         self._until_gone(b"x", 0.02)
 
+    def give_soon(self):
+        self._until_gone(b"HTTP/1.1 100 Continue\r\n\r\n" * 2000, 0)
+
     def _until_gone(self, data, pause):
         for _ in range(3000):
             try:
@@ -221,6 +224,7 @@ def test_an_address_that_fails_costs_its_own_row(web, tmp_path):
         ("packed", "was sent packed"),
         ("announced", "has more than 100,000 bytes"),
         ("endless", "has more than 100,000 bytes"),
+        ("soon", "sends without end"),
         ("cut", "was cut off after 10 of 1,000 bytes"),
         ("inside", "is at 127.0.0.2, which is no public address"),
         ("file", "begins with file:"),
