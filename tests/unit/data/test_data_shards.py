@@ -233,6 +233,13 @@ def test_an_archive_that_breaks_off_gives_what_comes_before(tmp_path):
         assert "cut off" in reason or "empty" in reason
 
 
+def test_a_sample_that_may_lack_what_comes_after_the_break_is_not_given(tmp_path):
+    path = archive(tmp_path / "0.tar", add_all)
+    content = path.read_bytes()
+    path.write_bytes(content[: content.index(b"2.json")])  # its image and its text are there
+    assert [one.row.id for one in refused(path)[0]] == ["0", "1"]
+
+
 @pytest.mark.parametrize("zeros", [512, 1024, 20_000, 3 << 20])
 def test_what_follows_the_end_mark_is_said_and_costs_no_sample(tmp_path, zeros):
     path = archive(tmp_path / "0.tar", add_all)

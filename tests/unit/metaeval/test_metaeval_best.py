@@ -54,6 +54,15 @@ def test_better_by_far_is_significant_and_as_good_is_not(protocol, samples):
     assert significantly_best(lower, scores, samples, measured, SETTINGS) is None
 
 
+def test_pairs_are_compared_within_pairs_whatever_the_scores_of_other_images():
+    samples = paired()
+    human = np.array([sample.rating.mean for sample in samples])
+    rng = np.random.default_rng(3)
+    scores = {"within": human + 100 * np.repeat(rng.random(N // 2), 2), "noise": rng.random(N)}
+    values = {"within": 1.0, "noise": 0.5}
+    assert significantly_best(values, scores, samples, PROTOCOLS["pairs"], SETTINGS) == "within"
+
+
 def test_nothing_is_best_alone_without_resamples_or_without_common_samples():
     samples, human = graded()
     noise = np.random.default_rng(1).random(N)

@@ -151,8 +151,8 @@ def test_tables_say_every_figure_once():
 
 def test_languages_are_resampled_by_their_own_groups():
     samples = [
-        CaptionSample(text, rating=Rating((float(n % 3),), 0, 2), group=f"{language}{n // 4}")
-        for language, text in (("en", "a dog"), ("ja", "犬"))
+        CaptionSample(text, rating=Rating((float(n % 3),), 0, 2), group=f"{language}{n // size}")
+        for language, text, size in (("en", "a dog", 4), ("ja", "犬", 6))
         for n in range(24)
     ]
     scores = np.random.default_rng(0).random(48)

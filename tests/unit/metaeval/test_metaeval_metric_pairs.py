@@ -113,6 +113,14 @@ def test_pairs_that_score_different_samples_are_said_to_share_so_many(rated):
     assert not any("both score" in note for note in whole)
 
 
+def test_a_metric_that_nothing_is_better_than_stands_before_one_that_is_beaten(rated):
+    samples, scores = rated
+    few = np.where(np.arange(60) < 4, -scores["good"], np.nan)  # too few for any difference to be significant
+    settings = EvaluationSettings(correlation="pearson", n_resamples=199)
+    result = compare_metrics({"good": scores["good"], "poor": scores["poor"], "few": few}, samples, settings)
+    assert result.ranks == {"good": 1, "few": 1, "poor": 2}
+
+
 def test_a_metric_that_scores_easy_samples_alone_is_not_better_for_it():
     rng = np.random.default_rng(1)
     hard = np.arange(300) < 150

@@ -119,9 +119,10 @@ def test_crossed_folds_need_folds_and_a_file_that_says_which(tmp_path):
     samples = samples_of((number, "abc"[number % 3]) for number in range(9))
     path = tmp_path / "split.json"
     cross_candidates(samples, fold_by_group(samples, 0, 3), 0, 3).save(path, samples)
-    path.write_text(json.dumps({**json.loads(path.read_text()), "crossing": None}))
-    with pytest.raises(DataError, match="'crossing' must be fold, number of folds and seed"):
-        Split.load(path, samples)
+    for wrong in (None, [0, 3], [3, 3, 0], [-1, 3, 0], ["0", 3, 0]):
+        path.write_text(json.dumps({**json.loads(path.read_text()), "crossing": wrong}))
+        with pytest.raises(DataError, match="'crossing' must be fold, number of folds and seed"):
+            Split.load(path, samples)
 
 
 def test_a_file_without_the_setting_is_of_groups_alone(tmp_path):
