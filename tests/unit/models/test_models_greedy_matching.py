@@ -33,3 +33,10 @@ def test_small_weights_count_as_any_and_none_gives_zero():
     values = torch.tensor([[1.0, 3.0], [1.0, 3.0], [5.0, 7.0]])
     weights = torch.tensor([[0.1, 0.3], [3.0, 1.0], [0.0, 0.0]])
     assert weighted_mean(values, weights).tolist() == pytest.approx([2.5, 1.5, 0.0])
+
+
+def test_padding_is_no_counterpart_even_of_tokens_that_are_opposite():
+    tokens, others = torch.tensor([[1.0, 0.0], [0.0, 0.0]]), torch.tensor([[-1.0, 0.0], [0.0, 0.0]])
+    there = torch.tensor([True, False])
+    of_tokens, of_others = greedy_match(tokens, others, there, there)
+    assert (of_tokens[0].item(), of_others[0].item()) == (-1, -1)

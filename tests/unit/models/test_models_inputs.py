@@ -52,6 +52,25 @@ def test_parts_are_put_together_in_the_order_of_the_names():
     assert whole.shape[1] == len(made.names)
 
 
+def test_cosines_are_found_where_they_stand_and_others_stay_as_they_are():
+    whole, given = torch.arange(12.0).reshape(2, 6), torch.ones(2, 1)
+    both = columns(extra_inputs=["length"], similarity=True, image_similarity=True, poolings=["idf"])
+    for made, similar, seen in (
+        (both, whole[:, 1:4], whole[:, 4:5]),
+        (columns(similarity=True, poolings=["idf"]), whole[:, :3], given),
+        (columns(extra_inputs=["length"], image_similarity=True, poolings=["idf"]), given, whole[:, 1:2]),
+        (columns(), given, given),
+    ):
+        found = made.cosines(whole[:, : len(made.names)], given, given)
+        assert [part.tolist() for part in found] == [similar.tolist(), seen.tolist()]
+
+
+def test_a_column_that_is_not_known_yet_is_not_blanked():
+    given = torch.ones(1, 2)
+    blank(given, torch.tensor([True]), [1, 2, 5])
+    assert given.isnan().tolist() == [[False, True]]
+
+
 def test_the_regressor_s_statistics_stand_where_the_columns_say(build_regressor):
     model = build_regressor(extra_inputs=["length"], similarity=True)
     assert model.columns.names[0] == "length"

@@ -39,3 +39,10 @@ def test_no_reference_places_at_all_give_nan():
     empty = similarities(torch.randn(2, 1, 4), torch.zeros(2, 0, 1, 4), torch.zeros(2, 0, dtype=torch.bool))
     assert empty.shape == (2, 3)
     assert empty.isnan().all()
+
+
+def test_references_that_say_the_same_or_the_opposite_keep_their_cosine_beside_padding():
+    candidate = torch.tensor([[[1.0, 0.0]]] * 2)
+    references = torch.tensor([[[[2.0, 0.0]], [[0.0, 0.0]]], [[[-2.0, 0.0]], [[0.0, 0.0]]]])
+    found = similarities(candidate, references, torch.tensor([[True, False]] * 2))
+    assert found.tolist() == [[1.0] * 3, [-1.0] * 3]
