@@ -163,6 +163,9 @@ def test_the_best_share_is_what_the_resharder_reads(folder):
         write_best([], "m", 0.5, folder / "none.npy")
     kept = write_best([path], "m", 0.4, folder / "out.npy", higher_is_better=False)
     assert (kept.least, np.load(folder / "out.npy").tolist()) == (0.5, [(0, 2**64 - 1), (7, 7)])
+    rows = [{"uid": f"{n:032x}", "m": n / 100} for n in range(100)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert write_best([path], "m", 0.29, folder / "out.npy").kept == 29  # 0.29 * 100 is 28.999...
 
 
 def test_of_a_distance_the_lowest_scores_are_kept(tmp_path, capsys):

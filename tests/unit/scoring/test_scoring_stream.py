@@ -215,3 +215,11 @@ def test_finished_records_must_belong_to_the_input():
         match_finished(window, iter([{**records[0], "id": "other"}]), ["a", "b"])
     with pytest.raises(DataError, match=r"row 1 of the input \('r1'\) is not what was scored"):
         match_finished(window, iter([{**records[0], "digest": digests[1]}]), ["a", "b"])
+
+
+def test_a_score_that_is_no_finite_number_is_none():
+    scored = Scorer({"number": Number()}, "in.jsonl").score(rows("inf", 2, "-inf", "nan"))
+    assert [row.scores["number"] for row in scored] == pytest.approx(
+        [math.nan, 2, math.nan, math.nan], nan_ok=True
+    )
+    assert [row.error for row in scored] == ["number: no score", None, *["number: no score"] * 2]
