@@ -129,6 +129,18 @@ def test_cider_refuses_images_that_are_all_alike(references):
         Cider().fit([CaptionSample("a cat", references)] * 3)
 
 
+def test_cider_is_fitted_on_images_that_have_a_word_in_common():
+    samples = [CaptionSample("a cat", (f"the {word}",)) for word in ("dog", "cat", "bus")]
+    assert fitted("cider", samples).score([CaptionSample("the dog", ("the dog",))])[0] > 0
+
+
+def test_cider_that_is_fitted_again_forgets_the_first_corpus():
+    metric = fitted("cider", SAMPLES[:3])
+    metric.score(SAMPLES)
+    metric.fit(SAMPLES)
+    assert metric.score(SAMPLES).tolist() == fitted("cider").score(SAMPLES).tolist()
+
+
 def test_cider_does_not_count_candidates():
     one, other = Cider(), Cider()
     one.fit(SAMPLES)
