@@ -191,6 +191,17 @@ def test_another_images_caption_is_of_another_image_and_the_same_language():
         assert (changed.rating, changed.group) == (None, original.group)
 
 
+def test_another_images_caption_is_none_that_people_wrote_of_this_one():
+    samples = [
+        sample("a dog", "0", references=("a cat", "a bird")),
+        sample("a cat", "1"),
+        sample("a bird", "2"),
+    ]
+    assert degrade_samples(samples, "other-image")[0] is None
+    (found, *_) = degrade_samples([*samples, sample("a bus", "3")], "other-image")
+    assert found.candidate == "a bus"
+
+
 def test_a_changed_caption_is_of_the_originals_language_whatever_is_left_of_it():
     original = [CaptionSample("TV の前", ["テレビの前の猫"])]
     for name in ("mark", "half"):

@@ -18,7 +18,7 @@ from suisei.metaeval.calibration import (
 from suisei.metaeval.plots import plot_dots, plot_reliability
 from suisei.metaeval.tables import Cell
 from suisei.probes.originals import good_samples, some_of_each
-from suisei.probes.outcomes import ChangeOutcome, Scored, change_outcomes
+from suisei.probes.outcomes import ChangeOutcome, Scored, change_outcomes, mean_cell
 from suisei.probes.probe_tables import change_notes, change_table, example_lines
 from suisei.probes.sample_tables import language_table, reference_table, spread_table
 
@@ -104,6 +104,22 @@ def test_shares_drops_and_ties():
     assert table.row("half", "constant, English").cells["lower"].value == 0  # a tie is not lower
     assert any("length, English" in note and "repeat 0.0%" in note for note in table.notes)
     assert not any("length, English" in note and "half" in note for note in table.notes)
+
+
+@pytest.mark.parametrize(
+    ("step", "lower", "higher"), [(1e-9, 0, 0), (1e-3, 1, 0), (-1e-9, 0, 0), (-1e-3, 0, 1)]
+)
+def test_scores_that_differ_by_rounding_alone_are_a_tie(step, lower, higher):
+    words = Scored("words", lambda samples: np.array([step * len(s.candidate.split()) for s in samples]))
+    good = [CaptionSample(f"a dog runs on the grass {n}", language="en", group=str(n)) for n in range(4)]
+    (found,) = change_outcomes([words], good, ["half"], n_resamples=0)
+    assert (found.lower.value, found.higher.value) == (lower, higher)
+
+
+def test_intervals_are_of_means_over_captions_of_images_that_have_different_numbers():
+    values, groups = np.ones(10), np.array(["a"] * 8 + ["b", "c"])
+    cell = mean_cell(values, groups, 50, 0)  # however often the image of eight is drawn
+    assert (cell.value, cell.low, cell.high) == pytest.approx((1, 1, 1))
 
 
 def test_a_degradation_that_applies_to_nothing_says_so():
