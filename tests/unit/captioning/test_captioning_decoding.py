@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from suisei.captioning.caption_model import Decoding
+from suisei.captioning.caption_search import DecodingState, decode
 from suisei.captioning.caption_writing import BATCH_SIZE, captions_of_grids
 from suisei.errors import ConfigError, ModelError
 
@@ -82,6 +83,65 @@ def test_a_wide_beam_finds_the_best_of_all_captions(build_captioner, penalty):
     best = (totals / lengths**penalty).topk(3).indices
     for image in range(2):
         assert found.tokens[image, :3].tolist() == tokens[best[image]].tolist()
+
+
+class Chain:
+    """Writes words of which each depends on the one before alone: 2, 3 and 4, or the end, 1."""
+
+    pad_id, end_id, training = 0, 1, False
+
+    def __init__(self, seed, pieces=45):
+        generator = torch.Generator().manual_seed(seed)
+        self.table = torch.randn(pieces, pieces, generator=generator) * 2
+        self.table[:, [0, *range(5, pieces)]] = -torch.inf
+
+    def train(self, mode=True):
+        return self
+
+    def first(self, rows, language=None):
+        return torch.full((rows,), self.end_id)
+
+    def begin(self, memory, language=None):
+        return ChainState(self.table)
+
+
+class ChainState(DecodingState):
+    def __init__(self, table):
+        self.table = table
+
+    def step(self, tokens):
+        return self.table[tokens]
+
+    def select(self, rows):
+        pass
+
+
+@pytest.mark.parametrize("penalty", [-1.0, 0.0, 0.7, 2.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_captions_that_end_early_are_compared_with_longer_ones_by_their_own_length(penalty, seed):
+    model = Chain(seed)
+    chances = model.table.log_softmax(-1).tolist()
+    words, ranks = (2, 3, 4), {}
+    every = [(1,), *((word, 1) for word in words)]
+    every += [(*two, last) for two in itertools.product(words, repeat=2) for last in (1, *words)]
+    for ids in every:
+        total = sum(chances[before][own] for before, own in zip((1, *ids), ids, strict=False))
+        ranks[ids] = total / len(ids) ** penalty
+    found = decode(model, torch.zeros(2, 1), Decoding("beam", beams=45, max_length=3, length_penalty=penalty))
+    expected = sorted(ranks, key=ranks.get, reverse=True)
+    for image in range(2):
+        assert [tuple(ids) for ids in unpadded(model, found.tokens[image, : len(every)])] == expected
+
+
+def test_a_temperature_flattens_the_draw_and_not_the_log_probabilities():
+    model = Chain(0)
+    decoding = Decoding("sample", samples=1000, max_length=1, temperature=3.0)
+    found = decode(model, torch.zeros(4, 1), decoding, torch.Generator().manual_seed(0))
+    shares = torch.bincount(found.tokens.flatten(), minlength=45) / 4000
+    assert (shares - (model.table[1] / 3).softmax(-1)).abs().max() < 0.03
+    torch.testing.assert_close(
+        found.log_probs.flatten(), model.table[1].log_softmax(-1)[found.tokens.flatten()]
+    )
 
 
 def test_beams_are_different_and_come_best_first(model, memory):

@@ -37,6 +37,8 @@ def test_meteor_equals_pycocoevalcap():
         *SAMPLES,
         CaptionSample("!", ("a dog",)),
         CaptionSample("犬が公園を走る", ("犬が走る", "公園の犬"), language="ja"),
+        CaptionSample("the dog is brown", ("the dog is brown", "a cat")),  # matched whole: counts no chunk
+        CaptionSample("a red car", ("a red car on a road",)),  # one chunk, and not all of the reference
         CaptionSample("two women are sitting ||| on\nbenches", ("a couple of women sit on a bench",)),
     ]
     metric = get_metric("meteor")
