@@ -7,7 +7,7 @@ import pytest
 
 from suisei.data.sample import CaptionSample, Rating
 from suisei.data.splits import group_of
-from suisei.errors import ConfigError, DataError
+from suisei.errors import ConfigError, DataError, ModelError
 from suisei.metrics.ridge import Ridge, widen
 
 WORDS = ["dog", "cat", "boat", "tree", "house", "child", "horse", "road", "river", "table"]
@@ -124,3 +124,49 @@ def test_a_language_with_better_captions_is_not_better_for_its_letters():
     scores = ridge.score(rated)
     japanese = np.array([s.language == "ja" for s in rated])
     assert abs(scores[japanese].mean() - scores[~japanese].mean()) < 0.05
+
+
+def test_every_reference_counts_whatever_is_scored_beside():
+    ridge = Ridge(alpha=0.5, least=1)
+    ridge.fit(samples())
+    several = CaptionSample("a dog stands", ("the boat outside", "a dog in the sun", "one dog at noon"))
+    one = CaptionSample("a cat stands", ("the cat outside",))
+    together = ridge.score([several, one])
+    assert together == pytest.approx(np.concatenate([ridge.score([several]), ridge.score([one])]))
+    assert together[0] != pytest.approx(ridge.score([replace(several, references=several.references[:1])])[0])
+
+
+@pytest.mark.parametrize("part", ["idf", "weights", "intercept"])
+def test_a_saved_state_with_a_number_that_is_none_is_refused(part):
+    ridge = Ridge(least=1)
+    ridge.fit(samples())
+    state = ridge.state()
+    wrong = float("nan") if part == "intercept" else [*state[part][:-1], float("nan")]
+    with pytest.raises(ModelError, match="numbers that are not finite"):
+        Ridge().load_state({**state, part: wrong})
+
+
+def test_free_negatives_are_rated_as_the_lowest_fifth_is():
+    rated = [replace(s, rating=Rating((n / 39,))) for n, s in enumerate(samples())]
+    made = widen(rated, negatives=1, resampled=0)[len(rated) :]
+    assert made
+    assert [s.rating.mean for s in made] == pytest.approx([0.2] * len(made))
+
+
+def test_images_of_the_support_that_are_called_like_those_of_training_are_others():
+    found = []
+    for name in ("en", "other"):
+        ridge = Ridge(alpha=0.5, least=1, negatives=0, resampled=0)
+        ridge.support = [replace(s, group=s.group.replace("en", name)) for s in samples()]
+        ridge.fit(samples(level=0.3))
+        found.append((ridge.score(samples()), ridge.out_of_fold(samples(level=0.3))))
+    np.testing.assert_array_equal(*found)
+    assert abs(found[0][0].mean() - np.mean([s.rating.mean for s in samples(level=0.3)])) < 0.02
+
+
+def test_means_of_languages_are_those_of_what_people_rated():
+    from suisei.metrics.ridge import _offsets
+
+    rated = [CaptionSample("a", rating=0.8, language="en"), CaptionSample("犬", rating=0.4, language="ja")]
+    made = [CaptionSample("a", rating=0.0, language="en")]
+    assert _offsets([*rated, *made], 2) == pytest.approx([0.2, -0.2, 0.2])
