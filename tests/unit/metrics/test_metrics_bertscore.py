@@ -107,6 +107,14 @@ def test_equals_the_package(request, samples, encoder, layer, output):
     assert len(np.unique(found)) > 20
 
 
+def test_a_reference_counts_as_often_as_it_is_given(bert):
+    metric = BertScore(bert, idf=True, device="cpu")
+    metric.fit([CaptionSample("x", ("a dog", "a dog")), CaptionSample("y", ("a dog",))])
+    state = metric.state()
+    assert state["documents"] == 3
+    assert set(state["counts"].values()) == {3}
+
+
 def test_equals_the_package_with_idf(bert, samples):
     metric = BertScore(bert, num_layers=2, idf=True, device="cpu")
     with pytest.raises(ConfigError, match="needs fit"):
