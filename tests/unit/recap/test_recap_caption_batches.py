@@ -94,6 +94,15 @@ def test_features_are_those_of_the_captions_image(made):
     assert batch.negative_ids is None
 
 
+def test_in_shuffled_batches_too_each_caption_has_its_own_image(made):
+    data = made(contrasted=False)
+    owner = dict(zip(data.captions["train"], data.owners["train"], strict=True))
+    batches = list(data.train_dataloader())
+    texts = [text for batch in batches for text in texts_of(batch.ids, batch.mask)]
+    assert texts != sorted(texts, key=data.captions["train"].index)
+    assert [row.item() for batch in batches for row in batch.features] == [owner[text] for text in texts]
+
+
 def test_validation_has_every_first_caption_with_both_kinds_always_alike(made):
     data = made()
     once, again = (list(data.val_dataloader()) for _ in range(2))
