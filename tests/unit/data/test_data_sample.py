@@ -87,6 +87,12 @@ def test_a_bad_rating_is_refused(values, low, high):
         Rating(values, low, high)
 
 
+@pytest.mark.parametrize("value", [0, -1, 0.999, 5.001])
+def test_a_rating_off_either_end_of_its_scale_is_refused(value):
+    with pytest.raises(DataError, match="is outside the scale 1 to 5"):
+        Rating((3, value), 1, 5)
+
+
 def test_ratings_are_scaled_to_the_unit_interval():
     rating = Rating((1, 2, 5), 1, 5)
     np.testing.assert_allclose(rating.scaled, [0, 0.25, 1])
