@@ -192,6 +192,37 @@ def test_augmentation_crops_as_much_as_it_may(folder):
     assert as_they_were(smallest_crop=0.3) < 0.2
 
 
+@pytest.mark.parametrize(
+    ("trainable", "towers", "visual"),
+    [("projections", False, False), ("lora", False, False), ("image", False, True), ("all", True, True)],
+)
+def test_what_is_frozen_keeps_its_batch_statistics_and_is_computed_once_unless_images_change(
+    folder, trainable, towers, visual
+):
+    plain, cropped = (
+        PacTraining(str(folder / "clip"), trainable=trainable, augment=augment) for augment in (False, True)
+    )
+    assert plain.images_are_frozen == (trainable == "projections")
+    assert not cropped.images_are_frozen
+    plain.train()
+    plain.on_fit_start()
+    assert (plain.towers.transformer.training, plain.towers.visual.training) == (towers, visual)
+
+
+def test_the_loss_of_validation_is_that_of_full_batches(folder, monkeypatch):
+    model = PacTraining(str(folder / "clip"), lambda_v=0.0, lambda_t=0.0)
+    images, texts = torch.randn(2, 10, 16, generator=torch.Generator().manual_seed(0))
+    model._validation = [(images[i : i + 4], texts[i : i + 4]) for i in (0, 4, 8)]
+    model._kinds = [True, True, False, False]
+    monkeypatch.setattr(PacTraining, "trainer", SimpleNamespace(world_size=1))
+    logged = {}
+    monkeypatch.setattr(model, "log", lambda name, value, **_: logged.update({name: float(value)}))
+    with torch.no_grad():
+        model.on_validation_epoch_end()
+        full = [model.loss((images[i : i + 4], texts[i : i + 4], None, None)) for i in (0, 4)]
+    assert logged["val_loss"] == pytest.approx(float(sum(full) / 2))
+
+
 @pytest.mark.parametrize(("name", "lambdas"), [("both", (0.5, 0.25)), ("none", (0.0, 0.0))])
 def test_generated_positives_weigh_as_much_as_asked(folder, monkeypatch, name, lambdas):
     data = PairDataModule(str(folder / "train.jsonl"), str(folder / "train.jsonl"), batch_size=8)
