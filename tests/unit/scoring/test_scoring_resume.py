@@ -15,7 +15,8 @@ from PIL import Image
 
 from suisei.cli import run_command
 from suisei.commands.score import main
-from suisei.data.formats import iter_rows
+from suisei.data.formats import Row, iter_rows
+from suisei.data.video import VideoSample
 from suisei.errors import ConfigError
 from suisei.metrics.base import Metric
 from suisei.metrics.registry import REGISTRY, Entry
@@ -400,6 +401,20 @@ def test_digests_differ_by_what_is_scored_and_by_nothing_else(tmp_path):
     assert digest('{"candidate": "a", "references": ["bc"]}\n') != plain
     assert digest('{"candidate": ""}\n') == [BAD_ROW]
     assert len(plain[0]) == len(BAD_ROW)
+
+
+def test_digests_differ_by_a_file_written_again_and_by_the_part_of_a_video(tmp_path):
+    path = tmp_path / "a.png"
+    path.write_bytes(b"0123")
+
+    def digest(segment=None):
+        return row_digest(Row(1, "a", VideoSample("a dog", video=path, segment=segment), None))
+
+    first = digest()
+    assert digest() == first
+    assert len({first, digest((0.0, 1.0)), digest((0.0, 2.0))}) == 3
+    os.utime(path, ns=(1, 1))  # as long as before
+    assert digest() != first
 
 
 def test_an_output_older_than_its_input_is_not_taken_for_its_scores(tmp_path, capsys):
