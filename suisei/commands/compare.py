@@ -207,7 +207,7 @@ def _score(
     columns: list[ScoreColumn] = []
     with told_when_interrupted(options, columns, len(plans)):
         for number, (label, plan) in enumerate(zip(short_labels(plans), plans, strict=True), start=1):
-            what = f"{len(systems.names)} systems on {len(systems.images):,} images with {plan.spec}"
+            what = f"{len(systems.names)} systems on {systems.size} with {plan.spec}"
             say(messages, f"scoring {what} ({number} of {len(plans)})")
             column = scored_column(plan, samples, messages, keep=keeper(options), **settings)
             columns.append(replace(column, label=label))
@@ -219,16 +219,17 @@ def _compare(columns: Sequence[ScoreColumn], systems: Systems, settings: Resampl
     from suisei.progress import progress_bar
 
     with progress_bar("comparing", len(columns)) as advance:
-        return compare_systems(columns, systems.names, settings, advance)
+        return compare_systems(columns, systems.names, settings, advance, systems.images)
 
 
 def _notes(systems: Systems, columns: Sequence[ScoreColumn], outcomes: Sequence[MetricOutcome]) -> list[str]:
     from suisei.scoring.columns import column_notes
 
     notes = [*systems.notes, *_across_notes(systems), *column_notes(columns)]
-    total = len(systems.images)
+    total = len(systems.keys)
+    what = "images" if len(set(systems.images)) == total else "captions"
     notes += [
-        f"{outcome.label}: compared on the {outcome.n:,} of {total:,} images that all systems have a score of"
+        f"{outcome.label}: compared on the {outcome.n:,} of {total:,} {what} that all systems have a score of"
         for outcome in outcomes
         if 0 < outcome.n < total
     ]
@@ -264,7 +265,7 @@ class _Findings:
 
     @property
     def title(self) -> str:
-        return f"Captioning systems on {len(self.systems.images):,} images"
+        return f"Captioning systems on {self.systems.size}"
 
     def named_tables(self) -> dict[str, Table]:
         """Return the table of systems, and those of pairs and of people's scores where there are any."""
@@ -323,7 +324,8 @@ class _Findings:
         return {
             "suisei": __version__,
             "systems": self.systems.names,
-            "images": len(self.systems.images),
+            "images": len(set(self.systems.images)),
+            "captions": len(self.systems.keys),
             "resampling": {
                 "resamples": settings.n_resamples,
                 "seed": settings.seed,

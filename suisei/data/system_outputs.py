@@ -12,6 +12,7 @@ from suisei.data.formats import NamedColumns, OnError
 from suisei.data.joins import IMAGE_NAMES, image_file
 from suisei.data.paths import Allowed, Root
 from suisei.data.sample import CaptionSample
+from suisei.data.splits import group_of
 from suisei.data.system_files import Reading, SystemFile, named_files, read_system, split_systems
 from suisei.data.system_keys import image_keys
 from suisei.errors import DataError
@@ -21,15 +22,15 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Systems:
-    """The captions that all systems have, on the same images in the same order.
+    """The captions that all systems have, of the same images in the same order.
 
     Attributes:
-        images: the N images, by the name they were joined by.
-        samples: {system: N samples}, which share image and references.
+        keys: what the N captions of each system were joined by.
+        samples: {system: N samples}, which share image, references and ``group``, the name of the image.
         notes: what was guessed, skipped and left out, a line each.
     """
 
-    images: tuple[str, ...]
+    keys: tuple[str, ...]
     samples: Mapping[str, tuple[CaptionSample, ...]]
     notes: tuple[str, ...]
 
@@ -37,6 +38,17 @@ class Systems:
     def names(self) -> list[str]:
         """The systems, in the order they were given."""
         return list(self.samples)
+
+    @property
+    def images(self) -> tuple[str, ...]:
+        """The name of the image of each of the N captions; a system may have several of one image."""
+        return tuple(group_of(sample) for sample in self.samples[self.names[0]])
+
+    @property
+    def size(self) -> str:
+        """How many images there are, in words, and how many captions of each system where those are more."""
+        images, captions = len(set(self.images)), len(self.keys)
+        return f"{images:,} images" if images == captions else f"{captions:,} captions of {images:,} images"
 
 
 def load_systems(
@@ -92,8 +104,9 @@ def _join(
         for key in keyed[0]
         if all(key in samples for samples in keyed) and (given is None or key in given.captions)
     ]
-    if len(common) < 2:
-        raise DataError(f"the systems have {len(common)} images in common; a comparison needs two at least")
+    groups = {key: _image_of(key, keyed) for key in common}
+    if (count := len(set(groups.values()))) < 2:
+        raise DataError(f"the systems have {count} images in common; a comparison needs two at least")
     shared = {key: _shared_references(key, files, keyed, given) for key in common}
     if given is not None and any(sample.references for file in files for sample in file.samples):
         notes.append("references in the systems' own rows are not used: --references is given")
@@ -103,7 +116,7 @@ def _join(
     joined = {
         file.name: tuple(
             replace(
-                samples[key], id=key, group=key, system=file.name, rating=None,
+                samples[key], id=key, group=groups[key], system=file.name, rating=None,
                 references=shared[key], image=pictures.get(key),
             )
             for key in common
@@ -111,6 +124,19 @@ def _join(
         for file, samples in zip(files, keyed, strict=True)
     }  # fmt: skip
     return Systems(tuple(common), joined, tuple(notes))
+
+
+def _image_of(key: str, keyed: Sequence[Mapping[str, CaptionSample]]) -> str:
+    """Return the image that the first system to name one says, else a name of its own."""
+    for samples in keyed:
+        sample = samples[key]
+        if (sample.group, sample.image, getattr(sample, "video", None)) == (None, None, None):
+            continue
+        try:
+            return group_of(sample)
+        except DataError:  # an image in memory that cannot be read, which metrics that look at it will say
+            continue
+    return f"id:{key}"
 
 
 def _note_left_out(

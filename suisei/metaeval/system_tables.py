@@ -94,7 +94,11 @@ def pair_table(outcomes: Sequence[MetricOutcome], settings: Resampling) -> Table
         if outcome.pairs
     )
     return Table(
-        "Pairs of systems", columns, sections, tuple(_pair_notes(sections, settings)), row_heading="Pair"
+        "Pairs of systems",
+        columns,
+        sections,
+        tuple(_pair_notes(sections, settings, _counted(outcomes))),
+        row_heading="Pair",
     )
 
 
@@ -117,7 +121,12 @@ def _cell(label: str, value: float, interval: Interval, signature: str | None = 
     return Cell(value * scale, low, high, signature=signature, digits=1 if scale == 100 else None)
 
 
-def _pair_notes(sections: Sequence[Section], settings: Resampling) -> list[str]:
+def _counted(outcomes: Sequence[MetricOutcome]) -> str:
+    """Return what wins count: captions, where a system has several of an image."""
+    return "captions" if any(outcome.n > outcome.images for outcome in outcomes) else "images"
+
+
+def _pair_notes(sections: Sequence[Section], settings: Resampling, counted: str) -> list[str]:
     pairs = len(sections[0].rows) if sections else 0
     count = settings.n_resamples
     if not count or not pairs:
@@ -125,7 +134,7 @@ def _pair_notes(sections: Sequence[Section], settings: Resampling) -> list[str]:
     notes = [
         f"two-sided; {count:,} bootstrap resamples of images, {count:,} permutations that swap two systems' "
         f"captions image by image, seed {settings.seed}; Holm over the pairs of a metric ({pairs}); wins, "
-        "ties and losses count images, and less than a thousandth of the range of most scores is a tie",
+        f"ties and losses count {counted}, and less than a thousandth of the range of most scores is a tie",
         "a difference is the better system less the worse: below 0 where lower is better",
         "rank: systems of one rank cannot be told apart; the next begins where a system is worse than any "
         f"of the rank (Holm p <= {settings.alpha:g})",
@@ -139,7 +148,8 @@ def as_dict(outcome: MetricOutcome, examples: Sequence[Example] = ()) -> dict[st
         "metric": outcome.label,
         "signature": outcome.signature,
         "error": outcome.error,
-        "images": outcome.n,
+        "images": outcome.images,
+        "captions": outcome.n,
         "higher_is_better": outcome.higher_is_better,
         "systems": {
             name: {"score": score.value, **_ends(score.interval), "rank": score.rank}

@@ -6,7 +6,7 @@ score is their mean), so that a resample costs a matrix product, as in sacreBLEU
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
@@ -15,7 +15,7 @@ import numpy as np
 
 from suisei.data.sample import CaptionSample
 from suisei.errors import DataError
-from suisei.metaeval.kendall import weight_chunks
+from suisei.metaeval.kendall import GroupSum, weight_chunks
 from suisei.metaeval.significance import (
     Interval,
     holm,
@@ -81,9 +81,9 @@ class Pair:
         p_bootstrap: two-sided, by the paired bootstrap; None without resamples, as the next two.
         p_permutation: two-sided, by swapping the two systems' captions image by image.
         p_holm: the same after Holm's correction over the pairs of the metric.
-        wins: images whose caption of the better system scores better.
-        ties: images whose two captions score the same.
-        losses: images whose caption of the other system scores better.
+        wins: captions of the better system that score better than the other's; images, where each has one.
+        ties: captions that score the same as the other's.
+        losses: captions of the other system that score better.
     """
 
     better: str
@@ -106,10 +106,11 @@ class MetricOutcome:
         label: the metric as the user wrote it.
         signature: its signature.
         error: why there are no figures.
-        n: images that every system has a score of.
+        n: captions that every system has a score of.
+        images: images that they are of.
         systems: {system: its score}.
         pairs: every pair of systems, the better system first, in the order of the scores.
-        scores: {system: float64 [N] per image}, NaN where there is none.
+        scores: {system: float64 [N] per caption}, NaN where there is none.
         higher_is_better: False for distances.
     """
 
@@ -117,6 +118,7 @@ class MetricOutcome:
     signature: str | None = None
     error: str | None = None
     n: int = 0
+    images: int = 0
     systems: Mapping[str, SystemScore] = field(default_factory=dict)
     pairs: tuple[Pair, ...] = ()
     scores: Mapping[str, np.ndarray] = field(default_factory=dict)
@@ -138,6 +140,7 @@ def compare_systems(
     names: Sequence[str],
     settings: Resampling,
     progress: Callable[[int], Any] | None = None,
+    images: Sequence[str] | None = None,
 ) -> list[MetricOutcome]:
     """Compare systems by each metric on the images that all of them have a score of.
 
@@ -146,6 +149,8 @@ def compare_systems(
         names: the S systems.
         settings: resamples and levels.
         progress: called with 1 after each metric.
+        images: the image of each of the N captions, which is resampled and swapped as a whole; by default
+            each caption is of another.
 
     Returns:
         An outcome per column; one whose metric failed, or has too few scores, has the reason alone.
@@ -153,7 +158,7 @@ def compare_systems(
     outcomes = []
     for column in columns:
         try:
-            outcomes.append(_outcome(column, names, settings))
+            outcomes.append(_outcome(column, names, settings, images))
         except FAILURES as error:
             outcomes.append(MetricOutcome(column.label, column.signature, error=failure_text(error)))
         if progress:
@@ -161,17 +166,21 @@ def compare_systems(
     return outcomes
 
 
-def _outcome(column: ScoreColumn, names: Sequence[str], settings: Resampling) -> MetricOutcome:
+def _outcome(
+    column: ScoreColumn, names: Sequence[str], settings: Resampling, images: Sequence[str] | None
+) -> MetricOutcome:
     if column.scores is None or column.summands is None:
         return MetricOutcome(column.label, column.signature, error=column.error)
     scores = column.scores.reshape(len(names), -1)
     rows = column.summands.rows.reshape(*scores.shape, -1)
     there = ~np.isnan(rows).any(axis=(0, 2))
-    if there.sum() < 2:
+    units = _numbered([name for name, kept in zip(images or range(len(there)), there, strict=True) if kept])
+    count = int(units.max(initial=-1)) + 1
+    if count < 2:
         reasons = "; ".join([*column.missing, *column.problems[:1]])
-        raise DataError(f"{there.sum()} images have a score of every system, and it takes two ({reasons})")
+        raise DataError(f"{count} images have a score of every system, and it takes two ({reasons})")
     sign = 1.0 if column.higher_is_better else -1.0
-    sums = _Sums(rows[:, there], column.summands.score)
+    sums = _Sums(_added_up(rows[:, there], units), column.summands.score)
     order = sorted(range(len(names)), key=lambda system: -sign * sums.observed[system])
     resampled = sums.bootstrap(settings.n_resamples, settings.seed)
     swapped = sums.permuted_differences(list(combinations(order, 2)), settings.n_resamples, settings.seed)
@@ -187,6 +196,7 @@ def _outcome(column: ScoreColumn, names: Sequence[str], settings: Resampling) ->
         column.label,
         column.signature,
         n=int(there.sum()),
+        images=count,
         systems={
             name: SystemScore(float(value), _interval(values, settings), ranks.get(name))
             for name, value, values in zip(names, sums.observed, resampled.T, strict=True)
@@ -195,6 +205,19 @@ def _outcome(column: ScoreColumn, names: Sequence[str], settings: Resampling) ->
         scores=dict(zip(names, scores, strict=True)),
         higher_is_better=column.higher_is_better,
     )
+
+
+def _numbered(names: Sequence[Hashable]) -> np.ndarray:
+    """Return the number of each name, from 0 in the order of first occurrence, int64 [N]."""
+    numbers: dict[Hashable, int] = {}
+    return np.array([numbers.setdefault(name, len(numbers)) for name in names], dtype=np.int64)
+
+
+def _added_up(rows: np.ndarray, units: np.ndarray) -> np.ndarray:
+    """Return the sums of the rows [S, N, K] of each unit: captions of one image are not independent."""
+    systems, captions, width = rows.shape
+    sums = GroupSum(units)(rows.transpose(0, 2, 1).reshape(-1, captions))
+    return np.ascontiguousarray(sums.reshape(systems, width, -1).transpose(0, 2, 1))
 
 
 def _largest_tie(scores: np.ndarray) -> float:
@@ -207,7 +230,7 @@ class _Sums:
     """Corpus scores of S systems over weighted images.
 
     Args:
-        rows: what is added up, float64 [S, N, K].
+        rows: what is added up over each image, float64 [S, N, K].
         score: sums [B, K] to corpus scores [B].
     """
 
@@ -256,7 +279,7 @@ def _pair(
         observed: their corpus scores.
         resampled: their scores on each resample, [B, 2].
         null: the differences under permutation, [B].
-        gained: by how much the better system's caption is better, per image; 0 for a tie.
+        gained: by how much the better system's caption is better, per caption; 0 for a tie.
         settings: of the interval.
     """
     difference = float(observed[0] - observed[1])

@@ -112,6 +112,31 @@ def test_a_system_that_lacks_images(files, capsys):
     assert "idf:3-documents" in report["metrics"][1]["signature"]
 
 
+def test_several_captions_of_an_image_are_said_and_make_nothing_surer(tmp_path, capsys):
+    reports = []
+    for times in (1, 3):
+        rows = [
+            {"candidate": captions[image], "image_id": image, "system": name}
+            | {"references": REFERENCES[image]}
+            for name, captions in (("one", GOOD), ("two", BAD))
+            for image in REFERENCES
+            for _ in range(times)
+        ]
+        path, out = tmp_path / "all.jsonl", tmp_path / "out.json"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        assert run(path, "--metrics", "chrf", "--bootstrap", 50, "--json", out) == 0
+        reports.append(json.loads(out.read_text()))
+    once, again = reports
+    assert (once["images"], again["images"], again["captions"]) == (5, 5, 15)
+    assert again["tables"]["systems"]["title"] == "Captioning systems on 15 captions of 5 images"
+    assert "2 systems on 15 captions of 5 images" in capsys.readouterr().err
+    (pair,), (same,) = once["metrics"][0]["pairs"], again["metrics"][0]["pairs"]
+    assert [same[each] for each in ("p_bootstrap", "p_permutation")] == [
+        pair[each] for each in ("p_bootstrap", "p_permutation")
+    ]
+    assert (same["low"], same["high"]) == pytest.approx((pair["low"], pair["high"]))
+
+
 def test_one_file_with_a_system_column(tmp_path, capsys):
     rows = [
         {"candidate": captions[image], "system": name, "group": image, "references": REFERENCES[image]}

@@ -32,7 +32,7 @@ def test_result_files_are_joined_by_id_whatever_their_order(save):
     b = save("b.json", [{"image_id": 3, "caption": "b three"}, {"image_id": 1, "caption": "b one"}])
     references = save("refs.json", {"1": ["r"], "2": ["r"], "3": ["r", "s"], "4": ["r"]})
     systems = load_systems([a, f"other={b}"], references=[references])
-    assert systems.images == ("1", "3")
+    assert systems.keys == ("1", "3")
     assert captions(systems) == {"a": ["a one", "a three"], "other": ["b one", "b three"]}
     for samples in systems.samples.values():
         assert [sample.references for sample in samples] == [("r",), ("r", "s")]
@@ -46,7 +46,7 @@ def test_result_files_are_joined_by_id_whatever_their_order(save):
 def test_images_without_references_are_left_out_and_named(save):
     files = [save(name, {"1": "x", "2": "y", "3": "z"}) for name in ("a.json", "b.json")]
     systems = load_systems(files, references=[save("refs.json", {"1": "r", "3": "r"})])
-    assert systems.images == ("1", "3")
+    assert systems.keys == ("1", "3")
     assert any("no reference for 1 of 3 images (2)" in note for note in systems.notes)
 
 
@@ -152,6 +152,24 @@ def test_rows_that_name_other_images_are_not_joined_line_by_line(save, tmp_path,
         load_systems([str(tmp_path / "x.jsonl"), other])
 
 
+@pytest.mark.parametrize("field", ["image", "image_id"])
+def test_captions_of_one_image_have_its_name_whatever_they_are_joined_by(save, tmp_path, field):
+    for name in ("a.png", "b.png"):
+        Image.new("RGB", (8, 8)).save(tmp_path / name)
+    rows = [{field: name, "candidate": f"{name} {n}"} for name in ("a.png", "b.png") for n in (1, 2)]
+    with_ids = [{**row, "id": f"row {n}"} for n, row in enumerate(rows)]
+    nameless = [{"id": row["id"], "candidate": "x"} for row in with_ids]
+    for first, second in ((rows, rows), (with_ids, with_ids), (nameless, with_ids)):
+        systems = load_systems([save("x.jsonl", first), save("y.jsonl", second)])
+        first_image, same, other_image, same_too = systems.images
+        assert (first_image, other_image) == (same, same_too)
+        assert systems.size == "4 captions of 2 images"
+    alone = load_systems([save("x.jsonl", nameless), save("y.jsonl", nameless)])
+    assert alone.size == "4 images"
+    with pytest.raises(DataError, match="1 images in common"):
+        load_systems([save("x.jsonl", with_ids[:2]), save("y.jsonl", with_ids[:2])])
+
+
 def test_ids_that_number_the_rows_of_each_file_join_no_other_images(save, tmp_path):
     for name in ("a.png", "b.png", "1.png", "2.png"):
         Image.new("RGB", (8, 8)).save(tmp_path / name)
@@ -167,7 +185,7 @@ def test_ids_that_number_the_rows_of_each_file_join_no_other_images(save, tmp_pa
     with pytest.raises(DataError, match=r"'0' is image 'a.png' in x and image 'b.png' in y; give the rows"):
         load_systems([x, y], references=[save("refs.json", {"0": ["r"], "1": ["r"]})])
     copies = load_systems([x, numbered("z", "1.png", "2.png")])  # the same images by other names
-    assert copies.images == ("0", "1")
+    assert copies.keys == ("0", "1")
 
 
 def test_rows_are_joined_with_references_by_their_images_before_their_own_numbers(save, tmp_path):
@@ -273,7 +291,7 @@ def test_bad_rows_of_rows_files(save):
     with pytest.raises(DataError, match=r"a.jsonl, row 2"):
         load_systems([a, b])
     systems = load_systems([a, b], on_error="skip")
-    assert systems.images == ("1", "3")
+    assert systems.keys == ("1", "3")
     assert any("1 bad rows skipped" in note for note in systems.notes)
 
 

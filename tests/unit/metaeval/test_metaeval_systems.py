@@ -84,6 +84,36 @@ def test_intervals_are_those_of_corpus_scores_on_resampled_images(name):
         )
 
 
+@pytest.mark.parametrize("name", ["bleu-4", "chrf", "unigram-f1"])
+def test_every_caption_said_again_makes_no_figure_surer(name):
+    once = [system(1, noise=0.2), system(2, noise=0.3)]
+    places = [*range(40), *np.random.default_rng(0).permutation(np.repeat(np.arange(40), 2))]
+    again = [[each[place] for place in places] for each in once]
+    settings = Resampling(300)
+    (alone,) = compare_systems([column(name, *once)], ["a", "b"], settings)
+    images = [sample.id for sample in again[0]]
+    (repeated,) = compare_systems([column(name, *again)], ["a", "b"], settings, images=images)
+    assert (alone.n, alone.images, repeated.n, repeated.images) == (40, 40, 120, 40)
+    for each in "ab":
+        first, second = alone.systems[each].interval, repeated.systems[each].interval
+        assert (second.low, second.high) == pytest.approx((first.low, first.high), rel=1e-9)
+        assert alone.systems[each].rank == repeated.systems[each].rank
+    (pair,), (same,) = alone.pairs, repeated.pairs
+    assert (same.p_bootstrap, same.p_permutation) == (pair.p_bootstrap, pair.p_permutation)
+    assert 0.01 < pair.p_permutation < 1
+    assert (same.interval.low, same.interval.high) == pytest.approx((pair.interval.low, pair.interval.high))
+    assert same.wins == 3 * pair.wins
+    assert "wins, ties and losses count captions" in " ".join(pair_table([repeated], settings).notes)
+    assert "wins, ties and losses count images" in " ".join(pair_table([alone], settings).notes)
+    assert (as_dict(repeated)["images"], as_dict(repeated)["captions"]) == (40, 120)
+
+
+def test_one_image_is_too_few_however_many_captions_it_has():
+    scores = [[1.0, 2.0, 3.0, np.nan], [0.0, 1.0, 2.0, 3.0]]
+    (outcome,) = compare_systems([fake(scores)], ["a", "b"], Resampling(10), images=["x", "x", "x", "y"])
+    assert outcome.error.startswith("1 images have a score of every system, and it takes two")
+
+
 def test_permutation_agrees_with_all_swaps():
     rng = np.random.default_rng(0)
     a, b = rng.random(9) + 0.25, rng.random(9)
