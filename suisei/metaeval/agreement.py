@@ -28,7 +28,8 @@ MISSING = ("raise", "drop")
 DIGITS = 12
 """Decimals of a mean: what follows is rounding, and would tell equal means apart."""
 SYSTEM_DIGITS = DIGITS - 2
-"""Decimals of a system's mean: fewer, for it is a mean of ratings' means that are rounded already."""
+"""Decimals of a system's mean: fewer, for it is a mean of ratings' means that are rounded already. Those of
+scores are in units of :func:`usual_size`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +294,7 @@ def group_values(rows: Rows, correlation: str) -> np.ndarray:
 
 
 def system_means(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean score and the mean rating of each system, float64 [systems] each.
+    """Return the mean score, in units of :func:`usual_size`, and the mean rating of each system, [systems].
 
     They are means over captions, of which one with many ratings counts as much as any.
     """
@@ -303,8 +304,23 @@ def system_means(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
         )
     shares = rows.shares()
     counts = np.bincount(rows.system, weights=shares)
-    x, y = (np.bincount(rows.system, weights=side * shares) / counts for side in (rows.x, rows.y))
+    x, y = (np.bincount(rows.system, weights=side * shares) / counts for side in (unit_scores(rows), rows.y))
     return x.round(SYSTEM_DIGITS), y.round(SYSTEM_DIGITS)
+
+
+def unit_scores(rows: Rows) -> np.ndarray:
+    """Return scores in units of :func:`usual_size`, float64 [M]: small and large ones are rounded alike."""
+    sizes = np.bincount(rows.system, weights=np.abs(rows.x)) / np.bincount(rows.system)
+    return rows.x / usual_size(sizes)
+
+
+def usual_size(sizes: np.ndarray) -> float:
+    """Return the size of the median system's scores; of the largest where that is 0, and 1 without any.
+
+    Not of the largest at once: beside an outlier all others would be rounded to the same.
+    """
+    largest = float(sizes.max()) or 1.0
+    return (float(np.median(sizes / largest)) or 1.0) * largest
 
 
 def mean_rating(ratings: Sequence[float] | np.ndarray) -> float:

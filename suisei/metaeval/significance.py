@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from suisei.errors import ConfigError
-from suisei.metaeval.agreement import SYSTEM_DIGITS, Rows, agree, group_values
+from suisei.metaeval.agreement import SYSTEM_DIGITS, Rows, agree, group_values, unit_scores
 from suisei.metaeval.correlation import MINIMUM, CorrelationError, Prepared, prepare
 from suisei.metaeval.kendall import GroupSum, weight_chunks
 from suisei.metaeval.tables import Cell
@@ -72,7 +72,8 @@ class RowStatistic:
             parts = np.split(order, np.flatnonzero(np.diff(rows.group[order])) + 1)
             self._parts = [(part, prepare(correlation, rows.x[part], rows.y[part])) for part in parts]
         else:
-            self._sums, self._sides, self._shares = GroupSum(rows.system), (rows.x, rows.y), rows.shares()
+            self._sums, self._shares = GroupSum(rows.system), rows.shares()
+            self._sides = unit_scores(rows), rows.y
 
     def values(self, weights: np.ndarray) -> np.ndarray:
         """Return the statistic for weights [B, M]: float64 [B], NaN where it is undefined."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from suisei.data.sample import checked_number
 from suisei.errors import DataError
-from suisei.metaeval.agreement import SYSTEM_DIGITS
+from suisei.metaeval.agreement import SYSTEM_DIGITS, usual_size
 from suisei.metaeval.correlation import CorrelationError, correlate
 from suisei.metaeval.systems import MetricOutcome
 from suisei.metaeval.tables import LABELS, Cell, Row, Section, Table
@@ -91,22 +91,23 @@ def system_agreements(
         if not names:
             continue
         sign = 1.0 if outcome.higher_is_better else -1.0
+        scores = np.array([sign * outcome.systems[name].value for name in names])
         # Rounded, or equal means differ in their last digits, and are no ties.
-        scores = tuple(round(sign * outcome.systems[name].value, SYSTEM_DIGITS) for name in names)
+        tied = (scores / usual_size(np.abs(scores))).round(SYSTEM_DIGITS)
         people = tuple(human[name] for name in names)
         values: dict[str, float | str] = {}
         for kind in COEFFICIENTS:
             try:
-                values[kind] = correlate(kind, scores, people)
+                values[kind] = correlate(kind, tied, people)
             except CorrelationError as error:
                 values[kind] = str(error)
         rho = values["spearman"]
-        p_value = None if isinstance(rho, str) else _chance(scores, people, rho, seed)
-        found.append(SystemAgreement(outcome.label, names, scores, people, values, p_value))
+        p_value = None if isinstance(rho, str) else _chance(tied, people, rho, seed)
+        found.append(SystemAgreement(outcome.label, names, tuple(scores.tolist()), people, values, p_value))
     return found
 
 
-def _chance(scores: Sequence[float], people: Sequence[float], observed: float, seed: int) -> float:
+def _chance(scores: np.ndarray, people: Sequence[float], observed: float, seed: int) -> float:
     """Return the share of orders of the systems that agree at least as well."""
     count = math.factorial(len(scores))
     if count <= _MOST_ORDERS:

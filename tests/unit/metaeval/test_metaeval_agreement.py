@@ -7,7 +7,7 @@ import scipy.stats
 from suisei.data.sample import CaptionSample, Rating
 from suisei.errors import ConfigError
 from suisei.metaeval.agreement import AgreementData, agree
-from suisei.metaeval.correlation import CorrelationError
+from suisei.metaeval.correlation import CORRELATIONS, CorrelationError
 from suisei.metaeval.significance import RowStatistic
 
 
@@ -91,6 +91,32 @@ def test_systems_with_equal_means_stay_tied_whichever_way_raters_count():
     assert means == pytest.approx(scipy.stats.kendalltau([1.5, 4.5, 9, 7], [2, 2, 0, 3])[0])
     resampled = RowStatistic(data.rows("mean"), "tau-b", "system").values(np.ones((1, 6), dtype=np.int64))
     assert resampled[0] == pytest.approx(rows)
+
+
+@pytest.mark.parametrize("correlation", CORRELATIONS)
+@pytest.mark.parametrize("scale", [1e-300, 1e-12, 1e12, 1e300])
+def test_what_scores_are_multiplied_by_changes_nothing_at_system_level(scale, correlation):
+    rng = np.random.default_rng(0)
+    scores, systems = rng.normal(size=40), [f"s{n % 8}" for n in range(40)]
+    ratings = rng.integers(1, 6, size=(40, 1))
+    one, other = (make(scores * by, ratings, systems=systems).rows() for by in (1.0, scale))
+    assert agree(other, correlation, "system").value == pytest.approx(agree(one, correlation, "system").value)
+    weights = rng.integers(0, 3, size=(20, 40))
+    resampled = [RowStatistic(rows, correlation, "system").values(weights) for rows in (one, other)]
+    assert resampled[1] == pytest.approx(resampled[0], nan_ok=True)
+
+
+def test_an_outlier_ties_no_other_systems():
+    scores = [1, 1, 2, 2, 3, 3, 4, 1e15]
+    data = make(scores, [(n // 2,) for n in range(8)], systems=[f"s{n // 2}" for n in range(8)])
+    assert agree(data.rows(), "spearman", "system").value == pytest.approx(1)
+
+
+def test_systems_without_a_score_above_0_leave_the_others_apart():
+    scores = [0, 0, 0, 0, 0, 0, 1e-20, 2e-20, 3e-20, 3e-20]
+    data = make(scores, [(n // 2,) for n in range(10)], systems=[f"s{n // 2}" for n in range(10)])
+    expected = scipy.stats.kendalltau([0, 0, 0, 1.5, 3], range(5))[0]
+    assert agree(data.rows(), "tau-b", "system").value == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,18 @@ def test_means_that_differ_in_their_last_digit_are_ties():
     assert found.coefficients["tau-b"] == pytest.approx(0.7071, abs=1e-4)
 
 
+@pytest.mark.parametrize("scale", [1e-300, 1e-12, 1e12, 1e300])
+def test_what_scores_are_multiplied_by_changes_nothing(scale):
+    values = {"a": 0.2, "b": 0.4, "c": 0.5, "d": 0.3}
+    one, other = (
+        system_agreements([outcome({name: value * by for name, value in values.items()})], HUMAN)[0]
+        for by in (1.0, scale)
+    )
+    assert other.coefficients == pytest.approx(one.coefficients)
+    assert other.p_value == one.p_value
+    assert other.metric_scores == pytest.approx([value * scale for value in values.values()])
+
+
 def test_a_distance_is_turned_round_and_a_failed_metric_left_out():
     distance = outcome({"a": 4.0, "b": 3.0, "c": 2.0, "d": 1.0}, "distance", higher_is_better=False)
     failed = MetricOutcome("failed", error="why")
