@@ -182,7 +182,7 @@ def _tau(x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray, varia
 
 class _WeightedPearson:
     def __init__(self, x: np.ndarray, y: np.ndarray) -> None:
-        x, y = _standardized(x), _standardized(y)
+        x, y = standardized(x), standardized(y)
         self._moments = np.stack([np.ones_like(x), x, y, x * x, y * y, x * y], axis=1)
 
     def values(self, weights: np.ndarray) -> np.ndarray:
@@ -217,7 +217,8 @@ class _WeightedSpearman:
         return _ratio(covariance, variances[0], variances[1], np.full(len(weights), 1e-9))
 
 
-def _standardized(values: np.ndarray) -> np.ndarray:
+def standardized(values: np.ndarray) -> np.ndarray:
+    """Return values [N] at mean 0 and standard deviation 1; scaled first, so that nothing overflows."""
     scaled = values / (np.abs(values).max() or 1.0)
     centred = scaled - scaled.mean()
     return centred / (centred.std() or 1.0)

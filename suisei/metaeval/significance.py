@@ -10,7 +10,7 @@ import numpy as np
 
 from suisei.errors import ConfigError
 from suisei.metaeval.agreement import SYSTEM_DIGITS, Rows, agree, group_values, unit_scores
-from suisei.metaeval.correlation import MINIMUM, CorrelationError, Prepared, prepare
+from suisei.metaeval.correlation import MINIMUM, CorrelationError, Prepared, prepare, standardized
 from suisei.metaeval.kendall import GroupSum, weight_chunks
 from suisei.metaeval.tables import Cell
 
@@ -306,9 +306,8 @@ def _stacked(a: Rows, b: Rows) -> Rows:
 
 
 def _standardized(rows: Rows) -> np.ndarray:
-    _, first = np.unique(rows.item, return_index=True)
-    scores = rows.x[first]
-    return (rows.x - scores.mean()) / scores.std()
+    _, first, place = np.unique(rows.item, return_index=True, return_inverse=True)
+    return standardized(rows.x[first])[place]
 
 
 def williams_test(r_a: float, r_b: float, r_ab: float, n: int, *, alternative: str = "greater") -> TestResult:

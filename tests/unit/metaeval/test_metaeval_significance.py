@@ -1,5 +1,6 @@
 """Bootstrap, PERM-BOTH, Williams' test, Holm, rank clusters."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -127,6 +128,20 @@ def test_permutations_leave_out_the_images_that_the_figure_leaves_out(correlatio
     expected = agree(rows, correlation, "item")
     assert RowStatistic(rows, correlation, "item").values(ones)[0] == pytest.approx(expected.value)
     assert (len(expected.undefined) >= 20) == (correlation in ("pearson", "spearman"))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("averaging", AVERAGING)
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+def test_what_scores_are_multiplied_by_changes_no_permutation_test(scale, averaging):
+    a, b = simulate(5, groups=10, noise=(0.5, 0.9))
+    given = {"averaging": averaging, "n_permutations": 50, "alternative": "two-sided"}
+    one = permutation_test(a.rows(), b.rows(), "tau-b", **given)
+    scaled = replace(a, scores=a.scores * scale)
+    other = permutation_test(scaled.rows(), b.rows(), "tau-b", **given)
+    assert (other.p_value, other.difference) == pytest.approx((one.p_value, one.difference))
+    same = permutation_test(scaled.rows(), a.rows(), "tau-b", **given)
+    assert (same.p_value, same.difference) == pytest.approx((1, 0))
 
 
 def test_permutation_weights_are_permutations():
