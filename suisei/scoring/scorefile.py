@@ -218,21 +218,22 @@ def _by_number(path: Path, rows: list[dict[str, Any]], samples: int, among: Amon
     """Join by ids that are the row numbers of data without ids, in whatever order the file has them."""
     named = {str(row["id"]) for row in rows if row.get("id") not in (None, "")}
     most, mine = among[-1] if among else (samples, range(samples))
-    if named <= _numbers(len(rows)) and len(among) > 1 and len(rows) != most:
-        raise DataError(
-            f"{path}: its ids 1 to {len(rows)} may number all {most} rows of the data or those that are left "
-            "of them; fix the bad rows of the data, or add ids to both"
-        )
-    if named <= _numbers(len(rows)):
-        where = _positions(path, rows)
-        order, _ = _by_position(path, len(rows), samples, among)
-        places = np.array([where[str(number)] for number in range(1, len(rows) + 1)], dtype=np.int64)
-        rated = "" if len(rows) == samples else f", {samples} rated"
-        return places[order], f"the data has no ids, joined by row number ({len(rows)} rows{rated})"
+    if named <= _numbers(len(rows)) and len(rows) < most:
+        fewer = [places for count, places in among[:-1] if count == len(rows)]
+        own = {str(place + 1) for place in mine}
+        if not own <= named or any(list(places) != list(mine) for places in fewer):
+            raise DataError(
+                f"{path}: its ids 1 to {len(rows)} may number all {most} rows of the data or those that are "
+                f"left without unrated or bad ones; give scores of all {most} rows, or add ids to both"
+            )
     if named <= _numbers(most):
         where = _positions(path, rows)
         order = np.array([where.get(str(place + 1), -1) for place in mine], dtype=np.int64)
-        return order, f"the data has no ids, joined by row number ({len(rows)} of {most} rows)"
+        found = f"{len(rows)} rows" if len(rows) == most else f"{len(rows)} of {most} rows"
+        rated = "" if most == samples else f", {samples} rated"
+        return order, f"the data has no ids, joined by row number ({found}{rated})"
+    if named <= _numbers(len(rows)):
+        return _by_position(path, len(rows), samples, among)  # which refuses more rows than there are
     last = max(most, len(rows))
     known = _numbers(last)
     names = [row.get("id") for row in rows]

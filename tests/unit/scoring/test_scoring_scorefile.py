@@ -52,6 +52,32 @@ def test_ids_that_are_row_numbers_join_data_without_ids(tmp_path, text):
         read_scores(path, NAMELESS)
 
 
+@pytest.mark.parametrize("count", [5, 6, 8])
+def test_row_numbers_that_may_be_those_of_all_rows_or_of_the_rated_ones_are_refused(tmp_path, count):
+    """Of twelve rows the last six are rated."""
+    path = tmp_path / "s.csv"
+    samples = [CaptionSample(word) for word in "uvwxyz"]
+    rated = [(12, [6, 7, 8, 9, 10, 11])]
+    path.write_text("id,m\n" + "".join(f"{n},{n}\n" for n in range(1, count + 1)))
+    with pytest.raises(
+        DataError, match=rf"its ids 1 to {count} may number all 12 rows .*all 12 rows, or add"
+    ):
+        read_scores(path, samples, among=rated)
+    path.write_text("id,m\n" + "".join(f"{n},{n}\n" for n in range(7, 13)))
+    assert read_scores(path, samples, among=rated)[0]["m"].tolist() == [7, 8, 9, 10, 11, 12]
+
+
+@pytest.mark.parametrize("count", [6, 8])
+def test_row_numbers_that_mean_the_same_either_way_are_taken(tmp_path, count):
+    """Of twelve rows the first six are rated."""
+    path = tmp_path / "s.csv"
+    path.write_text("id,m\n" + "".join(f"{n},{n}\n" for n in range(1, count + 1)))
+    samples = [CaptionSample(word) for word in "uvwxyz"]
+    read, how = read_scores(path, samples, among=[(12, [0, 1, 2, 3, 4, 5])])
+    assert read["m"].tolist() == [1, 2, 3, 4, 5, 6]
+    assert how.endswith(f"joined by row number ({count} of 12 rows, 6 rated)")
+
+
 @pytest.mark.parametrize("text", ["id,m\n1,1\n2,2\n3,\n4,4\n5,5\n", "id,m\n5,5\n4,4\n2,2\n1,1\n"])
 def test_row_numbers_count_bad_rows_that_were_left_out(tmp_path, text):
     """Of five rows the third is bad and the fourth unrated."""
