@@ -198,9 +198,8 @@ def example_lines(examples: Mapping[str, Sequence[Example]]) -> list[str]:
         for example in shown:
             lines.append(f"  image {example.image}")
             for name, score in example.scores.items():
-                lines.append(
-                    f"    {name:<{width}}  {_shown(label, score):>7}  {_one_line(example.captions[name])}"
-                )
+                figure = f"{shown_score(label, score):>7}"
+                lines.append(f"    {name:<{width}}  {figure}  {_one_line(example.captions[name])}")
             if example.references:
                 heads = ["references", *[""] * (len(example.references) - 1)]
                 for head, reference in zip(heads, example.references, strict=True):
@@ -217,13 +216,16 @@ def example_markdown(examples: Mapping[str, Sequence[Example]]) -> str:
         for example in shown:
             lines.append(f"- image `{example.image}`")
             for name, score in example.scores.items():
-                lines.append(f"  - **{name}** {_shown(label, score)}: {_one_line(example.captions[name])}")
+                lines.append(
+                    f"  - **{name}** {shown_score(label, score)}: {_one_line(example.captions[name])}"
+                )
             lines += [f"  - reference: {_one_line(reference)}" for reference in example.references]
         lines += [""] if shown else []
     return "\n".join(lines)
 
 
-def _shown(label: str, score: float) -> str:
+def shown_score(label: str, score: float) -> str:
+    """Return a score as text, at its scale, with its metric's decimals."""
     scale = scale_of(label)
     return f"{score * scale:.{1 if scale == 100 else 3}f}"
 

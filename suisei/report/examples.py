@@ -11,6 +11,7 @@ from suisei.data.sample import LANGUAGE_NAMES, CaptionSample, detect_language, l
 from suisei.data.splits import group_of
 from suisei.errors import DataError
 from suisei.metaeval.agreement import mean_rating
+from suisei.metaeval.system_tables import scaled_name, shown_score
 from suisei.metaeval.systems import Example
 from suisei.report.parts import Card, Cards, Rated
 from suisei.report.thumbnails import thumbnail
@@ -77,13 +78,14 @@ def difference_cards(label: str, examples: Sequence[Example], pictures: Mapping[
                 references=example.references[:SHOWN_REFERENCES],
                 more_references=max(0, len(example.references) - SHOWN_REFERENCES),
                 language=detect_language(caption),
-                figures=tuple((name, f"{score:.3f}") for name, score in example.scores.items()),
+                figures=tuple((name, shown_score(label, score)) for name, score in example.scores.items()),
                 picture=picture,
                 no_picture=problem,
                 reasons=tuple(f"{name}: {text}" for name, text in others),
             )
         )
-    return Cards(f"Where two systems differ most: {label}", "the largest differences first", tuple(cards))
+    title = f"Where two systems differ most: {scaled_name(label)}"
+    return Cards(title, "the largest differences first", tuple(cards))
 
 
 def _picture(image: Any) -> tuple[str | None, str]:

@@ -9,8 +9,9 @@ import pytest
 from PIL import Image
 
 from suisei.data.sample import CaptionSample, Rating
+from suisei.metaeval.systems import Example
 from suisei.report.contents import _predicted
-from suisei.report.examples import human_scores, nearest_metric, prediction_cards
+from suisei.report.examples import difference_cards, human_scores, nearest_metric, prediction_cards
 from suisei.report.parts import Rated
 from suisei.report.thumbnails import MOST_BYTES, SIDE, thumbnail
 
@@ -106,3 +107,12 @@ def test_a_plot_says_how_it_counts_where_samples_have_several_ratings(values, no
     samples = [CaptionSample(f"a {n}", rating=Rating(values), id=str(n)) for n in range(3)]
     (figure,) = _predicted(Rated(samples, {"m": np.array([0.1, 0.2, 0.3])}), 1)
     assert figure.draw.keywords["note"] == note
+
+
+@pytest.mark.parametrize(
+    ("label", "shown"), [("bleu-4", ("bleu-4 x100", "43.8")), ("chrf", ("chrf", "0.438"))]
+)
+def test_differences_of_systems_are_at_the_scale_of_their_tables(label, shown):
+    example = Example("1", {"a": 0.4381, "b": 0.0}, {"a": "a dog", "b": "a cat"}, ("a dog",))
+    found = difference_cards(label, [example], {})
+    assert (found.title.rpartition(": ")[2], dict(found.cards[0].figures)["a"]) == shown
