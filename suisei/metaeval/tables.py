@@ -94,6 +94,21 @@ class Row:
         """Return the number in a column; None where there is no such cell, or no number in it."""
         return self.cells[key].value if key in self.cells else None
 
+    def reasons(self, overall: Row | None = None) -> list[str]:
+        """Return why numbers are absent, each reason once; without what the row of all samples says already.
+
+        Args:
+            overall: that row, for one of a scope: what it has no number for, no scope is expected to have.
+        """
+        overall = overall or Row(self.label)
+        if overall.error:
+            return []
+        absent = {key for key, cell in overall.cells.items() if cell.value is None and cell.reason}
+        said = {cell.reason for cell in overall.cells.values()}
+        cells = (cell for key, cell in self.cells.items() if key not in absent)
+        found = dict.fromkeys([self.error, *(cell.reason for cell in cells)])
+        return [reason for reason in found if reason and reason not in said]
+
     def as_dict(self) -> dict[str, Any]:
         """Return the row as JSON values."""
         result: dict[str, Any] = {"label": self.label}
@@ -303,20 +318,14 @@ class Table:
     def all_notes(self, sections: Sequence[Section] | None = None) -> list[str]:
         """Return the notes, and the reasons for absent numbers; those of a scope only if its own."""
         found: dict[tuple[str, str], list[str]] = {}
-        explained: set[str] = set()
+        overall: dict[str, Row] = {}
         for section in self.sections if sections is None else sections:
+            scope = "" if section is self.overall else f" ({section.title})"
             for row in section.rows:
-                reasons = [row.error, *(cell.reason for cell in row.cells.values())]
-                if row.label in explained or not any(reasons):
-                    continue
-                scope = ""
-                if section is self.overall:
-                    explained.add(row.label)
-                else:
-                    scope = f" ({section.title})"
-                for reason in dict.fromkeys(reasons):
-                    if reason:
-                        found.setdefault((scope, reason), []).append(row.label)
+                for reason in row.reasons(overall.get(row.label)):
+                    found.setdefault((scope, reason), []).append(row.label)
+            if section is self.overall:
+                overall = {row.label: row for row in section.rows}
         notes = [f"{', '.join(labels)}{scope}: {reason}" for (scope, reason), labels in found.items()]
         return [" ".join(note.split()) for note in (*self.notes, *notes)]
 

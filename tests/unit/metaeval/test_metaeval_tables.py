@@ -57,6 +57,23 @@ def test_markdown(table):
     assert "- human: not available: one rater" in lines
 
 
+def test_scopes_say_why_they_lack_what_all_samples_have_and_nothing_twice():
+    one, other = "no interval: one group", "tau-c needs at least two points"
+    x, y = Cell(0.5, reason=one), Cell(None, reason="constant")
+    sections = (
+        Section("overall", (Row("m", {"x": x, "y": y, "z": Cell(0.1)}), Row("dead", error="no Java"))),
+        Section("language: English", (Row("m", {"x": x, "y": y, "z": Cell(0.2)}), Row("dead", error="gone"))),
+        Section(
+            "language: Japanese",
+            (Row("m", {"x": x, "y": Cell(None, reason="constant 0"), "z": Cell(None, reason=other)}),),
+        ),
+        Section("system: s", (Row("m", error="no scores"),)),
+    )
+    notes = Table("T", {"x": "x", "y": "y", "z": "z"}, sections).all_notes()
+    assert notes[:3] == [f"m: {one}", "m: constant", "dead: no Java"]
+    assert notes[3:] == [f"m (language: Japanese): {other}", "m (system: s): no scores"]
+
+
 def test_latex_escapes_and_balances(table):
     text = table.to_latex()
     assert r"a\_b\textbar{}50\% & 0.123 & 16,992 \\" + "\n" + r"& {\scriptsize [0.100, 0.200]} & " in text
