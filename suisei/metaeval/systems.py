@@ -111,6 +111,7 @@ class MetricOutcome:
         systems: {system: its score}.
         pairs: every pair of systems, the better system first, in the order of the scores.
         scores: {system: float64 [N] per caption}, NaN where there is none.
+        tie: scores of two captions that differ by no more are the same.
         higher_is_better: False for distances.
     """
 
@@ -122,6 +123,7 @@ class MetricOutcome:
     systems: Mapping[str, SystemScore] = field(default_factory=dict)
     pairs: tuple[Pair, ...] = ()
     scores: Mapping[str, np.ndarray] = field(default_factory=dict)
+    tie: float = TIE
     higher_is_better: bool = True
 
 
@@ -203,6 +205,7 @@ def _outcome(
         },
         pairs=tuple(pairs),
         scores=dict(zip(names, scores, strict=True)),
+        tie=tie,
         higher_is_better=column.higher_is_better,
     )
 
@@ -332,13 +335,13 @@ def most_different(
         outcome: of the metric.
         samples: {system: N samples}, in the order of the scores.
         pair: the two systems.
-        count: examples at most; images without a difference are none.
+        count: examples at most; images whose two scores are a tie are none.
     """
     a, b = pair
     if a not in outcome.scores or b not in outcome.scores:
         return []
     gaps = np.nan_to_num(np.abs(outcome.scores[a] - outcome.scores[b]), nan=0.0)
-    order = [int(place) for place in np.argsort(-gaps, kind="stable")[:count] if gaps[place] > TIE]
+    order = [int(place) for place in np.argsort(-gaps, kind="stable")[:count] if gaps[place] > outcome.tie]
     return [
         Example(
             str(samples[a][place].id),

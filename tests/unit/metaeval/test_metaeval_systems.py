@@ -163,8 +163,11 @@ def test_systems_that_say_the_same_share_a_rank():
 def test_traces_of_a_score_are_no_difference():
     scores = np.array([[0.5, 6e-5, 9e-9, 0.4, 2e-4], [0.3, 2e-12, 1e-5, 0.6, 0.0]])
     for factor in (1.0, 100.0):
-        (pair,) = compare_systems([fake(scores * factor)], ["a", "b"], Resampling(20))[0].pairs
+        (outcome,) = compare_systems([fake(scores * factor)], ["a", "b"], Resampling(20))
+        (pair,) = outcome.pairs
         assert (pair.better, pair.wins, pair.ties, pair.losses) == ("a", 1, 3, 1)
+        samples = {name: [CaptionSample("x", id=str(n)) for n in range(5)] for name in "ab"}
+        assert [each.image for each in most_different(outcome, samples, ("a", "b"), 5)] == ["0", "3"]
 
 
 def test_of_a_distance_the_lower_is_better():
