@@ -173,6 +173,7 @@ def _probed(place: Place, options: argparse.Namespace) -> Iterator[Probed]:
         humans: list[CaptionSample] = []
         with suppress(DataError):  # with one reference each there is none to hold out
             humans = good_samples(own, "references", **settings)
+        humans = [sample for sample in humans if language_of(sample) == language]  # references may be of both
         yield Probed(language, title, good, humans, place.name)
 
 

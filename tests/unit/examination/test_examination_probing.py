@@ -1,0 +1,56 @@
+"""The probes of an examination: of which captions they are, and what is said of metrics without a figure."""
+
+import json
+
+import pytest
+
+from suisei.commands.examine import main
+from suisei.data.sample import CaptionSample, Rating
+from suisei.examination.places import Place
+
+DOGS = ("runs", "sleeps", "barks", "swims", "jumps", "digs", "eats", "plays")
+
+
+def bilingual():
+    """Return well rated captions of both languages, each with references of both."""
+    samples = []
+    for n, verb in enumerate(DOGS):
+        english = [f"a brown dog {verb} on the grass", f"one dog {verb} near the grass", f"the dog {verb}"]
+        japanese = [f"茶色い犬{n}が草の上にいる", f"犬{n}が草の近くにいる"]
+        for candidate, language in ((f"a dog {verb} on the grass", "en"), (f"犬{n}が草の上にいる", "ja")):
+            samples.append(
+                CaptionSample(
+                    candidate, [*japanese, *english], group=f"g{n}", language=language,
+                    rating=Rating((0.9 - n / 100,)),
+                )
+            )  # fmt: skip
+    return samples
+
+
+@pytest.fixture
+def examined(tmp_path, monkeypatch):
+    """Return what examines samples as the captions of a benchmark: its exit status and its JSON."""
+
+    def run(samples, metrics, *arguments):
+        monkeypatch.setattr(
+            "suisei.examination.places.find_benchmark", lambda name, root: Place(name, root, samples)
+        )
+        output = tmp_path / "out"
+        chosen = ["--metrics", metrics, "--root", str(tmp_path), "--output", str(output), "--bootstrap", "0"]
+        status = main([*chosen, "--benchmarks", "scenes", *arguments])
+        return status, json.loads((output / "examination.json").read_text(encoding="utf-8"))
+
+    return run
+
+
+def test_probes_of_a_language_are_of_its_captions_where_references_are_of_both(examined):
+    _, content = examined(bilingual(), "unigram-f1,length")
+    for language, images in (("Japanese", 8), ("English", 8)):
+        table = content["tables"][f"probes, {language}/shuffling"]
+        assert [section["title"] for section in table["sections"]] == [language]
+        assert table["sections"][0]["rows"][0]["cells"]["n"]["value"] == images
+        curves = content["tables"][f"probes, {language}/curves"]
+        assert {s["title"] for s in curves["sections"]} == {
+            f"{k}, {language}" for k in ("shuffled", "swapped")
+        }
+        assert {row["cells"]["n"]["value"] for s in curves["sections"] for row in s["rows"]} == {images}
