@@ -59,6 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     from rich.console import Console
 
     from suisei.probes.outcomes import sign_notes
+    from suisei.probes.ready import refused_notes
 
     console = Console(stderr=True)
     plans = _plans(options)
@@ -72,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     calibrations = calibrations_of(options, metrics, scores, samples)
     found.tables |= calibration_tables(calibrations)
     lost = [f"{label} failed: {reason}" for label, reason in failed.items()]
-    told = [*notes, *sign_notes(metrics), *found.notes, *lost]
+    told = [*notes, *sign_notes(metrics), *found.notes, *refused_notes(metrics), *lost]
     facts = {"notes": told, "failed": failed, "metrics": _signatures(metrics)}
     plot = partial(plot_findings, options.plots, metrics, found, calibrations)
     report = _report(options, found, facts, plot if options.plots else None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from suisei.cli import say
@@ -23,13 +22,14 @@ def probed_metrics(
     plans: Sequence[MetricPlan], samples: list[CaptionSample], batch_size: int, console: Console
 ) -> tuple[list[Scored], list[np.ndarray], dict[str, str]]:
     """Return the metrics that can score, their scores of all samples, and why the others cannot."""
+    from suisei.probes.ready import ready_metric
     from suisei.scoring.columns import FAILURES, failure_text
 
     metrics, scores, failed = [], [], dict[str, str]()
     for plan in plans:
         say(console, f"scoring with {plan.spec}")
         try:
-            metric = _scored(plan, samples, batch_size)
+            metric = ready_metric(plan, samples, batch_size=batch_size, progress=True)
             scores.append(metric.score(samples))
             metrics.append(_guarded(metric, failed, console))
         except FAILURES as error:
@@ -64,30 +64,6 @@ def _guarded(metric: Scored, failed: dict[str, str], console: Console) -> Scored
     return replace(metric, score=score)
 
 
-def _scored(plan: MetricPlan, samples: list[CaptionSample], batch_size: int) -> Scored:
-    """Make a metric and fit it, once, on what is not degraded."""
-    from suisei.metrics.base import SummableCorpus
-    from suisei.metrics.registry import get_metric
-    from suisei.probes.outcomes import Scored as NewScored
-    from suisei.scoring.corpus import summands
-    from suisei.scoring.fitting import fit_unrated
-
-    metric = get_metric(plan.spec, **plan.options)
-    learns = metric.needs_fit  # once it is fitted, it needs that no more
-    if learns:
-        fit_unrated(metric, samples)
-    sign = 1.0 if metric.higher_is_better else -1.0
-
-    def score(wanted: Sequence[CaptionSample]) -> np.ndarray:
-        return sign * metric.score(wanted, batch_size=batch_size, progress=True)
-
-    counts = partial(summands, metric) if isinstance(metric, SummableCorpus) else None
-    return NewScored(
-        plan.label, score, metric.signature, counts,
-        learned=learns, distance=not metric.higher_is_better,
-    )  # fmt: skip
-
-
 def fitted_on(
     humans: list[CaptionSample],
     plans: Sequence[MetricPlan],
@@ -108,12 +84,19 @@ def fitted_on(
         failed: gets the label and the reason of one that fails later.
         console: where that is said.
     """
+    from suisei.probes.ready import ready_metric
+
     by_label = {plan.label: plan for plan in plans}
     fitted, lost = [], []
     for metric in metrics:
+        if not metric.learned:
+            fitted.append(metric)
+            continue
         try:
-            own = _scored(by_label[metric.label], humans, batch_size) if metric.learned else metric
-            fitted.append(_guarded(own, failed, console) if metric.learned else own)
+            own = ready_metric(
+                by_label[metric.label], humans, batch_size=batch_size, progress=True, refused=metric.refused
+            )
+            fitted.append(_guarded(own, failed, console))
         except DataError as error:
             lost.append(f"{metric.label}: not in the protocols of papers: {error}")
     return fitted, lost

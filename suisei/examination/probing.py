@@ -15,17 +15,14 @@ from suisei.examination.kept_columns import Candidate
 from suisei.examination.measures import Means, Measure, lacking
 from suisei.metaeval.table_reading import read_table
 from suisei.metaeval.tables import Cell, Section, Table
-from suisei.metrics.base import SummableCorpus
-from suisei.metrics.registry import get_metric
 from suisei.probes.curves import curves
 from suisei.probes.degrade import CHANGES
 from suisei.probes.ladders import ladder_outcomes, ladders_of
 from suisei.probes.outcomes import Scored, change_outcomes, sign_notes
 from suisei.probes.probe_tables import change_notes, change_table, curve_table, ladder_table
+from suisei.probes.ready import ready_metric, refused_notes
 from suisei.scoring.columns import FAILURES, failure_text
-from suisei.scoring.corpus import summands
 from suisei.scoring.digest import value_digest
-from suisei.scoring.fitting import fit_unrated
 from suisei.version import __version__
 
 LADDERS = ("replacing", "shuffling")
@@ -72,6 +69,7 @@ def measure_probes(probed: Probed, candidates: Sequence[Candidate], means: Means
             if not lacking(candidate.plan, probed.originals):
                 failed.append(candidate.label)
             continue
+        notes += value.get("notes", ())
         found[candidate.label] = {kind: read_table(table) for kind, table in value["tables"].items()}
     tables = {
         kind: _joined(kind, found) for kind in dict.fromkeys(k for each in found.values() for k in each)
@@ -120,7 +118,7 @@ def _probe(candidate: Candidate, probed: Probed, means: Means) -> dict[str, Any]
         return {"error": candidate.problem}
     settings = {"n_resamples": means.settings.n_resamples, "seed": means.settings.seed}
     try:
-        scored = _scored(candidate, probed.originals, means.batch_size)
+        scored = ready_metric(candidate.plan, probed.originals, batch_size=means.batch_size)
         outcomes = change_outcomes([scored], probed.originals, list(CHANGES), **settings)
         notes = [*change_notes(len(probed.originals), **settings), *sign_notes([scored])]
         tables = {
@@ -128,17 +126,18 @@ def _probe(candidate: Candidate, probed: Probed, means: Means) -> dict[str, Any]
             "invariances": change_table(outcomes, "same", notes),
         }
         if probed.humans:
-            tables |= _protocols(candidate, probed, means, settings)
+            own = ready_metric(
+                candidate.plan, probed.humans, batch_size=means.batch_size, refused=scored.refused
+            )
+            tables |= _protocols(own, probed, settings)
     except FAILURES as error:
         return {"error": failure_text(error)}
-    return {"tables": {kind: table.as_dict() for kind, table in tables.items() if table is not None}}
+    found = {kind: table.as_dict() for kind, table in tables.items() if table is not None}
+    return {"tables": found, "notes": refused_notes([scored])}
 
 
-def _protocols(
-    candidate: Candidate, probed: Probed, means: Means, settings: dict[str, int]
-) -> dict[str, Table | None]:
+def _protocols(own: Scored, probed: Probed, settings: dict[str, int]) -> dict[str, Table | None]:
     """Return the tables of the papers' protocols; one that cannot be made is left out."""
-    own = _scored(candidate, probed.humans, means.batch_size)
     tables: dict[str, Table | None] = {}
     for (protocol, language), ladder in ladders_of(probed.humans, settings["seed"], LADDERS).items():
         if not isinstance(ladder, str):
@@ -147,21 +146,3 @@ def _protocols(
     drawn = curves([own], probed.humans, probed.language, **settings)
     tables["curves"] = curve_table([each for each in drawn if not isinstance(each, str)])
     return tables
-
-
-def _scored(candidate: Candidate, samples: Sequence[CaptionSample], batch_size: int) -> Scored:
-    """Make a metric and fit it on samples that are not changed."""
-    metric = get_metric(candidate.plan.spec, **candidate.plan.options)
-    learns = metric.needs_fit  # once it is fitted, it needs that no more
-    if learns:
-        fit_unrated(metric, samples)
-    sign = 1.0 if metric.higher_is_better else -1.0
-
-    def score(wanted: Sequence[CaptionSample]) -> np.ndarray:
-        return sign * metric.score(wanted, batch_size=batch_size)
-
-    counts = partial(summands, metric) if isinstance(metric, SummableCorpus) else None
-    return Scored(
-        candidate.label, score, metric.signature, counts,
-        learned=learns, distance=not metric.higher_is_better,
-    )  # fmt: skip

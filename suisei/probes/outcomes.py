@@ -26,6 +26,10 @@ QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 _BINS = 40
 
 
+Refused = dict[tuple[str, str], str]
+"""{(image, caption): why a metric gave it no score}."""
+
+
 @dataclass(frozen=True, slots=True)
 class Scored:
     """A metric that is ready to score.
@@ -38,6 +42,7 @@ class Scored:
         summands: gives what adds up to its corpus score, for samples and their scores; None: it is the mean.
         learned: whether it has learned something, such as idf weights, from a corpus.
         distance: whether the metric is a distance, which is lower for the better.
+        refused: what ``score`` has refused so far, such as captions of a broken image; their scores are NaN.
     """
 
     label: str
@@ -46,6 +51,7 @@ class Scored:
     summands: Callable[[Sequence[CaptionSample], np.ndarray], Summands] | None = None
     learned: bool = False
     distance: bool = False
+    refused: Refused = field(default_factory=dict, compare=False)
 
 
 def sign_notes(metrics: Sequence[Scored]) -> list[str]:

@@ -206,14 +206,21 @@ def column_notes(columns: Sequence[ScoreColumn]) -> list[str]:
             for reason, count in column.missing.items()
         ]
         if column.refused and column.scores is not None:
-            shown = "; ".join(column.problems[:SHOWN_PROBLEMS])
-            rest = len(column.problems) - SHOWN_PROBLEMS
-            more = f"; and {rest} more problems, all in the JSON" if rest > 0 else ""
             notes.append(
                 f"{column.label}: {len(column.refused)} of {len(column.scores)} samples without score, left "
-                f"out of its row: {shown}{more}"
+                f"out of its row: {shown_problems(column.problems, ', all in the JSON')}"
             )
     return notes
+
+
+def shown_problems(problems: Sequence[str], rest_in: str = "") -> str:
+    """Return the first problems, and how many more there are.
+
+    >>> shown_problems(["a", "b", "c", "d", "e", "f"], ", all in the JSON")
+    'a; b; c; d; e; and 1 more problems, all in the JSON'
+    """
+    rest = len(problems) - SHOWN_PROBLEMS
+    return "; ".join([*problems[:SHOWN_PROBLEMS], *([f"and {rest} more problems{rest_in}"] * (rest > 0))])
 
 
 def refused_samples(columns: Sequence[ScoreColumn], samples: Sequence[CaptionSample]) -> dict[str, Any]:

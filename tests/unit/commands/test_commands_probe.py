@@ -10,6 +10,7 @@ from suisei.cli import run_command
 from suisei.commands.probe import main
 from suisei.commands.probe_metrics import fitted_on, probed_metrics
 from suisei.data.formats import read_samples
+from suisei.errors import DataError
 from suisei.metrics.overlap import UnigramF1
 from suisei.probes.originals import good_samples
 from suisei.scoring.plan import MetricPlan
@@ -163,6 +164,32 @@ def test_a_metric_that_fails_later_on_leaves_the_others(rated, tmp_path, monkeyp
     drawn = sorted(path.name for path in (tmp_path / "plots").glob("*-degradations.png"))
     assert drawn == ["chrf-degradations.png"]
     assert "unigram-f1 failed: RuntimeError: out of memory" in capsys.readouterr().out
+
+
+def test_a_sample_that_a_metric_refuses_costs_the_others_nothing(rated, tmp_path, monkeypatch, capsys):
+    """As one of an image that cannot be read."""
+    whole = UnigramF1._score
+
+    def score(self, samples, **settings):
+        if any(sample.group == "g3" for sample in samples):
+            raise DataError("g3.jpg cannot be read")
+        return whole(self, samples, **settings)
+
+    monkeypatch.setattr(UnigramF1, "_score", score)
+    written = ("--json", tmp_path / "a.json", "--degradations", "half")
+    assert run("--metrics", "unigram-f1,chrf", "--data", rated, *QUICK, *written) == 0
+    content = json.loads((tmp_path / "a.json").read_text())
+    assert content["failed"] == {}
+    counts = {
+        name: {row["label"]: row["cells"]["n"]["value"] for row in content[name]["sections"][0]["rows"]}
+        for name in ("shuffling", "spread")
+    }
+    assert counts["shuffling"] == {"unigram-f1": 11, "chrf": 12}
+    assert counts["spread"] == {"unigram-f1": 22, "chrf": 24, "human": 24}
+    assert (
+        "unigram-f1: 10 captions, changed ones counted too, without score: g3.jpg cannot be read"
+        in "\n".join(content["notes"])
+    )
 
 
 def test_without_two_references_the_protocols_are_left_out_and_it_is_said(tmp_path, capsys):

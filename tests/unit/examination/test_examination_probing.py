@@ -6,7 +6,9 @@ import pytest
 
 from suisei.commands.examine import main
 from suisei.data.sample import CaptionSample, Rating
+from suisei.errors import DataError
 from suisei.examination.places import Place
+from suisei.metrics.overlap import UnigramF1
 
 DOGS = ("runs", "sleeps", "barks", "swims", "jumps", "digs", "eats", "plays")
 
@@ -54,3 +56,27 @@ def test_probes_of_a_language_are_of_its_captions_where_references_are_of_both(e
             f"{k}, {language}" for k in ("shuffled", "swapped")
         }
         assert {row["cells"]["n"]["value"] for s in curves["sections"] for row in s["rows"]} == {images}
+
+
+def refuse_one_image(monkeypatch):
+    """Let unigram-f1 refuse captions of the image g1, as a metric does whose image cannot be read."""
+    whole = UnigramF1._score
+
+    def score(self, samples, **settings):
+        if any(sample.group == "g1" for sample in samples):
+            raise DataError("g1.jpg cannot be read")
+        return whole(self, samples, **settings)
+
+    monkeypatch.setattr(UnigramF1, "_score", score)
+
+
+def test_a_sample_that_a_metric_refuses_costs_no_probe_of_the_others(examined, monkeypatch):
+    refuse_one_image(monkeypatch)
+    status, content = examined(bilingual(), "unigram-f1,length")
+    assert status == 0
+    shares = {row["label"]: row["cells"] for row in content["tables"]["overview"]["sections"][0]["rows"]}
+    assert shares["unigram-f1"]["probes, English"]["value"] is not None
+    table = content["tables"]["probes, English/degradations"]
+    assert [section["title"] for section in table["sections"]] == ["unigram-f1", "length"]
+    shuffled = content["tables"]["probes, English/shuffling"]["sections"][0]["rows"]
+    assert {row["label"]: row["cells"]["n"]["value"] for row in shuffled} == {"unigram-f1": 7, "length": 8}
