@@ -81,7 +81,7 @@ class Row:
         cells: a cell per column key; columns without a cell show an en dash.
         signature: the metric's signature.
         error: why the metric has no numbers at all.
-        info: anything else worth keeping in the JSON.
+        info: anything else worth keeping in the JSON; "best" are the keys of cells that are shown in bold.
     """
 
     label: str
@@ -108,6 +108,10 @@ class Row:
         cells = (cell for key, cell in self.cells.items() if key not in absent)
         found = dict.fromkeys([self.error, *(cell.reason for cell in cells)])
         return [reason for reason in found if reason and reason not in said]
+
+    def is_best(self, key: str) -> bool:
+        """Return whether the number in a column is shown in bold."""
+        return key in self.info.get("best", ())
 
     def as_dict(self) -> dict[str, Any]:
         """Return the row as JSON values."""
@@ -205,7 +209,7 @@ class Table:
             lines += ["| " + " | ".join(map(_markdown, (self.row_heading, *self.columns.values()))) + " |"]
             lines += ["|:---|" + "---:|" * len(self.columns)]
             for row in section.rows:
-                texts = [row.label, *self._texts(row)]
+                texts = [row.label, *self._marked(row, self._texts(row), "**", "**")]
                 lines.append("| " + " | ".join(map(_markdown, texts)) + " |")
             lines.append("")
         lines += [f"- {_markdown(note)}" for note in self.all_notes(shown)]
@@ -281,7 +285,8 @@ class Table:
             for row in section.rows:
                 style = "red" if row.error else "italic" if row.label == HUMAN else ""
                 texts = self._stacked(row, layout == "folded") if narrow else self._texts(row)
-                table.add_row(escape(row.label), *map(escape, texts), style=style)
+                cells = self._marked(row, [escape(text) for text in texts], "[bold]", "[/bold]")
+                table.add_row(escape(row.label), *cells, style=style)
         return table, notes
 
     def _without_systems(self) -> tuple[Section, ...]:
@@ -289,6 +294,13 @@ class Table:
 
     def _texts(self, row: Row) -> list[str]:
         return [cell.text(self.digits) for cell in self._cells(row)]
+
+    def _marked(self, row: Row, texts: Sequence[str], begin: str, end: str) -> list[str]:
+        """Return the texts of a row's columns, the best between what makes them bold."""
+        return [
+            f"{begin}{text}{end}" if row.is_best(key) else text
+            for key, text in zip(self.columns, texts, strict=True)
+        ]
 
     def _stacked(self, row: Row, folded: bool) -> list[str]:
         """Return figures with their intervals on a second line, or folded on two."""
@@ -308,7 +320,7 @@ class Table:
 
     def _latex_row(self, row: Row, label: str) -> LatexRow:
         cells = self._cells(row)
-        figures = [cell.text(self.digits, False) for cell in cells]
+        figures = self._marked(row, [cell.text(self.digits, False) for cell in cells], r"\textbf{", "}")
         return label, figures, [cell.interval_text(self.digits) for cell in cells]
 
     def _cells(self, row: Row) -> list[Cell]:

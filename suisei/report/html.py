@@ -45,7 +45,7 @@ def render(title: str, parts: Sequence[Part], overview: Table | None = None) -> 
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
     numbers = count(1)
     templates.filters["note"] = _note
-    templates.globals |= {"cell_of": _cell, "best_of": _is_best, "split_sections": _split_sections}
+    templates.globals |= {"cell_of": _cell, "split_sections": _split_sections}
     return templates.get_template("page.html").render(
         title=title,
         parts=parts,
@@ -80,10 +80,6 @@ def _drawing(figure: Figure, prefix: str) -> Any:
 
 def _cell(row: Row, key: str) -> Cell:
     return row.cells.get(key, Cell(None))
-
-
-def _is_best(row: Row, key: str) -> bool:
-    return key in row.info.get("best", ())
 
 
 def _split_sections(table: Table) -> tuple[Sequence[Section], Sequence[Section]]:

@@ -1,7 +1,9 @@
 """The table model, its renderings, and tables of correlations."""
 
 import dataclasses
+import io
 import json
+import re
 
 import numpy as np
 import pytest
@@ -72,6 +74,21 @@ def test_scopes_say_why_they_lack_what_all_samples_have_and_nothing_twice():
     notes = Table("T", {"x": "x", "y": "y", "z": "z"}, sections).all_notes()
     assert notes[:3] == [f"m: {one}", "m: constant", "dead: no Java"]
     assert notes[3:] == [f"m (language: Japanese): {other}", "m (system: s): no scores"]
+
+
+def test_what_is_best_is_bold_in_every_rendering_and_nothing_else_is():
+    best = Row("a", {"x": Cell(-0.5, -0.6, -0.4), "y": Cell(0.9)}, info={"best": ["x"]})
+    table = Table("T", {"x": "x", "y": "y"}, (Section("overall", (best, Row("b", {"x": Cell(0.7)}))),))
+    assert "| a | **-0.500 [-0.600, -0.400]** | 0.900 |" in table.to_markdown()
+    assert table.to_markdown().count("**") == 2
+    assert r"a & \textbf{$-$0.500} & 0.900 \\" in table.to_latex()
+    assert table.to_latex().count("textbf") == 1
+    for width in (160, 24):  # intervals beside figures, and below them
+        console = Console(width=width, record=True, file=io.StringIO(), force_terminal=True)
+        console.print(table.to_rich())
+        marked = re.findall("\x1b\\[1m([^\x1b]*)", console.export_text(styles=True))
+        assert [text.split()[0] for text in marked if "0." in text][:1] == ["-0.500"]
+        assert not any("0.900" in text or "0.700" in text for text in marked)
 
 
 def test_latex_escapes_and_balances(table):
