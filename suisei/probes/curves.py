@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from suisei.data.sample import CaptionSample
+from suisei.data.sample import LANGUAGE_NAMES, CaptionSample
 from suisei.data.splits import group_of, portable_names
 from suisei.errors import DataError
 from suisei.metaeval.significance import percentile_interval, weight_parts
@@ -102,7 +102,7 @@ def curves(
                 drawn = _Mixture.of(before, _rows(metric, samples), originals, seed, metric.distance)
                 found.append(drawn.curve(metric.label, language, kind, n_resamples))
             except DataError as error:
-                found.append(f"{metric.label}, {kind}: {error}")
+                found.append(f"{metric.label}, {kind}, {LANGUAGE_NAMES[language]}: {error}")
     return found
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from suisei.data.sample import CaptionSample
+from suisei.data.sample import LANGUAGE_NAMES, CaptionSample
 from suisei.data.splits import group_of
 from suisei.errors import DataError
 from suisei.metaeval.kendall import GroupSum
@@ -194,7 +194,8 @@ def ladder_outcomes(
         scores = metric.score(flat).reshape(len(ladder.sets), -1)
         there = ~np.isnan(scores).any(axis=0)
         if there.sum() < 2:
-            found.append(f"{metric.label}, {ladder.protocol}: {there.sum()} images have a score of every set")
+            where = f"{metric.label}, {ladder.protocol}, {LANGUAGE_NAMES[language]}"
+            found.append(f"{where}: {there.sum()} images have a score of every set, and it takes two")
             continue
         scores = scores[:, there]
         groups = [group_of(sample) for sample, kept in zip(ladder.sets[0], there, strict=True) if kept]

@@ -78,8 +78,8 @@ def test_what_scores_nothing_has_no_curve_and_says_why():
     zero = Scored("zero", lambda samples: np.zeros(len(samples)))
     none = Scored("none", lambda samples: np.full(len(samples), np.nan))
     found = curves([zero, none], originals(5), "en")
-    assert found[0].startswith("zero, swapped: the untouched captions score 0")
-    assert found[2].startswith("none, swapped: 0 captions have a score")
+    assert found[0].startswith("zero, swapped, English: the untouched captions score 0")
+    assert found[2].startswith("none, swapped, English: 0 captions have a score")
     assert curve_table([]) is None
 
 
@@ -171,4 +171,4 @@ def test_resamples_without_a_distance_are_left_out_and_a_share_of_none_is_said()
         return np.array([-1.0 if s.candidate in good else 0.0 for s in samples])
 
     said = curves([Scored("f", forgiving, distance=True)], samples[3:5], "en", n_resamples=0)
-    assert said[1] == "f, shuffled: so many changed captions have distance 0: no share of that can be given"
+    assert said[1] == "f, shuffled, English: so many changed captions have distance 0: no share of that can be given"
