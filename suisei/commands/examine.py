@@ -57,9 +57,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     plans, console = metric_plans(options), Console(stderr=True)
     settings = EvaluationSettings(n_resamples=options.bootstrap, seed=options.seed)
     kept = Kept(Path(options.output) / "kept")
-    means = Means(kept, settings, options.batch_size, lambda text: say(console, text))
+    means = Means(
+        kept,
+        settings,
+        options.batch_size,
+        lambda text: say(console, text),
+        lambda text: say(console, text, "red"),
+    )
     with shared_encoders():
         candidates = [candidate_of(plan) for plan in plans]
+        for candidate in candidates:
+            if candidate.problem:
+                means.warn(f"{candidate.label} failed: {candidate.problem}")
         measures, skipped = _measures(names, candidates, means, options, console)
     if not measures:
         raise DataError(f"{options.root}: no benchmark is there; {next(iter(skipped.values()), '')}")
@@ -200,7 +209,8 @@ def _conclude(
         for measure in measures
         for name, table in measure.tables.items()
     }
-    content = {"command": _settings(options), "tables": tables, "skipped": skipped}
+    notes = {measure.name: list(measure.notes) for measure in measures if measure.notes}
+    content = {"command": _settings(options), "tables": tables, "notes": notes, "skipped": skipped}
     folder = Path(options.output)
     shown = Shown("Examination", content, results=results, overview=overview)
     page = shown.writer(

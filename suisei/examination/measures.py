@@ -42,6 +42,7 @@ class Measure:
         notes: what else must be known.
         failed: metrics that failed; one that needs what the samples do not have is none of them.
         seen: metrics that learned from ratings that they are measured on, which are never the best.
+        errors: {metric: why it has no figure}.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Measure:
     notes: Sequence[str] = ()
     failed: Sequence[str] = ()
     seen: Sequence[str] = ()
+    errors: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +67,20 @@ class Means:
         settings: how metrics are correlated and resampled.
         batch_size: handed to the metrics.
         say: says what is being done.
+        warn: says what failed.
     """
 
     kept: Kept
     settings: EvaluationSettings
     batch_size: int = 64
     say: Callable[[str], None] = field(default=lambda _: None)
+    warn: Callable[[str], None] = field(default=lambda _: None)
+
+    def tell_failed(self, name: str, candidates: Sequence[Candidate], errors: Mapping[str, str]) -> None:
+        """Say which metrics failed with a benchmark or probe; not those that cannot even be made."""
+        for candidate in candidates:
+            if candidate.label in errors and not candidate.problem:
+                self.warn(f"{name}: {candidate.label} failed: {errors[candidate.label]}")
 
 
 def measure_benchmark(place: Place, candidates: Sequence[Candidate], means: Means) -> Measure:
@@ -106,13 +116,15 @@ def measure_benchmark(place: Place, candidates: Sequence[Candidate], means: Mean
     metrics = [[candidate.label, candidate.state] for candidate in candidates]
     decided = [digest, metrics, repr(means.settings), __version__]
     every = [*columns, *(column for own in further.values() for column in own)]
-    broken = dict.fromkeys(each.label for each in every if each.error)
-    failed = [label for label in broken if not lacking(known[label].plan, samples)]
-    if all(column.error for column in columns):
-        errors = [f"{column.label}: {column.error}" for column in columns]
+    broken = {each.label: each.error for each in reversed(every) if each.error}
+    failed = [label for label in known if label in broken and not lacking(known[label].plan, samples)]
+    means.tell_failed(name, candidates, {label: broken[label] for label in failed})
+    errors = {column.label: column.error for column in columns if column.error}
+    if len(errors) == len(columns):
+        told = [f"{label}: {error}" for label, error in errors.items()]
         if failed:
-            return Measure(name, name, {}, {}, notes=errors, failed=failed)
-        raise DataError("; ".join(errors))
+            return Measure(name, name, {}, {}, notes=told, failed=failed, errors=errors)
+        raise DataError("; ".join(told))
     make = partial(_measured, evaluation, means, failed)
     found = means.kept.get(f"{name}-measures", value_digest(decided), make)
     tables = {key: read_table(value) for key, value in found["tables"].items()}
@@ -132,6 +144,7 @@ def measure_benchmark(place: Place, candidates: Sequence[Candidate], means: Mean
         [*notes, *seen.values(), *column_notes(columns), *([place.note] if place.note else [])],
         failed,
         list(seen),
+        errors,
     )
 
 

@@ -58,7 +58,7 @@ def overview_table(
 
 def _cell(measure: Measure, label: str) -> Cell:
     """Return a metric's figure, or why it has none there."""
-    cell = measure.figures.get(label, Cell(None, reason="no figure"))
+    cell = measure.figures.get(label, Cell(None, reason=measure.errors.get(label, "no figure")))
     return replace(cell, reason=f"{measure.name}: {cell.reason}") if cell.reason else cell
 
 

@@ -57,6 +57,8 @@ def measure_probes(probed: Probed, candidates: Sequence[Candidate], means: Means
     """
     name, digest = f"probes, {probed.title}", samples_digest([*probed.originals, *probed.humans])
     found: dict[str, Mapping[str, Table]] = {}
+    errors: dict[str, str] = {}
+    lost: dict[str, dict[str, str]] = {}
     notes = [f"the captions are of {probed.data}"] if probed.data else []
     failed: list[str] = []
     for candidate in candidates:
@@ -65,21 +67,31 @@ def measure_probes(probed: Probed, candidates: Sequence[Candidate], means: Means
         make = partial(_probe, candidate, probed, means)
         value = means.kept.get(f"{name}-{candidate.label}", value_digest(decided), make)
         if value.get("error"):
+            errors[candidate.label] = value["error"]
             notes.append(f"{candidate.label}: {value['error']}")
             if not lacking(candidate.plan, probed.originals):
                 failed.append(candidate.label)
             continue
-        notes += value.get("notes", ())
+        lost[candidate.label] = value.get("lost", {})
+        notes += [*value.get("notes", ()), *lost[candidate.label].values()]
         found[candidate.label] = {kind: read_table(table) for kind, table in value["tables"].items()}
+    means.tell_failed(name, candidates, {label: errors[label] for label in failed})
     tables = {
         kind: _joined(kind, found) for kind in dict.fromkeys(k for each in found.values() for k in each)
     }
     shares = {label: _share(each["degradations"]) for label, each in found.items() if "degradations" in each}
-    measures = [Measure(name, f"{name}: mean share noticed", tables, shares, notes=notes, failed=failed)]
+    heading, told = f"{name}: mean share noticed", list(dict.fromkeys(notes))
+    measures = [Measure(name, heading, tables, shares, notes=told, failed=failed, errors=errors)]
     for kind in LADDERS:
         if kind in tables:
             ranks = {row.label: row.cells["rho"] for row in tables[kind].overall.rows if "rho" in row.cells}
-            measures.append(Measure(f"{kind}, {probed.title}", f"{kind}, {probed.title}: rho", {}, ranks))
+            name = f"{kind}, {probed.title}"
+            why = {
+                label: own[kind].removeprefix(f"{label}, {name}: ")
+                for label, own in lost.items()
+                if kind in own
+            }
+            measures.append(Measure(name, f"{name}: rho", {}, ranks, errors=errors | why))
     return measures
 
 
@@ -116,6 +128,9 @@ def _notes_of(label: str, table: Table) -> list[str]:
 def _probe(candidate: Candidate, probed: Probed, means: Means) -> dict[str, Any]:
     if candidate.problem:
         return {"error": candidate.problem}
+    absent = lacking(candidate.plan, probed.originals)
+    if absent:
+        return {"error": absent}
     settings = {"n_resamples": means.settings.n_resamples, "seed": means.settings.seed}
     try:
         scored = ready_metric(candidate.plan, probed.originals, batch_size=means.batch_size)
@@ -125,24 +140,30 @@ def _probe(candidate: Candidate, probed: Probed, means: Means) -> dict[str, Any]
             "degradations": change_table(outcomes, "lower", notes),
             "invariances": change_table(outcomes, "same", notes),
         }
+        lost: dict[str, str] = {}
         if probed.humans:
             own = ready_metric(
                 candidate.plan, probed.humans, batch_size=means.batch_size, refused=scored.refused
             )
-            tables |= _protocols(own, probed, settings)
+            protocols, lost = _protocols(own, probed, settings)
+            tables |= protocols
     except FAILURES as error:
         return {"error": failure_text(error)}
     found = {kind: table.as_dict() for kind, table in tables.items() if table is not None}
-    return {"tables": found, "notes": refused_notes([scored])}
+    return {"tables": found, "notes": refused_notes([scored]), "lost": lost}
 
 
-def _protocols(own: Scored, probed: Probed, settings: dict[str, int]) -> dict[str, Table | None]:
-    """Return the tables of the papers' protocols; one that cannot be made is left out."""
+def _protocols(
+    own: Scored, probed: Probed, settings: dict[str, int]
+) -> tuple[dict[str, Table | None], dict[str, str]]:
+    """Return the tables of the papers' protocols, and why others cannot be made."""
     tables: dict[str, Table | None] = {}
+    lost: dict[str, str] = {}
     for (protocol, language), ladder in ladders_of(probed.humans, settings["seed"], LADDERS).items():
-        if not isinstance(ladder, str):
-            ranked = ladder_outcomes([own], ladder, language, **settings)
-            tables[protocol] = ladder_table([each for each in ranked if not isinstance(each, str)])
+        ranked = [ladder] if isinstance(ladder, str) else ladder_outcomes([own], ladder, language, **settings)
+        tables[protocol] = ladder_table([each for each in ranked if not isinstance(each, str)])
+        lost[protocol] = "; ".join(each for each in ranked if isinstance(each, str))
     drawn = curves([own], probed.humans, probed.language, **settings)
     tables["curves"] = curve_table([each for each in drawn if not isinstance(each, str)])
-    return tables
+    lost["curves"] = "; ".join(each for each in drawn if isinstance(each, str))
+    return tables, {kind: why for kind, why in lost.items() if why}

@@ -1,7 +1,9 @@
 """The probes of an examination: of which captions they are, and what is said of metrics without a figure."""
 
 import json
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from suisei.commands.examine import main
@@ -9,6 +11,7 @@ from suisei.data.sample import CaptionSample, Rating
 from suisei.errors import DataError
 from suisei.examination.places import Place
 from suisei.metrics.overlap import UnigramF1
+from suisei.metrics.registry import REGISTRY
 
 DOGS = ("runs", "sleeps", "barks", "swims", "jumps", "digs", "eats", "plays")
 
@@ -80,3 +83,54 @@ def test_a_sample_that_a_metric_refuses_costs_no_probe_of_the_others(examined, m
     assert [section["title"] for section in table["sections"]] == ["unigram-f1", "length"]
     shuffled = content["tables"]["probes, English/shuffling"]["sections"][0]["rows"]
     assert {row["label"]: row["cells"]["n"]["value"] for row in shuffled} == {"unigram-f1": 7, "length": 8}
+
+
+def reasons_of(content, label):
+    """Return why a metric has no figure in the columns of the overview."""
+    rows = content["tables"]["overview"]["sections"][0]["rows"]
+    cells = next(row["cells"] for row in rows if row["label"] == label)
+    return {name: cell["reason"] for name, cell in cells.items() if cell["value"] is None}
+
+
+def test_the_overview_the_json_and_the_console_say_why_a_metric_failed(examined, monkeypatch, capsys):
+    def failing(*_, **__):
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(UnigramF1, "_score", failing)
+    status, content = examined(bilingual(), "unigram-f1,length")
+    assert status == 1
+    columns = [
+        "scenes",
+        *(f"{k}, {lang}" for lang in ("Japanese", "English") for k in ("probes", "shuffling")),
+    ]
+    reasons = reasons_of(content, "unigram-f1")
+    assert {name: reasons[name] for name in columns} == {
+        name: f"{name}: RuntimeError: out of memory" for name in columns
+    }
+    assert "unigram-f1: RuntimeError: out of memory" in content["notes"]["probes, English"]
+    told = capsys.readouterr().err.splitlines()
+    for name in ("scenes", "probes, English"):
+        assert f"{name}: unigram-f1 failed: RuntimeError: out of memory" in told
+
+
+def test_the_overview_says_what_a_metric_needs_that_no_probed_caption_has(examined, monkeypatch, capsys):
+    monkeypatch.setitem(REGISTRY, "chrf", replace(REGISTRY["chrf"], needs=("image",)))
+    status, content = examined(bilingual(), "chrf,length")
+    assert status == 0
+    reasons = reasons_of(content, "chrf")
+    assert reasons["probes, English"] == "probes, English: needs image, of which there is nothing here"
+    assert "failed" not in capsys.readouterr().err
+
+
+def test_the_overview_says_why_a_metric_has_no_rank_correlation(examined, monkeypatch):
+    whole = UnigramF1._score
+
+    def score(self, samples, **settings):
+        held_out = [sample.candidate.startswith(("a brown", "one dog", "the dog")) for sample in samples]
+        return np.where(held_out, np.nan, whole(self, samples, **settings))
+
+    monkeypatch.setattr(UnigramF1, "_score", score)
+    _, content = examined(bilingual(), "unigram-f1,length")
+    why = "0 images have a score of every set, and it takes two"
+    assert reasons_of(content, "unigram-f1")["shuffling, English"] == f"shuffling, English: {why}"
+    assert f"unigram-f1, shuffling, English: {why}" in content["notes"]["probes, English"]
