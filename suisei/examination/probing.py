@@ -18,7 +18,7 @@ from suisei.metaeval.tables import Cell, Section, Table
 from suisei.probes.curves import curves
 from suisei.probes.degrade import CHANGES
 from suisei.probes.ladders import ladder_outcomes, ladders_of
-from suisei.probes.outcomes import Scored, change_outcomes, sign_notes
+from suisei.probes.outcomes import NO_CAPTION, NO_SCORE, Scored, change_outcomes, sign_notes
 from suisei.probes.probe_tables import change_notes, change_table, curve_table, ladder_table
 from suisei.probes.ready import ready_metric, refused_notes
 from suisei.scoring.columns import FAILURES, failure_text
@@ -98,7 +98,10 @@ def measure_probes(probed: Probed, candidates: Sequence[Candidate], means: Means
 def _share(table: Table) -> Cell:
     """Return how often the score falls, the mean over degradations."""
     known = [value for row in table.overall.rows if (value := row.value("lower")) is not None]
-    return Cell(float(np.mean(known))) if known else Cell(None, reason="no caption to which one applies")
+    if known:
+        return Cell(float(np.mean(known)))
+    reasons = {row.cells["lower"].reason for row in table.overall.rows if "lower" in row.cells}
+    return Cell(None, reason=NO_SCORE if NO_SCORE in reasons else NO_CAPTION)
 
 
 def _joined(kind: str, found: Mapping[str, Mapping[str, Table]]) -> Table:

@@ -114,7 +114,9 @@ def calibrate(
 
 
 def _check(predicted: np.ndarray, human: np.ndarray) -> None:
-    if not len(predicted) or np.isnan(predicted).any() or np.isnan(human).any():
+    if not len(predicted):
+        raise DataError("no sample has both a score and a rating")
+    if np.isnan(predicted).any() or np.isnan(human).any():
         raise DataError(f"calibration needs scores and ratings of all of its {len(predicted)} samples")
     if predicted.min() < -1e-9 or predicted.max() > 1 + 1e-9:
         raise DataError(

@@ -23,6 +23,9 @@ TIE = 1e-6
 """Scores that are nearer to each other than this are a tie: rounding may differ with a caption's words."""
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 """Of drops and of scores, which tables show."""
+NO_CAPTION = "no caption to which it applies"
+NO_SCORE = "no caption to which it applies has a score"
+"""Why nothing is known of a change."""
 _BINS = 40
 
 
@@ -151,9 +154,8 @@ def change_outcomes(
         for language, keep in by_language(originals):
             scope = _Scope(metric.label, language, groups, n_resamples, seed)
             there = [name for name in changes if language in CHANGES[name].languages]
-            own = [(name, keep & ~np.isnan(before) & ~np.isnan(after[name])) for name in there]
             found += scope.related(
-                [scope.outcome(n, originals, made[n], before, after[n], k) for n, k in own]
+                [scope.outcome(name, originals, made[name], before, after[name], keep) for name in there]
             )
     return found
 
@@ -186,22 +188,24 @@ class _Scope:
         changed: Sequence[CaptionSample | None],
         before: np.ndarray,
         after: np.ndarray,
-        used: np.ndarray,
+        keep: np.ndarray,
     ) -> ChangeOutcome:
-        places = np.flatnonzero(used)
+        there = keep & np.array([sample is not None for sample in changed])
+        places = np.flatnonzero(there & ~np.isnan(before) & ~np.isnan(after))
+        reason = NO_SCORE if there.any() else NO_CAPTION
         pairs = [(originals[place], changed[place]) for place in places.tolist()]
         old, new, groups = before[places], after[places], self.groups[places]
         drops = old - new
         cells = (drops > TIE, drops < -TIE, drops)
-        lower, higher, drop = (self._mean(values.astype(np.float64), groups) for values in cells)
+        lower, higher, drop = (self._mean(values.astype(np.float64), groups, reason) for values in cells)
         examples = _examples(change, pairs, old, new)
         return ChangeOutcome(
             self.metric, self.language, change, old, new, groups, lower, higher, drop, None, examples
         )
 
-    def _mean(self, values: np.ndarray, groups: np.ndarray) -> Cell:
+    def _mean(self, values: np.ndarray, groups: np.ndarray, reason: str) -> Cell:
         if not len(values):
-            return Cell(None, reason="no caption to which it applies")
+            return Cell(None, reason=reason)
         return mean_cell(values, groups, self.n_resamples, self.seed)
 
     def related(self, outcomes: Sequence[ChangeOutcome]) -> list[ChangeOutcome]:

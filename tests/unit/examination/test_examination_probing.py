@@ -134,3 +134,10 @@ def test_the_overview_says_why_a_metric_has_no_rank_correlation(examined, monkey
     why = "0 images have a score of every set, and it takes two"
     assert reasons_of(content, "unigram-f1")["shuffling, English"] == f"shuffling, English: {why}"
     assert f"unigram-f1, shuffling, English: {why}" in content["notes"]["probes, English"]
+
+
+def test_the_overview_does_not_blame_the_captions_for_a_metric_without_scores(examined, monkeypatch):
+    monkeypatch.setattr(UnigramF1, "_score", lambda self, samples, **_: np.full(len(samples), np.nan))
+    _, content = examined(bilingual(), "unigram-f1,length")
+    why = "no caption to which it applies has a score"
+    assert reasons_of(content, "unigram-f1")["probes, English"] == f"probes, English: {why}"

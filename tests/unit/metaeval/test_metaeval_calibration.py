@@ -74,7 +74,7 @@ def test_a_bin_of_one_group_has_no_other_rating():
 @pytest.mark.parametrize(
     ("predicted", "human", "message"),
     [
-        ([], [], "all of its 0 samples"),
+        ([], [], "no sample has both a score and a rating"),
         ([np.nan, 1], [0, 1], "all of its 2 samples"),
         ([0, 1], [0, np.nan], "all of its 2 samples"),
         ([-0.1, 1], [0, 1], "from -0.1 to 1 are not on the human scale"),

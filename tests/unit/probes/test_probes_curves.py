@@ -171,4 +171,7 @@ def test_resamples_without_a_distance_are_left_out_and_a_share_of_none_is_said()
         return np.array([-1.0 if s.candidate in good else 0.0 for s in samples])
 
     said = curves([Scored("f", forgiving, distance=True)], samples[3:5], "en", n_resamples=0)
-    assert said[1] == "f, shuffled, English: so many changed captions have distance 0: no share of that can be given"
+    assert (
+        said[1]
+        == "f, shuffled, English: so many changed captions have distance 0: no share of that can be given"
+    )

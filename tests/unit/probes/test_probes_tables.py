@@ -128,6 +128,15 @@ def test_a_degradation_that_applies_to_nothing_says_so():
     assert table.row("half").cells["lower"].reason == "no caption to which it applies"
 
 
+def test_a_metric_without_scores_of_what_was_changed_says_that():
+    """It is no fault of the captions that the metric needs references, or an image, that they do not have."""
+    good = [CaptionSample("a dog runs on the grass", rating=1.0, group=str(n)) for n in range(3)]
+    blind = Scored("blind", lambda samples: np.full(len(samples), np.nan))
+    table = degraded([blind], [*good, CaptionSample("犬", group="j")], ["half"], n_resamples=0)
+    assert table.row("half", "English").cells["lower"].reason == "no caption to which it applies has a score"
+    assert table.row("half", "Japanese").cells["lower"].reason == "no caption to which it applies"
+
+
 def test_more_references_row_by_row():
     table = reference_table([REFERENCES, CONSTANT], captions(), n_resamples=20)
     english = [row for s in table.sections if s.title == "references, English" for row in s.rows]
