@@ -41,7 +41,7 @@ _IRREGULAR = {"men": "man", "women": "woman", "children": "child", "people": "pe
 _IRREGULAR |= {"teeth": "tooth", "geese": "goose", "mice": "mouse", "leaves": "leaf", "shelves": "shelf"}
 _IRREGULAR |= {"scarves": "scarf", "headscarves": "headscarf", "wolves": "wolf", "halves": "half"}
 _IRREGULAR |= {"knives": "knife", "bikes": "bike", "buses": "bus", "lens": "lens", "lenses": "lens"}
-_IRREGULAR |= {"tomatoes": "tomato", "potatoes": "potato"}
+_IRREGULAR |= {"tomatoes": "tomato", "potatoes": "potato", "axes": "axe"}
 _IRREGULAR |= {
     f"{noun}s": noun
     for noun in word_set(
@@ -50,6 +50,11 @@ _IRREGULAR |= {
     )
 }
 """English plurals whose ending says something else."""
+_ONE_ENDING = {
+    "ie": "y", "oe": "o", "use": "us", "che": "ch", "xe": "x", "sse": "ss", "ive": "ife", "lve": "lf",
+    "rve": "rf", "eave": "eaf", "oave": "oaf", "oove": "oof", "ieve": "ief",
+}  # fmt: skip
+"""Endings that a plural does not tell apart: of rookies and puppies, wives and olives, heroes and canoes."""
 _COLOURS = word_set("red blue black white brown green yellow pink purple gray grey tan blond blonde")
 _AMOUNTS = word_set("group crowd bunch pair couple lot set piece number 数人 グループ 複数")
 
@@ -117,8 +122,12 @@ def nouns_of(caption: str, language: str) -> tuple[str, ...]:
     """Return the different nouns of a caption in lower case, English ones singular, Japanese ones in NFKC."""
     words = segment(_folded(caption) if language == "ja" else caption.replace("’", "'"), language).words
     nouns = [word.text.strip().lower() for word in words if word.noun]
-    named = dict.fromkeys(_singular(_owner(noun)) if language == "en" else noun for noun in nouns if noun)
-    return tuple(noun for noun in named if noun not in _AMOUNTS and noun not in _COLOURS)
+    if language == "en":
+        nouns = [_singular(_owner(noun)) for noun in nouns]
+    named: dict[str, str] = {}
+    for noun in filter(None, nouns):
+        named.setdefault(_key(noun) if language == "en" else noun, noun)
+    return tuple(noun for noun in named.values() if noun not in _AMOUNTS and noun not in _COLOURS)
 
 
 def unmentioned(nouns: Sequence[str], references: Sequence[str], language: str) -> list[str]:
@@ -141,7 +150,7 @@ def unmentioned(nouns: Sequence[str], references: Sequence[str], language: str) 
     return [
         noun
         for noun in nouns
-        if noun not in said
+        if _key(noun) not in said
         and not (noun in _PEOPLE["en"] and said & _PEOPLE["en"])
         and not any(f" {word} " in text for word in _alike(noun, "en"))
     ]
@@ -163,7 +172,7 @@ def _owner(word: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _words(caption: str) -> frozenset[str]:
-    return frozenset(map(_singular, _spelled(caption)))
+    return frozenset(_key(_singular(word)) for word in _spelled(caption))
 
 
 def _alike(noun: str, language: str) -> tuple[str, ...]:
@@ -189,3 +198,15 @@ def _singular(word: str) -> str:
         return word[:-2]
     plural_s = word.endswith("s") and not word.endswith(("ss", "us", "is")) and len(word) > 3
     return word[:-1] if plural_s else word
+
+
+def _key(noun: str) -> str:
+    """Return what an English noun's singular and that which is made of its plural have in common.
+
+    >>> [_key(_singular(word)) for word in ("calf", "calves", "hero", "heroes", "rookie", "rookies")]
+    ['calf', 'calf', 'hero', 'hero', 'rooky', 'rooky']
+    """
+    for ending, common in _ONE_ENDING.items():
+        if len(noun) > 3 and noun.endswith(ending):  # a toe is no "to"
+            return noun.removesuffix(ending) + common
+    return noun

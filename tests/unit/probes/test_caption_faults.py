@@ -69,6 +69,37 @@ def test_a_noun_is_mentioned_by_its_plural_and_by_its_singular(one, several):
         assert unmentioned(nouns_of(f"a {candidate}", "en"), [f"the red {reference}"], "en") == []
 
 
+NUMBERS = """calf calves, hoof hooves, loaf loaves, wife wives, thief thieves, elf elves, dwarf dwarves,
+    leaf leaves, glove gloves, olive olives, sleeve sleeves, groove grooves, valve valves, walrus walruses,
+    octopus octopuses, house houses, volcano volcanoes, mango mangoes, hero heroes, buffalo buffaloes,
+    canoe canoes, shoe shoes, birdie birdies, rookie rookies, puppy puppies, pie pies, headache headaches,
+    avalanche avalanches, bench benches, axe axes, pickaxe pickaxes, box boxes, mousse mousses,
+    dress dresses"""
+
+
+@pytest.mark.parametrize(("one", "several"), [pair.split() for pair in NUMBERS.split(",")])
+def test_a_plural_that_hides_its_singulars_ending_is_the_same_noun(one, several):
+    for candidate, reference in ((one, several), (several, one)):
+        score = get_metric("hallucinated-nouns").score(
+            [CaptionSample(f"a cow and the {candidate}", [f"a cow and {reference}"])]
+        )
+        assert score.tolist() == [0]
+    assert len(nouns_of(f"the {one} and the {several}", "en")) == 1
+
+
+@pytest.mark.parametrize(
+    ("noun", "reference"),
+    [
+        ("cafe", "caves"), ("toe", "to"), ("toes", "to"), ("wife", "waves"),
+        ("loaf", "loves"), ("leaf", "sleeves"),
+        ("golf", "gloves"), ("hero", "herons"), ("bus", "bushes"), ("house", "hoses"), ("hoof", "hooks"),
+        ("axe", "axles"), ("calf", "cave"), ("shoe", "shows"), ("wolf", "wool"),
+    ],
+)  # fmt: skip
+def test_nouns_that_only_look_alike_stay_apart(noun, reference):
+    assert unmentioned(nouns_of(f"a {noun}", "en"), [f"the {reference}"], "en")
+
+
 @pytest.mark.parametrize("name", ["incomplete-ending", "hallucinated-nouns"])
 def test_the_signature_names_what_cuts_japanese_captions(name, monkeypatch):
     assert "|ja:mecab-unidic-lite-" in get_metric(name).signature
