@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suisei.commands.probe_findings import Findings
+from suisei.data.outputs import raise_first
 from suisei.data.sample import LANGUAGE_NAMES
 from suisei.errors import DataError
 
@@ -27,32 +29,50 @@ def plot_findings(
     """Write the plots of each metric, and the curves of all, into a folder.
 
     Raises:
-        DataError: it cannot be written to.
+        DataError: it cannot be written to, or some cannot be drawn, such as a name in letters that no font
+            has; the others are written.
     """
-    from suisei.metaeval.plots import plot_degradation, plot_dots, plot_reliability
-    from suisei.probes.curves import SHARES
-
     folder = Path(path)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DataError(f"{path}: cannot be written to: {error.strerror or error}") from None
+    problems = []
+    for plot in _plots(folder, metrics, found, calibrations):
+        try:
+            plot()
+        except DataError as error:
+            problems.append(error)
+    raise_first(problems)
+
+
+def _plots(
+    folder: Path,
+    metrics: list[Scored],
+    found: Findings,
+    calibrations: dict[str, dict[str, Calibration] | str],
+) -> Iterator[Callable[[], None]]:
+    """Yield what writes each plot."""
+    from suisei.metaeval.plots import plot_degradation, plot_dots, plot_reliability
+    from suisei.probes.curves import SHARES
+
     for metric, name in zip(metrics, file_names(metrics), strict=True):
         for kind in ("degradations", "invariances"):
             if kind in found.tables and metric.label in found.changed:
                 own = _of_metric(found.tables[kind], metric, found.changed)
-                file, heading = folder / f"{name}-{kind}.png", "share that scores lower"
-                plot_dots(file, own, "lower", line=0.5, limits=(-0.03, 1.03), heading=heading)
+                looks: dict[str, Any] = {"line": 0.5, "limits": (-0.03, 1.03)}
+                looks["heading"] = "share that scores lower"
+                yield partial(plot_dots, folder / f"{name}-{kind}.png", own, "lower", **looks)
         value = calibrations.get(metric.label)
         if value is not None and not isinstance(value, str):
             title = f"Reliability of {metric.label}"
-            plot_reliability(folder / f"{name}-reliability.png", value, title=title)
+            yield partial(plot_reliability, folder / f"{name}-reliability.png", value, title=title)
     if found.curves:
         panels: dict[str, dict[str, Any]] = {}
         for curve in found.curves:
             panel = panels.setdefault(f"{curve.kind}, {LANGUAGE_NAMES[curve.language]}", {})
             panel[curve.metric] = (SHARES, [cell.value for cell in curve.values])
-        plot_degradation(folder / "curves.png", panels, title="Degradation curves")
+        yield partial(plot_degradation, folder / "curves.png", panels, title="Degradation curves")
 
 
 def _of_metric(table: Table, metric: Scored, metrics: Sequence[str]) -> Table:

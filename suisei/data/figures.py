@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMATS = (".png", ".pdf", ".svg")
-FONT_ADVICE = "apt install fonts-noto-cjk, or pip install matplotlib-fontja; or write .svg, which needs none"
+FONT_ADVICE = (
+    "apt install fonts-noto-cjk, or pip install matplotlib-fontja; or write SVG, which needs none "
+    "(--plot FILE.svg, --figures DIR)"
+)
 """Where a font for Japanese comes from."""
 
 _STYLE = {

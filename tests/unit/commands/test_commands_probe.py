@@ -9,6 +9,7 @@ from suisei.__main__ import main as suisei
 from suisei.cli import run_command
 from suisei.commands.probe import main
 from suisei.commands.probe_metrics import fitted_on, probed_metrics
+from suisei.data import figures
 from suisei.data.formats import read_samples
 from suisei.errors import DataError
 from suisei.metrics.overlap import UnigramF1
@@ -164,6 +165,21 @@ def test_a_metric_that_fails_later_on_leaves_the_others(rated, tmp_path, monkeyp
     drawn = sorted(path.name for path in (tmp_path / "plots").glob("*-degradations.png"))
     assert drawn == ["chrf-degradations.png"]
     assert "unigram-f1 failed: RuntimeError: out of memory" in capsys.readouterr().out
+
+
+def test_a_plot_that_no_font_can_draw_costs_no_other(rated, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(figures, "_FAMILIES", ("a family that nobody has",))
+    figures.east_asian_font.cache_clear()
+    try:
+        written = ("--plots", tmp_path / "plots", "--degradations", "half", "--protocols", "none")
+        assert run("--metrics", "犬=chrf,unigram-f1", "--data", rated, *QUICK, *written) == 2
+    finally:
+        figures.east_asian_font.cache_clear()
+    drawn = sorted(path.name for path in (tmp_path / "plots").iterdir())
+    assert drawn == ["unigram-f1-degradations.png", "unigram-f1-reliability.png"]
+    told = capsys.readouterr().err
+    assert f"{tmp_path / 'plots' / '犬-degradations.png'}: no font here" in told
+    assert "--figures DIR" in told  # which --plots, of PNGs, does not write as SVG
 
 
 def test_a_sample_that_a_metric_refuses_costs_the_others_nothing(rated, tmp_path, monkeypatch, capsys):
