@@ -15,7 +15,7 @@ normalises its scores. Resamples that give no share, as nothing of what is measu
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -49,6 +49,7 @@ class Curve:
         area: between the curve and the ideal line, over [0, 0.9]; 0 is ideal.
         original: corpus score of the untouched captions, in the metric's units; a distance as it is.
         n: captions.
+        unchanged: captions that the change leaves no room for, which stay as they are.
     """
 
     metric: str
@@ -58,6 +59,7 @@ class Curve:
     area: Cell
     original: float
     n: int
+    unchanged: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """Return JSON values."""
@@ -100,7 +102,8 @@ def curves(
         for kind, samples in changed.items():
             try:
                 drawn = _Mixture.of(before, _rows(metric, samples), originals, seed, metric.distance)
-                found.append(drawn.curve(metric.label, language, kind, n_resamples))
+                curve = drawn.curve(metric.label, language, kind, n_resamples)
+                found.append(replace(curve, unchanged=sum(new is None for new in made[kind])))
             except DataError as error:
                 found.append(f"{metric.label}, {kind}, {LANGUAGE_NAMES[language]}: {error}")
     return found

@@ -95,6 +95,7 @@ class LadderOutcome:
         rho: the correlation of the set labels with those of the right order, with its interval.
         steps: share of images whose caption scores better than that of the next worse set, K - 1 cells.
         example: a caption of each set, of one image, with its score.
+        unchanged: of the ladder.
     """
 
     protocol: str
@@ -105,6 +106,7 @@ class LadderOutcome:
     rho: Cell
     steps: tuple[Cell, ...]
     example: tuple[tuple[str, str, float], ...]
+    unchanged: tuple[int, ...] = ()
 
     def orders(self, bins: int = _BINS) -> np.ndarray:
         """Return how many captions of each set stand in each part of the sorted list, float64 [K, bins].
@@ -207,7 +209,7 @@ def ladder_outcomes(
             for name, own, column in zip(ladder.names, ladder.sets, scores, strict=True)
         )
         names = (ladder.protocol, metric.label, language, ladder.names)
-        found.append(LadderOutcome(*names, scores, rho, tuple(steps), example))
+        found.append(LadderOutcome(*names, scores, rho, tuple(steps), example, ladder.unchanged))
     return found
 
 

@@ -21,6 +21,7 @@ from suisei.probes.outcomes import ChangeOutcome, Example
 
 _NOTICED = 0.9
 _MINDED = 0.1
+_UNCHANGED = "captions too short or too alike for it, which stay as they are and count as changed"
 _BERTSCORE_NOTE = "BERTScore's is of the encoder that the paper used, RoBERTa-large by default"
 
 
@@ -156,7 +157,19 @@ def ladder_table(outcomes: Sequence[LadderOutcome], notes: Sequence[str] = ()) -
         "of the next worse set",
         f"published: González-Chávez et al. (2022), table 2, on COCO's val2017; {_BERTSCORE_NOTE}",
     )
-    return Table(protocol.capitalize(), columns, sections, (*told, *_beside_published(sections), *notes))
+    own = (*_beside_published(sections), *_unchanged_in_sets(outcomes))
+    return Table(protocol.capitalize(), columns, sections, (*told, *own, *notes))
+
+
+def _unchanged_in_sets(outcomes: Sequence[LadderOutcome]) -> list[str]:
+    """Say how many captions stay as they are though their set is a worse one."""
+    found = []
+    for outcome in outcomes:
+        sets = zip(outcome.names, outcome.unchanged, strict=False)  # the best set is the originals
+        counts = [f"{name} {count:,}" for name, count in sets if count]
+        if counts:
+            found.append(f"{LANGUAGE_NAMES[outcome.language]}: {_UNCHANGED}: {', '.join(counts)}")
+    return list(dict.fromkeys(found))
 
 
 def _beside_published(sections: Sequence[Section]) -> list[str]:
@@ -193,5 +206,10 @@ def curve_table(found: Sequence[Curve], notes: Sequence[str] = ()) -> Table | No
         "is 1 minus the share (RECAP, section 4); of a distance, the untouched one as a share of it",
         f"area between the curve and the ideal line: 0 is ideal, {UNNOTICED:.3f} notices nothing",
     )
+    kept = {
+        f"{curve.kind}, {LANGUAGE_NAMES[curve.language]}: {_UNCHANGED}: {curve.unchanged:,}": None
+        for curve in found
+        if curve.unchanged
+    }
     sections = tuple(Section(title, tuple(rows)) for title, rows in sorted(blocks.items()))
-    return Table("Degradation curves", columns, sections, (*told, *notes))
+    return Table("Degradation curves", columns, sections, (*told, *kept, *notes))

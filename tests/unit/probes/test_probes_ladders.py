@@ -8,6 +8,7 @@ from suisei.data.sample import CaptionSample
 from suisei.errors import DataError
 from suisei.metaeval.correlation import spearman
 from suisei.metrics.registry import get_metric
+from suisei.probes.curves import curves
 from suisei.probes.ladders import (
     PUBLISHED,
     Ladder,
@@ -21,7 +22,7 @@ from suisei.probes.ladders import (
 )
 from suisei.probes.originals import good_samples
 from suisei.probes.outcomes import Scored
-from suisei.probes.probe_tables import ladder_table
+from suisei.probes.probe_tables import curve_table, ladder_table
 
 WORDS = ("dog", "cat", "ball", "tree", "house", "car", "river", "bird")
 
@@ -212,3 +213,17 @@ def test_metrics_stand_in_the_papers_order_on_flickr8k(shared):
         published = [PUBLISHED[name][place] for name in names]
         assert spearman(ours, published) >= 0.8
         assert abs(ours[3] - published[3]) < 0.05  # BLEU-4, which ties decide
+
+
+def test_captions_that_a_step_leaves_as_they_are_are_counted():
+    """A metric is not to blame where no caption of one word can be shuffled."""
+    words = [CaptionSample(WORDS[n], ("a dog",), language="en", group=f"g{n}") for n in range(4)]
+    length = Scored("length", lambda samples: np.array([float(len(s.candidate)) for s in samples]))
+    told = "captions too short or too alike for it, which stay as they are and count as changed"
+    outcomes = ladder_outcomes([length, length], shuffling([*words, *humans(6)]), "en", n_resamples=0)
+    sets = "Shuffle all 4, Shuffle 50 % 4, Shuffle 25 % 4"
+    assert [note for note in ladder_table(outcomes).notes if told in note] == [f"English: {told}: {sets}"]
+    outcomes = ladder_outcomes([length], shuffling(humans(6)), "en", n_resamples=0)
+    assert not any(told in note for note in ladder_table(outcomes).notes)
+    drawn = curve_table(curves([length], [*words, *humans(6)], "en", n_resamples=0))
+    assert [note for note in drawn.notes if told in note] == [f"shuffled, English: {told}: 4"]
