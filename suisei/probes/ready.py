@@ -43,8 +43,7 @@ def ready_metric(
     """
     metric = get_metric(plan.spec, **plan.options)
     learns = metric.needs_fit  # once it is fitted, it needs that no more
-    if learns:
-        fit_unrated(metric, samples)
+    fitted = fit_unrated(metric, samples) if learns else ""
     sign, told = 1.0 if metric.higher_is_better else -1.0, {} if refused is None else refused
 
     def score(wanted: Sequence[CaptionSample]) -> np.ndarray:
@@ -57,7 +56,7 @@ def ready_metric(
 
     counts = partial(summands, metric) if isinstance(metric, SummableCorpus) else None
     return Scored(
-        plan.label, score, metric.signature, counts,
+        plan.label, score, metric.signature + fitted, counts,
         learned=learns, distance=not metric.higher_is_better, refused=told,
     )  # fmt: skip
 

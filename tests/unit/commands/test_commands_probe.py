@@ -138,6 +138,7 @@ def test_the_protocols_fit_idf_on_the_references_that_are_left(rated):
     assert not failed
     assert not lost
     assert "idf:24-documents" in metrics[0].signature
+    assert metrics[0].signature.endswith("|fit:references-of-24-samples")
     assert "idf:12-documents" in own.signature
     assert same is metrics[1]  # it learns nothing
 
