@@ -26,6 +26,9 @@ DEFAULT_SCALE = (0.0, 1.0)
 _LIST = re.compile(r"""\s*(?:\[\s*(?:["'].*)?\]|\(\s*(["']).*\1\s*,.*\))\s*""", re.DOTALL)
 """A list as text, in JSON or as Python shows it or a tuple, which is no caption."""
 
+_WHOLE = re.compile(r"\s*(-?[0-9]+)\.0\s*")
+"""A whole number as pandas writes it where an id is missing elsewhere in the column."""
+
 
 class AbsentFileError(DataError):
     """An image or video that is not there, or not within reach.
@@ -93,7 +96,7 @@ def make_sample(record: Mapping[str, Any], columns: Columns, settings: Settings)
         "rating": _rating(record, columns, settings),
         "language": _text(record, of.get("language")),
         "system": _text(record, of.get("system")),
-        "group": _text(record, of.get("group")),
+        "group": _group(record, of.get("group"), settings),
         "id": _text(record, of.get("id")),
     }
     video = _file(record, of.get("video"), settings, "video")
@@ -121,6 +124,12 @@ def _text(record: Mapping[str, Any], column: str | None) -> str | None:
         raise DataError(f"{column} must be text, got {type(value).__name__} {value!r:.60}")
     refuse_surrogate(column, value)
     return value
+
+
+def _group(record: Mapping[str, Any], column: str | None, settings: Settings) -> str | None:
+    name = _text(record, column)
+    whole = _WHOLE.fullmatch(name) if settings.cells and name is not None else None
+    return whole[1] if whole else name
 
 
 def _references(record: Mapping[str, Any], columns: Columns, settings: Settings) -> tuple[Any, ...]:

@@ -124,8 +124,10 @@ class CaptionSample:
             [3, H, W]), of which the last two are kept as PIL images.
         rating: human ratings; a bare number is taken as a single rating in [0, 1]. Text is refused.
         language: "ja", "en" or None (unknown: detected from the candidate where it matters).
-        system: the captioning system that produced the candidate, for system-level figures.
-        group: what must not be split between training and test, usually the image.
+        system: the captioning system that produced the candidate, for system-level figures; as
+            :func:`plain_name` has it.
+        group: what must not be split between training and test, usually the image. It stays as it is written,
+            which files of references and images go by; groups that look alike are one.
         id: the caller's name for the sample, carried through to every output.
 
     Raises:
@@ -155,6 +157,8 @@ class CaptionSample:
             value = getattr(self, field)
             if value is not None and not isinstance(value, str):
                 raise DataError(f"{field} must be text, got {type(value).__name__} {value!r:.60}")
+        if self.system is not None:
+            object.__setattr__(self, "system", plain_name(self.system))
         if self.image is not None and not isinstance(self.image, Path):
             from suisei.data.arrays import as_source  # imports Pillow
 
@@ -191,6 +195,11 @@ def plain_text(text: str) -> str:
         text = _HALF_WIDTH.sub(lambda kana: unicodedata.normalize("NFKC", kana[0]), _UNSEEN.sub("", text))
         text = unicodedata.normalize("NFC", text)
     return text.strip()
+
+
+def plain_name(name: str) -> str:
+    """Return the name of a group or a system as it looks: no white space around it, characters composed."""
+    return (name if name.isascii() else unicodedata.normalize("NFC", name)).strip()
 
 
 def is_blank(text: str) -> bool:

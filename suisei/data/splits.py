@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from suisei.data.paths import full_path
-from suisei.data.sample import CaptionSample
+from suisei.data.sample import CaptionSample, plain_name
 from suisei.data.writers import replacing
 from suisei.errors import ConfigError, DataError
 
@@ -115,12 +115,13 @@ class Split:
 def group_of(sample: CaptionSample) -> str:
     """Return the name of what must stay on one side with this sample.
 
-    Its ``group``; else its image or video; else its references in any order; else its id; else its candidate.
+    Its ``group``, as :func:`plain_name` has it; else its image or video; else its references in any order;
+    else its id; else its candidate.
     Files are named in full: a row may name one from the working folder on, and another the same one in full.
     The order of the rows never matters: it may carry the rating.
     """
     if sample.group is not None:
-        return sample.group
+        return plain_name(sample.group)
     if isinstance(sample.image, str | Path):
         return f"image:{full_path(sample.image)}"
     if sample.image is not None:

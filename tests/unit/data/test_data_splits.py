@@ -147,6 +147,14 @@ def test_what_stands_in_for_a_missing_group():
     assert group_of(CaptionSample("c")) == group_of(CaptionSample("c")) != group_of(CaptionSample("d"))
 
 
+@pytest.mark.parametrize("names", [("a", "a ", "\ta"), ("画像ガ", "画像カ\u3099 "), ("é", "e\u0301")])
+def test_groups_and_systems_whose_names_look_alike_are_one(names):
+    samples = [CaptionSample("a dog", group=name, system=name) for name in names]
+    assert len({group_of(sample) for sample in samples}) == 1
+    assert len({sample.system for sample in samples}) == 1
+    assert group_of(CaptionSample("a dog", group="b")) != group_of(samples[0])
+
+
 @pytest.mark.parametrize(
     ("groups", "expected"),
     [

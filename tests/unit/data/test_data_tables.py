@@ -37,6 +37,15 @@ def test_csv_with_json_cells_and_blank_cells(tmp_path):
     assert (second.references, second.rating, second.language, second.image) == ((), None, None, None)
 
 
+def test_a_whole_number_with_a_point_in_a_table_is_the_group_of_that_number(tmp_path):
+    cells = ["12", "12.0", " 12.0 ", "12.5", "1.2.0", "012.0", "v12.0"]
+    text = "candidate,image_id,id\n" + "".join(f"a,{cell},{cell}\n" for cell in cells)
+    samples = read_samples(write(tmp_path, "r.csv", text), note=str)
+    assert [sample.group for sample in samples] == ["12", "12", "12", "12.5", "1.2.0", "012", "v12.0"]
+    assert [sample.id for sample in samples] == cells
+    assert read_samples(jsonl(tmp_path, {"candidate": "a", "group": "12.0"}))[0].group == "12.0"
+
+
 @pytest.mark.parametrize("column", ["refs", "reference", "references"])
 def test_a_list_as_text_is_no_caption_whatever_the_column_is_called(tmp_path, column):
     lists = '"[ ""a cat"", ""the cat"" ]"', "[]", "\"['a cat', 'the cat']\"", '"[""a cat"""'
