@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from suisei.data.sample import CaptionSample
-from suisei.data.splits import group_of
+from suisei.data.splits import caption_key, group_of
 
 _TESTED = "what was trained on is tested again, and the figures are too good"
 _CHOSEN = "the weights are chosen by what they learned from, and those of a better epoch may be lost"
@@ -36,7 +36,7 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class _Contents:
-    """What a part holds: keys of rows and of sets of references, and image files by their real path."""
+    """What a part holds: rows and sets of references by the keys of captions, image files by real path."""
 
     rows: list[tuple[str, frozenset[str], str | None]]
     references: list[frozenset[str]]
@@ -77,7 +77,8 @@ def linked_groups(sources: Sequence[Sequence[CaptionSample]]) -> dict[str, str]:
 def shared_contents(held_out: Sequence[CaptionSample], others: Sequence[CaptionSample]) -> dict[str, int]:
     """Count what a part shares with another, whatever their groups are called.
 
-    Image files are the same where their content is: files of one size are compared by hash.
+    Image files are the same where their content is: files of one size are compared by hash. Captions are
+    the same where :func:`suisei.data.splits.caption_key` is, so that case and punctuation make no other.
 
     Args:
         held_out: samples for validation or test.
@@ -161,9 +162,10 @@ def _listed(totals: Mapping[str, int]) -> str:
 
 def _contents(samples: Sequence[CaptionSample], images: Mapping[str | Path, str]) -> _Contents:
     names = [_image_name(sample, images) for sample in samples]
-    references = [frozenset(sample.references) for sample in samples]
+    references = [frozenset(map(caption_key, sample.references)) for sample in samples]
     rows = [
-        (sample.candidate, own, name) for sample, own, name in zip(samples, references, names, strict=True)
+        (caption_key(sample.candidate), own, name)
+        for sample, own, name in zip(samples, references, names, strict=True)
     ]
     return _Contents(rows, [own for own in references if own], [name for name in names if name is not None])
 

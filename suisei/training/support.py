@@ -41,15 +41,18 @@ class Support:
     def without(self, held_out: Sequence[CaptionSample], *, candidates: bool = False) -> Support:
         """Leave out everything that holds a reference of a sample which is kept for testing.
 
+        Captions are compared by :func:`suisei.data.splits.caption_key`: case and punctuation make no other.
+
         Args:
             held_out: samples for validation and test.
             candidates: whether what holds a candidate of theirs is left out too.
         """
-        taken = {reference for sample in held_out for reference in sample.references}
-        keys = {caption_key(sample.candidate) for sample in held_out} if candidates else set()
+        taken = {caption_key(reference) for sample in held_out for reference in sample.references}
+        if candidates:
+            taken.update(caption_key(sample.candidate) for sample in held_out)
 
         def free(captions: Sequence[str]) -> bool:
-            return taken.isdisjoint(captions) and (not keys or keys.isdisjoint(map(caption_key, captions)))
+            return taken.isdisjoint(map(caption_key, captions))
 
         return Support(
             [group for group in self.groups if free(group)],

@@ -113,6 +113,24 @@ def test_samples_without_references_or_image_are_the_same_by_candidate_alone():
     assert shared_contents([CaptionSample("a dog")], [CaptionSample("a dog")])["rows"] == 1
 
 
+def test_captions_are_the_same_in_another_case_and_without_their_punctuation():
+    own = [CaptionSample("A dog.", ("Two dogs.", "犬が 走る。"))]
+    others = [CaptionSample("a dog", ("two dogs", "犬が走る"))]
+    assert shared_contents(own, others) == {"rows": 1, "images": 0, "references": 1}
+    others = [CaptionSample("a cat", ("TWO DOGS!", "犬が走る"))]
+    assert shared_contents(own, others) == {"rows": 0, "images": 0, "references": 1}
+
+
+def test_rows_whose_references_are_written_otherwise_in_training_are_said(tmp_path, caplog):
+    written = [{**row, "references": [text.title() + "." for text in row["references"]]} for row in rows(40)]
+    content = [dict(row, group=None) for row in [*rows(40), *written]]
+    module = CaptionDataModule(write(tmp_path / "both.jsonl", content))
+    with caplog.at_level(logging.WARNING):
+        module.load()
+    assert module.shared["test and train"]["rows"] == module.shared["test and train"]["references"] > 0
+    assert "what was trained on is tested again" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("held_out", "training", "shared"),
     [

@@ -57,6 +57,15 @@ def test_what_holds_a_held_out_reference_is_left_out(pairs, rated, pictures):
     assert [sample.candidate for sample in by_candidate.rated] == ["a cat"]
 
 
+def test_a_held_out_reference_is_the_same_in_another_case_and_without_its_punctuation():
+    rated = CaptionSample("A puppy!", ("On a lawn",), rating=0.9)
+    support = Support([("two Dogs", "x"), ("two dogs play",)], [rated], [(Path("a.png"), ("TWO DOGS。",))])
+    kept = support.without([CaptionSample("a puppy", ("Two dogs.", "on a lawn ."))])
+    assert kept == Support([("two dogs play",)])
+    by_candidate = [support.without([CaptionSample("a puppy")], candidates=on).rated for on in (False, True)]
+    assert by_candidate == [[rated], []]
+
+
 def test_a_corpus_joins_the_references_of_an_image_and_holds_no_candidate(rated):
     training = [
         CaptionSample("wrong", ("one", "two"), rating=0.1, group="a", image="a.png"),
