@@ -33,6 +33,7 @@ from suisei.training.run_lock import alone_in
 from suisei.training.run_report import write_report
 from suisei.training.support import CaptionCorpus
 from suisei.training.synthetic import synthetic_samples
+from suisei.training.text_idf import check_references
 
 logger = logging.getLogger(__name__)
 
@@ -108,6 +109,7 @@ def _announce(split: Split) -> None:
 def _build(seed: int, data: Any, model: SuiSei, device: torch.device, *, told: bool = True) -> ExtraInputs:
     """Build the model from the training split and hand the data module what makes batches."""
     training = data.part("train")
+    check_references(data, model)
     extras = ExtraInputs(model.config.fusion.extra_inputs)  # first: it refuses what no model folder can hold
     if model.config.image is not None and not _pictured(data, model):
         logger.warning("no training sample has an image: the model reads none (--model.image null says so)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,7 +12,7 @@ from suisei.data.idf import IdfTable
 from suisei.data.sample import CaptionSample
 from suisei.encoders.layers import cut_layers
 from suisei.encoders.text import TextEncoder, TextEncoderConfig
-from suisei.errors import ConfigError
+from suisei.errors import ConfigError, DataError
 from suisei.metrics.extras import check_names
 from suisei.models.folder import is_model_folder, load_model
 from suisei.training.support import Support
@@ -24,13 +25,39 @@ def text_and_idf(
 
     Args:
         config: which encoder; one that learns its vocabulary sees candidates, references and support.
-        training: the training samples, whose references the idf table counts.
+        training: the training samples, whose references the idf table counts; without any, and so for a model
+            that reads no idf (:func:`check_references`), their candidates.
         support: captions beside them.
     """
     references = [reference for sample in training for reference in sample.references]
-    captions = [sample.candidate for sample in training] + references + support.captions()
+    candidates = [sample.candidate for sample in training]
+    captions = candidates + references + support.captions()
     text = _of_model(config) if is_model_folder(config.name) else TextEncoder.create(config, captions)
-    return text, IdfTable.fit(text.tokenize(references))
+    return text, IdfTable.fit(text.tokenize(references or candidates))
+
+
+def check_references(data: Any, model: Any) -> None:
+    """Refuse training data without references for a model that reads idf, which is counted in them.
+
+    Args:
+        data: the data module, loaded.
+        model: the model that it trains, with ``config`` and ``pretraining``.
+
+    Raises:
+        DataError: no training row has references, and the model reads idf.
+    """
+    fusion = model.config.fusion
+    readers = {
+        "model.fusion.poolings: [mean]": set(fusion.poolings) != {"mean"},
+        "model.fusion.alignment: false": fusion.alignment,
+        "model.pretraining: null": model.pretraining is not None and model.pretraining.epochs > 0,
+    }
+    wanted = [setting for setting, reads in readers.items() if reads]
+    if wanted and not any(sample.references for sample in data.part("train")):
+        raise DataError(
+            f"{', '.join(data.sources)}: no training row has references, which the model counts idf in; add "
+            f"some, or set {' and '.join(wanted)} to do without"
+        )
 
 
 def _of_model(config: TextEncoderConfig) -> TextEncoder:

@@ -27,7 +27,7 @@ from suisei.training.pretraining import CaptionPretraining, PretrainingConfig, p
 from suisei.training.run_folder import staged, started_run
 from suisei.training.run_lock import alone_in
 from suisei.training.support import CaptionCorpus
-from suisei.training.text_idf import idf_weights, text_and_idf
+from suisei.training.text_idf import check_references, idf_weights, text_and_idf
 
 TASK = "pretrain"
 
@@ -69,6 +69,7 @@ def _pretrain(cli: Any, stage: Path) -> dict[str, Any]:
     """Pre-train, write encoder and report into a folder, and return the report."""
     data, model, settings = cli.datamodule, cli.model, cli.model.pretraining
     training, seed = data.part("train"), cli.config.seed_everything
+    check_references(data, model)
     text, idf = text_and_idf(model.config.text, training, data.support_data)
     weights = idf_weights(text, idf)
     before = retrieval(text, weights, data.part("validation"))

@@ -9,7 +9,7 @@ import torch
 import suisei
 from suisei.commands import train as train_module
 from suisei.data.formats import read_samples
-from suisei.errors import ConfigError
+from suisei.errors import ConfigError, DataError
 from suisei.training import optimizers
 from suisei.training.module import SuiSei
 from tests.integration.training_runs import rows_of, weights
@@ -26,6 +26,24 @@ def test_missing_reference_and_image_are_trained_and_scored(train, rated_file, t
     path.write_text("\n".join(json.dumps(row) for row in rows) + "\n", encoding="utf-8")
     scores = [row["suisei"] for row in rows_of(train(f"--data.train={path}") / "test_scores.jsonl")]
     assert all(0 < score < 1 for score in scores)
+
+
+def test_a_model_of_images_alone_is_trained_without_references_and_one_with_idf_is_not(
+    train, rated_file, tmp_path
+):
+    path = tmp_path / "images.jsonl"
+    rows = [{**row, "references": []} for row in rows_of(rated_file)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    options = (f"--data.train={path}", "--trainer.max_epochs=1", "--baselines=[length]")
+    run = train("--model.fusion.poolings=[mean]", *options)
+    metric, row = suisei.load(run / "model"), rows[0]
+    assert 0 < metric.score([row["candidate"]], images=[row["image"]])[0] < 1
+    with pytest.raises(DataError) as refused:
+        train("--model.fusion.alignment=true", *options)
+    assert str(refused.value) == (
+        f"{path}: no training row has references, which the model counts idf in; add some, or set "
+        "model.fusion.poolings: [mean] and model.fusion.alignment: false to do without"
+    )
 
 
 def test_a_model_that_saw_no_image_reads_none_and_few_tested_samples_are_said(
