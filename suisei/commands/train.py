@@ -342,7 +342,8 @@ def _train_folds(arguments: Sequence[str], folder: Path, folds: int, *, resuming
             continue  # a resumed cross-validation keeps what is finished
         started = (done / "config.yaml").exists()
         resume = ["--ckpt_path", "last" if resuming and started else "null"]
-        run_training(make_cli([*arguments, f"--data.fold={fold}", f"--output={done}", *resume]))
+        cli = make_cli([*arguments, f"--data.fold={fold}", f"--output={done}", *resume])
+        run_training(cli, whole=folder)
 
 
 def quiet_libraries() -> None:

@@ -42,21 +42,22 @@ MOST_PAIRS = 4096
 """Rated pairs of captions of the support that training draws from."""
 
 
-def run_training(cli: Any) -> None:
+def run_training(cli: Any, whole: Path | None = None) -> None:
     """Train as a parsed command line says, and write the run's folder.
 
     Args:
         cli: the training command line, with ``config``, ``model``, ``datamodule`` and ``trainer``.
+        whole: the folder of the cross-validation that this run is a fold of; None for a run by itself.
 
     Raises:
         ConfigError: another training is at work in the folder, or what :func:`find_checkpoint` raises.
     """
     first = bool(cli.trainer.is_global_zero)
     with alone_in(Path(cli.config.output), fresh=cli.config.ckpt_path is None, first=first):
-        _run_training(cli)
+        _run_training(cli, whole)
 
 
-def _run_training(cli: Any) -> None:
+def _run_training(cli: Any, whole: Path | None) -> None:
     folder, data, model, trainer = Path(cli.config.output), cli.datamodule, cli.model, cli.trainer
     first = bool(trainer.is_global_zero)  # of several processes, each of which builds the same
     checkpoint = find_checkpoint(folder, cli.config.ckpt_path, settings_of(cli))
@@ -76,14 +77,14 @@ def _run_training(cli: Any) -> None:
         model.keep_random_states(trainer.strategy.root_device)
     started = time.perf_counter()
     if not first:
-        fit(trainer, model, data, checkpoint)
+        fit(trainer, model, data, checkpoint, whole)
         return
     if checkpoint is None:
         with started_run(cli, folder, split):
-            fit(trainer, model, data, None)
+            fit(trainer, model, data, None, whole)
         data.split = split  # what is reported and recorded is the rated data
     else:
-        fit(trainer, model, data, checkpoint)
+        fit(trainer, model, data, checkpoint, whole)
         data.split = split
         record(cli, folder, split)  # not before: a checkpoint of other data is refused, and the run stays
     minutes = minutes_since(started, trainer)

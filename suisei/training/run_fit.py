@@ -21,8 +21,16 @@ OUT_OF_REACH = {
 """Part of a runtime error's text, and what to do about it."""
 
 
-def fit(trainer: Any, model: Any, data: Any, checkpoint: str | None) -> None:
+def fit(trainer: Any, model: Any, data: Any, checkpoint: str | None, whole: Path | None = None) -> None:
     """Let the trainer train; what goes wrong outside this program's hands becomes one line.
+
+    Args:
+        trainer: the trainer, whose root folder is the run's.
+        model: what it trains.
+        data: the data module.
+        checkpoint: what it goes on from; None for a new run.
+        whole: the folder of the cross-validation that this run is a fold of, whose config goes on with all of
+            it; None for a run by itself.
 
     Raises:
         ConfigError: settings that do not go together.
@@ -37,7 +45,7 @@ def fit(trainer: Any, model: Any, data: Any, checkpoint: str | None) -> None:
     except SuiseiError:
         raise
     except (KeyboardInterrupt, SystemExit):  # what Lightning makes of Ctrl-C
-        raise KeyboardInterrupt(_interrupted(trainer)) from None
+        raise KeyboardInterrupt(_interrupted(trainer, whole)) from None
     except MisconfigurationException as error:
         raise ConfigError(f"trainer: {' '.join(str(error).split())}") from None
     except ValueError as error:
@@ -60,13 +68,13 @@ def fit(trainer: Any, model: Any, data: Any, checkpoint: str | None) -> None:
         raise UnavailableError(f"training stopped: {reason}; {advice or LESS_MEMORY}") from None
 
 
-def _interrupted(trainer: Any) -> str:
+def _interrupted(trainer: Any, whole: Path | None) -> str:
     """Say how far a training came, and how it goes on."""
     folder = Path(trainer.default_root_dir)
     there = sorted(
         (folder / "checkpoints").glob("*.ckpt"), key=lambda path: path.stat().st_mtime_ns, reverse=True
     )
-    go_on = f"suisei train --config {folder / 'config.yaml'} --ckpt_path last"
+    go_on = f"suisei train --config {(whole or folder) / 'config.yaml'} --ckpt_path last"
     place = f"epoch {trainer.current_epoch + 1}, step {trainer.global_step:,}"
     if not there:
         return f"{place}; there is no checkpoint yet: {go_on} starts over"

@@ -163,7 +163,10 @@ def test_ratings_that_are_all_equal_end_in_a_valid_report(train, rated_file, tmp
     assert "ended early" not in caplog.text
 
 
-def test_interrupting_with_ctrl_c_is_one_line_and_its_own_status(settings, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(("options", "folder"), [([], ""), (["--data.folds=2"], "fold-0")])
+def test_interrupting_with_ctrl_c_is_one_line_and_its_own_status(
+    settings, tmp_path, monkeypatch, capsys, options, folder
+):
     import signal
 
     from suisei.__main__ import main
@@ -174,13 +177,15 @@ def test_interrupting_with_ctrl_c_is_one_line_and_its_own_status(settings, tmp_p
     monkeypatch.setattr(SuiSei, "training_step", interrupt)
     handler = signal.getsignal(signal.SIGINT)
     try:
-        status = main(["train", "--config", str(settings), f"--output={tmp_path / 'run'}"])
+        status = main(["train", "--config", str(settings), f"--output={tmp_path / 'run'}", *options])
     finally:
         signal.signal(signal.SIGINT, handler)  # Lightning ignores further signals while it shuts down
     assert status == 130
     said = capsys.readouterr().err
-    assert said.splitlines()[-1].startswith(
-        "suisei: interrupted; epoch 1, step 0; there is no checkpoint yet"
+    assert (tmp_path / "run" / folder / "config.yaml").is_file()
+    assert said.splitlines()[-1] == (  # what goes on with all folds, where there are any
+        "suisei: interrupted; epoch 1, step 0; there is no checkpoint yet: suisei train --config "
+        f"{tmp_path / 'run' / 'config.yaml'} --ckpt_path last starts over"
     )
     assert "Traceback" not in said
 
