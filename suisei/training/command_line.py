@@ -6,12 +6,13 @@ to read such a setting is closed off, and the settings of the trainer that take 
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, get_args, get_type_hints
 
 import yaml
 from jsonargparse import get_loader, set_loader, set_parsing_settings
@@ -83,11 +84,32 @@ TRAINER: dict[str, Rule] = {
 """What the trainer's settings may be; the types of the others say enough."""
 
 
+_WITHIN = re.compile(
+    r"([\w.]+): Does not validate against any of the Union subtypes Subtypes: \[.*?\] Errors: "
+    r"- Problem with given class_path '[\w.]+': (.*) - Expected a NoneType Given value type: .*"
+)
+"""What the parser says of settings that may be null, and of what is wrong within them."""
+_UNKNOWN = re.compile(
+    r"(?:Group '([\w.]+)' does not accept option|Option|unrecognized arguments:) (?:'|--)([\w.]+).*"
+)
+
+
 def _one_of(text: str) -> str:
-    """Return a message on a value of a wrong type; of several types, without what each of them says of it."""
+    """Return a message on a value of a wrong type; of several types, without what each of them says of it.
+
+    Of settings that may be null it is one on what is wrong within them, where that is known.
+    """
+    text = re.sub(r": - Expected a path but .* either not accessible or invalid - (?=Does not)", ": ", text)
+    within = _WITHIN.fullmatch(text)
+    unknown = _UNKNOWN.fullmatch(within[2]) if within else None
+    if within and unknown:
+        group, _, name = ".".join(filter(None, (within[1], *unknown.groups()))).rpartition(".")
+        return f"Group '{group}' does not accept option '{name}'"
+    if within and ": " in within[2]:
+        return _one_of(f"{within[1]}.{within[2]}")
     found = re.fullmatch(
         r"(.*): Does not validate against any of the Union subtypes Subtypes: \[(.*?)\] Errors: .* "
-        r"Given value type: \w+ Given value: (.*)",
+        r"Given value type: [\w.]+ Given value: (.*)",
         text,
     )
     if found is not None:
@@ -96,6 +118,15 @@ def _one_of(text: str) -> str:
         text = f"{name}: expected {' or '.join(re.split(r', (?![^[]*])', kinds))}, got {value!r}"
     listed = re.search(r"[Ee]xpected .*\b(tuple|list)\b", text)
     return f"{text}; a list is one word, as '[1,5]'" if listed else text
+
+
+def _settings_within(name: str, kind: Any) -> Iterator[str]:
+    """Yield the names of the settings that one has which may be null, and for which there is no option."""
+    for one in get_args(kind):
+        if dataclasses.is_dataclass(one):
+            for part, own in get_type_hints(one).items():
+                yield f"{name}.{part}"
+                yield from _settings_within(f"{name}.{part}", own | None)
 
 
 class PlainParser(LightningArgumentParser):
@@ -118,10 +149,12 @@ class PlainParser(LightningArgumentParser):
         )
         if unknown is None:
             return ""
-        group = re.search(r"Group '(\w+)'", text)
+        group = re.search(r"Group '([\w.]+)'", text)
         name = ".".join(part for part in (group and group[1], *unknown.groups()) if part)
         known = [option.removeprefix("--") for action in self._actions for option in action.option_strings]
-        own = [option for option in known if not option.endswith(("help", "+"))]
+        for action in self._actions:
+            known += _settings_within(action.dest, getattr(action, "_typehint", None))
+        own = [option for option in known if ".help" not in option and not option.endswith(("help", "+"))]
         near = difflib.get_close_matches(name, own, 3)
         return f"; did you mean --{', --'.join(near)}?" if near else ""
 

@@ -2,6 +2,7 @@
 
 import errno
 import itertools
+import json
 import sys
 
 import pytest
@@ -202,6 +203,7 @@ def test_the_command_says_one_line_and_ends_with_status_2(settings, tmp_path, ca
         ),
         ("--trainer.max_epochs many", "max_epochs: expected int or null, got 'many' (suisei train"),
         ("--early_stopping no", "early_stopping: expected Stopping or null, got 'no' (suisei train"),
+        ("--early_stopping.patience x", "early_stopping.patience: Expected a int. Got value: x (suisei"),
         ("--data.fractions 0.8 0.1 0.1", "a list is one word, as '[1,5]'"),
     ],
 )
@@ -210,3 +212,26 @@ def test_a_value_of_a_wrong_type_is_said_plainly(options, said, settings, tmp_pa
         train_module.make_cli(["--config", str(settings), f"--output={tmp_path / 'run'}", *options.split()])
     assert said in str(error.value)
     assert "subtypes" not in str(error.value)
+
+
+@pytest.mark.parametrize("by", ["option", "value", "config"])
+@pytest.mark.parametrize(
+    ("group", "key", "near"),
+    [
+        ("early_stopping", "patince", "early_stopping.patience"),
+        ("model.pretraining", "epchs", "model.pretraining.epochs"),
+        ("model.image", "pretraind", "model.image.pretrained"),
+        ("model.image.tiny", "widht", "model.image.tiny.width"),
+    ],
+)
+def test_an_unknown_setting_of_those_that_may_be_null_is_named(group, key, near, by, tmp_path):
+    config = tmp_path / "config.yaml"
+    option = {"option": [f"--{group}.{key}", "3"], "value": [f"--{group}", f"{{{key}: 3}}"], "config": []}[by]
+    content = {key: 3}
+    for name in reversed(group.split(".")):
+        content = {name: content}
+    config.write_text(json.dumps(content if by == "config" else {}))
+    with pytest.raises(ConfigError) as error:
+        train_module.make_cli(["--config", str(config), f"--output={tmp_path / 'run'}", *option])
+    said = f"Group '{group}' does not accept option '{key}'; did you mean --{near}"
+    assert str(error.value).startswith(said)
