@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -95,7 +96,8 @@ class CaptionDataModule(ResumableData):
             of every data set, as many as make up its equal share of ``batch_size`` about, where each set
             counts by its own mean in the loss, and a smaller one starts again within an epoch.
         num_workers: processes that prepare batches; useful where images are decoded per batch.
-        on_error: "raise" to stop at a bad row, "skip" to leave it out, counted and named.
+        on_error: "raise" to stop at a bad row or one without a rating, "skip" to leave it out, counted and
+            named.
     """
 
     train: str | list[str] = "scenes"
@@ -316,6 +318,7 @@ class CaptionDataModule(ResumableData):
         return batch_loader(parts(batches, rank, world), self._collating(), self.num_workers)
 
     def _read(self, source: str) -> list[CaptionSample]:
+        before = len(self.skipped)
         samples = load_data(
             source,
             root=self._root(source),
@@ -324,9 +327,16 @@ class CaptionDataModule(ResumableData):
             on_error=self.on_error,
             skipped=self.skipped,
         )
-        unrated = sum(sample.rating is None for sample in samples)
-        if unrated:
+        bad = {row.number for row in self.skipped[before:]}
+        numbers = (number for number in itertools.count(1) if number not in bad)
+        unrated = [number for number, sample in zip(numbers, samples, strict=False) if sample.rating is None]
+        if unrated and (self.on_error == "raise" or len(unrated) == len(samples)):
             raise DataError(
-                f"{source}: {unrated} of {len(samples)} samples have no rating; training needs one each"
+                f"{source}: {len(unrated):,} of {len(samples):,} samples have no rating, the first is "
+                f"row {unrated[0]}; training needs one each: add them, or leave the rows out: "
+                "--data.on_error skip"
             )
-        return samples
+        for number in unrated:
+            error = DataError(f"{source}, row {number}: no rating, and training needs one")
+            self.skipped.append(Row(number, None, None, error))
+        return [sample for sample in samples if sample.rating is not None]

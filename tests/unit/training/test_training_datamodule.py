@@ -197,8 +197,29 @@ def test_given_file_that_shares_groups_with_training_is_refused(data, tmp_path, 
 
 def test_unrated_samples_are_refused(tmp_path):
     path = write(tmp_path / "unrated.jsonl", 4, rated=False)
-    with pytest.raises(DataError, match=r"unrated\.jsonl: 12 of 12 samples have no rating"):
-        load(path)
+    for on_error in ("raise", "skip"):
+        with pytest.raises(DataError, match=r"unrated\.jsonl: 12 of 12 samples have no rating"):
+            load(path, on_error=on_error)
+
+
+def test_unrated_rows_among_others_are_named_or_left_out_and_counted(data, caplog):
+    rows = [json.loads(line) for line in Path(data).read_text("utf-8").splitlines()]
+    rows[1]["candidate"] = ""
+    rows[4]["rating"] = rows[7]["rating"] = None
+    Path(data).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    module = load(data, on_error="skip")
+    assert len(module.samples) == 57
+    assert [row.number for row in module.skipped] == [2, 5, 8]
+    assert str(module.skipped[1].error) == f"{data}, row 5: no rating, and training needs one"
+    assert "3 bad rows skipped" in caplog.text
+    rows[1]["candidate"] = "a dog"
+    Path(data).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    with pytest.raises(DataError) as refused:
+        load(data)
+    assert str(refused.value) == (
+        f"{data}: 2 of 60 samples have no rating, the first is row 5; training needs one each: add them, or "
+        "leave the rows out: --data.on_error skip"
+    )
 
 
 def test_a_benchmark_is_read_from_its_own_folder(tmp_path):
