@@ -167,14 +167,14 @@ class CaptionDataModule(ResumableData):
                 self._source_of.setdefault(group_of(sample), number)
         self.samples = [sample for samples in sources for sample in samples]
         splitting = self._splitting()
-        parts = splitting.parts(sources)
+        parts, method = splitting.parts(sources)
         for part, given in zip(parts[1:], (self.validation, self.test), strict=True):
             if given:
                 start = len(self.samples)
                 self.samples += self._read(given)
                 part.extend(range(start, len(self.samples)))
                 names += [group_of(sample) for sample in self.samples[start:]]
-        self.split = splitting.checked(self.samples, names, parts)
+        self.split = splitting.checked(self.samples, names, parts, method)
         self._refuse_absent()
         candidates = self.disjoint != "group"
         self.support_data = self._read_support().without(self._held_out(), candidates=candidates)

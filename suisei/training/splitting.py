@@ -64,12 +64,15 @@ class Splitting:
                 f"data.disjoint: {self.disjoint} puts {what} into folds; set data.folds, such as 5"
             )
 
-    def parts(self, sources: Sequence[Sequence[CaptionSample]]) -> tuple[list[int], list[int], list[int]]:
-        """Split each source by group and return the positions of training, validation and test.
+    def parts(
+        self, sources: Sequence[Sequence[CaptionSample]]
+    ) -> tuple[tuple[list[int], list[int], list[int]], str]:
+        """Split each source by group and return the positions of training, validation and test, and how.
 
         An image that several sources have is where the first of them has it.
         """
         parts: tuple[list[int], list[int], list[int]] = ([], [], [])
+        method = "given"
         number_of: dict[str, int] = {}
         start = 0
         if self.disjoint == "topics":
@@ -77,11 +80,12 @@ class Splitting:
         for samples in sources:
             names = [group_of(sample) for sample in samples]
             split = self._of(samples)
+            method = split.method  # which the settings alone decide
             own = {row: number for number, part in enumerate(PARTS) for row in getattr(split, part)}
             for row, name in enumerate(names):
                 parts[number_of.setdefault(name, own[row])].append(start + row)
             start += len(samples)
-        return parts
+        return parts, method
 
     def _of(self, samples: Sequence[CaptionSample]) -> Split:
         if self.folds:
@@ -99,7 +103,11 @@ class Splitting:
         return split_by_group(samples, shares, seed=self.seed)
 
     def checked(
-        self, samples: Sequence[CaptionSample], names: Sequence[str], parts: Sequence[Sequence[int]]
+        self,
+        samples: Sequence[CaptionSample],
+        names: Sequence[str],
+        parts: Sequence[Sequence[int]],
+        method: str,
     ) -> Split:
         """Return the split of positions into parts, with candidates apart where ``disjoint`` asks for it.
 
@@ -107,12 +115,17 @@ class Splitting:
             samples: all samples.
             names: the groups of all as their files name them.
             parts: the positions of training, validation and test.
+            method: how they were split off, in words.
 
         Raises:
             DataError: given data shares groups with another part, or a part has no samples.
         """
         self._refuse_shared_groups(names, parts)
-        split = Split(tuple(parts[0]), tuple(parts[1]), tuple(parts[2]))
+        given = [part for part, source in zip(PARTS[1:], (self.validation, self.test), strict=True) if source]
+        whole = len(given) == 2
+        said = "given" if whole else ", ".join([method, *(f"{part} given" for part in given)])
+        seed = None if whole else self.seed
+        split = Split(tuple(parts[0]), tuple(parts[1]), tuple(parts[2]), method=said, seed=seed)
         self._refuse_empty(split, "change data.fractions")
         if self.disjoint in ("captions", "topics"):
             split = replace(without_shared_candidates(samples, split), disjoint=self.disjoint)

@@ -53,6 +53,24 @@ def test_split_depends_on_its_seed_alone(data):
     assert load(data, split_seed=1).split != load(data).split
 
 
+@pytest.mark.parametrize(
+    ("options", "given", "method", "seed"),
+    [
+        ({"split_seed": 12}, "", "by group, 0.8 / 0.1 / 0.1", 12),
+        ({"split_seed": 12, "folds": 5, "fold": 2}, "", "by group, fold 2 of 5", 12),
+        ({"folds": 5, "fold": 2, "disjoint": "captions"}, "", "by group, fold 2 of 5", 0),
+        ({"fractions": (0.9, 0.1, 0.0)}, "test", "by group, 0.9 / 0.1 / 0, test given", 0),
+        ({}, "validation test", "given", None),
+    ],
+)
+def test_the_saved_split_says_how_it_was_made(data, tmp_path, options, given, method, seed):
+    files = {part: write(tmp_path / f"{part}.jsonl", 2, prefix=part) for part in given.split()}
+    module = load(data, **options, **files)
+    module.split.save(tmp_path / "splits.json", module.samples)
+    saved = json.loads((tmp_path / "splits.json").read_text("utf-8"))
+    assert (saved["method"], saved["seed"]) == (method, seed)
+
+
 def test_every_group_is_tested_in_exactly_one_fold(data):
     tested = []
     for fold in range(4):
