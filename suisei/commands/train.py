@@ -30,6 +30,7 @@ from suisei.commands.options import add_log_options
 from suisei.commands.report import main as write_report
 from suisei.data.outputs import check_outputs
 from suisei.errors import ConfigError
+from suisei.metrics.registry import get_entry
 from suisei.pacs.dual_run import TASK as PACS
 from suisei.pacs.dual_run import run as run_pacs
 from suisei.pacs.dual_run import task_of
@@ -135,6 +136,7 @@ class TrainingCLI(RunCLI):
         config = self.config
         check("task", config.task, Word((PRETRAIN, *OF_THEIR_OWN), null=True))
         check("baselines", config.baselines, Several(NAME, 0, 100))
+        _check_baselines(config.baselines)
         check_processes(config)
         check("monitor", config.monitor, Word(MONITORS))
         if config.early_stopping is not None:
@@ -184,6 +186,19 @@ class TrainingCLI(RunCLI):
         if stopping is None:
             return []
         return [early_stopping(monitor, check_finite=False, **vars(stopping))]
+
+
+def _check_baselines(names: Sequence[str]) -> None:
+    """Refuse a baseline that is no metric; whether one runs here is found out when it scores.
+
+    Raises:
+        ConfigError: no metric has the name; what it probably stands for is named.
+    """
+    for name in names:
+        try:
+            get_entry(name.partition(":")[0])
+        except ConfigError as error:
+            raise ConfigError(f"baselines: {error}") from None
 
 
 def config_name(config: Any) -> str:

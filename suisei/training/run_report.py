@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import platform
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -27,6 +28,8 @@ from suisei.models.config import portable
 from suisei.scoring.run_scores import SAMPLES, SCORES, write_scores
 from suisei.training.card import describe_data, describe_training, model_card
 from suisei.training.cautions import as_markdown, cautions, data_cautions
+
+logger = logging.getLogger(__name__)
 
 RESAMPLES = 1000
 """Bootstrap resamples of the intervals in a run's report."""
@@ -94,6 +97,7 @@ def _add_baselines(
             signatures[name] = baseline.signature
         except SuiseiError as error:
             problems[name] = str(error)
+            logger.warning("baseline %s: not compared, %s", name, error)
     return problems
 
 

@@ -64,6 +64,19 @@ def test_report_compares_with_baselines_and_people(finished):
     assert "unigram-f1" in card
 
 
+def test_a_baseline_that_is_no_metric_is_refused_before_training(train, tmp_path):
+    with pytest.raises(ConfigError, match=r"^baselines: no metric 'cidre'; did you mean 'cider'\?"):
+        train("--baselines=[cidre,unigram-f1]", output=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_baseline_that_cannot_run_here_is_said(train, caplog):
+    run = train("--baselines=[length,recap-latent]", "--trainer.max_epochs=1")
+    problem = json.loads((run / "report.json").read_text())["training"]["unavailable_baselines"]
+    assert list(problem) == ["recap-latent"]
+    assert f"baseline recap-latent: not compared, {problem['recap-latent']}" in caplog.messages
+
+
 def test_same_seed_same_weights_and_another_seed_others(finished, train):
     assert_same_weights(finished, train("--baselines=[]"))
     other = weights(train("--baselines=[]", "--seed_everything=4"))
