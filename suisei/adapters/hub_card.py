@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
 from suisei.data.sample import LANGUAGES, detect_language
 from suisei.errors import DataError, ModelError
 from suisei.metaeval.tables import LABELS
+from suisei.training.card import without_places
 from suisei.training.cautions import SIMULATED
 
 TASK = "image-to-text"
@@ -19,9 +19,6 @@ TASK = "image-to-text"
 TAGS = ("image-captioning", "evaluation", "metric", "suisei")
 OWN_PATH = "PATH OF THIS FOLDER"
 """What stands in a run's card for the place of the model."""
-
-_PLACE = re.compile(r'"([a-z-]+:)?((?:/|~/|\.{1,2}/|[A-Za-z]:[\\/])[^"]*)"')
-"""A path among the settings that a card shows, such as that of an encoder, or of a metric's own model."""
 
 _DAMAGE = (
     *(OSError, ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError, RecursionError),
@@ -116,10 +113,10 @@ def hub_card(name: str, card: str, facts: RunFacts, **given: Any) -> str:
     body, written = card, dict[str, Any]()
     if card.startswith("---\n"):
         body, written = _written(card)
-    # where a file was on the author's machine is nobody's concern
+    # cards of earlier versions say where a file was on the author's machine
     for source in (*facts.sources, *facts.support, *facts.given.values()):
         body = body.replace(source, Path(source).name)
-    body = _PLACE.sub(lambda found: f'"{found[1] or ""}{PurePath(found[2]).name}"', body)
+    body = without_places(body)
     data = _metadata(name, facts)
     fields = {**data, **written, **{key: value for key, value in given.items() if value is not None}}
     return f"---\n{_as_yaml(fields)}---\n{body.replace(OWN_PATH, name).lstrip()}"

@@ -40,8 +40,8 @@ def trained_on(spec: str) -> tuple[str, ...]:
         spec: of a metric, such as ``suisei`` or ``suisei:DIR``.
 
     Returns:
-        as the run was given them; none for other metrics, for a model that is not on this machine, and where
-        the card does not say.
+        as the card names them, by now files without their folder; none for other metrics, for a model that is
+        not on this machine, and where the card does not say.
     """
     name, _, folder = spec.partition(":")
     if name != "suisei":

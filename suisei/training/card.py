@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
+from pathlib import Path, PurePath
 from typing import Any
 
 from suisei.data.sample import LANGUAGE_NAMES
 from suisei.training.cautions import as_markdown
 from suisei.version import __version__
 
+_PLACE = re.compile(r'"([a-z-]+:)?((?:/|~/|\.{1,2}/|[A-Za-z]:[\\/])[^"]*)"')
+"""A path among the settings that a card shows, such as that of an encoder, or of a metric's own model."""
 _NAMES = {"train": "training", "validation": "validation", "test": "test"}
 
 
 def model_card(report: dict[str, Any], results: str, settings: dict[str, Any]) -> str:
-    """Return the card's Markdown.
+    """Return the card's Markdown, which names files without their folder: others get it with the model.
 
     Args:
         report: the run's report (data, training, machine).
@@ -22,7 +26,8 @@ def model_card(report: dict[str, Any], results: str, settings: dict[str, Any]) -
         settings: the model's settings.
     """
     training = report["training"]
-    data = report["data"]
+    data = _without_folders(report["data"])
+    shown = without_places(json.dumps(settings, indent=2, ensure_ascii=False, default=str))
     sees_image = "image" in data.get("reads", ())
     return f"""# A SuiSei model
 
@@ -46,7 +51,7 @@ metric.score(["a caption"], references=[["what a person wrote"]]{', images=["ima
 - {training["trainable_parameters"]:,} trainable parameters
 
 ```json
-{json.dumps(settings, indent=2, ensure_ascii=False, default=str)}
+{shown}
 ```
 
 ## Limits
@@ -58,6 +63,18 @@ metric.score(["a caption"], references=[["what a person wrote"]]{', images=["ima
 - References and image may be missing, at some loss of agreement; a candidate alone says little.
 - A difference between two systems needs a test, not two numbers: `suisei compare`.
 """
+
+
+def without_places(card: str) -> str:
+    """Return a card's text with the last part alone of every path among its settings."""
+    return _PLACE.sub(lambda found: f'"{found[1] or ""}{PurePath(found[2]).name}"', card)
+
+
+def _without_folders(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a report says of its data with files named without their folder; data sets keep theirs."""
+    listed = {kind: [Path(name).name for name in data.get(kind) or ()] for kind in ("sources", "support")}
+    given = {part: Path(name).name for part, name in data.get("given", {}).items()}
+    return {**data, **listed, "given": given}
 
 
 def _reading(data: Mapping[str, Any], settings: Mapping[str, Any]) -> str:

@@ -255,10 +255,11 @@ def test_a_leak_is_said_in_the_log_and_in_the_report(train, rated_file, tmp_path
     sentence = "share content that their groups do not show"
     said = [record.getMessage() for record in caplog.records if sentence in record.getMessage()]
     assert len(said) == 1
-    for name in ("report.md", "model/README.md"):
+    for name, file in (("report.md", str(leaked)), ("model/README.md", leaked.name)):
         text = (run / name).read_text("utf-8")
         assert text.count(f"test and training share {shared['test and train']['rows']} rows") == 1
-        assert f"test samples of {leaked} in" in text
+        assert f"test samples of {file} in" in text
+        assert (str(rated_file) in text) is (name == "report.md")
     page = render("page", [part_of(read_result(run))])
     assert f"share {shared['test and train']['rows']} rows" in page
     assert "give more rated captions as data.test" in page

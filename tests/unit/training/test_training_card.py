@@ -47,6 +47,22 @@ def test_card_names_the_files_that_were_given_for_validation_and_test():
     assert "| `flickr8k-cf` | crowd ratings" in made_small
 
 
+def test_card_names_no_folder_of_the_one_who_trained():
+    files = {
+        "sources": ["/home/me/mine.jsonl", "scenes"],
+        "support": ["../my/pairs.jsonl", "jsts"],
+        "given": {"validation": "flickr8k-cf", "test": "/home/me/theirs.jsonl"},
+    }
+    settings = {"image": None, "fusion": {"extra_inputs": ["pac-s:/home/me/pacs.safetensors"]}}
+    card = model_card({**REPORT, "data": {**REPORT["data"], **files}}, "", settings)
+    assert "mine.jsonl, scenes: 1,920 training samples" in card
+    assert "pairs.jsonl, jsts." in card
+    assert "samples of flickr8k-cf in 30 groups, 12 test samples of theirs.jsonl in" in card
+    assert '"pac-s:pacs.safetensors"' in card
+    assert "/me" not in card
+    assert "my/" not in card
+
+
 @pytest.mark.parametrize(
     ("best", "said"),
     [
