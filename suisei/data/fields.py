@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -259,12 +260,13 @@ def _scale(record: Mapping[str, Any], column: str | None, settings: Settings) ->
 def _rating_cell(column: str, text: str) -> Any:
     if not text.strip():
         return None
-    if text.lstrip().startswith("["):
-        return json_cell(column, text, "[3, 4, 4]")
+    plain = unicodedata.normalize("NFKC", text)  # ３．５ too
+    if plain.lstrip().startswith("["):
+        return json_cell(column, plain, "[3, 4, 4]")
     try:
-        return float(text)
+        return float(plain)
     except ValueError:
-        hint = "; write decimals with a point" if re.fullmatch(r"-?\d+,\d+", text.strip()) else ""
+        hint = "; write decimals with a point" if re.fullmatch(r"-?\d+,\d+", plain.strip()) else ""
         raise DataError(
             f"{column} must be a number or a JSON list of numbers, got {text[:60]!r}{hint}"
         ) from None

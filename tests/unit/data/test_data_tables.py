@@ -55,6 +55,21 @@ def test_a_list_as_text_is_no_caption_whatever_the_column_is_called(tmp_path, co
     assert all(f"{column} must be a JSON list such as" in str(row.error) for row in bad)
 
 
+def test_ratings_may_be_written_in_full_width(tmp_path):
+    text = 'candidate,rating\na,３．５\nb,３\nc,［３、４］\nd,"[３, 4]"\ne,３，５\n'
+    rows = list(iter_rows(write(tmp_path, "r.csv", text), rating_scale=(1, 5)))
+    assert [row.sample and row.sample.rating.values for row in rows] == [
+        (3.5,),
+        (3.0,),
+        None,
+        (3.0, 4.0),
+        None,
+    ]
+    assert "must be a number or a JSON list of numbers, got '３，５'; write decimals with a point" in problem(
+        rows[4]
+    )
+
+
 def test_a_column_of_ratings_per_rater_who_may_leave_rows_out(tmp_path):
     text = 'candidate,rating_2,rating_1,rating_scale\na,4,2,\nb,,3,\nc,,,\nd,9,1,\ne,7,,"[0, 9]"\nf,x,1,\n'
     rows = list(iter_rows(write(tmp_path, "r.csv", text), rating_scale=(1, 5)))
