@@ -7,7 +7,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any
+from typing import Any, TypeAlias
 
 from suisei.errors import DataError
 from suisei.scoring.parallel import (
@@ -28,6 +28,8 @@ TRIES = 3
 
 Run = Callable[[Sequence[ShardTask]], Iterator[tuple[ShardTask, ShardReport]]]
 """Scores shards, and yields each with its report, in any order."""
+_WHY_DIED = "perhaps for lack of memory; use fewer --processes"
+_Answer: TypeAlias = tuple[ShardReport, list[tuple[str, Any]]]
 
 
 class ShardWorker:
@@ -67,7 +69,7 @@ class Attempts:
         self._deaths[task] += 1
         if self._deaths[task] < TRIES:
             return None
-        return ShardReport(str(task.source), failed=f"its worker died {TRIES} times: {reason}")
+        return ShardReport(str(task.source), failed=f"{task.source}: its worker died {TRIES} times: {reason}")
 
 
 def one_process(scorer: Scorer, settings: ShardSettings) -> Run:
@@ -86,52 +88,80 @@ def several_processes(worker: WorkerSettings, settings: ShardSettings, devices: 
 
     def run(tasks: Sequence[ShardTask]) -> Iterator[tuple[ShardTask, ShardReport]]:
         left, attempts = deque(tasks), Attempts()
-        while left:
-            pool = _pool(worker, settings, devices)
-            under_way: dict[Future[tuple[ShardReport, list[tuple[str, Any]]]], ShardTask] = {}
-            try:
-                while left or under_way:
-                    while left and len(under_way) < len(devices):
-                        task = left.popleft()
-                        under_way[submitted(pool, _score, task)] = task
-                    for future in wait(under_way, return_when=FIRST_COMPLETED).done:
-                        report, warnings = future.result()
-                        warn_again(warnings)
-                        yield under_way.pop(future), report
-            except BrokenProcessPool:  # it does not say which of them died
-                for task in under_way.values():
-                    given_up = attempts.again(task, "perhaps for lack of memory; use fewer --processes")
-                    if given_up is None:
+        processes = [_Process(worker, settings, device) for device in devices[: len(tasks)]]
+        idle = list(processes)
+        under_way: dict[Future[_Answer], tuple[_Process, ShardTask]] = {}
+        try:
+            while left or under_way:
+                while left and idle:
+                    process, task = idle.pop(), left.popleft()
+                    under_way[process.score(task)] = process, task
+                for future in wait(under_way, return_when=FIRST_COMPLETED).done:
+                    process, task = under_way.pop(future)
+                    idle.append(process)
+                    report = _report(future, process) or attempts.again(task, _WHY_DIED)
+                    if report is None:
                         left.append(task)
                     else:
-                        yield task, given_up
-            finally:
-                end_at_once(pool)  # what a worker has not finished, it has not written
+                        yield task, report
+        finally:
+            for process in processes:
+                process.end()  # what a worker has not finished, it has not written
 
     return run
 
 
-def _pool(
-    worker: WorkerSettings, settings: ShardSettings, devices: Sequence[str | None]
-) -> ProcessPoolExecutor:
-    context = multiprocessing.get_context("spawn")  # a forked CUDA or OpenMP does not work
-    queue = context.SimpleQueue()
-    for device in devices:
-        queue.put(device)
-    return ProcessPoolExecutor(len(devices), context, _start, (worker, settings, queue))
+def _report(future: Future[_Answer], process: _Process) -> ShardReport | None:
+    """Return the report of a shard, None where its process died; then there is another one."""
+    try:
+        report, warnings = future.result()
+    except BrokenProcessPool:
+        process.replace()
+        return None
+    warn_again(warnings)
+    return report
+
+
+class _Process:
+    """A process of a pool of its own: where one dies, a common pool does not say which, nor at what shard."""
+
+    def __init__(self, worker: WorkerSettings, settings: ShardSettings, device: str | None) -> None:
+        self._made_of = worker, settings, device
+        self._pool = self._begun()
+
+    def score(self, task: ShardTask) -> Future[_Answer]:
+        """Begin a shard."""
+        try:
+            return submitted(self._pool, _score, task)
+        except BrokenProcessPool:  # it died since its last shard
+            self.replace()
+            return submitted(self._pool, _score, task)
+
+    def replace(self) -> None:
+        """Go on with another process."""
+        self.end()
+        self._pool = self._begun()
+
+    def end(self) -> None:
+        """End the process, whatever it is at."""
+        end_at_once(self._pool)
+
+    def _begun(self) -> ProcessPoolExecutor:
+        context = multiprocessing.get_context("spawn")  # a forked CUDA or OpenMP does not work
+        return ProcessPoolExecutor(1, context, _start, self._made_of)
 
 
 _worker: tuple[ShardWorker, CollectedWarnings] | None = None
 
 
-def _start(worker: WorkerSettings, settings: ShardSettings, devices: Any) -> None:
+def _start(worker: WorkerSettings, settings: ShardSettings, device: str | None) -> None:
     global _worker
     begin_worker()
     handler = CollectedWarnings.begun()
-    _worker = ShardWorker(worker_scorer(worker, devices.get()), settings), handler
+    _worker = ShardWorker(worker_scorer(worker, device), settings), handler
 
 
-def _score(task: ShardTask) -> tuple[ShardReport, list[tuple[str, Any]]]:
+def _score(task: ShardTask) -> _Answer:
     """Return the report of a shard, and what was warned of meanwhile."""
     assert _worker is not None
     worker, warnings = _worker
