@@ -28,7 +28,8 @@ def is_pattern(text: str) -> bool:
 def shard_paths(pattern: str) -> list[Path]:
     """Return the shards that a pattern names, in order; those of a range whether they are there or not.
 
-    ``{00000..00999}`` counts with leading zeros, ``{a,b}`` lists, ``*``, ``?`` and ``[]`` match files.
+    ``{00000..00999}`` counts with leading zeros, ``{0..999}`` without, ``{a,b}`` lists, ``*``, ``?`` and
+    ``[]`` match files.
 
     Raises:
         ConfigError: too many, or none.
@@ -61,7 +62,9 @@ def _choices(match: re.Match[str]) -> list[str]:
     if match[3] is not None:
         return match[3].split(",")
     first, last = int(match[1]), int(match[2])
-    width = max(len(match[1]), len(match[2])) if match[1].startswith("0") or match[2].startswith("0") else 0
+    ends = match[1], match[2]
+    padded = any(len(end) > 1 and end.startswith("0") for end in ends)  # as the shell counts
+    width = max(map(len, ends)) if padded else 0
     step = 1 if first <= last else -1
     if abs(last - first) >= MOST_SHARDS:
         raise ConfigError(f"{match[0]} names more than {MOST_SHARDS:,} shards")

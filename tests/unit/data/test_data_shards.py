@@ -377,3 +377,18 @@ def test_patterns_name_shards(tmp_path, monkeypatch):
     assert [is_pattern(text) for text in ("0.tar", "{0..1}.jsonl", "*.csv", "c[1].jsonl", "x.jsonl")] == [
         True, True, True, False, False,
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("ends", "numbers"),
+    [
+        ("{0..11}", "0 1 2 3 4 5 6 7 8 9 10 11"),
+        ("{11..9}", "11 10 9"),
+        ("{00..11}", "00 01 02 03 04 05 06 07 08 09 10 11"),
+        ("{1..03}", "01 02 03"),
+        ("{10..0}", "10 9 8 7 6 5 4 3 2 1 0"),
+        ("{010..9}", "010 009"),
+    ],
+)
+def test_ranges_have_leading_zeros_where_the_shell_counts_with_them(ends, numbers):
+    assert [path.stem for path in shard_paths(f"{ends}.tar")] == numbers.split()
