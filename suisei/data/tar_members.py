@@ -20,10 +20,11 @@ MOST_HEADER_BYTES = 64 * 1024
 MOST_NAME_CHARACTERS = 1000
 _PORTION = 1 << 20
 _REGULAR = (b"0", b"\0", b"7")
+_FOLDER, _LONG_NAME, _LONG_LINK, _EXTENDED, _GLOBAL, _SPARSE = b"5", b"L", b"K", b"x", b"g", b"S"
 _KINDS = {
-    b"1": "a link", b"2": "a link", b"3": "a device", b"4": "a device", b"6": "a pipe", b"S": "a sparse file"
+    b"1": "a link", b"2": "a link", b"3": "a device", b"4": "a device", b"6": "a pipe",
+    _SPARSE: "a sparse file",
 }  # fmt: skip
-_FOLDER, _LONG_NAME, _LONG_LINK, _EXTENDED, _GLOBAL = b"5", b"L", b"K", b"x", b"g"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,8 @@ def tar_members(stream: BinaryIO, limit: Callable[[str], int]) -> Iterator[Membe
             return
         header = _header(block, at)
         at += BLOCK
+        if header.kind == _SPARSE:
+            at = _after_holes(stream, block, at)
         size = _number(given.pop("size").encode(), at) if "size" in given else header.size
         if at + size > end:
             raise DataError(
@@ -85,7 +88,9 @@ def tar_members(stream: BinaryIO, limit: Callable[[str], int]) -> Iterator[Membe
             given.update(_extended(_read(stream, size, at), header.kind, at))
         elif header.kind not in (_LONG_LINK, _GLOBAL):  # a folder's name and size are no other member's
             if header.kind != _FOLDER:
-                yield _member(stream, given.get("path", header.name), size, header.kind, limit)
+                name = given.get("sparse") or given.get("path", header.name)
+                kind = _SPARSE if "sparse" in given else header.kind
+                yield _member(stream, name, size, kind, limit)
             given.clear()
         at += -(-size // BLOCK) * BLOCK
         stream.seek(min(at, end))
@@ -112,6 +117,15 @@ def _read(stream: BinaryIO, size: int, at: int) -> bytes:
         what = "is empty" if not at and not content else f"is cut off after {at + len(content):,} bytes"
         raise DataError(f"{what}: an archive ends in a block of zeros")
     return content
+
+
+def _after_holes(stream: BinaryIO, block: bytes, at: int) -> int:
+    """Pass over the rest of a list of parts, of which a sparse file's header holds four; returns its end."""
+    more = block[482]
+    while more:
+        more = _read(stream, BLOCK, at)[504]
+        at += BLOCK
+    return at
 
 
 def _check_rest(stream: BinaryIO, at: int, end: int) -> None:
@@ -155,7 +169,10 @@ def _number(field: bytes, at: int) -> int:
 
 
 def _extended(content: bytes, kind: bytes, at: int) -> dict[str, str]:
-    """Return the path and the size (in octal digits) that a header states for the member after it."""
+    """Return the path and the size (in octal digits) that a header states for the member after it.
+
+    Of a sparse file also ``sparse``, its real name where ``path`` is a stand-in, or else "".
+    """
     if kind == _LONG_NAME:
         return {"path": _text(content)}
     given: dict[str, str] = {}
@@ -172,6 +189,10 @@ def _extended(content: bytes, kind: bytes, at: int) -> dict[str, str]:
             if not digits.isdigit() or len(digits) > 20:
                 raise DataError(f"is damaged at byte {at:,}: {digits[:20]!r} is no size")
             given["size"] = f"{int(digits):o}"
+        elif key == b"GNU.sparse.name":
+            given["sparse"] = _text(value.rstrip(b"\n"))
+        elif key.startswith(b"GNU.sparse."):
+            given.setdefault("sparse", "")
         content = content[whole:]
     return given
 
