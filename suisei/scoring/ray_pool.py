@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from suisei.cli import usable_cores
 from suisei.errors import ConfigError, SuiseiError, UnavailableError
 from suisei.scoring.parallel import CollectedWarnings, WorkerSettings, warn_again, worker_scorer
 from suisei.scoring.shard_pool import Attempts, Run, ShardWorker
@@ -42,7 +43,9 @@ class Cluster:
 
 
 def connect(processes: int | None, devices: str | None) -> Cluster:
-    """Connect to a Ray cluster, that of RAY_ADDRESS or of this machine; start one here where there is none.
+    """Connect to the Ray cluster that RAY_ADDRESS names; without it start one on this machine.
+
+    A cluster that runs here without being named may be somebody else's, or a dead one whose files remain.
 
     Args:
         processes: workers without GPU; None for as many as there are GPUs, or else cores.
@@ -55,14 +58,21 @@ def connect(processes: int | None, devices: str | None) -> Cluster:
     ray = import_ray()
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     if not ray.is_initialized():
-        try:
-            ray.init(address=os.environ.get("RAY_ADDRESS") or "auto", **_QUIET)
-        except ConnectionError as error:
-            if os.environ.get("RAY_ADDRESS"):
-                raise UnavailableError(f"RAY_ADDRESS {os.environ['RAY_ADDRESS']}: {_short(error)}") from None
-            start_here(max(processes or 0, os.cpu_count() or 1))
-    there = ray.cluster_resources()
-    return _chosen(int(there.get("CPU", 1)), int(there.get("GPU", 0)), processes, devices)
+        if address := os.environ.get("RAY_ADDRESS"):
+            _join(address)
+        else:
+            start_here(max(processes or 0, usable_cores()))
+    return _chosen(_nodes(), processes, devices)
+
+
+def _join(address: str) -> None:
+    try:
+        import_ray().init(address=address, **_QUIET)
+    except Exception as error:  # noqa: BLE001 - of an address, Ray raises a ValueError, RuntimeError or others
+        raise UnavailableError(
+            f"RAY_ADDRESS {address}: {_short(error)}; give HOST:PORT of a cluster that runs, auto for one on "
+            "this machine, or unset it to have one started here"
+        ) from None
 
 
 def start_here(cores: int) -> None:
@@ -83,17 +93,47 @@ def start_here(cores: int) -> None:
         raise UnavailableError(f"Ray does not start on this machine: {_short(error)}") from None
 
 
-def _chosen(cores: int, gpus: int, processes: int | None, devices: str | None) -> Cluster:
+@dataclass(frozen=True, slots=True)
+class _Node:
+    cores: int
+    gpus: int
+
+    def room(self, threads: int, gpus: int) -> int:
+        """Return how many workers with so many cores and GPUs, 0 or 1, it has room for."""
+        return min(self.cores // threads, self.gpus) if gpus else self.cores // threads
+
+
+def _nodes() -> list[_Node]:
+    """Return the machines of the connected cluster that are alive."""
+    resources = [node["Resources"] for node in import_ray().nodes() if node["Alive"]]
+    return [_Node(int(each.get("CPU", 0)), int(each.get("GPU", 0))) for each in resources]
+
+
+def _chosen(nodes: Sequence[_Node], processes: int | None, devices: str | None) -> Cluster:
     if processes:
-        return Cluster(processes, 0, max(1, cores // processes))
+        return Cluster(processes, 0, _threads(nodes, processes, 0))
     if devices is not None and devices != "all" and not (devices.isdecimal() and int(devices)):
         raise ConfigError(f"--devices is {devices!r}; expected a number of GPUs, or all")
+    gpus = sum(node.gpus for node in nodes)
     wanted = gpus if devices in (None, "all") else int(devices or 0)
     if wanted > gpus:
-        raise ConfigError(f"--devices {devices}: the cluster has {gpus} GPUs; --processes N is for CPUs")
+        raise ConfigError(
+            f"--devices {devices}: the cluster has {gpus} GPUs; --processes N is for CPUs, RAY_ADDRESS for "
+            "another cluster"
+        )
     if wanted:
-        return Cluster(wanted, 1, max(1, cores // wanted))
-    return Cluster(cores, 0, 1)
+        return Cluster(wanted, 1, _threads(nodes, wanted, 1))
+    return Cluster(max(1, sum(node.cores for node in nodes)), 0, 1)
+
+
+def _threads(nodes: Sequence[_Node], workers: int, gpus: int) -> int:
+    """Return the most cores for each worker with which the machines have room for all, at least 1.
+
+    A worker is on one machine: of one that wants more cores than any has, Ray waits for ever.
+    """
+    share = sum(node.cores for node in nodes) // workers
+    fitting = (n for n in range(share, 1, -1) if sum(node.room(n, gpus) for node in nodes) >= workers)
+    return next(fitting, 1)
 
 
 def import_ray() -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from suisei.commands.score import main
-from suisei.errors import ConfigError, UnavailableError
+from suisei.errors import UnavailableError
 from suisei.scoring import ray_pool
 from tests.integration.shard_files import write_shards
 
@@ -117,14 +117,3 @@ def test_what_a_worker_warns_of_is_said_here(cluster, tmp_path, capsys):
         patched.setattr(ray_pool, "_Actor", Talking)
         score(tmp_path, "out", "--engine", "ray", "--processes", "1")
     assert capsys.readouterr().err.count("the worker says so") == 1
-
-
-def test_workers_are_as_many_as_devices():
-    cluster = ray_pool._chosen
-    assert cluster(8, 0, None, None) == ray_pool.Cluster(8, 0, 1)
-    assert cluster(8, 2, None, None) == cluster(8, 2, None, "all") == ray_pool.Cluster(2, 1, 4)
-    assert cluster(8, 2, 4, None) == ray_pool.Cluster(4, 0, 2)
-    assert cluster(8, 2, None, "1") == ray_pool.Cluster(1, 1, 8)
-    for devices in ("3", "x", "0"):
-        with pytest.raises(ConfigError, match="--devices"):
-            cluster(8, 2, None, devices)

@@ -1,0 +1,85 @@
+"""Which Ray cluster is used, and what of it; without Ray."""
+
+import os
+
+import pytest
+
+from suisei.errors import ConfigError, UnavailableError
+from suisei.scoring import ray_pool
+from suisei.scoring.ray_pool import Cluster, connect
+from tests.unit.scoring.ray_stub import RayStub
+
+
+@pytest.fixture
+def stubbed(monkeypatch):
+    """Return what makes a stand-in for Ray, and has it used."""
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+
+    def stub(**settings):
+        ray = RayStub(**settings)
+        monkeypatch.setattr(ray_pool, "import_ray", lambda: ray)
+        return ray
+
+    return stub
+
+
+def test_without_an_address_a_cluster_is_started_here_and_none_is_looked_for(stubbed, monkeypatch):
+    """One that runs on this machine may be somebody else's, or dead."""
+    monkeypatch.setattr(ray_pool, "usable_cores", lambda: 3)
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    for processes, cores in ((None, 3), (2, 3), (5, 5)):
+        ray = stubbed()
+        connect(processes, None)
+        (settings,) = ray.connections
+        assert (settings["address"], settings["num_cpus"]) == ("local", cores)
+
+
+@pytest.mark.parametrize("address", ["head:6379", "auto"])
+def test_the_address_says_which_cluster(stubbed, monkeypatch, address):
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    ray = stubbed()
+    connect(None, None)
+    (settings,) = ray.connections
+    assert settings["address"] == address
+
+
+@pytest.mark.parametrize("kind", [ConnectionError, ValueError, RuntimeError])
+def test_an_address_that_leads_nowhere_is_one_line(stubbed, monkeypatch, kind):
+    monkeypatch.setenv("RAY_ADDRESS", "http://x")
+    stubbed(refuses=kind("Invalid address:\n  http://x"))
+    with pytest.raises(UnavailableError) as error:
+        connect(None, None)
+    assert str(error.value).startswith("RAY_ADDRESS http://x: Invalid address: http://x; give HOST:PORT ")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "processes", "devices", "expected"),
+    [
+        ([(8, 0)], None, None, Cluster(8, 0, 1)),
+        ([(8, 2)], None, None, Cluster(2, 1, 4)),
+        ([(8, 2)], None, "all", Cluster(2, 1, 4)),
+        ([(8, 2)], None, "1", Cluster(1, 1, 8)),
+        ([(8, 2)], 4, None, Cluster(4, 0, 2)),
+        ([(1, 0), (1, 0)], 1, None, Cluster(1, 0, 1)),  # no machine has the two cores of the cluster
+        ([(1, 0), (1, 0)], 2, None, Cluster(2, 0, 1)),
+        ([(6, 0), (2, 0)], 2, None, Cluster(2, 0, 3)),  # both on the larger one
+        ([(4, 0), (4, 0)], 3, None, Cluster(3, 0, 2)),
+        ([(2, 0)], 5, None, Cluster(5, 0, 1)),
+        ([(64, 8)] * 2, None, "1", Cluster(1, 1, 64)),
+        ([(16, 8), (64, 0)], None, None, Cluster(8, 1, 2)),  # the other machine's cores are without GPUs
+        ([(0, 0), (4, 1)], None, None, Cluster(1, 1, 4)),
+    ],
+)
+def test_workers_are_as_many_as_devices_with_cores_that_machines_have(
+    stubbed, nodes, processes, devices, expected
+):
+    stubbed(nodes=nodes)
+    assert connect(processes, devices) == expected
+
+
+@pytest.mark.parametrize("devices", ["3", "x", "0"])
+def test_other_devices_than_there_are_are_refused(stubbed, devices):
+    stubbed(nodes=[(8, 2)])
+    with pytest.raises(ConfigError, match="--devices"):
+        connect(None, devices)
