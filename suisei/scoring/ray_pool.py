@@ -267,13 +267,13 @@ class _Fleet:
         errors = self._ray.exceptions
         try:
             return self._ray.get(answer)
-        except (errors.RayActorError, errors.WorkerCrashedError, errors.ObjectLostError) as error:
-            return _short(error)
         except errors.RayTaskError as error:
             cause = error.cause
             if isinstance(cause, SuiseiError):
                 raise cause from None
             raise
+        except errors.RayError as error:  # it crashed, its machine went away, or was short of memory
+            return _short(error)
 
 
 def _short(error: BaseException) -> str:

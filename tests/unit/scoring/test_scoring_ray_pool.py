@@ -1,13 +1,16 @@
-"""Which Ray cluster is used, and what of it; without Ray."""
+"""Which Ray cluster is used, what of it, and what becomes of workers that it ends; without Ray."""
 
 import os
+from pathlib import Path
 
 import pytest
 
 from suisei.errors import ConfigError, UnavailableError
 from suisei.scoring import ray_pool
-from suisei.scoring.ray_pool import Cluster, connect
-from tests.unit.scoring.ray_stub import RayStub
+from suisei.scoring.parallel import WorkerSettings
+from suisei.scoring.ray_pool import Cluster, connect, ray_workers
+from suisei.scoring.shard_scores import ShardReport, ShardSettings, ShardTask
+from tests.unit.scoring.ray_stub import OutOfMemoryError, RayStub
 
 
 @pytest.fixture
@@ -83,3 +86,29 @@ def test_other_devices_than_there_are_are_refused(stubbed, devices):
     stubbed(nodes=[(8, 2)])
     with pytest.raises(ConfigError, match="--devices"):
         connect(None, devices)
+
+
+def test_a_worker_ended_for_lack_of_memory_is_replaced_and_its_shard_scored_again(stubbed, monkeypatch):
+    ended = []
+
+    class Ended:
+        def __init__(self, *given):
+            pass
+
+        def ready(self):
+            return 1
+
+        def score(self, task):
+            if len(ended) < 2 or task.source.name == "1.tar":
+                ended.append(task)
+                raise OutOfMemoryError("the monitor ended it")
+            return ShardReport(str(task.source)), []
+
+    ray = stubbed()
+    monkeypatch.setattr(ray_pool, "_Actor", Ended)
+    run = ray_workers(WorkerSettings({}, {}, "in", 8, 1), ShardSettings({}, "jsonl", "0"), Cluster(1, 0, 1))
+    reports = [report for _, report in run([ShardTask(Path(f"{n}.tar"), Path(str(n))) for n in range(3)])]
+    failed = {report.shard: report.failed for report in reports if report.failed}
+    assert len(reports) == 3
+    assert failed == {"1.tar": "1.tar: its worker died 3 times: the monitor ended it"}
+    assert len(ray.asked) == 1 + len(ended)
