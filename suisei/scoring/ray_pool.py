@@ -7,9 +7,11 @@ An actor that dies, with its machine or without, is replaced, and its shard is b
 from __future__ import annotations
 
 import os
+import platform
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from suisei.cli import usable_cores
@@ -153,11 +155,25 @@ def import_ray() -> Any:
 
 
 class _Actor:
-    """What runs in a worker of the cluster."""
+    """What runs in a worker of the cluster, which begins in a folder of its machine's.
 
-    def __init__(self, worker: WorkerSettings, settings: ShardSettings, device: str | None) -> None:
+    Args:
+        worker: what the metrics are made from.
+        settings: those of the run.
+        device: of the metrics.
+        folder: where relative paths start, of shards, scores, images and models.
+    """
+
+    def __init__(
+        self, worker: WorkerSettings, settings: ShardSettings, device: str | None, folder: str
+    ) -> None:
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         self._warnings = CollectedWarnings.begun()
+        self._images, self._missing = settings.images, ""
+        try:
+            os.chdir(folder)
+        except OSError:  # which does not matter where all paths begin at the root
+            self._missing = folder
         self._worker = ShardWorker(worker_scorer(worker, device), settings)
 
     def ready(self) -> int:
@@ -165,7 +181,17 @@ class _Actor:
         return os.getpid()
 
     def score(self, task: ShardTask) -> tuple[ShardReport, list[tuple[str, Any]]]:
-        """Return the report of a shard, and what was warned of meanwhile."""
+        """Return the report of a shard, and what was warned of meanwhile.
+
+        Raises:
+            UnavailableError: it is named from a folder that is not on this machine.
+        """
+        paths = (task.source, task.target, Path(self._images or os.sep))
+        if self._missing and not all(path.is_absolute() for path in paths):
+            raise UnavailableError(
+                f"{self._missing} is not on {platform.node()}; start suisei score in a folder that all "
+                "machines of the cluster see, or give --input, --output and --images with absolute paths"
+            )
         return self._worker.score(task), self._warnings.taken()
 
 
@@ -188,7 +214,8 @@ class _Fleet:
 
     def __init__(self, worker: WorkerSettings, settings: ShardSettings, cluster: Cluster, size: int) -> None:
         self._ray = import_ray()
-        self._made_of = (worker, settings, "cuda:0" if cluster.gpus else None)  # an actor sees its GPU alone
+        device = "cuda:0" if cluster.gpus else None  # an actor sees its GPU alone
+        self._made_of = (worker, settings, device, str(Path.cwd()))
         kind = self._ray.remote(_Actor)
         self._kind = kind.options(num_cpus=cluster.threads, num_gpus=cluster.gpus, max_restarts=0)
         self._starting: dict[Any, Any] = {}  # what answers when an actor is ready: the actor

@@ -117,3 +117,15 @@ def test_what_a_worker_warns_of_is_said_here(cluster, tmp_path, capsys):
         patched.setattr(ray_pool, "_Actor", Talking)
         score(tmp_path, "out", "--engine", "ray", "--processes", "1")
     assert capsys.readouterr().err.count("the worker says so") == 1
+
+
+@pytest.mark.slow
+def test_relative_paths_are_those_of_the_command_where_the_cluster_was_started_elsewhere(
+    cluster, tmp_path, monkeypatch
+):
+    write_shards(tmp_path, 2, 5)
+    monkeypatch.chdir(tmp_path)
+    arguments = ["--engine", "ray", "--processes", "2", "--metrics", "length"]
+    for shards, output in (("*.tar", "one"), (str(tmp_path / "*.tar"), "two")):
+        assert main([*arguments, "--input", shards, "--output", output]) == 0
+        assert sorted(path.stem for path in (tmp_path / output).glob("*.parquet")) == ["00000", "00001"]

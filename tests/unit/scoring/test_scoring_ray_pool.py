@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from suisei.commands.score import main
 from suisei.errors import ConfigError, UnavailableError
 from suisei.scoring import ray_pool
 from suisei.scoring.parallel import WorkerSettings
 from suisei.scoring.ray_pool import Cluster, connect, ray_workers
 from suisei.scoring.shard_scores import ShardReport, ShardSettings, ShardTask
 from tests.unit.scoring.ray_stub import OutOfMemoryError, RayStub
+from tests.unit.scoring.shard_runs import samples, write_tar
 
 
 @pytest.fixture
@@ -112,3 +114,42 @@ def test_a_worker_ended_for_lack_of_memory_is_replaced_and_its_shard_scored_agai
     assert len(reports) == 3
     assert failed == {"1.tar": "1.tar: its worker died 3 times: the monitor ended it"}
     assert len(ray.asked) == 1 + len(ended)
+
+
+@pytest.fixture
+def elsewhere(tmp_path, stubbed, monkeypatch):
+    """A cluster whose workers begin in a folder of their own."""
+    other = tmp_path / "other"
+    other.mkdir()
+    monkeypatch.setattr(ray_pool.CollectedWarnings, "begun", ray_pool.CollectedWarnings)
+    stubbed(begin=lambda *given: os.chdir(other))
+    return other
+
+
+def score_here(folder, monkeypatch, output):
+    write_tar(folder / "here" / "in" / "0.tar", samples(0))
+    monkeypatch.chdir(folder / "here")
+    return main(
+        ["--engine", "ray", "--processes", "1", "--metrics", "length", "--input", "in/*.tar", *output]
+    )
+
+
+def test_relative_paths_are_those_of_the_command_and_not_of_its_workers(tmp_path, elsewhere, monkeypatch):
+    assert score_here(tmp_path, monkeypatch, ["--output", "out"]) == 0
+    assert (tmp_path / "here" / "out" / "0_stats.json").is_file()
+    assert not list(elsewhere.iterdir())
+
+
+def test_a_worker_without_the_folder_of_relative_paths_says_so(tmp_path, elsewhere, monkeypatch):
+    def gone(folder):
+        raise FileNotFoundError(folder)
+
+    stub_begin = ray_pool.import_ray()._begin
+
+    def begin(*given):
+        stub_begin(*given)
+        monkeypatch.setattr(os, "chdir", gone)
+
+    monkeypatch.setattr(ray_pool.import_ray(), "_begin", begin)
+    with pytest.raises(UnavailableError, match=r"here is not on .*; start suisei score in a folder that all"):
+        score_here(tmp_path, monkeypatch, ["--output", str(tmp_path / "out")])
