@@ -15,6 +15,7 @@ from suisei.encoders.dual import DualEncoder
 from suisei.encoders.dual_parts import check_dual_folder, model_of_folder, tokenizer_of_folder
 from suisei.encoders.dual_weights import load_weights
 from suisei.encoders.hub_errors import hub_guard, no_hub
+from suisei.encoders.pixels import open_clip_transform
 from suisei.encoders.precision import choose_device, choose_precision
 from suisei.errors import ConfigError
 
@@ -168,9 +169,8 @@ def _tokenizer(architecture: str) -> Callable[[list[str]], Tensor]:
 
 def image_transform(model: Any) -> Callable[[Any], Tensor]:
     """Return the preprocessing of an open_clip model: PIL image -> float32 [3, s, s]."""
-    from open_clip.transform import PreprocessCfg, image_transform_v2
-
-    settings = PreprocessCfg(**model.visual.preprocess_cfg)
-    transform = image_transform_v2(settings, is_train=False)
-    transform.side = settings.size if isinstance(settings.size, int) else max(settings.size)
+    settings = model.visual.preprocess_cfg
+    transform: Any = open_clip_transform(settings)
+    size = settings["size"]
+    transform.side = size if isinstance(size, int) else max(size)
     return transform

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from suisei.encoders.descriptions import check_image_encoder
 from suisei.encoders.efficientnet_lite import FEATURES, LITE, EfficientNetLite, is_lite
 from suisei.encoders.hub_errors import explain_hub_error, hub_guard, no_hub
-from suisei.encoders.pixels import MEAN, STD, preprocess_pixels
+from suisei.encoders.pixels import MEAN, STD, open_clip_transform, preprocess_pixels
 from suisei.encoders.resnet import ClipResNet, is_resnet
 from suisei.encoders.rules import BUILD_ERRORS, one_line
 from suisei.encoders.timm_tower import is_timm, read_timm_weights, timm_architecture
@@ -185,21 +185,11 @@ def _transform(settings: dict[str, Any]) -> Callable[[Any], Tensor]:
     given = settings.get("preprocess", {})
     size = _size(settings)
     sides = {size} if isinstance(size, int) else set(size)
-    mean, std = given.get("mean") or MEAN, given.get("std") or STD
     usual = given.get("interpolation") in (None, "bicubic") and given.get("resize_mode") in (None, "shortest")
     if usual and len(sides) == 1:
+        mean, std = given.get("mean") or MEAN, given.get("std") or STD
         return partial(preprocess_pixels, side=sides.pop(), mean=mean, std=std)
-    from open_clip import image_transform
-
-    transform: Callable[[Any], Tensor] = image_transform(
-        size,
-        is_train=False,
-        mean=mean,
-        std=std,
-        interpolation=given.get("interpolation"),
-        resize_mode=given.get("resize_mode"),
-    )
-    return transform
+    return open_clip_transform({**given, "size": size})
 
 
 def _pretrained_model(config: ImageEncoderConfig) -> Any:

@@ -1,8 +1,9 @@
-"""CLIP's preprocessing of images with Pillow and torch alone."""
+"""Preprocessing of images: CLIP's with Pillow and torch alone, any other with open_clip."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,3 +31,15 @@ def preprocess_pixels(
     image = image.crop((left, top, left + side, top + side)).convert("RGB")
     pixels = torch.from_numpy(np.array(image)).permute(2, 0, 1).contiguous().float().div_(255)
     return pixels.sub_(torch.tensor(mean)[:, None, None]).div_(torch.tensor(std)[:, None, None])
+
+
+def open_clip_transform(settings: Mapping[str, Any]) -> Callable[[Any], Tensor]:
+    """Return open_clip's own preprocessing: PIL image -> float32 [3, height, width].
+
+    Args:
+        settings: of open_clip's ``PreprocessCfg``; what is left out is as open_clip has it.
+    """
+    from open_clip.transform import PreprocessCfg, image_transform_v2
+
+    transform: Callable[[Any], Tensor] = image_transform_v2(PreprocessCfg(**settings), is_train=False)
+    return transform
