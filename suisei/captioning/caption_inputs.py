@@ -15,7 +15,7 @@ from suisei.data.compressed import plain_suffix
 from suisei.data.fields import json_cell
 from suisei.data.lines import delimited_records, numbered_lines
 from suisei.data.paths import Allowed, Root, address_error, is_address
-from suisei.data.sample import LANGUAGES, detect_language, is_blank
+from suisei.data.sample import LANGUAGES, check_captions, detect_language
 from suisei.errors import ConfigError, DataError
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm")
@@ -117,8 +117,7 @@ def _rows(file: str, root: Root) -> Iterator[Wanted]:
         references = row.get("references") or []
         if not isinstance(references, list) or not all(isinstance(text, str) for text in references):
             raise DataError(f"{file}, {place}: references must be a list of texts")
-        if any(is_blank(text) for text in references):  # for which the captions could not be scored
-            raise DataError(f"{file}, {place}: a reference is empty; leave it out")
+        check_captions(f"{file}, {place}: reference", references)  # for which captions could not be scored
         name = image if id_ in (None, "") else str(id_)
         try:
             if is_address(image):

@@ -17,10 +17,12 @@ from suisei.captioning.caption_writing import Written
 from suisei.data.coco import is_json, is_json_lines
 from suisei.data.compressed import is_gzip
 from suisei.data.outputs import Named, check_outputs
+from suisei.data.sample import without_surrogates
 from suisei.data.writers import replacing, stored_name
 from suisei.errors import ConfigError
 
 EMPTY = "the caption decoded to nothing"
+NOT_UTF8 = "the image's name or id is not UTF-8, so that no row can name it; rename it"
 _COCO_NAME = re.compile(r"(?:COCO_[a-z]+\d{4}_)?0*(\d+)\.(?:jpg|jpeg|png)", re.IGNORECASE)
 
 
@@ -32,12 +34,14 @@ class Counts:
         images: how many there were.
         captioned: how many have a caption with a word in it.
         broken: ids of those that could not be read.
+        unnamed: ids of those that could, whose name or id no file of UTF-8 can hold.
         empty: ids of those that got a caption without a word.
     """
 
     images: int = 0
     captioned: int = 0
     broken: list[str] = field(default_factory=list)
+    unnamed: list[str] = field(default_factory=list)
     empty: list[str] = field(default_factory=list)
 
 
@@ -84,8 +88,7 @@ def write_rows(
 
     def rows() -> Iterator[dict[str, Any]]:
         for image, found in zip(wanted, written, strict=True):
-            place = str(image.image) if output == "-" else stored_name(image.image, Path(output))
-            yield from _rows_of(image, place, found, decoding, language, counts)
+            yield from _rows_of(image, _place(image.image, output), found, decoding, language, counts)
             advance(1)  # its rows are written
 
     if output == "-":
@@ -100,6 +103,13 @@ def write_rows(
     return counts
 
 
+def _place(image: Path, output: str) -> str:
+    """Return how the rows of an output name an image; COCO's results name no folder."""
+    if is_json(output):
+        return image.name
+    return str(image) if output == "-" else stored_name(image, Path(output))
+
+
 def _write_lines(stream: TextIO, rows: Iterator[dict[str, Any]]) -> None:
     for row in rows:
         stream.write(json.dumps(row, ensure_ascii=False) + "\n")
@@ -110,10 +120,12 @@ def _rows_of(
     image: Wanted, place: str, found: Written, decoding: Decoding, language: str, counts: Counts
 ) -> Iterator[dict[str, Any]]:
     counts.images += 1
-    base: dict[str, Any] = {"id": image.id, "image": place}
-    if found.problem:
-        counts.broken.append(image.id)
-        yield {**base, "error": found.problem}
+    base = {"id": image.id, "image": place}
+    named = {name: without_surrogates(text) for name, text in base.items()}
+    problem = found.problem or (NOT_UTF8 if named != base else "")
+    if problem:
+        (counts.broken if found.problem else counts.unnamed).append(image.id)
+        yield {**named, "error": without_surrogates(problem)}
         return
     kept = len(found.captions) if decoding.method == "sample" else 1
     texts = found.captions[:kept]
@@ -122,7 +134,12 @@ def _rows_of(
     counts.captioned += any(text.strip() for text in texts)
     references = image.references_in(language)
     for number, (text, log_prob) in enumerate(zip(texts, found.log_probs, strict=False), 1):
-        row = {**base, "candidate": text, "language": language, "log_prob": round(log_prob, 4)}
+        row: dict[str, Any] = {
+            **base,
+            "candidate": text,
+            "language": language,
+            "log_prob": round(log_prob, 4),
+        }
         if references:
             row["references"] = references
         if kept > 1:

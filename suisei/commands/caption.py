@@ -41,8 +41,8 @@ _EPILOG = """examples:
 
 The output has a row per image: JSON lines that `suisei score --input` reads, with references where the data
 has them, or, for a name that ends in .json, a COCO result file. It is there once it is complete. An image
-that cannot be read and a caption that decoded to nothing are counted and named; JSON lines keep a row with
-the error.
+that cannot be read, or whose name is not UTF-8, and a caption that decoded to nothing are counted and named;
+JSON lines keep a row with the error.
 
 Exit status: 0, or 1 if no image could be captioned, or 2 for a wrong option or unusable data,
 or 130 for Ctrl-C."""
@@ -210,7 +210,11 @@ def _tell(console: Console, counts: Any, output: str) -> None:
         f"{counts.captioned:,} of {counts.images:,} images captioned{place}",
         None if counts.captioned else "red",
     )
-    for what, names in (("could not be read", counts.broken), ("got captions without a word", counts.empty)):
+    for what, names in (
+        ("could not be read", counts.broken),
+        ("have a name or id that is not UTF-8; rename them", counts.unnamed),
+        ("got captions without a word", counts.empty),
+    ):
         if names:
             more = f"; and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
             say(console, f"{len(names):,} images {what}: {'; '.join(names[:_SHOWN])}{more}", "yellow")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from pathlib import Path
@@ -186,6 +186,16 @@ def checked_caption(field: str, caption: Any) -> str:
     return plain_text(str(caption))
 
 
+def check_captions(place: str, captions: Sequence[Any]) -> None:
+    """Make sure that each text can be a caption, see :func:`checked_caption`.
+
+    Raises:
+        DataError: one cannot; ``place`` and its number, from 1, are named.
+    """
+    for number, caption in enumerate(captions, 1):
+        checked_caption(f"{place} {number}", caption)
+
+
 def plain_text(text: str) -> str:
     """Return a text as it looks: no white space around it, no marks that nobody sees, characters composed.
 
@@ -215,6 +225,11 @@ def refuse_surrogate(field: str, text: str) -> None:
     """
     if not text.isascii() and _SURROGATE.search(text):
         raise DataError(f"{field} holds a broken character (half of a surrogate pair): {text[:40]!a}")
+
+
+def without_surrogates(text: str) -> str:
+    """Return a text that any file can hold: halves of surrogate pairs as escapes, the rest as it is."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _is_visible(character: str) -> bool:

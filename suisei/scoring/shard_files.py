@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from suisei.data.parquet import import_pyarrow
+from suisei.data.sample import without_surrogates
 from suisei.data.shards import ShardRow
 from suisei.errors import DataError
 from suisei.scoring.stream import ScoredRow
@@ -65,12 +66,8 @@ def scores_writer(path: Path, kind: str, labels: Sequence[str]) -> ScoresWriter:
 def _records(rows: Sequence[ShardRow], scored: Sequence[ScoredRow]) -> Iterator[Mapping[str, Any]]:
     for own, row in zip(rows, scored, strict=True):
         scores = {label: None if math.isnan(score) else score for label, score in row.scores.items()}
-        yield {"key": str(row.id), "uid": own.uid, **scores, "error": _as_utf8(row.error)}
-
-
-def _as_utf8(error: str | None) -> str | None:
-    """Return an error with halves of surrogate pairs, such as in a column's name, as escapes."""
-    return None if error is None else error.encode("utf-8", "backslashreplace").decode()
+        error = None if row.error is None else without_surrogates(row.error)
+        yield {"key": str(row.id), "uid": own.uid, **scores, "error": error}
 
 
 def read_written(path: Path, label: str) -> Iterator[tuple[str | None, float]]:

@@ -295,7 +295,12 @@ def test_images_of_the_same_id_are_told_apart_by_their_paths(tmp_path, pictures)
         ("rows.jsonl", "{", "line 1: not valid JSON"),
         ("rows.jsonl", '{"id": 1}', "line 1: no image"),
         ("rows.jsonl", '{"image": "a", "references": "b"}', "references must be a list"),
-        ("rows.jsonl", '{"image": "a", "references": ["b", " "]}', "line 1: a reference is empty"),
+        ("rows.jsonl", '{"image": "a", "references": ["b", " "]}', "line 1: reference 2 is empty"),
+        (
+            "rows.jsonl",
+            r'{"image": "a", "references": ["\ud83d"]}',
+            "line 1: reference 1 holds a broken character",
+        ),
         ("rows.csv", "id,picture\n1,a\n", "no column image"),
         ("rows.csv", "", "no column image"),
         (

@@ -89,6 +89,39 @@ def test_coco_results_hold_the_captions_alone(folder, images, tmp_path, capsys):
     assert "c.png" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("kind", ["jsonl", "json"])
+def test_a_name_that_is_not_utf8_costs_its_image_alone(folder, images, tmp_path, capsys, kind):
+    (images / "c.png").unlink()
+    (images / "b.png").rename(images / "b\udcff.png")
+    output = tmp_path / f"captions.{kind}"
+    assert main([*map(str, ("--model", folder, "--images", images, "--output", output))]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "2 of 3 images captioned" in said
+    assert r"1 images have a name or id that is not UTF-8; rename them: b\udcff.png" in said
+    if kind == "json":
+        assert [row["image_id"] for row in json.loads(output.read_text("utf-8"))] == ["a.png", "d.png"]
+        return
+    rows = rows_of(output)
+    assert [row["id"] for row in rows] == ["a.png", r"b\udcff.png", "d.png"]
+    assert "not UTF-8" in rows[1]["error"]
+    assert "candidate" not in rows[1]
+
+
+def test_half_of_a_surrogate_pair_in_an_id_costs_its_image_alone(folder, images, tmp_path):
+    rows, output = tmp_path / "rows.jsonl", tmp_path / "captions.jsonl"
+    given = [
+        {"id": "1", "image": "a.png"},
+        {"id": "\ud83d", "image": "b.png"},
+        {"id": "3", "image": "\ud83d"},
+    ]
+    rows.write_text("".join(json.dumps(row) + "\n" for row in given))
+    options = ("--model", folder, "--images", images, "--input", rows, "--output", output)
+    assert main([*map(str, options)]) == 0
+    written = rows_of(output)
+    assert [row["id"] for row in written] == ["1", r"\ud83d", "3"]
+    assert ["error" in row for row in written] == [False, True, True]
+
+
 def test_coco_results_tell_images_of_one_number_apart(folder, images, tmp_path):
     for name, place in (("a", "cat/0001.png"), ("b", "dog/0001.png"), ("d", "dog/0002.png")):
         (tmp_path / "photos" / place).parent.mkdir(parents=True, exist_ok=True)
