@@ -13,7 +13,7 @@ from suisei.data.karpathy import PARTS, karpathy_images, read_karpathy
 from suisei.data.load import load_data
 from suisei.data.pairs import is_pairs, load_pairs
 from suisei.data.paths import Allowed, Root, full_path
-from suisei.data.sample import detect_language
+from suisei.data.sample import check_captions, detect_language
 from suisei.errors import ConfigError, DataError
 
 
@@ -164,10 +164,10 @@ def _of_karpathy(
         if image.part not in parts:
             continue
         place = f"{file}, {image.place}"
-        given = image.captions or []
-        captions = [text for text in given if isinstance(text, str) and text.strip()]
-        if not captions or len(captions) < len(given):
+        captions = image.captions or []
+        if not captions or not all(isinstance(text, str) for text in captions):
             raise DataError(f"{place}: sentences must be a list of objects whose raw is a text")
+        check_captions(f"{place}: sentence", captions)
         within = _file(folder, image.path, place)
         found = within if within.is_file() else _file(folder, Path(image.file).name, place)
         yield _made(found, captions, image.file)

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from suisei.data.benchmarks.flickr8k import FLICKR8K_PARTS, IMAGE_FOLDERS, read_captions, read_image_list
 from suisei.data.compressed import open_plain, plain_suffix
 from suisei.data.paths import Allowed, Root, full_path
+from suisei.data.sample import check_captions
 from suisei.errors import ConfigError, DataError
 
 _LOG = logging.getLogger(__name__)
@@ -196,6 +197,8 @@ def _fields(line: str, place: str) -> dict[str, Any]:
         values = row.setdefault(field, [])
         if not isinstance(values, list) or not all(isinstance(v, str) and v.strip() for v in values):
             raise DataError(f"{place}: {field} must be a list of texts that are not blank")
+        if field != "generated_images":
+            check_captions(f"{place}: {field}", values)
     if not row["captions"]:
         raise DataError(f"{place}: captions is empty; every image needs at least one")
     return row

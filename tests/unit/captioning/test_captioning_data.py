@@ -47,6 +47,29 @@ def test_sentences_that_are_no_list_of_texts_are_refused(tmp_path, pictures, sen
         load_captioned(f"{path}:train")
 
 
+@pytest.mark.parametrize("layout", ["karpathy", "coco", "pairs"])
+@pytest.mark.parametrize(
+    ("caption", "message"),
+    [("a \ud83d", "broken character"), ("\u200b", "is empty"), ("a" * 10_001, "10,001 characters")],
+)
+def test_captions_that_could_not_be_scored_are_refused_by_their_place(
+    tmp_path, pictures, layout, caption, message
+):
+    name, second = pictures[1].name, ["fine", caption]
+    rows = [{"image": pictures[0].name, "captions": ["fine"]}, {"image": name, "captions": second}]
+    if layout == "karpathy":
+        sentences = [{"raw": text} for text in second]
+        content = {"images": [{"filename": name, "split": "test", "sentences": sentences}]}
+    else:
+        annotations = [{"image_id": 7, "caption": text} for text in second]
+        content = {"images": [{"id": 7, "file_name": name}], "annotations": annotations}
+    path = tmp_path / ("rows.jsonl" if layout == "pairs" else "rows.json")
+    path.write_text("\n".join(map(json.dumps, rows if layout == "pairs" else [content])))
+    place = {"karpathy": "image 1: sentence 2", "coco": "annotation 2", "pairs": "row 2: captions 2"}
+    with pytest.raises(DataError, match=rf"{place[layout]}.*{message}"):
+        load_captioned(f"{path}:test" if layout == "karpathy" else str(path))
+
+
 def test_coco_annotations_give_all_captions_of_an_image(tmp_path, pictures):
     path = tmp_path / "annotations.json"
     images = [{"id": number, "file_name": picture.name} for number, picture in enumerate(pictures)]

@@ -64,6 +64,16 @@ def test_a_compressed_manifest_is_read(write, tmp_path):
         ([[1]], "row 1: expected an object"),
         ([{"image": "a.jpg", "captions": []}], "captions is empty"),
         ([{"image": "a.jpg", "captions": ["x", " "]}], "not blank"),
+        (
+            [{"image": "a.jpg", "captions": ["x", "a \ud83d"]}],
+            "row 1: captions 2 holds a broken char",
+        ),
+        ([{"image": "a.jpg", "captions": ["\u200b"]}], "row 1: captions 1 is empty"),
+        ([{"image": "a.jpg", "captions": ["x" * 10_001]}], "row 1: captions 1 has 10,001 characters"),
+        (
+            [{"image": "a.jpg", "captions": ["x"], "generated_captions": ["\ud83d"]}],
+            "row 1: generated_captions 1 holds a broken character",
+        ),
         ([{"image": "a.jpg", "caption": ["x"]}], "unknown field 'caption'"),
         ([{"image": "a.jpg", "captions": ["x"]}] * 2, "row 2: image 'a.jpg' was in row 1"),
         ([{"image": name, "captions": ["x"]} for name in ("a.jpg", "x/../a.jpg")], "a.jpg' was in row 1"),
