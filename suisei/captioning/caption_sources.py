@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from suisei.data.coco import is_json, read_references, read_text
+from suisei.data.compressed import plain_suffix
 from suisei.data.karpathy import PARTS, karpathy_images, read_karpathy
 from suisei.data.load import load_data
 from suisei.data.pairs import is_pairs, load_pairs
@@ -129,7 +130,7 @@ def _read(
             raise ConfigError(f"{source}: {file} is no Karpathy split, which alone has parts; name it {file}")
         return list(_of_annotations(file, folder))
     if is_pairs(source):
-        start = images if images is not None and source.endswith("l") else root
+        start = images if images is not None and plain_suffix(source) == ".jsonl" else root
         pairs = load_pairs(source, root=start, allowed=allowed)
         return [_made(pair.image, pair.captions, pair.image.name) for pair in pairs]
     return list(_of_samples(source, root, images, allowed))

@@ -1,5 +1,6 @@
 """Which images and captions are read, which of them meet in a batch, and what a frozen tower says of them."""
 
+import gzip
 import json
 import os
 
@@ -98,6 +99,16 @@ def test_files_of_the_same_name_in_two_folders_have_ids_of_their_own(tmp_path, p
     found = load_captioned(str(path))
     assert [image.id for image in found] == [str(image.image) for image in found]
     assert len({image.id for image in found}) == 2
+
+
+@pytest.mark.parametrize("name", ["pairs.jsonl", "pairs.JSONL", "pairs.jsonl.gz"])
+def test_the_folder_of_images_is_that_of_pairs_whatever_their_name(captioned, tmp_path, name):
+    content = captioned.read_bytes()
+    path = tmp_path / "elsewhere" / name
+    path.parent.mkdir()
+    path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    found = load_captioned(str(path), images=str(tmp_path))
+    assert {image.image.parent for image in found} == {tmp_path}
 
 
 def test_json_lines_and_a_language(captioned):
