@@ -16,6 +16,7 @@ from suisei.data.lines import numbered_lines, utf8_lines
 from suisei.data.load import load_data
 from suisei.data.pairs import load_pairs
 from suisei.data.paths import Allowed, Root
+from suisei.data.sample import is_blank, refuse_surrogate
 from suisei.errors import DataError
 
 _FIELDS = ("id", "image", "caption")
@@ -65,6 +66,21 @@ def read_sources(
         ConfigError: an unknown name.
         DataError: unusable data. Whether an image can be read shows only when it is.
     """
+    found = _read(name_or_file, root, images, columns, references, allowed)
+    for source in found:
+        if source.image is not None:
+            refuse_surrogate(f"{name_or_file}: an image's path", str(source.image))
+    return found
+
+
+def _read(
+    name_or_file: str,
+    root: Path | str | None,
+    images: Path | str | None,
+    columns: NamedColumns | None,
+    references: Sequence[Path | str],
+    allowed: Allowed | None,
+) -> list[Source]:
     path = Path(name_or_file)
     if plain_suffix(path) == ".jsonl" and not (columns or references):
         keys = _first_keys(path)
@@ -113,6 +129,7 @@ def _captioned(path: Path, root: Root) -> Iterator[Source]:
         if not image and not caption:
             raise DataError(f"{place}: neither an image nor a caption; a row needs one of them")
         name = str(number if id_ is None else id_)
+        refuse_surrogate(f"{place}: id", name)
         if name in seen:
             raise DataError(f"{place}: id {name!r} is used by an earlier row; every id must be unique")
         seen.add(name)
@@ -124,11 +141,14 @@ def _captioned(path: Path, root: Root) -> Iterator[Source]:
 
 
 def _text(record: dict[str, object], field: str, place: str) -> str:
-    """Return a field as text, "" where it is absent or blank."""
+    """Return a field as text that manifests can hold, "" where it is absent or blank."""
     value = record.get(field)
     if value is not None and not isinstance(value, str):
         raise DataError(f"{place}: image and caption must be text")
-    return value if value and value.strip() else ""
+    if not value or is_blank(value):
+        return ""
+    refuse_surrogate(f"{place}: {field}", value)
+    return value
 
 
 def _objects(path: Path) -> Iterator[tuple[int, dict[str, object], str]]:

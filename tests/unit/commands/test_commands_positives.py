@@ -11,7 +11,7 @@ from PIL import Image
 from suisei.cli import run_command
 from suisei.commands import positives
 from suisei.data.pairs import load_pairs
-from suisei.errors import ConfigError, ModelError
+from suisei.errors import ConfigError, DataError, ModelError
 from suisei.pacs.generators import Captioner
 from suisei.pacs.manifest import item_seed, read_positives
 
@@ -293,6 +293,28 @@ def test_declined_images_are_not_positives_and_not_tried_again(data, tiny_diffus
     assert images(data, tiny_diffusion, tmp_path / "out") == 0
     assert read_positives(tmp_path / "out") == {}
     assert "safety checker" in (tmp_path / "out" / "images.jsonl").read_text()
+
+
+@pytest.mark.parametrize("task", ["captions", "images", "join"])
+@pytest.mark.parametrize(
+    ("row", "named"),
+    [
+        ({"id": "a\ud83d", "image": "1.png", "caption": "x"}, r"data\.jsonl, line 2: id holds a broken"),
+        ({"image": "1.png", "caption": "x \ud83d"}, r"data\.jsonl, line 2: caption holds a broken"),
+        ({"image": "\udcff.png", "caption": "x"}, r"data\.jsonl, line 2: image holds a broken"),
+        ({"image": "1.png", "captions": ["x \ud83d"]}, r"data\.jsonl, row 2: captions 1 holds a broken"),
+        ({"image": "\udcff.png", "captions": ["x"]}, r"data\.jsonl: an image's path holds a broken"),
+    ],
+)
+def test_half_of_a_surrogate_pair_is_refused_before_anything_is_made(data, blip, tmp_path, task, row, named):
+    (tmp_path / "\udcff.png").write_bytes((tmp_path / "1.png").read_bytes())
+    field = "captions" if "captions" in row else "caption"
+    first = {"image": "0.png", field: ["y"] if field == "captions" else "y"}
+    data.write_text(json.dumps(first) + "\n" + json.dumps(row) + "\n")
+    output = tmp_path / "out.jsonl"
+    given = ["--positives", str(tmp_path)] if task == "join" else ["--model", str(blip)]
+    with pytest.raises(DataError, match=named):
+        positives.main([task, str(data), *given, "--output", str(output)])
 
 
 def test_a_limit_is_one_of_images(data, blip, tmp_path):
