@@ -125,11 +125,20 @@ def _add_generator_options(add: Add, add_to_images: Add) -> None:
     add = add_to_images
     add("--steps", type=whole(1, 10_000), default=50, metavar="N", help="denoising steps; default 50")
     add("--guidance", type=real(0, 1000), default=7.5, metavar="X", help="guidance scale; default 7.5")
-    add("--size", type=whole(8, 8192), metavar="PIXELS", help="width and height; default the model's own")
+    add(
+        "--size",
+        type=whole(8, 8192),
+        metavar="PIXELS",
+        help="width and height, a multiple of 8; default the model's own",
+    )
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Refuse an output that is what is read."""
+    """Refuse an output that is what is read, and a size that cannot be drawn."""
+    if options.kind == "images":
+        from suisei.encoders.drawings import check_draw_size
+
+        check_draw_size("--size", options.size)
     read = [("DATA", options.data), *given(vars(options), "positives", "references")]
     if options.kind != "join":
         manifest = Path(options.output) / f"{options.kind}.jsonl"

@@ -30,6 +30,7 @@ FOLDER = "drawings"
 """Folder of images within a folder of caches."""
 DECLINED = "declined by the model's safety checker, or black throughout"
 _LAYOUT = 1
+_PART = 8  # pixels that a pipeline's latent image has one value for, on each side
 _KEY = "suisei-drawing"
 _DRAWING_ERRORS = (ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError)
 
@@ -47,7 +48,7 @@ class Drawings:
         seed: of the run. An image's own seed follows from it, the caption and the image's number alone.
         steps: denoising steps.
         guidance: strength of the classifier-free guidance.
-        draw_size: width and height in pixels; None for the model's own.
+        draw_size: width and height in pixels, a multiple of 8; None for the model's own.
         device: a torch device, or "auto".
         cache: where images are kept: a folder of caches; "off" for this object's life only; None for what
             SUISEI_CACHE says, and without it the user's folder of caches.
@@ -79,6 +80,7 @@ class Drawings:
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise ConfigError(f"{name} must be a whole number of at least {least}, got {value!r}")
+        check_draw_size("draw_size", draw_size)
         if isinstance(guidance, bool) or not isinstance(guidance, int | float) or not 0 <= guidance < 1e4:
             raise ConfigError(f"guidance must be a number of at least 0, got {guidance!r}")
         self.model, self.revision, self.images, self.seed = model, revision, images, seed
@@ -157,7 +159,7 @@ class Drawings:
             found[caption] = (
                 [wanted[job] for job in jobs]
                 if wrong is None
-                else f"image {wrong[1] + 1} of {self.images}: {problems[wrong]}"
+                else f"{problems[wrong]}; image {wrong[1] + 1} of {self.images}"
             )
         return found
 
@@ -196,7 +198,7 @@ class Drawings:
                 raise
             if len(jobs) > 1:  # one of them is to blame
                 return [image for job in jobs for image in self._draw([job])]
-            return [f"the model failed: {type(error).__name__}: {' '.join(str(error).split())[:200]}"]
+            return [f"the model failed with {type(error).__name__}, {' '.join(str(error).split())[:200]}"]
 
     def _loaded(self) -> Illustrator:
         if self._illustrator is None:
@@ -256,6 +258,21 @@ class Drawings:
                 f"generated images cannot be kept in {self._root()} ({error}); make room there, or choose "
                 "another folder: --cache DIR"
             ) from None
+
+
+def check_draw_size(name: str, size: int | None) -> None:
+    """Refuse a side in pixels that pipelines cannot draw: they work on parts of 8 by 8.
+
+    Args:
+        name: the setting's, for messages.
+        size: the side; None for the model's own.
+
+    Raises:
+        ConfigError: it is no multiple of 8.
+    """
+    if size is not None and size % _PART:
+        less = size - size % _PART
+        raise ConfigError(f"{name} must be a multiple of {_PART}, got {size}; give {less} or {less + _PART}")
 
 
 def _save(image: Image, path: Path, about: Mapping[str, str]) -> None:

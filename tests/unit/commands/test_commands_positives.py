@@ -317,6 +317,11 @@ def test_half_of_a_surrogate_pair_is_refused_before_anything_is_made(data, blip,
         positives.main([task, str(data), *given, "--output", str(output)])
 
 
+def test_a_size_that_no_pipeline_draws_is_refused_before_the_model_is_loaded(data, tmp_path):
+    with pytest.raises(ConfigError, match="--size must be a multiple of 8, got 300; give 296 or 304"):
+        positives.main(["images", str(data), "--output", str(tmp_path / "out"), "--size", "300"])
+
+
 def test_a_limit_is_one_of_images(data, blip, tmp_path):
     rows = [json.loads(line) for line in data.read_text().splitlines()]
     several = [{**row, "id": f"{row['id']}-{n}"} for row in rows[:5] for n in range(3)]

@@ -14,6 +14,7 @@ from suisei.encoders.drawings import Drawings
 from suisei.encoders.sharing import shared_drawings, shared_encoders
 from suisei.encoders.text_to_image import Illustrator
 from suisei.errors import ConfigError, UnavailableError
+from suisei.scoring.summary import general_reason
 
 CAPTIONS = ["two dogs run", "赤いボール", "a cat"]
 
@@ -107,7 +108,8 @@ def test_a_declined_image_is_a_reason_and_is_not_tried_again(make, monkeypatch, 
 
     monkeypatch.setattr(Illustrator, "generate", declining)
     found = make().of(CAPTIONS)
-    assert found["a cat"] == f"image 1 of 2: {module.DECLINED}"
+    assert found["a cat"] == f"{module.DECLINED}; image 1 of 2"
+    assert "declined" in general_reason(found["a cat"])
     assert len(found["two dogs run"]) == 2
     never()
     assert make().of(CAPTIONS) == found
@@ -123,7 +125,8 @@ def test_a_failure_costs_its_own_caption_and_is_tried_again(make, monkeypatch):
 
     monkeypatch.setattr(Illustrator, "generate", failing)
     found = make().of(CAPTIONS, batch_size=4)
-    assert found["a cat"] == "image 1 of 2: the model failed: ValueError: no cats"
+    assert found["a cat"] == "the model failed with ValueError, no cats; image 1 of 2"
+    assert general_reason(found["a cat"]) == "the model failed with ValueError, no cats"
     assert all(len(found[caption]) == 2 for caption in CAPTIONS[:2])
     monkeypatch.setattr(Illustrator, "generate", real)
     assert len(make().of(CAPTIONS)["a cat"]) == 2
@@ -195,7 +198,15 @@ def test_drawings_are_shared_within_a_command(tiny_diffusion):
 
 @pytest.mark.parametrize(
     "options",
-    [{"images": 0}, {"seed": -1}, {"steps": 1.5}, {"guidance": -1}, {"draw_size": 4}, {"images": True}],
+    [
+        {"images": 0},
+        {"seed": -1},
+        {"steps": 1.5},
+        {"guidance": -1},
+        {"draw_size": 4},
+        {"draw_size": 300},
+        {"images": True},
+    ],
 )
 def test_settings_out_of_range_are_refused(options):
     with pytest.raises(ConfigError, match=next(iter(options))):

@@ -146,7 +146,7 @@ def test_a_refused_image_is_no_score_and_a_counted_reason(make, samples, monkeyp
     assert refused == {}
     missing = metric.missing(samples)
     assert set(missing) == {2, 3}
-    assert "image 1 of 2: declined" in missing[2]
+    assert missing[2].startswith("declined")
     assert metric.missing(samples[:2]) == {}
 
 
@@ -201,6 +201,7 @@ def test_all_that_decides_a_score_is_in_the_signature(make):
         ("recap:ssim@x", {"colour": 1}, "colour"),
         ("recap:ssim@x", {"images": 0}, "images"),
         ("recap:ms-ssim@x", {"size": 160}, "at least 161 x 161 pixels, and these have 160 x 160"),
+        ("recap:ssim@x", {"draw_size": 300}, "draw_size must be a multiple of 8, got 300; give 296 or 304"),
         ("recap:vif@x", {"draw_size": 32}, "at least 41 x 41 pixels, and these have 32 x 32"),
         ("recap-noise:clip@x", {}, r"--metric-option recap-noise\.tower=NAME"),
         ("recap-noise:ssim@x", {"size": 0}, r"recap-noise\.size must be"),
@@ -244,5 +245,5 @@ def test_score_and_evaluate_know_it(tiny_diffusion, pictures, tmp_path, monkeypa
     options = ["--data", str(tmp_path / "rows.jsonl"), "--json", str(report), "--bootstrap", "0", *common]
     assert evaluate.main(options) == 0
     text = report.read_text()
-    assert "2 samples without score (image 1 of 1: declined" in text
+    assert "2 samples without score (declined by the model's safety checker" in text
     assert "negated-for-correlation" in text  # GMSD
