@@ -6,6 +6,7 @@ places, d width of the memory, K captions of an image, L tokens, V pieces, N row
 
 from __future__ import annotations
 
+import inspect
 import sys
 import tempfile
 from abc import abstractmethod
@@ -213,16 +214,18 @@ class HfState(DecodingState):
         self._model = model
         self._memory = memory
         self._cache: Any = None
+        known = inspect.signature(model.text_decoder.forward).parameters
+        self._named = "cache" if "cache" in known else "past_key_values"  # in later and earlier transformers
 
     def step(self, tokens: Tensor) -> Tensor:
         """Add a token to each row and return the logits of the next, float32 [N, V]."""
         found = self._model.text_decoder(
             input_ids=tokens[:, None],
             encoder_hidden_states=self._memory,
-            past_key_values=self._cache,
             use_cache=True,
+            **{self._named: self._cache},
         )
-        self._cache = found.past_key_values
+        self._cache = getattr(found, self._named)
         return found.logits[:, -1].float().index_fill(-1, self._model.banned, -torch.inf)
 
     def select(self, rows: Tensor) -> None:

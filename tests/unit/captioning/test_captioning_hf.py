@@ -73,6 +73,11 @@ def test_kept_keys_and_values_change_nothing(model, memory, method):
     assert again.requires_grad
 
 
+@pytest.mark.filterwarnings("error::FutureWarning")
+def test_no_caption_is_written_by_what_transformers_will_not_know(model, memory):
+    model.generate(memory, Decoding("greedy", max_length=4))
+
+
 def test_greedy_captions_are_those_that_transformers_writes(model, pictures, memory):
     pixels = model.read(pictures[:3])
     options = {"max_new_tokens": 6, "num_beams": 1, "do_sample": False}
