@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -26,6 +27,10 @@ INDEX = "model_index.json"
 _LOADING_ERRORS = (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, ImportError)
 _CHECKED = (".safetensors", ".bin", ".json", ".txt", ".model")
 _LIBRARIES = ("diffusers", "transformers")
+
+_LOG = logging.getLogger(__name__)
+_CUT = ("was truncated because", "sequence length is longer than")
+"""In what diffusers, of every image, and its tokenizers say of a caption that is cut."""
 
 _loading = Lock()
 """While diffusers loads, it changes how all modules of the process are made: one thread does so at a time."""
@@ -155,6 +160,7 @@ class Illustrator:
         self._pipeline.set_progress_bar_config(disable=True)
         self.name, self.revision = self.kind.name, self.kind.revision
         self._options = drawing_options(steps, guidance, size)
+        self._cuts = _SaidOnce(self.name)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -172,13 +178,52 @@ class Illustrator:
         """
         # Noise is drawn on the CPU, so that it is the same on every device and in every batch.
         generators = [torch.Generator("cpu").manual_seed(seed) for seed in seeds]
-        output = self._pipeline(list(captions), generator=generators, **self._options)
+        with self._cuts.instead_of(type(self._pipeline).__module__, "transformers.tokenization_utils_base"):
+            output = self._pipeline(list(captions), generator=generators, **self._options)
         flagged = getattr(output, "nsfw_content_detected", None) or getattr(output, "nsfw_detected", None)
         declined = flagged or [False] * len(captions)
         return [
             None if no or not any(top for _, top in _extrema(image)) else image
             for image, no in zip(output.images, declined, strict=True)
         ]
+
+
+class _SaidOnce(logging.Filter):
+    """Says once that a model cuts captions, where its libraries do so of each.
+
+    Args:
+        model: the model's name.
+    """
+
+    def __init__(self, model: str) -> None:
+        super().__init__()
+        self._model, self._said = model, False
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Keep a message back if it is one of those."""
+        message = record.getMessage()
+        if not any(part in message for part in _CUT):
+            return True
+        if not self._said:
+            self._said = True
+            _LOG.warning(
+                "%s: a caption is longer than its text encoder reads and is drawn from its beginning; later "
+                "ones are cut without another warning",
+                self._model,
+            )
+        return False
+
+    @contextmanager
+    def instead_of(self, *loggers: str) -> Iterator[None]:
+        """Keep those messages of loggers back."""
+        own = [logging.getLogger(name) for name in loggers]
+        for logger in own:
+            logger.addFilter(self)
+        try:
+            yield
+        finally:
+            for logger in own:
+                logger.removeFilter(self)
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Pipelines of diffusers: what is loaded of them, and what never is."""
 
 import json
+import logging
 import pickle
 import shutil
 import sys
@@ -89,6 +90,16 @@ def test_what_is_no_pipeline_is_refused(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "diffusers", None)
     with pytest.raises(UnavailableError, match=r"pip install 'suisei\[recap\]'"):
         read_pipeline(str(tmp_path))
+
+
+def test_captions_that_are_cut_are_said_once_and_not_by_the_libraries(tiny_diffusion, caplog, monkeypatch):
+    illustrator = Illustrator(str(tiny_diffusion), device="cpu", steps=1)
+    for name in ("diffusers", "transformers"):  # which keep what they say to handlers of their own
+        monkeypatch.setattr(logging.getLogger(name), "propagate", True)
+    for caption in ("a dog " * 100, "a cat " * 100):
+        illustrator.generate([caption, "short"], [1, 2])
+    [said] = caplog.messages
+    assert said.startswith(f"{tiny_diffusion.name}: a caption is longer than its text encoder reads")
 
 
 @pytest.mark.parametrize("flag", ["nsfw_content_detected", "nsfw_detected"])
