@@ -6,7 +6,7 @@ import math
 import pyarrow.parquet
 import pytest
 
-from suisei.errors import ConfigError
+from suisei.errors import ConfigError, DataError
 from suisei.scoring import publish as publishing
 from suisei.scoring.output import FileOutput, noted_window, output_format
 from suisei.scoring.stream import ScoredRow
@@ -38,6 +38,7 @@ def test_a_compressed_file_holds_what_the_plain_one_does(tmp_path, suffix):
         gzip.decompress((tmp_path / f"s{suffix}.gz").read_bytes()) == (tmp_path / f"s{suffix}").read_bytes()
     )
     assert (tmp_path / f"s{suffix}.gz").read_bytes() == (tmp_path / f"again{suffix}.gz").read_bytes()
+    assert (tmp_path / f"s{suffix}.gz").read_bytes()[4:8] == bytes(4)  # where gzip keeps a time
     assert len(list(tmp_path.iterdir())) == 3
 
 
@@ -81,6 +82,17 @@ def test_a_run_that_dies_while_it_publishes_goes_on(tmp_path, monkeypatch, name,
     write(path, *BLOCKS, resume=True).complete()
     assert path.read_bytes() == (tmp_path / f"whole-{name}").read_bytes()
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted([name, f"whole-{name}"])
+
+
+@pytest.mark.parametrize("name", ["s.jsonl.gz", "s.parquet"])
+def test_what_cannot_be_renamed_leaves_the_rows_alone(tmp_path, name):
+    output = write(tmp_path / name, *BLOCKS)
+    (tmp_path / name).mkdir()
+    with pytest.raises(DataError, match="--resume goes on"):
+        output.complete()
+    output._handle.close()
+    assert (tmp_path / f"{name}.part").exists()
+    assert not [path.name for path in tmp_path.iterdir() if path.name.endswith(".whole")]
 
 
 def test_what_is_no_format_is_refused(tmp_path):
