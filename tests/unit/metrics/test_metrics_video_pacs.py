@@ -2,6 +2,7 @@
 
 import json
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from suisei.data.sample import CaptionSample
 from suisei.data.video import VideoSample, iter_frames
 from suisei.encoders.dual_loading import load_dual_encoder
 from suisei.encoders.dual_tokens import encode_tokens, tokenize
+from suisei.encoders.memory import FeatureMemory
 from suisei.errors import ConfigError, DataError, ModelError, UnavailableError
 from suisei.metrics.matching import Caption, Scores, best_reference, match_texts, match_video
 from suisei.metrics.registry import get_metric
@@ -236,6 +238,40 @@ def test_overlong_captions_are_cut_with_a_warning_or_refused(encoder, video):
         refusing.score(sample)
     assert "overlong" not in score(encoder).signature
     assert "|overlong:refuse|" in refusing.signature  # kept scores are known by it
+
+
+def test_references_may_be_overlong_where_they_are_not_read(encoder, video):
+    sample = [VideoSample("a dog", ("word " * 76,), video=video)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        alone = score(encoder).score(sample)
+    assert score(encoder, overlong="refuse").score(sample) == alone
+    with pytest.warns(UserWarning, match="1 captions have more tokens"):
+        score(encoder, references=True).score(sample)
+    with pytest.raises(DataError, match="overlong=cut"):
+        score(encoder, references=True, overlong="refuse").score(sample)
+
+
+def test_samples_that_are_refused_have_no_score_and_are_named_by_their_place(encoder, video, tmp_path):
+    (tmp_path / "broken.mp4").write_bytes(b"nothing")
+    given = [
+        CaptionSample("a dog"),
+        VideoSample("a dog", video=tmp_path / "broken.mp4"),
+        VideoSample("a dog", video=video),
+        VideoSample("word " * 76, video=video),
+    ]
+    scores, refused = score(encoder, overlong="refuse").score_each(given)
+    assert np.isnan(scores).tolist() == [True, True, False, True]
+    assert list(refused) == [1, 3]
+    assert "broken.mp4" in str(refused[1])
+
+
+def test_metrics_of_one_encoder_read_their_own_frames(encoder, tiny_clip, samples):
+    shared = load_dual_encoder(str(tiny_clip), seed=3, device="cpu")
+    shared.memory = FeatureMemory(shared.model, shared.tokenize, "fp32", None)
+    for frames in (1, 4, None):
+        expected = score(encoder, frames=frames).score(samples)
+        np.testing.assert_allclose(score(shared, frames=frames).score(samples), expected, atol=1e-7)
 
 
 def test_a_broken_video_is_named(encoder, tmp_path):
