@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -205,6 +206,7 @@ def test_dual_encoders_travel_in_the_folder(build_regressor, samples, tmp_path, 
     model, extras = trained(build_regressor, samples, names)
     save_model(tmp_path / "model", model, extras=extras.state())
     expected = ExtraInputs(names, extras.state()).compute(samples)
+    np.testing.assert_allclose(expected, extras.compute(samples), rtol=1e-5, atol=1e-6)
     shutil.rmtree(mine)
     (tmp_path / "model").rename(tmp_path / "moved")
     metric = load(tmp_path / "moved", device="cpu")
@@ -269,9 +271,43 @@ def test_what_no_folder_can_hold_is_refused_before_training(name):
         ExtraInputs(["length", name])
 
 
+def test_a_place_in_a_model_folder_is_refused_for_a_new_model():
+    with pytest.raises(ConfigError, match="give the path of yours"):
+        ExtraInputs(["length", "pac-s:extras/pac-s"])
+
+
+@pytest.mark.parametrize("name", ["jaspice:http://127.0.0.1:9", "comet:/usr/bin/python3"])
+def test_what_no_folder_may_name_is_refused_of_a_trained_model_too(name):
+    saved = {name: ExtraInputs(["length"]).state()["length"]}
+    with pytest.raises(ModelError, match="none that a model folder may name"):
+        ExtraInputs([name], saved)
+
+
+def test_a_setting_that_is_not_there_any_more_is_another_score():
+    saved = ExtraInputs(["length"]).state()
+    given = replace(saved["length"], settings={**saved["length"].settings, "stem": "yes"})
+    with pytest.raises(ModelError, match="computed with stem yes, here None"):
+        ExtraInputs(["length"], {"length": given})
+
+
 def test_a_name_given_twice_is_refused():
     with pytest.raises(ConfigError, match="'length' twice"):
         ExtraInputs(["length", "ridge", "length"])
+
+
+def test_the_ridge_is_read_out_of_fold_on_what_it_was_trained_on(samples):
+    extras = ExtraInputs(["length", "ridge"])
+    training, support = [5, 0, 2, 3, 1], samples[6:]
+    inputs = extras.fit_compute(samples, training, support)
+    whole, ridge = extras.compute(samples), extras.metrics["ridge"]
+    expected = ridge.out_of_fold([samples[row] for row in training])
+    np.testing.assert_allclose(inputs[training, 1], expected, rtol=1e-6)
+    assert (inputs[training, 1] != whole[training, 1]).all()
+    others = [row for row in range(len(samples)) if row not in training]
+    np.testing.assert_array_equal(inputs[others], whole[others])
+    np.testing.assert_array_equal(inputs[:, 0], whole[:, 0])
+    alone = ExtraInputs(["length", "ridge"]).fit_compute(samples, training)
+    assert (alone[others, 1] != inputs[others, 1]).all()  # it learned from support too
 
 
 def test_an_input_that_is_not_saved_with_the_model_is_refused(build_regressor, tmp_path):
