@@ -7,7 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suisei.training import batching as module
-from suisei.training.batching import BalancedBatches, EpochBatches, ResumableDataLoader, batch_loader
+from suisei.training.batching import (
+    BalancedBatches,
+    EpochBatches,
+    FullBatches,
+    ResumableDataLoader,
+    batch_loader,
+)
 
 
 def at_epoch(sampler, epoch):
@@ -184,3 +190,36 @@ def test_one_set_alone_is_passed_through_once():
     sets, sampler = balanced(counts=(5,), sizes=(3,), batch_size=1)
     assert sampler.per_step == [1]
     assert sorted(map(sorted, at_epoch(sampler, 0))) == sets[0]
+
+
+def test_processes_share_full_batches_out_and_leave_the_rest():
+    shares = [list(FullBatches(range(26), 4, 0, rank, 3)) for rank in range(3)]
+    assert [len(own) for own in shares] == [2, 2, 2]
+    assert all(len(batch) == 4 for own in shares for batch in own)
+    assert len({position for own in shares for batch in own for position in batch}) == 24
+    whole = list(FullBatches(range(26), 12, 0, 0, 1))
+    assert [[*first, *second, *third] for first, second, third in zip(*shares, strict=True)] == whole
+
+
+def test_an_epoch_after_one_that_was_gone_on_with_is_whole():
+    for batches in (EpochBatches(range(12), 3, 0), BalancedBatches([[[n] for n in range(12)]], 3, 0)):
+        batches.first = 3
+        assert len(list(batches)) == 1
+        assert len(list(batches)) == 4
+
+
+def test_batches_of_one_chunk_are_sorted_by_the_longest_of_a_group(monkeypatch):
+    monkeypatch.setattr(module, "BATCHES_PER_CHUNK", 2)
+    lengths, groups = np.array([1, 9, 3, 4, 8, 2]), ["a", "a", "b", "b", "c", "c"]
+    for seed in range(8):
+        batches = list(EpochBatches(range(4), 2, seed, lengths=np.array([5, 6, 7, 8])))
+        assert sorted(map(sorted, batches)) == [[0, 1], [2, 3]]
+        order = EpochBatches(range(6), 3, seed, lengths=lengths, groups=groups)
+        assert sorted(map(sorted, order)) == [[0, 1, 5], [2, 3, 4]]  # by 4, 8 and 9
+
+
+def test_going_through_batches_draws_no_random_numbers_of_the_training():
+    loader = batch_loader(EpochBatches(range(6), 2, 0), torch.tensor, kind=ResumableDataLoader)
+    state = torch.random.get_rng_state()
+    assert len(list(loader)) == 3
+    assert torch.equal(torch.random.get_rng_state(), state)

@@ -164,3 +164,11 @@ def test_what_several_processes_cannot_do_is_said_before_any_work(changed, messa
     config.trainer.devices = "auto"
     processes.check_processes(config)
     assert (trainer.devices, trainer.use_distributed_sampler) == (1, False)
+
+
+def test_rated_pairs_are_asked_for_no_unit():
+    names = ["a", "a", "b", "b"]
+    given = [0, 1, 2, 3, 4, 5]
+    shares = [share_of(given, rank, 2, 4, names.__getitem__) for rank in range(2)]
+    assert shares == [[0, 1, 4], [2, 3, 5]]
+    assert [own.places for own in shares] == [[0, 1], [2, 3]]
