@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from suisei.errors import ConfigError
-from suisei.training.objective import PAIR_MARGIN, START_SHARE, LossConfig, Objective, pair_cosines
+from suisei.training.objective import PAIR_MARGIN, START_SHARE, LossConfig, Means, Objective, pair_cosines
 
 
 def outputs(logits, start=None, vectors=None):
@@ -88,3 +88,26 @@ def test_rated_pairs_teach_the_cosine_of_their_captions():
 def test_a_weight_below_nothing_is_refused(name):
     with pytest.raises(ConfigError, match=rf"model\.loss\.{name} is -0\.1"):
         LossConfig(**{name: -0.1})
+
+
+def test_two_captions_that_are_worth_the_same_are_drawn_apart():
+    equal, original = torch.zeros(1, 2), torch.tensor([-1, 0])
+    losses = [
+        Objective(LossConfig(pair_weight=weight))(
+            outputs(equal, start), batch(torch.full((2,), 0.5), original=original)
+        )
+        for weight in (0.0, 1.0)
+        for start in (None, equal[0])
+    ]
+    assert [round(float(loss), 4) for loss in losses] == [
+        0,
+        0,
+        0.2928,
+        0.3806,
+    ]  # ln(1 + e^0.8) / 4; 1.3 times
+
+
+def test_data_sets_without_a_sample_anywhere_add_nothing():
+    source = torch.zeros(0, dtype=torch.long)
+    assert float(Means(source, [0, 0])(torch.zeros(2, 0))) == 0
+    assert float(Means(None, [0])(torch.zeros(2, 0))) == 0
