@@ -108,3 +108,19 @@ def test_a_language_with_hardly_a_caption_is_no_obstacle():
     english = [each for each in SAMPLES if each.language != "ja" and each.candidate.isascii()]
     made = synthetic_samples([*english, stray], 40.0, seed=3).samples
     assert any(each.group == "stray" for each in made)
+
+
+def test_a_degraded_caption_points_at_what_it_was_made_of_unless_nothing_is_left():
+    found = synthetic_samples(SAMPLES, 40.0, seed=1)
+    every = [*SAMPLES, *found.samples]
+    assert len(every) - len(SAMPLES) - 40 * len(SAMPLES) in (0, 1)
+    compared = 0
+    for made, number in zip(found.samples, found.originals, strict=True):
+        if number < 0:
+            continue
+        original = every[number]
+        assert group_of(made) == group_of(original)
+        assert any(character.isalnum() and character in original.candidate for character in made.candidate)
+        assert made.rating.mean / original.rating.mean > 0.3  # none of another image, a mark or a letter
+        compared += 1
+    assert compared > 40
