@@ -183,3 +183,21 @@ def test_no_caption_is_encoded_twice(model, samples, tmp_path):
     metric.regressor.text.register_forward_hook(lambda _, given, __: encoded.append(len(given[0])))
     metric.score(samples)
     assert sum(encoded) == len({text for s in samples for text in (s.candidate, *s.references)})
+
+
+def test_chosen_rows_are_aligned_in_the_order_they_are_named_in(model, samples):
+    table = SampleTable(samples)
+    whole = alignment_inputs(model, table)
+    np.testing.assert_allclose(alignment_inputs(model, table, rows=[5, 3, 0]), whole[[5, 3, 0]], atol=2e-5)
+
+
+def test_a_model_in_training_is_aligned_without_dropout_and_goes_on(build_regressor, samples):
+    model = build_regressor(image=False, text={"layers": "last"}, alignment=True, head={"extra_hidden": 3})
+    for part in model.text.modules():
+        if hasattr(part, "dropout") and isinstance(part.dropout, torch.nn.Dropout):
+            part.dropout.p = 0.5
+    table = SampleTable(samples, with_images=False)
+    expected = alignment_inputs(model.eval(), table)
+    assert not model.training
+    np.testing.assert_allclose(alignment_inputs(model.train(), table), expected, atol=2e-5)
+    assert model.training

@@ -141,3 +141,11 @@ def test_scoring_leaves_mean_and_scale_alone(model, captions):
     model.train()
     model.outputs(batch_of(model, captions))
     assert not torch.equal(model.extra_mean, before)
+
+
+def test_a_line_goes_through_where_it_was_put():
+    line = Line()
+    line.put(2.0, 0.25, 0.5)
+    with torch.no_grad():
+        found = line(torch.tensor([0.25, 0.75, -1.0, torch.nan]))
+    torch.testing.assert_close(found, torch.tensor([0.5, 1.5, -2.0, torch.nan]), equal_nan=True)

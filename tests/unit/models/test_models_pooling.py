@@ -165,3 +165,12 @@ def test_pooling_before_mixing_equals_mixing_before_pooling():
 def test_impossible_layer_dropout_is_refused(dropout):
     with pytest.raises(ConfigError, match="layer dropout"):
         LayerMix(2, dropout)
+
+
+def test_either_of_two_layers_is_left_out_at_times():
+    torch.manual_seed(0)
+    mix = LayerMix(2, dropout=0.5).train()
+    pooled = torch.tensor([0.0, 1.0])[None, :, None, None]
+    with torch.no_grad():
+        assert {float(mix(pooled)) for _ in range(64)} == {0.0, 0.5, 1.0}
+        assert float(mix.eval()(pooled)) == 0.5

@@ -241,3 +241,10 @@ def test_add_images_asks_for_the_first_alone(parts, tmp_path, capsys):
     assert main(["add-images", str(parts[2]), "--tower", "ViT-B-32", "--pairs", rows, "--data", rows,
                  "--output", str(tmp_path / "new")]) == 2  # fmt: skip
     assert "add images to the first, then the second" in capsys.readouterr().err
+
+
+def test_scores_of_0_and_1_are_weighed_and_a_missing_second_changes_nothing():
+    first = np.array([1.0, 0.0, 1.0, 0.4, np.nan])
+    second = np.array([0.0, 0.0, 1.0, np.nan, 0.4])
+    found = Weighing(("en",), 0.5).combined(first, second)
+    np.testing.assert_allclose(found, [0.5, 1e-6, 1 - 1e-6, 0.4, np.nan], rtol=1e-9)
