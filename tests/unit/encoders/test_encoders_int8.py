@@ -83,6 +83,22 @@ def test_zeros_give_the_bias_and_nan_stays(layer):
 
 
 @torch.inference_mode()
+def test_channels_that_are_never_used_change_nothing(layer):
+    layer, states = copy.deepcopy(layer), torch.randn(8, 64, generator=torch.Generator().manual_seed(1))
+    layer.weight[:, 3] = 0
+    states[:, 4] = 0
+    found = Int8Linear(layer, states.abs().amax(dim=0), hardware=False)(states)
+    assert (found - layer(states)).abs().max() < 0.05
+
+
+def test_an_encoder_in_training_is_left_in_training(build_regressor):
+    backbone = build_regressor(image=False).text.backbone
+    for training in (True, False):
+        to_int8(backbone.train(training), hardware=False)
+        assert all(part.training == training for part in backbone.modules())
+
+
+@torch.inference_mode()
 def test_copies_and_pickles_say_the_same(layer):
     rounded = Int8Linear(layer, hardware=has_int8_products())
     states = torch.randn(4, 64)

@@ -2,6 +2,7 @@
 
 import pickle
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from suisei.errors import ConfigError, DataError, ModelError, UnavailableError
 from suisei.metrics.registry import get_metric
 from suisei.models.latent import CaptionReconstruction, LatentModel, LatentShape, padded
 from suisei.models.latent_folder import load_latent, save_latent
+from suisei.models.prefix_mapper import PrefixMapper
 
 
 @pytest.fixture
@@ -160,3 +162,24 @@ def test_a_tokenizer_of_another_language_model_is_refused(model):
     whole = LatentModel(model.image, model.mapper, few, model.tokenizer)
     with pytest.raises(ModelError, match="the language model has 5 embeddings"):
         whole.tokenize(["a dog"])
+
+
+def test_the_first_token_without_an_embedding_is_refused(model):
+    largest = max(model.tokenize(["a dog"])[0])
+    for vocabulary in (largest, largest + 1):
+        captions = CaptionReconstruction(LatentShape(vocabulary, 16, 3, 2, 24, 40))
+        whole = LatentModel(model.image, model.mapper, captions, model.tokenizer)
+        if vocabulary > largest:
+            assert max(whole.tokenize(["a dog"])[0]) == largest
+            continue
+        with pytest.raises(ModelError, match=f"gives token {largest}, .* has {largest} embeddings"):
+            whole.tokenize(["a dog"])
+
+
+def test_parts_of_other_widths_are_refused(model):
+    wide = CaptionReconstruction(LatentShape(500, 32, 3, 2, 24, 40))
+    with pytest.raises(ModelError, match="mapper gives 3 x 16 and the captions' side 3 x 32"):
+        LatentModel(model.image, model.mapper, wide, model.tokenizer)
+    other = PrefixMapper(replace(model.mapper.shape, features=model.image.width + 1))
+    with pytest.raises(ModelError, match="the image tower gives"):
+        LatentModel(model.image, other, model.captions, model.tokenizer)

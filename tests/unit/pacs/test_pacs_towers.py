@@ -10,7 +10,7 @@ from suisei.encoders.weights import save_weights
 from suisei.errors import ConfigError
 from suisei.pacs.dual_module import Architecture, PacTraining
 from suisei.pacs.dual_run import run
-from suisei.pacs.towers import image_slot, image_states, project, text_slot, text_states
+from suisei.pacs.towers import image_slot, image_states, project, projections, text_slot, text_states
 from tests.unit.pacs.pacs_models import TEXT, VIT, arguments
 
 RESNET = {"layers": [1, 1, 1, 1], "width": 4, "image_size": 32, "head_width": 16}
@@ -45,6 +45,15 @@ def test_split_towers_equal_the_whole(architecture):
         )
     assert text_slot(model) is not None
     assert (image_slot(model) is None) == (architecture is RESNET)
+
+
+def test_projections_are_those_of_both_towers_and_stay_where_a_tower_fails():
+    model = new_dual_encoder({"embed_dim": 16, "vision_cfg": VIT, "text_cfg": TEXT}, seed=1).model
+    before = model.visual.proj, model.text_projection
+    assert [id(own) for own in projections(model)] == [id(own) for own in before]
+    with pytest.raises(RuntimeError):
+        image_states(model, torch.zeros(1, 4, 32, 32))
+    assert model.visual.proj is before[0]
 
 
 def test_weights_to_start_from(folder, tmp_path):
