@@ -269,12 +269,15 @@ def _keep(
     kept = write_best(files, label, options.keep_top, Path(options.uids), higher_is_better=higher)
     told = f"{options.uids}: {kept.kept:,} of {kept.scored:,} samples by {label}, from {kept.least:.4f} "
     told += "up" if higher else "down"
+    if kept.repeated:
+        told += f"; {kept.repeated:,} more have the uid of another sample; each uid is kept once at most, by "
+        told += "its best score"
     if kept.unnamed:
         where = f"{next(iter(kept.unnamed_in))}{' and others' if len(kept.unnamed_in) > 1 else ''}"
         told += f"; {kept.unnamed:,} scored samples have no uid of 32 hexadecimal digits and cannot be kept "
         told += f"(in {where}; --summary FILE says how many in which)"
     say(console, told)
     return {
-        "by": label, "kept": kept.kept, "scored": kept.scored, "unnamed": kept.unnamed,
-        "unnamed_in": kept.unnamed_in, "least": kept.least,
+        "by": label, "kept": kept.kept, "scored": kept.scored, "repeated": kept.repeated,
+        "unnamed": kept.unnamed, "unnamed_in": kept.unnamed_in, "least": kept.least,
     }  # fmt: skip

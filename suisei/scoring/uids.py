@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,8 @@ class Kept:
 
     Attributes:
         kept: samples whose uids are written.
-        scored: samples with a score and a uid, of which they are a share.
+        scored: samples with a score and a uid of their own, of which they are a share.
+        repeated: further samples with a score and the uid of one of those, which stands there once.
         unnamed: samples with a score and no uid of 32 hexadecimal digits, which cannot be kept.
         unnamed_in: {file of scores: so many of them}.
         least: the worst score that is kept; None where nothing is.
@@ -36,6 +38,7 @@ class Kept:
     scored: int
     unnamed: int
     least: float | None
+    repeated: int = 0
     unnamed_in: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -45,7 +48,8 @@ def write_best(
     """Write the uids of the best share of all samples, as ``numpy.save`` does.
 
     So many are kept as the share of scored samples says, rounded down and at least one. Of equal scores those
-    with the smaller uids are kept.
+    with the smaller uids are kept. Samples that share a uid count as one, with the best of their scores: what
+    reads the array yields a sample as often as its uid stands there.
 
     Args:
         files: files of scores.
@@ -63,13 +67,33 @@ def write_best(
     uids, scores = found.arrays()
     if not len(uids):
         raise DataError(f"{path}: no sample has both a score and a uid of 32 hexadecimal digits")
-    count = max(1, math.floor(share * len(uids) + 1e-9))  # 0.29 of 100 is 28.999... in binary
     worse = -scores if higher_is_better else scores
-    best = np.lexsort((uids["f1"], uids["f0"], worse))[:count]
+    own = _best_of_each(uids, worse)
+    count = max(1, share_of(len(own), share))
+    best = own[np.argsort(worse[own], kind="stable")[:count]]
     with replacing(path) as temporary, temporary.open("wb") as stream:
         np.save(stream, np.sort(uids[best]), allow_pickle=False)
     unnamed = {str(file): number for file, number in found.unnamed.items() if number}
-    return Kept(count, len(uids), sum(unnamed.values()), float(scores[best[-1]]), unnamed)
+    least, repeated = float(scores[best[-1]]), len(uids) - len(own)
+    return Kept(count, len(own), sum(unnamed.values()), least, repeated, unnamed)
+
+
+def share_of(count: int, share: float) -> int:
+    """Return a share of a count, rounded down, as one reckons by hand.
+
+    >>> share_of(100, 0.29)  # 28.999... in binary
+    29
+    """
+    return math.floor(Fraction(str(share)) * count)
+
+
+def _best_of_each(uids: np.ndarray, worse: np.ndarray) -> np.ndarray:
+    """Return where the best sample of each uid stands, in the order of uids."""
+    order = np.lexsort((worse, uids["f1"], uids["f0"]))
+    ordered = uids[order]
+    first = np.ones(len(order), bool)
+    first[1:] = ordered[1:] != ordered[:-1]
+    return order[first]
 
 
 class _Found:

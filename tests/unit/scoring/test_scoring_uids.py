@@ -1,0 +1,62 @@
+"""The uids of the best share of a set: each once, a share of what can be kept."""
+
+import json
+
+import numpy as np
+import pytest
+
+from suisei.commands.score import main
+from suisei.scoring.uids import share_of, write_best
+
+WORDS = "a red ball on a table in the small room"
+
+
+def write_rows(path, count=10, first=0, offset=0):
+    """Write captions of one word to ten, with uids from ``first``."""
+    words = WORDS.split()
+    captions = [" ".join(words[: 1 + (n + offset) % len(words)]) for n in range(count)]
+    rows = [{"uid": f"{first + n:032x}", "candidate": caption} for n, caption in enumerate(captions)]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def kept(folder, *options, shards="*.jsonl", status=0, metrics="length"):
+    """Score the shards of a folder, and return the numbers of the uids that are kept, and the summary."""
+    given = ["--metrics", metrics, "--input", str(folder / "in" / shards), "--output", str(folder / "out")]
+    given += ["--uids", str(folder / "u.npy"), "--summary", str(folder / "s.json"), *options]
+    assert main(given) == status
+    uids = np.load(folder / "u.npy")
+    return [int(uid["f1"]) for uid in uids], json.loads((folder / "s.json").read_text(encoding="utf-8"))
+
+
+def test_a_uid_that_several_samples_have_is_kept_once_by_its_best_score(tmp_path, capsys):
+    for number in range(2):
+        write_rows(tmp_path / "in" / f"{number}.jsonl", offset=5 * number)
+    uids, summary = kept(tmp_path, "--keep-top", "0.5")
+    assert uids == [2, 3, 4, 8, 9]  # the best of each are 6 to 10 words, and 6 to 10 again
+    assert (summary["kept"]["kept"], summary["kept"]["scored"], summary["kept"]["repeated"]) == (5, 10, 10)
+    assert "5 of 10 samples by length" in capsys.readouterr().err
+
+
+def test_the_same_shard_twice_keeps_what_it_keeps_alone(tmp_path, capsys):
+    write_rows(tmp_path / "in" / "0.jsonl")
+    alone, summary = kept(tmp_path, "--keep-top", "0.3")
+    assert summary["kept"]["repeated"] == 0
+    assert "another sample" not in capsys.readouterr().err
+    write_rows(tmp_path / "in" / "1.jsonl")
+    assert kept(tmp_path, "--keep-top", "0.3")[0] == alone == [7, 8, 9]
+    assert "; 10 more have the uid of another sample; each uid is kept once" in capsys.readouterr().err
+
+
+def test_of_a_distance_a_repeated_uid_has_its_lowest_score(tmp_path):
+    path = tmp_path / "scores.jsonl"
+    rows = [(1, 0.9), (2, 0.5), (1, 0.1), (3, 0.7)]
+    path.write_text("".join(json.dumps({"uid": f"{uid:032x}", "m": score}) + "\n" for uid, score in rows))
+    found = write_best([path], "m", 0.4, tmp_path / "u.npy", higher_is_better=False)
+    assert (found.kept, found.scored, found.repeated, found.least) == (1, 3, 1, 0.1)
+    assert np.load(tmp_path / "u.npy").tolist() == [(0, 1)]
+
+
+@pytest.mark.parametrize(("count", "share", "expected"), [(100, 0.29, 29), (50_000_000, 0.57, 28_500_000)])
+def test_a_share_is_reckoned_as_by_hand(count, share, expected):
+    assert share_of(count, share) == expected
