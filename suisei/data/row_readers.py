@@ -202,11 +202,21 @@ class RowReader:
         pyarrow = import_pyarrow(path)
         try:
             with pyarrow.parquet.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as file:
-                self._checked_header(list(file.schema_arrow.names), None)
-                for batch in file.iter_batches(batch_size=1024):
-                    yield from _batch_rows(batch)
+                names = list(file.schema_arrow.names)
+                self._checked_header(names, None)
+                read = self._columns_in_use(names)
+                for batch in file.iter_batches(batch_size=1024, columns=read):
+                    yield from _batch_rows(batch, names)
         except (pyarrow.ArrowException, UnicodeDecodeError) as error:  # names of columns are not UTF-8
             raise FileProblem(f"cannot be read as Parquet: {error}") from None
+
+    def _columns_in_use(self, names: list[str]) -> list[str]:
+        """Return the columns that fill something: others may hold what Python has no objects for."""
+        try:
+            ignored = match_columns(tuple(names), self.chosen).ignored
+        except DataError:  # of names with blanks, which the header's check takes away: said by each row
+            return names
+        return [name for name in names if name not in ignored or name == "id"]  # which names bad rows
 
 
 _READERS: dict[str, Callable[[RowReader, TextIO], Iterator[RawRow]]] = {
@@ -267,15 +277,32 @@ def _cells_row(fields: list[str], names: tuple[str, ...], line: int) -> RawRow:
     return RawRow(dict(zip(names, fields, strict=True)), line=line)
 
 
-def _batch_rows(batch: Any) -> Iterator[RawRow]:
+def _batch_rows(batch: Any, names: list[str]) -> Iterator[RawRow]:
+    """Yield the rows of a batch; columns of the file that it lacks are None."""
+    absent = dict.fromkeys(names)  # in the file's order, for what is said of columns that are ignored
     try:
         records = batch.to_pylist()
-    except UnicodeDecodeError:  # one bad cell fails the whole batch: take its rows one by one
+    except _NO_OBJECT:  # one bad cell fails the whole batch: take its rows one by one
         for position in range(batch.num_rows):
-            try:
-                yield RawRow(batch.slice(position, 1).to_pylist()[0])
-            except UnicodeDecodeError:
-                yield RawRow(None, NOT_UTF8)
+            row = _batch_row(batch, position)
+            yield row if row.record is None else RawRow({**absent, **row.record})
         return
     for record in records:
-        yield RawRow(record)
+        yield RawRow({**absent, **record})
+
+
+def _batch_row(batch: Any, position: int) -> RawRow:
+    record = {}
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        try:
+            record[name] = column[position].as_py()
+        except UnicodeDecodeError:
+            return RawRow(None, NOT_UTF8)
+        except _NO_OBJECT as error:
+            reason = " ".join(str(error).split())[:200]
+            return RawRow(None, f"{name} cannot be read as {column.type} ({reason}); write it as text")
+    return RawRow(record)
+
+
+_NO_OBJECT = (ValueError, OverflowError, LookupError, NotImplementedError)
+"""What pyarrow raises of a value that Python has no object for, such as a date in the year 50,000."""

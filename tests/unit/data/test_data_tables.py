@@ -202,3 +202,46 @@ def test_parquet_without_its_library_says_what_to_install(tmp_path, monkeypatch,
     assert main(["score", "--metrics", "length", "--input", str(source), "--output", str(output)]) == 2
     assert "pip install 'suisei[parquet]'" in capsys.readouterr().err.replace("\n", " ")
     assert list(tmp_path.iterdir()) == [source]
+
+
+ODD = {
+    "a zone": (pyarrow.array([1, 2], pyarrow.timestamp("us", tz="Mars/Base")), 2),
+    "a date": (pyarrow.array([1, 2**31 - 1], pyarrow.date32()), 1),
+    "a time": (pyarrow.array([1, 2**62], pyarrow.timestamp("us")), 1),
+    "a duration": (pyarrow.array([1, 2**62], pyarrow.duration("s")), 1),
+    "a field twice": (pyarrow.StructArray.from_arrays([pyarrow.array([1, 2])] * 2, ["a", "a"]), 2),
+}
+"""Columns with values that Python has no object for, and in how many of their two rows."""
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_a_parquet_column_that_nobody_uses_is_named_and_not_read(tmp_path, kind):
+    notes = []
+    path = parquet(tmp_path, id=["x", "y"], odd=ODD[kind][0], candidate=["a", "b"], uid=["1", "2"])
+    rows = list(iter_rows(path, note=notes.append))
+    assert [(row.id, row.uid, row.sample.candidate) for row in rows] == [("x", "1", "a"), ("y", "2", "b")]
+    assert notes == [f"{path}: columns ignored: 'odd'"]
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_a_parquet_value_without_an_object_costs_its_row(tmp_path, kind):
+    odd, count = ODD[kind]
+    path = parquet(tmp_path, candidate=["a", "b"], rating=odd)
+    said = [problem(row) for row in iter_rows(path)]
+    assert all(f"row {number}: rating " in text and "\n" not in text for number, text in enumerate(said, 1))
+    unread = [text for text in said if f"rating cannot be read as {odd.type} (" in text]
+    assert len(unread) == count
+    assert all(text.endswith("; write it as text") for text in unread)
+
+
+def test_parquet_columns_keep_their_dots_blanks_and_order(tmp_path):
+    notes = []
+    given = {"url": ["u"], "a.b": ["a dog"], "a": [1], "uid": ["1"], "references": [["x", "y"]]}
+    path = parquet(tmp_path, **given)
+    (sample,) = read_samples(path, columns={"candidate": "a.b"}, note=notes.append)
+    assert (sample.candidate, sample.references) == ("a dog", ("x", "y"))
+    assert notes == [f"{path}: columns ignored: 'url', 'a'"]
+    (row,) = iter_rows(parquet(tmp_path, **{"cap ": ["a dog"]}), columns={"candidate": "cap"})
+    assert "no column 'cap'" in problem(row)
+    (row,) = iter_rows(parquet(tmp_path, id=["x"], candidate=[None]), columns={"id": None})
+    assert row.id == "x"

@@ -258,3 +258,18 @@ def test_what_is_no_image_is_said_without_an_address_in_memory(tmp_path):
     error = table(out / "00000.parquet")[0]["error"]
     assert "00000.tar/0.jpg: not an image that can be read (it has no format of an image)" in error
     assert " object at 0x" not in error
+
+
+def test_a_parquet_shard_with_values_that_cannot_be_read_stops_no_other(tmp_path):
+    """A time zone that is none: of a column that nobody uses it costs nothing, of a used one its rows."""
+    pyarrow = pytest.importorskip("pyarrow")
+    odd = pyarrow.array([1, 2], pyarrow.timestamp("us", tz="Mars/Base"))
+    (tmp_path / "in").mkdir()
+    for number, names in enumerate((["when"], ["system"], [])):
+        columns = {"candidate": [CAPTION] * 2, "references": [[CAPTION]] * 2, **dict.fromkeys(names, odd)}
+        pyarrow.parquet.write_table(pyarrow.table(columns), tmp_path / "in" / f"{number}.parquet")
+    found = run(tmp_path, shards="*.parquet")
+    assert [[row["length"] for row in table(path)] for path in found.values()] == [
+        [0.6, 0.6], [None, None], [0.6, 0.6]
+    ]  # fmt: skip
+    assert "system cannot be read as timestamp[us, tz=Mars/Base]" in table(found["1"])[0]["error"]
