@@ -86,6 +86,7 @@ def tell(
     """
     from suisei.data.outputs import raise_first, write_texts
     from suisei.runlog.events import current
+    from suisei.scoring.summary import kind_notes
 
     problems = [*problems, *write_texts([(options.summary, json_text(content))])]
     current().tell("summary", **content)
@@ -102,6 +103,8 @@ def tell(
             console,
             f"{label}: {entry['n']:,} scores, mean {mean}; {without:,} rows without ({entry['signature']})",
         )
+    for note in kind_notes(content):
+        say(console, f"· {note}", "dim")
     _list(content["bad_rows"], content["examples"], console)
     for entry in content["metrics"].values():
         _list(entry["skipped"], content["examples"], console)

@@ -27,13 +27,15 @@ from suisei.metrics.base import Metric
 from suisei.scoring.seen_images import SeenImages, files_of, topmost_missing
 from suisei.scoring.shard_files import scores_writer
 from suisei.scoring.stream import ScoredRow, Scorer
-from suisei.scoring.summary import RowCounts
+from suisei.scoring.summary import ROW_KINDS, RowCounts
 
 WINDOW = 1024
 """Rows of a shard that are scored together."""
 MOST_WINDOW_BYTES = 128 << 20
 """Bytes of images that are held at once; a window ends where it would have more."""
 STATS = "_stats.json"
+_LATER = {"unread_uids": "", "across": 0, "compared": 0, "looked": 0}
+"""What files of counts of before do not have."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -88,6 +90,9 @@ class ShardReport:
     Attributes:
         shard: its path.
         rows: samples that it holds, good and bad.
+        across: those with references, none of them in the candidate's language.
+        compared: those with references.
+        looked: those with an image alone.
         seconds: how long it took.
         counts: {label: samples with a score}.
         sums: {label: sum of their scores}.
@@ -102,6 +107,9 @@ class ShardReport:
 
     shard: str
     rows: int = 0
+    across: int = 0
+    compared: int = 0
+    looked: int = 0
     seconds: float = 0.0
     counts: dict[str, int] = field(default_factory=dict)
     sums: dict[str, float] = field(default_factory=dict)
@@ -137,7 +145,7 @@ def finished_report(task: ShardTask, settings: ShardSettings) -> ShardReport | N
     try:
         stored = json.loads(task.stats.read_text("utf-8"))
         size = task.output(settings.kind).stat().st_size
-        stored = {"unread_uids": "", **stored}  # which older files do not have
+        stored = {**_LATER, **stored}
         own = {name: stored[name] for name in ShardReport.__slots__}
         if own["problem"]:
             return None
@@ -291,7 +299,7 @@ class _Totals:
 
     def add(self, window: Sequence[ShardRow], scored: Sequence[ScoredRow]) -> None:
         """Count rows."""
-        self._counts.add(scored)
+        self._counts.add(scored, (one.row.sample for one in window if one.row.sample is not None))
         for one in window:
             self._absent = self._absent or one.row.absent
             self._pictured = self._pictured or bool(one.row.sample and files_of(one.row.sample))
@@ -315,7 +323,8 @@ class _Totals:
 
     def fill(self, report: ShardReport) -> None:
         """Write the counts into a report."""
-        report.rows = self._counts.rows
+        for kind in ROW_KINDS:
+            setattr(report, kind, getattr(self._counts, kind))
         report.counts = {label: len(scores) for label, scores in self._scores.items()}
         report.sums = {label: math.fsum(scores) for label, scores in self._scores.items()}
         report.bad, report.examples = dict(self._counts.bad), dict(self._counts.examples)
@@ -324,7 +333,7 @@ class _Totals:
 
 def summed(reports: Iterable[ShardReport]) -> dict[str, Any]:
     """Return the counts of many shards together, as values that JSON can hold."""
-    rows, bad, problems, failed, unread = 0, Counter[str](), {}, {}, {}
+    rows, bad, problems, failed, unread = Counter[str](), Counter[str](), {}, {}, {}
     counts, sums, skipped = Counter[str](), dict[str, list[float]](), dict[str, Counter[str]]()
     examples, shards = dict[str, str](), 0
     for report in reports:
@@ -332,7 +341,7 @@ def summed(reports: Iterable[ShardReport]) -> dict[str, Any]:
         if report.failed:
             failed[report.shard] = report.failed
             continue
-        rows += report.rows
+        rows.update({name: getattr(report, kind) for kind, name in ROW_KINDS.items()})
         counts.update(report.counts)
         bad.update(report.bad)
         if report.problem:
@@ -352,7 +361,7 @@ def summed(reports: Iterable[ShardReport]) -> dict[str, Any]:
     }
     return {
         "shards": shards,
-        "rows": rows,
+        **{name: rows[name] for name in ROW_KINDS.values()},
         "bad_rows": dict(bad),
         "examples": examples,
         "broken_shards": problems,

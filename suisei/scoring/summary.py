@@ -23,6 +23,13 @@ _LOG = logging.getLogger(__name__)
 
 MAX_REASONS = 50
 OTHER = "other reasons"
+ROW_KINDS = {
+    "rows": "rows",
+    "across": "rows_across_languages",
+    "compared": "rows_with_references",
+    "looked": "rows_with_an_image_alone",
+}
+"""{count of rows in ``RowCounts``: what a summary calls it}."""
 
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
 _NUMBER = re.compile(r"(?<![\w-])-?\d[\d,.]*(?:e[+-]?\d+)?|\bnan\b|-?\binf\b")
@@ -98,10 +105,7 @@ def summary(
     ``corpus`` is the metric's corpus score, which for most is ``mean``.
     """
     return {
-        "rows": counts.rows,
-        "rows_across_languages": counts.across,
-        "rows_with_references": counts.compared,
-        "rows_with_an_image_alone": counts.looked,
+        **{name: getattr(counts, kind) for kind, name in ROW_KINDS.items()},
         "bad_rows": dict(counts.bad),
         "examples": counts.examples,
         "metrics": {
@@ -148,9 +152,7 @@ def summary_table(content: Mapping[str, Any]) -> Table:
 
 def summary_notes(content: Mapping[str, Any]) -> list[str]:
     """Return one line per reason for which rows or scores are missing."""
-    examples, across = content["examples"], content.get("rows_across_languages", 0)
-    notes = [f"of the rows {across_note(across)}"] if across else []
-    notes += _mixed_notes(content)
+    examples, notes = content["examples"], kind_notes(content)
     notes += [
         f"{_rows(count)} skipped: {reason} (the first: {examples[reason]})"
         for reason, count in content["bad_rows"].items()
@@ -162,6 +164,12 @@ def summary_notes(content: Mapping[str, Any]) -> list[str]:
         for reason, count in entry["skipped"].items()
     ]
     return notes
+
+
+def kind_notes(content: Mapping[str, Any]) -> list[str]:
+    """Return a line for each kind of rows whose scores do not compare with those of others."""
+    across = content.get("rows_across_languages", 0)
+    return [*([f"of the rows {across_note(across)}"] if across else []), *_mixed_notes(content)]
 
 
 def _mixed_notes(content: Mapping[str, Any]) -> list[str]:
