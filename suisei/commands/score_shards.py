@@ -18,6 +18,7 @@ from suisei.commands.option_values import filled, real
 from suisei.commands.options import named_columns
 from suisei.commands.shard_summary import said_on_stopping, shown, tell
 from suisei.commands.shard_tasks import LOCK, SETTINGS
+from suisei.data.paths import full_path, try_lock
 from suisei.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -152,8 +153,6 @@ def _locked_folder(
         ConfigError: it holds scores of other metrics, or another run writes into it.
         DataError: it cannot be written.
     """
-    from suisei.data.paths import try_lock
-
     path = folder / SETTINGS
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -171,13 +170,13 @@ def _settings(path: Path, signatures: Mapping[str, str], options: argparse.Names
     from suisei.scoring.shard_scores import WINDOW, ShardSettings
 
     columns, window = named_columns(options), options.window or WINDOW
+    noted = _noted(path)
     decisive = {
         "signatures": {label: without_counts(text) for label, text in signatures.items()},
         "columns": columns,
         "window": window,
-        "images": options.images,
+        "images": _images(noted, options.images),
     }
-    noted = _noted(path)
     changed = [name for name, value in decisive.items() if noted and noted.get(name) != value]
     if changed:
         raise ConfigError(
@@ -190,6 +189,17 @@ def _settings(path: Path, signatures: Mapping[str, str], options: argparse.Names
     learned = {"learned": options.learned} if options.learned else {}
     digest = value_digest({**decisive, "kind": kind, **learned})
     return ShardSettings(columns, kind, digest, window, options.images, allowed(options))
+
+
+def _images(noted: Mapping[str, Any], given: str | None) -> str | None:
+    """Return the folder of images from the root on: typed from elsewhere the same is another folder.
+
+    Older notes have it as it was typed, which stays where it is the same from here: shards are marked so.
+    """
+    if given is None:
+        return None
+    before, images = noted.get("images"), full_path(given)
+    return before if isinstance(before, str) and full_path(before) == images else images
 
 
 def _noted(path: Path) -> dict[str, Any]:

@@ -7,8 +7,9 @@ import shutil
 
 import pytest
 
+from suisei.commands import score_shards
 from suisei.data.writers import replacing
-from suisei.errors import DataError
+from suisei.errors import ConfigError, DataError
 from suisei.scoring import shard_files, shard_pool
 from suisei.scoring.shard_scores import ShardTask, _clear
 from tests.unit.scoring.shard_runs import CAPTION, run, samples, table, write_tar
@@ -223,6 +224,34 @@ def test_a_folder_of_images_that_goes_away_finishes_no_shard(pictured, monkeypat
     away.rename(images)
     assert [row["error"] for row in table(run(pictured, shards="*.jsonl")["1"])] == [None] * 4
     assert "1 of 2 shards are finished already" in capsys.readouterr().err
+
+
+def test_images_of_another_folder_are_not_taken_for_those_of_the_same_name(pictured, monkeypatch, capsys):
+    """``--images in`` typed from elsewhere is another folder; the full path of the same is no other."""
+    monkeypatch.chdir(pictured)
+    run(pictured, "--images", "in", shards="*.jsonl")
+    assert json.loads((pictured / "out" / "scores.json").read_text())["images"] == str(pictured / "in")
+    for same in ("in", "./in/", str(pictured / "in")):
+        capsys.readouterr()
+        run(pictured, "--images", same, shards="*.jsonl")
+        assert "2 of 2 shards are finished already" in capsys.readouterr().err
+    (pictured / "other" / "in").mkdir(parents=True)
+    monkeypatch.chdir(pictured / "other")
+    with pytest.raises(ConfigError, match="holds scores with other images"):
+        run(pictured, "--images", "in", shards="*.jsonl")
+
+
+def test_images_that_are_noted_as_they_were_typed_stay_those_of_finished_shards(
+    pictured, monkeypatch, capsys
+):
+    """Older versions noted them so, and marked shards with it."""
+    monkeypatch.chdir(pictured)
+    with monkeypatch.context() as patch:
+        patch.setattr(score_shards, "_images", lambda noted, given: given)
+        run(pictured, "--images", "in", shards="*.jsonl")
+    capsys.readouterr()
+    run(pictured, "--images", str(pictured / "in"), shards="*.jsonl")
+    assert "2 of 2 shards are finished already" in capsys.readouterr().err
 
 
 def test_an_image_that_is_missing_alone_costs_its_row(pictured):
