@@ -27,7 +27,7 @@ from suisei.commands.score_ending import content_of_run, finished_so_far, show, 
 from suisei.commands.score_metrics import basis_of, learned_of, make_metrics, make_scorer
 from suisei.commands.score_options import parser
 from suisei.commands.score_rows import quick_count
-from suisei.commands.score_shards import in_shards, score_shards
+from suisei.commands.score_shards import deciding, in_shards, score_shards
 from suisei.commands.score_windows import score_windows
 from suisei.commands.shard_tasks import check_shards
 
@@ -86,7 +86,9 @@ def _score_shards(options: argparse.Namespace) -> int:
     plans = metric_plans(options)
 
     from suisei.encoders.sharing import shared_encoders
+    from suisei.scoring.plan import short_labels
 
+    options.decides = deciding(short_labels(plans), options)  # before models are loaded
     console = safe_console(stderr=True)
     with each_warning_once(console), shared_encoders():
         metrics, labelled, signatures = make_metrics(plans, options, console)

@@ -96,12 +96,12 @@ def score_shards(
         plans: {label: plan}, of which workers make theirs.
         signatures: {label: signature}.
         devices: of each local process.
-        options: the command's.
+        options: the command's, which know by :func:`deciding` the metric that ``decides``.
         console: for what is said.
     """
     from suisei.scoring.shard_scores import summed
 
-    label = _deciding(list(metrics), options)
+    label = options.decides
     folder = Path(options.output)
     tasks: list[ShardTask] = options.tasks
     with _locked_folder(folder, signatures, options) as settings:
@@ -122,8 +122,8 @@ def score_shards(
         for name, entry in content["metrics"].items():
             entry["signature"] = signatures[name]
         problems = []
-        if label is not None:
-            files = [task.output(settings.kind) for task in tasks if not reports[task].failed]
+        files = [task.output(settings.kind) for task in tasks if not reports[task].failed]
+        if label is not None and files:  # without any it is said of each shard why
             try:
                 content["kept"] = _keep(files, label, metrics[label].higher_is_better, options, console)
             except DataError as error:  # the summary says why uids could not be read
@@ -131,8 +131,16 @@ def score_shards(
     return tell(content, options, console, problems)
 
 
-def _deciding(labels: Sequence[str], options: argparse.Namespace) -> str | None:
-    """Return the metric that says what is kept, None where nothing is chosen."""
+def deciding(labels: Sequence[str], options: argparse.Namespace) -> str | None:
+    """Return the metric that says what is kept, None where nothing is chosen.
+
+    Args:
+        labels: of the metrics, as scores are called.
+        options: the command's.
+
+    Raises:
+        ConfigError: several metrics and none is named, or one that is not among them.
+    """
     if options.uids is None:
         return None
     if options.keep_by is None and len(labels) > 1:

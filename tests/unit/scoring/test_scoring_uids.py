@@ -5,7 +5,9 @@ import json
 import numpy as np
 import pytest
 
+from suisei.cli import run_command
 from suisei.commands.score import main
+from suisei.errors import ConfigError
 from suisei.scoring.uids import share_of, write_best
 
 WORDS = "a red ball on a table in the small room"
@@ -55,6 +57,31 @@ def test_of_a_distance_a_repeated_uid_has_its_lowest_score(tmp_path):
     found = write_best([path], "m", 0.4, tmp_path / "u.npy", higher_is_better=False)
     assert (found.kept, found.scored, found.repeated, found.least) == (1, 3, 1, 0.1)
     assert np.load(tmp_path / "u.npy").tolist() == [(0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--keep-by", "lenght"], "--keep-by lenght: no such metric; there is length, cider"),
+        ([], "say by which, --keep-by length or cider"),
+    ],
+)
+def test_what_decides_is_checked_before_a_metric_is_made(tmp_path, options, message, monkeypatch):
+    write_rows(tmp_path / "in" / "0.jsonl")
+    made = []
+    monkeypatch.setattr("suisei.metrics.registry.get_metric", lambda *spec, **given: made.append(spec))
+    with pytest.raises(ConfigError, match=message):
+        kept(tmp_path, "--keep-top", "0.5", *options, metrics="length,cider")
+    assert not made
+
+
+def test_where_no_shard_is_scored_the_last_line_says_why(tmp_path, capsys):
+    (tmp_path / "in").mkdir()
+    given = ["--metrics", "length", "--input", str(tmp_path / "in" / "{0..0}.jsonl")]
+    given += ["--output", str(tmp_path / "out"), "--keep-top", "0.5", "--uids", str(tmp_path / "u.npy")]
+    assert run_command(main, given) == 1
+    assert capsys.readouterr().err.splitlines()[-1] == f"· {tmp_path / 'in' / '0.jsonl'}: no such file"
+    assert not (tmp_path / "u.npy").exists()
 
 
 @pytest.mark.parametrize(("count", "share", "expected"), [(100, 0.29, 29), (50_000_000, 0.57, 28_500_000)])
