@@ -29,18 +29,29 @@ def shard_paths(pattern: str) -> list[Path]:
     """Return the shards that a pattern names, in order; those of a range whether they are there or not.
 
     ``{00000..00999}`` counts with leading zeros, ``{0..999}`` without, ``{a,b}`` lists, ``*``, ``?`` and
-    ``[]`` match files.
+    ``[]`` match files. A file or folder that is there under such a name is that one.
 
     Raises:
         ConfigError: too many, or none.
     """
     found: dict[str, None] = {}
     for name in _expanded(pattern):
-        matches = sorted(glob.glob(name)) if _MAGIC.search(name) else [name]  # noqa: PTH207 - may be absolute
-        found.update(dict.fromkeys(matches))
+        found.update(dict.fromkeys(_matches(name)))
     if not found:
         raise ConfigError(f"--input {pattern}: no file has such a name")
     return [Path(name) for name in found]
+
+
+def _matches(name: str) -> list[str]:
+    """Return the files that a name without ranges stands for: what is there by that very name comes first."""
+    if not _MAGIC.search(name) or os.path.exists(name):  # noqa: PTH110 - False of names that are too long
+        return [name]
+    path = Path(name)
+    folder = next(each for each in path.parents if os.path.isdir(each) or each == each.parent)  # noqa: PTH112
+    rest = str(path.relative_to(folder))
+    if not _MAGIC.search(rest):  # in a folder that is called so, where a shard of a range may be missing
+        return [name]
+    return sorted(glob.glob(str(Path(glob.escape(str(folder)), rest))))  # noqa: PTH207 - may be absolute
 
 
 def _expanded(pattern: str) -> list[str]:

@@ -3,6 +3,7 @@
 import io
 import json
 import tarfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -358,6 +359,24 @@ def test_key_and_uid_are_found_in_headers_as_rows_are(tmp_path, header):
     path.write_text(f"{header}\n{header.replace('key', 'k').replace('uid', 'u')}\n")
     (found,) = rows(path)
     assert (found.row.id, found.uid.strip()) == ("k", "u")
+
+
+@pytest.mark.parametrize("folder", ["d[1]", "w?", "a*b", "d[1]/e[2]"])
+@pytest.mark.parametrize("absolute", [False, True])
+def test_a_folder_whose_name_looks_like_a_pattern_has_shards(tmp_path, monkeypatch, folder, absolute):
+    monkeypatch.chdir(tmp_path)
+    for there in (folder, "d1", "wx", "d1/e2"):
+        for name in ("0.tar", "1.tar"):
+            (tmp_path / there).mkdir(parents=True, exist_ok=True)
+            (tmp_path / there / name).touch()
+    top = tmp_path / folder if absolute else Path(folder)
+    both = [top / "0.tar", top / "1.tar"]
+    assert shard_paths(f"{top}/0.tar") == both[:1]
+    assert shard_paths(f"{top}/*.tar") == shard_paths(f"{top}/[01].tar") == both
+    assert shard_paths(f"{top}/{{0..2}}.tar") == [*both, top / "2.tar"]  # the last is missing, and said so
+    assert shard_paths(f"{tmp_path if absolute else '.'}/d[0-9]/0.tar") == [
+        (tmp_path if absolute else Path()) / "d1" / "0.tar"
+    ]
 
 
 def test_patterns_name_shards(tmp_path, monkeypatch):
