@@ -87,4 +87,8 @@ def read_written(path: Path, label: str) -> Iterator[tuple[str | None, float]]:
                 row = json.loads(line)
                 yield row["uid"], math.nan if row[label] is None else float(row[label])
     except (OSError, ValueError, KeyError) as error:
-        raise DataError(f"{path}: no scores of {label} can be read: {error}") from None
+        reason = " ".join(str(error).split())[:300]
+        raise DataError(
+            f"{path}: no scores of {label} can be read ({reason}); delete it, and the same command scores "
+            "its shard again"
+        ) from None
