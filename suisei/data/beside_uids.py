@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from suisei.data.file_rows import Note
+from suisei.data.file_rows import Note, uid_text
 from suisei.data.parquet import import_pyarrow
 from suisei.errors import UnavailableError
 
@@ -43,7 +43,7 @@ class UidsBeside:
                 return {}
             table = pyarrow.parquet.read_table(self._path, columns=["key", "uid"])
             pairs = zip(table["key"].to_pylist(), table["uid"].to_pylist(), strict=True)
-            return {str(key): str(uid) for key, uid in pairs if uid}
+            return {str(key): uid_text(uid) or str(uid) for key, uid in pairs if uid}
         except (OSError, ValueError, pyarrow.ArrowException) as error:
             reason = " ".join(str(error).split())[:300]
             self._note(

@@ -54,6 +54,13 @@ class FileProblem(Exception):  # noqa: N818 - never leaves the readers
         self.place = place
 
 
+def uid_text(value: object) -> str | None:
+    """Return a uid as text, None of what is none; 16 bytes are the 32 hexadecimal digits of one."""
+    if isinstance(value, bytes):
+        value = value.hex() if len(value) == 16 else value.decode("utf-8", "backslashreplace")
+    return value if isinstance(value, str) and value else None
+
+
 def skipped_note(errors: Sequence[object]) -> str:
     """Return how many bad rows were left out, and what is wrong with the first."""
     return f"{len(errors):,} bad rows skipped, the first: {errors[0]}"

@@ -15,7 +15,7 @@ from typing import Any, Literal, TextIO
 from suisei.data.column_names import Columns, chosen_columns, match_columns
 from suisei.data.compressed import is_gzip, plain_suffix
 from suisei.data.fields import DEFAULT_SCALE, AbsentFileError, Settings, make_sample, record_id
-from suisei.data.file_rows import FileProblem, Note, RawRow, Row, warn
+from suisei.data.file_rows import FileProblem, Note, RawRow, Row, uid_text, warn
 from suisei.data.idset import IdSet
 from suisei.data.joins import References, joined
 from suisei.data.paths import Allowed, Root, descriptor_of, is_stream
@@ -222,8 +222,7 @@ def _checked_rows(raws: Iterator[RawRow], name: str, settings: Settings, note: N
     try:
         for number, raw in enumerate(raws, start=1):
             row_id, sample, problem = _checked(raw, settings, seen, told)
-            uid = raw.record.get("uid") if raw.record is not None else None
-            uid = uid if isinstance(uid, str) and uid else None
+            uid = uid_text(raw.record.get("uid")) if raw.record is not None else None
             if problem is None:
                 yield Row(number, row_id, sample, None, uid=uid)
             else:

@@ -1,13 +1,15 @@
 """The uids of the best share of a set: each once, a share of what can be kept."""
 
+import io
 import json
+import tarfile
 
 import numpy as np
 import pytest
 
 from suisei.cli import run_command
 from suisei.commands.score import main
-from suisei.errors import ConfigError
+from suisei.errors import ConfigError, DataError
 from suisei.scoring.uids import share_of, write_best
 
 WORDS = "a red ball on a table in the small room"
@@ -82,6 +84,38 @@ def test_where_no_shard_is_scored_the_last_line_says_why(tmp_path, capsys):
     assert run_command(main, given) == 1
     assert capsys.readouterr().err.splitlines()[-1] == f"· {tmp_path / 'in' / '0.jsonl'}: no such file"
     assert not (tmp_path / "u.npy").exists()
+
+
+def test_uids_of_sixteen_bytes_are_those_of_their_digits(tmp_path):
+    """Of a file of rows, and of the file beside an archive."""
+    pyarrow = pytest.importorskip("pyarrow")
+    numbers = [2**100 + 7, 2**127 + 9]
+    for shard, words in enumerate(("a red ball", "a ball")):
+        uid = pyarrow.array([numbers[shard].to_bytes(16)], pyarrow.binary(16))
+        columns = {"key": ["0"], "uid": uid, "candidate": [words]}
+        pyarrow.parquet.write_table(pyarrow.table(columns), tmp_path / f"{shard}.parquet")
+    with tarfile.open(tmp_path / "1.tar", "w") as tar:
+        member = tarfile.TarInfo("0.txt")
+        member.size = len(b"a ball")
+        tar.addfile(member, io.BytesIO(b"a ball"))
+    given = ["--metrics", "length", "--input", str(tmp_path / "{0.parquet,1.tar}"), "--output"]
+    given += [str(tmp_path / "out"), "--keep-top", "1", "--uids", str(tmp_path / "u.npy")]
+    assert main(given) == 0
+    assert np.load(tmp_path / "u.npy").tolist() == [(2**36, 7), (2**63, 9)]
+
+
+def test_a_damaged_file_of_scores_says_how_to_have_it_again(tmp_path):
+    write_rows(tmp_path / "in" / "0.jsonl")
+    before, _ = kept(tmp_path, "--keep-top", "0.3")
+    scores = tmp_path / "out" / "0.parquet"
+    scores.write_bytes(bytes(scores.stat().st_size))  # of the size that is noted
+    with pytest.raises(
+        DataError, match=r"no scores of length can be read .*; delete it, and the same command"
+    ) as error:
+        kept(tmp_path, "--keep-top", "0.3")
+    assert "\n" not in str(error.value)
+    scores.unlink()
+    assert kept(tmp_path, "--keep-top", "0.3")[0] == before
 
 
 @pytest.mark.parametrize(("count", "share", "expected"), [(100, 0.29, 29), (50_000_000, 0.57, 28_500_000)])
