@@ -17,7 +17,7 @@ from suisei.commands.command_parser import Add
 from suisei.commands.option_values import filled, real
 from suisei.commands.options import named_columns
 from suisei.commands.shard_summary import said_on_stopping, shown, tell
-from suisei.commands.shard_tasks import LOCK, SETTINGS
+from suisei.commands.shard_tasks import LOCK, SETTINGS, other_scores
 from suisei.data.paths import full_path, try_lock
 from suisei.errors import ConfigError, DataError
 
@@ -117,7 +117,7 @@ def score_shards(
         content = {
             "input": options.input, "output": options.output, "seconds": round(seconds, 3),
             "scored_now": sum(reports[task].rows for task in left if not reports[task].failed),
-            **summed(reports[task] for task in tasks),
+            **summed(reports[task] for task in tasks), "other_scores": other_scores(folder, tasks),
         }  # fmt: skip
         for name, entry in content["metrics"].items():
             entry["signature"] = signatures[name]

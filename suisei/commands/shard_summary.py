@@ -116,6 +116,13 @@ def tell(
         console,
     )
     _name(content["failed_shards"], f"shards failed; {again}", console)
+    if others := content["other_scores"]:
+        say(
+            console,
+            f"{options.output} has scores of shards that --input does not name: {len(others):,}, such as "
+            f"{others[0]}; they stay",
+            "dim",
+        )
     raise_first(problems)
     nothing = not any(entry["n"] for entry in content["metrics"].values())
     incomplete = content["unread_uids"] if options.uids else {}

@@ -94,6 +94,14 @@ def tasks_of(shards: Sequence[Path], output: Path) -> list[ShardTask]:
     return list(tasks.values())
 
 
+def other_scores(folder: Path, tasks: Sequence[ShardTask]) -> list[str]:
+    """Return the files of counts in a folder of scores that are of none of the tasks, in order."""
+    from suisei.scoring.shard_scores import STATS
+
+    own = {str(task.stats) for task in tasks}
+    return sorted({str(path) for path in folder.rglob(f"*{STATS}")} - own)
+
+
 def _read(shards: Sequence[Path], real: RealPaths) -> Mapping[str, str]:
     """Return what is read of a set, {path behind links: what it is}: shards, and what is beside one."""
     found = {real.of(path): str(path) for path in shards}

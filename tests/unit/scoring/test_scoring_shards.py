@@ -254,6 +254,19 @@ def test_shards_whose_names_have_dots_have_scores_of_their_own(folder):
         run(folder, shards="part.1.jsonl*")
 
 
+def test_scores_of_shards_that_the_input_does_not_name_are_said(folder, capsys):
+    """A shard that was taken out of the set leaves its scores, which are read with the others."""
+    summary = folder / "s.json"
+    run(folder, "--summary", str(summary))
+    assert "does not name" not in capsys.readouterr().err
+    assert json.loads(summary.read_text())["other_scores"] == []
+    run(folder, "--summary", str(summary), shards="{00000..00001}.tar")
+    other = str(folder / "out" / "00002_stats.json")
+    said = f"has scores of shards that --input does not name: 1, such as {other}; they stay"
+    assert said in capsys.readouterr().err
+    assert json.loads(summary.read_text())["other_scores"] == [other]
+
+
 def test_the_metadata_beside_archives_are_not_overwritten(folder):
     beside = {folder / "in" / name: name.encode() for name in ("00000.parquet", "00000_stats.json")}
     for path, content in beside.items():
