@@ -38,8 +38,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     name = checked_hub_name(options.name)
     folder, run = find_model(Path(options.folder))
+    config = read_config(folder)  # before the report: runs of captioners and of RECAP have others
     facts = read_run(run)
-    if facts.figures and not read_config(folder)["sha256"].get("config.json", "").startswith(facts.model):
+    if facts.figures and not config["sha256"].get("config.json", "").startswith(facts.model):
         facts = replace(facts, figures={})  # this one was made of it by suisei compact, say
         said = f"{run / 'report.json'} has figures of another model; the card has none"
         say(Console(stderr=True), said, "yellow")

@@ -48,7 +48,7 @@ def read_config(
         formats: versions of the layout that are read.
 
     Raises:
-        ModelError: there is none, or none that this version reads.
+        ModelError: there is none, none that this version reads, or one of another kind of model.
     """
     if not folder.is_dir():
         raise ModelError(f"no model folder at {folder}; give the folder that holds config.json")
@@ -65,6 +65,11 @@ def read_config(
         ) from None
     if _is_deep(config):
         raise ModelError(f"{path}: nested too deeply; a config has a few levels; {RESTORE}")
+    kind = config.get("kind") if isinstance(config, dict) else None
+    if kind is not None and "kind" not in parts:
+        raise ModelError(
+            f"{folder} holds a model of the kind {shown(kind)}; a SuiSei model of ratings is needed"
+        )
     absent = [key for key in parts if not isinstance(config, dict) or key not in config]
     if absent:
         raise ModelError(f"{path}: lacks {', '.join(absent)}; {RESTORE}")

@@ -99,3 +99,18 @@ def test_figures_of_another_model_are_left_out(model_folder, pushed, tmp_path, c
     assert "another model" not in capsys.readouterr().err
     assert "value: 0.5" not in pushed_card("0" * 64)
     assert "report.json has figures of another model" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["captioner", "recap-latent"])
+@pytest.mark.parametrize("report", [None, {"steps": 6}])
+def test_models_of_other_kinds_are_named_and_not_called_damaged(tmp_path, pushed, kind, report):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text(json.dumps({"kind": kind, "format": 1, "sha256": {}}))
+    if report is not None:
+        (tmp_path / "report.json").write_text(json.dumps(report))
+    for folder in (tmp_path, tmp_path / "model"):
+        with pytest.raises(ModelError) as caught:
+            main([str(folder), "me/metric", "--license", "mit", "--language", "en"])
+        told = f"{tmp_path / 'model'} holds a model of the kind '{kind}'; a SuiSei model of ratings is needed"
+        assert str(caught.value) == told
+    assert pushed == []
