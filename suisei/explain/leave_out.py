@@ -52,6 +52,10 @@ class Scorer(Protocol):
     higher_is_better: ClassVar[bool]
 
     @property
+    def reads(self) -> frozenset[str]:
+        """What may decide the score beside the candidate: any of "references" and "image"."""
+
+    @property
     def signature(self) -> str:
         """One line that says what decides the score."""
 
@@ -89,7 +93,7 @@ def explain(
     *,
     batch_size: int = 64,
 ) -> Explanation:
-    """Explain the score of one sample.
+    """Explain the score of one sample, by what the metric reads of it.
 
     Args:
         metric: any metric, fitted where it must be.
@@ -103,7 +107,7 @@ def explain(
     if any(map(str.isalpha, sample.candidate)):  # a caption without its kanji is Japanese still
         sample = replace(sample, language=language_of(sample))
     spans = word_spans(sample.candidate, cut(sample.candidate, language_of(sample)))
-    asked = _Asked(sample, dict(_variants(sample, spans[:MAX_WORDS])))
+    asked = _Asked(sample, dict(_variants(sample, spans[:MAX_WORDS], metric.reads)))
     scores, inputs, groups = asked.of(metric, batch_size)
     score = scores[_ALL]
     if score is None:
@@ -120,7 +124,9 @@ def explain(
         scores.get(_IMAGE),
         scores.get(_REFERENCES),
         scores.get(_CANDIDATE),
-        _reference_effects(sample, scores, asked.cosines, distance=not metric.higher_is_better),
+        _reference_effects(sample, scores, asked.cosines, distance=not metric.higher_is_better)
+        if "references" in metric.reads
+        else (),
         _word_effects(sample.candidate, spans[:MAX_WORDS], scores),
         inputs,
         groups,
@@ -148,15 +154,18 @@ def without_word(caption: str, span: Span) -> str:
     return (left + right).strip()
 
 
-def _variants(sample: CaptionSample, spans: Sequence[Span]) -> Iterator[tuple[Key, CaptionSample]]:
-    """Yield what is left out and the sample without it; what cannot be left out is not there."""
-    references = sample.references
+def _variants(
+    sample: CaptionSample, spans: Sequence[Span], reads: frozenset[str]
+) -> Iterator[tuple[Key, CaptionSample]]:
+    """Yield what is left out and the sample without it; what is not there or not read is not left out."""
+    references = sample.references if "references" in reads else ()
+    pictured = sample.image is not None and "image" in reads
     yield _ALL, sample
-    if sample.image is not None:
+    if pictured:
         yield _IMAGE, replace(sample, image=None)
     if references:
         yield _REFERENCES, replace(sample, references=())
-    if references and sample.image is not None:
+    if references and pictured:
         yield _CANDIDATE, replace(sample, references=(), image=None)
     for position, reference in enumerate(references):
         yield ("alone", position), replace(sample, references=(reference,))

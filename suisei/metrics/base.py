@@ -199,9 +199,17 @@ class Metric(ABC):
                 reasons[position] = f"{self.name} reads {LANGUAGE_NAMES[self.language]} only"
         return reasons
 
+    @property
+    def reads(self) -> frozenset[str]:
+        """What may decide the score beside the candidate: what the metric needs, or anything if nothing.
+
+        A metric that reads less than that, or more where there is more, says so.
+        """
+        return self.needs or frozenset({"references", "image"})
+
     def opens_image(self, sample: CaptionSample) -> bool:
         """Return whether the image of a sample that has one is opened for its score."""
-        return "image" in self.needs or "references" not in self.needs
+        return "image" in self.reads
 
     def fit(self, samples: Iterable[CaptionSample] | Any) -> None:  # noqa: B027 - optional hook
         """Fit corpus statistics such as idf, on references only. Does nothing by default.

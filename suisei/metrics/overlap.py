@@ -58,6 +58,7 @@ class Length(Metric):
     """
 
     name = "length"
+    reads = frozenset()
 
     def settings(self) -> dict[str, str]:
         """Return the units and what counts as 1."""
@@ -95,6 +96,7 @@ class Distinct2(Metric):
     """
 
     name = "distinct-2"
+    reads = frozenset()
 
     def settings(self) -> dict[str, str]:
         """Return the units."""
@@ -111,6 +113,7 @@ class Japanese(Metric):
     """
 
     name = "japanese"
+    reads = frozenset()
 
     def _score(self, samples: Sequence[CaptionSample], *, batch_size: int, progress: bool) -> np.ndarray:
         languages = [language_of(sample) for sample in samples]

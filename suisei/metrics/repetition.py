@@ -22,7 +22,7 @@ class Repetition(ShareMetric, TokenMetric):
         tokenizer: a name that :func:`suisei.metrics.tokenizers.get_tokenizer` knows.
     """
 
-    needs = frozenset()
+    needs = reads = frozenset()
     higher_is_better = False
     largest = 1.0
 

@@ -68,6 +68,7 @@ class IncompleteEnding(Metric):
     """
 
     name = "incomplete-ending"
+    reads = frozenset()
     higher_is_better = False
     largest = 1.0
 

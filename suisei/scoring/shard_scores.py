@@ -128,13 +128,7 @@ class ShardReport:
 
 def reads_images(metrics: Iterable[Metric]) -> bool:
     """Say whether any of some metrics may look at an image."""
-    for metric in metrics:
-        reads = getattr(metric, "reads", None)
-        if "image" in (metric.needs if reads is None else reads):
-            return True
-        if reads is None and "references" not in metric.needs:
-            return True
-    return False
+    return any("image" in metric.reads for metric in metrics)
 
 
 def finished_report(task: ShardTask, settings: ShardSettings) -> ShardReport | None:

@@ -11,7 +11,8 @@ from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError, DataError
 from suisei.explain import leave_out
 from suisei.explain.leave_out import without_word, word_spans
-from suisei.explain.wording import sentences
+from suisei.explain.wording import parts_of, sentences
+from suisei.metrics.base import Metric
 from suisei.metrics.extras import ExtraInputs
 from suisei.metrics.loading import load
 from suisei.metrics.registry import get_metric
@@ -167,11 +168,39 @@ def test_what_is_explained_is_not_counted_as_blind(metric, caplog):
 def test_any_metric_can_be_explained(sample):
     found = get_metric("bleu-1").explain(sample)
     assert found.without_references is None  # it has no score then
-    assert found.without_image == found.score
     assert found.inputs == ()
     best = max(effect.alone for effect in found.references)
     assert found.references[0].alone == best
     json.dumps(found.as_dict(), allow_nan=False)
+
+
+def test_what_a_metric_does_not_read_is_not_left_out(sample):
+    cider = get_metric("cider")
+    cider.fit([sample, CaptionSample("a", ("a red bus",)), CaptionSample("b", ("two boats",))])
+    for metric in (cider, get_metric("bleu-1")):
+        found = metric.explain(sample)
+        assert (found.without_image, found.candidate_alone) == (None, None)
+        assert [name for name, _ in parts_of(found)] == ["with all"]
+        assert "image" not in " ".join(sentences(found))
+        assert {effect.text for effect in found.references} == set(sample.references)
+    candidate_alone = ("length", "distinct-2", "japanese", "repetition-1", "incomplete-ending")
+    for name in candidate_alone:
+        found = get_metric(name).explain(sample)
+        assert [part for part, _ in parts_of(found)] == ["with all"]
+        assert found.references == ()
+        assert not re.search("image|reference", " ".join(sentences(found)))
+
+
+def test_of_a_metric_that_needs_nothing_and_says_no_more_all_is_left_out(sample):
+    class Counting(Metric):
+        name = "counting"
+
+        def _score(self, samples, *, batch_size, progress):
+            return np.array([len(s.references) + 10 * (s.image is not None) for s in samples])
+
+    found = Counting().explain(sample)
+    assert (found.score, found.without_image, found.without_references) == (13, 3, 10)
+    assert len(found.references) == 3
 
 
 def test_what_lowers_a_distance_helps():
