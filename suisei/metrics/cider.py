@@ -15,7 +15,7 @@ from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError, DataError
 from suisei.metrics.base import as_samples
 from suisei.metrics.ngrams import MAX_ORDER, Ngram, TokenMetric, ngram_counts, ngrams
-from suisei.metrics.tokenizers import TokenizedSample, Tokens
+from suisei.metrics.tokenizers import TokenizedSample, Tokens, signature_now
 from suisei.models.packed_counts import PackedCounts
 
 SIGMA = 6.0
@@ -115,7 +115,7 @@ class Cider(TokenMetric):
                 f"this is not a saved CIDEr state: {documents} documents, which is too few or fewer than "
                 "an n-gram occurs in"
             )
-        if tokenizer != self.tokenizer.signature:
+        if signature_now(str(tokenizer)) != self.tokenizer.signature:
             raise ConfigError(
                 f"the CIDEr state was fitted with tokenizer {tokenizer}, this one uses "
                 f"{self.tokenizer.signature}; fit again or choose the same tokenizer"

@@ -15,7 +15,7 @@ from suisei.errors import ConfigError, ModelError, SuiseiError
 from suisei.metrics.base import Metric
 from suisei.metrics.registry import REGISTRY, get_entry, get_metric
 from suisei.metrics.ridge import Ridge
-from suisei.metrics.tokenizers import tokenizer_of
+from suisei.metrics.tokenizers import signature_now, tokenizer_of
 from suisei.models.extras_folder import ENCODER_FOLDER, SavedInput, is_encoder_place
 from suisei.models.inputs import InputColumns
 from suisei.ranges import SWITCH, Range, Rule, Suits, shown
@@ -212,10 +212,12 @@ def _with_tokenizer(kind: str, options: dict[str, Any], given: SavedInput) -> Me
 def _decisive(settings: Mapping[str, str]) -> dict[str, str]:
     """Return what of a metric's settings decides its scores of samples.
 
-    That is neither the version of a library that keeps them, nor how it scores a corpus.
+    That is neither the version of a library that keeps them, nor how it scores a corpus, nor a tokenizer's
+    version that differs in what hardly any caption has.
     """
     left_out = r",?version=[^,]*|-sentence/[^,]*-corpus"
-    return {key: re.sub(left_out, "", str(value)) for key, value in settings.items()}
+    kept = {key: re.sub(left_out, "", str(value)) for key, value in settings.items()}
+    return {key: signature_now(value) if key == "tok" else value for key, value in kept.items()}
 
 
 def _compare(name: str, here: Mapping[str, str], given: SavedInput) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-VERSION = "1"
+VERSION = "2"
 """Raised whenever a change moves any token, since it is part of every signature."""
 
 DROPPED = frozenset(["''", "'", "``", "`", ".", "?", "!", ",", ":", "-", "--", "...", ";"])
@@ -49,6 +49,7 @@ _PATTERN = re.compile(
     | (?P<dotted>(?<![^\W_])[^\W\d_](?:\.[^\W\d_])+(?![^\W_])(?:\.(?![^\W_]))?(?:-{_WORD})*)
     | (?P<initial>(?<![^\W_])[^\W\d_]\.(?![\w.]))
     | (?P<fraction>{_WORD}(?:-{_LETTERS}){{0,2}}(?:/{_WORD}(?:-{_LETTERS}){{0,2}}){{1,2}})
+    | (?P<unbroken>{_WORD}(?:-{_WORD})*[\u2010\u2011]{_WORD}(?:[-\u2010\u2011]{_WORD})*)
     | (?P<hyphened>(?:{_WORD}?(?=n't(?![^\W_]))|\d+(?:[.,]\d+)+|{_WORD})(?:-(?:\d+(?:[.,]\d+)+|{_WORD}))+)
     | (?P<decimal>(?:(?<![^\W_])[-+])?\d*(?:[.,:/]\d+)+|(?:(?<![^\W_])[-+])?\d+(?:[.,:]\d+)+)
     | (?P<signed>(?<![^\W_])[-+]\d+(?![^\W_]))
@@ -58,7 +59,7 @@ _PATTERN = re.compile(
     | (?P<smiley>[:;=]-?[()]|:[dp](?![^\W_]))
     | (?P<dots>\.{{3,}})
     | (?P<shout>[?!]+)
-    | (?P<dashes>-{{2,}})
+    | (?P<dashes>-{{2,}}|[\u2010\u2011])
     | (?P<stars>\*{{2,}}|\#{{2,}}|@{{2,}}|_{{2,}}|>>)
     | (?P<other>.)
     """,
@@ -76,11 +77,24 @@ _SPLITS = {
     "'twas": ("'t", "was"),
     "y'all": ("y'", "all"),
 }
+_UNKNOWN = re.compile(
+    "[\u061c\u180b-\u180f\u200b-\u200f\u2012-\u2015\u2018-\u2019\u201b-\u201d\u2024-\u202e\u2039-\u203a"
+    "\u203c-\u203d\u2043\u2045-\u206f\u20a1-\u20a3\u20a5-\u20ab\u20ad-\u20ff\u2150-\u2152"
+    "\u215f-\u2182\u2185-\u218f\u2c2f\u2c5f\u2ce5-\u2cea\u2cef-\u2cf1\u2cf9-\u2cff\u2d70-\u2d7f"
+    "\u2de0-\u2e2e\u2e30-\u2ffb\u3003-\u3004\u3007-\u3011\u3013-\u3030\u3036-\u303a\u303d-\u303f"
+    "\u3099-\u309c\u30a0\u312e-\u312f\u3190-\u319f\u31bb-\u31e3\u3200-\u33ff\ue000-\uf8ff\ufb1e"
+    "\ufb29\ufbb2-\ufbc2\ufd3e-\ufd4f\ufdcf\ufdfc-\ufe6b\ufeff\uffe2-\uffe4\uffe8-\ufffd"
+    "\U00010000-\U0010ffff]"
+)
+"""What the program does not know: it drops such characters, and they end a word. All above U+FFFF are among
+them, most emoji and some letters; of the others, those from U+2000 on that the program was seen to drop, and
+marks that nobody sees."""
 _NORMAL = str.maketrans(
     {
         "’": "'", "‘": "`", "“": '"', "”": '"', "«": '"', "»": '"', "‹": "`", "›": "'",
         "–": "--", "—": "--", "―": "--", "…": "...", "½": "1/2", "¼": "1/4", "¾": "3/4",
-        "£": "#", "€": "$", "¢": " cents ", "\u00ad": "", "\u200b": " ",
+        "⅓": "1/3", "⅔": "2/3",
+        "£": "#", "€": "$", "¤": "$", "₠": "$", "¢": " cents ", "\u00ad": "",
     }
 )  # fmt: skip
 _ENTITIES = (("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&nbsp;", " "), ("&amp;", "&"))
@@ -96,6 +110,8 @@ def tokenize(text: str) -> list[str]:
     ['the', 'man', "'s", 'dog', 'does', "n't", 'like', '-lrb-', 'red', '-rrb-', 't-shirts', 'ca', "n't", 'it']
     """
     text = text.translate(_NORMAL)
+    if not text.isascii():
+        text = _UNKNOWN.sub(" ", text)
     if "&" in text:
         for entity, character in _ENTITIES:
             text = text.replace(entity, character)

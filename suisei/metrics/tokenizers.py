@@ -137,18 +137,29 @@ def _warn_once(message: str) -> None:
     warnings.warn(message, UserWarning, stacklevel=2)
 
 
+_FOLDED = "nfkc-nopunct.2"
+"""What is done to Japanese beside cutting it, for signatures; raised whenever that moves any token."""
+_SPELLED = str.maketrans("\uff5e\u2212\u2225", "\u301c\uff0d\u2016", "\u200d")
+"""Signs that Shift JIS has once and Unicode twice, one of them no punctuation; joiners of emoji go."""
+_SILENT = frozenset(["Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Cf"])
+_SELECTORS = frozenset(map(chr, (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))))
+
+
 def _characters() -> Tokenizer:
-    return _Plain("character", "char-nfkc-nopunct", _split_characters)
+    return _Plain("character", f"char-{_FOLDED}", _split_characters)
 
 
 def _split_characters(text: str) -> list[str]:
-    folded = unicodedata.normalize("NFKC", text).lower()
-    return [character for character in folded if not character.isspace() and not is_punctuation(character)]
+    return [character for character in _folded(text) if not character.isspace() and not _is_silent(character)]
 
 
-def is_punctuation(token: str) -> bool:
-    """Whether a token has nothing but punctuation (Unicode category P) in it."""
-    return all(unicodedata.category(character)[0] == "P" for character in token)
+def _folded(text: str) -> str:
+    return unicodedata.normalize("NFKC", text.translate(_SPELLED)).lower()
+
+
+def _is_silent(token: str) -> bool:
+    """Whether a token has nothing in it but punctuation (Unicode category P) and what nobody sees."""
+    return all(unicodedata.category(character) in _SILENT or character in _SELECTORS for character in token)
 
 
 def _mecab() -> Tokenizer:
@@ -158,15 +169,15 @@ def _mecab() -> Tokenizer:
     surfaces = _surfaces()
 
     def cut(text: str) -> list[str]:
-        return surfaces(unicodedata.normalize("NFKC", text).lower())
+        return surfaces(_folded(text))
 
-    signature = f"mecab-unidic-lite-{version('unidic-lite')}-nfkc-nopunct"
+    signature = f"mecab-unidic-lite-{version('unidic-lite')}-{_FOLDED}"
     return _Plain("mecab", signature, cut)
 
 
 @cache
 def _surfaces() -> Callable[[str], list[str]]:
-    """Return what cuts Japanese into words as they stand in the text, without punctuation."""
+    """Return what cuts Japanese into words as they stand in the text, without punctuation and joiners."""
     import fugashi
     import unidic_lite
 
@@ -177,13 +188,13 @@ def _surfaces() -> Callable[[str], list[str]]:
     def cut(text: str) -> list[str]:
         with lock:
             found = tagger.parse(text.replace("\x00", " ")).split()
-        return [surface for surface in found if not is_punctuation(surface)]
+        return [surface for surface in found if not _is_silent(surface)]
 
     return cut
 
 
 def caption_words(text: str, language: str) -> list[str]:
-    """Return the words of a caption as they stand in it, without punctuation.
+    """Return the words of a caption as they stand in it, without punctuation and joiners.
 
     Japanese is cut by MeCab, or by characters where it is not installed; other text at what is no letter or
     digit, with apostrophes and hyphens inside words.
@@ -191,7 +202,7 @@ def caption_words(text: str, language: str) -> list[str]:
     if language != "ja":
         return _ENGLISH_WORD.findall(text)
     if mecab_missing():
-        return [character for character in text if not (character.isspace() or is_punctuation(character))]
+        return [character for character in text if not (character.isspace() or _is_silent(character))]
     return _surfaces()(text)
 
 
@@ -227,8 +238,8 @@ def get_tokenizer(name: str = "auto") -> Tokenizer:
         ptb: English as the COCO evaluation cuts it (:mod:`suisei.metrics.ptb`).
         ptb-java: the same by Stanford's own program; needs Java and the extra ``java``. Alone, both warn of
             Japanese captions, which they cut at punctuation and spaces alone.
-        mecab: MeCab with unidic-lite on NFKC-folded, lower-cased text, punctuation dropped.
-        character: every character of the NFKC-folded, lower-cased text but space and punctuation.
+        mecab: MeCab with unidic-lite on NFKC-folded, lower-cased text, punctuation and joiners dropped.
+        character: every character of the NFKC-folded, lower-cased text but space, punctuation and joiners.
         whitespace: for text that is tokenized already.
         EN+JA: any two of these, the first for English, the second for Japanese captions.
 
@@ -252,6 +263,24 @@ def get_tokenizer(name: str = "auto") -> Tokenizer:
             f"for both languages: {name}+mecab"
         )
     return made[0]
+
+
+_BEFORE = ((r"\bptb-regex\.1\b", f"ptb-regex.{ptb.VERSION}"), (r"-nfkc-nopunct(?!\.)", f"-{_FOLDED}"))
+"""What signatures of before said, by pattern, and what they say now."""
+
+
+def signature_now(signature: str) -> str:
+    """Return what a tokenizer's signature would be now, if it cut captions as the one of now does.
+
+    That is but for emoji in English, joiners, and Japanese signs of two code points. What was fitted with it
+    serves still; scores of both are not to be mixed.
+
+    >>> signature_now("ptb-regex.1+char-nfkc-nopunct")
+    'ptb-regex.2+char-nfkc-nopunct.2'
+    """
+    for pattern, now in _BEFORE:
+        signature = re.sub(pattern, now, signature)
+    return signature
 
 
 _SIGNED = {"ptb-regex": "ptb", "ptb-java": "ptb-java", "mecab": "mecab", "char": "character"}

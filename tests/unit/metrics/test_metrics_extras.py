@@ -186,6 +186,30 @@ def test_another_version_of_our_own_is_refused_and_the_right_one_named(
         load(tmp_path / "model", device="cpu")
 
 
+def test_a_version_that_differs_in_rare_signs_alone_is_read(build_regressor, samples, tmp_path, resign):
+    names = ["length", "cider", "sacrebleu"]
+    model, extras = trained(build_regressor, samples, names)
+    save_model(tmp_path / "model", model, extras=extras.state())
+    now = "ptb-regex.2+char-nfkc-nopunct.2"
+    assert tokenizers.get_tokenizer("ptb+character").signature == now
+
+    def before(text):
+        return text.replace("ptb-regex.2", "ptb-regex.1").replace("nopunct.2", "nopunct")
+
+    def edit(config):
+        for name in names:
+            settings = config["extras"][name]["settings"]
+            assert before(settings["tok"]) != settings["tok"]
+            settings["tok"] = before(settings["tok"])
+
+    saved = tmp_path / "model" / "extras.json"
+    assert before(saved.read_text()) != saved.read_text()
+    saved.write_text(before(saved.read_text()))
+    resign(tmp_path / "model", edit)
+    metric = load(tmp_path / "model", device="cpu")
+    np.testing.assert_array_equal(metric.extras.compute(samples), extras.compute(samples))
+
+
 def test_another_sacrebleu_that_scores_the_same_is_not_refused(build_regressor, samples, tmp_path, resign):
     model, extras = trained(build_regressor, samples, ["chrf"])
     save_model(tmp_path / "model", model, extras=extras.state())

@@ -12,11 +12,14 @@ from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError, UnavailableError
 from suisei.metrics import ptb, tokenizers
 from suisei.metrics.bleu import Bleu
-from suisei.metrics.tokenizers import get_tokenizer, tokenize_samples
+from suisei.metrics.registry import get_metric
+from suisei.metrics.tokenizers import caption_words, get_tokenizer, tokenize_samples
 
+WITH_MECAB = pytest.mark.skipif(bool(tokenizers.mecab_missing()), reason="needs fugashi and unidic-lite")
 WORDS = (
     "dog man's dogs' t-shirt isn't can't they're U.S. Mr. 3.5 10,000 '90s half-pipe $5 50% #1 w/ red/white "
-    '"stop" (left) [sic] -- - ... !! ? ; : , . cannot o\'clock R&B 4x4 café “quoted” it’s girl,boy 5:30'
+    '"stop" (left) [sic] -- - ... !! ? ; : , . cannot o\'clock R&B 4x4 café “quoted” it’s girl,boy 5:30 '
+    "🐶 👍🏽 ❤ ‼ x𝐀y"
 )
 
 
@@ -42,6 +45,11 @@ WORDS = (
         ("O'Brien d'Angelo t'shirt", "o'brien d'angelo t shirt"),
         ("a A", "a a"),
         ("...", ""),
+        ("a 🐶 dog❗🎉", "a dog ❗"),
+        ("two👍🏽cats, 👨\u200d👩\u200d👧 ❤\ufe0f ☀ ‼ 1\u20e3", "two cats ❤ ☀ 1"),
+        ("𝐛𝐨𝐥𝐝 𠮷 a㈱b Ⅲ 〇 犬", "a b 犬"),
+        ("a t\u2011shirt \u2011 five\u2010year\u2010old", "a t\u2011shirt five\u2010year\u2010old"),
+        ("⅔ of ¤5 at 20 ℃", "2/3 of $ 5 at 20 ℃"),
     ],
 )
 def test_ptb_by_example(text, tokens):
@@ -77,6 +85,34 @@ def test_ptb_equals_java_on_flickr8k(shared):
     assert [tuple(ptb.tokenize(caption)) for caption in captions] == expected
 
 
+UNSEEN = "\u061c\u180e\u200b\u200c\u200d\u200e\u2060\u2064\ufeff\ufe0f\U000e0067\U000e0100"
+JAPANESE = ["character", pytest.param("mecab", marks=WITH_MECAB), pytest.param("auto", marks=WITH_MECAB)]
+
+
+@pytest.mark.parametrize("name", ["ptb", *JAPANESE])
+@pytest.mark.parametrize("unseen", UNSEEN)
+def test_what_nobody_sees_is_no_token(name, unseen):
+    text = f"A dog {unseen} runs." if name == "ptb" else f"犬{unseen}が、{unseen}走る"
+    assert get_tokenizer(name)(text) == get_tokenizer(name)(text.replace(unseen, " "))
+    assert unseen not in caption_words(text, "en" if name == "ptb" else "ja")
+
+
+@pytest.mark.parametrize("name", JAPANESE)
+def test_the_joiners_of_an_emoji_are_no_tokens(name):
+    assert get_tokenizer(name)("👨\u200d👩\u200d👧が笑う") == get_tokenizer(name)("👨👩👧が笑う")
+    joined, apart = get_metric("length").score(["👨\u200d👩\u200d👧が笑う", "👨👩👧が笑う"])
+    assert joined == apart
+
+
+@pytest.mark.parametrize("name", JAPANESE)
+@pytest.mark.parametrize("twins", ["\uff5e\u301c", "\uff0d\u2212", "\u2225\u2016"])
+def test_a_sign_of_two_code_points_gives_the_same_tokens(name, twins):
+    for text in ("犬が走る{}", "10{}20人の男性", "スノー{}ボード{}だ"):
+        one, other = (get_tokenizer(name)(text.replace("{}", sign)) for sign in twins)
+        assert one == other
+    assert not set(twins) & set(get_tokenizer(name)(f"犬{twins[0]}猫{twins[1]}鳥"))
+
+
 @given(st.text(max_size=60))
 def test_no_text_breaks_the_tokens(text):
     for name in ("ptb", "character", "mecab"):
@@ -100,10 +136,10 @@ def test_language_decides_the_tokenizer():
     assert tokenizer("犬が、走る。") == ["犬", "が", "走", "る"]
     assert tokenizer("DOG", "ja") == ["d", "o", "g"]
     assert tokenizer.many([("a b", None), ("犬猫", None), ("c", "en")]) == [("a", "b"), ("犬", "猫"), ("c",)]
-    assert tokenizer.signature == f"ptb-regex.{ptb.VERSION}+char-nfkc-nopunct"
+    assert tokenizer.signature == f"ptb-regex.{ptb.VERSION}+char-nfkc-nopunct.2"
 
 
-@pytest.mark.skipif(bool(tokenizers.mecab_missing()), reason="needs fugashi and unidic-lite")
+@WITH_MECAB
 def test_mecab_cuts_words_and_drops_punctuation():
     tokenizer = get_tokenizer("auto")
     assert tokenizer("犬が公園を走っている。") == ["犬", "が", "公園", "を", "走っ", "て", "いる"]
@@ -146,7 +182,7 @@ def test_without_mecab_characters_are_used_and_said(monkeypatch):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             tokenizer("猫だ")
-        assert tokenizer.signature.endswith("+char-nfkc-nopunct")
+        assert tokenizer.signature.endswith("+char-nfkc-nopunct.2")
         with pytest.raises(UnavailableError, match="fugashi, unidic_lite: pip install fugashi unidic-lite"):
             get_tokenizer("mecab")
     finally:
