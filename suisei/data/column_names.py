@@ -54,8 +54,8 @@ NO_CHOICE: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 _DECISIVE = ("candidate", "references", "rating")
 _SEVERAL = ("references", "rating")
-_SINGLE = re.compile(r"(?:reference|ref)s?_?([0-9]+)|reference|ref")
-_OF_RATER = re.compile(r"(?:human_)?ratings?_?([0-9]+)")
+_SINGLE = re.compile(r"(?:reference|ref)s?_?([0-9]{1,9})|reference|ref")
+_OF_RATER = re.compile(r"(?:human_)?ratings?_?([0-9]{1,9})")
 
 
 @dataclass(frozen=True, slots=True)

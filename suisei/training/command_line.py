@@ -231,6 +231,9 @@ class RunCLI(LightningCLI):
             read_config(path)
         super().parse_arguments(parser, args)
         config = self.config
+        for name in ("model", "data", "trainer"):
+            if config.get(name) is None:
+                raise ConfigError(f"{name} is null; leave it out for its defaults, or give its settings")
         check("seed_everything", config.seed_everything, SEED)
         if config.output is not None:
             check("output", config.output, NAME)

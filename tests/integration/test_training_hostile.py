@@ -187,6 +187,15 @@ def test_validation_later_than_the_end_of_an_epoch_is_one_line(train, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("task", ["null", "captioner", "pacs"])
+@pytest.mark.parametrize("group", ["model", "data", "trainer"])
+def test_a_group_of_settings_that_is_left_empty_is_named(task, group, tmp_path, capsys):
+    config = tmp_path / "c.yaml"
+    config.write_text(f"task: {task}\noutput: {tmp_path / 'run'}\n{group}:\n")
+    assert main(["train", "--config", str(config)]) == 2
+    assert f"{group} is null; leave it out for its defaults" in capsys.readouterr().err
+
+
 def test_the_command_says_one_line_and_ends_with_status_2(settings, tmp_path, capsys):
     arguments = ["--config", str(settings), f"--output={tmp_path / 'run'}", "--model.head.members=1000000"]
     assert main(["train", *arguments]) == 2

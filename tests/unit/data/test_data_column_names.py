@@ -61,6 +61,7 @@ def test_what_a_caller_says_goes_before_every_guess():
         (("rating_10", "candidate", "rating_2", "score"), {}, ("rating_2", "rating_10")),
         (("candidate", "human_rating_2", "Rating 1"), {}, ("Rating 1", "human_rating_2")),
         (("candidate", "rating_1"), {"rating": "rating_1"}, ()),
+        (("candidate", "rating_" + "1" * 5000, "references", "reference" + "1" * 5000), {}, ()),
         (("candidate", "rating", "rating_1", "rating_2"), {"rating": "rating"}, ()),
         (("candidate", "mos", "rating_1", "rating_2"), {"rating": "mos"}, ()),
     ],
