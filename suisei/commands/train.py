@@ -38,7 +38,7 @@ from suisei.ranges import NAME, SWITCH, Range, Rule, Several, Word, at_least, ch
 from suisei.recap.latent_run import RUNS as RECAP
 from suisei.resources import resource_path
 from suisei.runlog.events import begin
-from suisei.training.command_line import NULL, RunCLI, best_precision
+from suisei.training.command_line import RunCLI, best_precision
 from suisei.training.datamodule import CaptionDataModule
 from suisei.training.module import SuiSei
 from suisei.training.pooled_folds import pool_folds
@@ -55,6 +55,7 @@ from suisei.training.run_folder import started_run
 from suisei.training.run_lock import alone_in, refuse_started
 from suisei.training.text_run import TASK as PRETRAIN
 from suisei.training.text_run import run_pretraining
+from suisei.training.trainer_settings import NULL
 
 DEFAULT_CONFIG = "configs/scenes.yaml"
 OF_THEIR_OWN: dict[str, Callable[[Sequence[str]], int]] = {

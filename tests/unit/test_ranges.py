@@ -26,7 +26,7 @@ from suisei.pacs import dual_module as pacs
 from suisei.pacs import pair_datamodule
 from suisei.ranges import Either, Entries, Of, Range, Several, Suits, Word, at_least, check, or_null
 from suisei.recap import caption_batches, image_towers, language_models, latent_training, prefix_training
-from suisei.training import command_line, datamodule, objective, optimizers, pretraining
+from suisei.training import datamodule, objective, optimizers, plain_parser, pretraining, trainer_settings
 from suisei.training import module as suisei
 
 RULES = {
@@ -98,8 +98,8 @@ def test_every_setting_of_the_trainer_is_known():
         "limit_test_batches", "limit_predict_batches", "val_check_interval", "enable_progress_bar",
         "enable_model_summary", "benchmark", "default_root_dir", "enable_autolog_hparams",
     }  # fmt: skip
-    assert set(parameters) == set(command_line.TRAINER) | beside
-    assert set(command_line.PLAIN) <= set(parameters)
+    assert set(parameters) == set(trainer_settings.TRAINER) | beside
+    assert set(plain_parser.PLAIN) <= set(parameters)
 
 
 def bad_values(rule):
