@@ -155,10 +155,10 @@ def test_made_samples_are_trained_on_and_counted(train):
 
 
 def test_pretraining_is_asked_for(built, monkeypatch):
-    from suisei.training import module
+    from suisei.training import building
 
     asked = []
-    monkeypatch.setattr(module, "pretrain", lambda *_, **options: asked.append(options["seed"]))
+    monkeypatch.setattr(building, "pretrain", lambda *_, **options: asked.append(options["seed"]))
     built("--model.pretraining=null")
     assert asked == []
     built("--model.pretraining.epochs=2")

@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from suisei.errors import ModelError
-from suisei.metrics import suisei as metric_module
+from suisei.metrics import loading
 from suisei.metrics.extras import check_names
 from suisei.metrics.loading import load
 from suisei.metrics.suisei import SuiSeiMetric
@@ -131,8 +131,8 @@ def test_a_model_is_read_for_scoring_on_the_cpu_alone_and_where_nothing_is_compi
         asked.append(options["scoring"])
         raise ModelError("asked")
 
-    monkeypatch.setattr(metric_module, "choose_device", lambda device: device)
-    monkeypatch.setattr(metric_module, "load_model", found)
+    monkeypatch.setattr(loading, "choose_device", lambda device: device)
+    monkeypatch.setattr(loading, "load_model", found)
     with pytest.raises(ModelError, match="asked"):
         load("a/b/c", **settings)
     assert asked == [scoring]
