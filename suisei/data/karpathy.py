@@ -37,7 +37,7 @@ def karpathy_images(content: Any) -> list[Any] | None:
     images = content.get("images") if isinstance(content, dict) else None
     if not isinstance(images, list) or not images or not isinstance(images[0], dict):
         return None
-    return images if "sentences" in images[0] and "annotations" not in content else None
+    return images if "sentences" in images[0] else None
 
 
 def read_karpathy(name: str, images: list[Any]) -> Iterator[KarpathyImage]:

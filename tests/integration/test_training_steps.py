@@ -165,6 +165,16 @@ def test_pretraining_is_asked_for(built, monkeypatch):
     assert asked == [3]
 
 
+@pytest.mark.parametrize(("pretraining", "left_out"), [("null", True), ("{epochs: 1, cross_fit: 0}", False)])
+def test_checkpoints_leave_out_a_frozen_encoder_unless_captions_taught_it(built, pretraining, left_out):
+    """Another pre-training may differ in its last bits, so that a resumed run could not make it again."""
+    cli = built("--model.text.frozen=true", f"--model.pretraining={pretraining}")
+    state = {"state_dict": dict(cli.model.state_dict())}
+    cli.model._frozen.drop_from(state)
+    kept = [name for name in state["state_dict"] if name.startswith("regressor.text.backbone")]
+    assert (kept == []) is left_out
+
+
 @pytest.mark.parametrize(
     ("more", "epochs"), [(["--early_stopping.patience=2"], 4), (["--early_stopping=null"], 6)]
 )

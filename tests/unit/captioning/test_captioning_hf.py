@@ -75,7 +75,8 @@ def test_kept_keys_and_values_change_nothing(model, memory, method):
 
 @pytest.mark.filterwarnings("error::FutureWarning")
 def test_no_caption_is_written_by_what_transformers_will_not_know(model, memory):
-    model.generate(memory, Decoding("greedy", max_length=4))
+    found = model.generate(memory, Decoding("greedy", max_length=4))
+    assert found.tokens.shape[:2] == (3, 1)
 
 
 def test_greedy_captions_are_those_that_transformers_writes(model, pictures, memory):
