@@ -15,13 +15,8 @@ from suisei.errors import DataError
 from suisei.metaeval.agreement import AgreementData, Rows, agree
 from suisei.metaeval.correlation import CORRELATIONS, CorrelationError
 from suisei.metaeval.correlation_tables import versions
-from suisei.metaeval.significance import (
-    bootstrap_values,
-    check_paired,
-    group_weights,
-    holm,
-    percentile_interval,
-)
+from suisei.metaeval.resampling import bootstrap_values, check_paired, group_weights, percentile_interval
+from suisei.metaeval.significance import holm
 from suisei.metaeval.tables import LABELS, Cell, Row, Section, Table
 from suisei.scoring.run_scores import read_scores, samples_of_run
 

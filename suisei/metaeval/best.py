@@ -13,8 +13,8 @@ from suisei.metaeval import detection, pair_tables
 from suisei.metaeval.agreement import AgreementData
 from suisei.metaeval.correlation import CorrelationError
 from suisei.metaeval.protocols import DetectionProtocol, PairProtocol, ParagraphProtocol, Protocol
+from suisei.metaeval.resampling import bootstrap_values, group_weights
 from suisei.metaeval.settings import EvaluationSettings
-from suisei.metaeval.significance import bootstrap_values, group_weights
 
 
 def significantly_best(

@@ -10,7 +10,7 @@ import numpy as np
 from suisei.data.sample import LANGUAGE_NAMES, CaptionSample, language_of
 from suisei.data.splits import group_of
 from suisei.errors import DataError
-from suisei.metaeval.significance import Interval, group_weights, percentile_interval
+from suisei.metaeval.resampling import Interval, group_weights, percentile_interval
 from suisei.metaeval.tables import Cell, Row, Section, Table
 
 

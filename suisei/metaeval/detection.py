@@ -11,8 +11,8 @@ from suisei.data.sample import CaptionSample
 from suisei.data.splits import group_of
 from suisei.errors import DataError
 from suisei.metaeval.correlation_tables import versions
+from suisei.metaeval.resampling import group_weights, with_interval
 from suisei.metaeval.settings import EvaluationSettings
-from suisei.metaeval.significance import group_weights, with_interval
 from suisei.metaeval.tables import Cell, Row, Section, Table
 from suisei.scoring.columns import ScoreColumn
 

@@ -8,12 +8,7 @@ import numpy as np
 
 from suisei.metaeval.agreement import Agreement, AgreementData, Rows, agree, mean_rating
 from suisei.metaeval.correlation import CorrelationError
-from suisei.metaeval.significance import (
-    Interval,
-    bootstrap_values,
-    group_weights,
-    percentile_interval,
-)
+from suisei.metaeval.resampling import Interval, bootstrap_values, group_weights, percentile_interval
 
 
 def human_rounds(data: AgreementData, seed: int = 0) -> tuple[Rows, ...]:

@@ -12,12 +12,11 @@ from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError
 from suisei.metaeval.agreement import AgreementData, Rows, agree, systemless_notes
 from suisei.metaeval.correlation import CorrelationError, pearson
+from suisei.metaeval.resampling import bootstrap_difference, paired_rows
 from suisei.metaeval.settings import EvaluationSettings
 from suisei.metaeval.significance import (
     TestResult,
-    bootstrap_difference,
     holm,
-    paired_rows,
     permutation_test,
     rank_clusters,
     too_few_permutations,

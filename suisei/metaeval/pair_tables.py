@@ -14,8 +14,8 @@ from suisei.data.splits import group_of
 from suisei.errors import DataError
 from suisei.metaeval.correlation_tables import versions
 from suisei.metaeval.pairwise import pair_credits, signature
+from suisei.metaeval.resampling import weight_parts, with_interval
 from suisei.metaeval.settings import EvaluationSettings
-from suisei.metaeval.significance import weight_parts, with_interval
 from suisei.metaeval.tables import Cell, Row, Section, Table
 from suisei.scoring.columns import ScoreColumn
 

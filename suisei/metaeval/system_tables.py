@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from suisei.metaeval.significance import Interval, too_few_permutations
+from suisei.metaeval.resampling import Interval
+from suisei.metaeval.significance import too_few_permutations
 from suisei.metaeval.systems import Example, MetricOutcome, Pair, Resampling
 from suisei.metaeval.tables import VERSUS, Cell, Row, Section, Table
 

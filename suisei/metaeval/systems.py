@@ -16,13 +16,8 @@ import numpy as np
 from suisei.data.sample import CaptionSample
 from suisei.errors import DataError
 from suisei.metaeval.kendall import GroupSum, weight_chunks
-from suisei.metaeval.significance import (
-    Interval,
-    holm,
-    percentile_interval,
-    rank_clusters,
-    weight_parts,
-)
+from suisei.metaeval.resampling import Interval, percentile_interval, weight_parts
+from suisei.metaeval.significance import holm, rank_clusters
 from suisei.scoring.columns import FAILURES, ScoreColumn, failure_text
 
 TIE = 1e-9

@@ -18,8 +18,8 @@ from suisei.metaeval.correlation import CorrelationError
 from suisei.metaeval.correlation_tables import measured_cell, versions
 from suisei.metaeval.human import human_agreement, human_bootstrap
 from suisei.metaeval.pairwise import pairwise_accuracy
+from suisei.metaeval.resampling import group_weights, percentile_interval
 from suisei.metaeval.settings import EvaluationSettings
-from suisei.metaeval.significance import group_weights, percentile_interval
 from suisei.metaeval.tables import LABELS, Cell, Row, Section, Table
 from suisei.metrics.registry import get_entry
 from suisei.scoring.columns import ScoreColumn

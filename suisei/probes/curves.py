@@ -23,7 +23,7 @@ import numpy as np
 from suisei.data.sample import LANGUAGE_NAMES, CaptionSample
 from suisei.data.splits import group_of, portable_names
 from suisei.errors import DataError
-from suisei.metaeval.significance import percentile_interval, weight_parts
+from suisei.metaeval.resampling import percentile_interval, weight_parts
 from suisei.metaeval.tables import Cell
 from suisei.probes.degrade import OTHER_IMAGE, degrade_samples, seeded_key
 from suisei.probes.outcomes import Scored

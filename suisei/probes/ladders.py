@@ -22,7 +22,7 @@ from suisei.data.sample import LANGUAGE_NAMES, CaptionSample
 from suisei.data.splits import group_of
 from suisei.errors import DataError
 from suisei.metaeval.kendall import GroupSum
-from suisei.metaeval.significance import Interval, percentile_interval, weight_parts
+from suisei.metaeval.resampling import Interval, percentile_interval, weight_parts
 from suisei.metaeval.tables import Cell
 from suisei.probes.degrade import OTHER_IMAGE, by_language, degrade_samples, seeded_key
 from suisei.probes.outcomes import Scored

@@ -14,7 +14,7 @@ import numpy as np
 
 from suisei.data.sample import CaptionSample
 from suisei.data.splits import group_of
-from suisei.metaeval.significance import Interval, group_weights, percentile_interval
+from suisei.metaeval.resampling import Interval, group_weights, percentile_interval
 from suisei.metaeval.tables import Cell
 from suisei.probes.degrade import CHANGES, OTHER_IMAGE, by_language, degrade_samples
 from suisei.scoring.corpus import Summands

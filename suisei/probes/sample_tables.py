@@ -17,7 +17,7 @@ from suisei.data.spoken import beside_references_in
 from suisei.errors import DataError
 from suisei.metaeval.agreement import AgreementData, Rows, agree
 from suisei.metaeval.correlation import CorrelationError, pearson
-from suisei.metaeval.significance import bootstrap_difference
+from suisei.metaeval.resampling import bootstrap_difference
 from suisei.metaeval.tables import HUMAN, Cell, Row, Section, Table
 from suisei.probes.degrade import by_language, seeded_key
 from suisei.probes.outcomes import QUANTILES, Scored, mean_cell

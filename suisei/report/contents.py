@@ -22,7 +22,7 @@ from suisei.metaeval.plots import (
     plot_table,
 )
 from suisei.metaeval.prediction_plots import plot_predicted
-from suisei.metaeval.significance import Interval
+from suisei.metaeval.resampling import Interval
 from suisei.metaeval.tables import Cell, Row, Section, Table
 from suisei.report.examples import Explain, human_scores, nearest_metric, prediction_cards
 from suisei.report.parts import Block, Figure, Part, Rated, Result

@@ -6,7 +6,7 @@ import numpy as np
 import scipy.stats
 
 from suisei.metaeval.agreement import AgreementData
-from suisei.metaeval.significance import bootstrap_values, group_weights
+from suisei.metaeval.resampling import bootstrap_values, group_weights
 from tests.benchmarks.harness import Options, Row
 
 SECTION = "bootstrap"

@@ -11,7 +11,7 @@ from suisei.commands.metric_options import PRECISIONS
 from suisei.commands.option_values import device, filled, real, whole
 from suisei.encoders.precision import PRECISIONS as KNOWN
 from suisei.errors import ConfigError
-from suisei.metaeval.significance import group_weights
+from suisei.metaeval.resampling import group_weights
 
 BASE = {
     "score": ["--metrics", "length", "--input", "in.jsonl"],

@@ -8,7 +8,7 @@ from suisei.data.sample import CaptionSample, Rating
 from suisei.errors import ConfigError
 from suisei.metaeval.agreement import AgreementData, agree
 from suisei.metaeval.correlation import CORRELATIONS, CorrelationError
-from suisei.metaeval.significance import RowStatistic
+from suisei.metaeval.resampling import RowStatistic
 
 
 def make(scores, ratings, groups=None, systems=()):

@@ -7,7 +7,7 @@ import scipy.stats
 from suisei.metaeval.agreement import AVERAGING, AgreementData
 from suisei.metaeval.correlation import CorrelationError
 from suisei.metaeval.human import human_agreement, human_bootstrap, human_rounds
-from suisei.metaeval.significance import bootstrap_values, group_weights
+from suisei.metaeval.resampling import bootstrap_values, group_weights
 
 
 def make(ratings, groups=None, systems=()):

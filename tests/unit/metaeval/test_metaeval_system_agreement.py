@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from suisei.errors import DataError
-from suisei.metaeval.significance import Interval
+from suisei.metaeval.resampling import Interval
 from suisei.metaeval.system_agreement import agreement_table, checked_human_scores, system_agreements
 from suisei.metaeval.systems import MetricOutcome, SystemScore
 

@@ -7,7 +7,7 @@ import pytest
 
 from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError
-from suisei.metaeval.significance import group_weights
+from suisei.metaeval.resampling import group_weights
 from suisei.metaeval.system_tables import as_dict, example_markdown, pair_table, score_table, system_table
 from suisei.metaeval.systems import Resampling, compare_systems, most_different
 from suisei.metrics.base import Metric
