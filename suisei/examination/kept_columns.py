@@ -85,6 +85,7 @@ def _values(column: ScoreColumn) -> dict[str, Any]:
         "notes": list(column.notes),
         "higher_is_better": column.higher_is_better,
         "largest": column.largest,
+        "backbone": column.backbone,
     }
 
 
@@ -100,4 +101,5 @@ def _column(label: str, value: dict[str, Any]) -> ScoreColumn:
         notes=tuple(value["notes"]),
         higher_is_better=bool(value["higher_is_better"]),
         largest=value.get("largest"),
+        backbone=value.get("backbone"),
     )

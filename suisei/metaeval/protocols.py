@@ -119,7 +119,9 @@ class Protocol:
         others: dict[str, Table] = {}
         comparison = None
         if settings.published:
-            published = published_table(evaluation.data, scored, samples, settings.raters)
+            published = published_table(
+                evaluation.data, scored, samples, settings.raters, _backbones(columns)
+            )
             others |= {} if published is None else {"published": published}
         if compare:
             with progress("paired tests") as report:
@@ -258,7 +260,7 @@ class PairProtocol(NoRatingsProtocol):
         title = f"Agreement with human preferences: {Path(evaluation.data).name}"
         with progress("pairs"):
             table = pair_table(evaluation.columns, evaluation.samples, settings, title=title)
-        others = beside_published(evaluation.data, table) if settings.published else {}
+        others = _published(evaluation, table, settings)
         if self._detection:
             with progress("average precision"):
                 others["detection"] = detection_table(
@@ -308,7 +310,18 @@ class FoilProtocol(PairProtocol):
         ]
         heads = {ONE_REFERENCE: "1 reference", **four.columns, MEAN: "4 references"}
         table = replace(four, columns=heads, sections=(Section("overall", tuple(rows)),))
-        return Measured(table, beside_published(evaluation.data, table) if settings.published else {})
+        return Measured(table, _published(evaluation, table, settings))
+
+
+def _backbones(columns: Sequence[ScoreColumn]) -> dict[str, str | None]:
+    return {column.label: column.backbone for column in columns}
+
+
+def _published(evaluation: Evaluation, table: Table, settings: EvaluationSettings) -> dict[str, Table]:
+    """Return the table beside published figures, under its name, where it is wanted."""
+    if not settings.published:
+        return {}
+    return beside_published(evaluation.data, table, _backbones(evaluation.columns))
 
 
 def _alone(row: Row) -> Cell:

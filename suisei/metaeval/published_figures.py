@@ -6,9 +6,10 @@ Figures are those that papers and their authors' repositories print, with all th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from suisei.data.benchmarks.consensus50s import KINDS
+from suisei.metaeval.published_backbones import of_backbones
 from suisei.metaeval.tables import HUMAN
 
 
@@ -24,6 +25,8 @@ class PublishedFigures:
             there is one.
         scale: what the printed values are multiplied by: 100 for percentages.
         differences: why ours are not the same, one line each.
+        backbones: likewise {metric:backbone: figures}, of other backbones than the papers' own; shown beside
+            rows of such a backbone alone.
     """
 
     source: str
@@ -32,6 +35,7 @@ class PublishedFigures:
     figures: Mapping[str, tuple[float | None, ...]]
     scale: float = 1.0
     differences: tuple[str, ...] = ()
+    backbones: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
 
 
 ONE_REFERENCE = "one-reference"
@@ -50,7 +54,7 @@ _COMET = (
 
 _FLICKR8K_SOURCE = (
     "Hessel et al. (EMNLP 2021), table 1; Sarto et al. (CVPR 2023), tables 1 and 2, with the further digits "
-    "of their repository; Wada et al. (CVPR 2024) for Polos. CLIP-S and PAC-S are those of ViT-B/32"
+    "of their repository; Wada et al. (CVPR 2024) for Polos"
 )
 
 PUBLISHED: dict[str, PublishedFigures] = {
@@ -59,6 +63,7 @@ PUBLISHED: dict[str, PublishedFigures] = {
         raters="rows",
         kinds=("tau-b", "tau-c"),
         scale=100,
+        backbones=of_backbones("flickr8k-expert", ("tau-b", "tau-c")),
         figures={
             "bleu-1": (32.175, 32.324),
             "bleu-4": (30.599, 30.776),
@@ -83,6 +88,7 @@ PUBLISHED: dict[str, PublishedFigures] = {
         raters="mean",
         kinds=("tau-b", "tau-c"),
         scale=100,
+        backbones=of_backbones("flickr8k-cf", ("tau-b", "tau-c")),
         figures={
             "bleu-1": (17.946, 9.256),
             "bleu-4": (16.863, 8.710),
@@ -197,6 +203,7 @@ PUBLISHED: dict[str, PublishedFigures] = {
         raters="rows",
         kinds=_PAIRS,
         scale=100,
+        backbones=of_backbones("pascal-50s", _PAIRS),
         figures={
             "bleu-4": (60.4, 90.6, 84.9, 54.7, 72.6),
             "rouge-l": (63.7, 95.3, 92.3, 61.2, 78.1),
@@ -233,6 +240,7 @@ PUBLISHED: dict[str, PublishedFigures] = {
         raters="rows",
         kinds=(ONE_REFERENCE, "mean"),
         scale=100,
+        backbones=of_backbones("foil", (ONE_REFERENCE, "mean")),
         figures={
             "bleu-4": (66.5, 82.6),
             "rouge-l": (71.7, 79.3),

@@ -18,6 +18,7 @@ from suisei.metaeval.correlation import CorrelationError
 from suisei.metaeval.correlation_tables import measured_cell, versions
 from suisei.metaeval.human import human_agreement, human_bootstrap
 from suisei.metaeval.pairwise import pairwise_accuracy
+from suisei.metaeval.published_backbones import BACKBONE_NOTE, of_backbones, published_name
 from suisei.metaeval.resampling import group_weights, percentile_interval
 from suisei.metaeval.settings import EvaluationSettings
 from suisei.metaeval.tables import LABELS, Cell, Row, Section, Table
@@ -52,7 +53,7 @@ FOIL_PUBLISHED = {
 """{metric: accuracy}, from the same papers."""
 
 _SOURCE = (
-    "published: Shi et al. (CVPR 2022) for EMScore, Sarto et al. (CVPR 2023) for PAC-S, with ViT-B/32; "
+    "published: Shi et al. (CVPR 2022) for EMScore, Sarto et al. (CVPR 2023) for PAC-S; "
     "EMScore's program takes the best reference of every part separately, which "
     "--metric-option ref-em-score.aggregate=separate does here too"
 )
@@ -163,9 +164,10 @@ def vatex_table(
     )
     sections = []
     for count in counts:
+        own = columns.get(count, ())
         known = VATEX_PUBLISHED.get(count, {}) if published and count is not None else {}
-        rows = [_vatex_row(column, samples, settings, known) for column in columns.get(count, ())]
-        told = {row.label.partition(":")[0] for row in rows}
+        rows = [_vatex_row(column, samples, settings, _vatex_figures(count, known)) for column in own]
+        told = {published_name(column.label, column.backbone, known) for column in own}
         rows += [Row(name, _vatex_published(known, name)) for name in known if name not in told]
         if rows:
             sections.append(Section(_references(count), tuple(rows)))
@@ -177,7 +179,7 @@ def vatex_table(
     notes = [
         "correlated with each annotator's ratings, then averaged over the annotators; scores are rounded to "
         "4 decimals first",
-        *([_SOURCE] if published else []),
+        *([_SOURCE, BACKBONE_NOTE] if published else []),
     ]
     return Table(
         "Protocol of VATEX-EVAL",
@@ -192,9 +194,9 @@ def _vatex_row(
     column: ScoreColumn,
     samples: Sequence[CaptionSample],
     settings: EvaluationSettings,
-    known: Mapping[str, tuple[float, float]],
+    known: Mapping[str, tuple[float, ...]],
 ) -> Row:
-    cells = _vatex_published(known, column.label.partition(":")[0])
+    cells = _vatex_published(known, published_name(column.label, column.backbone, known))
     if column.scores is None:
         return Row(column.label, cells, error=column.error)
     try:
@@ -211,8 +213,23 @@ def _vatex_row(
     return Row(column.label, cells, column.signature, info={"skipped": rounds[0].dropped})
 
 
-def _vatex_published(known: Mapping[str, tuple[float, float]], name: str) -> dict[str, Cell]:
-    values = zip(KINDS, known.get(name, ()), strict=False)
+def _vatex_figures(
+    count: int | None, known: Mapping[str, tuple[float, ...]]
+) -> Mapping[str, tuple[float, ...]]:
+    """Return the published figures with those of other backbones, which are printed without references."""
+    return {**known, **_fractions("vatex-eval", KINDS)} if known and count == 0 else known
+
+
+def _fractions(data: str, kinds: Sequence[str]) -> dict[str, tuple[float, ...]]:
+    percentages = of_backbones(data, kinds)
+    return {
+        name: tuple(value / 100 for value in values if value is not None)
+        for name, values in percentages.items()
+    }
+
+
+def _vatex_published(known: Mapping[str, tuple[float, ...]], name: str | None) -> dict[str, Cell]:
+    values = zip(KINDS, known.get(name, ()) if name else (), strict=False)
     return {f"{kind}-published": Cell(value) for kind, value in values}
 
 
@@ -273,14 +290,14 @@ def foil_table(
     settings = settings or EvaluationSettings()
     published = settings.published
     rows = [_foil_row(column, samples, settings) for column in columns]
-    told = {row.label.partition(":")[0] for row in rows}
+    told = {published_name(column.label, column.backbone, FOIL_PUBLISHED) for column in columns}
     if published:
         rows += [Row(name, _foil_published(name)) for name in FOIL_PUBLISHED if name not in told]
     heads = {"accuracy": "accuracy", **({"published": "published"} if published else {})}
     notes = [
         "share of videos whose right paragraph scores above its foil twin; a paragraph's score is the mean "
         "of its sentences', and a tie counts as wrong",
-        *([_SOURCE, _FRAMES] if published else []),
+        *([_SOURCE, BACKBONE_NOTE, _FRAMES] if published else []),
     ]
     left_out = [row for row in rows if row.info.get("videos_skipped")]
     notes += [f"{row.label}: {row.info['videos_skipped']} videos without score left out" for row in left_out]
@@ -294,7 +311,7 @@ def foil_table(
 
 
 def _foil_row(column: ScoreColumn, samples: Sequence[CaptionSample], settings: EvaluationSettings) -> Row:
-    cells = _foil_published(column.label.partition(":")[0]) if settings.published else {}
+    cells = _foil_published(column.label, column.backbone) if settings.published else {}
     if column.scores is None:
         return Row(column.label, cells, error=column.error)
     _, right, foil = paragraph_scores(samples, column.oriented)
@@ -318,5 +335,8 @@ def _foil_row(column: ScoreColumn, samples: Sequence[CaptionSample], settings: E
     return Row(column.label, cells, column.signature, info=info)
 
 
-def _foil_published(name: str) -> dict[str, Cell]:
-    return {"published": Cell(FOIL_PUBLISHED[name])} if name in FOIL_PUBLISHED else {}
+def _foil_published(label: str, backbone: str | None = None) -> dict[str, Cell]:
+    others = {name: value for name, (value,) in _fractions("activitynet-foil", ("accuracy",)).items()}
+    known = {**FOIL_PUBLISHED, **others}
+    name = published_name(label, backbone, known)
+    return {} if name is None else {"published": Cell(known[name])}

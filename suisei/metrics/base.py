@@ -77,6 +77,11 @@ class Metric(ABC):
     largest: ClassVar[float | None] = None
     language: ClassVar[str | None] = None
 
+    @property
+    def backbone(self) -> str | None:
+        """The dual encoder whose published figures compare with those of this one; None without one."""
+        return None
+
     def score(
         self,
         samples: Iterable[CaptionSample] | Iterable[str] | Any,

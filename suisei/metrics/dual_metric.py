@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 
 MODEL = "ViT-B-32"
 """The backbone of the papers."""
+BACKBONES = (MODEL, "ViT-B-16", "ViT-L-14")
+"""Backbones that papers print figures of, ..."""
+PRETRAINING = ("openai", "laion2b")
+"""... and how the tags of their weights begin."""
+OTHER_BACKBONE = "other"
 
 
 class EncoderMetric(Metric):
@@ -65,6 +70,8 @@ class DualMetric(EncoderMetric):
     """
 
     __signature__: ClassVar[inspect.Signature]
+    trained = False
+    """Whether its weights were trained from those of the backbone, rather than being the backbone's own."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -94,6 +101,27 @@ class DualMetric(EncoderMetric):
         )
         self._length_warning = LengthWarning(self.name)
 
+    @property
+    def backbone(self) -> str:
+        """Architecture and pre-training, such as "ViT-L-14@laion2b"; "other" for what no paper has.
+
+        A folder's architecture counts and not its name.
+        """
+        encoder = self.encoder
+        has_tag = not encoder.weights.startswith(("sha256-", "seed-"))
+        if has_tag == self.trained or encoder.weights.startswith("seed-"):
+            return OTHER_BACKBONE
+        name = like(encoder.architecture, BACKBONES)
+        tag = encoder.weights if has_tag else self._trained_from(encoder.architecture or {})
+        pretraining = next((own for own in PRETRAINING if tag.startswith(own)), None)
+        return OTHER_BACKBONE if name is None or pretraining is None else f"{name}@{pretraining}"
+
+    def _trained_from(self, described: Mapping[str, Any]) -> str:
+        """Return the tag that weights were trained from; of a folder as far as the description tells."""
+        if Path(self._loading["name"]).is_dir():
+            return PRETRAINING[0] if described.get("quick_gelu") else ""
+        return self._loading["pretrained"] or ""
+
 
 def split_tag(model: str | Path) -> tuple[str, str]:
     """Return the name of a model and its tag, "" where it has none.
@@ -104,6 +132,18 @@ def split_tag(model: str | Path) -> tuple[str, str]:
     model = str(model)
     name, _, tag = model.rpartition("@")
     return (model, "") if not name or Path(model).is_dir() else (name, tag)
+
+
+def like(described: Mapping[str, Any] | None, names: Iterable[str]) -> str | None:
+    """Return which of open_clip's models has the architecture of a description; None for none."""
+    import open_clip
+
+    if described is None:
+        return None
+    parts = ("embed_dim", "vision_cfg", "text_cfg")
+    wanted = [described.get(part) for part in parts]
+    configs = {name: open_clip.get_model_config(name) or {} for name in names}
+    return next((name for name, own in configs.items() if [own.get(part) for part in parts] == wanted), None)
 
 
 def folder_as_model(model: str | Path, checkpoint: str | Path | None) -> tuple[str | Path, str | Path | None]:

@@ -6,13 +6,12 @@ captions as additional positives, and the scale w.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suisei.errors import ConfigError, UnavailableError
 from suisei.metrics.clipscore import ContrastiveScore
-from suisei.metrics.dual_metric import MODEL, folder_as_model, split_tag, weights_given
+from suisei.metrics.dual_metric import MODEL, folder_as_model, like, split_tag, weights_given
 
 if TYPE_CHECKING:
     from suisei.encoders.dual import DualEncoder
@@ -49,6 +48,8 @@ class PacScore(ContrastiveScore):
         UnavailableError: no trained weights.
     """
 
+    trained = True
+
     def __init__(
         self,
         checkpoint: str | Path | None = None,
@@ -82,11 +83,11 @@ def _paper_w(name: str, variant: str, model: str | Path, encoder: DualEncoder | 
     if "" in table:
         return table[""]
     if encoder is not None:
-        backbone, shown = _like(encoder.architecture, table), encoder.name
+        backbone, shown = like(encoder.architecture, table), encoder.name
     elif Path(model).is_dir():  # whatever it is called
         from suisei.encoders.descriptions import read_description
 
-        backbone, shown = _like(read_description(Path(model))[0], table), str(model)
+        backbone, shown = like(read_description(Path(model))[0], table), str(model)
     else:
         shown = split_tag(model)[0].replace("/", "-")
         backbone = shown.removesuffix("-quickgelu")
@@ -97,15 +98,3 @@ def _paper_w(name: str, variant: str, model: str | Path, encoder: DualEncoder | 
         f"{name}: the paper gives no w for the architecture of {shown!r} (only {known}); give w, as by "
         f"--metric-option {name}.w=2.5, or code_w"
     )
-
-
-def _like(described: Mapping[str, Any] | None, names: Iterable[str]) -> str | None:
-    """Return which of open_clip's models has the architecture of a description; None for none."""
-    import open_clip
-
-    if described is None:
-        return None
-    parts = ("embed_dim", "vision_cfg", "text_cfg")
-    wanted = [described.get(part) for part in parts]
-    configs = {name: open_clip.get_model_config(name) or {} for name in names}
-    return next((name for name, own in configs.items() if [own.get(part) for part in parts] == wanted), None)

@@ -103,7 +103,8 @@ class VideoScore(DualMetric):
         if frames is not None and (type(frames) is not int or frames < 1):
             raise ConfigError(f"frames must be a whole number of at least 1, or null for all, got {frames!r}")
         _check_weights(variant, checkpoint, given=weights_given(checkpoint, untrained, options))
-        name = variant if variant == "em-score" else f"video-{variant}"
+        self.trained = variant != "em-score"
+        name = f"video-{variant}" if self.trained else variant
         self.name = f"ref-{name}" if references else name
         self.needs = frozenset({"video", "references"} if references else {"video"})
         model, checkpoint = folder_as_model(options.pop("model", MODEL), checkpoint)

@@ -86,6 +86,7 @@ class ScoreColumn:
         higher_is_better: False for distances.
         largest: of a distance the largest that there is; None for no limit.
         summands: what adds up to the corpus score, where that was asked for.
+        backbone: :attr:`suisei.metrics.base.Metric.backbone`; None where it is not known either.
     """
 
     label: str
@@ -98,6 +99,7 @@ class ScoreColumn:
     higher_is_better: bool = True
     largest: float | None = None
     summands: Summands | None = None
+    backbone: str | None = None
 
     @property
     def oriented(self) -> np.ndarray:
@@ -166,6 +168,7 @@ def score_column(
             signature += NEGATED
         scores, missing = _accounted(metric, samples, scores, refused)
         parts = summands(metric, samples, scores) if shared is not None else None
+        backbone = metric.backbone
     except KeptError:
         raise
     except FAILURES as error:
@@ -181,6 +184,7 @@ def score_column(
         higher_is_better=metric.higher_is_better,
         largest=metric.largest,
         summands=parts,
+        backbone=backbone,
     )
 
 

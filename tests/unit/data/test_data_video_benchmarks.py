@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -186,6 +187,24 @@ def test_foil_protocol_compares_paragraph_means(foil):
     assert [cells[key].value for key in ("accuracy", "n", "ties")] == [0.5, 2, 1]
     single = foil_table([ScoreColumn("mine", np.arange(5.0))], samples[:-1]).row("mine")  # v_2 has no twin
     assert (single.cells["n"].value, single.info["videos_skipped"]) == (1, 1)
+
+
+def test_published_figures_of_videos_are_those_of_the_backbone(foil):
+    generator = np.random.default_rng(0)
+    rated = [VideoSample("a", rating=Rating(tuple(row), 1, 5)) for row in generator.integers(1, 6, (9, 3))]
+    sentences = load_data("activitynet-foil", root=foil)
+    expected = {"ViT-B-32@openai": (0.232, 0.895), "ViT-L-14@openai": (0.267, 0.890), "other": (None, None)}
+    for backbone, (tau, accuracy) in expected.items():
+        column = ScoreColumn("em-score:model", generator.random(len(rated)), backbone=backbone)
+        table = vatex_table({0: [column]}, rated)
+        section = next(section for section in table.sections if section.title == "0 references")
+        rows = {row.label: row for row in section.rows}
+        assert rows["em-score:model"].value("tau-b-published") == (tau and pytest.approx(tau))
+        assert ("em-score" in rows) == (backbone != "ViT-B-32@openai")
+        assert not any("@" in label for label in rows)
+        foils = foil_table([replace(column, scores=generator.random(len(sentences)))], sentences)
+        assert foils.row("em-score:model").value("published") == (accuracy and pytest.approx(accuracy))
+        assert any("table 8" in note for note in (*table.notes, *foils.notes))
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,7 @@ def test_the_digest_of_samples_sees_all_that_decides_a_figure(samples):
 def test_a_second_measure_computes_nothing(tmp_path, samples, monkeypatch):
     place = Place("scenes", None, samples)
     candidates = [candidate_of(MetricPlan(name)) for name in ("unigram-f1", "length")]
+    monkeypatch.setattr(UnigramF1, "backbone", "ViT-B-16@openai")
     first = measure_benchmark(place, candidates, Means(Kept(tmp_path), SETTINGS))
 
     def again(*_args, **_settings):
@@ -120,6 +121,7 @@ def test_a_second_measure_computes_nothing(tmp_path, samples, monkeypatch):
     assert kept.reused == 3
     assert second.figures == {label: replace(cell, signature=None) for label, cell in first.figures.items()}
     assert np.array_equal(second.columns[0].scores, first.columns[0].scores, equal_nan=True)
+    assert second.columns[0].backbone == "ViT-B-16@openai"
     assert second.best == first.best == "unigram-f1"
 
 

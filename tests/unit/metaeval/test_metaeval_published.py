@@ -46,12 +46,50 @@ def test_figures_of_a_protocol_stand_beside_its_own_table():
     table = beside_published("pascal-50s", ours)["published"]
     assert "fleur" not in {row.label for row in table.overall.rows}  # a name is matched as it is written
     ours = Table("t", ours.columns, (Section("overall", (Row("clip-s:model", cells),)),))
-    row = beside_published("pascal-50s", ours)["published"].row("clip-s:model")
+    backbones = {"clip-s:model": "ViT-B-32@openai"}
+    row = beside_published("pascal-50s", ours, backbones)["published"].row("clip-s:model")
     assert (row.cells["mean"].value, row.cells["mean-published"].value) == (0.8, pytest.approx(0.807))
     assert row.cells["mean"].low is None  # the interval stands in the main table
     assert "HI" not in row.cells
     assert table.columns["mean"] == "mean of kinds here"
     assert list(table.row("FLEUR").cells) == ["mean-published"]
+
+
+def test_a_row_stands_beside_the_figures_of_its_own_backbone():
+    backbones = {
+        "clip-s": None,  # scores from a file
+        "clip-s:ViT-L-14@openai": "ViT-L-14@openai",
+        "pac-s:clip_ViT-L-14.pth": "ViT-L-14@laion2b",
+        "pac-s:tiny": "other",
+        "ref-pac-s:large": "ViT-L-14@openai",  # of which the paper prints nothing
+        "ref-clip-s:from-a-file": None,
+    }
+    rows = tuple(Row(label, {"mean": Cell(0.9)}) for label in backbones)
+    ours = Table("t", {"mean": "mean of kinds"}, (Section("overall", rows),))
+    table = beside_published("pascal-50s", ours, backbones)["published"]
+    published = {row.label: row.value("mean-published") for row in table.overall.rows}
+    assert published["clip-s:ViT-L-14@openai"] == pytest.approx(0.817)
+    assert published["pac-s:clip_ViT-L-14.pth"] == pytest.approx(0.828)
+    assert not published.keys() & {"pac-s:tiny", "ref-pac-s:large", "ref-clip-s:from-a-file"}
+    assert {label for label in published if "clip-s" in label} == {
+        "clip-s", "clip-s:ViT-L-14@openai", "ref-clip-s"
+    }  # fmt: skip
+    assert table.row("pac-s").value("mean") is None  # that of ViT-B/32 stands alone
+    assert table.row("clip-s").value("mean") == 0.9
+    assert any("ViT-B/32" in note for note in table.notes)
+
+
+def test_backbones_have_all_figures_of_their_table():
+    counts = {name: len(known.backbones) for name, known in PUBLISHED.items() if known.backbones}
+    assert counts == dict.fromkeys(("flickr8k-expert", "flickr8k-cf", "pascal-50s", "foil"), 8)
+    for name in counts:
+        known = PUBLISHED[name]
+        assert {key.partition(":")[0] for key in known.backbones} == {"clip-s", "pac-s"}
+        assert all(
+            0.1 < v / known.scale < 1 for own in known.backbones.values() for v in own if v is not None
+        )
+    assert PUBLISHED["flickr8k-expert"].backbones["clip-s:ViT-L-14@openai"] == (52.6, 53.0)
+    assert PUBLISHED["flickr8k-expert"].backbones["pac-s:ViT-L-14@openai"] == (55.1, 55.5)
 
 
 def test_ours_follow_the_protocol_of_the_paper(rated):

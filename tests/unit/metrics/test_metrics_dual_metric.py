@@ -2,7 +2,9 @@
 
 import inspect
 import pickle
+from types import SimpleNamespace
 
+import open_clip
 import pytest
 
 from suisei.errors import ConfigError, UnavailableError
@@ -60,3 +62,42 @@ def test_encoder_is_loaded_once_and_the_same_after_a_round_trip(tiny_clip):
     again = pickle.loads(pickle.dumps(metric))
     assert metric.encoder is metric.encoder
     assert again.encoder.weights == metric.encoder.weights == "seed-3"
+
+
+def made(weights, name="ViT-B-32", **described):
+    """An encoder as far as its backbone goes."""
+    architecture = {**(open_clip.get_model_config(name) or {}), **described}
+    return SimpleNamespace(weights=weights, name=name, architecture=architecture)
+
+
+@pytest.mark.parametrize(
+    ("name", "encoder", "options", "expected"),
+    [
+        ("clip-s", made("openai", quick_gelu=True), {}, "ViT-B-32@openai"),
+        ("ref-clip-s", made("laion2b_s32b_b82k", "ViT-L-14"), {}, "ViT-L-14@laion2b"),
+        ("em-score", made("openai", "ViT-B-16"), {}, "ViT-B-16@openai"),
+        ("clip-s", made("datacomp_xl_s13b_b90k", "ViT-L-14"), {}, "other"),
+        ("clip-s", made("openai", "RN50"), {}, "other"),
+        ("clip-s", made("sha256-0"), {}, "other"),  # trained further: not what CLIP-S is of
+        ("clip-s", made("seed-0"), {}, "other"),
+        ("pac-s", made("seed-0"), {}, "other"),
+        ("pac-s", made("openai"), {}, "other"),  # not trained at all
+        ("pac-s", made("sha256-0"), {}, "ViT-B-32@openai"),
+        ("video-pac-s", made("sha256-0", "ViT-L-14"), {}, "ViT-L-14@openai"),
+        ("pac-s", made("sha256-0", "ViT-L-14"), {"model": "ViT-L-14@laion2b_s32b_b82k"}, "ViT-L-14@laion2b"),
+        ("pac-s", SimpleNamespace(weights="sha256-0", name="x", architecture=None), {}, "other"),
+    ],
+)
+def test_the_backbone_is_known_from_the_encoder(name, encoder, options, expected):
+    assert get_metric(name, encoder=encoder, **options).backbone == expected
+
+
+def test_of_a_folder_the_architecture_says_the_backbone(tmp_path):
+    encoders = {"openai": made("sha256-0", quick_gelu=True), "other": made("sha256-0")}
+    for expected, encoder in encoders.items():
+        metric = get_metric("pac-s", checkpoint=tmp_path, encoder=encoder)
+        assert metric.backbone == (f"ViT-B-32@{expected}" if expected == "openai" else expected)
+
+
+def test_a_metric_without_a_dual_encoder_has_no_backbone():
+    assert get_metric("bleu-4").backbone is None
