@@ -189,6 +189,23 @@ def test_foil_protocol_compares_paragraph_means(foil):
     assert (single.cells["n"].value, single.info["videos_skipped"]) == (1, 1)
 
 
+def test_metrics_of_text_have_published_figures_of_videos(foil):
+    samples = [VideoSample("a", rating=Rating((1, 2, 3), 1, 5)) for _ in range(4)]
+    columns = {count: [ScoreColumn("cider", np.arange(4.0))] for count in (1, 9)}
+    rows = {
+        section.title: {row.label: row for row in section.rows}
+        for section in vatex_table(columns, samples).sections
+    }
+    for title, cider, bert in (("1 reference", 0.226, 0.237), ("9 references", 0.361, 0.378)):
+        assert rows[title]["cider"].value("spearman-published") == cider
+        assert rows[title]["bertscore"].value("spearman-published") == bert
+    foils = foil_table([], load_data("activitynet-foil", root=foil))
+    shown = {row.label: row.value("published") for row in foils.overall.rows}
+    assert {name: shown[name] for name in ("bleu-1", "rouge-l", "cider")} == {
+        "bleu-1": 0.601, "rouge-l": 0.567, "cider": 0.779
+    }  # fmt: skip
+
+
 def test_published_figures_of_videos_are_those_of_the_backbone(foil):
     generator = np.random.default_rng(0)
     rated = [VideoSample("a", rating=Rating(tuple(row), 1, 5)) for row in generator.integers(1, 6, (9, 3))]
