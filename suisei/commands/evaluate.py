@@ -69,10 +69,11 @@ _EPILOG = """examples:
 Without --model, --metrics and --scores the model in the package is evaluated.
 
 Benchmarks with ratings: scenes (the bundled sample), shichimi, pfn-pic-gen, flickr8k-expert, flickr8k-cf,
-composite, polaris, nebula, capeval1k, jsts; thumb and longcap-arena (several scales) and vatex-eval (videos;
-tau-b and Spearman's rho with 0, 1 and 9 references) add tables of their own. With pairs, of which accuracy
-is measured: pascal-50s, abstract-50s, iiw-400, foil (1 and 4 references), nocaps-foil, sugarcrepe, valse and
-activitynet-foil (paragraphs on videos). With hallucinations to find (average precision): hat, nocaps-foil.
+flickr8k-expert-all, composite, polaris, nebula, capeval1k, jsts; thumb and longcap-arena (several scales) and
+vatex-eval (videos; tau-b and Spearman's rho with 0, 1 and 9 references) add tables of their own. With pairs,
+of which accuracy is measured: pascal-50s, abstract-50s, iiw-400, foil (1 and 4 references), nocaps-foil,
+sugarcrepe, valse and activitynet-foil (paragraphs on videos). With hallucinations to find (average
+precision): hat, nocaps-foil.
 data/README.md of the project says where each comes from.
 
 Exit status: 0, or 1 if a metric failed (its row says why, the others are complete) or, without

@@ -118,9 +118,8 @@ def _checked_names(options: argparse.Namespace) -> list[str]:
         options.metrics = ["suisei"]
     if not Path(options.root).is_dir():
         raise ConfigError(f"--root {options.root}: no such folder")
-    named = (
-        [name.strip() for name in options.benchmarks.split(",")] if options.benchmarks else list(BENCHMARKS)
-    )
+    own = [name for name, benchmark in BENCHMARKS.items() if benchmark.ratings_of is None]
+    named = [name.strip() for name in options.benchmarks.split(",")] if options.benchmarks else own
     unknown = [name for name in named if name not in BENCHMARKS]
     if unknown:
         raise ConfigError(

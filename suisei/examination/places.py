@@ -17,6 +17,7 @@ DEPTH = 3
 
 _FOLDERS = {
     "flickr8k-expert": ("flickr8k",),
+    "flickr8k-expert-all": ("flickr8k",),
     "flickr8k-cf": ("flickr8k",),
     "pfn-pic-gen": ("pfn-pic",),
     "hat": ("aloha",),

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from suisei.data.benchmarks import BENCHMARKS
 from suisei.errors import UnavailableError
 from suisei.metrics.default_model import default_model
 
@@ -24,13 +25,18 @@ def seen_notes(specs: Mapping[str, str], data: str) -> dict[str, str]:
     Returns:
         {label: what is to be said}.
     """
-    name = Path(data).name
+    name = _ratings(data)
     return {
         label: f"{label}: its card names {name} among its training data: figures on ratings that it learned "
         "from are too good"
         for label, spec in specs.items()
-        if name in (Path(source).name for source in trained_on(spec))
+        if name in map(_ratings, trained_on(spec))
     }
+
+
+def _ratings(data: str) -> str:
+    """Return the benchmark whose ratings a data set has, else its name."""
+    return (BENCHMARKS[data].ratings_of if data in BENCHMARKS else None) or Path(data).name
 
 
 def trained_on(spec: str) -> tuple[str, ...]:

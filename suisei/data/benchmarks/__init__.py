@@ -6,7 +6,7 @@ from suisei.data.benchmarks.benchmark import Benchmark
 from suisei.data.benchmarks.capeval1k import CAPEVAL1K
 from suisei.data.benchmarks.composite import COMPOSITE
 from suisei.data.benchmarks.consensus50s import ABSTRACT_50S, PASCAL_50S
-from suisei.data.benchmarks.flickr8k import FLICKR8K_CF, FLICKR8K_EXPERT
+from suisei.data.benchmarks.flickr8k import FLICKR8K_CF, FLICKR8K_EXPERT, FLICKR8K_EXPERT_ALL
 from suisei.data.benchmarks.foil import FOIL
 from suisei.data.benchmarks.hub import NEBULA, POLARIS
 from suisei.data.benchmarks.iiw import IIW_400
@@ -21,7 +21,7 @@ from suisei.data.benchmarks.valse import VALSE
 from suisei.data.benchmarks.vatex import VATEX_EVAL
 
 _RATED = (SCENES, SHICHIMI, PFN_PIC_GEN, FLICKR8K_EXPERT, FLICKR8K_CF, COMPOSITE, POLARIS, NEBULA, THUMB)
-_FURTHER_RATED = (CAPEVAL1K, LONGCAP_ARENA, JSTS, VATEX_EVAL)
+_FURTHER_RATED = (FLICKR8K_EXPERT_ALL, CAPEVAL1K, LONGCAP_ARENA, JSTS, VATEX_EVAL)
 _COMPARED = (PASCAL_50S, ABSTRACT_50S, IIW_400, FOIL, NOCAPS_FOIL, HAT, SUGARCREPE, VALSE, ACTIVITYNET_FOIL)
 
 BENCHMARKS: dict[str, Benchmark] = {

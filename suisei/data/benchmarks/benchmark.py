@@ -30,6 +30,7 @@ class Benchmark:
         idf_corpus: name and reader (root to captions) of the captions that its protocol learns idf
             weights of tokens from.
         protocol: how metrics are measured on it, a name of :data:`suisei.metaeval.protocols.PROTOCOLS`.
+        ratings_of: the benchmark whose ratings these are, read in another way; None for its own.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Benchmark:
     default_root: Callable[[], Path] | None = None
     idf_corpus: tuple[str, Callable[[Path | str], list[str]]] | None = None
     protocol: str = "ratings"
+    ratings_of: str | None = None
 
     def read(
         self,

@@ -8,6 +8,7 @@ candidate is the third caption (number 2) of some image.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -117,14 +118,14 @@ def _own_captions(captions: Captions, image: str) -> tuple[str, ...]:
     return captions[image]
 
 
-def _expert_rows(root: Path, images: Path | None) -> Iterator[Row]:
-    """Yield every pair with its three ratings, except those that rate an image's own caption."""
+def _expert_rows(root: Path, images: Path | None, *, own: bool = False) -> Iterator[Row]:
+    """Yield every pair with its three ratings; those that rate an image's own caption only under ``own``."""
     captions, files = read_captions(root), _files(root, images)
 
     def make(image: str, caption_id: str, numbers: list[str]) -> CaptionSample | None:
         candidate, references = _caption(captions, caption_id), _own_captions(captions, image)
-        # As published: a candidate that is among its own references says nothing about a metric.
-        if candidate in references:
+        # As mostly published: a candidate that is among its own references says nothing about a metric.
+        if candidate in references and not own:
             return None
         rating = Rating(tuple(count(number, "rating") for number in numbers), 1, 4)
         return _sample(image, caption_id, candidate, references, rating, files)
@@ -197,6 +198,14 @@ FLICKR8K_EXPERT = Benchmark(
     summary="5,664 English captions for 1,000 photographs, each rated 1 to 4 by three experts",
     source=_SOURCE,
     has_images=True,
+)
+
+FLICKR8K_EXPERT_ALL = replace(
+    FLICKR8K_EXPERT,
+    name="flickr8k-expert-all",
+    rows=partial(_expert_rows, own=True),
+    summary="all 5,822 pairs of flickr8k-expert, the 158 that rate an image's own caption included",
+    ratings_of="flickr8k-expert",
 )
 
 FLICKR8K_CF = Benchmark(

@@ -39,7 +39,7 @@ def add_images(root, names="abc", folder="Flicker8k_Dataset"):
 
 def test_every_entry_says_what_it_is_and_where_to_get_it():
     rated = ["scenes", "shichimi", "pfn-pic-gen", "flickr8k-expert", "flickr8k-cf", "composite", "polaris"]
-    rated += ["nebula", "thumb", "capeval1k", "longcap-arena", "jsts", "vatex-eval"]
+    rated += ["nebula", "thumb", "flickr8k-expert-all", "capeval1k", "longcap-arena", "jsts", "vatex-eval"]
     compared = ["pascal-50s", "abstract-50s", "iiw-400", "foil", "nocaps-foil", "hat", "sugarcrepe", "valse"]
     assert list(BENCHMARKS) == [*rated, *compared, "activitynet-foil"]
     for name, benchmark in BENCHMARKS.items():
@@ -58,6 +58,14 @@ def test_expert_ratings(flickr8k):
     assert (first.group, first.id, first.language) == ("a.jpg", "a.jpg/b.jpg#2", "en")
     assert first.image == flickr8k / "Flicker8k_Dataset" / "a.jpg"
     assert second.group == "b.jpg"
+
+
+def test_expert_ratings_with_those_of_an_image_s_own_caption(flickr8k):
+    whole = BENCHMARKS["flickr8k-expert-all"].read(flickr8k)
+    assert [sample.candidate in sample.references for sample in whole] == [False, True, False]
+    assert [sample for sample in whole if sample.id != "a.jpg/a.jpg#2"] == BENCHMARKS["flickr8k-expert"].read(
+        flickr8k
+    )
 
 
 def test_crowd_votes(flickr8k):
@@ -238,6 +246,13 @@ def test_real_expert(shared):
     assert {(len(sample.rating.values), len(sample.references)) for sample in samples} == {(3, 5)}
     assert all(sample.image.is_file() for sample in samples)
     assert not any(sample.candidate in sample.references for sample in samples)
+
+
+@pytest.mark.realdata
+def test_real_expert_with_own_captions(shared):
+    samples = BENCHMARKS["flickr8k-expert-all"].read(shared / "data" / "flickr8k")
+    assert len(samples) == len({sample.id for sample in samples}) == 5_822
+    assert sum(sample.candidate in sample.references for sample in samples) == 158
 
 
 @pytest.mark.realdata

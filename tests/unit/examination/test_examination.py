@@ -260,6 +260,24 @@ def test_the_command_writes_page_and_json_and_goes_on(tmp_path, jsts, capsys):
     assert "5 finished parts" in capsys.readouterr().err  # scores and probes of two metrics, and measures
 
 
+def test_ratings_are_examined_once_unless_named(tmp_path, monkeypatch):
+    looked_for = []
+
+    def find(name, _root):
+        looked_for.append(name)
+        return Place(name, None, None, "absent")
+
+    monkeypatch.setattr("suisei.examination.places.find_benchmark", find)
+    given = ["--metrics", "length", "--root", str(tmp_path), "--output", str(tmp_path / "out")]
+    with pytest.raises(DataError):  # there is nothing
+        main(given)
+    assert looked_for == [name for name in BENCHMARKS if name != "flickr8k-expert-all"]
+    looked_for.clear()
+    with pytest.raises(DataError):
+        main([*given, "--benchmarks", "flickr8k-expert-all"])
+    assert looked_for == ["flickr8k-expert-all"]
+
+
 def test_the_command_refuses_before_it_works(tmp_path):
     with pytest.raises(ConfigError, match=r"--root .*: no such folder"):
         main(["--root", str(tmp_path / "gone")])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from suisei.metrics.training_data import trained_on
+from suisei.metrics.training_data import seen_notes, trained_on
 from suisei.training.card import describe_data
 
 
@@ -21,6 +21,12 @@ def test_the_card_of_a_training_is_understood(tmp_path):
 
 def test_the_model_in_the_package():
     assert trained_on("suisei") == ("shichimi", "flickr8k-expert")
+
+
+def test_the_same_ratings_read_in_another_way_are_named_too():
+    for data in ("flickr8k-expert", "flickr8k-expert-all"):
+        assert "names flickr8k-expert among" in seen_notes({"mine": "suisei"}, data)["mine"]
+    assert seen_notes({"mine": "suisei"}, "flickr8k-cf") == {}
 
 
 @pytest.mark.parametrize(
