@@ -10,12 +10,12 @@ from typing import Any
 
 from suisei.data.coco import is_json, read_references, read_text
 from suisei.data.compressed import plain_suffix
-from suisei.data.karpathy import PARTS, karpathy_images, read_karpathy
+from suisei.data.karpathy import check_parts, karpathy_images, named_parts, read_karpathy
 from suisei.data.load import load_data
 from suisei.data.pairs import is_pairs, load_pairs
 from suisei.data.paths import Allowed, Root, full_path
 from suisei.data.sample import check_captions, detect_language
-from suisei.errors import ConfigError, DataError
+from suisei.errors import DataError
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,33 +119,20 @@ def check_spoken(
 def _read(
     source: str, root: Path | str | None, images: Path | str | None, allowed: Allowed | None
 ) -> list[CaptionedImage]:
-    file, parts = _part_of(source)
+    file, parts = named_parts(source)
     if is_json(file):
         own = Path(file).parent
         folder = Root(own if images is None else images, own, allowed=allowed)
         document = _karpathy(file)
+        check_parts(file, parts, document)
         if document is not None:
             return list(_of_karpathy(file, document, parts, folder))
-        if parts:
-            raise ConfigError(f"{source}: {file} is no Karpathy split, which alone has parts; name it {file}")
         return list(_of_annotations(file, folder))
     if is_pairs(source):
         start = images if images is not None and plain_suffix(source) == ".jsonl" else root
         pairs = load_pairs(source, root=start, allowed=allowed)
         return [_made(pair.image, pair.captions, pair.image.name) for pair in pairs]
     return list(_of_samples(source, root, images, allowed))
-
-
-def _part_of(source: str) -> tuple[str, tuple[str, ...]]:
-    """Return the file and the parts of it that a source names."""
-    file, colon, named = source.rpartition(":")
-    if not colon or not is_json(file):
-        return source, ()
-    parts = tuple(named.split("+"))
-    unknown = [part for part in parts if part not in PARTS]
-    if unknown:
-        raise ConfigError(f"{source}: no part {unknown[0]!r}; there are {', '.join(PARTS)}, joined by +")
-    return file, parts
 
 
 def _karpathy(file: str) -> list[Any] | None:
@@ -159,8 +146,6 @@ def _karpathy(file: str) -> list[Any] | None:
 def _of_karpathy(
     file: str, images: list[Any], parts: tuple[str, ...], folder: Root
 ) -> Iterable[CaptionedImage]:
-    if not parts:
-        raise ConfigError(f"{file} is a Karpathy split; name its parts, such as {file}:train+restval")
     for image in read_karpathy(file, images):
         if image.part not in parts:
             continue

@@ -8,6 +8,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from suisei.cli import say
+from suisei.commands.allowances import allowed
 from suisei.commands.command_parser import Add, CommandParser
 from suisei.commands.metric_options import add_metric_options, metric_plans, take_default_model
 from suisei.commands.option_values import filled, positive, real, whole
@@ -45,6 +47,7 @@ _EPILOG = """examples:
   suisei probe --model runs/scenes/model --data runs/scenes/test.jsonl --plots plots
   suisei probe --metrics bleu-4,cider,chrf --data flickr8k-expert --root DIR --markdown probes.md
   suisei probe --metrics meteor --data captions.jsonl --protocols replacing,shuffling --degradations negate
+  suisei probe --metrics bleu-4,cider --data captions_val2017.json --images val2017 --limit 5000
 
 Without --model and --metrics it tests the model that suisei.load() gives without a name.
 
@@ -63,12 +66,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     console = Console(stderr=True)
     plans = _plans(options)
-    samples, notes = _load(options)
+    samples, people, notes = _load(options)
     check_media(report_files(options), samples)
     metrics, scores, failed = probed_metrics(plans, samples, options.batch_size, console)
     found = Findings(failed=failed)
-    probe_changes(options, metrics, samples, found, console)
-    probe_protocols(options, plans, metrics, samples, found, console)
+    probe_changes(options, metrics, people, found, console)
+    probe_protocols(options, plans, metrics, people, found, console)
     found.tables |= tables_of_samples(options, metrics, scores, samples, console)
     calibrations = calibrations_of(options, metrics, scores, samples)
     found.tables |= calibration_tables(calibrations)
@@ -96,7 +99,8 @@ def _parser() -> CommandParser:
     add = parser.add_argument_group("data").add_argument
     add(
         "--data", metavar="NAME_OR_FILE", type=filled, default="scenes",
-        help="a benchmark's name, or a file of samples (default scenes)",
+        help="a benchmark's name, a file of samples, or captions of people alone: COCO annotations, a "
+        "Karpathy split as dataset_coco.json:test, JSON of several captions by image id (default scenes)",
     )  # fmt: skip
     add_data_options(add)
     _add_test_options(parser.add_argument_group("tests").add_argument)
@@ -138,6 +142,7 @@ def _add_test_options(add: Add) -> None:
 
 def _check(options: argparse.Namespace) -> None:
     """Refuse what would fail only after all scoring."""
+    from suisei.data.karpathy import named_parts
     from suisei.probes.degrade import CHANGES, check_names
 
     options.degradations = _listed(options.degradations) if options.degradations else list(CHANGES)
@@ -146,20 +151,58 @@ def _check(options: argparse.Namespace) -> None:
     for name in options.protocols:
         if name not in PROTOCOLS:
             raise ConfigError(f"no protocol {name!r}; there are: {', '.join(PROTOCOLS)}, or none")
-    check_report(
-        options, given(vars(options), "data", "references"), folders=["plots"], sealed=["model", "root"]
-    )
+    inputs = [*given(vars(options), "references"), ("--data", named_parts(options.data)[0])]
+    check_report(options, inputs, folders=["plots"], sealed=["model", "root"])
 
 
 def _listed(names: str) -> list[str]:
     return list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
 
 
-def _load(options: argparse.Namespace) -> tuple[list[CaptionSample], list[str]]:
-    samples, notes = read_samples(options)
+def _load(options: argparse.Namespace) -> tuple[list[CaptionSample], list[CaptionSample], list[str]]:
+    """Return the samples, those whose references people's captions are taken from, and notes.
+
+    They are the same, but for a file of people's captions alone: its samples are one caption of each image
+    against the others.
+    """
+    from suisei.probes.originals import held_out
+
+    people = _people_alone(options)
+    if people is None:
+        samples, notes = read_samples(options)
+        if not samples:
+            raise DataError(f"{options.data}: no sample")
+        return samples, samples, [f"data: {options.data}, {len(samples):,} samples", *notes]
+    samples = held_out(people, options.seed)
     if not samples:
-        raise DataError(f"{options.data}: no sample")
-    return samples, [f"data: {options.data}, {len(samples):,} samples", *notes]
+        raise DataError(
+            f"{options.data}: none of its {len(people):,} images has two captions in one language"
+        )
+    count = sum(len(sample.references) for sample in people)
+    told = f"data: {options.data}, {count:,} captions of people; {len(samples):,} of them, one per image and"
+    return samples, people, [f"{told} language, are scored against the image's others"]
+
+
+def _people_alone(options: argparse.Namespace) -> list[CaptionSample] | None:
+    """Return the captions of a file that holds nothing but people's, None of other data."""
+    from rich.console import Console
+
+    from suisei.data.human_captions import human_captions
+
+    messages = Console(stderr=True)
+    people = human_captions(
+        options.data,
+        images=options.images,
+        allowed=allowed(options),
+        note=lambda text: say(messages, text),
+    )
+    if people is not None:
+        for name, value in given(vars(options), "references", "column", "root", "rating_scale"):
+            if value:
+                raise ConfigError(
+                    f"{options.data} holds captions of people and nothing else; leave out {name}"
+                )
+    return people
 
 
 def _plans(options: argparse.Namespace) -> list[MetricPlan]:

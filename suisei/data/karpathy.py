@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from suisei.errors import DataError
+from suisei.data.compressed import plain_suffix
+from suisei.errors import ConfigError, DataError
 
 PARTS = ("train", "restval", "val", "test")
 """As the files call them."""
@@ -38,6 +39,40 @@ def karpathy_images(content: Any) -> list[Any] | None:
     if not isinstance(images, list) or not images or not isinstance(images[0], dict):
         return None
     return images if "sentences" in images[0] else None
+
+
+def named_parts(source: str) -> tuple[str, tuple[str, ...]]:
+    """Return the file and the parts of it that a source names, as ``dataset_coco.json:train+restval`` does.
+
+    Raises:
+        ConfigError: a part that no file has.
+    """
+    file, colon, named = source.rpartition(":")
+    if not colon or plain_suffix(file) != ".json":
+        return source, ()
+    parts = tuple(named.split("+"))
+    unknown = [part for part in parts if part not in PARTS]
+    if unknown:
+        raise ConfigError(f"{source}: no part {unknown[0]!r}; there are {', '.join(PARTS)}, joined by +")
+    return file, parts
+
+
+def check_parts(file: str, parts: Sequence[str], images: Sequence[Any] | None) -> None:
+    """Make sure that parts are named of a Karpathy split, and of no other file.
+
+    Args:
+        file: its name.
+        parts: those named.
+        images: what :func:`karpathy_images` says of it.
+
+    Raises:
+        ConfigError: they are not, or are of another file.
+    """
+    if images is not None and not parts:
+        raise ConfigError(f"{file} is a Karpathy split; name its parts, such as {file}:train+restval")
+    if images is None and parts:
+        named = f"{file}:{'+'.join(parts)}"
+        raise ConfigError(f"{named}: {file} is no Karpathy split, which alone has parts; name it {file}")
 
 
 def read_karpathy(name: str, images: list[Any]) -> Iterator[KarpathyImage]:

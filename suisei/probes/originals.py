@@ -42,7 +42,7 @@ def good_samples(
         found = [s for s in samples if s.rating is not None and s.rating.mean >= good]
         why = f"none of {len(samples)} samples is rated {good:g} or better (of 1)"
     else:
-        found = _held_out(samples, seed)
+        found = held_out(samples, seed)
         why = f"none of {len(samples)} samples has two references"
     if not found:
         raise DataError(f"no good caption to degrade: {why}")
@@ -66,10 +66,14 @@ def some_of_each(samples: Sequence[CaptionSample], limit: int, seed: int = 0) ->
     return chosen
 
 
-def _held_out(samples: Sequence[CaptionSample], seed: int) -> list[CaptionSample]:
+def held_out(samples: Sequence[CaptionSample], seed: int = 0) -> list[CaptionSample]:
     """Return one sample per image and language: a reference against the image's others in that language.
 
     Its language is what its characters show: that of the candidate may be another.
+
+    Args:
+        samples: whose references are taken; an image's may stand in several samples.
+        seed: decides which reference it is.
     """
     references: dict[tuple[str, str], dict[str, None]] = {}
     first: dict[tuple[str, str], CaptionSample] = {}

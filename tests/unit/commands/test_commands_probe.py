@@ -129,6 +129,55 @@ def test_protocols_are_chosen_and_references_held_out(rated, tmp_path):
     assert rows["bleu-2"]["cells"]["n"]["value"] == 12  # images, one reference each
 
 
+@pytest.fixture
+def people(tmp_path):
+    """COCO annotations: three captions of each of twelve images."""
+    captions = ("a brown dog runs on the grass {}", "the dog number {} is on green grass", "dog {} runs")
+    content = {
+        "images": [{"id": n, "file_name": f"{n:012}.jpg"} for n in range(12)],
+        "annotations": [{"image_id": n, "caption": c.format(n)} for c in captions for n in range(12)],
+    }
+    path = tmp_path / "captions_val2017.json"
+    path.write_text(json.dumps(content))
+    return path
+
+
+@pytest.mark.parametrize("layout", ["coco", "karpathy", "by id"])
+def test_captions_of_people_alone_are_probed_one_against_the_others(people, layout, tmp_path):
+    annotations = json.loads(people.read_text())["annotations"]
+    own = {str(n): [a["caption"] for a in annotations if a["image_id"] == n] for n in range(12)}
+    source = people
+    if layout != "coco":
+        source, images = tmp_path / "people.json", []
+        for n, (image, texts) in enumerate(own.items()):
+            sentences = [{"raw": text} for text in texts]
+            part = "test" if n else "train"
+            images.append({"filename": f"{image}.jpg", "split": part, "sentences": sentences})
+        source.write_text(json.dumps({"images": images} if layout == "karpathy" else own))
+    parts = ":test" if layout == "karpathy" else ""
+    asked = ("--data", f"{source}{parts}", "--degradations", "half", "--json", tmp_path / "a.json")
+    assert run("--metrics", "bleu-1,cider", *asked, *QUICK) == 0
+    content = json.loads((tmp_path / "a.json").read_text())
+    count = 11 if parts else 12
+    assert f"{3 * count} captions of people; {count} of them" in content["notes"][0]
+    (row, _) = content["replacing"]["sections"][0]["rows"]
+    assert row["cells"]["n"]["value"] == count
+    spread = {each["label"]: each["cells"] for each in content["spread"]["sections"][0]["rows"]}
+    assert spread["bleu-1"]["n"]["value"] == count
+    assert spread["bleu-1"]["q1"]["value"] < 1  # no caption is among its own references
+
+
+def test_captions_of_people_alone_take_no_option_of_rows(people, tmp_path, capsys):
+    assert run("--metrics", "chrf", "--data", people, "--references", people) == 2
+    assert "holds captions of people and nothing else; leave out --references" in capsys.readouterr().err
+    assert run("--metrics", "chrf", "--data", people, "--json", people) == 2
+    assert "is the input" in capsys.readouterr().err
+    alone = tmp_path / "alone.json"
+    alone.write_text(json.dumps({"images": [], "annotations": [{"image_id": 1, "caption": "a dog"}]}))
+    assert run("--metrics", "chrf", "--data", alone) == 2
+    assert "none of its 1 images has two captions in one language" in capsys.readouterr().err
+
+
 def test_the_protocols_fit_idf_on_the_references_that_are_left(rated):
     """Not on the whole file, where an image counts as often as it has captions, and the held-out one too."""
     samples, plans = read_samples(rated), [MetricPlan("cider"), MetricPlan("chrf")]
