@@ -47,7 +47,7 @@ _EPILOG = """examples:
   suisei probe --model runs/scenes/model --data runs/scenes/test.jsonl --plots plots
   suisei probe --metrics bleu-4,cider,chrf --data flickr8k-expert --root DIR --markdown probes.md
   suisei probe --metrics meteor --data captions.jsonl --protocols replacing,shuffling --degradations negate
-  suisei probe --metrics bleu-4,cider --data captions_val2017.json --images val2017 --limit 5000
+  suisei probe --metrics bleu-4,cider --data captions_val2017.json --held-out first --limit 5000
 
 Without --model and --metrics it tests the model that suisei.load() gives without a name.
 
@@ -118,6 +118,11 @@ def _add_test_options(add: Add) -> None:
         "against its others (default: rated where there are ratings)",
     )  # fmt: skip
     add(
+        "--held-out", choices=("random", "first"), default="random",
+        help="which reference of an image stands for a person's caption: a seeded draw, or its first "
+        "(default random)",
+    )  # fmt: skip
+    add(
         "--good", type=real(0, 1), default=0.75, metavar="SHARE",
         help="mean rating, on 0 to 1, from which a candidate is good (default 0.75)",
     )  # fmt: skip
@@ -173,7 +178,7 @@ def _load(options: argparse.Namespace) -> tuple[list[CaptionSample], list[Captio
         if not samples:
             raise DataError(f"{options.data}: no sample")
         return samples, samples, [f"data: {options.data}, {len(samples):,} samples", *notes]
-    samples = held_out(people, options.seed)
+    samples = held_out(people, options.seed, options.held_out)
     if not samples:
         raise DataError(
             f"{options.data}: none of its {len(people):,} images has two captions in one language"

@@ -70,7 +70,8 @@ def probe_changes(
     settings = {"n_resamples": options.bootstrap, "seed": options.seed}
     rated = any(sample.rating is not None for sample in samples)
     source = options.originals or ("rated" if rated else "references")
-    good = originals.good_samples(samples, source, good=options.good, limit=options.limit, seed=options.seed)
+    kept = {"limit": options.limit, "seed": options.seed, "which": options.held_out}
+    good = originals.good_samples(samples, source, good=options.good, **kept)
     say(console, f"changing {len(good):,} captions")
     outcomes = change_outcomes(metrics, good, options.degradations, **settings)
     outcomes = [each for each in outcomes if each.metric not in found.failed]
@@ -100,7 +101,8 @@ def probe_protocols(
         return
     settings = {"n_resamples": options.bootstrap, "seed": options.seed}
     try:
-        humans = originals.good_samples(samples, "references", limit=options.limit, seed=options.seed)
+        kept = {"limit": options.limit, "seed": options.seed, "which": options.held_out}
+        humans = originals.good_samples(samples, "references", **kept)
     except DataError as error:
         found.notes.append(f"no {', '.join(options.protocols)}: {error}")
         return

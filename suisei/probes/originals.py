@@ -12,6 +12,8 @@ from suisei.errors import ConfigError, DataError
 from suisei.probes.degrade import WELL_RATED, seeded_key
 
 SOURCES = ("rated", "references")
+HELD_OUT = ("random", "first")
+"""Which reference of an image stands for a person's caption: a seeded draw, or the first that it has."""
 
 
 def good_samples(
@@ -21,6 +23,7 @@ def good_samples(
     good: float = WELL_RATED,
     limit: int = 1000,
     seed: int = 0,
+    which: str = "random",
 ) -> list[CaptionSample]:
     """Return samples whose candidate is good, up to ``limit`` per language in a seeded order.
 
@@ -31,9 +34,10 @@ def good_samples(
         good: mean rating on [0, 1].
         limit: samples per language.
         seed: decides which reference is held out and which samples are kept.
+        which: one of HELD_OUT, the reference that is held out.
 
     Raises:
-        ConfigError: an unknown source.
+        ConfigError: an unknown source, or ``which`` is unknown.
         DataError: there is no such sample.
     """
     if source not in SOURCES:
@@ -42,7 +46,7 @@ def good_samples(
         found = [s for s in samples if s.rating is not None and s.rating.mean >= good]
         why = f"none of {len(samples)} samples is rated {good:g} or better (of 1)"
     else:
-        found = held_out(samples, seed)
+        found = held_out(samples, seed, which)
         why = f"none of {len(samples)} samples has two references"
     if not found:
         raise DataError(f"no good caption to degrade: {why}")
@@ -66,7 +70,7 @@ def some_of_each(samples: Sequence[CaptionSample], limit: int, seed: int = 0) ->
     return chosen
 
 
-def held_out(samples: Sequence[CaptionSample], seed: int = 0) -> list[CaptionSample]:
+def held_out(samples: Sequence[CaptionSample], seed: int = 0, which: str = "random") -> list[CaptionSample]:
     """Return one sample per image and language: a reference against the image's others in that language.
 
     Its language is what its characters show: that of the candidate may be another.
@@ -74,7 +78,13 @@ def held_out(samples: Sequence[CaptionSample], seed: int = 0) -> list[CaptionSam
     Args:
         samples: whose references are taken; an image's may stand in several samples.
         seed: decides which reference it is.
+        which: one of HELD_OUT; "first" asks no seed.
+
+    Raises:
+        ConfigError: ``which`` is unknown.
     """
+    if which not in HELD_OUT:
+        raise ConfigError(f"held out {which!r}; expected one of {', '.join(HELD_OUT)}")
     references: dict[tuple[str, str], dict[str, None]] = {}
     first: dict[tuple[str, str], CaptionSample] = {}
     for sample in samples:
@@ -84,7 +94,9 @@ def held_out(samples: Sequence[CaptionSample], seed: int = 0) -> list[CaptionSam
             first.setdefault(key, sample)
     found = []
     for key, captions in references.items():
-        ordered = sorted(captions, key=lambda text: seeded_key(seed, "held out", text))
+        ordered = list(captions)
+        if which == "random":
+            ordered.sort(key=lambda text: seeded_key(seed, "held out", text))
         if len(ordered) > 1:
             found.append(
                 replace(

@@ -167,6 +167,17 @@ def test_captions_of_people_alone_are_probed_one_against_the_others(people, layo
     assert spread["bleu-1"]["q1"]["value"] < 1  # no caption is among its own references
 
 
+def test_the_first_caption_of_each_image_can_stand_for_people(people, tmp_path):
+    """As in the paper; of these captions the first is the longest."""
+    asked = ("--data", people, "--held-out", "first", "--protocols", "shuffling", "--degradations", "half")
+    assert run("--metrics", "bleu-1", *asked, *QUICK, "--json", tmp_path / "a.json") == 0
+    content = json.loads((tmp_path / "a.json").read_text())
+    shown = [each["caption"] for each in content["shuffling"]["sections"][0]["rows"][0]["example"]]
+    assert shown[-1].startswith("a brown dog runs on the grass")
+    example = content["degradations"]["sections"][0]["rows"][0]["examples"]["typical"]
+    assert example["original"].startswith("a brown dog runs on the grass")
+
+
 def test_captions_of_people_alone_take_no_option_of_rows(people, tmp_path, capsys):
     assert run("--metrics", "chrf", "--data", people, "--references", people) == 2
     assert "holds captions of people and nothing else; leave out --references" in capsys.readouterr().err

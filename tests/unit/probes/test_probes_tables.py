@@ -82,6 +82,19 @@ def test_a_held_out_reference_is_of_the_language_that_it_is_written_in():
     assert {found["ja"].candidate, *found["ja"].references} == {"犬", "子犬"}
 
 
+def test_the_first_reference_of_an_image_can_be_the_one_held_out():
+    own = [f"a dog number {n}" for n in range(9)]
+    rows = [CaptionSample("x", own[:5], group="1"), CaptionSample("y", own[5:], group="1")]
+    for seed in range(3):
+        (first,) = good_samples(rows, "references", which="first", seed=seed)
+        assert first.candidate == own[0]
+        assert first.references == tuple(own[1:])
+    drawn = {good_samples(rows, "references", seed=seed)[0].candidate for seed in range(9)}
+    assert len(drawn) > 3
+    with pytest.raises(ConfigError, match="held out 'last'; expected one of random, first"):
+        good_samples(rows, "references", which="last")
+
+
 def test_no_good_sample_is_an_error_that_says_why():
     with pytest.raises(DataError, match=r"none of 1 samples is rated 0\.75 or better"):
         good_samples([CaptionSample("a dog", rating=0.2)], "rated")
