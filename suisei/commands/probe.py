@@ -13,13 +13,14 @@ from suisei.commands.allowances import allowed
 from suisei.commands.command_parser import Add, CommandParser
 from suisei.commands.metric_options import add_metric_options, metric_plans, take_default_model
 from suisei.commands.option_values import filled, positive, real, whole
-from suisei.commands.options import add_data_options, add_log_options, add_resampling_options
+from suisei.commands.options import add_data_options, add_log_options, add_resampling_options, named_columns
 from suisei.commands.probe_findings import (
     Findings,
     calibration_tables,
     calibrations_of,
     probe_changes,
     probe_protocols,
+    probe_systems,
     tables_of_samples,
 )
 from suisei.commands.probe_metrics import probed_metrics
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from suisei.data.sample import CaptionSample
+    from suisei.probes.ladders import Ladder
     from suisei.probes.outcomes import Scored
     from suisei.report.parts import Rated
     from suisei.scoring.plan import MetricPlan
@@ -48,6 +50,7 @@ _EPILOG = """examples:
   suisei probe --metrics bleu-4,cider,chrf --data flickr8k-expert --root DIR --markdown probes.md
   suisei probe --metrics meteor --data captions.jsonl --protocols replacing,shuffling --degradations negate
   suisei probe --metrics bleu-4,cider --data captions_val2017.json --held-out first --limit 5000
+  suisei probe --metrics cider --data captions_val2017.json --systems ours=run7/results.json --held-out first
 
 Without --model and --metrics it tests the model that suisei.load() gives without a name.
 
@@ -67,11 +70,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     console = Console(stderr=True)
     plans = _plans(options)
     samples, people, notes = _load(options)
+    ladders, told = _beside_people(options, people)
+    notes += told
     check_media(report_files(options), samples)
     metrics, scores, failed = probed_metrics(plans, samples, options.batch_size, console)
     found = Findings(failed=failed)
     probe_changes(options, metrics, people, found, console)
     probe_protocols(options, plans, metrics, people, found, console)
+    probe_systems(options, ladders, plans, metrics, found, console)
     found.tables |= tables_of_samples(options, metrics, scores, samples, console)
     calibrations = calibrations_of(options, metrics, scores, samples)
     found.tables |= calibration_tables(calibrations)
@@ -90,8 +96,9 @@ def _parser() -> CommandParser:
     parser = CommandParser(
         prog="suisei probe",
         description="Test that degraded captions score lower and rephrased ones do not, that sets of\n"
-        "captions are put in their order (replacing, shuffling, degradation curves), that more references\n"
-        "do not hurt, and that scores spread over and are calibrated to the human scale.",
+        "captions are put in their order (replacing, shuffling, degradation curves, systems beside people),\n"
+        "that more references do not hurt, and that scores spread over and are calibrated to the human\n"
+        "scale.",
         epilog=_EPILOG,
         common=_COMMON,
     )
@@ -103,6 +110,10 @@ def _parser() -> CommandParser:
         "Karpathy split as dataset_coco.json:test, JSON of several captions by image id (default scenes)",
     )  # fmt: skip
     add_data_options(add)
+    add(
+        "--systems", metavar="[NAME=]FILE", type=filled, nargs="+", action="extend", default=[],
+        help="captions of systems of the same images, as for 'suisei compare': are they told from people's?",
+    )  # fmt: skip
     _add_test_options(parser.add_argument_group("tests").add_argument)
     add = parser.add_argument_group("output").add_argument
     add_report_options(add)
@@ -148,6 +159,7 @@ def _add_test_options(add: Add) -> None:
 def _check(options: argparse.Namespace) -> None:
     """Refuse what would fail only after all scoring."""
     from suisei.data.karpathy import named_parts
+    from suisei.data.system_files import named_files
     from suisei.probes.degrade import CHANGES, check_names
 
     options.degradations = _listed(options.degradations) if options.degradations else list(CHANGES)
@@ -157,6 +169,7 @@ def _check(options: argparse.Namespace) -> None:
         if name not in PROTOCOLS:
             raise ConfigError(f"no protocol {name!r}; there are: {', '.join(PROTOCOLS)}, or none")
     inputs = [*given(vars(options), "references"), ("--data", named_parts(options.data)[0])]
+    inputs += [("--systems", path) for _, path in named_files(options.systems)]
     check_report(options, inputs, folders=["plots"], sealed=["model", "root"])
 
 
@@ -202,12 +215,35 @@ def _people_alone(options: argparse.Namespace) -> list[CaptionSample] | None:
         note=lambda text: say(messages, text),
     )
     if people is not None:
-        for name, value in given(vars(options), "references", "column", "root", "rating_scale"):
+        columns = [] if options.systems else ["column"]  # which may be those of the systems
+        for name, value in given(vars(options), "references", *columns, "root", "rating_scale"):
             if value:
                 raise ConfigError(
                     f"{options.data} holds captions of people and nothing else; leave out {name}"
                 )
     return people
+
+
+def _beside_people(
+    options: argparse.Namespace, samples: Sequence[CaptionSample]
+) -> tuple[list[tuple[str, Ladder]], list[str]]:
+    """Return (language, ladder) of each system of ``--systems`` below people, and notes on their files."""
+    if not options.systems:
+        return [], []
+    from suisei.data.system_files import Reading
+    from suisei.data.system_outputs import read_systems
+    from suisei.probes.beside_people import ladders_beside_people
+    from suisei.probes.originals import held_out
+
+    humans = held_out(samples, options.seed, options.held_out)
+    if not humans:
+        raise DataError(f"--systems: none of {len(samples):,} samples of {options.data} has two references")
+    notes: list[str] = []
+    how = Reading(options.images, named_columns(options), options.on_error, allowed(options), notes)
+    files = read_systems(options.systems, how, alone=True)
+    limits = {"limit": options.limit, "seed": options.seed}
+    ladders, told = ladders_beside_people(humans, files, options.data, **limits)
+    return ladders, [f"systems: {note}" for note in (*notes, *told)]
 
 
 def _plans(options: argparse.Namespace) -> list[MetricPlan]:

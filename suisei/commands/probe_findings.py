@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from suisei.metaeval.calibration import Calibration
     from suisei.metaeval.tables import Table
     from suisei.probes.curves import Curve
-    from suisei.probes.ladders import LadderOutcome
+    from suisei.probes.ladders import Ladder, LadderOutcome
     from suisei.probes.outcomes import Scored
     from suisei.scoring.plan import MetricPlan
 
@@ -36,6 +36,7 @@ class Findings:
         ending: examples, as Markdown.
         lines: the same as plain text.
         ladders: of replacing and shuffling.
+        beside_people: of systems' captions below people's.
         curves: of degradation.
         failed: {metric: why it gives no scores any more}.
         changed: the metrics of the tables of changed captions, in their order.
@@ -46,6 +47,7 @@ class Findings:
     ending: str = ""
     lines: list[str] = field(default_factory=list)
     ladders: list[LadderOutcome] = field(default_factory=list)
+    beside_people: list[LadderOutcome] = field(default_factory=list)
     curves: list[Curve] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
     changed: list[str] = field(default_factory=list)
@@ -142,6 +144,33 @@ def _probe_curves(
     table = curve_table(found.curves)
     if table is not None:
         found.tables["curves"] = table
+
+
+def probe_systems(
+    options: argparse.Namespace,
+    ladders: Sequence[tuple[str, Ladder]],
+    plans: Sequence[MetricPlan],
+    metrics: list[Scored],
+    found: Findings,
+    console: Console,
+) -> None:
+    """See whether metrics tell systems' captions from those of people."""
+    from suisei.probes.ladders import ladder_outcomes
+    from suisei.probes.probe_tables import beside_people_table
+
+    if not ladders:
+        return
+    people = list({id(sample): sample for _, ladder in ladders for sample in ladder.sets[-1]}.values())
+    own, lost = fitted_on(people, plans, metrics, options.batch_size, found.failed, console)
+    found.notes += [note for note in lost if note not in found.notes]
+    for language, ladder in ladders:
+        size = f"{len(ladder.sets[0]):,} images"
+        say(console, f"{ladder.names[0]} beside people, {LANGUAGE_NAMES[language]}: {size}")
+        settings = {"n_resamples": options.bootstrap, "seed": options.seed}
+        found.add(found.beside_people, ladder_outcomes(own, ladder, language, **settings))
+    table = beside_people_table(found.beside_people)
+    if table is not None:
+        found.tables["systems"] = table
 
 
 def tables_of_samples(

@@ -53,7 +53,7 @@ def _plots(
     calibrations: dict[str, dict[str, Calibration] | str],
 ) -> Iterator[Callable[[], None]]:
     """Yield what writes each plot."""
-    from suisei.metaeval.plots import plot_degradation, plot_dots, plot_reliability
+    from suisei.metaeval.plots import plot_degradation, plot_dots, plot_orders, plot_reliability
     from suisei.probes.curves import SHARES
 
     for metric, name in zip(metrics, file_names(metrics), strict=True):
@@ -67,6 +67,16 @@ def _plots(
         if value is not None and not isinstance(value, str):
             title = f"Reliability of {metric.label}"
             yield partial(plot_reliability, folder / f"{name}-reliability.png", value, title=title)
+        beside = {
+            f"{each.names[0]}, {LANGUAGE_NAMES[each.language]}": dict(
+                zip(each.names, each.orders().tolist(), strict=True)
+            )
+            for each in found.beside_people
+            if each.metric == metric.label
+        }
+        if beside:
+            title = f"Systems beside people by {metric.label}"
+            yield partial(plot_orders, folder / f"{name}-systems.png", beside, title=title)
     if found.curves:
         panels: dict[str, dict[str, Any]] = {}
         for curve in found.curves:

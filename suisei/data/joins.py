@@ -21,10 +21,10 @@ from suisei.data.paths import Root, is_stream
 from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError, DataError
 
-_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
+IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
 IMAGE_NAMES = (
     "{}",
-    *(name + suffix for name in ("{}", "{:0>12}") for suffix in _SUFFIXES),
+    *(name + suffix for name in ("{}", "{:0>12}") for suffix in IMAGE_SUFFIXES),
     *("COCO_val2014_{:0>12}.jpg", "COCO_train2014_{:0>12}.jpg"),
 )
 """How image files are called after an image's id."""

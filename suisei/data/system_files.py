@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from suisei.data.caption_file import CaptionFile
@@ -14,7 +14,7 @@ from suisei.data.file_rows import skipped_note
 from suisei.data.formats import NamedColumns, OnError, Row, collect, iter_rows
 from suisei.data.joins import image_names
 from suisei.data.paths import Allowed
-from suisei.data.sample import CaptionSample
+from suisei.data.sample import CaptionSample, language_of
 from suisei.errors import ConfigError
 
 
@@ -103,6 +103,16 @@ def _keys(samples: Sequence[CaptionSample]) -> dict[str, tuple[str, ...]]:
         for kind, values in columns.items()
         if None not in values and len(set(values)) == len(values)
     }
+
+
+def in_language(file: SystemFile, language: str) -> SystemFile:
+    """Return what a system says in a language alone."""
+    kept = [number for number, sample in enumerate(file.samples) if language_of(sample) == language]
+    samples = tuple(file.samples[number] for number in kept)
+    keys = _keys(samples)
+    if file.has_ids:
+        keys = {kind: tuple(names[number] for number in kept) for kind, names in file.keys.items()}
+    return replace(file, samples=samples, keys=keys)
 
 
 def split_systems(file: SystemFile, path: str) -> list[SystemFile]:

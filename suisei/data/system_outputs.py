@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from suisei.data.caption_file import CaptionFile
 from suisei.data.coco import read_references
 from suisei.data.formats import NamedColumns, OnError
-from suisei.data.joins import IMAGE_NAMES, image_file
+from suisei.data.joins import IMAGE_NAMES, IMAGE_SUFFIXES, image_file, image_names
 from suisei.data.paths import Allowed, Root
 from suisei.data.sample import CaptionSample
 from suisei.data.splits import group_of
@@ -75,20 +76,74 @@ def load_systems(
         DataError: an unusable file or row, systems without common images, or different references.
     """
     notes: list[str] = []
-    named = named_files(files)
-    how = Reading(images, columns, on_error, allowed, notes)
-    found = [read_system(name, path, how) for name, path in named]
-    if len(found) == 1:
-        found = split_systems(found[0], named[0][1])
-    else:
-        for file, (_, path) in zip(found, named, strict=True):
-            if len({sample.system for sample in file.samples} - {None}) > 1:
-                raise DataError(f"{path}: its rows name several systems; give it alone, or a file per system")
+    found = read_systems(files, Reading(images, columns, on_error, allowed, notes))
     given = read_references(references) if references else None
     if given is not None:
         notes.append(given.describe())
     root = None if images is None else Root(images, allowed=allowed)
     return _join(found, given, root, notes)
+
+
+def read_systems(files: Sequence[str], how: Reading, *, alone: bool = False) -> list[SystemFile]:
+    """Read what systems say, each by itself.
+
+    Args:
+        files: ``FILE`` or ``NAME=FILE`` per system, or one file whose rows name their systems.
+        how: how files are read.
+        alone: whether one system will do.
+
+    Raises:
+        ConfigError: a name given twice, or fewer than two systems where one will not do.
+        DataError: an unusable file or row.
+    """
+    named = named_files(files)
+    found = [read_system(name, path, how) for name, path in named]
+    several = [len({sample.system for sample in file.samples} - {None}) > 1 for file in found]
+    if len(found) == 1:
+        return found if alone and not several[0] else split_systems(found[0], named[0][1])
+    for (_, path), mixed in zip(named, several, strict=True):
+        if mixed:
+            raise DataError(f"{path}: its rows name several systems; give it alone, or a file per system")
+    return found
+
+
+def join_people(
+    humans: Sequence[CaptionSample], files: Sequence[SystemFile], name: str
+) -> tuple[Systems, list[CaptionSample]]:
+    """Join systems with captions of people, by image; both get the references of the person's caption.
+
+    Args:
+        humans: one sample per image, whose ``id`` may be the name of the image's file.
+        files: at least one system.
+        name: of the data that the captions of people are from, for messages.
+
+    Returns:
+        The captions of N images that all systems have, and N samples of people, in the same order.
+
+    Raises:
+        DataError: the images of a file cannot be told, or fewer than two are common.
+    """
+    by_image = {group_of(sample): sample for sample in humans}
+    given = CaptionFile(name, "captions of people", {image: s.references for image, s in by_image.items()})
+    for image, sample in by_image.items():
+        names = image_names(sample)
+        file = names["id"] if names["image"] is None else names["image"]
+        if file is not None and Path(file).suffix.lower() in IMAGE_SUFFIXES:
+            given.file_names[file] = image
+    notes: list[str] = []
+    bare = [replace(file, samples=tuple(replace(s, references=()) for s in file.samples)) for file in files]
+    found = _join(bare, given, None, notes)
+    own = [by_image[key] for key in found.keys]
+    shown = [sample.image for sample in found.samples[found.names[0]]]
+    own = [s if s.image is not None else replace(s, image=image) for s, image in zip(own, shown, strict=True)]
+    joined = {
+        system: tuple(
+            replace(sample, group=human.group, image=human.image, language=human.language)
+            for sample, human in zip(samples, own, strict=True)
+        )
+        for system, samples in found.samples.items()
+    }
+    return Systems(found.keys, joined, tuple(notes)), own
 
 
 def _join(

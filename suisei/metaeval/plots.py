@@ -164,6 +164,34 @@ def plot_degradation(
         save_figure(figure, path)
 
 
+def plot_orders(path: str | Path, panels: Mapping[str, Mapping[str, Sequence[float]]], *, title: str) -> None:
+    """Draw where sets of captions stand when all are sorted by score, as histograms.
+
+    Args:
+        path: of the file; its folder must exist.
+        panels: {panel: {set: captions in each part of the sorted list, from the lowest score}}.
+        title: above the panels.
+
+    Raises:
+        DataError: there is no panel.
+    """
+    if not panels:
+        raise DataError("plot: no order to show")
+    with style():
+        figure = new_figure((3.6 * len(panels) + 0.6, 3.4))
+        axes = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+        for axis, (name, sets) in zip(axes, panels.items(), strict=True):
+            for colour, (label, counts) in zip((_ORANGE, _BLUE, _GREY, "C2"), sets.items(), strict=False):
+                edges = np.linspace(0, 1, len(counts) + 1)
+                axis.stairs(counts, edges, fill=True, color=colour, alpha=0.45, label=label)
+            axis.set(xlabel="place by score, the best at 1", xlim=(0, 1))
+            axis.set_title(name, fontsize=10)
+            axis.legend(fontsize=8, frameon=False)
+        axes[0].set_ylabel("captions")
+        figure.suptitle(title)
+        save_figure(figure, path)
+
+
 def plot_boxes(
     path: str | Path, boxes: Mapping[str, Sequence[float]], *, heading: str, title: str = ""
 ) -> None:

@@ -161,6 +161,38 @@ def ladder_table(outcomes: Sequence[LadderOutcome], notes: Sequence[str] = ()) -
     return Table(protocol.capitalize(), columns, sections, (*told, *own, *notes))
 
 
+def beside_people_table(outcomes: Sequence[LadderOutcome]) -> Table | None:
+    """Return how well metrics tell systems' captions from people's, a section per system and language.
+
+    Args:
+        outcomes: of ladders from :func:`suisei.probes.beside_people.ladders_beside_people`.
+
+    Returns:
+        The table; None without outcomes.
+    """
+    if not outcomes:
+        return None
+    several = len({outcome.language for outcome in outcomes}) > 1
+    blocks: dict[str, list[Row]] = {}
+    for outcome in outcomes:
+        cells = {"rho": outcome.rho, "beats": replace(outcome.steps[0], digits=2)}
+        means = zip(("system", "people"), outcome.scores.mean(axis=1).tolist(), strict=True)
+        cells |= {name: Cell(mean) for name, mean in means}
+        cells["n"] = Cell(outcome.scores.shape[1])
+        title = outcome.names[0] + (f", {LANGUAGE_NAMES[outcome.language]}" if several else "")
+        blocks.setdefault(title, []).append(Row(outcome.metric, cells, info=outcome.as_dict()))
+    columns = {"rho": "rho", "beats": "people beat it", "system": "its mean", "people": "people's mean"}
+    told = (
+        "rho: whose a caption is, the system's or people's, along the captions sorted by score: 1 where all "
+        "of people's score higher, 0 where they cannot be told apart, below 0 where the system's score "
+        "higher (González-Chávez et al., 2022, section 4.2)",
+        "one caption of a person and that of the system per image, both against the image's other captions; "
+        "people beat it: share of images where the person's scores higher, a tie counts half",
+    )
+    sections = tuple(Section(title, tuple(rows)) for title, rows in blocks.items())
+    return Table("Systems beside people", {**columns, "n": "images"}, sections, told)
+
+
 def _unchanged_in_sets(outcomes: Sequence[LadderOutcome]) -> list[str]:
     """Say how many captions stay as they are though their set is a worse one."""
     found = []

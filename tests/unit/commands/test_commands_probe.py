@@ -11,9 +11,10 @@ from suisei.commands.probe import main
 from suisei.commands.probe_metrics import fitted_on, probed_metrics
 from suisei.data import figures
 from suisei.data.formats import read_samples
+from suisei.data.load import load_data
 from suisei.errors import DataError
 from suisei.metrics.overlap import UnigramF1
-from suisei.probes.originals import good_samples
+from suisei.probes.originals import good_samples, held_out
 from suisei.scoring.plan import MetricPlan
 
 QUICK = ("--limit", "30", "--bootstrap", "20")
@@ -176,6 +177,49 @@ def test_the_first_caption_of_each_image_can_stand_for_people(people, tmp_path):
     assert shown[-1].startswith("a brown dog runs on the grass")
     example = content["degradations"]["sections"][0]["rows"][0]["examples"]["typical"]
     assert example["original"].startswith("a brown dog runs on the grass")
+
+
+def test_systems_are_set_beside_people(tmp_path):
+    """On the bundled scenes in both languages: one system repeats a reference, one speaks of other images."""
+    humans = held_out(load_data("scenes"))
+    said = {"parrot": [s.references[0] for s in humans], "lost": []}
+    own = {name: [s.candidate for s in humans if s.language == name] for name in ("ja", "en")}
+    said["lost"] = [own[s.language].pop() for s in humans]  # from the other end
+    for name, captions in said.items():
+        rows = [{"group": s.group, "candidate": c} for s, c in zip(humans, captions, strict=True)]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    asked = ["--systems", f"echo={tmp_path / 'parrot.jsonl'}", tmp_path / "lost.jsonl"]
+    asked += ["--degradations", "half", "--protocols", "none", "--json", tmp_path / "a.json"]
+    asked += ["--metrics", "unigram-f1,cider", "--plots", tmp_path / "plots", *QUICK]
+    assert run(*asked) == 0
+    content = json.loads((tmp_path / "a.json").read_text())
+    found = {
+        section["title"]: {row["label"]: row for row in section["rows"]}
+        for section in content["systems"]["sections"]
+    }
+    assert set(found) == {
+        f"{name}, {language}" for name in ("echo", "lost") for language in ("Japanese", "English")
+    }
+    for title, rows in found.items():
+        assert set(rows) == {"unigram-f1", "cider"}
+        for row in rows.values():
+            assert row["cells"]["n"]["value"] == 30
+            rho = row["cells"]["rho"]
+            assert rho["value"] < -0.3 if title.startswith("echo") else rho["value"] > 0.3
+            assert rho["low"] <= rho["value"] <= rho["high"]
+    drawn = sorted(path.name for path in (tmp_path / "plots").glob("*-systems.png"))
+    assert drawn == ["cider-systems.png", "unigram-f1-systems.png"]
+
+
+def test_systems_without_people_are_refused(rated, tmp_path, capsys):
+    own = tmp_path / "own.json"
+    own.write_text(json.dumps({"other": "a dog"}))
+    asked = ("--metrics", "chrf", "--degradations", "half", "--protocols", "none", *QUICK)
+    assert run(*asked, "--data", rated, "--systems", own) == 2
+    assert f"own: none of its 1 rows has an image of {rated}" in (told := capsys.readouterr().err)
+    assert "scoring" not in told
+    assert run(*asked, "--data", rated, "--systems", own, "--json", own) == 2
+    assert "is the input (--systems" in capsys.readouterr().err
 
 
 def test_captions_of_people_alone_take_no_option_of_rows(people, tmp_path, capsys):
