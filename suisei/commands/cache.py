@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 from collections.abc import Sequence
 
 from suisei.cli import write_output
@@ -33,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     options = parser.parse_args(argv)
     from suisei.encoders.cache_place import disk_cache
-    from suisei.encoders.drawings import drawings_folder
+    from suisei.encoders.drawings import drawings_folder, kept_drawings, remove_drawings
 
     if options.cache not in (None, "off") and not os.path.isdir(os.path.expanduser(options.cache)):  # noqa: PTH111, PTH112
         raise DataError(f"{options.cache}: no such folder")
@@ -43,11 +42,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     try:
         items, size = cache.size()
-        images = [path.stat().st_size for path in drawings.rglob("*.png")] if drawings is not None else []
+        kept = kept_drawings(drawings) if drawings is not None else []
+        images = [path.stat().st_size for path in kept if path.suffix == ".png"]
         if options.clear:
             cache.clear()
-            if drawings is not None and drawings.is_dir():
-                shutil.rmtree(drawings)
+            if drawings is not None:
+                remove_drawings(drawings)
     except OSError as error:
         name = error.filename or cache.path
         raise DataError(f"{name}: cannot be removed: {error.strerror or error}") from None

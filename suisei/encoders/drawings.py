@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -32,6 +33,8 @@ DECLINED = "declined by the model's safety checker, or black throughout"
 _LAYOUT = 1
 _PART = 8  # pixels that a pipeline's latent image has one value for, on each side
 _KEY = "suisei-drawing"
+_OWN = re.compile(r"[0-9a-f]{40}\.(png|declined\.json)|\.[0-9a-f]{40}\.[0-9a-f.]+\.(png|json)")
+"""Names of the files that are kept, and of what a process that was killed has left of writing them."""
 _DRAWING_ERRORS = (ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError)
 
 Drawn = list[Path] | str
@@ -314,3 +317,34 @@ def drawings_folder(cache: str | Path | None = None) -> Path | None:
     if chosen is not None and str(chosen) == "off":
         return None
     return (Path(chosen).expanduser() if chosen is not None else default_folder()) / FOLDER
+
+
+def kept_drawings(folder: Path) -> list[Path]:
+    """Return the files that :class:`Drawings` has written to a folder; whatever else lies there is a user's.
+
+    Args:
+        folder: as :func:`drawings_folder` gives it; it need not be there.
+
+    Raises:
+        OSError: the folder cannot be read.
+    """
+    return [
+        path
+        for path in folder.glob("[0-9a-f][0-9a-f]/*")
+        if _OWN.fullmatch(path.name)
+        and path.name.lstrip(".").startswith(path.parent.name)
+        and not path.is_dir()
+    ]
+
+
+def remove_drawings(folder: Path) -> None:
+    """Remove :func:`kept_drawings`, and the folders that are empty then.
+
+    Raises:
+        OSError: a file cannot be removed.
+    """
+    for path in kept_drawings(folder):
+        path.unlink(missing_ok=True)
+    for empty in (*folder.glob("[0-9a-f][0-9a-f]"), folder):
+        with suppress(OSError):  # not empty, or no folder
+            empty.rmdir()

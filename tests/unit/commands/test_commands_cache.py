@@ -5,6 +5,7 @@ import json
 import pytest
 
 from suisei.__main__ import main
+from suisei.data.writers import replacing
 from suisei.encoders.drawings import drawings_folder
 from suisei.encoders.feature_file import FILE
 
@@ -44,13 +45,43 @@ def test_features_are_kept_shown_and_removed(tmp_path, model_folder, captions_fi
 
 def test_drawn_images_are_shown_and_removed(tmp_path, capsys):
     folder = drawings_folder(tmp_path)
+    key = f"ab{'0' * 38}"
     (folder / "ab").mkdir(parents=True)
-    (folder / "ab" / "abc.png").write_bytes(b"x" * 1_500_000)
-    (folder / "ab" / "abd.declined.json").write_text("{}")
+    (folder / "ab" / f"{key}.png").write_bytes(b"x" * 1_500_000)
+    (folder / "ab" / f"{key}.declined.json").write_text("{}")
     assert run("cache", "--cache", tmp_path) == 0
     assert f"{folder}: 1 drawn images, 1.5 MB\n" in capsys.readouterr().out
     assert run("cache", "--cache", tmp_path, "--clear") == 0
     assert f"{folder}: removed 1 drawn images" in capsys.readouterr().out
+    assert not folder.exists()
+
+
+def test_a_users_own_files_beside_drawn_images_are_neither_counted_nor_removed(tmp_path, capsys):
+    folder = drawings_folder(tmp_path)
+    key = f"ab{'0' * 38}"
+    drawn = [folder / "ab" / f"{key}.png", folder / "ab" / f"{key}.declined.json"]
+    own = ["thesis.txt", "my.png", f"{key}.png", "ab/my.png", f"cd/{key}.png", f"ab/{key}.jpg", "ef/x.json"]
+    for path in (*drawn, *(folder / name for name in own)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"x" * 500_000)
+    (folder / "ab" / f"{key[:-1]}1.png").mkdir()
+    (folder / "cc").mkdir()
+    assert run("cache", "--cache", tmp_path) == 0
+    assert f"{folder}: 1 drawn images, 0.5 MB\n" in capsys.readouterr().out
+    assert run("cache", "--cache", tmp_path, "--clear") == 0
+    assert f"{folder}: removed 1 drawn images, 0.5 MB\n" in capsys.readouterr().out
+    assert {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} == set(own)
+    assert not (folder / "cc").exists()
+
+
+@pytest.mark.parametrize("kind", ["png", "declined.json"])
+def test_what_a_killed_process_left_of_an_image_is_removed(tmp_path, kind):
+    folder = drawings_folder(tmp_path)
+    (folder / "ab").mkdir(parents=True)
+    with replacing(folder / "ab" / f"ab{'0' * 38}.{kind}") as temporary:
+        temporary.write_bytes(b"x")
+    temporary.write_bytes(b"x")
+    assert run("cache", "--cache", tmp_path, "--clear") == 0
     assert not folder.exists()
 
 
