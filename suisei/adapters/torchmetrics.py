@@ -29,13 +29,14 @@ _number = count(1)
 class CaptionScore(torchmetrics.Metric):
     """The corpus score of captions, or the score of each.
 
-    Samples are scored when they arrive. Their scores, and the counts that BLEU and the like add up to a
-    corpus score, are states that are concatenated over processes, so that the result is that of one process,
+    Samples are scored when they arrive. Their scores, or the sums of the counts that BLEU and the like make a
+    corpus score of, are states that are gathered over processes, so that the result is that of one process,
     whatever each of them has seen.
 
     Args:
         metric: a name such as "suisei", "suisei:DIR" or "bleu-4", or a metric, fitted where it must be.
-        per_sample: whether ``compute`` returns all scores, rank after rank, instead of the corpus score.
+        per_sample: whether ``compute`` returns all scores, rank after rank, instead of the corpus score; in
+            torchmetrics' ``Running`` its batches stand in no particular order.
         batch_size: handed to the metric; changes no score.
         settings: of torchmetrics, such as ``sync_on_compute``.
 
@@ -47,7 +48,7 @@ class CaptionScore(torchmetrics.Metric):
     is_differentiable = False
 
     rows: list[Tensor]
-    counts: list[Tensor]
+    totals: list[Tensor]
     width: Tensor
     number: Tensor
 
@@ -67,8 +68,8 @@ class CaptionScore(torchmetrics.Metric):
         if not per_sample:
             summands(self.scorer, [], np.empty(0))  # refuses what does not add up
         self.add_state("rows", [], dist_reduce_fx="cat")
-        # Flat, because a process that has seen nothing does not know how wide a row of counts is.
-        self.add_state("counts", [], dist_reduce_fx="cat")
+        # A list, and flat, because a process that has seen nothing does not know how many counts there are.
+        self.add_state("totals", [], dist_reduce_fx="cat")
         self.add_state("width", torch.tensor(0), dist_reduce_fx="max")
         # A MetricCollection takes metrics whose states are equal after a first batch for one metric.
         self.add_state("number", torch.tensor(next(_number)), dist_reduce_fx="max")
@@ -103,14 +104,15 @@ class CaptionScore(torchmetrics.Metric):
             preds, target, images = [preds], _alone(target), _alone(images)
         samples = as_samples(preds, reference_lists(target), images)
         scores = self.scorer.score(samples, batch_size=self.batch_size)
-        self.rows.append(torch.as_tensor(scores, dtype=torch.float64, device=self.device))
         if self.per_sample:
+            self.rows.append(torch.as_tensor(scores, dtype=torch.float64, device=self.device))
             return
         counts = summands(self.scorer, samples, scores).rows
         counts = counts[~np.isnan(scores)]
         if len(counts):
             self.width = torch.full_like(self.width, counts.shape[1])
-            self.counts.append(torch.as_tensor(counts.ravel(), dtype=torch.float64, device=self.device))
+            added = torch.as_tensor(counts.sum(axis=0), dtype=torch.float64, device=self.device)
+            self.totals = [self._total() + added] if self.totals else [added]
 
     def compute(self) -> Tensor:
         """Return the corpus score, float64 []; or all scores, float64 [N], NaN where there is none.
@@ -119,16 +121,25 @@ class CaptionScore(torchmetrics.Metric):
         """
         if self.per_sample:
             return _joined(self.rows, self.device)
-        counts = _joined(self.counts, self.device)
-        if not len(counts):
+        if not self.width:
             return torch.tensor(math.nan, dtype=torch.float64, device=self.device)
-        totals = counts.reshape(-1, int(self.width)).sum(dim=0, keepdim=True).cpu().numpy()
-        score = summands(self.scorer, [], np.empty(0)).score(totals)
+        score = summands(self.scorer, [], np.empty(0)).score(self._total()[None].cpu().numpy())
         return torch.as_tensor(score[0], dtype=torch.float64, device=self.device)
+
+    def reset(self) -> None:
+        """Forget what was scored."""
+        # torchmetrics empties lists in place, and its wrapper Running has kept them for its window
+        self.rows, self.totals = [], []
+        super().reset()
 
     def plot(self, val: Any = None, ax: Any = None) -> Any:
         """Plot a value or several, see torchmetrics; returns figure and axes."""
         return self._plot(val, ax)
+
+    def _total(self) -> Tensor:
+        """Return the sums of the counts of all samples, float64 [K]."""
+        totals = _joined(self.totals, self.device).reshape(-1, int(self.width))
+        return totals.sum(dim=0).to(self.device)  # compute_on_cpu has moved them
 
 
 def _alone(value: Any) -> Any:

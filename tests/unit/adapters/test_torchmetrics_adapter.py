@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pytest
 from torchmetrics import MetricCollection
-from torchmetrics.wrappers import MetricTracker
+from torchmetrics.wrappers import MetricTracker, Running
 
 import suisei
 from suisei.adapters.torchmetrics import CaptionScore
@@ -76,6 +76,33 @@ def test_reset_pickle_collection_and_tracker():
         tracker.increment()
         tracker.update([caption], [["a dog"]])
     assert float(tracker.best_metric()) == 1
+
+
+@pytest.mark.parametrize("call", ["forward", "update"])
+@pytest.mark.parametrize("name", ["bleu-2", "rouge-l"])
+@pytest.mark.parametrize("per_sample", [False, True])
+def test_a_running_window_is_that_of_its_last_batches(name, per_sample, call):
+    running = Running(CaptionScore(name, per_sample=per_sample), window=2)
+    for end, (caption, references) in enumerate(ENGLISH, start=1):
+        getattr(running, call)([caption], [references])
+        window = CaptionScore(name, per_sample=per_sample)
+        window.update(*map(list, zip(*ENGLISH[max(end - 2, 0) : end], strict=True)))
+        found, expected = (np.sort(metric.compute().reshape(-1)).tolist() for metric in (running, window))
+        assert found == pytest.approx(expected, abs=1e-12)
+    running.reset()
+    running.update(["a dog"], [["a dog"]])
+    assert float(running.compute()) == pytest.approx(1, abs=1e-8)
+
+
+def test_a_corpus_score_keeps_sums_however_many_batches_there_are():
+    metric = CaptionScore("bleu-2")
+    for caption, references in ENGLISH * 3:
+        metric([caption], [references])
+        metric.update([caption], [references])
+    kept = pickle.dumps(metric.metric_state)
+    metric(*map(list, zip(*ENGLISH, strict=True)))
+    metric.update([ENGLISH[0][0]], [ENGLISH[0][1]])
+    assert len(pickle.dumps(metric.metric_state)) == len(kept)
 
 
 @pytest.mark.parametrize("per_sample", [False, True])
