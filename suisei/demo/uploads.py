@@ -20,7 +20,9 @@ _Send = Callable[[_Scope], Awaitable[None]]
 _App = Callable[[_Scope, _Receive, _Send], Awaitable[None]]
 
 _UPLOAD = "/gradio_api/upload"
-"""Where files are uploaded to: by parts, each of which Gradio holds to the limit."""
+"""Where files are uploaded to: by parts, each of which Gradio holds to the limit, whatever they add up to."""
+_AROUND = 2**14
+"""Bytes that an upload may have beside its file: the lines around it and its name."""
 _ADDRESS = re.compile(r"[=/]https?://", re.IGNORECASE)
 """In the path of a request, something that Gradio would fetch: /gradio_api/file=https://..."""
 _OTHERS = "only files that were uploaded to this page are read, and nothing is fetched: upload the file"
@@ -34,7 +36,7 @@ class UploadsAlone:
     Args:
         app: answers the other requests.
         folder: where uploads lie, and copies of the examples.
-        limit: bytes of a request that is no upload.
+        limit: bytes of a request; an upload's may be a little more, since its file may be as long.
     """
 
     def __init__(self, app: _App, *, folder: Path | str, limit: int) -> None:
@@ -42,8 +44,10 @@ class UploadsAlone:
 
     async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
         """Answer a request."""
-        if scope["type"] != "http" or scope["path"] == _UPLOAD:
+        if scope["type"] != "http":
             return await self._app(scope, receive, send)
+        if scope["path"] == _UPLOAD:
+            return await self._app(scope, _limited(receive, self._limit + _AROUND), send)
         body = await _body(receive, self._limit)
         if body is None:
             return await _refuse(send, 413, f"the request has more than {self._limit:,} bytes")
@@ -86,6 +90,23 @@ async def _body(receive: _Receive, limit: int) -> bytes | None:
             return None
         more = message.get("more_body", False)
     return bytes(body)
+
+
+def _limited(receive: _Receive, limit: int) -> _Receive:
+    """Return what gives the same body, and no more than ``limit`` bytes of it."""
+    from starlette.formparsers import MultiPartException
+
+    left = limit
+
+    async def limited() -> _Scope:
+        nonlocal left
+        message = await receive()
+        left -= len(message.get("body", b""))
+        if left < 0:  # Gradio removes what it has of the files, and answers 413 for these words
+            raise MultiPartException(f"the upload exceeds the maximum allowed size of {limit:,} bytes")
+        return message
+
+    return limited
 
 
 def _once_more(body: bytes, receive: _Receive) -> _Receive:

@@ -47,10 +47,13 @@ class Visitor:
 
     def upload(self, name, content):
         """Return an uploaded file, as Gradio's client names it; the status and the text if it is refused."""
-        head = f'--end\r\nContent-Disposition: form-data; name="files"; filename="{name}"\r\n\r\n'.encode()
-        body = head + content + b"\r\n--end--\r\n"
-        status, text = self.post("gradio_api/upload", body, "multipart/form-data; boundary=end")
+        status, text = self.send(part(content, f'name="files"; filename="{name}"'))
         return {"path": json.loads(text)[0], "meta": META} if status == 200 else (status, text)
+
+    def send(self, *parts):
+        """Return the status and the text of the answer to a form's parts."""
+        body = b"".join(parts) + b"--end--\r\n"
+        return self.post("gradio_api/upload", body, "multipart/form-data; boundary=end")
 
     @staticmethod
     def _answer(request):
@@ -59,6 +62,11 @@ class Visitor:
                 return answer.status, answer.read().decode()
         except HTTPError as error:
             return error.code, error.read().decode()
+
+
+def part(content, disposition):
+    """Return a part of a form."""
+    return f"--end\r\nContent-Disposition: form-data; {disposition}\r\n\r\n".encode() + content + b"\r\n"
 
 
 @pytest.fixture(scope="module")
@@ -193,6 +201,20 @@ def test_uploads_are_limited_in_every_way(visitor, pictures):
     assert refused(visitor.call("score", "a dog", "", {"url": image}))
     assert refused(visitor.call("score", "a dog", "", {"path": "x", "url": image, "meta": META}))
     assert visitor.call("score", "a dog", "x" * LIMIT, None)[0] == 413
+
+
+@pytest.mark.parametrize("kind", ['name="files"; filename="x.csv"', 'name="x"'], ids=["file", "field"])
+def test_an_upload_is_limited_whatever_its_parts_are(visitor, kind):
+    def lying():
+        return {path for path in Path(visitor.folder).rglob("*") if path.is_file()}
+
+    before = lying()
+    half = part(b"y" * (LIMIT // 2), kind)
+    status, text = visitor.send(half, half, half)
+    assert status == 413
+    assert "maximum allowed size of 1,064,960 bytes" in text
+    assert lying() == before
+    assert visitor.send(part(b"z" * (LIMIT // 4), kind), part(b"z" * (LIMIT // 4), kind))[0] == 200
 
 
 def test_a_request_that_is_no_json_or_deep_is_answered(visitor):
