@@ -111,7 +111,7 @@ def _one_caption(gr: Any, board: Scoreboard) -> None:
 
     @_told(gr)
     def score(caption: Any, references: Any, image: Any) -> tuple[str, str]:
-        sample = board.one(str(caption or ""), str(references or ""), _uploaded(image))
+        sample = board.one(str(caption or ""), str(references or ""), _uploaded(image, "image"))
         lines = board.scores(sample)
         known = lines[0].score is not None
         return score_panel(lines), explanation_panel(board.explanation(sample)) if known else ""
@@ -121,17 +121,21 @@ def _one_caption(gr: Any, board: Scoreboard) -> None:
     gr.on([button.click, caption.submit], score, given, results, api_name="score", preprocess=False)
 
 
-def _uploaded(image: Any) -> str | None:
-    """Return the path of an image as a request names it, which the middleware has looked at.
+def _uploaded(file: Any, what: str) -> str | None:
+    """Return the path of a file as a request names it, which the middleware has looked at.
+
+    Args:
+        file: as the request gives it, None for none.
+        what: it is, for the message.
 
     Raises:
         DataError: it is named in another way.
     """
-    if image is None:
+    if file is None:
         return None
-    if not isinstance(image, dict) or not isinstance(image.get("path"), str):
-        raise DataError("the image must be uploaded to this page")
-    path: str = image["path"]
+    if not isinstance(file, dict) or not isinstance(file.get("path"), str):
+        raise DataError(f"the {what} must be uploaded to this page")
+    path: str = file["path"]
     return path
 
 
@@ -144,7 +148,8 @@ def _a_file(gr: Any, board: Scoreboard) -> None:
     download = gr.DownloadButton("Download all rows (CSV)", visible=False)
 
     @_told(gr)
-    def score(path: str | None) -> tuple[Any, Any, Any]:
+    def score(file: Any) -> tuple[Any, Any, Any]:
+        path = _uploaded(file, "file")
         if not path:
             raise DataError("Choose a file first.")
         headings, rows = board.table(Path(path))
@@ -157,7 +162,8 @@ def _a_file(gr: Any, board: Scoreboard) -> None:
             gr.DownloadButton(value=str(result), visible=True),
         )
 
-    button.click(score, upload, [said, table, download], api_name="score_file")
+    # preprocess: Gradio would refuse another kind of file with a traceback where the page runs
+    button.click(score, upload, [said, table, download], api_name="score_file", preprocess=False)
 
 
 def _told(gr: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -217,6 +217,22 @@ def test_an_upload_is_limited_whatever_its_parts_are(visitor, kind):
     assert visitor.send(part(b"z" * (LIMIT // 4), kind), part(b"z" * (LIMIT // 4), kind))[0] == 200
 
 
+def test_a_file_of_another_kind_is_told_without_a_traceback(visitor, capfd):
+    event, said = visitor.call("score_file", visitor.upload("captions.txt", b"a dog\n"))
+    assert event == "error"
+    assert said["error"] == "captions.txt: the page reads .jsonl, .csv, .tsv"
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_file_is_scored_and_the_table_can_be_had(visitor, metric):
+    rows = visitor.upload("a.csv", b"candidate,reference_1\na dog,a cat\n")
+    event, (said, _, download) = visitor.call("score_file", rows)
+    assert (event, said) == ("complete", "1 rows")
+    status, table = visitor.get(f"gradio_api/file={download['value']['path']}")
+    assert status == 200
+    assert f"{metric.score(['a dog'], [['a cat']])[0]:.6f}".rstrip("0") in table
+
+
 def test_a_request_that_is_no_json_or_deep_is_answered(visitor):
     assert visitor.post("gradio_api/call/score", b"{")[0] == 422
     assert visitor.post("gradio_api/call/score", b"[" * 100_000)[0] in (403, 422)

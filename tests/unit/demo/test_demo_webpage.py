@@ -64,7 +64,7 @@ def test_a_file_that_is_scored_again_is_still_the_one_that_was_given(tmp_path):
     (score,) = [each.fn for each in page.fns.values() if each.api_name == "score_file"]
     given = tmp_path / "scores.csv"
     given.write_text("candidate,reference_1\na dog,a dog\n")
-    first, second = (score(str(given))[1].value for _ in range(2))
+    first, second = (score({"path": str(given)})[1].value for _ in range(2))
     assert first["data"] == second["data"] != []
 
 
