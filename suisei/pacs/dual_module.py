@@ -19,7 +19,7 @@ from suisei.encoders.dual_loading import load_dual_encoder
 from suisei.encoders.precision import choose_precision, quick_gradients
 from suisei.errors import ConfigError
 from suisei.metrics.clipscore import PROMPT
-from suisei.pacs.lora import add_lora
+from suisei.pacs.lora import ALPHA, RANK, add_lora
 from suisei.pacs.pair_datamodule import PairBatch
 from suisei.pacs.towers import image_slot, image_states, project, projections, text_slot, text_states
 from suisei.ranges import (
@@ -48,6 +48,8 @@ RULES: dict[str, Rule] = {
     "text_encoder": Of(str, null=True),
     "image_weights": Of(str, null=True),
     "trainable": Word(TRAINABLE),
+    "rank": at_least(1, 1024),
+    "alpha": Range(0, 1000, above=True),
     "lambda_v": WEIGHT,
     "lambda_t": WEIGHT,
     **STEPS,
@@ -102,6 +104,8 @@ class PacTraining(StepTraining):
         image_weights: for a new model with an image tower of timm's, timm's file of weights for it.
         trainable: "projections" (PAC-S), "lora" (PAC-S++), "image" (image tower and projections, the
             text tower frozen) or "all".
+        rank: rank r of the low-rank updates; for "lora" alone. PAC-S++ compares 2, 4, 8 and 16.
+        alpha: their scale is alpha / r; for "lora" alone.
         lambda_v: weight of the generated images; 0 leaves them out.
         lambda_t: weight of the generated captions; 0 leaves them out.
         learning_rate: of AdamW.
@@ -121,6 +125,8 @@ class PacTraining(StepTraining):
     text_encoder: str | None = None
     image_weights: str | None = None
     trainable: str = "projections"
+    rank: int = RANK
+    alpha: float = ALPHA
     lambda_v: float = 0.05
     lambda_t: float = 0.1
     learning_rate: float = 1e-4
@@ -133,6 +139,11 @@ class PacTraining(StepTraining):
 
     def __post_init__(self) -> None:
         check_settings("model", self, RULES)
+        if self.trainable != "lora" and (self.rank, self.alpha) != (RANK, ALPHA):
+            raise ConfigError(
+                "model.rank and model.alpha are for low-rank updates; with trainable: "
+                f"{self.trainable} there are none: set model.trainable to lora, or leave them out"
+            )
         super().__init__()
         seed = torch.initial_seed()
         self.encoder = self._make_encoder(seed)
@@ -166,7 +177,7 @@ class PacTraining(StepTraining):
     def _freeze(self, seed: int) -> None:
         towers = self.towers
         if self.trainable == "lora":
-            add_lora(towers, seed=seed)
+            add_lora(towers, rank=self.rank, alpha=self.alpha, seed=seed)
             return
         if self.trainable == "all":
             return

@@ -22,6 +22,9 @@ from torch.nn.utils import parametrize
 
 from suisei.errors import ConfigError
 
+RANK, ALPHA = 4, 1.0
+"""Rank r, as PAC-S++ has it, and the alpha of the authors' program."""
+
 _BLOCKS = ("resblocks", "layer", "layers", "block", "blocks")
 """What the list of transformer blocks is called in open_clip, in Hugging Face encoders and in timm."""
 
@@ -50,7 +53,7 @@ class LowRank(nn.Module):
         return weight + self.scale * (self.factor_b @ self.factor_a).view_as(weight)
 
 
-def add_lora(model: nn.Module, *, rank: int = 4, alpha: float = 1.0, seed: int = 0) -> list[str]:
+def add_lora(model: nn.Module, *, rank: int = RANK, alpha: float = ALPHA, seed: int = 0) -> list[str]:
     """Freeze a dual encoder and give every weight matrix of its towers a low-rank update.
 
     Adapted are, in every transformer block, the attention's projections (the fused in-projection as
@@ -60,7 +63,7 @@ def add_lora(model: nn.Module, *, rank: int = 4, alpha: float = 1.0, seed: int =
     Args:
         model: an open_clip model.
         rank: rank r of the updates.
-        alpha: the scale of an update is alpha / r; the authors' program uses 1.
+        alpha: the scale of an update is alpha / r.
         seed: of the starting values.
 
     Returns:

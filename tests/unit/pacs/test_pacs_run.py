@@ -15,6 +15,7 @@ from suisei.metrics.registry import get_metric
 from suisei.pacs import dual_run
 from suisei.pacs.dual_module import PacTraining
 from suisei.pacs.dual_run import TASK, run, task_of
+from suisei.pacs.lora import LowRank
 from suisei.pacs.pair_datamodule import PairDataModule
 from suisei.resources import resource_path
 from suisei.training import task_run
@@ -53,6 +54,30 @@ def test_a_run_writes_a_model_that_scores(folder, tmp_path, trainable):
     assert np.isfinite(after.score([sample])).all()
     with pytest.raises(ConfigError, match="holds a run already"):
         run(arguments(folder, output, *model))
+
+
+def test_low_rank_updates_have_the_rank_and_scale_asked_for(folder, tmp_path):
+    lora = [f"--model.model={folder / 'clip'}", "--model.trainable=lora"]
+    for rank in (2, 8):
+        output = tmp_path / str(rank)
+        run(arguments(folder, output, *lora, f"--model.rank={rank}", "--model.alpha=3"))
+        state = torch.load(output / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
+        factors = [(key, value.shape) for key, value in state.items() if "factor" in key]
+        assert factors
+        assert {shape[0 if key.endswith("factor_a") else 1] for key, shape in factors} == {rank}
+        scorer = get_metric(f"pac-s:{output / 'model'}", device="cpu")
+        assert np.isfinite(scorer.score([CaptionSample("a red wall", image=folder / "0.png")])).all()
+    trained = PacTraining(str(folder / "clip"), None, trainable="lora", rank=8, alpha=3.0)
+    scales = {module.scale for module in trained.modules() if isinstance(module, LowRank)}
+    assert scales == {3 / 8}
+
+
+@pytest.mark.parametrize("option", ["rank=8", "alpha=2"])
+def test_low_rank_settings_without_low_rank_updates_are_refused(folder, tmp_path, option):
+    with pytest.raises(
+        ConfigError, match=r"with trainable: projections there are none: set model\.trainable"
+    ):
+        run(arguments(folder, tmp_path, f"--model.model={folder / 'clip'}", f"--model.{option}"))
 
 
 def test_weights_of_positives_that_no_image_has_are_said(folder, tmp_path, caplog):
@@ -294,6 +319,7 @@ def test_checkpoints_hold_what_is_trained_alone_and_other_settings_are_refused(f
     [
         ("patience_steps", "0"), ("monitor", "foo"), ("task", "foo"), ("trainer.val_check_interval", "0"),
         ("trainer.val_check_interval", "0.5"), ("seed_everything", "-1"), ("model.rank", "0"),
+        ("model.alpha", "0"),
         ("model.learning_rate", "1e9"), ("model.lambda_v", "-1"), ("model.cosine_steps", "0"),
         ("data.batch_size", "1"), ("data.hold_out", "-1"), ("data.limit", "0"), ("trainer.devices", "99"),
         ("trainer.plugins", "os.system"), ("model.architecture", '{"class_path": "os.system"}'),
