@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from suisei.data.coco import is_json, read_references, read_text
+from suisei.data.coco import is_json, read_references
 from suisei.data.compressed import plain_suffix
-from suisei.data.karpathy import check_parts, karpathy_images, named_parts, read_karpathy
+from suisei.data.karpathy_parts import file_of, read_parts
 from suisei.data.load import load_data
 from suisei.data.pairs import is_pairs, load_pairs
 from suisei.data.paths import Allowed, Root, full_path
-from suisei.data.sample import check_captions, detect_language
+from suisei.data.sample import detect_language
 from suisei.errors import DataError
 
 
@@ -119,44 +118,18 @@ def check_spoken(
 def _read(
     source: str, root: Path | str | None, images: Path | str | None, allowed: Allowed | None
 ) -> list[CaptionedImage]:
-    file, parts = named_parts(source)
+    file = file_of(source)
     if is_json(file):
+        split = read_parts(source, images=images, allowed=allowed)
+        if split is not None:
+            return [_made(*image) for image in split]
         own = Path(file).parent
-        folder = Root(own if images is None else images, own, allowed=allowed)
-        document = _karpathy(file)
-        check_parts(file, parts, document)
-        if document is not None:
-            return list(_of_karpathy(file, document, parts, folder))
-        return list(_of_annotations(file, folder))
+        return list(_of_annotations(file, Root(own if images is None else images, own, allowed=allowed)))
     if is_pairs(source):
         start = images if images is not None and plain_suffix(source) == ".jsonl" else root
         pairs = load_pairs(source, root=start, allowed=allowed)
         return [_made(pair.image, pair.captions, pair.image.name) for pair in pairs]
     return list(_of_samples(source, root, images, allowed))
-
-
-def _karpathy(file: str) -> list[Any] | None:
-    """Return the images of a Karpathy split, None of another document."""
-    try:
-        return karpathy_images(json.loads(read_text(file)))
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{file}: not valid JSON: {error}") from None
-
-
-def _of_karpathy(
-    file: str, images: list[Any], parts: tuple[str, ...], folder: Root
-) -> Iterable[CaptionedImage]:
-    for image in read_karpathy(file, images):
-        if image.part not in parts:
-            continue
-        place = f"{file}, {image.place}"
-        captions = image.captions or []
-        if not captions or not all(isinstance(text, str) for text in captions):
-            raise DataError(f"{place}: sentences must be a list of objects whose raw is a text")
-        check_captions(f"{place}: sentence", captions)
-        within = _file(folder, image.path, place)
-        found = within if within.is_file() else _file(folder, Path(image.file).name, place)
-        yield _made(found, captions, image.file)
 
 
 def _of_annotations(file: str, folder: Root) -> Iterable[CaptionedImage]:
@@ -166,14 +139,7 @@ def _of_annotations(file: str, folder: Root) -> Iterable[CaptionedImage]:
     for name, image in found.file_names.items():
         captions = found.captions.get(image)
         if captions:
-            yield _made(_file(folder, name, file), captions, image)
-
-
-def _file(folder: Root, name: str, place: str) -> Path:
-    try:
-        return folder.file(name)
-    except DataError as error:
-        raise DataError(f"{place}: {error}") from None
+            yield _made(folder.file(name, place=file), captions, image)
 
 
 def _of_samples(

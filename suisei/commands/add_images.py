@@ -92,7 +92,8 @@ def _parser() -> CommandParser:
     add = parser.add_argument_group("what is learned from").add_argument
     add(
         "--pairs", metavar="NAME_OR_FILE", type=filled, required=True,
-        help="images with captions: flickr8k-train, or JSON lines with image and captions",
+        help="images with captions: flickr8k-train, a Karpathy split with its parts "
+        "(dataset_coco.json:train+restval), or JSON lines with image and captions",
     )  # fmt: skip
     add(
         "--data", metavar="NAME_OR_FILE", type=filled, required=True,
@@ -120,19 +121,23 @@ def _parser() -> CommandParser:
 def _check(options: argparse.Namespace) -> None:
     """Refuse what would fail only after all learning."""
     check_new_folder(options.output, [options.model])
-    check_report(options, given(vars(options), "data", "pairs", "unseen"), sealed=["model", "root"])
+    from suisei.data.karpathy_parts import file_of
+
+    read = [*given(vars(options), "data", "unseen"), ("--pairs", file_of(options.pairs))]
+    check_report(options, read, sealed=["model", "root"])
 
 
 def _data(
     options: argparse.Namespace, metric: SuiSeiMetric
 ) -> tuple[ImageSideData, list[CaptionSample], list[str]]:
     """Return what is learned from, the rated samples, and notes on them."""
+    from suisei.data.karpathy_parts import file_of
     from suisei.data.pairs import load_pairs
     from suisei.training.image_side import ImageSideData
 
     samples, notes = read_samples(options)
     rated = _seen(samples, options.data)
-    root = options.images if Path(options.pairs).is_file() else options.root
+    root = options.images if Path(file_of(options.pairs)).is_file() else options.root
     found_pairs = load_pairs(options.pairs, root=root, allowed=allowed(options))
     pairs = [(pair.image, pair.captions) for pair in found_pairs]
     others = [s for name in options.captions for s in _captions(options, name)]

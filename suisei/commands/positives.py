@@ -14,6 +14,7 @@ from suisei.commands.command_parser import Add, CommandParser
 from suisei.commands.metric_options import check_device
 from suisei.commands.option_values import device, filled, positive, real, seed, whole
 from suisei.commands.options import add_column_options, add_log_options, named_columns
+from suisei.data.karpathy_parts import file_of
 from suisei.data.outputs import check_outputs, given
 from suisei.data.paths import full_path
 from suisei.errors import ConfigError, DataError, UnavailableError
@@ -32,10 +33,11 @@ _EPILOG = """examples:
   suisei positives images pairs.jsonl --model FOLDER --output runs/positives --limit 100
   suisei positives join flickr8k-train --root DIR --positives runs/positives --output train.jsonl
 
-DATA is flickr8k-train, -dev or -test; JSON lines with id, image and caption, or with image and
-captions; or any rated data that the other commands read. A run that was cut off goes on where it
-stopped when it is started again: an item's seed depends on --seed and the item alone, and nothing is
-generated twice. `suisei train --config pacs --data.train FILE` reads what `join` writes.
+DATA is flickr8k-train, -dev or -test; a Karpathy split with its parts, such as
+dataset_coco.json:train+restval; JSON lines with id, image and caption, or with image and captions; or
+any rated data that the other commands read. A run that was cut off goes on where it stopped when it
+is started again: an item's seed depends on --seed and the item alone, and nothing is generated twice.
+`suisei train --config pacs --data.train FILE` reads what `join` writes.
 
 Exit status: 0, or 1 if some images could not be read (the others are done), or 2 for a wrong option
 or unusable data, or 130 for Ctrl-C."""
@@ -139,7 +141,7 @@ def _check(options: argparse.Namespace) -> None:
         from suisei.encoders.drawings import check_draw_size
 
         check_draw_size("--size", options.size)
-    read = [("DATA", options.data), *given(vars(options), "positives", "references")]
+    read = [("DATA", file_of(options.data)), *given(vars(options), "positives", "references")]
     if options.kind != "join":
         manifest = Path(options.output) / f"{options.kind}.jsonl"
         check_outputs(

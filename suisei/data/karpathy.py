@@ -41,14 +41,20 @@ def karpathy_images(content: Any) -> list[Any] | None:
     return images if "sentences" in images[0] else None
 
 
+def split_name(source: str) -> tuple[str, str | None]:
+    """Return the file of a source and what is named behind it, None for nothing: a part or not."""
+    file, colon, named = source.rpartition(":")
+    return (file, named) if colon and plain_suffix(file) == ".json" else (source, None)
+
+
 def named_parts(source: str) -> tuple[str, tuple[str, ...]]:
     """Return the file and the parts of it that a source names, as ``dataset_coco.json:train+restval`` does.
 
     Raises:
         ConfigError: a part that no file has.
     """
-    file, colon, named = source.rpartition(":")
-    if not colon or plain_suffix(file) != ".json":
+    file, named = split_name(source)
+    if named is None:
         return source, ()
     parts = tuple(named.split("+"))
     unknown = [part for part in parts if part not in PARTS]

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from suisei.data.benchmarks.flickr8k import FLICKR8K_PARTS, IMAGE_FOLDERS, read_captions, read_image_list
+from suisei.data.coco import is_json
 from suisei.data.compressed import open_plain, plain_suffix
+from suisei.data.karpathy_parts import file_of, names_parts, read_parts
 from suisei.data.paths import Allowed, Root, full_path
 from suisei.data.sample import check_captions
 from suisei.errors import ConfigError, DataError
@@ -48,7 +50,7 @@ class ImageCaptions:
 def is_pairs(source: str) -> bool:
     """Return whether a name or file is one that :func:`load_pairs` reads, told by its first row."""
     name, _, part = source.partition("-")
-    if name == "flickr8k" and part in FLICKR8K_PARTS:
+    if (name == "flickr8k" and part in FLICKR8K_PARTS) or names_parts(source):
         return True
     path = Path(source)
     if plain_suffix(path) != ".jsonl" or not path.is_file():
@@ -96,15 +98,16 @@ def load_pairs(
     """Read training data by name or from a file.
 
     Args:
-        source: "flickr8k-train", "flickr8k-dev" or "flickr8k-test", or a JSON lines file, which
-            may be compressed by gzip, with ``image``, ``captions`` and, where there are positives,
-            ``generated_images`` and ``generated_captions``.
+        source: "flickr8k-train", "flickr8k-dev" or "flickr8k-test"; a Karpathy split with the parts
+            wanted, "dataset_coco.json:train+restval"; or a JSON lines file, which may be compressed by
+            gzip, with ``image``, ``captions`` and, where there are positives, ``generated_images`` and
+            ``generated_captions``.
         root: the folder of Flickr8k, or the folder that a file's image paths are relative to (the
             file's own where left out).
         allowed: what a file may name beside images in that folder or its own.
 
     Raises:
-        ConfigError: an unknown name, or no root for Flickr8k.
+        ConfigError: an unknown name or part, or no root for Flickr8k.
         DataError: bad rows, missing images, or an image that occurs twice; all are counted and some named.
     """
     name, _, part = source.partition("-")
@@ -117,10 +120,7 @@ def load_pairs(
         folders = Root(path.parent if root is None else root, path.parent, allowed=allowed)
         pairs = list(_manifest(path, folders))
     else:
-        known = ", ".join(f"flickr8k-{part}" for part in FLICKR8K_PARTS)
-        raise ConfigError(
-            f"unknown training pairs {source!r}; expected {known}, or a .jsonl or .jsonl.gz file"
-        )
+        pairs = list(_split(source, root, allowed))
     _check_files(pairs, source)
     return pairs
 
@@ -158,6 +158,25 @@ def _flickr8k(root: Path, part: str) -> list[ImageCaptions]:
     return [ImageCaptions(folder / name, captions[name]) for name in names]
 
 
+def _split(source: str, root: Path | str | None, allowed: Allowed | None) -> Iterator[ImageCaptions]:
+    images = read_parts(source, images=root, allowed=allowed) if is_json(file_of(source)) else None
+    if images is None:
+        known = ", ".join(f"flickr8k-{part}" for part in FLICKR8K_PARTS)
+        raise ConfigError(
+            f"unknown training pairs {source!r}; expected {known}, a Karpathy split with its parts "
+            "(dataset_coco.json:train+restval), or a .jsonl or .jsonl.gz file"
+        )
+    seen: set[str] = set()
+    for image in images:
+        file = full_path(image.file)
+        if file in seen:
+            raise DataError(
+                f"{source}: image {image.name!r} occurs twice; list it once, with all its captions"
+            )
+        seen.add(file)
+        yield ImageCaptions(image.file, image.captions)
+
+
 def _manifest(path: Path, root: Root) -> Iterator[ImageCaptions]:
     seen: dict[str, int] = {}
     try:
@@ -169,12 +188,9 @@ def _manifest(path: Path, root: Root) -> Iterator[ImageCaptions]:
         if not line.strip():
             continue
         row = _fields(line, f"{path}, row {number}")
-        image = str(row["image"])
-        try:
-            file = root.file(image)
-            generated = tuple(map(root.file, row["generated_images"]))
-        except DataError as error:
-            raise DataError(f"{path}, row {number}: {error}") from None
+        image, place = str(row["image"]), f"{path}, row {number}"
+        file = root.file(image, place=place)
+        generated = tuple(root.file(name, place=place) for name in row["generated_images"])
         first = seen.setdefault(full_path(file), number)
         if first != number:
             raise DataError(f"{path}, row {number}: image {image!r} was in row {first} already")
@@ -208,7 +224,10 @@ def _check_files(pairs: Sequence[ImageCaptions], source: str) -> None:
     paths = [path for pair in pairs for path in (pair.image, *pair.generated_images)]
     absent = [str(path) for path in dict.fromkeys(paths) if not os.path.isfile(path)]  # noqa: PTH113 - any name
     if absent:
-        raise DataError(f"{source}: {len(absent)} image files are not there: {_some(absent)}")
+        raise DataError(
+            f"{source}: {len(absent)} image files are not there: {_some(absent)}; give "
+            "the folder that holds them (--data.root, --images or --root)"
+        )
 
 
 def _some(names: Sequence[str]) -> str:

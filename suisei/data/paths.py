@@ -143,13 +143,16 @@ class Root:
         self._inside: tuple[str, ...] | None = None
         self._real = RealPaths()
 
-    def file(self, name: str, *, what: str = "image", column: str | None = None) -> Path:
+    def file(
+        self, name: str, *, what: str = "image", column: str | None = None, place: str | None = None
+    ) -> Path:
         """Return the path that a name stands for, whether there is a file or not.
 
         Args:
             name: the name.
             what: it names, an image or a video.
             column: where it stands, for the message.
+            place: the file and row that name it, which the message then begins with.
 
         Raises:
             DataError: it leads to where it must not.
@@ -157,7 +160,8 @@ class Root:
         path = self.folder / name
         if self.anywhere or (not is_share(name) and self.holds(path)):
             return path
-        raise self._outside(path, name, what, column or what)
+        error = self._outside(path, name, what, column or what)
+        raise error if place is None else DataError(f"{place}: {error}")
 
     def holds(self, path: Path) -> bool:
         """Say whether a path, all links followed, lies where it may; a share is not looked for."""

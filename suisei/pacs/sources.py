@@ -9,9 +9,11 @@ from pathlib import Path
 
 from suisei.data.benchmarks import BENCHMARKS
 from suisei.data.benchmarks.flickr8k import FLICKR8K_PARTS
+from suisei.data.coco import is_json
 from suisei.data.compressed import open_plain, plain_suffix
 from suisei.data.file_rows import warn
 from suisei.data.formats import NamedColumns
+from suisei.data.karpathy_parts import file_of, read_parts
 from suisei.data.lines import numbered_lines, utf8_lines
 from suisei.data.load import load_data
 from suisei.data.pairs import load_pairs
@@ -53,8 +55,9 @@ def read_sources(
     """Read images and captions.
 
     Args:
-        name_or_file: training pairs ("flickr8k-train", or JSON lines with ``captions``), JSON lines with
-            ``id``, ``image`` and ``caption``, or rated data that ``load_data`` reads, whose references
+        name_or_file: training pairs ("flickr8k-train", a Karpathy split with the parts wanted,
+            "dataset_coco.json:train+restval", or JSON lines with ``captions``), JSON lines with ``id``,
+            ``image`` and ``caption``, or rated data that ``load_data`` reads, whose references
             are taken, and the candidate where there are none.
         root: where a named data set is.
         images: folder where relative image paths start, where it is not the file's own.
@@ -63,7 +66,7 @@ def read_sources(
         allowed: what a file may name beside images in ``images`` or its own folder.
 
     Raises:
-        ConfigError: an unknown name.
+        ConfigError: an unknown name or part.
         DataError: unusable data. Whether an image can be read shows only when it is.
     """
     found = _read(name_or_file, root, images, columns, references, allowed)
@@ -93,6 +96,10 @@ def _read(
                 Source(pair.image, pair.captions, None, pair.generated_images, pair.generated_captions)
                 for pair in pairs
             ]
+    if is_json(file_of(name_or_file)):
+        split = read_parts(name_or_file, images=images if images is not None else root, allowed=allowed)
+        if split is not None:
+            return [Source(image.file, image.captions, image.name) for image in split]
     name, _, part = name_or_file.partition("-")
     if name == "flickr8k" and part in FLICKR8K_PARTS:
         return [Source(pair.image, pair.captions) for pair in load_pairs(name_or_file, root=root)]
@@ -133,10 +140,7 @@ def _captioned(path: Path, root: Root) -> Iterator[Source]:
         if name in seen:
             raise DataError(f"{place}: id {name!r} is used by an earlier row; every id must be unique")
         seen.add(name)
-        try:
-            file = root.file(image) if image else None
-        except DataError as error:
-            raise DataError(f"{place}: {error}") from None
+        file = root.file(image, place=place) if image else None
         yield Source(file, (caption,) if caption else (), name)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from suisei.data.karpathy_parts import file_of
 from suisei.errors import ConfigError
 from suisei.ranges import differences
 
@@ -209,7 +210,7 @@ def refuse_own_data(output: Path, inputs: Mapping[str, Iterable[str | Path]]) ->
     """
     folder = output.resolve()
     for setting, paths in inputs.items():
-        for path in map(Path, paths):
+        for path in (Path(file_of(str(path))) for path in paths):
             if path.exists() and path.resolve().is_relative_to(folder):
                 how = "is" if path.resolve() == folder else "holds"
                 raise ConfigError(

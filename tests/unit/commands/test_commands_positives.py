@@ -190,6 +190,24 @@ def test_join_writes_training_data(data, blip, tmp_path):
     assert pairs[0].captions == ("caption 0",)
 
 
+def test_captions_of_a_karpathy_split_are_made_and_joined(data, blip, tmp_path):
+    images = [
+        {"filename": f"{n}.png", "split": "val" if n == 4 else "train", "sentences": [{"raw": f"of {n}"}]}
+        for n in range(5)
+    ]
+    path = tmp_path / "split" / "dataset.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps({"images": images}))
+    source, place = f"{path}:train", ("--images", str(data.parent))
+    assert captions(source, blip, tmp_path / "out", *place) == 0
+    target = tmp_path / "train.jsonl"
+    join = ["join", source, *place, "--positives", str(tmp_path / "out"), "--output", str(target)]
+    assert positives.main(join) == 0
+    pairs = load_pairs(str(target))
+    assert [pair.captions for pair in pairs] == [(f"of {n}",) for n in range(4)]
+    assert all(len(pair.generated_captions) == 1 for pair in pairs)
+
+
 def test_join_makes_one_pair_of_an_image_that_rows_name_in_two_ways(data, blip, tmp_path, monkeypatch):
     captions(data, blip, tmp_path / "out")
     monkeypatch.chdir(tmp_path)

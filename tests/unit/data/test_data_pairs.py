@@ -106,6 +106,48 @@ def test_held_out_captions_change_sides(tmp_path):
         hold_out_captions(pairs, -1)
 
 
+@pytest.fixture
+def split(tmp_path):
+    """A Karpathy split of four images, two of which lie in the folders that it names."""
+    rows = [("train", "a.jpg"), ("restval", "val2014/b.jpg"), ("val", "c.jpg"), ("test", "d.jpg")]
+    images = []
+    for part, name in rows:
+        file = tmp_path / "images" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(b"x")
+        sentences = [{"raw": f"one {file.stem}"}, {"raw": f"two {file.stem}"}]
+        images.append({"filename": file.name, "filepath": "val2014", "split": part, "sentences": sentences})
+    path = tmp_path / "dataset.json"
+    path.write_text(json.dumps({"images": images}))
+    return path
+
+
+def test_a_karpathy_split_gives_pairs_of_the_parts_asked_for(split, tmp_path):
+    folder = tmp_path / "images"
+    source = f"{split}:train+restval"
+    assert is_pairs(source)
+    assert load_pairs(source, root=folder) == [
+        ImageCaptions(folder / "a.jpg", ("one a", "two a")),
+        ImageCaptions(folder / "val2014" / "b.jpg", ("one b", "two b")),
+    ]
+    with pytest.raises(DataError, match=r"1 image files are not there: .*c\.jpg; give the folder"):
+        load_pairs(f"{split}:val")
+    with pytest.raises(ConfigError, match="name its parts"):
+        load_pairs(str(split), root=folder)
+    with pytest.raises(ConfigError, match="no part 'dev'; there are train, restval, val, test"):
+        load_pairs(f"{split}:dev", root=folder)
+
+
+def test_what_is_no_karpathy_split_is_no_training_pairs(split, tmp_path):
+    (tmp_path / "annotations.json").write_text('{"images": [{"id": 1, "file_name": "a.jpg"}]}')
+    with pytest.raises(ConfigError, match=r"unknown training pairs .* a Karpathy split with its parts"):
+        load_pairs(str(tmp_path / "annotations.json"))
+    twice = json.loads(split.read_text())["images"][:1] * 2
+    split.write_text(json.dumps({"images": twice}))
+    with pytest.raises(DataError, match=r"image 'a\.jpg' occurs twice"):
+        load_pairs(f"{split}:train", root=tmp_path / "images")
+
+
 @pytest.mark.realdata
 def test_flickr8k_training_data(shared):
     pairs = load_pairs("flickr8k-train", root=shared / "data/flickr8k")

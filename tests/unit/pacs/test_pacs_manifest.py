@@ -241,6 +241,21 @@ def test_sources_come_from_every_kind_of_data(tmp_path):
     assert [source.captions for source in read_sources(str(tmp_path / "rated.jsonl"))] == [("one",), ("y",)]
 
 
+def test_sources_are_read_of_a_karpathy_split(tmp_path):
+    (tmp_path / "images").mkdir()
+    picture().save(tmp_path / "images" / "a.png")
+    sentences = [{"raw": "one"}, {"raw": "two"}]
+    images = [
+        {"filename": name, "split": part, "sentences": sentences}
+        for name, part in (("a.png", "train"), ("b.png", "val"))
+    ]
+    (tmp_path / "dataset.json").write_text(json.dumps({"images": images}))
+    found = read_sources(f"{tmp_path / 'dataset.json'}:train", images=tmp_path / "images")
+    assert found == [Source(tmp_path / "images" / "a.png", ("one", "two"), "a.png")]
+    with pytest.raises(ConfigError, match="name its parts"):
+        read_sources(str(tmp_path / "dataset.json"))
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -138,6 +138,9 @@ def test_a_run_is_not_written_into_the_folder_of_its_data(tmp_path):
     (tmp_path / "away.jsonl").symlink_to(data / "deep" / "test.jsonl")
     with pytest.raises(ConfigError, match=r"away\.jsonl"):
         refuse_own_data(data, {"data.train": [tmp_path / "away.jsonl"]})
+    (data / "split.json").touch()
+    with pytest.raises(ConfigError, match=r"holds data\.train .*split\.json"):
+        refuse_own_data(data, {"data.train": [f"{data / 'split.json'}:train+restval"]})
     free = {"data.train": ["scenes", data / "absent.jsonl"], "data.test": [data / "deep" / "test.jsonl"]}
     refuse_own_data(data / "runs", free)
     refuse_own_data(tmp_path / "runs", free)
