@@ -315,6 +315,7 @@ def _join(options: argparse.Namespace) -> int:
                 captions=tuple(dict.fromkeys((*known.captions, *source.captions))),
                 generated_images=(*known.generated_images, *source.generated_images),
                 generated_captions=(*known.generated_captions, *source.generated_captions),
+                generated_from=(*known.origins, *source.generated_from),
             )
     if not merged:
         raise ConfigError(f"{options.data} has no images with captions to train on")

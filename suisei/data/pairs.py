@@ -19,7 +19,8 @@ from suisei.data.sample import check_captions
 from suisei.errors import ConfigError, DataError
 
 _LOG = logging.getLogger(__name__)
-_FIELDS = ("image", "captions", "generated_images", "generated_captions")
+_LISTS = ("captions", "generated_images", "generated_captions")
+_FIELDS = ("image", *_LISTS, "generated_from")
 
 
 class Pictured(Protocol):
@@ -39,12 +40,25 @@ class ImageCaptions:
         captions: captions written by people, at least one.
         generated_images: paths of images generated from its captions.
         generated_captions: captions generated from the image.
+        generated_from: the caption that each generated image was made from, None where that is unknown;
+            empty where it is unknown of all.
     """
 
     image: Path
     captions: tuple[str, ...]
     generated_images: tuple[Path, ...] = ()
     generated_captions: tuple[str, ...] = ()
+    generated_from: tuple[str | None, ...] = ()
+
+    @property
+    def origins(self) -> tuple[str | None, ...]:
+        """The caption that each generated image was made from, as many as there are images."""
+        return self.generated_from or (None,) * len(self.generated_images)
+
+    def images_for(self, caption: str) -> tuple[Path, ...]:
+        """Return the images generated from a caption; all generated ones where none is known to be."""
+        files = zip(self.generated_images, self.origins, strict=True)
+        return tuple(file for file, origin in files if origin == caption) or self.generated_images
 
 
 def is_pairs(source: str) -> bool:
@@ -100,8 +114,8 @@ def load_pairs(
     Args:
         source: "flickr8k-train", "flickr8k-dev" or "flickr8k-test"; a Karpathy split with the parts
             wanted, "dataset_coco.json:train+restval"; or a JSON lines file, which may be compressed by
-            gzip, with ``image``, ``captions`` and, where there are positives, ``generated_images`` and
-            ``generated_captions``.
+            gzip, with ``image``, ``captions`` and, where there are positives, ``generated_images``,
+            ``generated_captions`` and ``generated_from``, see :class:`ImageCaptions`.
         root: the folder of Flickr8k, or the folder that a file's image paths are relative to (the
             file's own where left out).
         allowed: what a file may name beside images in that folder or its own.
@@ -194,7 +208,13 @@ def _manifest(path: Path, root: Root) -> Iterator[ImageCaptions]:
         first = seen.setdefault(full_path(file), number)
         if first != number:
             raise DataError(f"{path}, row {number}: image {image!r} was in row {first} already")
-        yield ImageCaptions(file, tuple(row["captions"]), generated, tuple(row["generated_captions"]))
+        yield ImageCaptions(
+            file,
+            tuple(row["captions"]),
+            generated,
+            tuple(row["generated_captions"]),
+            tuple(row.get("generated_from", ())),
+        )
     if not seen:
         raise DataError(f"{path}: has no rows")
 
@@ -209,7 +229,7 @@ def _fields(line: str, place: str) -> dict[str, Any]:
     unknown = [key for key in row if key not in _FIELDS]
     if unknown:
         raise DataError(f"{place}: unknown field {unknown[0]!r}; there are {', '.join(_FIELDS)}")
-    for field in _FIELDS[1:]:
+    for field in _LISTS:
         values = row.setdefault(field, [])
         if not isinstance(values, list) or not all(isinstance(v, str) and v.strip() for v in values):
             raise DataError(f"{place}: {field} must be a list of texts that are not blank")
@@ -217,7 +237,24 @@ def _fields(line: str, place: str) -> dict[str, Any]:
             check_captions(f"{place}: {field}", values)
     if not row["captions"]:
         raise DataError(f"{place}: captions is empty; every image needs at least one")
+    _check_origins(row, place)
     return row
+
+
+def _check_origins(row: dict[str, Any], place: str) -> None:
+    """Refuse captions of generated images that are not as many, or none of the image's own."""
+    origins, images = row.get("generated_from", []), row["generated_images"]
+    if not isinstance(origins, list) or (origins and len(origins) != len(images)):
+        raise DataError(
+            f"{place}: generated_from must be a list of {len(images)} captions, one of each of "
+            "generated_images, or null where it is unknown"
+        )
+    for origin in origins:
+        if origin is not None and origin not in row["captions"]:
+            raise DataError(
+                f"{place}: generated_from has {origin!r:.60}, which is none of the image's captions; name "
+                "one of them, or null where it is unknown"
+            )
 
 
 def _check_files(pairs: Sequence[ImageCaptions], source: str) -> None:

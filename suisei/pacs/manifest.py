@@ -130,20 +130,27 @@ def read_positives(path: Path | str, *, verify: bool = True) -> dict[str, Positi
 def join_positives(pairs: Sequence[ImageCaptions], positives: Mapping[str, Positive]) -> list[ImageCaptions]:
     """Give every image the captions generated from it and the images generated from its captions.
 
-    What it has already stays, and comes first.
+    What it has already stays, and comes first. Each image stands beside the caption that it was made from.
     """
     joined = []
     for pair in pairs:
         made = positives.get(content_key(pair.image))
         captions = (made.caption,) if made is not None else ()
-        images = [positives[key].file for key in map(text_key, pair.captions) if key in positives]
-        files = [file.absolute() for file in (*pair.generated_images, *images) if file is not None]
+        images = list(zip(pair.generated_images, pair.origins, strict=True))
+        for caption in pair.captions:
+            drawn = positives.get(text_key(caption))
+            if drawn is not None and drawn.file is not None:
+                images.append((drawn.file, caption))
+        origins: dict[Path, str | None] = {}
+        for file, origin in images:
+            origins[file.absolute()] = origins.get(file.absolute()) or origin
         joined.append(
             ImageCaptions(
                 pair.image,
                 pair.captions,
-                tuple(dict.fromkeys(files)),
+                tuple(origins),
                 tuple(dict.fromkeys((*pair.generated_captions, *captions))),
+                tuple(origins.values()),
             )
         )
     return joined
@@ -162,6 +169,7 @@ def write_pairs(path: Path, pairs: Sequence[ImageCaptions]) -> None:
                 "captions": list(pair.captions),
                 "generated_images": [str(file.absolute()) for file in pair.generated_images],
                 "generated_captions": list(pair.generated_captions),
+                "generated_from": list(pair.generated_from),
             }
             stream.write(json.dumps(record, ensure_ascii=False) + "\n")
 

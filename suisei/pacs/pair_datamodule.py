@@ -40,7 +40,8 @@ class PairBatch(TensorBatch):
         images: rows of the images, int64 [B].
         pixels: float32 [B, 3, s, s], or None where image states are looked up.
         generated_texts: rows of generated captions, int64 [B], or None.
-        generated_images: rows of generated images, int64 [B], or None.
+        generated_images: rows of generated images, int64 [B], or None: of each image one that was made
+            from the first of its captions here, or any where none is known to be.
         generated_pixels: float32 [B, 3, s, s], or None.
     """
 
@@ -186,23 +187,26 @@ class PairDataModule(ResumableData):
         order: Callable[[int, Sequence[int]], Sequence[int]],
     ) -> PairBatch:
         """Make a batch of the images at positions, with the first captions in an order of their own."""
-        pairs = [self.pairs[position] for position in positions]
+        each = [(position, self.pairs[position]) for position in positions]
 
-        def rows(table: dict[Any, int], field: str, count: int = 1) -> Tensor:
-            chosen = []
-            for position, pair in zip(positions, pairs, strict=True):
-                own = order(position, [table[item] for item in getattr(pair, field)])
-                chosen += [own[number % len(own)] for number in range(count)]
-            return torch.tensor(chosen)
+        def rows(position: int, table: dict[Any, int], items: Sequence[Any], count: int = 1) -> list[int]:
+            own = order(position, [table[item] for item in items])
+            return [own[number % len(own)] for number in range(count)]
 
+        texts = [rows(position, self._text_rows, pair.captions, captions) for position, pair in each]
         batch = PairBatch(
-            texts=rows(self._text_rows, "captions", captions),
-            images=torch.tensor([self._image_rows[pair.image] for pair in pairs]),
+            texts=torch.tensor(texts).flatten(),
+            images=torch.tensor([self._image_rows[pair.image] for _, pair in each]),
         )
         if self.uses_generated[0]:
-            batch.generated_texts = rows(self._text_rows, "generated_captions")
+            made = [rows(position, self._text_rows, pair.generated_captions) for position, pair in each]
+            batch.generated_texts = torch.tensor(made).flatten()
         if self.uses_generated[1]:
-            batch.generated_images = rows(self._image_rows, "generated_images")
+            drawn = [
+                rows(position, self._image_rows, pair.images_for(self.captions[first]))
+                for (position, pair), (first, *_) in zip(each, texts, strict=True)
+            ]
+            batch.generated_images = torch.tensor(drawn).flatten()
         if self.pixels is not None:
             batch.pixels = self.pixels[batch.images]
             if batch.generated_images is not None:

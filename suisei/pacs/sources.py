@@ -34,6 +34,7 @@ class Source:
         id: the caller's name of it.
         generated_images: images that the data has of it already.
         generated_captions: captions that were generated from it already.
+        generated_from: the caption that each of those images was made from, None where that is unknown.
     """
 
     image: Path | None
@@ -41,6 +42,7 @@ class Source:
     id: str | None = None
     generated_images: tuple[Path, ...] = ()
     generated_captions: tuple[str, ...] = ()
+    generated_from: tuple[str | None, ...] = ()
 
 
 def read_sources(
@@ -93,7 +95,13 @@ def _read(
         if "captions" in keys:
             pairs = load_pairs(name_or_file, root=images if images is not None else root, allowed=allowed)
             return [
-                Source(pair.image, pair.captions, None, pair.generated_images, pair.generated_captions)
+                Source(
+                    pair.image,
+                    pair.captions,
+                    generated_images=pair.generated_images,
+                    generated_captions=pair.generated_captions,
+                    generated_from=pair.origins,
+                )
                 for pair in pairs
             ]
     if is_json(file_of(name_or_file)):

@@ -275,7 +275,8 @@ def _manifest(folder: Path) -> Made:
             {"kind": "captions", "source": "file-2", "problem": "declined", "id": "7", **origin},
         ]
     )
-    pairs = lines_of([{"image": "a.png", "captions": ["a", "犬"], "generated_images": ["images/x.png"]}])
+    made = {"generated_images": ["images/x.png"], "generated_from": ["犬"]}
+    pairs = lines_of([{"image": "a.png", "captions": ["a", "犬"], **made}])
     sources = lines_of([{"id": 1, "image": "a.png", "caption": "x"}, {"image": "a.png"}])
 
     def write(source: Path) -> None:

@@ -10,10 +10,11 @@ from PIL import Image
 
 from suisei.cli import run_command
 from suisei.commands import positives
+from suisei.data.item_seeds import text_key
 from suisei.data.pairs import load_pairs
 from suisei.errors import ConfigError, DataError, ModelError
 from suisei.pacs.generators import Captioner
-from suisei.pacs.manifest import item_seed, read_positives
+from suisei.pacs.manifest import PositiveWriter, Recipe, item_seed, read_positives
 
 WORDS = [
     "[PAD]",
@@ -235,6 +236,28 @@ def test_join_keeps_the_positives_that_the_data_has_already(data, blip, tmp_path
         [pair] = load_pairs(str(tmp_path / f"{target}.jsonl"))
         assert pair.generated_captions == ("of another model", made[0]["caption"])
         assert pair.generated_images == (tmp_path / "1.png",)
+
+
+def test_join_says_which_caption_made_an_image_of_data_that_does_not_say(tmp_path):
+    for name in ("real", "other"):
+        Image.new("RGB", (20, 20)).save(tmp_path / f"{name}.png")
+    with PositiveWriter(tmp_path / "out", "images") as writer:
+        writer.begin(Recipe("tiny", "1", 0, {}))
+        writer.add_image(text_key("two"), Image.new("RGB", (8, 8)), caption="two")
+    made = next((tmp_path / "out" / "images").rglob("*.png"))
+    row = {
+        "image": "real.png",
+        "captions": ["one", "two"],
+        "generated_images": ["other.png", str(made)],
+    }
+    (tmp_path / "pairs.jsonl").write_text(json.dumps(row) + "\n")
+    target = tmp_path / "train.jsonl"
+    join = ["join", str(tmp_path / "pairs.jsonl"), "--positives", str(tmp_path / "out")]
+    join += ["--output", str(target)]
+    assert positives.main(join) == 0
+    [pair] = load_pairs(str(target))
+    assert pair.generated_images == (tmp_path / "other.png", made)
+    assert pair.generated_from == (None, "two")
 
 
 def test_a_vision_encoder_decoder_writes_captions(data, vit_gpt2, tmp_path):

@@ -27,12 +27,13 @@ def test_a_manifest_is_read(write, tmp_path):
             "captions": ["x", "y"],
             "generated_images": ["a2.png"],
             "generated_captions": ["z"],
+            "generated_from": ["y"],
         },
         "",
         {"image": "b.jpg", "captions": ["w"]},
     )
     assert load_pairs(source) == [
-        ImageCaptions(tmp_path / "a.jpg", ("x", "y"), (tmp_path / "a2.png",), ("z",)),
+        ImageCaptions(tmp_path / "a.jpg", ("x", "y"), (tmp_path / "a2.png",), ("z",), ("y",)),
         ImageCaptions(tmp_path / "b.jpg", ("w",)),
     ]
 
@@ -85,6 +86,21 @@ def test_a_compressed_manifest_is_read(write, tmp_path):
 def test_bad_manifests_are_named(write, rows, message):
     with pytest.raises(DataError, match=message):
         load_pairs(write(*rows))
+
+
+@pytest.mark.parametrize(
+    ("origins", "message"),
+    [
+        ("x", "row 1: generated_from must be a list of 1 captions"),
+        (["x", None], "row 1: generated_from must be a list of 1 captions"),
+        (["z"], "row 1: generated_from has 'z', which is none of the image's captions"),
+        ([0], "row 1: generated_from has 0"),
+    ],
+)
+def test_generated_images_are_made_from_captions_of_their_image(write, origins, message):
+    row = {"image": "a.jpg", "captions": ["x"], "generated_images": ["a2.png"], "generated_from": origins}
+    with pytest.raises(DataError, match=message):
+        load_pairs(write(row))
 
 
 def test_unknown_sources(tmp_path):

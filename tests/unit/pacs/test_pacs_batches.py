@@ -70,6 +70,39 @@ def test_batches_hold_each_image_once_and_any_of_its_captions(folder):
     assert seen == {pair.captions[0] for pair in data.pairs}  # the second was held out
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_a_generated_image_is_drawn_with_the_caption_that_it_was_made_from(folder, known):
+    rows = [json.loads(line) for line in (folder / "train.jsonl").read_text().splitlines()][:4]
+    for number, row in enumerate(rows):
+        row["generated_images"] = [f"made-{number}.png", f"made-{number + 4}.png"]
+        if known:
+            row["generated_from"] = row["captions"][::-1]
+    rows[3]["captions"].append("without an image")
+    path = folder / "origins.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    data = PairDataModule(str(path), str(path), batch_size=4, captions_per_image=2)
+    data.load()
+    data.attach(None, generated_texts=True, generated_images=True)
+    loader = data.train_dataloader()
+    found = set()
+    for epoch in range(30):
+        loader.sampler.set_epoch(epoch)
+        (batch,) = loader
+        texts, made = batch.texts[::2].tolist(), batch.generated_images.tolist()
+        both = zip(texts, made, strict=True)
+        found |= {(data.captions[text], data.images[image].name) for text, image in both}
+    (first,) = data.val_dataloader()
+    if known:
+        own = [zip(row["generated_from"], row["generated_images"], strict=True) for row in rows]
+        matching = {both for images in own for both in images}
+        strays = {("without an image", image) for image in rows[3]["generated_images"]}
+        assert found == matching | strays
+        made = [data.images[row].name for row in first.generated_images]
+        assert made == [f"made-{number}.png" for number in range(4, 8)]
+    else:
+        assert len(found) == 2 * sum(len(row["captions"]) for row in rows)
+
+
 def test_positives_must_be_there_for_every_image(folder, tmp_path):
     rows = [json.loads(line) for line in (folder / "train.jsonl").read_text().splitlines()]
     del rows[3]["generated_captions"]

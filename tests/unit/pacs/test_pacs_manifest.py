@@ -197,6 +197,7 @@ def test_joined_pairs_are_training_data(tmp_path):
     (found,) = load_pairs(str(tmp_path / "train.jsonl"))
     assert (found.captions, found.generated_captions) == (("one", "two"), ("generated",))
     assert len(found.generated_images) == 1
+    assert found.generated_from == ("one",)
     assert found.image == tmp_path / "a.png"
 
 
