@@ -16,7 +16,7 @@ from suisei.data.sample import LANGUAGE_NAMES, LANGUAGES
 from suisei.encoders.rules import check_folder
 from suisei.encoders.weights import save_weights
 from suisei.errors import ModelError
-from suisei.ranges import Of, Rule, Several, Word
+from suisei.ranges import SWITCH, Of, Rule, Several, Word
 from suisei.version import __version__
 
 KIND = "captioner"
@@ -29,6 +29,7 @@ _SETTINGS: dict[str, Rule] = {
     "languages": Several(Word(LANGUAGES), 1, len(LANGUAGES)),
     "layers": Of(Mapping),
     "image_architecture": Of(Mapping),
+    "last_norm": SWITCH,
     "sha256": Of(Mapping),
 }
 
@@ -70,6 +71,7 @@ def save_captioner(model: Any, folder: Path, card: str = "") -> None:
             "languages": list(model.languages),
             "layers": asdict(model.config),
             "image_architecture": model.tower.image.architecture(),
+            "last_norm": model.tower.last_norm,
             "sha256": {name: sha256_of(new / name) for name in (WEIGHTS, TOKENIZER)},
         }
         text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
@@ -89,7 +91,8 @@ def read_config(folder: Path) -> dict[str, Any]:
     if not is_captioner_folder(folder):
         raise ModelError(f"{folder} is not the folder of a captioner: no {CONFIG} whose kind is {KIND!r}")
     content = json.loads(path.read_text(encoding="utf-8"))
-    config = check_folder(content, _SETTINGS, str(path), required=tuple(_SETTINGS))
+    config = {"last_norm": True, **content}  # as folders were written before it could be left out
+    config = check_folder(config, _SETTINGS, str(path), required=tuple(_SETTINGS))
     lacking = [name for name in (WEIGHTS, TOKENIZER) if name not in config["sha256"]]
     if lacking:
         raise ModelError(f"{path}: sha256 lacks {', '.join(lacking)}")

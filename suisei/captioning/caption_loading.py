@@ -51,7 +51,8 @@ def _build(folder: Path, config: Mapping[str, Any]) -> Captioner:
     layers = TransformerConfig(**config["layers"])
 
     def made() -> Captioner:
-        tower = GridTower(ImageEncoder.from_architecture(config["image_architecture"]))
+        image = ImageEncoder.from_architecture(config["image_architecture"])
+        tower = GridTower(image, config["last_norm"])
         return Captioner(tower, layers, pieces, config["languages"])
 
     with torch.device("meta"), Unfilled():

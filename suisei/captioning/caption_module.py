@@ -103,7 +103,7 @@ class CaptionTraining(ResumableTraining):
         self.learning_rate, self.tower_learning_rate = learning_rate, tower_learning_rate
         self.weight_decay, self.warmup_fraction = weight_decay, warmup_fraction
         self.augmentation = augmentation
-        self.eyes = GridTower(create_image_encoder(tower))
+        self.eyes = GridTower(create_image_encoder(tower), tower.last_norm)
         self.eyes.requires_grad_(tower.train)
         self.captioner: Captioner | None = None
         self.figures: Figures | None = None

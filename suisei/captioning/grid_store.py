@@ -104,7 +104,9 @@ class GridStore:
 def _cache(tower: GridTower, disk: DiskCache | None, view: int, precision: str) -> DiskFeatures:
     if disk is None:
         return DiskFeatures()
-    settings = ("grids", tower.image.architecture(), precision, "mirrored" * view)
+    settings: tuple[object, ...] = ("grids", tower.image.architecture(), precision, "mirrored" * view)
+    if tower.before_norm:  # grids that were kept before there was a choice are those after it
+        settings = (*settings, "before the last norm")
     return disk.features_of(tower.image.tower, *settings)
 
 

@@ -28,6 +28,7 @@ TOWER: dict[str, Rule] = {
     "train": SWITCH,
     "mirror": SWITCH,
     "whole": SWITCH,
+    "last_norm": SWITCH,
     "image_size": or_null(at_least(32, 2048)),
 }
 
@@ -46,6 +47,8 @@ class TowerConfig:
             sees each image once, and what it says is kept.
         mirror: whether a frozen tower sees training images mirrored too.
         whole: whether an image is squeezed to a square, so that nothing of its longer side is cut off.
+        last_norm: whether the grid of one of open_clip's vision transformers, such as CLIP's, is what stands
+            after their last layer normalisation; PAC-S++ (eq. 15) takes what stands before it.
         image_size: side of the input in pixels of timm's convolutional architectures; null for their own.
         tiny: size of the tower when the name is "tiny".
     """
@@ -55,6 +58,7 @@ class TowerConfig:
     train: bool = False
     mirror: bool = False
     whole: bool = False
+    last_norm: bool = False
     image_size: int | None = None
     tiny: TinyImageConfig = field(default_factory=TinyImageConfig)
 
@@ -108,8 +112,11 @@ class GridTower(nn.Module):
 
     Args:
         image: the encoder.
+        last_norm: whether what stands after the last layer normalisation of a vision transformer of
+            open_clip's is shown, and not what stands before it; other towers have one grid.
 
     Attributes:
+        last_norm: as given.
         places: P.
         width: c.
         side: side of the input in pixels.
@@ -118,9 +125,9 @@ class GridTower(nn.Module):
         ModelError: a tower that gives no grid.
     """
 
-    def __init__(self, image: ImageEncoder) -> None:
+    def __init__(self, image: ImageEncoder, last_norm: bool = False) -> None:
         super().__init__()
-        self.image = image
+        self.image, self.last_norm = image, last_norm
         image.tower.to(memory_format=torch.channels_last)  # CPUs convolve up to twice as fast that way
         size = image.settings.get("preprocess", {}).get("size") or image.settings["vision_cfg"]["image_size"]
         self.side = size if isinstance(size, int) else size[-1]
@@ -130,6 +137,11 @@ class GridTower(nn.Module):
             grid = self(torch.zeros(1, 3, self.side, self.side))
         self.train(was_training)
         self.places, self.width = grid.shape[1:]
+
+    @property
+    def before_norm(self) -> bool:
+        """Whether the tower's last layer normalisation is left out of the grid."""
+        return not self.last_norm and hasattr(self.image.tower, "ln_post")
 
     def requires_grad_(self, requires_grad: bool = True) -> GridTower:
         """Let the tower learn, or freeze it; what the grid does not use, such as a pooling, stays frozen."""
@@ -157,7 +169,7 @@ class GridTower(nn.Module):
         if hasattr(tower, "trunk"):
             return _places(tower.trunk.forward_features(pixels), tower.trunk)
         if hasattr(tower, "forward_intermediates"):
-            options = {"normalize_intermediates": True, "intermediates_only": True}
+            options = {"normalize_intermediates": self.last_norm, "intermediates_only": True}
             return _places(tower.forward_intermediates(pixels, 1, **options)["image_intermediates"][-1])
         raise ModelError(f"a tower of the kind {type(tower).__name__} gives no grid; choose another")
 

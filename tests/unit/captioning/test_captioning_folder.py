@@ -14,6 +14,12 @@ from suisei.encoders.image import ImageEncoder
 from suisei.encoders.weights import save_weights
 from suisei.errors import ConfigError, ModelError
 
+CLIP = {
+    "embed_dim": 16,
+    "quick_gelu": False,
+    "vision_cfg": {"image_size": 32, "layers": 2, "width": 32, "patch_size": 16, "head_width": 16},
+}
+
 
 @pytest.mark.parametrize(
     ("caption", "wanted"),
@@ -162,14 +168,63 @@ def test_a_vision_transformer_gives_its_patches():
 
     from suisei.captioning.grid_tower import GridTower
 
-    settings = {
-        "embed_dim": 16,
-        "quick_gelu": False,
-        "vision_cfg": {"image_size": 32, "layers": 2, "width": 32, "patch_size": 16, "head_width": 16},
-    }
-    tower = GridTower(ImageEncoder.from_architecture(settings))
+    tower = GridTower(ImageEncoder.from_architecture(CLIP))
     assert (tower.places, tower.width) == (4, 32)
     assert isinstance(tower.image.tower, open_clip.transformer.VisionTransformer)
+
+
+def as_trained_by(folder, last_norm):
+    """A captioner as a training with this setting would make it, over a transformer of a dual encoder."""
+    from suisei.captioning.caption_module import CaptionTraining
+    from suisei.captioning.transformer import TransformerConfig
+
+    layers = TransformerConfig(width=16, heads=2, encoder_layers=1, decoder_layers=1, feed_forward=16)
+    given = {} if last_norm is None else {"last_norm": last_norm}
+    torch.manual_seed(1)
+    training = CaptionTraining(TowerConfig(str(folder), **given), layers)
+    training.build(["a red picture", "the picture is red"], ["en"], 16)
+    return training.model.eval()
+
+
+@pytest.fixture
+def dual(tmp_path):
+    """The folder of a dual encoder whose last layer normalisation does something."""
+    from suisei.encoders.dual_folder import new_dual_encoder, save_dual_encoder
+
+    text = {"context_length": 77, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 1}
+    encoder = new_dual_encoder({"embed_dim": 16, "vision_cfg": CLIP["vision_cfg"], "text_cfg": text}, seed=4)
+    torch.nn.init.normal_(encoder.model.visual.ln_post.weight)
+    save_dual_encoder(encoder, tmp_path / "dual")
+    return tmp_path / "dual"
+
+
+def test_a_vision_transformer_shows_what_stands_before_its_last_norm(dual, tmp_path):
+    pixels = torch.randn(2, 3, 32, 32)
+    with torch.no_grad():
+        usual, after = (as_trained_by(dual, last_norm).tower for last_norm in (None, True))
+        torch.testing.assert_close(usual.image.tower.ln_post(usual(pixels)), after(pixels))
+        assert not torch.allclose(usual(pixels), after(pixels), atol=0.1)
+    for last_norm in (False, True):
+        model, folder = as_trained_by(dual, last_norm), tmp_path / str(last_norm)
+        model.save(folder)
+        with torch.no_grad():
+            torch.testing.assert_close(load_captioner(folder).grid(pixels), model.grid(pixels))
+    content = json.loads((folder / "config.json").read_text())
+    del content["last_norm"]  # as it was before there was a choice
+    (folder / "config.json").write_text(json.dumps(content))
+    with torch.no_grad():
+        torch.testing.assert_close(load_captioner(folder).grid(pixels), after(pixels))
+
+
+def test_grids_before_and_after_the_last_norm_are_kept_apart(dual, pictures, tmp_path):
+    from suisei.captioning.grid_store import GridStore
+    from suisei.encoders.feature_file import DiskCache
+
+    disk, rows = DiskCache(tmp_path / "cache", 10**9, least_weights=0), torch.arange(len(pictures))
+    for last_norm in (True, False):
+        model = as_trained_by(dual, last_norm)
+        store = GridStore(model.tower, pictures, disk=disk)
+        torch.testing.assert_close(store[rows], model.grid(model.read(pictures)), atol=5e-3, rtol=5e-3)
 
 
 @pytest.mark.parametrize("kind", ["tiny", "transformer", "timm:resnet10t", "timm:vit_tiny_patch16_224"])
@@ -177,9 +232,8 @@ def test_all_that_learns_in_a_tower_has_a_gradient(kind):
     """As processes that train together need it; what pools the grid does not learn."""
     from suisei.captioning.grid_tower import GridTower
 
-    vision = {"image_size": 32, "layers": 2, "width": 32, "patch_size": 16, "head_width": 16}
     if kind == "transformer":
-        encoder = ImageEncoder.from_architecture({"embed_dim": 16, "quick_gelu": False, "vision_cfg": vision})
+        encoder = ImageEncoder.from_architecture(CLIP)
     else:
         encoder = create_image_encoder(TowerConfig(kind, None, train=True))
     tower = GridTower(encoder).requires_grad_(True)
@@ -188,10 +242,14 @@ def test_all_that_learns_in_a_tower_has_a_gradient(kind):
     learning = {name for name, weights in tower.named_parameters() if weights.requires_grad}
     assert learning == {name for name, weights in tower.named_parameters() if weights.grad is not None}
     pooling = {name for name, _ in tower.named_parameters()} - learning
-    parts = {"tiny": ".attnpool.", "transformer": ".proj", "timm:vit_tiny_patch16_224": ".fc_norm."}
-    part = parts.get(kind)
-    assert all(part is not None and part in name for name in pooling)
-    assert bool(pooling) == (part is not None)
+    parts = {
+        "tiny": (".attnpool.",),
+        "transformer": (".proj", ".ln_post."),
+        "timm:vit_tiny_patch16_224": (".fc_norm.",),
+    }
+    own = parts.get(kind, ())
+    assert all(any(part in name for part in own) for name in pooling)
+    assert all(any(part in name for name in pooling) for part in own)
     assert not any(weights.requires_grad for weights in tower.requires_grad_(False).parameters())
 
 

@@ -50,6 +50,7 @@ DATA = {
 }
 ELSEWHERE = {
     "tower.pretrained",  # test_a_tower_of_timm_takes_its_weights_from_a_local_file
+    "tower.last_norm",  # test_a_vision_transformer_shows_what_stands_before_its_last_norm
     "tower.mirror",  # test_kept_grids_are_what_the_tower_says
     "tower.tiny.image_size", "tower.tiny.features", "vocabulary",
     "pretraining.epochs", "pretraining.batch_size", "pretraining.learning_rate", "pretraining.weight_decay",
