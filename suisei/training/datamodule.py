@@ -29,6 +29,7 @@ from suisei.training.batching import (
     ResumableDataLoader,
     batch_loader,
 )
+from suisei.training.reference_order import ReferenceOrder, rotated
 from suisei.training.resumable_data import ResumableData, cut
 from suisei.training.shares import RankBatches, parts, shared_out
 from suisei.training.splitting import Splitting
@@ -47,6 +48,7 @@ RULES: dict[str, Rule] = {
     "disjoint": Word(get_args(Disjoint)),
     "batch_size": at_least(1, 100_000),
     "batching": Word(get_args(Batching)),
+    "references": Word(get_args(ReferenceOrder)),
     "num_workers": at_least(0, 1024),
     "on_error": Word(get_args(OnError)),
 }
@@ -95,6 +97,10 @@ class CaptionDataModule(ResumableData):
             same images, whose references are then encoded once for all of them; "balanced" for whole groups
             of every data set, as many as make up its equal share of ``batch_size`` about, where each set
             counts by its own mean in the loss, and a smaller one starts again within an epoch.
+        references: which references a training sample begins with, where a model reads two side by side
+            (``model.fusion.references: concat``): "first" for those that the data names first; "rotate" for
+            the i-th sample of a group to begin with its reference i mod N, as SuiSei's own program does.
+            Validation and test samples always begin with the first. Other models take all in any order.
         num_workers: processes that prepare batches; useful where images are decoded per batch.
         on_error: "raise" to stop at a bad row or one without a rating, "skip" to leave it out, counted and
             named.
@@ -115,6 +121,7 @@ class CaptionDataModule(ResumableData):
     disjoint: Disjoint = "group"
     batch_size: int = 32
     batching: Batching = "shuffled"
+    references: ReferenceOrder = "first"
     num_workers: int = 0
     on_error: OnError = "raise"
 
@@ -175,6 +182,8 @@ class CaptionDataModule(ResumableData):
                 part.extend(range(start, len(self.samples)))
                 names += [group_of(sample) for sample in self.samples[start:]]
         self.split = splitting.checked(self.samples, names, parts, method)
+        if self.references == "rotate":
+            self.samples = rotated(self.samples, self.split.train)
         self._refuse_absent()
         candidates = self.disjoint != "group"
         self.support_data = self._read_support().without(self._held_out(), candidates=candidates)

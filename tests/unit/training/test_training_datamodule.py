@@ -331,3 +331,35 @@ def test_samples_as_long_meet_in_a_batch_where_lengths_are_known(data):
     assert max(spread) <= 1
     module.attach(lambda positions: list(positions), 0)
     assert max(np.ptp(lengths[batch]) for batch in module.train_dataloader()) > 1
+
+
+@pytest.mark.parametrize("group", [True, False])
+def test_training_samples_go_through_the_references_of_their_image(tmp_path, group):
+    names, rows = "abcde", []
+    for number in range(70):  # seven samples of each of ten groups, mixed
+        image, row = number % 10, number // 10
+        references = [f"{name} of {image}" for name in names]
+        rows.append({"candidate": f"{row} of {image}", "references": references, "rating": [row / 10]})
+        rows[-1] |= {"group": str(image)} if group else {}
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    first, turned = (load(str(path), references=order) for order in ("first", "rotate"))
+    assert turned.split == first.split
+    for sample in turned.part("train"):
+        row, image = sample.candidate.split(" of ")
+        wanted = [names[(int(row) + n) % len(names)] for n in range(len(names))]
+        assert sample.references == tuple(f"{name} of {image}" for name in wanted)
+    for part in ("validation", "test"):
+        assert turned.part(part) == first.part(part)
+    assert first.samples[0].references[0].startswith("a")
+    with pytest.raises(ConfigError, match=r"data\.references is 'turn'; it must be one of first, rotate"):
+        load(str(path), references="turn")
+
+
+def test_samples_without_references_stay(data, tmp_path):
+    rows = [json.loads(line) for line in Path(data).read_text().splitlines()]
+    for row in rows[::2]:
+        del row["references"]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert load(str(path), references="rotate").samples == load(str(path)).samples
