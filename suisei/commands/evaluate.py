@@ -193,7 +193,11 @@ def _add_figure_options(add: Add) -> None:
         "--published", action=argparse.BooleanOptionalAction, default=True,
         help="show what papers report for a known benchmark beside the same figures here (default: yes)",
     )  # fmt: skip
-    add("--swap-unit", choices=("item", "group"), default="item", help="what the test swaps (default item)")
+    add(
+        "--swap-unit", choices=("group", "item"), default="group",
+        help="what --compare's test swaps: an image with all its captions (default), or each caption by "
+        "itself, whose p-values are too small where images have several",
+    )  # fmt: skip
     add_resampling_options(add)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -100,6 +101,7 @@ def compare_metrics(
             each.row.cells["holm"] = Cell(float(p_value), is_p_value=True)
     section = Section("pairs", tuple(each.row for each in results))
     different = [*_shared_notes(datas, results), *_group_notes(section.rows)]
+    notes += _item_notes(datas, settings)
     if different:
         names = _by_wins(names, p_values, alpha)
     matrix = [[p_values.get((better, worse), 1.0) for worse in names] for better in names]
@@ -183,6 +185,18 @@ def _group_notes(rows: Sequence[Row]) -> list[str]:
         "a pair is compared on the groups (images) in which the correlations of both are defined, so "
         "differences, and which of the two is better, may be other than by the figures of each alone: "
         f"{'; '.join(fewer)}"
+    ]
+
+
+def _item_notes(datas: Mapping[str, AgreementData], settings: EvaluationSettings) -> list[str]:
+    """Say that samples swapped one by one give too small p-values where groups have several."""
+    counts = Counter(group for data in list(datas.values())[:1] for group in data.groups)
+    several = sum(count > 1 for count in counts.values())
+    if settings.unit != "item" or not several:
+        return []
+    return [
+        f"samples are swapped one by one, but {several:,} of {len(counts):,} groups (images) have several; "
+        "a metric's errors on one image go together, so that p-values are too small: swap groups instead"
     ]
 
 

@@ -22,7 +22,7 @@ class EvaluationSettings:
         seed: of both; all metrics share their resamples.
         confidence: of the intervals.
         correlation: the coefficient that metrics are compared by.
-        unit: what a permutation swaps, "item" or "group".
+        unit: what a permutation swaps, "group" (an image with all its captions) or "item".
         published: whether published figures stand beside those of the same protocol.
     """
 
@@ -33,7 +33,7 @@ class EvaluationSettings:
     seed: int = 0
     confidence: float = 0.95
     correlation: str = "tau-c"
-    unit: str = "item"
+    unit: str = "group"
     published: bool = True
 
     def resampling(self) -> dict[str, Any]:

@@ -38,7 +38,7 @@ def permutation_test(
     correlation: str = "tau-c",
     averaging: str = "pooled",
     *,
-    unit: str = "item",
+    unit: str = "group",
     n_permutations: int = 1000,
     seed: int = 0,
     alternative: str = "greater",
@@ -54,7 +54,9 @@ def permutation_test(
         b: rows of metric B on the same samples.
         correlation: name of the coefficient.
         averaging: "pooled", "item" or "system".
-        unit: what is swapped as a whole: "item" (a sample with all its ratings) or "group".
+        unit: what is swapped as a whole: "group" (an image with all its captions) or "item" (a sample with
+            all its ratings, as in the paper). Errors of a metric on captions of one image go together, so
+            that items of groups with several are not exchangeable, and their p-values come out too small.
         n_permutations: number of permutations.
         seed: of the permutations.
         alternative: "greater" (A better than B) or "two-sided".

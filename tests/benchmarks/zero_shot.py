@@ -76,7 +76,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="suisei-zero-shot-") as folder:
         found = [_measured(name, options, Path(folder)) for name in names]
     how = "Agreement with human ratings, each rating a row of its own; 95 % bootstrap intervals over images, "
-    figures = {"how": how + "paired permutation tests, Holm over the pairs of a set.", "sets": found}
+    how += "paired permutation tests that swap whole images, Holm over the pairs of a set."
+    figures = {"how": how, "sets": found}
     options.json.write_text(json.dumps(figures, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     table = figures_table(figures) + "\n"
     sys.stdout.write(table)

@@ -35,7 +35,7 @@ def test_compare_writes_ranks_and_every_format(ratings, tmp_path, capsys):
     assert rows_of(report)["fake-plain"]["cells"]["rank"] == {"value": 1}
     pair = report["comparison"]["sections"][0]["rows"][0]
     assert pair["label"] == "fake-plain > noise"
-    assert pair["cells"]["p"]["signature"] == "perm-both|tau-b|avg:pooled|unit:item|n:20|seed:0|greater"
+    assert pair["cells"]["p"]["signature"] == "perm-both|tau-b|avg:pooled|unit:group|n:20|seed:0|greater"
     assert "## Paired comparison" in paths["markdown"].read_text()
     assert paths["latex"].read_text().count(r"\begin{tabular}") == 4  # overall, two languages, the pairs
     assert paths["plot"].read_bytes().startswith(b"\x89PNG")
@@ -159,10 +159,10 @@ def test_every_option_of_the_figures_reaches_the_protocol(tmp_path, monkeypatch)
 
     monkeypatch.setattr(PROTOCOLS["ratings"], "measure", noted)
     given = ["--data", str(data), "--metrics", "length,unigram-f1", "--compare", "--bootstrap", "7"]
-    given += ["--seed", "3", "--swap-unit", "group", "--correlation", "pearson", "--raters", "mean"]
+    given += ["--seed", "3", "--swap-unit", "item", "--correlation", "pearson", "--raters", "mean"]
     assert run_command(main, [*given, "--averaging", "pooled", "--no-published"]) == 0
     expected = EvaluationSettings(
-        raters="mean", n_resamples=7, seed=3, correlation="pearson", unit="group", published=False
+        raters="mean", n_resamples=7, seed=3, correlation="pearson", unit="item", published=False
     )
     assert seen == [(expected, True)]
 

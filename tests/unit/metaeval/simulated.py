@@ -5,15 +5,18 @@ import numpy as np
 from suisei.metaeval.agreement import AgreementData
 
 
-def simulate(seed, groups=30, per_group=4, noise=(0.6,), raters=2, group_effect=0.0):
-    """Ratings of 1 to 5 of a hidden quality, and one score array per noise level."""
+def simulate(seed, groups=30, per_group=4, noise=(0.6,), raters=2, group_effect=0.0, group_noise=0.0):
+    """Ratings of 1 to 5 of a hidden quality, and one score array per noise level.
+
+    With ``group_noise`` each metric also errs by so much on all captions of an image alike.
+    """
     rng = np.random.default_rng(seed)
     n = groups * per_group
     quality = rng.normal(size=n) + group_effect * np.repeat(rng.normal(size=groups), per_group)
     ratings = np.clip(np.round(3 + quality[:, None] + 0.5 * rng.normal(size=(n, raters))), 1, 5)
     names = tuple(f"g{i // per_group}" for i in range(n))
     systems = tuple(f"s{i % 4}" for i in range(n))
-    return [
-        AgreementData(quality + sigma * rng.normal(size=n), tuple(map(tuple, ratings)), names, (), systems)
-        for sigma in noise
-    ]
+    errors = [sigma * rng.normal(size=n) for sigma in noise]
+    if group_noise:
+        errors = [own + group_noise * np.repeat(rng.normal(size=groups), per_group) for own in errors]
+    return [AgreementData(quality + own, tuple(map(tuple, ratings)), names, (), systems) for own in errors]

@@ -1,5 +1,7 @@
 """Metrics compared pair by pair: order, gaps, notes and columns."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.stats
@@ -177,6 +179,21 @@ def test_averaged_over_images_a_pair_is_compared_where_both_are_defined():
     noisy["all"] = np.where(constant, noisy["all"], 0.5)
     [apart] = rows_of(compare_metrics(noisy, samples, settings)).values()
     assert apart.error == "in no group is pearson of both defined"
+
+
+def test_samples_that_are_swapped_one_by_one_are_said_where_images_have_several(rated):
+    samples, scores = rated
+    settings = EvaluationSettings(correlation="pearson", n_resamples=19)
+    whole, single = (
+        compare_metrics(scores, samples, each).table for each in (settings, replace(settings, unit="item"))
+    )
+    assert any("unit group" in note for note in whole.notes)
+    assert not any("one by one" in note for note in whole.notes)
+    [note] = [note for note in single.notes if "one by one" in note]
+    assert "30 of 30 groups (images)" in note
+    apart = [replace(sample, group=f"g{number}") for number, sample in enumerate(samples)]
+    alone = compare_metrics(scores, apart, replace(settings, unit="item")).table
+    assert not any("one by one" in note for note in alone.notes)
 
 
 def test_the_same_metric_twice_has_no_williams_test_but_a_difference_of_zero(rated):

@@ -145,6 +145,22 @@ def test_perm_both_rejects_at_its_level_under_the_null(correlation):
     assert all(abs(a - b) < 60 for a, b in pairwise(counts))
 
 
+def test_metrics_that_err_by_image_are_told_apart_at_the_level_of_the_test_alone():
+    """Swapped caption by caption they are not exchangeable, and a true null is rejected far too often."""
+    rejected = {"default": 0, "item": 0}
+    kind = {"groups": 20, "per_group": 8, "raters": 1, "group_effect": 1, "group_noise": 1}
+    for seed in range(200):
+        a, b = (d.rows() for d in simulate(seed, noise=(0, 0), **kind))
+        given = {"n_permutations": 99, "seed": seed}
+        default = permutation_test(a, b, "pearson", **given)
+        item = permutation_test(a, b, "pearson", unit="item", **given)
+        rejected["default"] += default.p_value <= 0.05
+        rejected["item"] += item.p_value <= 0.05
+        assert "|unit:group|" in default.test
+    assert 0.01 <= rejected["default"] / 200 <= 0.1
+    assert rejected["item"] / 200 > 0.15
+
+
 def test_memory_of_resamples_and_permutations_is_bounded_without_changing_them(monkeypatch):
     a, b = (d.rows() for d in simulate(3, groups=12, noise=(0.4, 0.5)))
     once = bootstrap(a, n_resamples=40), permutation_test(a, b, n_permutations=40).p_value
@@ -211,7 +227,7 @@ def test_p_value_is_that_of_scores_swapped_in_a_plain_loop():
     found = [difference(np.where(s, both[1], both[0]), np.where(s, both[0], both[1])) for s in swaps]
     expected = np.mean(np.array(found) >= difference(*both))
     assert 0.05 < expected < 0.4
-    result = permutation_test(a, b, "pearson", n_permutations=4000)
+    result = permutation_test(a, b, "pearson", unit="item", n_permutations=4000)
     assert result.p_value == pytest.approx(expected, abs=0.04)
 
 
