@@ -7,6 +7,7 @@ file and by its caption, so that one file holds what several benchmarks ask for,
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from suisei.data.sample import CaptionSample
 from suisei.errors import DataError
 
 RAW, SMOOTHED = "FLEUR (raw)", "FLEUR"
+_AFTER_ANOTHER_FILE = re.compile(r"^\w+ count : \d+(?=image file : )")
 _FIELDS = {"model score": RAW, "our score": SMOOTHED}
 
 Key = tuple[str, str]
@@ -72,7 +74,13 @@ def fleur_order(path: Path, rows: Sequence[dict[str, Any]], samples: Sequence[Ca
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str, str]]:
+    """Yield the number, name and value of the lines that have them.
+
+    The authors' files of Pascal-50S end in ``tie count : 9`` without a line's end: in several files made one,
+    the first block of the next begins in that line.
+    """
     for number, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), start=1):
+        line = _AFTER_ANOTHER_FILE.sub("", line)
         name, colon, value = line.partition(" : ")
         if colon:
             yield number, name.strip(), value.strip()

@@ -47,6 +47,18 @@ def test_scores_find_their_captions(tmp_path):
     assert columns[0].missing == {"no score in fleur.txt": 1}
 
 
+def test_files_put_one_behind_the_other_lose_no_caption(tmp_path):
+    """The authors' files end in a count without a line's end."""
+    path = tmp_path / "fleur.txt"
+    block = "image file : 3.jpg\ncaption : a tie count : 1image file : x\nour score : 0.9\n"
+    path.write_text(TEXT.rstrip() + "9image file : 1.jpg\ncaption : a cat\nour score : 0.25\n" + block)
+    samples = [*SAMPLES, CaptionSample("a cat", group="1.jpg")]
+    samples.append(CaptionSample("a tie count : 1image file : x", group="3.jpg"))
+    np.testing.assert_array_equal(
+        read_scores(path, samples)[0]["FLEUR"], [0.0625, 0.78, np.nan, 0.4375, 0.25, 0.9]
+    )
+
+
 def test_the_same_caption_may_come_twice_with_one_score(tmp_path):
     path = tmp_path / "fleur.txt"
     path.write_text(TEXT + TEXT)
