@@ -14,6 +14,7 @@ from suisei.examination.kept import Kept
 from suisei.metrics.registry import get_metric
 from suisei.scoring.columns import FAILURES, ScoreColumn, failure_text, score_column
 from suisei.scoring.digest import value_digest
+from suisei.scoring.fitting import Corpus
 from suisei.scoring.plan import MetricPlan
 
 
@@ -52,6 +53,7 @@ def kept_column(
     candidate: Candidate,
     samples: Sequence[CaptionSample],
     digest: str,
+    corpus: Corpus | None = None,
     **settings: Any,
 ) -> ScoreColumn:
     """Return a metric's scores of samples, from an earlier start where nothing has changed since.
@@ -62,15 +64,17 @@ def kept_column(
         candidate: the metric.
         samples: N samples.
         digest: of the samples.
-        settings: of :func:`suisei.scoring.columns.score_column`.
+        corpus: the captions that the benchmark's protocol takes idf weights from.
+        settings: more of :func:`suisei.scoring.columns.score_column`.
     """
     if candidate.problem:
         return ScoreColumn(candidate.label, None, error=candidate.problem)
 
     def score() -> dict[str, Any]:
-        return _values(score_column(candidate.plan, samples, **settings))
+        return _values(score_column(candidate.plan, samples, corpus=corpus, **settings))
 
-    value = kept.get(f"{name}-{candidate.label}", value_digest([candidate.state, digest]), score)
+    decided = [candidate.state, digest, *([corpus.decides()] if corpus else [])]
+    value = kept.get(f"{name}-{candidate.label}", value_digest(decided), score)
     return _column(candidate.label, value)
 
 

@@ -114,7 +114,7 @@ def measure_benchmark(place: Place, candidates: Sequence[Candidate], means: Mean
     further, notes = protocol.further_columns(plans, columns, samples, score)
     evaluation = Evaluation(name, samples, columns, (), further)
     metrics = [[candidate.label, candidate.state] for candidate in candidates]
-    decided = [digest, metrics, repr(means.settings), __version__]
+    decided = [digest, metrics, repr(means.settings), __version__, *([corpus.decides()] if corpus else [])]
     every = [*columns, *(column for own in further.values() for column in own)]
     broken = {each.label: each.error for each in reversed(every) if each.error}
     failed = [label for label in known if label in broken and not lacking(known[label].plan, samples)]

@@ -11,6 +11,7 @@ from typing import Any
 from suisei.data.sample import CaptionSample
 from suisei.metrics.base import LearnsFromCaptions, Metric, StreamFit
 from suisei.metrics.registry import get_entry
+from suisei.scoring.digest import value_digest
 from suisei.scoring.plan import MetricPlan
 
 _FIT = "|fit:references-of-"
@@ -32,6 +33,10 @@ class Corpus:
     captions: Sequence[str] | None
     problem: str = ""
     learned: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def decides(self) -> str:
+        """Return a digest of what metrics learn from it, and say where they cannot."""
+        return value_digest([self.name, None if self.captions is None else list(self.captions), self.problem])
 
 
 def fit_metric(

@@ -19,6 +19,8 @@ from suisei.examination.probing import Probed, measure_probes
 from suisei.metaeval.settings import EvaluationSettings
 from suisei.metaeval.tables import Cell
 from suisei.metrics.overlap import UnigramF1
+from suisei.scoring.columns import ScoreColumn
+from suisei.scoring.fitting import Corpus
 from suisei.scoring.plan import MetricPlan
 
 SETTINGS = EvaluationSettings(n_resamples=50)
@@ -123,6 +125,28 @@ def test_a_second_measure_computes_nothing(tmp_path, samples, monkeypatch):
     assert np.array_equal(second.columns[0].scores, first.columns[0].scores, equal_nan=True)
     assert second.columns[0].backbone == "ViT-B-16@openai"
     assert second.best == first.best == "unigram-f1"
+
+
+def test_scores_are_computed_anew_once_the_captions_of_the_idf_weights_have_changed(
+    tmp_path, samples, monkeypatch
+):
+    corpora = [Corpus("train", None, "no file"), Corpus("train", ["a dog"]), Corpus("train", ["a cat"])]
+    seen = []
+
+    def scored(plan, some, *, corpus, **_settings):
+        seen.append(corpus)
+        return ScoreColumn(plan.label, np.arange(len(some)) % (3 + len(seen)), "signature")
+
+    monkeypatch.setattr("suisei.examination.kept_columns.score_column", scored)
+    figures = []
+    for corpus in [*corpora, corpora[-1]]:
+        monkeypatch.setattr("suisei.examination.measures.protocol_corpus", lambda *_, own=corpus: own)
+        candidates, kept = [candidate_of(MetricPlan("length"))], Kept(tmp_path)
+        measure = measure_benchmark(Place("scenes", None, samples), candidates, Means(kept, SETTINGS))
+        figures.append(measure.figures["length"].value)
+    assert seen == corpora
+    assert len(set(figures)) == 3
+    assert figures[3] == figures[2]
 
 
 def test_a_metric_that_needs_what_nobody_has_did_not_fail(tmp_path, samples):
