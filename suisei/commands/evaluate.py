@@ -127,14 +127,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _settings(options: argparse.Namespace) -> EvaluationSettings:
-    from suisei.metaeval.settings import EvaluationSettings
+    from suisei.metaeval.protocols import usual_settings
 
-    return EvaluationSettings(
-        raters=options.raters,
+    usual = usual_settings(options.data)
+    return replace(
+        usual,
+        raters=options.raters or usual.raters,
         averaging=options.averaging,
         n_resamples=options.bootstrap,
         seed=options.seed,
-        correlation=options.correlation,
+        correlation=options.correlation or usual.correlation,
         unit=options.swap_unit,
         published=options.published,
     )
@@ -180,14 +182,15 @@ def _parser() -> CommandParser:
 
 def _add_figure_options(add: Add) -> None:
     add(
-        "--raters", choices=("rows", "mean"), default="rows",
-        help="each rating its own row (default), or a sample's ratings averaged first",
+        "--raters", choices=("rows", "mean"),
+        help="each rating its own row, or a sample's ratings averaged first (default: as the benchmark's "
+        "papers do, else rows)",
     )  # fmt: skip
     add(
         "--averaging", choices=("pooled", "item", "system"), default="pooled",
         help="all rows at once (default), per image then averaged, or means per system",
     )  # fmt: skip
-    add_correlation_option(add, "tau-c", "--compare and --plot")
+    add_correlation_option(add, None, "--compare and --plot")
     add("--compare", action="store_true", help="test every pair of metrics, and rank them in clusters")
     add(
         "--published", action=argparse.BooleanOptionalAction, default=True,

@@ -69,15 +69,16 @@ def add_resampling_options(
         add("--seed", type=seed, default=0, help=f"of {seeded} (default 0)")
 
 
-def add_correlation_option(add: Add, default: str, used: str) -> None:
+def add_correlation_option(add: Add, default: str | None, used: str) -> None:
     """Add which correlation is looked at where one must be chosen.
 
     Args:
         add: of a parser or group.
-        default: which it is.
+        default: which it is; None for that of the benchmark's papers.
         used: what for.
     """
-    help_text = f"for {used} (default {default}); the tables have all four"
+    usual = f"default {default}" if default else "default: as the benchmark's papers do, else tau-c"
+    help_text = f"for {used} ({usual}); the tables have all four"
     add("--correlation", choices=("pearson", "spearman", "tau-b", "tau-c"), default=default, help=help_text)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,7 @@ from suisei.examination.kept import Kept, samples_digest
 from suisei.examination.kept_columns import Candidate, kept_column
 from suisei.examination.places import Place
 from suisei.metaeval.best import significantly_best
-from suisei.metaeval.protocols import Evaluation, protocol_of
+from suisei.metaeval.protocols import Evaluation, protocol_of, usual_settings
 from suisei.metaeval.settings import EvaluationSettings
 from suisei.metaeval.table_reading import read_table
 from suisei.metaeval.tables import Cell, Table
@@ -64,7 +64,7 @@ class Means:
 
     Attributes:
         kept: where finished work is kept.
-        settings: how metrics are correlated and resampled.
+        settings: how metrics are resampled, and correlated where a benchmark does not say.
         batch_size: handed to the metrics.
         say: says what is being done.
         warn: says what failed.
@@ -95,6 +95,7 @@ def measure_benchmark(place: Place, candidates: Sequence[Candidate], means: Mean
         DataError: the benchmark has nothing that any of the metrics needs.
     """
     samples, name = list(place.samples or ()), place.name
+    means = replace(means, settings=usual_settings(name, means.settings))
     digest, protocol = samples_digest(samples), protocol_of(name)
     plans = [candidate.plan for candidate in candidates]
     known = {candidate.label: candidate for candidate in candidates}

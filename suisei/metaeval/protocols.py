@@ -363,3 +363,16 @@ PROTOCOLS: dict[str, Protocol] = {
 def protocol_of(data: str) -> Protocol:
     """Return the protocol of a benchmark by its name; a file of ratings has that of ratings."""
     return PROTOCOLS[BENCHMARKS[data].protocol if data in BENCHMARKS else "ratings"]
+
+
+def usual_settings(data: str, settings: EvaluationSettings | None = None) -> EvaluationSettings:
+    """Return settings with what a benchmark's papers do with raters, and the coefficient they compare by.
+
+    Args:
+        data: the benchmark's name; a file of ratings has the defaults.
+        settings: the others.
+    """
+    settings = settings or EvaluationSettings()
+    if data not in BENCHMARKS:
+        return settings
+    return replace(settings, raters=BENCHMARKS[data].raters, correlation=BENCHMARKS[data].correlation)

@@ -31,6 +31,8 @@ class Benchmark:
             weights of tokens from.
         protocol: how metrics are measured on it, a name of :data:`suisei.metaeval.protocols.PROTOCOLS`.
         ratings_of: the benchmark whose ratings these are, read in another way; None for its own.
+        raters: what its papers do with several ratings of a caption: "rows" (each its own row) or "mean".
+        correlation: the coefficient that its papers compare metrics by.
     """
 
     name: str
@@ -44,6 +46,8 @@ class Benchmark:
     idf_corpus: tuple[str, Callable[[Path | str], list[str]]] | None = None
     protocol: str = "ratings"
     ratings_of: str | None = None
+    raters: str = "rows"
+    correlation: str = "tau-c"
 
     def read(
         self,

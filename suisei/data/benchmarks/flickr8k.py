@@ -216,4 +216,6 @@ FLICKR8K_CF = Benchmark(
     summary="about 47,800 English captions for 1,000 photographs, yes or no by three or more crowd workers",
     source=_SOURCE,
     has_images=True,
+    raters="mean",  # the share of yes
+    correlation="tau-b",
 )

@@ -24,4 +24,5 @@ PFN_PIC_GEN = Benchmark(
     ),
     has_images=True,
     protocol="reference-pairs",
+    correlation="tau-b",
 )

@@ -59,4 +59,5 @@ SHICHIMI = Benchmark(
         f"Root is the folder that holds {USUAL_NAME}, or the CSV file itself; "
         "Shichimi is for research; ask its authors, who are at https://github.com/keio-smilab23/JaSPICE"
     ),
+    correlation="tau-b",
 )

@@ -141,4 +141,5 @@ VATEX_EVAL = Benchmark(
     has_images=True,
     idf_corpus=("vatex-train", read_training_captions),
     protocol="vatex-eval",
+    correlation="tau-b",
 )

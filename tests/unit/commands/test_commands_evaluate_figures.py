@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from suisei.cli import run_command
-from suisei.commands.evaluate import main
+from suisei.commands.evaluate import _parser, _settings, main
 from tests.unit.commands.evaluate_runs import evaluate, rows_of, run
 
 pytestmark = pytest.mark.usefixtures("fakes")
@@ -165,6 +165,20 @@ def test_every_option_of_the_figures_reaches_the_protocol(tmp_path, monkeypatch)
         raters="mean", n_resamples=7, seed=3, correlation="pearson", unit="item", published=False
     )
     assert seen == [(expected, True)]
+
+
+@pytest.mark.parametrize(
+    ("data", "given", "raters", "correlation"),
+    [
+        ("flickr8k-cf", [], "mean", "tau-b"),
+        ("flickr8k-cf", ["--raters", "rows", "--correlation", "tau-c"], "rows", "tau-c"),
+        ("flickr8k-expert", [], "rows", "tau-c"),
+        ("ratings.jsonl", [], "rows", "tau-c"),
+    ],
+)
+def test_raters_and_correlation_are_those_of_the_benchmark_unless_given(data, given, raters, correlation):
+    settings = _settings(_parser().parse_args(["--data", data, *given]))
+    assert (settings.raters, settings.correlation) == (raters, correlation)
 
 
 def test_ratings_that_a_model_learned_from_are_said(ratings, tmp_path):

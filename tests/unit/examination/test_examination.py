@@ -149,6 +149,17 @@ def test_scores_are_computed_anew_once_the_captions_of_the_idf_weights_have_chan
     assert figures[3] == figures[2]
 
 
+def test_a_benchmark_is_measured_as_its_papers_do(tmp_path, samples):
+    candidates, some = [candidate_of(MetricPlan("unigram-f1"))], samples[:60]
+    for name, heading, count in (
+        ("flickr8k-cf", "Kendall tau-b", 60), ("flickr8k-expert", "Kendall tau-c", 180),
+    ):  # fmt: skip
+        means = Means(Kept(tmp_path), EvaluationSettings())
+        measure = measure_benchmark(Place(name, None, some), candidates, means)
+        assert measure.heading == f"{name}: {heading}"
+        assert measure.tables["results"].row("unigram-f1").value("n") == count  # or 3 ratings each
+
+
 def test_a_metric_that_needs_what_nobody_has_did_not_fail(tmp_path, samples):
     bare = [replace(sample, references=()) for sample in samples]
     assert lacking(MetricPlan("cider"), bare) == "needs references, of which there is nothing here"

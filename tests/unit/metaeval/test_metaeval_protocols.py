@@ -4,7 +4,9 @@ import pytest
 
 from suisei.data.benchmarks import BENCHMARKS
 from suisei.errors import ConfigError
-from suisei.metaeval.protocols import PROTOCOLS, protocol_of
+from suisei.metaeval.correlation import CORRELATIONS
+from suisei.metaeval.protocols import PROTOCOLS, protocol_of, usual_settings
+from suisei.metaeval.published_figures import PUBLISHED
 from suisei.metaeval.settings import EvaluationSettings
 
 
@@ -21,3 +23,14 @@ def test_pairs_refuse_what_correlates_with_ratings():
         pairs.check("activitynet-foil", EvaluationSettings(averaging="item", raters="mean"), compare=True)
     assert pairs.plotted(EvaluationSettings()) == "accuracy"
     assert protocol_of("jsts").plotted(EvaluationSettings(correlation="pearson")) == "pearson"
+
+
+def test_the_usual_settings_of_a_benchmark_are_those_of_its_published_figures():
+    for name, known in PUBLISHED.items():
+        usual = usual_settings(name, EvaluationSettings(seed=3))
+        assert (usual.raters, usual.seed) == (known.raters, 3)
+        if set(known.kinds) <= set(CORRELATIONS):
+            assert usual.correlation in known.kinds
+    assert usual_settings("flickr8k-cf") == EvaluationSettings(raters="mean", correlation="tau-b")
+    assert usual_settings("vatex-eval").correlation == "tau-b"
+    assert usual_settings("ratings.jsonl") == EvaluationSettings()
