@@ -157,10 +157,15 @@ def _row(name: str, make_rows: Callable[[], Rows], settings: EvaluationSettings)
 
 def _constant(rows: Rows) -> str | None:
     """Return why no coefficient is defined at all, once for the row instead of once per coefficient."""
-    for name, side in (("scores", rows.x), ("ratings", rows.y)):
-        if len(side) > 1 and (side == side[0]).all():
-            return f"undefined: all {len(side)} {name} are {side[0]:zg}"
-    return None
+    if len(rows.x) > 1 and (rows.x == rows.x[0]).all():
+        return f"undefined: all {len(rows.x)} scores are {rows.x[0]:zg}"
+    return _equal_ratings(rows)
+
+
+def _equal_ratings(rows: Rows) -> str | None:
+    """Return why ratings correlate with nothing; without their value, which is scaled to [0, 1] here."""
+    alike = len(rows.y) > 1 and (rows.y == rows.y[0]).all()
+    return f"undefined: all {len(rows.y)} ratings are equal" if alike else None
 
 
 def _human_row(data: AgreementData, settings: EvaluationSettings) -> Row:
@@ -168,10 +173,14 @@ def _human_row(data: AgreementData, settings: EvaluationSettings) -> Row:
         rounds = human_rounds(data, settings.seed)
     except CorrelationError as error:
         return Row(HUMAN, {kind: Cell(None, reason=str(error)) for kind in CORRELATIONS})
-    cells = {
-        kind: measured_cell(rounds, kind, settings, human_agreement, human_bootstrap) for kind in CORRELATIONS
-    }
     first = rounds[0]
+    equal = _equal_ratings(first)
+    cells = {
+        kind: Cell(None, reason=equal)
+        if equal
+        else measured_cell(rounds, kind, settings, human_agreement, human_bootstrap)
+        for kind in CORRELATIONS
+    }
     cells |= _counts(sum(len(rows.x) for rows in rounds), first, settings)
     info = {"raters": first.raters, "samples": len(first.x), "groups": len(first.group_names)}
     return Row(HUMAN, cells, info={**info, "skipped": first.dropped})

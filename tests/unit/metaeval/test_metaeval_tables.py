@@ -317,6 +317,15 @@ def test_undefined_figures_have_a_reason_and_no_zero():
     assert explained in evaluation_table({"q": quality}, samples).to_markdown()
 
 
+def test_equal_ratings_are_said_without_a_value_on_a_scale_that_is_not_the_users():
+    samples, quality = rated(4)
+    samples = [dataclasses.replace(sample, rating=Rating((5.0, 5.0), 1, 5)) for sample in samples]
+    result = evaluation_table({"q": quality}, samples)
+    for label, count in (("q", 8), (HUMAN, 4)):
+        reasons = {result.row(label).cells[kind].reason for kind in CORRELATIONS}
+        assert reasons == {f"undefined: all {count} ratings are equal"}
+
+
 def test_groups_without_a_correlation_are_named_with_the_reason():
     samples, quality = rated(raters=1)
     samples = [dataclasses.replace(sample, group=f"g{i // 4}") for i, sample in enumerate(samples)]
