@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from suisei.data.benchmarks.consensus50s import draws_of
 from suisei.data.judged import PairCaption
 from suisei.data.sample import CaptionSample
 from suisei.data.splits import group_of
@@ -82,7 +83,8 @@ def pair_table(
     """Return each metric's accuracy per kind of pair, their mean, and over all pairs.
 
     A pair that a metric scores alike counts one half; one of which people prefer neither caption is left
-    out. A pair with a caption without score is left out of its metric's row, and counted.
+    out, and not among the pairs that a row counts. A pair with a caption without score is left out of its
+    metric's row, and counted.
 
     Args:
         columns: the metrics' scores of the samples.
@@ -110,7 +112,7 @@ def pair_table(
         "groups": len(np.unique(pairs.groups)),
     }
     heads |= {"ties": "ties", "n": "pairs"}
-    notes = tuple(_notes(rows, pairs, settings))
+    notes = (*_notes(rows, pairs, settings), *_draw_notes(samples))
     return Table(title, heads, (Section("overall", tuple(rows)),), notes, meta)
 
 
@@ -124,6 +126,12 @@ def _notes(rows: Sequence[Row], pairs: PairSet, settings: EvaluationSettings) ->
     notes += [f"{row.label}: {row.info['pairs_skipped']:,} pairs without score left out" for row in left_out]
     notes += settings.interval_notes("images")
     return notes
+
+
+def _draw_notes(samples: Sequence[CaptionSample]) -> list[str]:
+    """Say how often a pair is counted whose references were drawn several times."""
+    draws = draws_of(sample.pair for sample in samples if isinstance(sample, PairCaption))
+    return [f"a pair is counted once in each of {draws} draws of its references"] if draws > 1 else []
 
 
 def _row(column: ScoreColumn, pairs: PairSet, settings: EvaluationSettings) -> Row:
@@ -141,8 +149,9 @@ def _row(column: ScoreColumn, pairs: PairSet, settings: EvaluationSettings) -> R
         wanted = np.where(there, np.nan_to_num(preference), 0.0)
         credit[kind] = pair_credits(np.where(there, first, 0.0), np.where(there, second, 0.0), wanted)
     cells = _cells(credit, pairs.groups, settings)
-    tied = (first == second) & np.any([~np.isnan(values) for values in credit.values()], axis=0)
-    cells |= {"ties": Cell(int(tied.sum())), "n": Cell(int(there.sum()))}
+    credited = np.any([~np.isnan(values) for values in credit.values()], axis=0)
+    tied = (first == second) & credited
+    cells |= {"ties": Cell(int(tied.sum())), "n": Cell(int(credited.sum()))}
     return Row(column.label, cells, column.signature, info=info)
 
 
@@ -156,13 +165,14 @@ def _cells(
     sums, counts = _by_group(right, groups), _by_group(counted.astype(np.float64), groups)
     values = _figures(np.ones((1, len(sums))), sums, counts)[0]
     resampled = _resampled(sums, counts, settings)
+    absent = [kind for kind, there in zip(credit, counted.any(axis=1), strict=True) if not there]
     cells = {}
     for position, name in enumerate([*credit, MEAN, ALL]):
         if len(credit) == 1 and name != MEAN:
             continue  # all three are the same
         n = int(counted[position].sum()) if position < len(credit) else int(counted.sum())
         if np.isnan(values[position]):
-            cells[name] = Cell(None, reason=f"{name}: no pair with score and preference")
+            cells[name] = Cell(None, reason=f"{name}: {_why_none(name, absent, len(credit))}")
             continue
         cell = Cell(float(values[position]), signature=f"{signature()}|n:{n}")
         cells[name] = (
@@ -171,6 +181,12 @@ def _cells(
             else with_interval(cell, resampled[:, position], settings.confidence, f"{name}: ")
         )
     return cells
+
+
+def _why_none(name: str, absent: Sequence[str], kinds: int) -> str:
+    """Return why there is no accuracy; the mean lacks one where any kind does."""
+    of = f" of {', '.join(absent)}" if name == MEAN and len(absent) < kinds else ""
+    return f"no pair with score and preference{of}"
 
 
 def resampled_difference(

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -34,6 +34,8 @@ JUDGEMENTS = 48
 
 DRAWS, REFERENCES, SEED = 5, 5, 0
 """How often, how many and from which seed references are drawn where there are all of them."""
+_DRAW = "draw-"
+"""Begins the name of a pair in each draw, before its number."""
 
 JSON_FILE = "pascal_50s.json"
 PASCAL_FILES = ("consensus_pascal.mat", "pair_pascal.mat")
@@ -92,6 +94,12 @@ def _json_pair(kind: str, number: int, record: Any) -> Pair:
     )
 
 
+def draws_of(pairs: Iterable[str]) -> int:
+    """Return of how many draws of references pairs are, by their names; 1 for pairs of other sets."""
+    names = {name.partition("/")[0] for name in pairs if name.startswith(_DRAW)}
+    return max(len(names), 1)
+
+
 def _drawn_rows(path: Path, judged: Sequence[_Judged], files: ImageFolder) -> Iterator[Row]:
     """Yield every pair with every draw of its references; a pair keeps its number in all of them."""
     seen: set[str] = set()
@@ -104,7 +112,7 @@ def _drawn_rows(path: Path, judged: Sequence[_Judged], files: ImageFolder) -> It
 def _drawn_pair(draw: int, rng: random.Random, number: int, judged: _Judged) -> Pair:
     references = rng.sample(judged.references, min(REFERENCES, len(judged.references)))
     return Pair(
-        f"draw-{draw}/{judged.kind}/{number}",
+        f"{_DRAW}{draw}/{judged.kind}/{number}",
         judged.captions,
         ((judged.kind, judged.share),),
         judged.image,

@@ -145,7 +145,26 @@ def test_kinds_of_a_single_image_each_cost_the_interval_of_the_mean_alone():
 
 def test_a_tie_between_captions_of_which_people_prefer_neither_is_not_counted():
     samples = [*SAMPLES, *pair("p5", "c", HC=0.5)]
-    assert values(pair_table([column([2, 1, 2, 1, 3, 3, 1, 0, 4, 4])], samples).row("m"))["ties"] == 1
+    found = values(pair_table([column([2, 1, 2, 1, 3, 3, 1, 0, 4, 4])], samples).row("m"))
+    assert (found["ties"], found["n"]) == (1, 4)
+
+
+def test_the_mean_says_which_kinds_lack_a_figure():
+    scores = [3, 2, 2, 1, 3, 2, np.nan, 0]
+    row = pair_table([column(scores)], SAMPLES).row("m")
+    assert row.cells[MEAN].reason == "mean: no pair with score and preference of HI"
+    assert row.cells["HI"].reason == "HI: no pair with score and preference"
+    none = [*pair("p1", "a", HC=0.5), *pair("p2", "b", HI=0.5)]
+    row = pair_table([column([1, 2, 3, 4])], none).row("m")
+    assert row.cells[MEAN].reason == "mean: no pair with score and preference"
+
+
+def test_draws_of_the_references_of_a_pair_are_said():
+    samples = [each for draw in (1, 2) for n in range(3) for each in pair(f"draw-{draw}/HC/{n}", "a", HC=1.0)]
+    table = pair_table([column(np.arange(12))], samples)
+    assert values(table.row("m"))["n"] == 6
+    assert "a pair is counted once in each of 2 draws of its references" in table.notes
+    assert not any("draws" in note for note in pair_table([column(np.arange(8))], SAMPLES).notes)
 
 
 def test_resampled_differences_are_those_of_the_mean_of_kinds():
