@@ -99,7 +99,8 @@ class ChangeOutcome:
         lower: share of the N that score lower; a tie is not lower.
         higher: share of the N that score higher.
         drop: mean of before minus after, in the metric's units.
-        relative: the drop as a share of the mean drop to another image's caption; None where that is unknown.
+        relative: the drop as a share of the mean drop to another image's caption, or why there is no share;
+            None where that drop is unknown.
         examples: {"typical": the median drop, "missed": the one furthest from what is expected}.
     """
 
@@ -112,7 +113,7 @@ class ChangeOutcome:
     lower: Cell
     higher: Cell
     drop: Cell
-    relative: float | None = None
+    relative: Cell | None = None
     examples: Mapping[str, Example] = field(default_factory=dict)
 
     def distribution(self) -> dict[str, Any]:
@@ -200,7 +201,7 @@ class _Scope:
         lower, higher, drop = (self._mean(values.astype(np.float64), groups, reason) for values in cells)
         examples = _examples(change, pairs, old, new)
         return ChangeOutcome(
-            self.metric, self.language, change, old, new, groups, lower, higher, drop, None, examples
+            self.metric, self.language, change, old, new, groups, lower, higher, drop, examples=examples
         )
 
     def _mean(self, values: np.ndarray, groups: np.ndarray, reason: str) -> Cell:
@@ -210,10 +211,33 @@ class _Scope:
 
     def related(self, outcomes: Sequence[ChangeOutcome]) -> list[ChangeOutcome]:
         """Return the outcomes with their drops as shares of that to another image's caption."""
-        other = next((o.drop.value for o in outcomes if o.change == OTHER_IMAGE), None)
-        if other is None or other <= TIE:
+        other = next((o for o in outcomes if o.change == OTHER_IMAGE), None)
+        whole = other.drop.value if other else None
+        if other is None or whole is None:
             return list(outcomes)
-        return [o if o.drop.value is None else replace(o, relative=o.drop.value / other) for o in outcomes]
+        chance = _by_chance(other)
+        found = []
+        for outcome in outcomes:
+            drop = outcome.drop.value
+            if drop is not None:
+                share = Cell(None, reason=chance) if chance else Cell(drop / whole)
+                outcome = replace(outcome, relative=share)
+            found.append(outcome)
+        return found
+
+
+def _by_chance(outcome: ChangeOutcome) -> str:
+    """Return why a mean drop is none to take shares of: its interval, or two standard errors, reach 0."""
+    if outcome.drop.low is None:
+        drops = outcome.before - outcome.after
+        _, group = np.unique(outcome.groups, return_inverse=True)
+        error = np.sqrt((np.bincount(group, weights=drops - drops.mean()) ** 2).sum()) / len(drops)
+        least = float(drops.mean() - 2 * error)
+    else:
+        least = outcome.drop.low
+    if least > TIE:
+        return ""
+    return f"no share: the drop to another image's caption, {outcome.drop.text()}, may be chance"
 
 
 def _examples(

@@ -75,7 +75,7 @@ def _change_row(outcome: ChangeOutcome) -> Row:
     info["examples"] = {name: example.as_dict() for name, example in outcome.examples.items()}
     cells = {"lower": outcome.lower, "higher": outcome.higher, "drop": outcome.drop}
     if outcome.relative is not None:
-        cells["relative"] = Cell(outcome.relative)
+        cells["relative"] = outcome.relative
     cells |= {"original": Cell(float(outcome.before.mean())), "n": Cell(len(outcome.before))}
     return Row(outcome.change, cells, info=info)
 

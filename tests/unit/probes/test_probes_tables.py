@@ -371,10 +371,38 @@ def test_a_drop_is_related_to_that_of_another_images_caption():
     for language in ("ja", "en"):
         other = by_name[language, "other-image"].drop.value
         half = by_name[language, "half"]
-        if other > 1e-6:
-            assert half.relative == pytest.approx(half.drop.value / other)
+        if half.relative.reason is None:
+            assert half.relative.value == pytest.approx(half.drop.value / other)
         else:
-            assert half.relative is None
+            assert half.relative.value is None
+    assert by_name["ja", "mark"].relative is not None
+
+
+@pytest.mark.parametrize("n_resamples", [0, 200])
+def test_no_share_is_taken_of_a_drop_that_may_be_chance(n_resamples):
+    """The originals score 0 and all else by chance, a little lower; what is of another image or much."""
+    good = [
+        CaptionSample(f"a brown dog {n} is on the sofa", ("a dog",), group=f"g{n}", language="en")
+        for n in range(40)
+    ]
+
+    def outcomes(cost):
+        def score(samples):
+            place = np.arange(len(samples))
+            noise = np.random.default_rng(2).normal(size=len(samples))
+            return np.where(place < 40, 0, -noise - np.where(place < len(samples) - 40, 0.3, cost))
+
+        names = ["synonym", "other-image"]  # in this order behind the originals
+        return change_outcomes([Scored("m", score)], good, names, n_resamples=n_resamples)
+
+    for cost, shared in ((0.2, False), (4.0, True)):
+        found = outcomes(cost)
+        worse, same = (change_table(found, kind) for kind in ("lower", "same"))
+        assert worse.row("other-image").value("drop") > 0.05
+        assert worse.row("other-image").value("relative") == (1 if shared else None)
+        assert (same.row("synonym").value("relative") is not None) is shared
+        assert any("may be chance" in note for note in worse.all_notes()) is not shared
+    assert not any("costs more" in note for note in change_table(outcomes(0.2), "same").notes)
 
 
 def test_outcomes_have_values_distributions_and_readable_examples():
