@@ -36,7 +36,8 @@ folders deep; data/README.md of the project says where each comes from. What is 
 the page says why. A second start with the same --output goes on where the first was stopped, and computes
 anew only what has changed: a metric, a model's weights, a data set, an option.
 
-It writes report.html and examination.json into the output folder, beside what is kept for the next start.
+It writes report.html, examination.md and examination.json into the output folder, beside what is
+kept for the next start.
 
 Exit status: 0, or 1 if a metric failed somewhere (the others are complete), or 2 for a wrong option or no
 usable data."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from suisei.commands.examine import main
+from suisei.commands.examine import _EPILOG, main
 from suisei.data.benchmarks import BENCHMARKS
 from suisei.data.load import load_data
 from suisei.errors import ConfigError, DataError, UnavailableError
@@ -286,6 +286,8 @@ def test_the_command_writes_page_and_json_and_goes_on(tmp_path, jsts, capsys):
     assert main(arguments) == 0
     content = json.loads((tmp_path / "out" / "examination.json").read_text())
     assert list(content["skipped"]) == ["polaris"]
+    written = [path.name for path in (tmp_path / "out").iterdir() if path.is_file()]
+    assert all(name in _EPILOG for name in written)
     assert {"overview", "jsts/results"} <= set(content["tables"])
     page = (tmp_path / "out" / "report.html").read_text()
     assert "no folder called polaris" in page
