@@ -173,7 +173,8 @@ def _with_silence(column: ScoreColumn, silent: np.ndarray) -> ScoreColumn:
         worst = float(np.nanmin(column.scores, initial=LOWEST))
     else:
         worst = float(np.nanmax(column.scores)) if column.largest is None else column.largest
-    return replace(column, scores=np.where(silent, worst, column.scores))
+    parts = None if column.summands is None else column.summands.with_score(worst, silent)
+    return replace(column, scores=np.where(silent, worst, column.scores), summands=parts)
 
 
 def text_figures(texts: Sequence[str], language: str | None = None) -> dict[str, float]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError
 from suisei.metrics.base import Metric, SummableCorpus, averages
+from suisei.metrics.share import ShareMetric
 
 
 class CorpusScore:
@@ -71,10 +72,21 @@ class Summands:
     Attributes:
         rows: float64 [N, K]; NaN where the sample has no score.
         score: the corpus scores of sums of rows, [B, K] to float64 [B].
+        quotient: whether that is the first of two sums over the second, as of means and shares.
     """
 
     rows: np.ndarray
     score: Callable[[np.ndarray], np.ndarray]
+    quotient: bool = False
+
+    def with_score(self, score: float, where: np.ndarray) -> Summands:
+        """Return them with samples, bool [N], that have another score, and in a share count as one thing.
+
+        Counts that no score can be put in place of, such as BLEU's, stay as they are.
+        """
+        if not self.quotient:
+            return self
+        return replace(self, rows=np.where(where[:, None], [score, 1.0], self.rows))
 
 
 def summands(metric: Metric, samples: Sequence[CaptionSample], scores: np.ndarray) -> Summands:
@@ -91,7 +103,7 @@ def summands(metric: Metric, samples: Sequence[CaptionSample], scores: np.ndarra
     if not isinstance(metric, SummableCorpus):
         if not averages(metric):
             raise ConfigError(f"{metric.name}: its corpus score does not come from sums over samples")
-        return Summands(np.stack([scores, np.where(np.isnan(scores), np.nan, 1.0)], axis=1), _mean)
+        return Summands(np.stack([scores, np.where(np.isnan(scores), np.nan, 1.0)], axis=1), _mean, True)
     there = np.flatnonzero(~np.isnan(scores))
     counts = (
         metric.sample_statistics([samples[position] for position in there.tolist()]) if len(there) else None
@@ -99,7 +111,7 @@ def summands(metric: Metric, samples: Sequence[CaptionSample], scores: np.ndarra
     rows = np.full((len(samples), 1 if counts is None else counts.shape[1]), np.nan)
     if counts is not None:
         rows[there] = counts
-    return Summands(rows, metric.corpus_from_statistics)
+    return Summands(rows, metric.corpus_from_statistics, isinstance(metric, ShareMetric))
 
 
 def _mean(totals: np.ndarray) -> np.ndarray:

@@ -1,6 +1,7 @@
 """The comparison of start and tuned model, where one of them says nothing."""
 
 import numpy as np
+import pytest
 
 from suisei.captioning.caption_report import compare_captions
 from suisei.captioning.caption_sources import CaptionedImage
@@ -20,3 +21,30 @@ def test_silence_has_the_worst_score_of_every_metric(tmp_path):
         np.testing.assert_array_equal(scores[name][:2], 1.0 if shares else 0.0)
         assert (scores[name][2] < 1) if shares else (scores[name][2] > 0)
     assert any("start: 2 captions without a word, which have the worst score" in n for n in found.notes)
+
+
+def test_silence_is_part_of_every_systems_score(tmp_path):
+    """The score of a system is that of its captions, and what stands for silence is none of them."""
+    captions = ("a dog and a cat run", "a dog and a cat run")
+    pairs = [CaptionedImage(tmp_path / f"{n}.png", captions, ("en", "en"), f"{n}") for n in range(4)]
+    texts = {"silent": ["", " ", "a dog and a cat run", "a"], "spoken": ["a dog and a cat", "the dog"] * 2}
+    metrics = ["rouge-l", "cider", "incomplete-ending", "repetition-1", "bleu-1"]
+    found = compare_captions(texts, pairs, metrics, language="en", settings=Resampling(n_resamples=200))
+    outcomes = {outcome.label: outcome for outcome in found.outcomes}
+    for name in ("rouge-l", "cider", "incomplete-ending"):
+        for system, own in outcomes[name].systems.items():
+            assert own.value == pytest.approx(outcomes[name].scores[system].mean()), name
+    assert outcomes["incomplete-ending"].systems["silent"].value == 0.75
+    assert outcomes["incomplete-ending"].pairs[0].better == "spoken"
+    # Of six and one tokens one comes again; either silence counts as one more that does.
+    assert outcomes["repetition-1"].systems["silent"].value == pytest.approx(3 / 9)
+    whole = np.exp(1 - 24 / 7)  # of four times six tokens seven were said, all of them right
+    assert outcomes["bleu-1"].systems["silent"].value == pytest.approx(whole)
+
+
+def test_a_system_that_says_nothing_is_the_worst_by_every_metric(tmp_path):
+    captions = ("a dog runs.", "the dog runs fast.")
+    pairs = [CaptionedImage(tmp_path / f"{n}.png", captions, ("en", "en"), f"{n}") for n in range(4)]
+    texts = {"silent": [""] * 4, "spoken": ["a dog", "a cat runs and", "the dog runs", "a dog dog dog"]}
+    found = compare_captions(texts, pairs, METRICS, language="en", settings=Resampling(n_resamples=20))
+    assert [outcome.pairs[0].worse for outcome in found.outcomes] == ["silent"] * len(METRICS)
