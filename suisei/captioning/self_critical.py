@@ -161,7 +161,8 @@ class SelfCritical(StepTraining):
         memory = self.writer.memory(grid)
         logits = self.writer.logits(memory, tokens, self.language)
         every, own = token_log_probs(logits, tokens, self.writer.pad_id, self.writer.end_id)
-        loss = policy_loss(own, advantage, self.max_length)
+        counted = int((~np.isnan(advantage)).sum())
+        loss = policy_loss(own, advantage, self.max_length) * token_weight(counted, self.device)
         parts = {"policy_loss": loss.detach()}
         if self.kl_weight:
             parts["kl"] = self._divergence(every, grid, tokens)

@@ -48,6 +48,8 @@ def total(values: Tensor) -> Tensor:
 def token_weight(count: int, device: torch.device) -> float:
     """Return the weight of this process's mean over tokens in the mean of all processes: that of all tokens.
 
+    Of captions, or whatever else a mean is over, likewise.
+
     Args:
         count: its tokens, and 0.
         device: where processes speak to each other.
