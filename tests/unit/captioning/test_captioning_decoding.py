@@ -195,6 +195,43 @@ def test_a_seed_decides_the_samples_and_top_p_keeps_the_likeliest(model, memory)
         assert unpadded(model, own) == unpadded(model, wanted) * 3
 
 
+@pytest.mark.parametrize(
+    ("temperature", "kept"), [(1.0, [0.625, 0.375, 0.0, 0.0]), (2.0, [0.431, 0.333, 0.236, 0.0])]
+)
+def test_top_p_keeps_the_fewest_tokens_that_have_it_at_the_temperature(temperature, kept):
+    """Chances of .5, .3, .15 and .05; at a temperature of two their roots, .38, .29, .21 and .12."""
+    model = Chain(0)
+    model.table[1, 1:5] = torch.tensor([0.5, 0.3, 0.15, 0.05]).log()
+    decoding = Decoding("sample", samples=1000, max_length=1, temperature=temperature, top_p=0.7)
+    found = decode(model, torch.zeros(4, 1), decoding, torch.Generator().manual_seed(0))
+    shares = torch.bincount(found.tokens.flatten(), minlength=5)[1:5] / 4000
+    assert (shares - torch.tensor(kept)).abs().max() < 0.03
+    assert ((shares > 0) == (torch.tensor(kept) > 0)).all()
+
+
+class Dropping(Chain):
+    """Is unsure of its words while it is trained, as captioners with dropout are."""
+
+    def train(self, mode=True):
+        self.training = mode
+        return self
+
+    def begin(self, memory, language=None):
+        return ChainState(torch.zeros_like(self.table) if self.training else self.table)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_captions_are_written_without_dropout_and_training_goes_on(training):
+    model, decoding = Dropping(0).train(training), Decoding("greedy", max_length=8)
+    found = decode(model, torch.zeros(2, 1), decoding)
+    assert torch.equal(found.log_probs, decode(Chain(0), torch.zeros(2, 1), decoding).log_probs)
+    assert model.training == training
+    model.table.fill_(torch.nan)
+    with pytest.raises(ModelError):
+        decode(model, torch.zeros(2, 1), decoding)
+    assert model.training == training
+
+
 def test_a_caption_without_a_word_is_empty(build_captioner):
     model = ending(build_captioner(), 100.0)
     tokens = torch.tensor([[[model.end_id, model.pad_id]]])

@@ -268,3 +268,26 @@ def test_cider_counts_all_training_references(pictures):
     reward = fitted("cider")
     assert "3-documents" in reward.signatures["cider"]
     assert reward.signatures["cider"].startswith("1*cider|")
+
+
+def test_the_language_that_is_stated_decides_how_captions_are_cut_and_counted():
+    """Not what their letters look like, of captions nor of the references that idf weights come from."""
+    references = [("SUSHI-BAR", "SUSHI-BAR OPEN"), ("RAMEN SHOP", "A RAMEN SHOP"), ("BAR", "OPEN")]
+    captions = [["SUSHI-BAR"], ["SHOP SUSHI-BAR"], ["OPEN BAR"]]
+
+    def said(language, corpus_language):
+        metric = get_metric("cider")
+        metric.fit([CaptionSample(own[0], own, language=corpus_language) for own in references])
+        samples = [
+            CaptionSample(text, own, language=language)
+            for (text,), own in zip(captions, references, strict=True)
+        ]
+        return metric.score(samples).tolist()
+
+    reward = CaptionReward("cider")
+    images = [CaptionedImage(Path(f"{n}.png"), own, ("ja", "ja"), f"{n}") for n, own in enumerate(references)]
+    reward.fit(images, "ja")
+    found = reward(captions, [None] * 3, references, "ja").total.ravel().tolist()
+    assert found == said("ja", "ja")
+    assert found != said("ja", None)
+    assert found != said(None, "ja")
