@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +41,14 @@ def fit(trainer: Any, model: Any, data: Any, checkpoint: str | None, whole: Path
     # Where steps are limited, the trainer would go on within an epoch that a checkpoint has whole, and leave
     # the next one out.
     trainer.fit_loop._iteration_based_training = lambda: False
+    trainer._signal_connector._sigterm_notifier_fn = _end_as_by_ctrl_c
     try:
         trainer.fit(model, datamodule=data, ckpt_path=checkpoint, weights_only=True)
     except SuiseiError:
         raise
     except (KeyboardInterrupt, SystemExit):  # what Lightning makes of Ctrl-C
+        if not trainer.is_global_zero:  # the first process says it
+            raise SystemExit(130) from None
         raise KeyboardInterrupt(_interrupted(trainer, whole)) from None
     except MisconfigurationException as error:
         raise ConfigError(f"trainer: {' '.join(str(error).split())}") from None
@@ -66,6 +70,16 @@ def fit(trainer: Any, model: Any, data: Any, checkpoint: str | None, whole: Path
             raise
         reason = " ".join(str(error).split())[:200] or "out of memory"
         raise UnavailableError(f"training stopped: {reason}; {advice or LESS_MEMORY}") from None
+
+
+def _end_as_by_ctrl_c(*_: Any) -> None:
+    """Handle a request to terminate, in the place of what the trainer does.
+
+    That speaks to the other processes from within the handler, and waits for ever where the program itself
+    was speaking to them.
+    """
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one would break off what ends the others
+    raise KeyboardInterrupt
 
 
 def _interrupted(trainer: Any, whole: Path | None) -> str:

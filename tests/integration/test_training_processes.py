@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -131,3 +132,50 @@ def test_two_processes_go_on_between_two_steps(train, settings, sets, text_folde
     killed_together(settings, two, *options, "--data.batch_size=4")
     together(settings, two, *options, "--data.batch_size=4", "--ckpt_path=last")
     np.testing.assert_allclose(figures(two), figures(one), atol=1e-4)
+
+
+@pytest.fixture
+def started(settings, text_folder, tmp_path):
+    """A training of two processes that would last for long, and has a checkpoint."""
+    run = tmp_path / "run"
+    given = command(
+        settings, run, f"--model.text.name={text_folder}", "--model.image=null", "--trainer.max_epochs=3000",
+        "--checkpoint_steps=1",
+    )  # fmt: skip
+    said = tmp_path / "said.txt"
+    with said.open("w") as out:
+        running = subprocess.Popen(given, env=environment(), start_new_session=True, stdout=out, stderr=out)
+    try:
+        while not list((run / "checkpoints").glob("*.ckpt")):
+            assert running.poll() is None, said.read_text()
+            time.sleep(0.01)
+        yield running, said
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(running.pid, signal.SIGKILL)
+        running.wait()
+
+
+def nobody_left(group):
+    """Wait until no process of a group is there; False if one stays."""
+    for _ in range(100):
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.1)
+    return False
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("terminate", [os.kill, os.killpg])
+def test_a_request_to_terminate_ends_all_processes_as_ctrl_c_does(started, terminate):
+    running, said = started
+    terminate(running.pid, signal.SIGTERM)
+    assert running.wait(60) == 130
+    assert nobody_left(running.pid)
+    lines = [line for line in said.read_text().splitlines() if line.startswith("suisei: ")]
+    assert len(lines) == 1
+    assert lines[0].startswith("suisei: interrupted; epoch ")
+    assert "the newest checkpoint is" in lines[0]
+    assert "Traceback" not in said.read_text()

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -201,6 +202,31 @@ def test_interrupting_with_ctrl_c_is_one_line_and_its_own_status(
         f"{tmp_path / 'run' / 'config.yaml'} --ckpt_path last starts over"
     )
     assert "Traceback" not in said
+
+
+def test_a_request_to_terminate_ends_a_training_as_ctrl_c_does(settings, tmp_path, monkeypatch, capsys):
+    """At once: the handler of the trainer speaks to the other processes, which may hang for ever."""
+    import signal
+
+    from suisei.__main__ import main
+
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    gone_on = []
+
+    def terminate(self, batch, batch_idx):
+        os.kill(os.getpid(), signal.SIGTERM)
+        gone_on.append(batch_idx)
+        raise RuntimeError("the step goes on")
+
+    monkeypatch.setattr(SuiSei, "training_step", terminate)
+    try:
+        status = main(["train", "--config", str(settings), f"--output={tmp_path / 'run'}"])
+        assert signal.getsignal(signal.SIGTERM) == handlers[signal.SIGTERM]
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    assert (status, gone_on) == (130, [])
+    assert "suisei: interrupted; epoch 1, step 0" in capsys.readouterr().err.splitlines()[-1]
 
 
 @pytest.mark.parametrize("workers", [1])
