@@ -40,6 +40,7 @@ from suisei.resources import resource_path
 from suisei.runlog.events import begin
 from suisei.training.command_line import RunCLI, best_precision
 from suisei.training.datamodule import CaptionDataModule
+from suisei.training.first_process import end_with_first_process
 from suisei.training.module import SuiSei
 from suisei.training.pooled_folds import pool_folds
 from suisei.training.processes import check_processes, is_first_process, several_processes
@@ -271,6 +272,7 @@ def make_cli(arguments: Sequence[str], kind: type[TrainingCLI] = TrainingCLI) ->
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `suisei train`; returns the exit status."""
+    end_with_first_process()
     quiet_libraries()
     arguments = without_log(sys.argv[1:] if argv is None else argv)
     arguments, page = without_page(arguments)

@@ -10,6 +10,7 @@ import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 
 from suisei.errors import ConfigError, DataError, SuiseiError, UnavailableError
+from suisei.training.first_process import known_to_those_it_starts
 
 LESS_MEMORY = (
     "lower data.batch_size (and raise trainer.accumulate_grad_batches as much), then --ckpt_path last"
@@ -43,7 +44,8 @@ def fit(trainer: Any, model: Any, data: Any, checkpoint: str | None, whole: Path
     trainer.fit_loop._iteration_based_training = lambda: False
     trainer._signal_connector._sigterm_notifier_fn = _end_as_by_ctrl_c
     try:
-        trainer.fit(model, datamodule=data, ckpt_path=checkpoint, weights_only=True)
+        with known_to_those_it_starts():
+            trainer.fit(model, datamodule=data, ckpt_path=checkpoint, weights_only=True)
     except SuiseiError:
         raise
     except (KeyboardInterrupt, SystemExit):  # what Lightning makes of Ctrl-C
