@@ -17,6 +17,9 @@ _RANKS = ("RANK", "SLURM_PROCID", "JSM_NAMESPACE_RANK")
 _PLACES = ("NODE_RANK", "GROUP_RANK", "LOCAL_RANK")
 """Variables that number a machine, or a process on its machine, where nothing numbers all of them."""
 
+_GONE = ("closed by peer", "reset by peer", "broken pipe", "remote process exited", "timed out waiting")
+"""What gloo and NCCL say, in lower case, where another process ended or does not answer."""
+
 
 def world_size() -> int:
     """Return how many processes train together; 1 outside of training."""
@@ -34,6 +37,11 @@ def is_first_process() -> bool:
         if name in os.environ and (name != "SLURM_PROCID" or _in_slurm_step()):
             return os.environ[name] == "0"
     return all(os.environ.get(name, "0") == "0" for name in _PLACES)
+
+
+def lost_another(error: BaseException) -> bool:
+    """Say whether an error of a training is that another of its processes ended, or cannot be reached."""
+    return world_size() > 1 and any(sign in str(error).lower() for sign in _GONE)
 
 
 def total(values: Tensor) -> Tensor:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 
 from suisei.errors import ConfigError, DataError, SuiseiError, UnavailableError
 from suisei.training.first_process import known_to_those_it_starts
+from suisei.training.processes import lost_another
 
 LESS_MEMORY = (
     "lower data.batch_size (and raise trainer.accumulate_grad_batches as much), then --ckpt_path last"
@@ -37,7 +38,9 @@ def fit(trainer: Any, model: Any, data: Any, checkpoint: str | None, whole: Path
     Raises:
         ConfigError: settings that do not go together.
         DataError: a file cannot be written.
-        UnavailableError: the memory does not suffice, or a process that prepares batches ended.
+        UnavailableError: the memory does not suffice, or a process that prepares batches, or trains along,
+            ended.
+        SystemExit: in another process than the first, which says what happened.
     """
     # Where steps are limited, the trainer would go on within an epoch that a checkpoint has whole, and leave
     # the next one out.
@@ -67,11 +70,22 @@ def fit(trainer: Any, model: Any, data: Any, checkpoint: str | None, whole: Path
             f"training stopped: {error}; make room or mend access, then --ckpt_path last"
         ) from None
     except (MemoryError, RuntimeError) as error:
+        if lost_another(error):
+            _without_another(trainer)
         advice = next((advice for sign, advice in OUT_OF_REACH.items() if sign in str(error)), None)
         if advice is None and not isinstance(error, MemoryError | torch.OutOfMemoryError):
             raise
         reason = " ".join(str(error).split())[:200] or "out of memory"
         raise UnavailableError(f"training stopped: {reason}; {advice or LESS_MEMORY}") from None
+
+
+def _without_another(trainer: Any) -> NoReturn:
+    """End a training that lost one of its processes; that one, or else the first, says something of it."""
+    if not trainer.is_global_zero:
+        raise SystemExit(2) from None
+    raise UnavailableError(
+        "training stopped: another of its processes ended, or cannot be reached; go on with --ckpt_path last"
+    ) from None
 
 
 def _end_as_by_ctrl_c(*_: Any) -> None:

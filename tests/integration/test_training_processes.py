@@ -179,3 +179,19 @@ def test_a_request_to_terminate_ends_all_processes_as_ctrl_c_does(started, termi
     assert lines[0].startswith("suisei: interrupted; epoch ")
     assert "the newest checkpoint is" in lines[0]
     assert "Traceback" not in said.read_text()
+
+
+@pytest.mark.slow
+def test_a_training_that_loses_a_process_ends_in_one_line(started):
+    running, said = started
+    other = subprocess.run(
+        ["pgrep", "-P", str(running.pid), "-f", "suisei"], capture_output=True, text=True, check=True
+    )
+    os.kill(int(other.stdout.split()[0]), signal.SIGKILL)
+    assert running.wait(60) == 2, said.read_text()
+    assert "Traceback" not in said.read_text()
+    assert said.read_text().splitlines()[-1] == (
+        "suisei: training stopped: another of its processes ended, or cannot be reached; go on with "
+        "--ckpt_path last"
+    )
+    assert nobody_left(running.pid)
