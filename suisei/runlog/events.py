@@ -21,6 +21,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
@@ -100,10 +101,11 @@ class RunLog:
         self._write(event, fields)
 
     def close(self) -> None:
-        """End the log."""
-        if self._stream is not None and self._stream is not sys.stderr:
-            self._stream.close()
-        self._stream, self.path = None, None
+        """End the log; what could not be written was complained of when it was written."""
+        stream, self._stream, self.path = self._stream, None, None
+        if stream is not None and stream is not sys.stderr:
+            with suppress(OSError):  # what is left in the buffer is tried again
+                stream.close()
 
     def _write(self, event: str, fields: Mapping[str, Any]) -> None:
         now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -115,7 +117,8 @@ class RunLog:
             self._stream.write(json.dumps(content, ensure_ascii=False, default=str) + "\n")
             self._stream.flush()
         except OSError as error:
-            path, self.path = self.path, None  # nothing more is written, not even why
+            path = self.path
+            self.close()  # nothing more is written, not even why
             raise DataError(f"--log-json {path}: cannot be written: {error.strerror or error}") from None
 
     def _open(self) -> TextIO:

@@ -4,9 +4,11 @@ import json
 import logging
 import math
 import re
+from pathlib import Path
 
 import pytest
 
+from suisei.cli import run_command
 from suisei.errors import ConfigError, DataError
 from suisei.runlog import events
 
@@ -105,3 +107,16 @@ def test_a_log_that_cannot_be_written_is_an_error_once(tmp_path):
         log.tell("note", text="x")
     log.tell("note", text="x")
     events.end(2)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full disk to write to")
+def test_a_log_on_a_full_disk_is_an_error_once(capsys):
+    """Its buffer is not tried again at the end, which would be a traceback."""
+
+    def command(_):
+        log = events.begin("/dev/full")
+        log.tell("note", text="x")
+
+    assert run_command(command) == 2
+    said = capsys.readouterr().err
+    assert said == "suisei: --log-json /dev/full: cannot be written: No space left on device\n"
