@@ -30,6 +30,7 @@ from suisei.commands.score_rows import quick_count
 from suisei.commands.score_shards import deciding, in_shards, score_shards
 from suisei.commands.score_windows import score_windows
 from suisei.commands.shard_tasks import check_shards
+from suisei.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -133,7 +134,10 @@ def _run(
                 advance(scored)
         content = content_of_run(scorer, counts, signatures, options, time.perf_counter() - started)
         problems = write_beside(failed, content, options)
-        output.complete()  # last: what has its own name has all that belongs to it
+        if options.streams or not problems:
+            output.complete()  # last: what has its own name has all that belongs to it
+        else:
+            problems.append(DataError(f"the scores are in {options.output}.part; --resume goes on"))
     except KeyboardInterrupt:
         raise KeyboardInterrupt(finished_so_far(output, counts.rows, options)) from None
     finally:

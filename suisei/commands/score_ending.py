@@ -35,7 +35,7 @@ def content_of_run(
 def write_beside(
     failed: FailedRows | None, content: dict[str, Any], options: argparse.Namespace
 ) -> list[DataError]:
-    """Write the summary and the failed rows; what cannot be written keeps nothing else from it."""
+    """Write the summary and the failed rows; returns why one of them, or both, cannot be written."""
     from suisei.data.outputs import write_texts
 
     problems = write_texts([(options.summary, json_text(content))])

@@ -134,6 +134,23 @@ def test_a_summary_and_the_output_come_together(data, monkeypatch):
     assert output.exists()
 
 
+def test_an_output_whose_summary_cannot_be_written_is_gone_on_with(data, acting, capsys):
+    output, folder = data.parent / "s.jsonl", data.parent / "summaries"
+    folder.mkdir()
+    acting.act = staticmethod(folder.rmdir)
+    assert scoring(data, output, "--summary", folder / "s.json") == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert "summaries/s.json: cannot be written" in said.replace(str(folder), "summaries")
+    assert said.endswith(f"; the scores are in {output}.part; --resume goes on")
+    assert not output.exists()
+    assert len(Path(f"{output}.part").read_text().splitlines()) == 12
+    folder.mkdir()
+    assert scoring(data, output, "--summary", folder / "s.json", "--resume") == 0
+    assert json.loads((folder / "s.json").read_text())["rows"] == 12
+    assert len(output.read_text().splitlines()) == 12
+    assert not Path(f"{output}.part").exists()
+
+
 @pytest.mark.parametrize("more", [(), ("--on-error", "skip")])
 def test_a_folder_of_images_that_goes_away_stops_the_run(data, acting, capsys, monkeypatch, more):
     output, images = data.parent / "s.jsonl", data.parent / "images"
