@@ -12,7 +12,7 @@ import io
 import json
 import os
 import pickle
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -120,13 +120,25 @@ def write_checkpoint(checkpoint: Mapping[str, Any], path: Path) -> None:
     except (OSError, RuntimeError) as error:
         cause = (hashed.problem if hashed is not None else None) or error
         reason = (cause.strerror if isinstance(cause, OSError) else None) or _one_line(cause)
-        kept = "the one before is kept" if path.is_file() else "there is none before it"
         raise DataError(
-            f"{path}: the checkpoint cannot be written ({reason}); {kept}; make room, then go on with "
-            "--ckpt_path last"
+            f"{path}: the checkpoint cannot be written ({reason}); {_kept_before(path)}; make room, then go "
+            "on with --ckpt_path last"
         ) from None
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def newest_first(paths: Iterable[Path]) -> list[Path]:
+    """Return files in the order in which they were written, the newest first."""
+    return sorted(paths, key=lambda path: path.stat().st_mtime_ns, reverse=True)
+
+
+def _kept_before(path: Path) -> str:
+    """Say what is left to go on with where a checkpoint cannot be written."""
+    if path.is_file():
+        return "the one before is kept"
+    others = newest_first(path.parent.glob("*.ckpt"))
+    return f"{others[0]} is kept" if others else "there is none before it"
 
 
 def _sync_folder(folder: Path) -> None:
@@ -243,7 +255,7 @@ def newest_whole(paths: Sequence[Path], warn: Callable[[str], Any]) -> Path:
         ModelError: there is none.
     """
     problems: list[str] = []
-    for path in sorted(paths, key=lambda path: path.stat().st_mtime_ns, reverse=True):
+    for path in newest_first(paths):
         try:
             verify_checkpoint(path)
             resumed_settings(path)

@@ -10,6 +10,7 @@ import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 
 from suisei.errors import ConfigError, DataError, SuiseiError, UnavailableError
+from suisei.training.checkpoints import newest_first
 from suisei.training.first_process import known_to_those_it_starts
 from suisei.training.processes import lost_another
 
@@ -101,9 +102,7 @@ def _end_as_by_ctrl_c(*_: Any) -> None:
 def _interrupted(trainer: Any, whole: Path | None) -> str:
     """Say how far a training came, and how it goes on."""
     folder = Path(trainer.default_root_dir)
-    there = sorted(
-        (folder / "checkpoints").glob("*.ckpt"), key=lambda path: path.stat().st_mtime_ns, reverse=True
-    )
+    there = newest_first((folder / "checkpoints").glob("*.ckpt"))
     go_on = f"suisei train --config {(whole or folder) / 'config.yaml'} --ckpt_path last"
     place = f"epoch {trainer.current_epoch + 1}, step {trainer.global_step:,}"
     if not there:

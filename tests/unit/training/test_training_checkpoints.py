@@ -153,6 +153,21 @@ def test_a_full_disk_is_one_line_and_leaves_the_checkpoint_before(checkpoint, mo
     read_checkpoint(checkpoint)
 
 
+def test_a_first_checkpoint_on_a_full_disk_names_the_newest_that_is_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoints.os, "fsync", _no_space)
+    with pytest.raises(DataError, match="there is none before it"):
+        write_checkpoint(content(), tmp_path / "last.ckpt")
+    for seconds, name in ((2000, "steps.ckpt"), (1000, "best.ckpt")):
+        (tmp_path / name).write_bytes(b"whole")
+        age(tmp_path / name, seconds)
+    with pytest.raises(DataError, match=r"last\.ckpt: the checkpoint .*/steps\.ckpt is kept; make room"):
+        write_checkpoint(content(), tmp_path / "last.ckpt")
+
+
+def _no_space(_):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
 def test_a_file_that_may_not_grow_leaves_the_checkpoint_before(checkpoint):
     before = checkpoint.read_bytes()
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
