@@ -73,7 +73,8 @@ def _join(address: str) -> None:
     except Exception as error:  # noqa: BLE001 - of an address, Ray raises a ValueError, RuntimeError or others
         raise UnavailableError(
             f"RAY_ADDRESS {address}: {_short(error)}; give HOST:PORT of a cluster that runs, auto for one on "
-            "this machine, or unset it to have one started here"
+            "this machine, or unset it to have one started here; one that demands a token is joined with "
+            "RAY_AUTH_MODE=token and its token in RAY_AUTH_TOKEN or ~/.ray/auth_token"
         ) from None
 
 

@@ -56,6 +56,7 @@ def test_an_address_that_leads_nowhere_is_one_line(stubbed, monkeypatch, kind):
     with pytest.raises(UnavailableError) as error:
         connect(None, None)
     assert str(error.value).startswith("RAY_ADDRESS http://x: Invalid address: http://x; give HOST:PORT ")
+    assert "RAY_AUTH_MODE=token" in str(error.value)  # which Ray's own error does not always say
 
 
 @pytest.mark.parametrize(
