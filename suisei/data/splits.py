@@ -115,13 +115,18 @@ class Split:
 def group_of(sample: CaptionSample) -> str:
     """Return the name of what must stay on one side with this sample.
 
-    Its ``group``, as :func:`plain_name` has it; else its image or video; else its references in any order;
-    else its id; else its candidate.
+    Its ``group``; else its image or video; else its references in any order; else its id; else its candidate:
+    each as :func:`plain_name` has it, so that a sample given this name as its ``group`` keeps it.
     Files are named in full: a row may name one from the working folder on, and another the same one in full.
     The order of the rows never matters: it may carry the rating.
     """
+    return plain_name(_written_group(sample))
+
+
+def _written_group(sample: CaptionSample) -> str:
+    """Return the name of a sample's group, white space and characters as they are written."""
     if sample.group is not None:
-        return plain_name(sample.group)
+        return sample.group
     if isinstance(sample.image, str | Path):
         return f"image:{full_path(sample.image)}"
     if sample.image is not None:
@@ -368,7 +373,7 @@ def _read_split(path: Path) -> dict:
 def _part_of_group(groups: Mapping[str, Iterable[str]], path: Path) -> dict[str, str]:
     part_of: dict[str, str] = {}
     for part in PARTS:
-        for name in groups[part]:
+        for name in map(plain_name, groups[part]):  # older files have those of images as they are written
             if part_of.setdefault(name, part) != part:
                 raise DataError(f"{path}: group {name!r} is in two parts, {part_of[name]} and {part}")
     return part_of

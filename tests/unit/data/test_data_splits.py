@@ -2,6 +2,8 @@
 
 import json
 import random
+import unicodedata
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from PIL import Image
 
 from suisei.data.sample import CaptionSample
 from suisei.data.splits import PARTS, Split, fold_by_group, group_of, portable_names, split_by_group
+from suisei.data.video import VideoSample
 from suisei.errors import ConfigError, DataError
 
 
@@ -153,6 +156,37 @@ def test_groups_and_systems_whose_names_look_alike_are_one(names):
     assert len({group_of(sample) for sample in samples}) == 1
     assert len({sample.system for sample in samples}) == 1
     assert group_of(CaptionSample("a dog", group="b")) != group_of(samples[0])
+
+
+file_names = st.text(st.sampled_from("a/.é画カがe \t\u3000\u0301\u3099"), min_size=1).map(
+    lambda name: f"x{name}"
+)
+
+
+@given(file_names, st.sampled_from(["NFC", "NFD"]), st.sampled_from(["image", "id", "group", "references"]))
+def test_a_sample_that_is_given_its_group_keeps_it(name, form, field):
+    written = unicodedata.normalize(form, name)
+    sample = CaptionSample("c", **{field: (written,) if field == "references" else written})
+    assert group_of(replace(sample, group=group_of(sample))) == group_of(sample)
+
+
+def test_a_video_that_is_given_its_group_keeps_it():
+    sample = VideoSample("c", video="clips/カ\u3099.mp4 ")
+    assert group_of(sample).endswith("clips/ガ.mp4")
+    assert group_of(replace(sample, group=group_of(sample))) == group_of(sample)
+
+
+def test_a_split_saved_with_names_as_they_are_written_is_still_read(tmp_path):
+    samples = [CaptionSample("c", image=f"カ\u3099{number}.png") for number in range(3)]
+    split = split_by_group(samples, (0.4, 0.3, 0.3))
+    split.save(tmp_path / "split.json", samples)
+    content = json.loads((tmp_path / "split.json").read_text())
+    groups = {
+        part: [unicodedata.normalize("NFD", name) for name in names]
+        for part, names in content["groups"].items()
+    }
+    (tmp_path / "split.json").write_text(json.dumps({**content, "groups": groups}))
+    assert Split.load(tmp_path / "split.json", samples) == split
 
 
 @pytest.mark.parametrize(

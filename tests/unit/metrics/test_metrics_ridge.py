@@ -53,6 +53,11 @@ def test_widened_samples_follow_from_the_rated_ones():
     assert widen(rated, 0, 0) == rated
 
 
+def test_what_is_made_of_an_image_stays_with_it_however_its_name_is_written():
+    rated = [replace(sample, group=None, image=f"カ\u3099/{sample.group} ") for sample in samples()]
+    assert {group_of(sample) for sample in widen(rated, 2, 1)} == {group_of(sample) for sample in rated}
+
+
 def test_an_image_with_captions_in_both_languages_is_widened_in_each():
     both = [replace(sample, group=sample.group[2:]) for sample in samples() + samples(JAPANESE, "ja")]
     spoken = {text: sample.language for sample in both for text in sample.references}
