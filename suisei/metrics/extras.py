@@ -69,17 +69,25 @@ class ExtraInputs:
         """Return, by name, which of "references" and "image" each metric needs."""
         return {name: metric.needs for name, metric in self.metrics.items()}
 
-    def fit(self, training: Sequence[CaptionSample], support: Sequence[CaptionSample] = ()) -> None:
-        """Fit corpus statistics such as idf, and the ridge, on the training samples.
+    def fit(
+        self,
+        training: Sequence[CaptionSample],
+        support: Sequence[CaptionSample] = (),
+        rated: Sequence[CaptionSample] | None = None,
+    ) -> None:
+        """Fit the ridge on the training samples, and corpus statistics such as idf on those people rated.
 
         Args:
-            training: rated samples.
+            training: samples with ratings.
             support: rated samples from elsewhere, which the ridge learns from too.
+            rated: those of the training samples that people rated; None for all.
         """
         for metric in self.metrics.values():
             if isinstance(metric, Ridge):
                 metric.support = support
-            metric.fit(training)
+                metric.fit(training)
+            else:
+                metric.fit(training if rated is None else rated)
 
     def compute(self, samples: Sequence[CaptionSample], *, progress: bool = False) -> np.ndarray:
         """Return raw scores, float32 [N, E]; NaN where a sample lacks what a metric needs."""
@@ -94,6 +102,7 @@ class ExtraInputs:
         samples: Sequence[CaptionSample],
         training: Sequence[int],
         support: Sequence[CaptionSample] = (),
+        rated: Sequence[int] | None = None,
     ) -> np.ndarray:
         """Fit on the training samples and return the inputs of all samples, float32 [N, E].
 
@@ -104,13 +113,14 @@ class ExtraInputs:
             samples: training samples and others.
             training: positions of the training samples.
             support: rated samples from elsewhere.
+            rated: positions of those training samples that people rated; None for all.
         """
-        rated = [samples[position] for position in training]
-        self.fit(rated, support)
+        trained = [samples[position] for position in training]
+        self.fit(trained, support, None if rated is None else [samples[position] for position in rated])
         inputs = self.compute(samples)
         for column, metric in enumerate(self.metrics.values()):
             if isinstance(metric, Ridge):
-                inputs[list(training), column] = metric.out_of_fold(rated)
+                inputs[list(training), column] = metric.out_of_fold(trained)
         return inputs
 
     def state(self) -> dict[str, SavedInput]:

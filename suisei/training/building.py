@@ -24,6 +24,7 @@ def build_regressor(
     training: Sequence[CaptionSample],
     support: Support,
     *,
+    rated: Sequence[CaptionSample],
     seed: int,
     progress: Progress,
 ) -> tuple[Regressor, list[PartEncoder]]:
@@ -32,16 +33,17 @@ def build_regressor(
     Args:
         config: which encoders, and what follows them.
         pretraining: how encoders are taught on captions and images; None for not at all.
-        training: the rated training samples, which vocabulary and idf come from, with the support's captions.
+        training: the training samples, which the vocabulary comes from, with the support's captions.
         support: captions and rated pairs that help beside them.
+        rated: those of the training samples that people rated, which idf and the ranks of ratings come from.
         seed: decides what pre-training draws.
         progress: reports long work.
     """
-    text, idf = text_and_idf(config.text, training, support)
+    text, idf = text_and_idf(config.text, training, support, rated)
     pictures = pretraining is not None and pretraining.image_epochs > 0
     image = None if config.image is None else ImageEncoder.create(config.image, trained_first=pictures)
     if pretraining is None:
-        return _regressor(config, text, image, idf, training), []
+        return _regressor(config, text, image, idf, rated), []
     corpus, parts = CaptionCorpus.of(training, support), list[PartEncoder]()
     if pretraining.epochs:
         weights = idf_weights(text, idf)
@@ -49,7 +51,7 @@ def build_regressor(
         advance = progress("pre-training on captions", times * pretraining.epochs)
         parts = part_encoders(text, weights, training, support, pretraining, seed=seed, advance=advance)
         pretrain(text, weights, corpus, pretraining, seed=seed, advance=advance)
-    regressor = _regressor(config, text, image, idf, training)
+    regressor = _regressor(config, text, image, idf, rated)
     if pictures and image is not None:
         pretrain_images(regressor, corpus.images, pretraining, seed=seed, progress=progress)
     return regressor, parts
@@ -71,9 +73,9 @@ def _regressor(
     text: TextEncoder,
     image: ImageEncoder | None,
     idf: IdfTable,
-    training: Sequence[CaptionSample],
+    rated: Sequence[CaptionSample],
 ) -> Regressor:
     regressor = Regressor(config, text, image, idf)
     if regressor.scale is not None:
-        regressor.scale.fit(training)
+        regressor.scale.fit(rated)
     return regressor

@@ -142,6 +142,7 @@ class CaptionDataModule(ResumableData):
         self._lengths: np.ndarray | None = None
         self._pairs = 0
         self._originals: dict[int, int] = {}
+        self._made = range(0)
         self._source_of: dict[str, int] = {}
         self._set_of: list[int] = []
 
@@ -251,8 +252,13 @@ class CaptionDataModule(ResumableData):
             if made.originals[row] in position
         }
         self.samples = [*self.samples, *(made.samples[row] for row in kept)]
-        self.split = replace(self.split, train=(*rated, *range(first, len(self.samples))))
+        self._made = range(first, len(self.samples))
+        self.split = replace(self.split, train=(*rated, *self._made))
         return len(kept)
+
+    def rated_training(self) -> list[int]:
+        """Return the positions of the training samples that people rated, without those added."""
+        return [position for position in self.split.train if position not in self._made]
 
     def originals(self) -> np.ndarray | None:
         """Return which sample each degraded one was made of, int64 [N], -1 for none; None without any."""

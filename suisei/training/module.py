@@ -124,19 +124,28 @@ class SuiSei(LightningModule):
         training: Sequence[CaptionSample],
         support: Support | None = None,
         *,
+        rated: Sequence[CaptionSample] | None = None,
         seed: int = 0,
         progress: Progress = no_progress,
     ) -> None:
         """Make the regressor: encoders, vocabulary and idf, all from the training data alone.
 
         Args:
-            training: the rated training samples.
+            training: the training samples.
             support: captions and rated pairs that help beside them.
+            rated: those of the training samples that people rated, which idf and the ranks of ratings are
+                counted in; None for all.
             seed: decides what pre-training draws.
             progress: reports long work.
         """
         self.regressor, self._parts = build_regressor(
-            self.config, self.pretraining, training, support or Support(), seed=seed, progress=progress
+            self.config,
+            self.pretraining,
+            training,
+            support or Support(),
+            rated=training if rated is None else rated,
+            seed=seed,
+            progress=progress,
         )
         self._frozen = FrozenWeights(self, but=taught_parts(self.pretraining))
 

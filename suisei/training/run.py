@@ -109,17 +109,23 @@ def _announce(split: Split) -> None:
 
 def _build(seed: int, data: Any, model: SuiSei, device: torch.device, *, told: bool = True) -> ExtraInputs:
     """Build the model from the training split and hand the data module what makes batches."""
-    training = data.part("train")
+    rated = data.rated_training()
     check_references(data, model)
     extras = ExtraInputs(model.config.fusion.extra_inputs)  # first: it refuses what no model folder can hold
     if model.config.image is not None and not _pictured(data, model):
         logger.warning("no training sample has an image: the model reads none (--model.image null says so)")
         model.config.image = None  # else it would have an encoder from which it learned nothing
     with reported(told=told) as progress:
-        model.build(training, data.support_data, seed=seed, progress=progress)
+        model.build(
+            data.part("train"),
+            data.support_data,
+            rated=[data.samples[position] for position in rated],
+            seed=seed,
+            progress=progress,
+        )
         table = SampleTable(
             data.samples,
-            extras.fit_compute(data.samples, data.split.train, data.support_data.rated),
+            extras.fit_compute(data.samples, data.split.train, data.support_data.rated, rated),
             with_images=model.config.image is not None,
             pairs=_rated_pairs(data, model, seed),
         )

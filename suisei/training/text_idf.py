@@ -19,21 +19,31 @@ from suisei.training.support import Support
 
 
 def text_and_idf(
-    config: TextEncoderConfig, training: Sequence[CaptionSample], support: Support
+    config: TextEncoderConfig,
+    training: Sequence[CaptionSample],
+    support: Support,
+    rated: Sequence[CaptionSample],
 ) -> tuple[TextEncoder, IdfTable]:
     """Make a text encoder and the idf table of its tokens.
 
     Args:
         config: which encoder; one that learns its vocabulary sees candidates, references and support.
-        training: the training samples, whose references the idf table counts; without any, and so for a model
-            that reads no idf (:func:`check_references`), their candidates.
+        training: the training samples.
         support: captions beside them.
+        rated: those of the training samples that people rated, whose references the idf table counts; without
+            any, and so for a model that reads no idf (:func:`check_references`), their candidates.
     """
-    references = [reference for sample in training for reference in sample.references]
-    candidates = [sample.candidate for sample in training]
-    captions = candidates + references + support.captions()
+    captions = [*_candidates(training), *_references(training), *support.captions()]
     text = _of_model(config) if is_model_folder(config.name) else TextEncoder.create(config, captions)
-    return text, IdfTable.fit(text.tokenize(references or candidates))
+    return text, IdfTable.fit(text.tokenize(_references(rated) or _candidates(rated)))
+
+
+def _candidates(samples: Sequence[CaptionSample]) -> list[str]:
+    return [sample.candidate for sample in samples]
+
+
+def _references(samples: Sequence[CaptionSample]) -> list[str]:
+    return [reference for sample in samples for reference in sample.references]
 
 
 def check_references(data: Any, model: Any) -> None:

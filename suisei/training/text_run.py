@@ -70,7 +70,7 @@ def _pretrain(cli: Any, stage: Path) -> dict[str, Any]:
     data, model, settings = cli.datamodule, cli.model, cli.model.pretraining
     training, seed = data.part("train"), cli.config.seed_everything
     check_references(data, model)
-    text, idf = text_and_idf(model.config.text, training, data.support_data)
+    text, idf = text_and_idf(model.config.text, training, data.support_data, training)
     weights = idf_weights(text, idf)
     before = retrieval(text, weights, data.part("validation"))
     started = time.perf_counter()

@@ -8,7 +8,7 @@ import torch
 
 from suisei.errors import ConfigError
 from suisei.training.module import SuiSei
-from tests.integration.training_runs import COSINE
+from tests.integration.training_runs import COSINE, weights
 
 
 @pytest.fixture(scope="module")
@@ -152,6 +152,19 @@ def test_made_samples_are_trained_on_and_counted(train):
     facts, samples = report["training"], report["data"]["samples"]
     assert 0.5 * samples["train"] < facts["synthetic_samples"] <= samples["train"]
     assert facts["steps"] == 2 * -(-(samples["train"] + facts["synthetic_samples"]) // 8)
+
+
+def test_what_nobody_rated_is_not_counted(train):
+    options = ("--baselines=[]", "--trainer.max_epochs=1", "--model.head.rank_share=0.5")
+    options += ("--model.fusion.extra_inputs=[cider]", "--model.image=null")
+    runs = [train(*options, f"--data.synthetic={share}") for share in (0, 1)]
+    counts, ciders = (
+        [json.loads((run / "model" / name).read_text()) for run in runs]
+        for name in ("idf.json", "extras.json")
+    )
+    assert counts[0]["documents"] == counts[1]["documents"]
+    assert ciders[0]["cider"]["documents"] == ciders[1]["cider"]["documents"]
+    assert torch.equal(*(weights(run)["scale.learned"] for run in runs))
 
 
 def test_pretraining_is_asked_for(built, monkeypatch):
