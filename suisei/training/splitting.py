@@ -70,16 +70,24 @@ class Splitting:
         """Split each source by group and return the positions of training, validation and test, and how.
 
         An image that several sources have is where the first of them has it.
+
+        Raises:
+            DataError: a source has too few groups.
         """
         parts: tuple[list[int], list[int], list[int]] = ([], [], [])
         method = "given"
         number_of: dict[str, int] = {}
         start = 0
+        called: Sequence[str] = self.sources
         if self.disjoint == "topics":
             sources = [[sample for samples in sources for sample in samples]]  # one dog is like another's
-        for samples in sources:
+            called = [", ".join(self.sources)]
+        for source, samples in zip(called, sources, strict=True):
             names = [group_of(sample) for sample in samples]
-            split = self._of(samples)
+            try:
+                split = self._of(samples)
+            except DataError as error:
+                raise DataError(f"{source}: {error}") from None
             method = split.method  # which the settings alone decide
             own = {row: number for number, part in enumerate(PARTS) for row in getattr(split, part)}
             for row, name in enumerate(names):

@@ -213,6 +213,13 @@ def test_given_file_that_shares_groups_with_training_is_refused(data, tmp_path, 
         load(training, validation=data)
 
 
+@pytest.mark.parametrize("options", [{"folds": 5, "fold": 0}, {"fractions": (0.8, 0.1, 0.1)}])
+def test_of_several_sources_the_one_with_too_few_groups_is_named(data, tmp_path, options):
+    few = write(tmp_path / "few.jsonl", 1)
+    with pytest.raises(DataError, match=r"/few\.jsonl: the samples form 1 group, too few for"):
+        load([data, few], **options)
+
+
 def test_unrated_samples_are_refused(tmp_path):
     path = write(tmp_path / "unrated.jsonl", 4, rated=False)
     for on_error in ("raise", "skip"):
