@@ -64,7 +64,8 @@ class Pieces:
             DataError: there are none.
             ConfigError: fewer than there are characters.
         """
-        tokenizer = train_tokenizer([plain_caption(text) for text in captions], vocabulary)
+        plain = [plain_caption(text) for text in captions]
+        tokenizer = train_tokenizer(plain, vocabulary, "model.vocabulary")
         return cls(tokenizer.backend_tokenizer.to_str())
 
     @classmethod

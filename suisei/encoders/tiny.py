@@ -7,6 +7,7 @@ captions; the image side is CLIP's ResNet, small. Both start from random weights
 from __future__ import annotations
 
 import io
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -84,10 +85,17 @@ class TinyImageConfig:
             )
 
 
-def train_tokenizer(captions: Iterable[str], vocabulary: int) -> Any:
+def train_tokenizer(
+    captions: Iterable[str], vocabulary: int, setting: str = "model.text.tiny.vocabulary"
+) -> Any:
     """Train a sentencepiece unigram model on captions and return it as a Hugging Face tokenizer.
 
     Text is NFKC-normalised and lower-cased. The result depends on the captions alone.
+
+    Args:
+        captions: the captions.
+        vocabulary: number of pieces at most.
+        setting: the setting that holds it, for messages.
 
     Raises:
         DataError: there is no caption to train on.
@@ -99,7 +107,7 @@ def train_tokenizer(captions: Iterable[str], vocabulary: int) -> Any:
     texts = sorted({unicodedata.normalize("NFKC", caption).lower() for caption in captions})
     if not texts:
         raise DataError("the tiny encoder trains its vocabulary on the training captions; there are none")
-    pieces = _train_pieces(texts, vocabulary)
+    pieces = _train_pieces(texts, vocabulary, setting)
     backend = XLMRobertaTokenizer(vocab=[*pieces, (MASK, 0.0)]).backend_tokenizer
     backend.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
     # Not XLM-RoBERTa's class: read back from a folder, that one puts its own normaliser in place of ours.
@@ -116,7 +124,7 @@ def train_tokenizer(captions: Iterable[str], vocabulary: int) -> Any:
     )
 
 
-def _train_pieces(texts: Sequence[str], vocabulary: int) -> list[tuple[str, float]]:
+def _train_pieces(texts: Sequence[str], vocabulary: int, setting: str) -> list[tuple[str, float]]:
     """Return the pieces of a unigram model of texts and their log probabilities, special pieces first.
 
     Raises:
@@ -142,7 +150,13 @@ def _train_pieces(texts: Sequence[str], vocabulary: int) -> list[tuple[str, floa
             unk_id=3,
         )
     except RuntimeError as error:
-        raise ConfigError(f"cannot train a vocabulary of {vocabulary} pieces: {error}") from None
+        needed = re.search(r"required_chars\. \d+ vs (\d+)", str(error))
+        if needed is None:
+            raise ConfigError(f"{setting} is {vocabulary}; no vocabulary can be trained: {error}") from None
+        raise ConfigError(
+            f"{setting} is {vocabulary}; these captions have {int(needed[1]):,} characters and marks: raise "
+            f"it to {needed[1]} or more"
+        ) from None
     processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
     return [(processor.id_to_piece(i), processor.get_score(i)) for i in range(processor.get_piece_size())]
 

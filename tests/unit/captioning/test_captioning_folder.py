@@ -38,6 +38,11 @@ def test_a_caption_of_stops_alone_stays():
     assert plain_caption(" ... ") == "..."
 
 
+def test_fewer_pieces_than_characters_are_refused_by_the_name_of_the_setting():
+    with pytest.raises(ConfigError, match=r"^model\.vocabulary is 8; .* have 10 characters .* to 10 or more"):
+        Pieces.learned(["abcde"], 8)
+
+
 def test_a_tokenizer_without_an_end_is_refused():
     description = json.loads(Pieces.learned(["a b", "c"], 20)._description)
     description["model"]["vocab"] = [entry for entry in description["model"]["vocab"] if entry[0] != "</s>"]

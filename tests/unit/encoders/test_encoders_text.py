@@ -49,6 +49,17 @@ def test_vocabulary_depends_on_the_captions_alone(captions):
     assert one.convert_ids_to_tokens(range(4)) == ["<s>", "<pad>", "</s>", "<unk>"]
 
 
+def test_a_vocabulary_below_the_number_of_characters_says_how_many_there_are():
+    captions = [chr(0x4E00 + number) * 2 for number in range(1200)]
+    with pytest.raises(ConfigError) as refused:
+        train_tokenizer(captions, 800)
+    assert str(refused.value) == (
+        "model.text.tiny.vocabulary is 800; these captions have 1,205 characters and marks: raise it to 1205 "
+        "or more"
+    )
+    assert len(train_tokenizer(captions, 1205)) == 1206  # and the mask
+
+
 def test_both_languages_are_tokenised_and_marked(encoder):
     for ids in encoder.tokenize(["two dogs", "犬が走っている"]):
         assert ids[0] == 0
