@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F
@@ -65,6 +66,29 @@ def test_a_degraded_caption_is_drawn_below_the_one_it_was_made_of():
     torch.testing.assert_close(
         objective(outputs(LOGITS), batch(TARGET, original=none)), plain(outputs(LOGITS), batch(TARGET))
     )
+
+
+def test_degraded_captions_of_every_data_set_count_as_much_however_few():
+    logits = torch.tensor([[0.3, -0.2, 0.9, 0.1, 2.0, -1.0]])
+    given = {"source": torch.tensor([0, 0, 1, 1, 1, 1]), "original": torch.tensor([-1, 0, -1, 2, 2, 2])}
+    losses = [
+        Objective(LossConfig(pair_weight=weight))(outputs(logits), batch(torch.full((6,), 0.5), **given))
+        for weight in (0.0, 1.0)
+    ]
+    found = logits[0].numpy().astype(np.float64)
+    first = np.logaddexp(0, 4 * (found[1] - found[0] + PAIR_MARGIN)) / 4
+    second = (np.logaddexp(0, 4 * (found[3:] - found[2] + PAIR_MARGIN)) / 4).mean()
+    assert float(losses[1] - losses[0]) == pytest.approx(first + second, rel=1e-5)
+
+
+def test_the_cosine_of_a_pair_is_the_mean_over_poolings():
+    vectors = np.array([[[1.0, 0.0], [3.0, 4.0]], [[0.0, 2.0], [4.0, 3.0]], [[1.0, 1.0], [1.0, -1.0]]])
+    pairs = np.array([[0, 1], [2, 0]])
+    one, other = vectors[pairs[:, 0]], vectors[pairs[:, 1]]
+    lengths = np.linalg.norm(one, axis=-1) * np.linalg.norm(other, axis=-1)
+    expected = ((one * other).sum(axis=-1) / lengths).mean(axis=1)
+    found = pair_cosines(torch.tensor(vectors), torch.tensor(pairs))
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-6)
 
 
 def test_rated_pairs_teach_the_cosine_of_their_captions():
