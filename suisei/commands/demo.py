@@ -49,8 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             _, address, _ = page.launch(prevent_thread_lock=True, **settings)
         except OSError as error:
             raise ConfigError(f"--host {options.host} --port {options.port or 'any'}: {error}") from None
-        write_output(f"{address}   (end with Ctrl-C)\n")
         with suppress(KeyboardInterrupt):
+            write_output(f"{address}   (end with Ctrl-C)\n")
             page.block_thread()
     return 0
 

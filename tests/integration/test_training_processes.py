@@ -55,6 +55,13 @@ def figures(run):
     return found
 
 
+def assert_same(found, expected):
+    """Rounding that differs between one process and two may swap a pair of nearly equal scores, no more."""
+    assert np.shape(found) == np.shape(expected)
+    for name, own, other in zip(VALIDATION, np.transpose(found), np.transpose(expected), strict=True):
+        np.testing.assert_allclose(own, other, atol=0.01 if name == "val_kendall" else 1e-4, err_msg=name)
+
+
 def together(settings, run, *options):
     """Train in two processes of their own."""
     given = command(settings, run, *options)
@@ -109,7 +116,7 @@ def test_two_processes_train_as_one_and_go_on_as_one(train, settings, sets, text
     together(settings, two, *options, "--data.batch_size=8", "--ckpt_path=last")
     expected = figures(one)
     assert len(expected) == 2
-    np.testing.assert_allclose(figures(two), expected, atol=1e-4)
+    assert_same(figures(two), expected)
     reports = [json.loads((run / "report.json").read_text())["training"] for run in (one, two)]
     assert [report["processes"] for report in reports] == [1, 2]
     assert reports[0]["steps"] == reports[1]["steps"]
@@ -131,7 +138,7 @@ def test_two_processes_go_on_between_two_steps(train, settings, sets, text_folde
     two = tmp_path / "two"
     killed_together(settings, two, *options, "--data.batch_size=4")
     together(settings, two, *options, "--data.batch_size=4", "--ckpt_path=last")
-    np.testing.assert_allclose(figures(two), figures(one), atol=1e-4)
+    assert_same(figures(two), figures(one))
 
 
 @pytest.fixture

@@ -111,7 +111,7 @@ def test_figures_hold_what_was_said_against_the_same_language(captioned):
     assert as_sample(images[0], "en", " ").candidate == SILENCE
 
 
-LONG = ["--trainer.max_epochs", "60", "--trainer.check_val_every_n_epoch", "60"]
+LONG = ["--trainer.max_epochs", "100", "--trainer.check_val_every_n_epoch", "100"]
 
 
 def config_of(tmp_path, captioned, **changes):
