@@ -37,4 +37,7 @@ def test_one_weight_that_is_not_finite_is_enough(value):
 
 
 def test_weights_that_are_not_trained_do_not_count():
-    require_finite_weights(with_one(float("nan")).requires_grad_(False), "rate")
+    model = with_one(float("nan"))
+    with pytest.raises(ModelError, match="not finite"):
+        require_finite_weights(model, "rate")
+    assert require_finite_weights(model.requires_grad_(False), "rate") is None
