@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from suisei.data.benchmarks.benchmark import Benchmark, ImageFolder, LayoutError
-from suisei.data.benchmarks.coco_captions import KARPATHY, CocoCaptions
+from suisei.data.benchmarks.coco_captions import KARPATHY, CocoCaptions, without_caption
 from suisei.data.benchmarks.jsonfile import as_object, number_of, read_object, text_of
 from suisei.data.benchmarks.paired import Pair, pair_rows
 from suisei.data.formats import Row
@@ -35,6 +35,8 @@ MIN_VOTES = 2
 """So many people must have seen the caption as the right one."""
 
 CAPTIONS = ("captions_val2014.json", "captions_val2017.json")
+SOURCE = "orig_caption"
+"""COCO's caption ("a field"), of which plurals make the right one ("exactly one field")."""
 
 
 def _rows(root: Path, images: Path | None) -> Iterator[Row]:
@@ -60,8 +62,14 @@ def _pair(part: str, captions: CocoCaptions, _: int, entry: tuple[str, Any]) -> 
         (right, text_of(record, "foil")),
         ((part, 1.0),),
         image,
-        captions.of(image, without=right) if "coco" in _origin(record) else (),
+        _references(captions, image, right, record) if "coco" in _origin(record) else (),
     )
+
+
+def _references(captions: CocoCaptions, image: str, right: str, record: dict[str, Any]) -> tuple[str, ...]:
+    """Return an image's captions but for the right one, and the one that it is a rewrite of."""
+    found = captions.of(image, without=right)
+    return without_caption(found, text_of(record, SOURCE)) if SOURCE in record else found
 
 
 def _origin(record: dict[str, Any]) -> str:
@@ -80,7 +88,7 @@ VALSE = Benchmark(
         f"Root is the folder that holds {', '.join(f'{part}.json' for part in FOIL_FILES)} or some of them, "
         "from https://github.com/Heidelberg-NLP/VALSE (data); a folder of all images goes into --images. It "
         f"has no references: with {' or '.join(CAPTIONS)} (or {KARPATHY}) beside the files, those of COCO's "
-        "images other than the right caption are"
+        "images other than the right caption, and the one that it is a rewrite of (plurals), are"
     ),
     has_images=True,
     protocol="pairs",

@@ -140,6 +140,24 @@ def test_valse_keeps_the_rows_that_people_confirmed(tmp_path):
         BENCHMARKS["valse"].read(tmp_path)
 
 
+def test_the_caption_that_a_right_one_of_plurals_was_made_of_is_no_reference(tmp_path):
+    row = {
+        "dataset": "coco2017",
+        "image_file": "000000000007.jpg",
+        "orig_caption": "a dog runs",
+        "caption": "exactly one dog runs",
+        "foil": "a number of dogs run",
+        "mturk": {"foil": 0, "caption": 3, "other": 0},
+    }
+    write(tmp_path / "plurals.json", {"1": row})
+    write(tmp_path / "captions_val2017.json", COCO)
+    samples = BENCHMARKS["valse"].read(tmp_path)
+    assert [sample.references for sample in samples] == [("Two dogs play",)] * 2
+    write(tmp_path / "plurals.json", {"1": {**row, "orig_caption": None}})
+    with pytest.raises(DataError, match=r"plurals.json, row 1: orig_caption must be text, got None"):
+        BENCHMARKS["valse"].read(tmp_path)
+
+
 NOCAPS = {
     "image_path": "0013ea2087020901.jpg",
     "references": ["A baby stands.", "A child."],
@@ -425,6 +443,8 @@ def test_real_valse_with_the_references_of_karpathys_test_split(shared, tmp_path
     referenced = [sample for sample in foils if sample.references]
     assert 0 < len(referenced) < len(foils)
     assert {len(sample.references) for sample in referenced} <= {4, 5}
+    plurals = [s for s in samples if s.pair.startswith("plurals/") and s.references]
+    assert {len(sample.references) for sample in plurals} == {4}
 
 
 @pytest.mark.realdata
