@@ -11,8 +11,9 @@ import ast
 import hashlib
 import io
 import json
+import re
 import tokenize
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -29,6 +30,9 @@ from suisei.errors import DataError
 
 CANDIDATES, SCORES = ("mt", "cand", "caption"), ("score", "human_score")
 NAMES, PIXELS = ("imgid", "file_name"), ("img", "image")
+_SHARD = re.compile(r"(?P<start>.+)-[0-9]{5}-of-(?P<total>[0-9]{5})(?P<end>\.\w+)")
+MOST_LISTED = 5
+"""So many absent shards are named."""
 Record = tuple[int, Mapping[str, Any], str | None]
 """Row number, the fields, and what is wrong with the row or None."""
 
@@ -66,6 +70,7 @@ class HubTable:
 
         Raises:
             LayoutError: there are none.
+            DataError: they are some of several shards.
         """
         return find_tables(root, self.patterns)
 
@@ -134,14 +139,30 @@ def find_tables(root: Path, patterns: tuple[str, ...]) -> list[Path]:
 
     Raises:
         LayoutError: there are none.
+        DataError: they are some of several shards.
     """
-    if root.is_file():
-        return [root]
-    for pattern in patterns:
-        if found := sorted(root.glob(pattern)):
-            return found
+    found = [root] if root.is_file() else next(filter(None, (sorted(root.glob(p)) for p in patterns)), None)
+    if found is not None:
+        _check_shards(found)
+        return found
     what = "the folder exists, but has no" if root.is_dir() else "there is no such folder; looked for its"
     raise LayoutError(f"{root}: {what} {' or '.join(patterns)}")
+
+
+def _check_shards(paths: Sequence[Path]) -> None:
+    """Refuse shards without the others that their names count: a part would pass for the whole."""
+    matches = [match for path in paths if (match := _SHARD.fullmatch(path.name))]
+    there = {match[0] for match in matches}
+    for match in matches:
+        start, total, end = match["start"], match["total"], match["end"]
+        names = [f"{start}-{number:05d}-of-{total}{end}" for number in range(int(total))]
+        absent = [name for name in names if name not in there]
+        if absent:
+            listed = ", ".join(absent[:MOST_LISTED]) + (", ..." if len(absent) > MOST_LISTED else "")
+            raise DataError(
+                f"{paths[0].parent}: {match[0]} is one of {len(names)} shards, and {len(absent)} of them "
+                f"would not be read ({listed}); copy what is missing there, and give the folder, not a shard"
+            )
 
 
 def read_table(path: Path) -> Iterator[Record]:

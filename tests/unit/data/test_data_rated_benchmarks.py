@@ -173,6 +173,43 @@ def test_parquet_of_the_hub_and_images_inside_it(tmp_path):
     assert len(list(folder.iterdir())) == 2
 
 
+def write_shards(folder, numbers, total=3):
+    for number in numbers:
+        path = folder / f"test-{number:05d}-of-{total:05d}.parquet"
+        write_parquet(path, refs=[["a"]], cand=["x"], file_name=["a.jpg"], human_score=[1.0])
+
+
+@pytest.mark.parametrize("name", ["polaris", "nebula"])
+@pytest.mark.parametrize(
+    ("there", "absent"),
+    [
+        ([0, 2], r"1 of them would not be read \(test-00001-of-00003.parquet\)"),
+        ([1], r"2 of them .*\(test-00000-of-00003.parquet, test-00002-of-00003.parquet\)"),
+    ],
+)
+def test_a_part_of_the_shards_does_not_pass_for_the_whole(tmp_path, name, there, absent):
+    write_shards(tmp_path / "data", there)
+    with pytest.raises(DataError, match=rf"/data: test-0000\d-of-00003.parquet is one of 3 .*{absent}"):
+        BENCHMARKS[name].read(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["polaris", "nebula", "capeval1k", "composite"])
+def test_a_single_shard_does_not_pass_for_the_whole(tmp_path, name):
+    write_shards(tmp_path, [0, 1, 2])
+    with pytest.raises(DataError, match=r"2 of them .*00000-of-00003.*00002-of.*the folder, not a shard"):
+        BENCHMARKS[name].read(tmp_path / "test-00001-of-00003.parquet")
+    write_shards(tmp_path, [0], 1)
+    assert len(BENCHMARKS[name].read(tmp_path / "test-00000-of-00001.parquet")) == 1
+
+
+def test_a_scale_of_longcap_arena_lacks_shards(tmp_path):
+    write_longcap(tmp_path, "dci_val", flu=[("sa_1.jpg", "long one", 0.0)])
+    path = tmp_path / "data" / "dci_val.flu-00000-of-00001.parquet"
+    path.rename(path.with_name("dci_val.flu-00000-of-00012.parquet"))
+    with pytest.raises(DataError, match=r"11 of them .*00001-of-00012.parquet.*00005-of-00012.*, \.\.\."):
+        BENCHMARKS["longcap-arena"].read(tmp_path)
+
+
 def test_nebula_names_its_images(tmp_path):
     write_parquet(
         tmp_path / "data" / "test-00000-of-00001.parquet",
