@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 
 from suisei.data.benchmarks.benchmark import Benchmark, ImageFolder, make_row, text_rows
-from suisei.data.benchmarks.hub import HubTable
+from suisei.data.benchmarks.hub import SHARDS, HubTable
 from suisei.data.benchmarks.jsonfile import number_of, parse_line, text_of, texts_of
 from suisei.data.formats import Row
 from suisei.data.sample import CaptionSample, Rating
@@ -27,7 +27,7 @@ from suisei.errors import DataError
 FILE = "composite.jsonl"
 SCALE = (1.0, 5.0)
 
-_TABLE = HubTable((FILE, "en_test_composite_da2.csv", "en_test_composite_da.csv"), SCALE)
+_TABLE = HubTable((FILE, "en_test_composite_da2.csv", "en_test_composite_da.csv", *SHARDS), SCALE)
 
 
 def _rows(root: Path, images: Path | None) -> Iterator[Row]:
@@ -68,9 +68,11 @@ COMPOSITE = Benchmark(
     summary="11,985 English captions of 3,995 Flickr8k, Flickr30k and COCO images, one rating of 1 to 5 each",
     source=(
         f"Root is the folder that holds {FILE} (source, image, caption, references, rating) or "
-        "en_test_composite_da2.csv (imgid, mt, refs, score), or the file itself; the ratings are Aditya et "
-        "al.'s (https://arxiv.org/abs/1511.03292); images are in its folder 'images' or in --images, "
-        "directly or in flickr8k, flickr30k and coco"
+        f"en_test_composite_da2.csv (imgid, mt, refs, score) or {' or '.join(SHARDS)} (img, cand, refs, "
+        "human_score), or the file itself; the ratings are Aditya et al.'s "
+        "(https://arxiv.org/abs/1511.03292); images are in its folder 'images' or in --images, directly or "
+        "in flickr8k, flickr30k and coco; those inside Parquet are unpacked into the folder that --images "
+        "names"
     ),
     has_images=True,
 )

@@ -30,6 +30,8 @@ from suisei.errors import DataError
 
 CANDIDATES, SCORES = ("mt", "cand", "caption"), ("score", "human_score")
 NAMES, PIXELS = ("imgid", "file_name"), ("img", "image")
+SHARDS = ("data/test-*.parquet", "test-*.parquet")
+"""The test part of a set as the hub lays it out, in a copy of the repository or of its folder."""
 _SHARD = re.compile(r"(?P<start>.+)-[0-9]{5}-of-(?P<total>[0-9]{5})(?P<end>\.\w+)")
 MOST_LISTED = 5
 """So many absent shards are named."""
@@ -284,8 +286,8 @@ def _json_list(text: str) -> Any:
         return None
 
 
-_POLARIS = HubTable(("polaris_test.csv", "data/test-*.parquet", "test-*.parquet"), (0.0, 1.0))
-_NEBULA = HubTable(("nebula_test.csv", "data/test-*.parquet", "test-*.parquet"), (0.0, 1.0))
+_POLARIS = HubTable(("polaris_test.csv", *SHARDS), (0.0, 1.0))
+_NEBULA = HubTable(("nebula_test.csv", *SHARDS), (0.0, 1.0))
 
 _SOURCE = (
     "Root is the folder that holds {files}, or one such file, from {page}; images are in its folder "

@@ -179,7 +179,7 @@ def write_shards(folder, numbers, total=3):
         write_parquet(path, refs=[["a"]], cand=["x"], file_name=["a.jpg"], human_score=[1.0])
 
 
-@pytest.mark.parametrize("name", ["polaris", "nebula"])
+@pytest.mark.parametrize("name", ["polaris", "nebula", "composite"])
 @pytest.mark.parametrize(
     ("there", "absent"),
     [
@@ -191,6 +191,17 @@ def test_a_part_of_the_shards_does_not_pass_for_the_whole(tmp_path, name, there,
     write_shards(tmp_path / "data", there)
     with pytest.raises(DataError, match=rf"/data: test-0000\d-of-00003.parquet is one of 3 .*{absent}"):
         BENCHMARKS[name].read(tmp_path)
+
+
+@pytest.mark.parametrize("folder", ["data", "."])
+def test_composite_in_shards(tmp_path, folder):
+    write_shards(tmp_path / folder, [0, 1])
+    with pytest.raises(DataError, match="is one of 3 shards"):
+        BENCHMARKS["composite"].read(tmp_path)
+    write_shards(tmp_path / folder, [2])
+    samples = BENCHMARKS["composite"].read(tmp_path)
+    assert [sample.rating.values for sample in samples] == [(1.0,)] * 3
+    assert (samples[0].rating.low, samples[0].rating.high, samples[0].references) == (1, 5, ("a",))
 
 
 @pytest.mark.parametrize("name", ["polaris", "nebula", "capeval1k", "composite"])
