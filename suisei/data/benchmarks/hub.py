@@ -8,7 +8,6 @@ Parquet, a Python list as text in CSV), the rating in ``score`` or ``human_score
 from __future__ import annotations
 
 import ast
-import hashlib
 import io
 import json
 import re
@@ -19,17 +18,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from suisei.data.benchmarks.benchmark import Benchmark, ImageFolder, LayoutError, make_row
+from suisei.data.benchmarks.benchmark import Benchmark, LayoutError, make_row
+from suisei.data.benchmarks.pictures import Pictures
 from suisei.data.file_rows import NOT_UTF8
 from suisei.data.formats import Row
 from suisei.data.lines import delimited_records, is_broken, numbered_lines, utf8_lines
 from suisei.data.parquet import import_pyarrow
 from suisei.data.sample import CaptionSample, Rating
-from suisei.data.writers import replacing
 from suisei.errors import DataError
 
 CANDIDATES, SCORES = ("mt", "cand", "caption"), ("score", "human_score")
-NAMES, PIXELS = ("imgid", "file_name"), ("img", "image")
 SHARDS = ("data/test-*.parquet", "test-*.parquet")
 """The test part of a set as the hub lays it out, in a copy of the repository or of its folder."""
 _SHARD = re.compile(r"(?P<start>.+)-[0-9]{5}-of-(?P<total>[0-9]{5})(?P<end>\.\w+)")
@@ -58,8 +56,9 @@ class HubTable:
     def rows(self, root: Path, images: Path | None) -> Iterator[Row]:
         """Yield a row per rated caption."""
         seen: set[str] = set()
-        for path in self.files(root):
-            pictures = Pictures(images, *(path.parent / name for name in self.image_folders))
+        files = self.files(root)
+        pictures = Pictures(images, *(files[0].parent / name for name in self.image_folders))
+        for path in files:
             for number, record, problem in read_table(path):
                 row = make_row(
                     path, number, partial(self._sample, path, number, record, problem, pictures), seen
@@ -91,49 +90,6 @@ class HubTable:
             group=name,
             id=f"{path.stem}/{number}",
         )
-
-
-class Pictures:
-    """Images by name in a folder; those inside Parquet are unpacked into the folder that the user named.
-
-    Args:
-        images: the user's folder, or None.
-        usual: where the images may be otherwise.
-    """
-
-    def __init__(self, images: Path | None, *usual: Path) -> None:
-        self._unpacked = images
-        self._files = ImageFolder.find(images, *usual)
-
-    def of(self, record: Mapping[str, Any]) -> tuple[str, Path | None]:
-        """Return the name of a record's image, and its file or None.
-
-        Raises:
-            DataError: the record names no image and holds none, or the file is not there.
-        """
-        fields = (record.get(name) for name in PIXELS)
-        held: Mapping[str, Any] = next((field for field in fields if isinstance(field, Mapping)), {})
-        data = held.get("bytes")
-        name = next((str(record[key]) for key in NAMES if record.get(key) not in (None, "")), None)
-        name = name or (Path(str(held["path"])).name if held.get("path") else None)
-        if name is None and data:
-            name = f"{hashlib.blake2b(data, digest_size=12).hexdigest()}.jpg"
-        if name is None:
-            raise DataError(f"it has no image name in {' or '.join(NAMES)}, and no image")
-        if data and self._unpacked is not None:
-            target = self._unpacked / Path(name).name
-            if not target.is_file():
-                with replacing(target) as temporary:
-                    temporary.write_bytes(data)
-            return name, target
-        if data and self._files.folder is None:
-            return name, None
-        return name, self._files.path(_with_suffix(name))
-
-
-def _with_suffix(name: str) -> str:
-    """Return the file name of an image that tables name by its number alone."""
-    return name if Path(name).suffix else f"{name}.jpg"
 
 
 def find_tables(root: Path, patterns: tuple[str, ...]) -> list[Path]:

@@ -15,13 +15,13 @@ from typing import Any
 from suisei.data.benchmarks.benchmark import Benchmark, LayoutError, make_row
 from suisei.data.benchmarks.hub import (
     CANDIDATES,
-    Pictures,
     caption_list,
     find_tables,
     first_of,
     read_table,
     score_of,
 )
+from suisei.data.benchmarks.pictures import Pictures
 from suisei.data.formats import Row
 from suisei.data.judged import ScaledCaption
 from suisei.data.sample import Rating

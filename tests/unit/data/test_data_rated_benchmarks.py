@@ -4,6 +4,7 @@ import csv
 import json
 import pickle
 from collections import Counter
+from pathlib import Path
 
 import pyarrow
 import pyarrow.parquet
@@ -177,6 +178,59 @@ def write_shards(folder, numbers, total=3):
     for number in numbers:
         path = folder / f"test-{number:05d}-of-{total:05d}.parquet"
         write_parquet(path, refs=[["a"]], cand=["x"], file_name=["a.jpg"], human_score=[1.0])
+
+
+def write_pictures(path, *pictures, name="image.png"):
+    write_parquet(
+        path,
+        refs=[["a"] for _ in pictures],
+        cand=[f"caption {number}" for number in range(len(pictures))],
+        img=[{"bytes": picture, "path": name} for picture in pictures],
+        human_score=[1.0 for _ in pictures],
+    )
+
+
+@pytest.mark.parametrize("unpacks", [True, False])
+def test_pictures_that_parquet_calls_the_same_are_not_the_same(tmp_path, unpacks):
+    folder = tmp_path / "unpacked" if unpacks else None
+    if folder:
+        folder.mkdir()
+    write_pictures(tmp_path / "test-00000-of-00002.parquet", b"one", b"two", b"one")
+    write_pictures(tmp_path / "test-00001-of-00002.parquet", b"six", b"two")
+    samples = BENCHMARKS["polaris"].read(tmp_path, images=folder)
+    groups = [sample.group for sample in samples]
+    assert [groups.index(group) for group in groups] == [0, 1, 0, 3, 1]
+    assert groups[0] == "image.png"
+    assert {Path(group).suffix for group in groups} == {".png"}
+    assert BENCHMARKS["polaris"].read(tmp_path, images=folder) == samples
+    if folder:
+        held = [sample.image.read_bytes() for sample in samples]
+        assert held == [b"one", b"two", b"one", b"six", b"two"]
+        assert len(list(folder.iterdir())) == 3
+
+
+def test_a_file_of_another_set_is_not_taken_for_the_picture_and_is_kept(tmp_path):
+    folder = tmp_path / "unpacked"
+    folder.mkdir()
+    (folder / "image.png").write_bytes(b"six")
+    write_pictures(tmp_path / "test-1.parquet", b"one", b"six", b"longer")
+    samples = BENCHMARKS["nebula"].read(tmp_path, images=folder)
+    assert [sample.image.read_bytes() for sample in samples] == [b"one", b"six", b"longer"]
+    assert len({sample.group for sample in samples}) == 3
+    assert (folder / "image.png").read_bytes() == b"six"
+    files = {path.name for path in folder.iterdir()}
+    BENCHMARKS["nebula"].read(tmp_path, images=folder)
+    assert {path.name for path in folder.iterdir()} == files
+
+
+def test_pictures_unpacked_before_are_used_again(tmp_path):
+    folder = tmp_path / "unpacked"
+    folder.mkdir()
+    write_pictures(tmp_path / "test-1.parquet", b"one", name="COCO_1.jpg")
+    (folder / "COCO_1.jpg").write_bytes(b"one")
+    (sample,) = BENCHMARKS["polaris"].read(tmp_path, images=folder)
+    assert (sample.image, sample.group) == (folder / "COCO_1.jpg", "COCO_1.jpg")
+    assert [path.name for path in folder.iterdir()] == ["COCO_1.jpg"]
 
 
 @pytest.mark.parametrize("name", ["polaris", "nebula", "composite"])
