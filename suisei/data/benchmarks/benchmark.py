@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -121,8 +121,12 @@ class ImageFolder:
         folders = [images] if images is not None else usual
         return cls(next((folder for folder in folders if folder.is_dir()), None))
 
-    def path(self, name: str) -> Path | None:
+    def path(self, name: str, endings: Sequence[str] = ()) -> Path | None:
         """Return an image's file, which may lie in the folders of its name or directly in the folder.
+
+        Args:
+            name: of the file.
+            endings: what may follow the name in the folder, where the data leave it out: ".jpg" of "12.jpg".
 
         Raises:
             DataError: there is a folder, and the file is not in it.
@@ -132,15 +136,24 @@ class ImageFolder:
         if name not in self._known:
             if Path(name).is_absolute() or ".." in Path(name).parts:
                 raise DataError(f"the image name {name[:60]!r} leads out of the image folder {self.folder}")
-            paths = [self.folder / name, self.folder / Path(name).name]
-            found = next((path for path in paths if path.is_file()), None)
+            names = [each + ending for ending in ("", *endings) for each in (name, Path(name).name)]
+            found = next((path for each in names if (path := self.folder / each).is_file()), None)
             if found is None:
-                raise DataError(
-                    f"the image file {paths[0]} is not there; unpack the image archive again, or leave its "
-                    "rows out (--on-error skip)"
-                )
+                raise DataError(_absent(self.folder / name, endings))
             self._known[name] = found
         return self._known[name]
+
+
+def _absent(path: Path, endings: Sequence[str]) -> str:
+    if not endings:
+        return (
+            f"the image file {path} is not there; unpack the image archive again, or leave its rows out "
+            "(--on-error skip)"
+        )
+    return (
+        f"there is no image file {path}, alone or with {', '.join(endings)}; call the files so, leave the "
+        "rows out (--on-error skip), or, for metrics that read text alone, take the image folder away"
+    )
 
 
 def text_rows(path: Path) -> Iterator[tuple[int, str, str | None]]:

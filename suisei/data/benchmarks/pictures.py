@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from suisei.data.benchmarks.benchmark import ImageFolder
+from suisei.data.joins import IMAGE_SUFFIXES
 from suisei.data.writers import replacing
 from suisei.errors import DataError
 
@@ -42,7 +43,8 @@ class Pictures:
             return name, _unpacked(self._unpacked / Path(name).name, data)
         if data and self._files.folder is None:
             return name, None
-        return name, self._files.path(_with_suffix(name))
+        has_suffix = Path(name).suffix.lower() in IMAGE_SUFFIXES
+        return name, self._files.path(name, () if has_suffix else IMAGE_SUFFIXES)
 
     def _name_inside(self, name: str, data: bytes | None) -> str:
         """Return the name of a picture that its row does not name, one name per picture.
@@ -84,8 +86,3 @@ def _digest(data: bytes) -> str:
 
 def _beside(path: Path, digest: str) -> Path:
     return path.with_name(f"{path.stem}-{digest}{path.suffix}")
-
-
-def _with_suffix(name: str) -> str:
-    """Return the file name of an image that tables name by its number alone."""
-    return name if Path(name).suffix else f"{name}.jpg"

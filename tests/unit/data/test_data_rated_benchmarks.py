@@ -110,6 +110,30 @@ def test_tables_of_authors(tmp_path, name, file, score):
     assert [sample.image.name for sample in BENCHMARKS[name].read(tmp_path)] == ["a.jpg", "12.jpg"]
 
 
+@pytest.mark.parametrize("file", ["12", "12.jpg", "12.jpeg", "12.png", "12.webp"])
+def test_an_image_that_a_table_names_without_its_ending(tmp_path, file):
+    write_csv(tmp_path / "polaris_test.csv", HEADER, ("12", "a dog", "['x']", "1"))
+    (tmp_path / "images").mkdir()
+    with pytest.raises(DataError) as caught:
+        BENCHMARKS["polaris"].read(tmp_path)
+    assert "images/12, alone or with .jpg, .jpeg, .png, .webp; call the files so" in str(caught.value)
+    assert "unpack" not in str(caught.value)
+    (tmp_path / "images" / file).write_bytes(b"x")
+    (sample,) = BENCHMARKS["polaris"].read(tmp_path)
+    assert (sample.image, sample.group) == (tmp_path / "images" / file, "12")
+
+
+def test_an_image_of_just_that_name_comes_first(tmp_path):
+    write_csv(tmp_path / "polaris_test.csv", HEADER, *((name, "a", "['x']", "1") for name in ("12", "a.jpg")))
+    (tmp_path / "images").mkdir()
+    for file in ("12", "12.jpg", "a.jpg.png"):
+        (tmp_path / "images" / file).write_bytes(b"x")
+    with pytest.raises(DataError, match=r"row 2: the image file .*/a.jpg is not there; unpack"):
+        BENCHMARKS["polaris"].read(tmp_path)
+    (sample,) = BENCHMARKS["polaris"].read(tmp_path, on_error="skip")
+    assert sample.image.name == "12"
+
+
 @pytest.mark.parametrize(
     ("row", "message"),
     [
