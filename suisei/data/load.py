@@ -80,7 +80,10 @@ def _check_own(benchmark: Benchmark, **given: Any) -> None:
         raise ConfigError(f"{benchmark.name} has its own rating scale, {low:g} to {high:g}; leave it out")
     for what, value in given.items():
         if value:
-            raise ConfigError(f"{benchmark.name} has its own {what}; leave them out, or give a file")
+            raise ConfigError(
+                f"{benchmark.name} takes {what} from its own files alone; leave them out, or give a file of "
+                f"ratings. {benchmark.source}"
+            )
 
 
 def _checked_file(path: Path, root: Path | str | None, images: Path | str | None) -> Path:

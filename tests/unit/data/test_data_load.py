@@ -56,8 +56,12 @@ def test_columns_and_references_of_a_file(tmp_path):
     ]
     assert any("'mos' for the rating" in note for note in notes)
     for given in ({"columns": {"candidate": "what"}}, {"references": [references]}):
-        with pytest.raises(ConfigError, match=f"shichimi has its own {next(iter(given))}; leave them out"):
-            load_data("shichimi", root=tmp_path, **given)
+        for name in ("shichimi", "thumb"):
+            with pytest.raises(ConfigError) as caught:
+                load_data(name, root=tmp_path, **given)
+            message = f"{name} takes {next(iter(given))} from its own files alone; leave them out, or give a"
+            assert str(caught.value).startswith(message)
+            assert str(caught.value).endswith(BENCHMARKS[name].source)
 
 
 def test_a_folder_and_a_workbook_are_no_data(tmp_path):

@@ -419,6 +419,34 @@ def test_thumb(tmp_path):
         BENCHMARKS["thumb"].read(tmp_path)
 
 
+def test_thumb_with_the_references_of_its_release(tmp_path):
+    other = {**THUMB, "seg_id": "975", "image": "COCO_val2014_000000000975.jpg"}
+    write_lines(tmp_path / "mscoco_THumB-1.0.jsonl", [THUMB, {**THUMB, "SYS": "Human", "hyp": "A."}, other])
+    references = tmp_path / "mscoco_references.json"
+    write_lines(references, [{"seg_id": "975", "refs": ["x"]}, {"seg_id": "974", "refs": ["a dog", "Dogs."]}])
+    captions = [{"image_id": 974, "caption": "not this one"}]
+    (tmp_path / "captions_val2014.json").write_text(json.dumps({"annotations": captions}))
+    samples = BENCHMARKS["thumb"].read(tmp_path)
+    assert [sample.references for sample in samples] == [("a dog", "Dogs.")] * 2 + [("x",)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([{"seg_id": "1", "refs": ["a"]}], r"1.0.jsonl, row 1: seg_id '974' has no references in .*json"),
+        ([{"seg_id": "974", "refs": "a"}], r"references.json, row 1: refs must be a list of text, got 'a'"),
+        ([{"seg_id": 974, "refs": ["a"]}], r"references.json, row 1: seg_id must be text, got 974"),
+        ([{"seg_id": "974", "refs": ["a"]}] * 2, r"references.json, row 2: seg_id '974' occurs twice"),
+        ([["974", "a"]], r"references.json, row 1: expected a JSON object"),
+    ],
+)
+def test_what_is_wrong_with_the_references_of_thumb_is_named(tmp_path, rows, message):
+    write_lines(tmp_path / "mscoco_THumB-1.0.jsonl", [THUMB])
+    write_lines(tmp_path / "mscoco_references.json", rows)
+    with pytest.raises(DataError, match=message):
+        BENCHMARKS["thumb"].read(tmp_path)
+
+
 @pytest.mark.realdata
 def test_real_composite(shared):
     samples = BENCHMARKS["composite"].read(shared / "data" / "benchmarks" / "composite")
