@@ -31,10 +31,11 @@ _EPILOG = """examples:
   suisei examine --metrics suisei,cider,bleu-4 --root DATA --output examination
   suisei examine --metrics cider --root DATA --benchmarks flickr8k-expert,pascal-50s
 
-DATA holds a folder per data set, named as the benchmark (flickr8k, composite, pascal-50s, ...), up to three
-folders deep; data/README.md of the project says where each comes from. What is not there is left out, and
-the page says why. A second start with the same --output goes on where the first was stopped, and computes
-anew only what has changed: a metric, a model's weights, a data set, an option.
+DATA holds a folder per data set, named as the benchmark (flickr8k, composite, pascal-50s, ...) or a clone of
+the set's own repository, up to three folders deep; data/README.md of the project says where each comes from.
+What is not there is left out, and the page says why. A second start with the same --output goes on where
+the first was stopped, and computes anew only what has changed: a metric, a model's weights, a data set, an
+option.
 
 It writes report.html, examination.md and examination.json into the output folder, beside what is
 kept for the next start.

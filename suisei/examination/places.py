@@ -26,8 +26,13 @@ _FOLDERS = {
     "vatex-eval": ("vatex", "emscore"),
     "activitynet-foil": ("activitynet", "emscore"),
     "iiw-400": ("iiw", "imageinwords"),
+    "sugarcrepe": ("sugar-crepe",),
+    "jsts": ("jsts-v1.3",),
 }
 """Names, beside a benchmark's own, of folders that hold it."""
+
+_INSIDE = (".", "data", "mscoco")
+"""Where the files are in such a folder: a clone of a set's own repository has them in a folder below it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +53,7 @@ class Place:
 
 
 def find_benchmark(name: str, root: Path) -> Place:
-    """Look for a benchmark in the folders under ``root`` that have its name, and read it.
+    """Look for a benchmark in the folders under ``root`` that have its name or its repository's, and read it.
 
     A bad row is left out and counted. Images that are absent are no reason to leave a benchmark out.
 
@@ -61,8 +66,10 @@ def find_benchmark(name: str, root: Path) -> Place:
         return _read(name, None)
     problem = f"no folder called {' or '.join(sorted(wanted))} under {root}"
     for folder in _folders(root):
-        if _plain(folder.name) in wanted:
-            place = _read(name, folder)
+        if _plain(folder.name) not in wanted:
+            continue
+        for inner in (folder / inside for inside in _INSIDE if (folder / inside).is_dir()):
+            place = _read(name, inner)
             if place.samples is not None:
                 return place
             problem = place.note

@@ -8,6 +8,7 @@ import pytest
 
 from suisei.commands.examine import _EPILOG, main
 from suisei.data.benchmarks import BENCHMARKS
+from suisei.data.benchmarks.sugarcrepe import KINDS as SUGARCREPE_KINDS
 from suisei.data.load import load_data
 from suisei.errors import ConfigError, DataError, UnavailableError
 from suisei.examination.kept import Kept, samples_digest
@@ -61,6 +62,37 @@ def test_what_is_not_there_says_what_was_looked_for(jsts):
     assert "no folder called polaris under" in absent.note
     (jsts / "sets" / "jsts" / "valid-v1.3.json").unlink()
     assert "valid-v1.3.json" in find_benchmark("jsts", jsts).note
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "content"),
+    [
+        ("thumb", "THumB/mscoco/mscoco_THumB-1.0.jsonl", {"SYS": "a", "seg_id": "1", "hyp": "x",
+         "image": "1.jpg", "P": 1, "R": 1, "human_score": 1}),
+        ("hat", "aloha/data/hat-trainval.json", [{"sample_id": "1", "caption": "x", "references": ["y"],
+         "image_path": "1.jpg", "contains_hallucination": True}]),
+        ("valse", "VALSE/data/existence.json", {"1": {"dataset": "visual7w", "image_file": "1.jpg",
+         "caption": "x", "foil": "y", "mturk": {"caption": 3}}}),
+        *(
+            ("sugarcrepe", f"{folder}/{{kind}}.json",
+             {"0": {"filename": "1.jpg", "caption": "x", "negative_caption": "y"}})
+            for folder in ("sugar-crepe/data", "sugarcrepe")
+        ),
+        ("jsts", "JGLUE/datasets/jsts-v1.3/{kind}-v1.3.json", {"sentence_pair_id": "1", "sentence1": "犬",
+         "yjcaptions_id": "1_1-1", "sentence2": "猫", "label": 1}),
+    ],
+)  # fmt: skip
+def test_a_benchmark_is_found_in_a_clone_of_its_own_repository(tmp_path, name, file, content):
+    for kind in ("train", "valid") if name == "jsts" else SUGARCREPE_KINDS:
+        path = tmp_path / file.format(kind=kind)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(content).replace('pair_id": "1"', f'pair_id": "{kind}"'))
+    place = find_benchmark(name, tmp_path)
+    assert place.note == ""
+    assert place.root.resolve() == path.parent
+    assert place.samples
+    path.write_text("")
+    assert str(path) in find_benchmark(name, tmp_path).note
 
 
 def test_bad_rows_are_left_out_and_counted(jsts):
