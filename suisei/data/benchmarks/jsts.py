@@ -96,4 +96,5 @@ JSTS = Benchmark(
         "Root is the folder that holds train-v1.3.json and valid-v1.3.json; both come with JGLUE: "
         "https://github.com/yahoojapan/JGLUE (datasets/jsts-v1.3)"
     ),
+    correlation="pearson",
 )

@@ -172,6 +172,7 @@ def test_every_option_of_the_figures_reaches_the_protocol(tmp_path, monkeypatch)
     [
         ("flickr8k-cf", [], "mean", "tau-b"),
         ("flickr8k-cf", ["--raters", "rows", "--correlation", "tau-c"], "rows", "tau-c"),
+        ("jsts", [], "rows", "pearson"),
         ("flickr8k-expert", [], "rows", "tau-c"),
         ("ratings.jsonl", [], "rows", "tau-c"),
     ],
