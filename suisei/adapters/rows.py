@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from suisei.data.given_columns import listed
 from suisei.data.sample import CaptionSample, is_blank
 from suisei.errors import ConfigError, DataError
 from suisei.metrics.base import Metric
@@ -79,10 +80,17 @@ def make_row(candidate: Any, references: Any = None, image: Any = None) -> Capti
 
 
 def reference_lists(column: Any) -> Any:
-    """Return a column of references in which a caption alone, as some libraries give it, is a list of one."""
-    if not isinstance(column, list | tuple):
-        return column
-    return [[own] if isinstance(own, str) else own for own in column]
+    """Return a column of references as a list in which a caption alone, as some libraries give it, is a list.
+
+    Args:
+        column: a list, tuple, array, Series or generator, or None for no references.
+
+    Raises:
+        DataError: it is a single value, or has no order.
+    """
+    if column is None:
+        return None
+    return [[own] if isinstance(own, str) else own for own in listed("references", column)]
 
 
 def empty_score(metric: Metric) -> float:

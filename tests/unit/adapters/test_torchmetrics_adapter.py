@@ -3,6 +3,7 @@
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 from torchmetrics import MetricCollection
 from torchmetrics.wrappers import MetricTracker, Running
@@ -58,6 +59,16 @@ def test_rows_without_references_are_left_out_of_the_mean():
     only = CaptionScore("bleu-1")
     only.update(["a dog"], [[]])
     assert np.isnan(float(only.compute()))
+
+
+@pytest.mark.parametrize("column", [tuple, np.array, iter, lambda texts: pd.Series(texts, index=[3, 4])])
+def test_one_reference_each_may_come_in_any_column_that_captions_come_in(column):
+    metric = CaptionScore("chrf", per_sample=True)
+    metric.update(column(["a dog", "a cat"]), column(["a dog", "two cats"]))
+    assert (
+        metric.compute().tolist()
+        == suisei.get_metric("chrf").score(["a dog", "a cat"], [["a dog"], ["two cats"]]).tolist()
+    )
 
 
 def test_reset_pickle_collection_and_tracker():
