@@ -1,6 +1,7 @@
 """The module for Hugging Face evaluate, loaded from its file without a network."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import suisei.adapters
@@ -60,3 +61,48 @@ def test_batches_one_reference_each_and_rows_without_any(load):
     assert found["scores"] == [pytest.approx(1), None]
     with pytest.raises(DataError, match="bleu-1 has no score for any of the 1 samples"):
         module.compute(predictions=["a dog"])
+
+
+def test_what_is_no_caption_is_refused_with_its_row(load):
+    """evaluate checks the first row alone, and has scored the repr of what is below."""
+    module = load("rouge-l")
+    for bad in (None, 3, b"a cat", {"a": 1}, ["a cat"], "\ud800", " "):
+        with pytest.raises(DataError, match="sample 1: candidate"):
+            module.compute(predictions=["a dog", bad], references=[["a dog"], ["a cat"]])
+        with pytest.raises(DataError, match="sample 1: reference"):
+            module.add_batch(predictions=["a dog", "a cat"], references=["a dog", [bad]])
+    with pytest.raises(DataError, match="sample 1: candidate must be text, got NoneType"):
+        module.compute(predictions=pd.Series(["a dog", np.nan]), references=["a dog", "a cat"])
+    assert module.compute(predictions=["a dog"], references=["a dog"])["scores"] == [pytest.approx(1)]
+
+
+@pytest.mark.parametrize(
+    ("references", "scores"),
+    [
+        (["a dog", ["a cat", "cats"]], [1, 1]),
+        ([["a dog"], "a cat"], [1, 1]),
+        ([None, "a cat"], [None, 1]),
+        (pd.Series(["a dog", np.nan], index=[3, 4]), [1, None]),
+        (np.array(["a dog", "a cat"]), [1, 1]),
+        ((own for own in ["a dog", ("a cat",)]), [1, 1]),
+    ],
+)
+def test_references_are_lists_single_captions_or_none_row_by_row(load, references, scores):
+    found = load("rouge-l").compute(predictions=iter(["a dog", "a cat"]), references=references)
+    assert found["scores"] == [score if score is None else pytest.approx(score) for score in scores]
+
+
+def test_batches_need_no_references_and_a_refused_one_leaves_nothing(load):
+    module = load("rouge-l")
+    module.add_batch(predictions=["a dog"])
+    module.add(prediction="a dog")
+    module.add_batch(predictions=["a dog", "a cat"], references=["a dog", ["a cat"]])
+    assert module.compute()["scores"] == [None, None, pytest.approx(1), pytest.approx(1)]
+    with pytest.raises(DataError, match="references has 1 entries"):
+        module.compute(predictions=["a dog", "a cat"], references=["a dog"])
+    with pytest.raises(DataError, match="predictions must be a list"):
+        module.compute(references=["a dog"])
+    with pytest.raises(DataError, match="rouge-l has no score for any of the 0 samples"):
+        module.compute(predictions=[], references=[])
+    found = module.compute(predictions=["a dog", "a cat"], references=[["a dog"], ["a cat"]])
+    assert found["scores"] == pytest.approx([1, 1])
