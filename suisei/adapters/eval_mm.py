@@ -6,14 +6,13 @@ Importing this file and calling :func:`register` makes the metric ``suisei`` kno
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
 from importlib import import_module
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from suisei.adapters.rows import corpus_mean, make_row, row_metric, score_rows
+from suisei.adapters.rows import corpus_mean, made_once, make_row, row_metric, score_rows
 from suisei.errors import DataError, UnavailableError
 from suisei.metrics.base import Metric
 
@@ -76,7 +75,7 @@ class SuiSeiScorer(Scorer):
         return doc.get(self.image) if isinstance(doc, Mapping) else None
 
 
-@cache
+@made_once
 def _metric(spec: str) -> Metric:
     return row_metric(spec, "llm-jp-eval-mm")
 

@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from typing import Any
 
-from suisei.adapters.rows import corpus_mean, make_row, row_metric, score_rows
+from suisei.adapters.rows import corpus_mean, made_once, make_row, row_metric, score_rows
 from suisei.errors import ConfigError, DataError
 from suisei.metrics.base import Metric, averages
 
@@ -37,7 +36,7 @@ def make_pair(
         image: the documents' field of images; None for a metric that shall see none.
     """
 
-    @cache
+    @made_once
     def scorer() -> Metric:
         made = row_metric(metric, "lmms-eval")
         if not averages(made):

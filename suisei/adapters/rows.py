@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -32,6 +34,23 @@ def metric_of(metric: Metric | str) -> Metric:
     if not isinstance(metric, Metric):
         raise ConfigError(f"metric must be a name or a suisei.Metric, got {type(metric).__name__}")
     return metric
+
+
+def made_once(make: Callable[..., Metric]) -> Callable[..., Metric]:
+    """Return a function that makes a metric when it is first asked for it, and remembers it.
+
+    Threads that ask at one time wait for the one that makes it: functools.cache would let each make its own.
+
+    Args:
+        make: a function of hashable arguments; what it raises is not remembered.
+    """
+    known, lock = cache(make), Lock()
+
+    def get(*arguments: Any) -> Metric:
+        with lock:
+            return known(*arguments)
+
+    return get
 
 
 def row_metric(metric: Metric | str, where: str) -> Metric:

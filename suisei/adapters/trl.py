@@ -16,10 +16,9 @@ The data set needs a column ``image``, ``references``, or both, beside ``prompt`
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import Any
 
-from suisei.adapters.rows import make_row, row_metric
+from suisei.adapters.rows import made_once, make_row, row_metric
 from suisei.data.sample import CaptionSample, is_blank
 from suisei.errors import DataError
 from suisei.metrics.base import Metric
@@ -38,7 +37,7 @@ def make_reward(metric: Metric | str, *, batch_size: int = 64) -> Reward:
         batch_size: captions at once; changes no score.
     """
 
-    @cache
+    @made_once
     def scorer() -> Metric:
         return row_metric(metric, "a reward")
 

@@ -2,13 +2,16 @@
 
 import importlib.util
 import math
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from time import sleep
 from types import SimpleNamespace
 
 import pytest
 
 import suisei
 from suisei.adapters.lmms_eval import make_pair
-from suisei.adapters.rows import empty_score
+from suisei.adapters.rows import empty_score, row_metric
 from suisei.errors import ConfigError, DataError
 
 
@@ -104,3 +107,25 @@ def test_the_real_task_calls_the_pair(given, command_scores, model_folder, tmp_p
     output.calculate_aggregate_metric(bootstrap_iters=0)
     expected = command_scores(f"suisei:{model_folder}", window=1)
     assert output.agg_metrics["suisei,none"] == pytest.approx(sum(expected) / len(expected), abs=1e-9)
+
+
+def test_the_pair_makes_its_metric_once_for_all_threads(monkeypatch):
+    """lmms-eval calls process_results from several at one time, and a model is large."""
+    together, made = Barrier(4), []
+
+    def slowly(spec, where):
+        made.append(spec)
+        sleep(0.05)  # so that all of them ask before it is made
+        return row_metric(spec, where)
+
+    monkeypatch.setattr("suisei.adapters.lmms_eval.row_metric", slowly)
+    process, _ = make_pair("rouge-l", image=None)
+
+    def ask(caption):
+        together.wait()
+        return process({"answer": ["a dog"]}, [caption])
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(ask, ["a dog"] * 4))
+    assert found == [{"rouge-l": pytest.approx(1)}] * 4
+    assert made == ["rouge-l"]
