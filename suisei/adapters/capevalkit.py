@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,22 +35,37 @@ def caption_metric(
         """Return {id: score} of capevalkit's samples.
 
         Raises:
-            DataError: a sample without a caption or without what the metric needs, or an image that
-                cannot be read; the id is named.
+            DataError: a sample without a caption or without what the metric needs, an image that cannot be
+                read, or two samples of one id; the id is named.
         """
         given = list(samples)
+        names = _names(given)
         rows = [_row(sample, images) for sample in given]
         there = [_stand_in(sample) if row is None else row for sample, row in zip(given, rows, strict=True)]
-        scores = score_rows(fitted(made, there), rows, batch_size)
+        ready = fitted(made, there)
+        missing = {n: why for n, why in ready.missing(there).items() if rows[n] is not None}
+        if missing:
+            first, why = next(iter(missing.items()))
+            raise DataError(
+                f"{ready.name} has no score for {len(missing)} of {len(rows)} samples; {names[first]}: {why}"
+            )
+        scores = score_rows(ready, rows, batch_size, names=names)
         if not made.higher_is_better:
             scores = _turned(scores, np.array([row is None for row in rows], dtype=bool))
-        without = [sample.id for sample, value in zip(given, scores, strict=True) if np.isnan(value)]
-        if without:
-            needs = " and ".join(sorted(made.needs))
-            raise DataError(f"{made.name} needs {needs}, which {len(without)} samples lack: {without[0]} ...")
         return {sample.id: float(value) for sample, value in zip(given, scores, strict=True)}
 
     return score
+
+
+def _names(samples: Sequence[Any]) -> list[str]:
+    """Return how messages name the samples; two of one id would have one score."""
+    twice = [name for name, count in Counter(sample.id for sample in samples).items() if count > 1]
+    if twice:
+        raise DataError(
+            f"{len(twice)} ids stand for several samples, such as {twice[0]!r}, and scores go by id; "
+            "give each sample its own"
+        )
+    return [f"sample {sample.id}" for sample in samples]
 
 
 def _turned(scores: np.ndarray, blank: np.ndarray) -> np.ndarray:
@@ -61,7 +77,7 @@ def _turned(scores: np.ndarray, blank: np.ndarray) -> np.ndarray:
 
 def _stand_in(sample: Any) -> CaptionSample:
     """Return a sample for one whose caption is blank: its references count in a corpus as any others."""
-    row = make_row(".", sample.references)
+    row = _made(sample, ".")
     assert row is not None
     return row
 
@@ -69,8 +85,11 @@ def _stand_in(sample: Any) -> CaptionSample:
 def _row(sample: Any, images: bool) -> CaptionSample | None:
     if sample.prediction is None:
         raise DataError(f"sample {sample.id} has no prediction; load the samples with predictions")
-    image = Path(sample.image) if images and sample.image else None
+    return _made(sample, sample.prediction, Path(sample.image) if images and sample.image else None)
+
+
+def _made(sample: Any, caption: str, image: Path | None = None) -> CaptionSample | None:
     try:
-        return make_row(sample.prediction, sample.references, image)
+        return make_row(caption, sample.references, image)
     except DataError as error:
         raise DataError(f"sample {sample.id}: {error}") from None

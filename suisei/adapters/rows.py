@@ -14,7 +14,7 @@ import numpy as np
 from suisei.data.given_columns import listed
 from suisei.data.sample import CaptionSample, is_blank
 from suisei.errors import ConfigError, DataError
-from suisei.metrics.base import Metric
+from suisei.metrics.base import Metric, unreadable_images
 from suisei.metrics.registry import get_metric
 from suisei.scoring.fitting import fit_unrated
 
@@ -119,29 +119,50 @@ def empty_score(metric: Metric) -> float:
     return math.nan if metric.largest is None else metric.largest
 
 
-def score_rows(metric: Metric, rows: Sequence[CaptionSample | None], batch_size: int = 64) -> np.ndarray:
+def score_rows(
+    metric: Metric,
+    rows: Sequence[CaptionSample | None],
+    batch_size: int = 64,
+    *,
+    names: Sequence[str] = (),
+) -> np.ndarray:
     """Score rows for a leaderboard.
 
     Args:
         metric: fitted where it must be.
         rows: what :func:`make_row` made.
         batch_size: handed to the metric.
+        names: N names of the rows for messages, or none.
 
     Returns:
         float64 [N]; for a blank candidate :func:`empty_score`, or the worst score of all where that is below
         0; NaN where the row lacks what the metric needs.
 
     Raises:
-        DataError: an image cannot be read.
+        DataError: an image cannot be read; the row is named where names are given.
     """
     scores = np.full(len(rows), empty_score(metric))
     there = [position for position, row in enumerate(rows) if row is not None]
     if there:
-        found = metric.score([row for row in rows if row is not None], batch_size=batch_size)
+        own = [names[position] for position in there] if names else []
+        found = _scored(metric, [row for row in rows if row is not None], batch_size, own)
         if metric.higher_is_better:
             scores[:] = np.nanmin(found, initial=EMPTY)
         scores[there] = found
     return scores
+
+
+def _scored(
+    metric: Metric, samples: Sequence[CaptionSample], batch_size: int, names: Sequence[str]
+) -> np.ndarray:
+    try:
+        return metric.score(samples, batch_size=batch_size)
+    except DataError:
+        problems = unreadable_images(metric, samples) if names else {}
+        if not problems:
+            raise
+        first = min(problems)
+        raise DataError(f"{names[first]}: {problems[first]}") from None
 
 
 def corpus_mean(name: str, scores: Sequence[float]) -> float:

@@ -320,7 +320,7 @@ def _score_around(
         if len(samples) == 1:
             return [error]
     # Nearly always an image is to blame. Looking at each image once is far cheaper than halving.
-    bad = _unreadable_images(metric, samples)
+    bad = unreadable_images(metric, samples)
     if not bad:
         middle = len(samples) // 2
         return [
@@ -337,7 +337,11 @@ def _score_around(
     return outcomes
 
 
-def _unreadable_images(metric: Metric, samples: Sequence[CaptionSample]) -> dict[int, DataError]:
+def unreadable_images(metric: Metric, samples: Sequence[CaptionSample]) -> dict[int, DataError]:
+    """Return {position: why} of the samples whose image the metric opens and cannot read.
+
+    Each image is looked at once; nothing is scored.
+    """
     from suisei.data.images import load_image  # imports Pillow
 
     problems: dict[str | int, DataError | None] = {}

@@ -50,7 +50,9 @@ def test_distances_have_their_sign_turned_and_silence_is_the_worst():
 def test_a_sample_that_cannot_be_scored_is_named(benchmark):
     samples = capevalkit.load_samples("flickr8k-expert")
     without = capevalkit.CaptionSample(id="lonely", image="", references=[], prediction="a dog")
-    with pytest.raises(DataError, match=r"bleu-1 needs references, which 1 samples lack: lonely"):
+    with pytest.raises(
+        DataError, match="bleu-1 has no score for 1 of 6 samples; sample lonely: no references"
+    ):
         caption_metric("bleu-1")([*samples, without])
     with pytest.raises(DataError, match="sample x has no prediction"):
         caption_metric("bleu-1")([capevalkit.CaptionSample(id="x", image="", references=["a"])])
@@ -58,6 +60,29 @@ def test_a_sample_that_cannot_be_scored_is_named(benchmark):
     assert caption_metric("bleu-1")([*samples, blank])["blank"] == 0
     absent = capevalkit.CaptionSample(id="absent", image="gone.png", references=["a dog"], prediction="a dog")
     assert caption_metric("bleu-1", images=False)([absent]) == {"absent": pytest.approx(1)}
+
+
+@pytest.mark.parametrize(
+    ("spec", "fields", "why"),
+    [
+        (
+            "suisei",
+            {"references": []},
+            "suisei has no score for 1 of 2 samples; sample q7: no references and no",
+        ),
+        ("suisei:{}", {"image": "gone.png"}, "sample q7: .*gone.png"),
+        ("bleu-1", {"prediction": "", "references": [" "]}, "sample q7: reference 1 is empty"),
+        ("bleu-1", {"id": "other"}, "1 ids stand for several samples, such as 'other'"),
+    ],
+)
+def test_errors_name_the_sample_and_what_is_wrong_with_it(model_folder, spec, fields, why):
+    plain = {"id": "q7", "image": "", "references": ["a dog"], "prediction": "a dog"}
+    samples = [
+        capevalkit.CaptionSample(**{**plain, "id": "other"}),
+        capevalkit.CaptionSample(**plain | fields),
+    ]
+    with pytest.raises(DataError, match=why):
+        caption_metric(spec.format(model_folder))(samples)
 
 
 def test_a_blank_caption_changes_no_other_score():
