@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
-from itertools import islice
+from itertools import islice, repeat
 from typing import Any
 
 import numpy as np
@@ -48,13 +48,14 @@ class SuiSeiScorer(Scorer):
             preds: per document the caption.
 
         Raises:
-            DataError: the lists differ in length, or a document cannot be scored; its number is named.
+            DataError: references, predictions and the configuration's documents differ in number, or a
+                document cannot be scored; its number, from 0, is named.
         """
-        if len(refs) != len(preds):
-            raise DataError(f"there are {len(refs)} references and {len(preds)} predictions; they must match")
-        rows, scores = self._rows(refs, preds), []
-        while window := list(islice(rows, WINDOW)):
-            scores.append(score_rows(_metric(self.metric), window))
+        rows, scores = self._rows(refs, preds, self._docs(refs, preds)), []
+        for start in range(0, len(preds), WINDOW):
+            window = list(islice(rows, WINDOW))
+            names = [f"document {start + number}" for number in range(len(window))]
+            scores.append(score_rows(_metric(self.metric), window, names=names))
         return [float(score) for score in np.concatenate([*scores, np.empty(0)])]
 
     def aggregate(self, scores: Sequence[float]) -> Any:
@@ -62,12 +63,23 @@ class SuiSeiScorer(Scorer):
         mean = corpus_mean(self.metric, scores)
         return AggregateOutput(mean, {_metric(self.metric).name: mean})
 
-    def _rows(self, refs: Sequence[Any], preds: Sequence[str]) -> Iterator[Any]:
-        docs = self.config.docs if self.config is not None and self.config.docs is not None else []
-        images = (self._image(doc) for doc in docs)
-        for number, (own, caption) in enumerate(zip(refs, preds, strict=True)):
+    def _docs(self, refs: Sequence[Any], preds: Sequence[str]) -> Any:
+        """Return the documents of the predictions, None where none are configured."""
+        if len(refs) != len(preds):
+            raise DataError(f"there are {len(refs)} references and {len(preds)} predictions; they must match")
+        docs = None if self.config is None else self.config.docs
+        if docs is not None and len(docs) != len(preds):
+            raise DataError(
+                f"there are {len(docs)} documents and {len(preds)} predictions; give the configuration the "
+                "documents that were captioned, in their order, or docs=None to score without images"
+            )
+        return docs
+
+    def _rows(self, refs: Sequence[Any], preds: Sequence[str], docs: Any) -> Iterator[Any]:
+        images = repeat(None, len(preds)) if docs is None else map(self._image, docs)
+        for number, (own, caption, image) in enumerate(zip(refs, preds, images, strict=True)):
             try:
-                yield make_row(caption, own, next(images, None))
+                yield make_row(caption, own, image)
             except DataError as error:
                 raise DataError(f"document {number}: {error}") from None
 

@@ -76,6 +76,25 @@ def test_a_reference_may_be_a_text_and_an_empty_caption_counts(eval_mm):
         scorer.score(["a", " "], ["a", "b"])
 
 
+@pytest.mark.parametrize("number", [0, 1, 3])
+def test_documents_that_are_not_those_of_the_captions_are_refused(eval_mm, number):
+    """Captions without a document would have been scored without their image, or not at all."""
+    scorer = eval_mm.SuiSeiScorer(SimpleNamespace(docs=[{"image": None}] * number))
+    with pytest.raises(DataError, match=f"there are {number} documents and 2 predictions"):
+        scorer.score(["a dog", "a cat"], ["a dog", "a cat"])
+
+
+def test_an_image_that_cannot_be_read_is_named_by_its_document(eval_mm, model_folder, monkeypatch):
+    monkeypatch.setattr(eval_mm, "WINDOW", 2)
+
+    class Ours(eval_mm.SuiSeiScorer):
+        metric = f"suisei:{model_folder}"
+
+    scorer = Ours(SimpleNamespace(docs=[{"image": name} for name in (None, None, None, "gone.png")]))
+    with pytest.raises(DataError, match=r"document 3: gone\.png"):
+        scorer.score(["a dog"] * 4, ["a dog", "a dog", "", "a dog"])
+
+
 def test_it_is_registered(eval_mm):
     registry = importlib.import_module("eval_mm.metrics.scorer_registry").ScorerRegistry
     eval_mm.register("captions")
