@@ -18,6 +18,11 @@ SHAPES = (
     "[3, height, width] of uint8 or of floats in [0, 1]"
 )
 
+ENCODED = (
+    "of the bytes of a file make suisei.data.image_bytes.ImageBytes(name, content) or "
+    "PIL.Image.open(io.BytesIO(content))"
+)
+
 
 def as_source(image: Any) -> str | Path | Image.Image | ImageBytes:
     """Return an image as a path or a PIL image; arrays and tensors become PIL images.
@@ -33,7 +38,7 @@ def as_source(image: Any) -> str | Path | Image.Image | ImageBytes:
         return image
     if isinstance(image, np.ndarray) or is_tensor(image):
         return image_of(image)
-    raise DataError(f"image must be a path or an image, got {type(image).__name__}; {SHAPES}")
+    raise DataError(f"image must be a path or an image, got {type(image).__name__}; {SHAPES}; {ENCODED}")
 
 
 def is_tensor(value: Any) -> bool:

@@ -1,10 +1,14 @@
 """Images as arrays and tensors: the same pixels as the PIL image, or refused."""
 
+import io
+
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
+from suisei.data.image_bytes import ImageBytes
+from suisei.data.images import load_image
 from suisei.data.sample import CaptionSample
 from suisei.errors import DataError
 
@@ -72,3 +76,16 @@ def test_changing_the_array_later_changes_nothing():
 def test_what_is_no_image_is_refused(image, message):
     with pytest.raises(DataError, match=message):
         CaptionSample("a", image=image)
+
+
+def test_bytes_of_a_file_are_refused_with_what_to_make_of_them():
+    stream = io.BytesIO()
+    Image.fromarray(PIXELS).save(stream, "PNG")
+    content = stream.getvalue()
+    for given in (content, bytearray(content), {"bytes": content, "path": None}, io.BytesIO(content)):
+        with pytest.raises(DataError) as caught:
+            CaptionSample("a", image=given)
+        assert "suisei.data.image_bytes.ImageBytes(name, content)" in str(caught.value)
+        assert "PIL.Image.open(io.BytesIO(content))" in str(caught.value)
+    assert np.array_equal(load_image(CaptionSample("a", image=ImageBytes("a.png", content)).image), PIXELS)
+    assert np.array_equal(shown(Image.open(io.BytesIO(content))), PIXELS)
