@@ -46,20 +46,24 @@ def _matches(name: str) -> list[str]:
     """Return the files that a name without ranges stands for: what is there by that very name comes first."""
     if not _MAGIC.search(name) or os.path.exists(name):  # noqa: PTH110 - False of names that are too long
         return [name]
-    path = Path(name)
-    folder = next(each for each in path.parents if os.path.isdir(each) or each == each.parent)  # noqa: PTH112
-    rest = str(path.relative_to(folder))
+    folder, rest = _split(name)
     if not _MAGIC.search(rest):  # in a folder that is called so, where a shard of a range may be missing
         return [name]
     return sorted(glob.glob(str(Path(glob.escape(str(folder)), rest))))  # noqa: PTH207 - may be absolute
 
 
+def _split(name: str) -> tuple[Path, str]:
+    """Return the deepest folder of a name that is there, and the rest of the name."""
+    path = Path(name)
+    folder = next(each for each in path.parents if os.path.isdir(each) or each == each.parent)  # noqa: PTH112
+    return folder, str(path.relative_to(folder))
+
+
 def _expanded(pattern: str) -> list[str]:
-    names = [pattern]
-    while any(_RANGE.search(name) for name in names):
+    names = [str(Path(pattern))]
+    while any(matches := [_first_range(name) for name in names]):
         wider: list[str] = []
-        for name in names:
-            match = _RANGE.search(name)
+        for name, match in zip(names, matches, strict=True):
             parts = [""] if match is None else _choices(match)
             before, after = (name, "") if match is None else (name[: match.start()], name[match.end() :])
             if len(wider) + len(parts) > MOST_SHARDS:
@@ -67,6 +71,13 @@ def _expanded(pattern: str) -> list[str]:
             wider += [f"{before}{part}{after}" for part in parts]
         names = wider
     return names
+
+
+def _first_range(name: str) -> re.Match[str] | None:
+    """Return the first range of a name that is not part of the name of something that is there."""
+    if not _RANGE.search(name) or os.path.exists(name):  # noqa: PTH110 - False of names that are too long
+        return None
+    return _RANGE.search(name, len(name) - len(_split(name)[1]))
 
 
 def _choices(match: re.Match[str]) -> list[str]:

@@ -361,11 +361,11 @@ def test_key_and_uid_are_found_in_headers_as_rows_are(tmp_path, header):
     assert (found.row.id, found.uid.strip()) == ("k", "u")
 
 
-@pytest.mark.parametrize("folder", ["d[1]", "w?", "a*b", "d[1]/e[2]"])
+@pytest.mark.parametrize("folder", ["d[1]", "w?", "a*b", "d[1]/e[2]", "b{1,2}", "b{1..2}/{3,4}"])
 @pytest.mark.parametrize("absolute", [False, True])
 def test_a_folder_whose_name_looks_like_a_pattern_has_shards(tmp_path, monkeypatch, folder, absolute):
     monkeypatch.chdir(tmp_path)
-    for there in (folder, "d1", "wx", "d1/e2"):
+    for there in (folder, "d1", "wx", "d1/e2", "b1", "b1/3"):
         for name in ("0.tar", "1.tar"):
             (tmp_path / there).mkdir(parents=True, exist_ok=True)
             (tmp_path / there / name).touch()
@@ -377,6 +377,16 @@ def test_a_folder_whose_name_looks_like_a_pattern_has_shards(tmp_path, monkeypat
     assert shard_paths(f"{tmp_path if absolute else '.'}/d[0-9]/0.tar") == [
         (tmp_path if absolute else Path()) / "d1" / "0.tar"
     ]
+
+
+def test_a_folder_that_a_range_leads_to_is_the_one_of_that_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for there in ("0/b{1,2}", "1/b1"):  # the first is called so, the second is one that the list names
+        (tmp_path / there).mkdir(parents=True)
+        (tmp_path / there / "x.tar").touch()
+    assert [str(path) for path in shard_paths("{0..1}/b{1,2}/x*.tar")] == ["0/b{1,2}/x.tar", "1/b1/x.tar"]
+    (tmp_path / "{3..4}.tar").touch()
+    assert [str(path) for path in shard_paths("{3..4}.tar")] == ["{3..4}.tar"]
 
 
 def test_patterns_name_shards(tmp_path, monkeypatch):
