@@ -66,7 +66,7 @@ class ProgressLines(Callback):
             return
         if now - self._event >= LOGGED:
             self._event = now
-            self._tell("progress", trainer)
+            self._tell("progress", trainer, epoch=trainer.current_epoch + 1)
         if not self._lines or now - self._last < self._every:
             return
         self._last = now
@@ -96,14 +96,14 @@ class ProgressLines(Callback):
     def on_train_end(self, trainer: Any, *_: Any) -> None:
         """Tell of the whole."""
         if trainer.is_global_zero:
-            self._tell("done", trainer)
+            self._tell("done", trainer, epoch=trainer.current_epoch)  # counted up, even where it broke off
 
-    def _tell(self, event: str, trainer: Any) -> None:
+    def _tell(self, event: str, trainer: Any, *, epoch: int) -> None:
         loss = trainer.callback_metrics.get("train_loss")
         current().tell(
             event,
             stage="training",
-            epoch=trainer.current_epoch + 1,
+            epoch=epoch,
             done=trainer.global_step,
             total=int(trainer.estimated_stepping_batches),
             loss=None if loss is None else float(loss),

@@ -89,10 +89,27 @@ def test_a_run_has_its_curve_its_pace_and_its_log(settings, tmp_path, capfd):
         (2, 10),
     ]
     (done,) = [event for event in told if event["event"] == "done" and event["stage"] == "training"]
-    assert (done["done"], done["total"]) == (10, 10)
+    assert (done["epoch"], done["done"], done["total"]) == (2, 10, 10)
     assert done["per_second"] > 0
     assert told[0]["event"] == "start"
     assert told[-1]["status"] == 0
+
+
+@pytest.mark.parametrize(
+    ("limit", "steps"), [("--trainer.max_steps=7", 7), ("--early_stopping.patience=3", 9)]
+)
+def test_an_end_within_the_second_epoch_is_told_as_there(settings, tmp_path, monkeypatch, limit, steps):
+    from suisei.training import run_report
+
+    monkeypatch.setattr(run_report, "plot_predicted", lambda *_, **__: None)
+    monkeypatch.setattr(run_report, "RESAMPLES", 20)
+    log = tmp_path / "log.jsonl"
+    command = ["--config", str(settings), f"--output={tmp_path / 'run'}", *OPTIONS, "--trainer.max_epochs=3"]
+    command += ["--trainer.val_check_interval=2", "--early_stopping.min_delta=1000", limit]
+    assert run_command(train_module.main, [*command, "--quiet", f"--log-json={log}"]) == 0
+    told = [json.loads(line) for line in log.read_text().splitlines()]
+    (done,) = [event for event in told if event["event"] == "done" and event["stage"] == "training"]
+    assert (done["epoch"], done["done"]) == (2, steps)
 
 
 def test_a_run_without_a_log_has_no_curve(train, tmp_path):
