@@ -36,8 +36,9 @@ _EPILOG = """examples:
 
 It says what the score would be without the image, without references, with each reference alone (nearest
 first), without each word (Japanese is cut by MeCab), and for a SuiSei model with each of the numbers that it
-reads (scores of other metrics, cosines, ...) put at what is typical of its training data. CIDEr and other
-metrics that learn from a corpus are fitted on the references of the whole --input.
+reads put at a typical value: scores of other metrics at their mean over the training data, cosines at what
+the model counts them from, which may be a constant. CIDEr and other metrics that learn from a corpus are
+fitted on the references of the whole --input.
 
 Without --model and --metrics it explains the model that suisei.load() gives without a name.
 

@@ -55,8 +55,9 @@ class InputEffect:
         name: such as "cider" or "similarity-largest-mean"; of a group, what it is.
         kind: "metrics", "alignment", "cosines with references" or "cosines with the image".
         value: the number; None for a group, or where it could not be known.
-        typical: what it is replaced by: its mean over the training data, and for a number that the model
-            standardises by a constant (see the model), that constant. None for a group.
+        typical: what it is replaced by: its mean over the training data; for a cosine what the model counts
+            it from, a constant or, where the model starts from the cosine, a mean before training. None for a
+            group.
         replaced: the score with the number at ``typical``, all others as they are; of a group, with all its
             numbers there. None where the number is not known.
         moved: by how much the number, being what it is, raises the score (``score - replaced``).

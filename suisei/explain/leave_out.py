@@ -37,7 +37,7 @@ class InputColumn:
     Attributes:
         name: of the number.
         kind: which numbers it belongs to, as :class:`suisei.explain.explanation.InputEffect` has them.
-        typical: its mean over the training data, or the constant that the model standardises it by.
+        typical: what the model counts it from: its mean over the training data, or a constant.
     """
 
     name: str

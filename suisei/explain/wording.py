@@ -21,8 +21,9 @@ _ZERO = 1e-6
 
 TYPICAL_NOTE = (
     "moved: the score, less what it would be with this number at its typical value and all else as it is; "
-    "typical is the mean over the training data, or for cosines the constant by which the model standardises "
-    "them. Numbers that say the same hide each other, so all of a kind are replaced together too"
+    "typical is the mean over the training data, or for cosines what the model counts them from: a constant, "
+    "or in a model that starts from the cosine a mean before training. Numbers that say the same hide each "
+    "other, so all of a kind are replaced together too"
 )
 
 
@@ -87,9 +88,15 @@ def _input_sentences(explanation: Explanation) -> Iterator[str]:
         most = known[0]
         verb = "raises" if (most.moved or 0) > 0 else "lowers"
         yield (
-            f"Of the numbers that go in, {most.name} ({_number(most.value)}, typically "
-            f"{_number(most.typical)}) {verb} it most, by {abs(most.moved or 0):.3f}."
+            f"Of the numbers that go in, {most.name} ({_number(most.value)}, {_beside(most)}) {verb} it "
+            f"most, by {abs(most.moved or 0):.3f}."
         )
+
+
+def _beside(effect: InputEffect) -> str:
+    """Return what a number is compared with: of cosines there may be nothing but a constant of the model."""
+    how = "counted from" if effect.kind.startswith("cosines") else "typically"
+    return f"{how} {_number(effect.typical)}"
 
 
 def terminal_parts(explanation: Explanation) -> Iterator[RenderableType]:

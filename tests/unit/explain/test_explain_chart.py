@@ -111,6 +111,9 @@ def test_sentences_name_what_matters_most(explanation):
     assert "helps most is “red”: without it, 0.400" in said
     assert "costs most is “blue”: without it, 0.900" in said
     assert "n0 (0, typically 0.5) raises it most, by 0.100" in said
+    cosine = replace(explanation.inputs[0], name="similarity-mean", kind="cosines with references", value=0.9)
+    counted = sentences(replace(explanation, inputs=(cosine,)))[-1]
+    assert "similarity-mean (0.9, counted from 0.5) raises it most" in counted
     still = replace(explanation, without_image=0.7)
     assert "The image hardly changes it." in sentences(still)
 
