@@ -51,6 +51,11 @@ TOWERS = {
 """{name of an image tower: (licence, what it is and from whom)}."""
 IMAGE_TOWER, SECOND_MODEL, BRIDGE = "## Image tower", "## Second model", "## Across languages"
 _TERMS_TABLE = "| data | what it is, and its terms |"
+_HOLDS = (
+    "The folder holds no image and no list of captions. Idf tables of metrics that the model reads, such as "
+    "CIDEr's, hold n-grams of up to four words of training references, some of which are whole short captions"
+    ". Take the terms into account outside research."
+)
 _SIGNED = "- Scores of this folder are signed "
 _READING = re.compile(r"^- It (?:does not look at the image|looks at the image).*$", re.MULTILINE)
 _READINGS = {
@@ -284,8 +289,7 @@ def _terms(card: str) -> str:
         return ""
     rows = [f"| `{name}` | {TERMS[name]} |" for name in named]
     heading = ["## Terms of the data", "", _TERMS_TABLE, "|---|---|"]
-    ending = ["", "The weights hold no caption and no image; take the terms into account outside research."]
-    return "\n".join([*heading, *rows, *ending])
+    return "\n".join([*heading, *rows, "", _HOLDS])
 
 
 def figures_table(figures: Mapping[str, Any]) -> str:

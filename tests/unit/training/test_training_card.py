@@ -1,5 +1,6 @@
 import pytest
 
+from suisei.resources import resource_path
 from suisei.training.card import describe_data, describe_training, model_card
 from suisei.training.small_card import Storage, small_card
 
@@ -45,6 +46,13 @@ def test_card_names_the_files_that_were_given_for_validation_and_test():
         model_card({**REPORT, "data": data}, "", {"image": None}), Storage("e5", None, 4, None)
     )
     assert "| `flickr8k-cf` | crowd ratings" in made_small
+
+
+def test_a_small_card_says_what_the_folder_holds_of_captions_as_that_of_the_package_does():
+    small = small_card("# M\n\nTrained on scenes.\n", Storage("e5", None, 4, None))
+    said = small.rstrip().rsplit("\n", 1)[-1]
+    assert "n-grams of up to four words of training references, some of which are whole" in said
+    assert said in (resource_path("suisei/small") / "README.md").read_text("utf-8")
 
 
 def test_card_names_no_folder_of_the_one_who_trained():
