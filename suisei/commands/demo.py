@@ -25,8 +25,8 @@ METRICS = ("suisei", "bleu-4", "rouge-l", "chrf", "unigram-f1")
 HERE = "127.0.0.1"
 _QUIET = {"GRADIO_ANALYTICS_ENABLED": "False", "HF_HUB_DISABLE_TELEMETRY": "1", "GRADIO_NUM_PORTS": "100"}
 _EPILOG = """The page answers on this machine alone, unless --host says otherwise. What visitors give lies in
-a temporary folder for an hour at most, and is removed when the command ends. Nothing is logged or sent
-anywhere.
+a temporary folder for an hour at most, and is removed when the command ends. It is not logged or sent
+anywhere; of a request for an endpoint that the page does not have, Gradio prints the name.
 
 The first metric is the one that is explained."""
 

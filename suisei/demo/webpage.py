@@ -31,6 +31,11 @@ _FILE_HINT = (
     "where there are any, `references`. Images that a file names are not read; `suisei score` reads them."
 )
 
+_OTHER_FORM = (
+    "the request does not have the form that the page reads: all of its values, and of a file what its "
+    "upload to this page returned (gradio_client.handle_file uploads)"
+)
+
 
 def load_gradio() -> Any:
     """Return Gradio.
@@ -58,6 +63,7 @@ def make_page(board: Scoreboard) -> Any:
             _one_caption(gr, board)
         with gr.Tab("A file of captions"):
             _a_file(gr, board)
+    page.preprocess_data = _in_form(gr, page.preprocess_data)
     return page
 
 
@@ -164,6 +170,19 @@ def _a_file(gr: Any, board: Scoreboard) -> None:
 
     # preprocess: Gradio would refuse another kind of file with a traceback where the page runs
     button.click(score, upload, [said, table, download], api_name="score_file", preprocess=False)
+
+
+def _in_form(gr: Any, read: Callable[..., Any]) -> Callable[..., Any]:
+    """Let what reads a request refuse another form in one line: Gradio would print it in a traceback."""
+
+    @wraps(read)
+    async def read_or_refuse(*given: Any, **named: Any) -> Any:
+        try:
+            return await read(*given, **named)
+        except Exception:  # noqa: BLE001 - whatever Gradio raises; no code of the page runs in it
+            raise gr.Error(_OTHER_FORM, duration=10, print_exception=False) from None
+
+    return read_or_refuse
 
 
 def _told(gr: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -145,6 +145,25 @@ def test_an_image_that_is_no_upload_is_told_without_a_traceback(visitor, image, 
     assert "Traceback" not in capfd.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("endpoint", "given"),
+    [
+        ("score_file", ["/no/upload"]),
+        ("score_file", [{}]),
+        ("score", ["a dog", "", "/no/upload"]),
+        ("score", ["/no/upload"]),
+        ("load_example", ["/no/upload"]),
+    ],
+)
+def test_a_request_of_another_form_is_refused_in_one_line_and_not_printed(visitor, endpoint, given, capfd):
+    event, said = visitor.call(endpoint, *given)
+    assert event == "error"
+    assert said["error"].startswith("the request does not have the form that the page reads")
+    printed = capfd.readouterr()
+    assert "/no/upload" not in printed.out + printed.err
+    assert "Traceback" not in printed.err
+
+
 def test_words_that_are_no_text_are_read_as_text(visitor, metric):
     event, (scores, _) = visitor.call("score", 5, 5, None)
     assert event == "complete"
