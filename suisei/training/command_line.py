@@ -146,6 +146,17 @@ class RunCLI(LightningCLI):
             for name, value in named.items()
         }
 
+    def instantiate_classes(self) -> None:
+        """Make model, data module and trainer.
+
+        Raises:
+            ConfigError: what one of them says of its settings; the parser wraps it where a group may be null.
+        """
+        try:
+            super().instantiate_classes()
+        except ValueError as error:
+            raise _own_error(error) from None
+
     def instantiate_trainer(self, **options: Any) -> Trainer:
         """Make the trainer: its curves go to logs/ in the run's folder, a version per start.
 
@@ -164,6 +175,14 @@ class RunCLI(LightningCLI):
             raise ConfigError(f"trainer: {' '.join(str(error).split())}") from None
         check_started(trainer)
         return trainer
+
+
+def _own_error(error: BaseException) -> BaseException:
+    """Return the first error raised on purpose among one and its causes; the error itself without any."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, SuiseiError):
+        cause = cause.__cause__
+    return cause or error
 
 
 def _loggers(folder: str, chosen: str | bool | None) -> list[Logger]:

@@ -114,6 +114,8 @@ def test_a_config_that_names_a_function_is_refused(place, settings, tmp_path):
         ("model.optimizer.encoder_lr", "nan"), ("model.text.tiny.layers", "-1"), ("model.head.dropout", "2"),
         ("model.text.tiny.width", "0"), ("model.head.members", "1000000"),
         ("model.head.hidden", "[50000, 50000]"), ("model.head.activation", "foo"),
+        ("model.image.tiny.width", "0"), ("model.image.tiny.image_size", "16"),
+        ("model.pretraining.epochs", "-2"), ("model.pretraining", "{word_dropout: 2}"),
         ("model.fusion.references", "median"), ("model.reference_dropout", "1"),
         ("data.fractions", "[0.5, 0.1, 0.1]"), ("data.fractions", "[1.2, -0.1, -0.1]"),
         ("data.folds", "-2"), ("data.folds", "1"), ("data.fold", "7"), ("data.batch_size", "0"),
@@ -147,6 +149,13 @@ def test_a_hostile_setting_is_one_line_before_any_work(option, value, settings, 
         train_module.main(arguments)
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 600
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_bad_value_of_a_group_that_may_be_null_is_one_line_of_a_task_too(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=r"^model\.image\.name is ' '; it must be a text"):
+        train_module.main(["--config", "recap_latent", "--model.image.name", " "])
     assert list(tmp_path.iterdir()) == []
 
 
