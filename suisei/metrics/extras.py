@@ -69,6 +69,10 @@ class ExtraInputs:
         """Return, by name, which of "references" and "image" each metric needs."""
         return {name: metric.needs for name, metric in self.metrics.items()}
 
+    def learners(self) -> list[str]:
+        """Return the names of those that are yet to be fitted on references, and cannot be without any."""
+        return [n for n, metric in self.metrics.items() if metric.needs_fit and "references" in metric.needs]
+
     def fit(
         self,
         training: Sequence[CaptionSample],

@@ -241,7 +241,10 @@ def _rated(samples: Sequence[CaptionSample]) -> list[CaptionSample]:
 def _usable(samples: Sequence[CaptionSample]) -> list[CaptionSample]:
     usable = _rated(samples)
     if not usable:
-        raise DataError("the ridge needs rated training samples with references; there are none")
+        raise DataError(
+            "the ridge needs rated training samples with references, and there are none; add some, or leave "
+            "ridge out of model.fusion.extra_inputs"
+        )
     return usable
 
 

@@ -110,8 +110,8 @@ def _announce(split: Split) -> None:
 def _build(seed: int, data: Any, model: SuiSei, device: torch.device, *, told: bool = True) -> ExtraInputs:
     """Build the model from the training split and hand the data module what makes batches."""
     rated = data.rated_training()
-    check_references(data, model)
     extras = ExtraInputs(model.config.fusion.extra_inputs)  # first: it refuses what no model folder can hold
+    check_references(data, model, extras.learners())
     if model.config.image is not None and not _pictured(data, model):
         logger.warning("no training sample has an image: the model reads none (--model.image null says so)")
         model.config.image = None  # else it would have an encoder from which it learned nothing

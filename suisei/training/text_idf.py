@@ -46,27 +46,30 @@ def _references(samples: Sequence[CaptionSample]) -> list[str]:
     return [reference for sample in samples for reference in sample.references]
 
 
-def check_references(data: Any, model: Any) -> None:
-    """Refuse training data without references for a model that reads idf, which is counted in them.
+def check_references(data: Any, model: Any, learners: Sequence[str] = ()) -> None:
+    """Refuse training data without references for a model that learns from them.
 
     Args:
         data: the data module, loaded.
         model: the model that it trains, with ``config`` and ``pretraining``.
+        learners: those of its extra inputs that are fitted on references.
 
     Raises:
-        DataError: no training row has references, and the model reads idf.
+        DataError: no training row has references, and the model counts idf in them or fits extra inputs.
     """
     fusion = model.config.fusion
+    others = [name for name in fusion.extra_inputs if name not in learners]
     readers = {
         "model.fusion.poolings: [mean]": set(fusion.poolings) != {"mean"},
         "model.fusion.alignment: false": fusion.alignment,
+        f"model.fusion.extra_inputs: [{', '.join(others)}]": learners,
         "model.pretraining: null": model.pretraining is not None and model.pretraining.epochs > 0,
     }
     wanted = [setting for setting, reads in readers.items() if reads]
     if wanted and not any(sample.references for sample in data.part("train")):
         raise DataError(
-            f"{', '.join(data.sources)}: no training row has references, which the model counts idf in; add "
-            f"some, or set {' and '.join(wanted)} to do without"
+            f"{', '.join(data.sources)}: no training row has references, which the model counts idf in or "
+            f"fits extra inputs to; add some, or set {' and '.join(wanted)} to do without"
         )
 
 

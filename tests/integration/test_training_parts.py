@@ -39,11 +39,14 @@ def test_a_model_of_images_alone_is_trained_without_references_and_one_with_idf_
     metric, row = suisei.load(run / "model"), rows[0]
     assert 0 < metric.score([row["candidate"]], images=[row["image"]])[0] < 1
     with pytest.raises(DataError) as refused:
-        train("--model.fusion.alignment=true", *options)
+        train("--model.fusion.alignment=true", "--model.fusion.extra_inputs=[ridge,length,cider]", *options)
     assert str(refused.value) == (
-        f"{path}: no training row has references, which the model counts idf in; add some, or set "
-        "model.fusion.poolings: [mean] and model.fusion.alignment: false to do without"
+        f"{path}: no training row has references, which the model counts idf in or fits extra inputs to; add "
+        "some, or set model.fusion.poolings: [mean] and model.fusion.alignment: false and "
+        "model.fusion.extra_inputs: [length] to do without"
     )
+    with pytest.raises(DataError, match=r"or set model\.fusion\.extra_inputs: \[\] to do without"):
+        train("--model.fusion.poolings=[mean]", "--model.fusion.extra_inputs=[ridge]", *options)
 
 
 def test_a_model_that_saw_no_image_reads_none_and_few_tested_samples_are_said(
