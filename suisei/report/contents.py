@@ -61,7 +61,7 @@ def part_of(result: Result, explained: Callable[[str], Explain | None] | None = 
     others = [t for name, t in result.tables.items() if name not in calibration and name not in probes]
     drawn = [table for name, table in result.tables.items() if name not in _NOT_DRAWN and table in others]
     blocks = [
-        Block("Results", others, _bars(drawn), notes=result.notes),
+        Block("Results", others, [*_bars(drawn), *_system_scores(drawn)], notes=result.notes),
         Block(
             "Probes",
             list(probes.values()),
@@ -113,6 +113,25 @@ def _bars(tables: Sequence[Table]) -> list[Figure]:
         drawn = partial(plot_table, table=_plain_table(table), correlation=column)
         figures.append(Figure(f"agreement-{number + 1}", f"{table.title}, {of}{heading}", plain(text), drawn))
     return figures
+
+
+def _system_scores(tables: Sequence[Table]) -> Iterator[Figure]:
+    """Yield the corpus scores of captioning systems with their intervals, a figure per metric."""
+    for table in tables:
+        scored = [key for key in table.columns if f"{key} rank" in table.columns]
+        for number, key in enumerate(scored, 1):
+            rows = [row for row in table.overall.rows if row.value(key) is not None]
+            if not rows:
+                continue
+            text = "; ".join(f"{row.label} {row.cells[key].text(table.digits)}" for row in rows)
+            sure = " with interval" if any(row.cells[key].low is not None for row in rows) else ""
+            plainly = _plain_table(table)
+            drawn = partial(
+                plot_dots, table=plainly, column=key, line=None, figures=True,
+                heading=f"{plainly.columns[key]}, corpus score{sure}",
+            )  # fmt: skip
+            title = f"{table.title}: {table.columns[key]}"
+            yield Figure(f"scores-{number}", title, plain(text), drawn)
 
 
 def probe_figures(table: Table) -> list[Figure]:

@@ -89,11 +89,20 @@ def test_compare_shows_where_systems_differ(tmp_path, rated):
         (tmp_path / f"{name}.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
     files = [str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl")]
     kept = ["--json", str(tmp_path / "out.json"), "--html", str(tmp_path / "page.html")]
-    assert compare.main([*files, "--metrics", "unigram-f1,length", "--bootstrap", "20", *kept]) == 0
-    page = (tmp_path / "page.html").read_text()
-    assert "Pairs of systems" in page
-    assert report.main([str(tmp_path / "out.json"), "--output", str(tmp_path / "again.html")]) == 0
-    assert "Pairs of systems" in (tmp_path / "again.html").read_text()
+    figures = ["--figures", str(tmp_path / "figures")]
+    assert compare.main([*files, "--metrics", "bleu-1,length", "--bootstrap", "20", *kept, *figures]) == 0
+    figures = ["--figures", str(tmp_path / "again")]
+    assert report.main([str(tmp_path / "out.json"), "--output", str(tmp_path / "again.html"), *figures]) == 0
+    first = json.loads((tmp_path / "out.json").read_text())["metrics"][0]["systems"]["a"]
+    score, low, high = (first[name] * 100 for name in ("score", "low", "high"))
+    said = f"bleu-1 x100: a {score:.1f} [{low:.1f}, {high:.1f}]; b "
+    for page, folder in (("page.html", "figures"), ("again.html", "again")):
+        text = (tmp_path / page).read_text()
+        assert "Pairs of systems" in text
+        assert said in text
+        named = {path.name for path in (tmp_path / folder).iterdir()}
+        assert named == {f"scores-{n}.{kind}" for n in (1, 2) for kind in ("svg", "pdf", "png")}
+        assert "bleu-1 x100, corpus score with interval" in (tmp_path / folder / "scores-1.svg").read_text()
 
 
 def test_outputs_that_would_destroy_something_are_refused(tmp_path, rated):
