@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from suisei.data.caption_file import CaptionFile
 from suisei.data.joins import image_names
@@ -94,8 +95,8 @@ def _by_line(
     gaps = [file.name for file in files if file.skipped]
     if gaps:
         raise DataError(
-            f"{gaps[0]}: bad rows were skipped, and nothing names the images in all files, so that rows "
-            "cannot be joined; fix the rows, or give every row the image's id"
+            f"{gaps[0]}: bad rows were skipped, and nothing names each row once and alike in all files, so "
+            "that rows cannot be joined; fix the rows, or give every row an id, the same in all files"
         )
     counts = {file.name: len(file.samples) for file in files}
     if given is not None:
@@ -104,8 +105,8 @@ def _by_line(
         _refuse_repeated(files)
         shown = ", ".join(f"{name} {count:,}" for name, count in counts.items())
         raise DataError(
-            f"nothing names the images in all files, and they differ in rows ({shown}); give every row the "
-            "image's id, or the same rows in the same order"
+            f"nothing names the images alike in all files, and they differ in rows ({shown}); give every row "
+            "the image's id, or the same rows in the same order"
         )
     _refuse_other_orders(files)
     _refuse_strangers(files)
@@ -124,17 +125,18 @@ def _by_line(
 def _refuse_repeated(files: Sequence[SystemFile]) -> None:
     """Refuse a file with several captions of an image: nothing in it tells them apart."""
     for file in files:
-        first: dict[str, tuple[int, CaptionSample]] = {}
+        first: dict[str | int, tuple[int, CaptionSample]] = {}
         for number, sample in enumerate(file.samples, 1):
-            row, other = first.setdefault(sample.group or str(number), (number, sample))
+            image = sample.group or (str(sample.image) if isinstance(sample.image, str | Path) else number)
+            row, other = first.setdefault(image, (number, sample))
             if other is sample:
                 continue
             languages = [language_of(other), language_of(sample)]
             spoken = f" ({' and '.join(languages)})" if len(set(languages)) > 1 else ""
             raise DataError(
-                f"{file.name}: rows {row} and {number} are both of image {sample.group!r}{spoken}; keep one "
-                "caption of each, compare each language by itself, or give every row an id of its own that "
-                "is the same in all files"
+                f"{file.name}: rows {row} and {number} are both of image {image!r}{spoken}, so that its "
+                "name does not join them; keep one caption of each, compare each language by itself, or give "
+                "every row an id of its own that is the same in all files"
             )
 
 

@@ -105,10 +105,38 @@ def test_several_captions_of_an_image_by_one_system_are_named(save):
         return [{"image_id": image, "candidate": text, "references": ["r"]} for image, text in captions]
 
     once = save("a.jsonl", rows((1, "x"), (2, "y")))
-    with pytest.raises(DataError, match=r"b: rows 1 and 2 are both of image '1'; keep one"):
+    with pytest.raises(DataError, match=r"b: rows 1 and 2 are both of image '1', so that .*; keep one"):
         load_systems([once, save("b.jsonl", rows((1, "v"), (1, "w"), (2, "z")))])
     with pytest.raises(DataError, match=r"rows 1 and 2 are both of image '1' \(en and ja\)"):
         load_systems([once, save("c.jsonl", rows((1, "a dog"), (1, "犬"), (2, "a cat")))])
+
+
+def test_image_files_with_several_captions_are_named_and_ids_or_the_same_order_join_them(save, tmp_path):
+    for name in "xy":
+        Image.new("RGB", (8, 8)).save(tmp_path / f"{name}.png")
+
+    def rows(images, ids=None):
+        return [
+            {
+                "image": f"{image}.png",
+                "candidate": f"c{n}",
+                "references": ["r"],
+                **({"id": ids[n]} if ids else {}),
+            }
+            for n, image in enumerate(images)
+        ]
+
+    with pytest.raises(
+        DataError, match=r"a: rows 1 and 2 are both of image '.*x\.png', so .* every row an id"
+    ):
+        load_systems([save("a.jsonl", rows("xxy")), save("b.jsonl", rows("xy"))])
+    ordered = load_systems([save("a.jsonl", rows("xxy")), save("b.jsonl", rows("xxy"))])
+    assert ordered.size == "3 captions of 2 images"
+    named = load_systems([save("a.jsonl", rows("xxy", "123")), save("b.jsonl", rows("yx", "31"))])
+    assert captions(named) == {"a": ["c0", "c2"], "b": ["c1", "c0"]}
+    broken = [*rows("x"), {"candidate": "", "image": "x.png"}, *rows("y")]
+    with pytest.raises(DataError, match="skipped, and nothing names each row once and alike in all files"):
+        load_systems([save("a.jsonl", broken), save("b.jsonl", rows("xxy"))], on_error="skip")
 
 
 def test_another_order_is_noticed_where_references_have_no_ids(save):
