@@ -3,22 +3,27 @@
     pip install 'suisei' 'trl>=0.29'
     python docs/scripts/grpo_captions.py MODEL captions.jsonl --output runs/grpo --reward suisei
 
-Each row of the file has ``references`` (captions that people wrote), ``image`` (a file, relative to the JSON
-lines), or both; ``prompt`` is what the model is asked, "Describe the image in one sentence." where absent. A
-vision-language model sees the image; a language model is rewarded by image and references all the same.
+Each row of the file has ``references`` (a caption that people wrote, or a list of them), ``image`` (a file,
+relative to the JSON lines), or both; ``prompt`` is what the model is asked, "Describe the image in one
+sentence." where absent. A vision-language model sees the image; a language model is rewarded by image and
+references all the same.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from suisei.adapters.trl import make_reward
+from suisei.data.given_columns import listed_references
+from suisei.data.images import load_image
 from suisei.data.outputs import write_texts
+from suisei.data.sample import check_captions
 from suisei.errors import DataError
 
 PROMPT = "Describe the image in one sentence."
@@ -67,7 +72,7 @@ def read_rows(path: Path, *, with_pictures: bool) -> list[dict[str, Any]]:
         with_pictures: whether images are given to the model too, and prompts as conversations.
 
     Raises:
-        DataError: a row that is no object, or has neither references nor an image.
+        DataError: a row that is no object, has neither references nor an image, or one that cannot be used.
     """
     rows: list[dict[str, Any]] = []
     lines = path.read_text(encoding="utf-8-sig").split("\n")  # a caption may hold other ends of lines
@@ -75,26 +80,44 @@ def read_rows(path: Path, *, with_pictures: bool) -> list[dict[str, Any]]:
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
-        except ValueError as error:
-            raise DataError(f"{path}, row {number}: not JSON: {error}") from None
-        if not isinstance(row, dict) or not (row.get("references") or row.get("image")):
-            raise DataError(f"{path}, row {number}: needs `references`, `image`, or both")
-        prompt = row.get("prompt") or PROMPT
-        made: dict[str, Any] = {"prompt": prompt, "references": row.get("references") or []}
-        if row.get("image"):
-            made["image"] = str(path.parent / row["image"])
-        if with_pictures:
-            if "image" not in made:
-                raise DataError(f"{path}, row {number}: a vision-language model needs an `image`")
-            made["prompt"] = [{"role": "user", "content": prompt}]
-        rows.append(made)
-    if with_pictures:
-        from suisei.data.images import load_image
-
-        for made in rows:
-            made["image"] = load_image(made["image"])
+            rows.append(_read_row(line, path.parent, with_pictures=with_pictures))
+        except DataError as error:
+            raise DataError(f"{path}, row {number}: {error}") from None
     return rows
+
+
+def _read_row(line: str, folder: Path, *, with_pictures: bool) -> dict[str, Any]:
+    """Return one row; all have the same columns, as a data set takes them from its first row."""
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        raise DataError(f"not JSON: {error}") from None
+    if not isinstance(row, dict) or not (row.get("references") or row.get("image")):
+        raise DataError("needs `references`, `image`, or both")
+    prompt = row.get("prompt") or PROMPT
+    references = _references(row.get("references") or [])
+    image = _image_file(row["image"], folder) if row.get("image") else None
+    if not with_pictures:
+        return {"prompt": prompt, "references": references, "image": str(image) if image else None}
+    if image is None:
+        raise DataError("a vision-language model needs an `image`")
+    talk = [{"role": "user", "content": prompt}]
+    return {"prompt": talk, "references": references, "image": load_image(image)}
+
+
+def _references(given: Any) -> list[str]:
+    references = [given] if isinstance(given, str) else list(listed_references(given))
+    check_captions("reference", references)
+    return references
+
+
+def _image_file(name: Any, folder: Path) -> Path:
+    if not isinstance(name, str):
+        raise DataError(f"`image` must be the name of a file, got {type(name).__name__} {name!r:.60}")
+    file = folder / name
+    if not os.path.isfile(file):  # noqa: PTH113 - whatever its name
+        raise DataError(f"`image` {name!r:.200} is not there: no file {str(file)[:400]}; fix the name")
+    return file
 
 
 def _sees_images(model: str) -> bool:

@@ -61,7 +61,7 @@ def test_rows_of_the_script(script, pictures, tmp_path):
     rows = [{"references": ["犬"]}, {"image": str(pictures[0]), "prompt": "what?"}]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     plain = script.read_rows(file, with_pictures=False)
-    assert plain[0] == {"prompt": script.PROMPT, "references": ["犬"]}
+    assert plain[0] == {"prompt": script.PROMPT, "references": ["犬"], "image": None}
     assert plain[1]["image"] == str(pictures[0])
     with pytest.raises(DataError, match="row 1: a vision-language model needs an `image`"):
         script.read_rows(file, with_pictures=True)
@@ -84,3 +84,38 @@ def test_rows_of_the_script_may_begin_with_a_mark_and_hold_other_ends_of_lines(s
     found = script.read_rows(tmp_path / "rows.jsonl", with_pictures=False)
     assert [row["references"] for row in found] == [["one\u2028line"], ["犬"]]
     assert found[0]["prompt"] == "what\x85?"
+
+
+def test_a_data_set_of_the_rows_keeps_images_that_the_first_row_lacks(script, pictures, tmp_path):
+    datasets = pytest.importorskip("datasets")
+    rows = [{"references": "a dog"}, {"image": str(pictures[0])}, {"references": ["a cat", "a kitten"]}]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    data = datasets.Dataset.from_list(script.read_rows(tmp_path / "rows.jsonl", with_pictures=False))
+    assert data["image"][:] == [None, str(pictures[0]), None]
+    assert data["references"][:] == [["a dog"], [], ["a cat", "a kitten"]]
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ({"references": 5}, "references must be a list of captions, got int 5"),
+        ({"references": ["a dog", 5]}, "reference 2 must be text, got int 5"),
+        ({"references": [" "]}, "reference 1 is empty"),
+        ({"image": 5}, "`image` must be the name of a file, got int 5"),
+        ({"image": "no.png"}, "`image` 'no.png' is not there: no file .*no.png; fix the name"),
+        ({"image": "x" * 3000}, "`image` 'x+ is not there"),
+    ],
+)
+def test_a_bad_row_of_the_script_is_named(script, tmp_path, row, reason):
+    file = tmp_path / "rows.jsonl"
+    file.write_text('{"references": ["a dog"]}\n' + json.dumps(row))
+    with pytest.raises(DataError, match=f"rows.jsonl, row 2: {reason}"):
+        script.read_rows(file, with_pictures=False)
+
+
+def test_an_image_that_a_model_cannot_see_is_named_with_its_row(script, pictures, tmp_path):
+    (tmp_path / "torn.png").write_bytes(pictures[0].read_bytes()[:60])
+    rows = [{"image": str(pictures[0])}, {"image": "torn.png"}]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(DataError, match=r"rows.jsonl, row 2: .*torn.png"):
+        script.read_rows(tmp_path / "rows.jsonl", with_pictures=True)
