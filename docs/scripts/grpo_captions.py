@@ -6,7 +6,7 @@
 Each row of the file has ``references`` (a caption that people wrote, or a list of them), ``image`` (a file,
 relative to the JSON lines), or both; ``prompt`` is what the model is asked, "Describe the image in one
 sentence." where absent. A vision-language model sees the image; a language model is rewarded by image and
-references all the same.
+references all the same (in a column ``picture``, since TRL shows the column ``image`` to the model).
 """
 
 from __future__ import annotations
@@ -52,9 +52,8 @@ def main(argv: Sequence[str] | None = None) -> list[float]:
         use_cpu=options.cpu,
         disable_tqdm=not sys.stderr.isatty(),
     )
-    trainer = GRPOTrainer(
-        options.model, make_reward(options.reward), settings, train_dataset=Dataset.from_list(rows)
-    )
+    reward = make_reward(options.reward, image="image" if sees else "picture")
+    trainer = GRPOTrainer(options.model, reward, settings, train_dataset=Dataset.from_list(rows))
     trainer.train()
     trainer.save_model(options.output)
     rewards = [entry["reward"] for entry in trainer.state.log_history if "reward" in entry]
@@ -69,7 +68,8 @@ def read_rows(path: Path, *, with_pictures: bool) -> list[dict[str, Any]]:
 
     Args:
         path: JSON lines.
-        with_pictures: whether images are given to the model too, and prompts as conversations.
+        with_pictures: whether the model sees the images: prompts are conversations then, and the column is
+            ``image``, of images; else it is ``picture``, of their files or None.
 
     Raises:
         DataError: a row that is no object, has neither references nor an image, or one that cannot be used.
@@ -98,7 +98,7 @@ def _read_row(line: str, folder: Path, *, with_pictures: bool) -> dict[str, Any]
     references = _references(row.get("references") or [])
     image = _image_file(row["image"], folder) if row.get("image") else None
     if not with_pictures:
-        return {"prompt": prompt, "references": references, "image": str(image) if image else None}
+        return {"prompt": prompt, "references": references, "picture": str(image) if image else None}
     if image is None:
         raise DataError("a vision-language model needs an `image`")
     talk = [{"role": "user", "content": prompt}]

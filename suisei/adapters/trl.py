@@ -10,12 +10,14 @@ The data set needs a column ``image``, ``references``, or both, beside ``prompt`
     settings = GRPOConfig(output_dir="runs/grpo", num_generations=8, max_completion_length=40)
     GRPOTrainer("MODEL", reward_funcs=suisei_reward, args=settings, train_dataset=data).train()
 
-``make_reward("suisei:DIR")`` makes a reward of a model of your own, or of any other metric.
+``make_reward("suisei:DIR")`` makes a reward of a model of your own, or of any other metric. TRL shows the
+columns ``image`` and ``images`` to the model that is trained, and so they are for vision-language models. For
+a language model call the column otherwise: ``make_reward("suisei", image="picture")``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from suisei.adapters.rows import made_once, make_row, row_metric
@@ -26,7 +28,7 @@ from suisei.metrics.base import Metric
 Reward = Callable[..., list[float | None]]
 
 
-def make_reward(metric: Metric | str, *, batch_size: int = 64) -> Reward:
+def make_reward(metric: Metric | str, *, batch_size: int = 64, image: str = "image") -> Reward:
     """Return a reward function of any metric, with the name that TRL logs it under.
 
     Args:
@@ -35,7 +37,10 @@ def make_reward(metric: Metric | str, *, batch_size: int = 64) -> Reward:
             completion without a word gets the negative of a distance's largest; of other metrics, where
             rewards are below 0, the least of those asked for together.
         batch_size: captions at once; changes no score.
+        image: the column of the images, which TRL shows to the model that is trained where it is "image" (or
+            "images", read in its place): a language model needs another.
     """
+    column = image
 
     @made_once
     def scorer() -> Metric:
@@ -52,16 +57,17 @@ def make_reward(metric: Metric | str, *, batch_size: int = 64) -> Reward:
 
         Args:
             completions: N texts, or N conversations whose last message is the caption.
-            image: N images, None where missing; TRL's column ``images`` is taken too.
+            image: N images, None where missing; TRL's column ``images`` is taken too, and in place of both
+                the column that ``make_reward`` was told.
             references: N lists of captions, or N captions, None where missing.
             log_metric: TRL's logger, which is told the share of rows that were scored.
             kwargs: what else TRL hands over, which decides nothing.
 
         Raises:
-            DataError: no row has a reference or an image, or a column has another length.
+            DataError: there are no references and no images, a column has another length, or that of the
+                images is not there.
         """
-        images = kwargs.get("images") if image is None else image
-        rows = _rows(completions, references, images)
+        rows = _rows(completions, references, column, _images(column, {**kwargs, "image": image}))
         rewards = _silence_is_worst(scorer(), _scores(scorer(), rows, batch_size), completions)
         if log_metric is not None and rewards:
             log_metric(f"{name}/scored", sum(one is not None for one in rewards) / len(rewards))
@@ -73,16 +79,30 @@ def make_reward(metric: Metric | str, *, batch_size: int = 64) -> Reward:
     return reward
 
 
-def _rows(completions: Sequence[Any], references: Any, images: Any) -> list[CaptionSample | None]:
+def _images(column: str, given: Mapping[str, Any]) -> Any:
+    """Return the column of the images, None without one.
+
+    Raises:
+        DataError: it has a name of its own and is not there.
+    """
+    if column == "image":
+        return given.get("images") if given["image"] is None else given["image"]
+    if given.get(column) is None:
+        raise DataError(f"the data set has no column {column!r}, which the reward reads images from")
+    return given[column]
+
+
+def _rows(
+    completions: Sequence[Any], references: Any, column: str, images: Any
+) -> list[CaptionSample | None]:
     if references is None and images is None:
         raise DataError(
             "a reward needs a column 'references' or 'image' (or 'images') in the data set; with neither, a "
             "caption would be rewarded for its wording alone"
         )
-    columns = {"references": references, "image": images}
-    for name, column in columns.items():
-        if column is not None and len(column) != len(completions):
-            raise DataError(f"{name} has {len(column)} rows, completions has {len(completions)}")
+    for name, values in {"references": references, column: images}.items():
+        if values is not None and len(values) != len(completions):
+            raise DataError(f"{name} has {len(values)} rows, completions has {len(completions)}")
     blank = [None] * len(completions)
     return [
         _row(*fields)

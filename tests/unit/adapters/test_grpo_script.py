@@ -56,13 +56,30 @@ def test_the_script_improves_the_reward(script, speaker, tmp_path):
     assert (tmp_path / "tuned" / "model.safetensors").exists()
 
 
+def test_a_language_model_is_rewarded_by_images_that_it_cannot_see(
+    script, speaker, pictures, tmp_path, packaged
+):
+    pytest.importorskip("trl", reason="needs trl, an extra of development")
+    pytest.importorskip("datasets")
+    row = {"prompt": "?", "image": pictures[0].name}
+    (pictures[0].parent / "data.jsonl").write_text(json.dumps(row) + "\n")
+    rewards = script.main(
+        [
+            str(speaker), str(pictures[0].parent / "data.jsonl"), f"--output={tmp_path / 'tuned'}",
+            "--steps=2", "--batch-size=2", "--generations=2", "--max-length=3", "--cpu",
+        ]
+    )  # fmt: skip
+    assert len(rewards) == 2
+    assert all(0 < reward < 1 for reward in rewards)
+
+
 def test_rows_of_the_script(script, pictures, tmp_path):
     file = tmp_path / "rows.jsonl"
     rows = [{"references": ["犬"]}, {"image": str(pictures[0]), "prompt": "what?"}]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     plain = script.read_rows(file, with_pictures=False)
-    assert plain[0] == {"prompt": script.PROMPT, "references": ["犬"], "image": None}
-    assert plain[1]["image"] == str(pictures[0])
+    assert plain[0] == {"prompt": script.PROMPT, "references": ["犬"], "picture": None}
+    assert plain[1]["picture"] == str(pictures[0])
     with pytest.raises(DataError, match="row 1: a vision-language model needs an `image`"):
         script.read_rows(file, with_pictures=True)
     file.write_text(json.dumps(rows[1]))
@@ -91,7 +108,7 @@ def test_a_data_set_of_the_rows_keeps_images_that_the_first_row_lacks(script, pi
     rows = [{"references": "a dog"}, {"image": str(pictures[0])}, {"references": ["a cat", "a kitten"]}]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     data = datasets.Dataset.from_list(script.read_rows(tmp_path / "rows.jsonl", with_pictures=False))
-    assert data["image"][:] == [None, str(pictures[0]), None]
+    assert data["picture"][:] == [None, str(pictures[0]), None]
     assert data["references"][:] == [["a dog"], [], ["a cat", "a kitten"]]
 
 

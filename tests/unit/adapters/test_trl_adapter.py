@@ -25,6 +25,19 @@ def test_rewards_equal_the_commands(given, command_scores, model_folder):
     )
 
 
+def test_images_may_stand_in_a_column_that_the_trained_model_is_not_shown(given, model_folder):
+    spec = f"suisei:{model_folder}"
+    beside = {"references": given.references, "prompts": ["?"] * len(given.captions)}
+    reward = make_reward(spec, image="picture")
+    assert reward(given.captions, picture=given.images, **beside) == make_reward(spec)(
+        given.captions, image=given.images, **beside
+    )
+    with pytest.raises(DataError, match="no column 'picture', which the reward reads images from"):
+        reward(given.captions, image=given.images, **beside)
+    with pytest.raises(DataError, match="picture has 1 rows, completions has 2"):
+        reward(["a dog", "a cat"], picture=[None])
+
+
 def test_the_reward_of_the_packages_model(packaged):
     assert suisei_reward.__name__ == "suisei_reward"
     texts = ["a dog runs", "blue blue blue"]
