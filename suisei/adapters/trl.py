@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from suisei.adapters.rows import made_once, make_row, row_metric
-from suisei.data.sample import CaptionSample, is_blank
+from suisei.data.sample import CaptionSample, checked_caption
 from suisei.errors import DataError
 from suisei.metrics.base import Metric
 
@@ -34,8 +34,9 @@ def make_reward(metric: Metric | str, *, batch_size: int = 64, image: str = "ima
     Args:
         metric: a name such as "suisei:DIR" or "chrf", or a metric, fitted where it must be. One given by name
             is made when the first reward is asked for, in the process that asks. A distance is negated. A
-            completion without a word gets the negative of a distance's largest; of other metrics, where
-            rewards are below 0, the least of those asked for together.
+            completion that is no caption (without a word, of over 10,000 characters, with half a surrogate
+            pair) gets the negative of a distance's largest; of other metrics, where rewards are below 0, the
+            least of those asked for together.
         batch_size: captions at once; changes no score.
         image: the column of the images, which TRL shows to the model that is trained where it is "image" (or
             "images", read in its place): a language model needs another.
@@ -68,7 +69,7 @@ def make_reward(metric: Metric | str, *, batch_size: int = 64, image: str = "ima
                 images is not there.
         """
         rows = _rows(completions, references, column, _images(column, {**kwargs, "image": image}))
-        rewards = _silence_is_worst(scorer(), _scores(scorer(), rows, batch_size), completions)
+        rewards = _no_caption_is_worst(scorer(), _scores(scorer(), rows, batch_size), completions)
         if log_metric is not None and rewards:
             log_metric(f"{name}/scored", sum(one is not None for one in rewards) / len(rewards))
         return rewards
@@ -148,10 +149,10 @@ def _scores(metric: Metric, rows: Sequence[CaptionSample | None], batch_size: in
     return rewards
 
 
-def _silence_is_worst(
+def _no_caption_is_worst(
     metric: Metric, rewards: list[float | None], completions: Sequence[Any]
 ) -> list[float | None]:
-    """Give completions without a word the least reward that there is, where any is below 0.
+    """Give completions that are no captions the least reward that there is, where any is below 0.
 
     TRL takes None for 0, the best that a distance with its sign turned can be.
     """
@@ -159,16 +160,22 @@ def _silence_is_worst(
     if not metric.higher_is_better and metric.largest is not None:
         least = -metric.largest
     return [
-        least if one is None and least < 0 and _wordless(completion) else one
+        least if one is None and least < 0 and _no_caption(completion) else one
         for one, completion in zip(rewards, completions, strict=True)
     ]
 
 
-def _wordless(completion: Any) -> bool:
+def _no_caption(completion: Any) -> bool:
+    """Return whether a text is no caption whatever stands beside it: blank, too long, half a character."""
     try:
-        return is_blank(caption_of(completion))
+        text = caption_of(completion)
     except DataError:
         return False
+    try:
+        checked_caption("the completion", text)
+    except DataError:
+        return True
+    return False
 
 
 suisei_reward = make_reward("suisei")

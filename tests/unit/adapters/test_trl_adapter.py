@@ -85,6 +85,16 @@ def test_silence_is_the_worst_where_rewards_are_distances():
     assert make_reward("chrf")(["a dog", ""], references=[["a dog"]] * 2)[1] is None
 
 
+def test_a_text_that_is_no_caption_is_the_worst_where_rewards_are_distances():
+    completions = ["a dog runs " * 1000, "a dog runs " * 100, "a dog \ud800", "a dog"]
+    rewards = make_reward("repetition-4")(completions, references=[["a dog"]] * 4)
+    assert rewards[0] == rewards[2] == -1
+    assert -1 < rewards[1] < -0.9
+    assert rewards[3] == 0
+    assert make_reward("repetition-4")(["a dog"], references=[[" "]]) == [None]  # no fault of its own
+    assert make_reward("chrf")(["a dog " * 2000, "a dog"], references=[["a dog"]] * 2)[0] is None
+
+
 def test_what_says_nothing_is_refused():
     with pytest.raises(DataError, match="needs a column 'references' or 'image'"):
         suisei_reward(["a dog"])
