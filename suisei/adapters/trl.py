@@ -20,15 +20,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from suisei.adapters.rows import made_once, make_row, row_metric
+from suisei.adapters.rows import made_once, make_row, metric_of, row_metric
 from suisei.data.sample import CaptionSample, checked_caption
-from suisei.errors import DataError
+from suisei.errors import ConfigError, DataError
 from suisei.metrics.base import Metric
 
 Reward = Callable[..., list[float | None]]
 
 
-def make_reward(metric: Metric | str, *, batch_size: int = 64, image: str = "image") -> Reward:
+def make_reward(
+    metric: Metric | str, *, batch_size: int = 64, image: str = "image", name: str | None = None
+) -> Reward:
     """Return a reward function of any metric, with the name that TRL logs it under.
 
     Args:
@@ -40,8 +42,13 @@ def make_reward(metric: Metric | str, *, batch_size: int = 64, image: str = "ima
         batch_size: captions at once; changes no score.
         image: the column of the images, which TRL shows to the model that is trained where it is "image" (or
             "images", read in its place): a language model needs another.
+        name: of the reward, an identifier that no other reward of the training has, since TRL keeps one log
+            for both; None for the metric's with its model, such as "suisei_runs_a_reward" of "suisei:runs/a".
+
+    Raises:
+        ConfigError: ``metric`` is neither, or ``name`` is no identifier.
     """
-    column = image
+    column, logged = image, _reward_name(metric, name)
 
     @made_once
     def scorer() -> Metric:
@@ -71,13 +78,21 @@ def make_reward(metric: Metric | str, *, batch_size: int = 64, image: str = "ima
         rows = _rows(completions, references, column, _images(column, {**kwargs, "image": image}))
         rewards = _no_caption_is_worst(scorer(), _scores(scorer(), rows, batch_size), completions)
         if log_metric is not None and rewards:
-            log_metric(f"{name}/scored", sum(one is not None for one in rewards) / len(rewards))
+            log_metric(f"{logged}/scored", sum(one is not None for one in rewards) / len(rewards))
         return rewards
 
-    spec = metric if isinstance(metric, str) else metric.name
-    name = spec.partition(":")[0].replace("-", "_") + "_reward"
-    reward.__name__ = reward.__qualname__ = name
+    reward.__name__ = reward.__qualname__ = logged
     return reward
+
+
+def _reward_name(metric: Metric | str, name: str | None) -> str:
+    if name is not None:
+        if not (isinstance(name, str) and name.isidentifier()):
+            raise ConfigError(f"name must be an identifier such as 'my_reward', got {name!r:.60}")
+        return name
+    spec = metric if isinstance(metric, str) else metric_of(metric).name
+    parts = "".join(letter if f"_{letter}".isidentifier() else " " for letter in spec).split()
+    return "_".join([*parts, "reward"])
 
 
 def _images(column: str, given: Mapping[str, Any]) -> Any:

@@ -106,6 +106,32 @@ def test_what_says_nothing_is_refused():
         make_reward("cider")(["a dog"], references=[["a dog"]])
 
 
+def test_rewards_of_several_models_have_names_of_their_own():
+    """TRL logs them under these."""
+    specs = ["suisei", "suisei:runs/a", "suisei:./runs/b", "pac-s:/models/ViT-B.32", "pac-s:模型", "bleu-4"]
+    names = [make_reward(spec).__name__ for spec in specs]
+    assert names == [
+        "suisei_reward", "suisei_runs_a_reward", "suisei_runs_b_reward", "pac_s_models_ViT_B_32_reward",
+        "pac_s_模型_reward", "bleu_4_reward",
+    ]  # fmt: skip
+    assert all(name.isidentifier() for name in names)
+    told = []
+    reward = make_reward(Unlimited(), name="farness")
+    reward(["a dog"], references=[["a dog"]], log_metric=lambda *entry: told.append(entry))
+    assert reward.__name__ == reward.__qualname__ == "farness"
+    assert told == [("farness/scored", 1)]
+    assert make_reward(Unlimited()).__name__ == "unlimited_reward"
+
+
+def test_what_is_no_metric_or_no_name_is_refused_when_the_reward_is_made():
+    with pytest.raises(ConfigError, match=r"metric must be a name or a suisei\.Metric, got int"):
+        make_reward(3)
+    with pytest.raises(ConfigError, match="name must be an identifier such as 'my_reward', got 'a-b'"):
+        make_reward("chrf", name="a-b")
+    with pytest.raises(ConfigError, match="name must be an identifier"):
+        make_reward("chrf", name="")
+
+
 def test_making_a_reward_loads_no_model():
     code = "import sys; from suisei.adapters.trl import suisei_reward; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
