@@ -17,10 +17,12 @@ a language model call the column otherwise: ``make_reward("suisei", image="pictu
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from suisei.adapters.rows import made_once, make_row, metric_of, row_metric
+from suisei.data.file_rows import warn
 from suisei.data.sample import CaptionSample, checked_caption
 from suisei.errors import ConfigError, DataError
 from suisei.metrics.base import Metric
@@ -49,6 +51,7 @@ def make_reward(
         ConfigError: ``metric`` is neither, or ``name`` is no identifier.
     """
     column, logged = image, _reward_name(metric, name)
+    warned = False
 
     @made_once
     def scorer() -> Metric:
@@ -63,6 +66,8 @@ def make_reward(
     ) -> list[float | None]:
         """Return the score of each completion, None where a row cannot be scored.
 
+        The first row whose image or references are at fault is told as a warning, later ones are not.
+
         Args:
             completions: N texts, or N conversations whose last message is the caption.
             image: N images, None where missing; TRL's column ``images`` is taken too, and in place of both
@@ -76,7 +81,11 @@ def make_reward(
                 images is not there.
         """
         rows = _rows(completions, references, column, _images(column, {**kwargs, "image": image}))
-        rewards = _no_caption_is_worst(scorer(), _scores(scorer(), rows, batch_size), completions)
+        outcomes = _outcomes(scorer(), rows, batch_size)
+        nonlocal warned
+        warned = warned or _warned_of_first(logged, outcomes)
+        numbers = [None if isinstance(one, DataError) else one for one in outcomes]
+        rewards = _no_caption_is_worst(scorer(), numbers, completions)
         if log_metric is not None and rewards:
             log_metric(f"{logged}/scored", sum(one is not None for one in rewards) / len(rewards))
         return rewards
@@ -110,7 +119,7 @@ def _images(column: str, given: Mapping[str, Any]) -> Any:
 
 def _rows(
     completions: Sequence[Any], references: Any, column: str, images: Any
-) -> list[CaptionSample | None]:
+) -> list[CaptionSample | DataError | None]:
     if references is None and images is None:
         raise DataError(
             "a reward needs a column 'references' or 'image' (or 'images') in the data set; with neither, a "
@@ -127,12 +136,14 @@ def _rows(
     ]  # fmt: skip
 
 
-def _row(completion: Any, references: Any, image: Any) -> CaptionSample | None:
-    """Return a sample; None for a row with nothing to compare, or that is no sample."""
+def _row(completion: Any, references: Any, image: Any) -> CaptionSample | DataError | None:
+    """Return a sample, or why it is none; None of what is no caption, or has nothing to compare."""
+    if _no_caption(completion):
+        return None
     try:
         row = make_row(caption_of(completion), references, image)
-    except DataError:
-        return None
+    except DataError as error:
+        return error
     return row if row is not None and (row.references or row.image is not None) else None
 
 
@@ -153,15 +164,31 @@ def caption_of(completion: Any) -> str:
     return content
 
 
-def _scores(metric: Metric, rows: Sequence[CaptionSample | None], batch_size: int) -> list[float | None]:
-    there = [position for position, row in enumerate(rows) if row is not None]
-    rewards: list[float | None] = [None] * len(rows)
-    scores, refused = metric.score_each([row for row in rows if row is not None], batch_size=batch_size)
+def _outcomes(
+    metric: Metric, rows: Sequence[CaptionSample | DataError | None], batch_size: int
+) -> list[float | DataError | None]:
+    """Return the reward of each row, why it was refused, or None where it lacks what the metric needs."""
+    outcomes: list[float | DataError | None] = [
+        None if isinstance(row, CaptionSample) else row for row in rows
+    ]
+    there = {position: row for position, row in enumerate(rows) if isinstance(row, CaptionSample)}
+    scores, refused = metric.score_each(list(there.values()), batch_size=batch_size)
     sign = 1.0 if metric.higher_is_better else -1.0
     for number, (position, score) in enumerate(zip(there, scores.tolist(), strict=True)):
-        if number not in refused and score == score:  # NaN: it lacks what the metric needs
-            rewards[position] = sign * score
-    return rewards
+        outcomes[position] = refused.get(number, None if math.isnan(score) else sign * score)
+    return outcomes
+
+
+def _warned_of_first(name: str, outcomes: Sequence[float | DataError | None]) -> bool:
+    """Warn of the first row that was refused, and return whether there is one."""
+    for number, outcome in enumerate(outcomes, start=1):
+        if isinstance(outcome, DataError):
+            warn(
+                f"{name}: row {number} of {len(outcomes)} asked for has no reward: {outcome}; later ones are "
+                "left out without another warning"
+            )
+            return True
+    return False
 
 
 def _no_caption_is_worst(

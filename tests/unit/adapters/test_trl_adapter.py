@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -70,6 +71,25 @@ def test_rows_that_cannot_be_scored_have_none(pictures, tmp_path, packaged):
     rewards = reward(completions, images, references, lambda *entry: told.append(entry))
     assert [reward is None for reward in rewards] == [False, True, True, True, True, False, True, False]
     assert told == [("suisei_reward/scored", 3 / 8)]
+
+
+def test_the_first_row_that_is_refused_is_told_once(pictures, tmp_path, packaged):
+    torn = tmp_path / "torn.png"
+    torn.write_bytes(pictures[0].read_bytes()[:60])
+    references = [["a dog"], None, None, None]
+    images = [None, None, str(torn), "no.png"]
+    reward = make_reward("suisei")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # what the trained model writes, and what lacks something, is no fault
+        assert reward(["a dog " * 2000, " ", ""], references=references[:3]) == [None] * 3
+    with pytest.warns(UserWarning, match=r"^suisei_reward: row 3 of 4 asked for .*torn\.png"):
+        rewards = reward(["a dog", "a cat", "a hen", "a pig"], images, references)
+    assert rewards[1:] == [None] * 3
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert reward(["a dog"], images[3:]) == [None]
+    with pytest.warns(UserWarning, match="row 1 of 1 asked for has no reward: reference 1 is empty"):
+        assert make_reward("chrf")(["a dog"], references=[[" "]]) == [None]
 
 
 def test_silence_is_the_worst_where_rewards_are_distances():
