@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from suisei.encoders.image import ImageEncoder, ImageEncoderConfig
@@ -34,6 +35,23 @@ class TowerConfig:
     def __post_init__(self) -> None:
         check_settings("model.image", self, RULES)
         self.name = PACKAGE if self.name == OLD_PACKAGE else self.name
+
+
+def tower_difference(asked: TowerConfig | None, own: TowerConfig) -> str:
+    """Return what differs between the tower that is asked for and a mapper's, "" where nothing does.
+
+    Features of another tower may be as wide, and mean nothing to the mapper.
+
+    Args:
+        asked: None for the mapper's own; folders and files are compared by where they lead.
+        own: that of the mapper.
+    """
+    for name, value in asdict(own).items():
+        given = value if asked is None else getattr(asked, name)
+        if given == value or (isinstance(value, str) and Path(given).resolve() == Path(value).resolve()):
+            continue
+        return f"model.image.{name} is {given!r} and the mapper's {value!r}"
+    return ""
 
 
 def image_tower(config: TowerConfig) -> ImageEncoder:

@@ -54,7 +54,8 @@ class LatentTraining(StepTraining):
         mapper: a checkpoint of ClipCap's published layout, or a folder of a mapper trained here; null trains
             one first, as ``mapper_config`` says.
         mapper_heads: attention heads of a checkpoint's mapper.
-        image: the image tower; null for that of the mapper's folder, or with a checkpoint ViT-L/14.
+        image: the image tower; null for that of the mapper's folder, which takes no other, or with a
+            checkpoint ViT-L/14.
         language_model: whose embeddings captions have: a name on the hub or a folder; null for that of the
             mapper's folder, or with a checkpoint GPT-2.
         heads: attention heads of the self-attention.

@@ -19,7 +19,7 @@ from suisei.errors import ConfigError, ModelError
 from suisei.models.prefix_mapper import OWNER, PrefixMapper, read_mapper
 from suisei.ranges import Entries, Rule, at_least
 from suisei.recap.image_towers import RULES as TOWER_RULES
-from suisei.recap.image_towers import TowerConfig
+from suisei.recap.image_towers import TowerConfig, tower_difference
 from suisei.recap.prefix_training import PrefixTraining
 
 WEIGHTS, SETTINGS, LANGUAGE_MODEL = "mapper.safetensors", "mapper.json", "language_model"
@@ -66,7 +66,7 @@ def find_mapper(
         language_model: None for that of the folder, or for a checkpoint GPT-2.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: there is none, or the folder's was trained on another image tower.
         ModelError: it is unsafe, damaged or of another layout.
     """
     if not path.exists():
@@ -81,5 +81,11 @@ def find_mapper(
         raise ModelError(f"{path} is no mapper's folder: {SETTINGS} or {WEIGHTS} is missing")
     found = check_folder(read_settings(place), _RULES, str(place), required=tuple(_RULES))
     mapper = read_mapper(path / WEIGHTS, found["heads"])
-    own = language_model or str(path / LANGUAGE_MODEL)
-    return MapperSource(mapper, image or TowerConfig(**found["image"]), own)
+    tower = TowerConfig(**found["image"])
+    other = tower_difference(image, tower)
+    if other:
+        raise ConfigError(
+            f"{other} ({place}): leave model.image out, or give the mapper's own; if its tower has moved, "
+            "say so in that file"
+        )
+    return MapperSource(mapper, tower, language_model or str(path / LANGUAGE_MODEL))

@@ -382,6 +382,24 @@ def test_a_mapper_that_names_the_packages_tower_as_before_is_read(mapper, tmp_pa
     assert find_mapper(folder, heads=4, image=None, language_model=None).image == TowerConfig("suisei-small")
 
 
+@pytest.mark.parametrize(
+    ("setting", "asked", "own"),
+    [("name", "ViT-B-32", "model"), ("pretrained", "laion", "openai"), ("normalise", True, False)],
+)
+def test_a_mapper_is_fed_by_no_other_tower_than_it_learned_from(mapper, model_folder, setting, asked, own):
+    given = TowerConfig(**{"name": str(model_folder), setting: asked})
+    said = rf"model\.image\.{setting} is {asked!r} and .*{own}.*mapper\.json.*leave model\.image out"
+    with pytest.raises(ConfigError, match=said):
+        find_mapper(mapper / "model", heads=4, image=given, language_model=None)
+
+
+def test_the_mappers_own_tower_may_be_named_by_another_path(mapper, model_folder, tmp_path):
+    (tmp_path / "link").symlink_to(model_folder)
+    same = TowerConfig(str(tmp_path / "link"))
+    found = find_mapper(mapper / "model", heads=4, image=same, language_model=None)
+    assert found.image == TowerConfig(str(model_folder))
+
+
 def test_towers_of_dual_encoders_give_their_features(tmp_path, pictures):
     from suisei.encoders.dual_folder import new_dual_encoder, save_dual_encoder
 
