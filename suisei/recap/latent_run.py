@@ -21,7 +21,7 @@ from suisei.errors import ConfigError
 from suisei.models.latent_folder import save_latent
 from suisei.progress import progress_bar
 from suisei.recap.caption_batches import LatentData
-from suisei.recap.image_towers import image_tower, tower_features
+from suisei.recap.image_towers import image_tower, tower_difference, tower_features
 from suisei.recap.latent_card import latent_card
 from suisei.recap.latent_cli import LatentCLI, MapperCLI, RecapCLI
 from suisei.recap.latent_training import LatentTraining
@@ -117,11 +117,13 @@ RUNS: dict[str, Callable[[Sequence[str]], int]] = {MapperCLI.task: run_mapper, L
 def _mapper(cli: LatentCLI, folder: Path) -> MapperSource:
     """Return the mapper that is given, or train one in the run's folder."""
     given = cli.config.model
-    path = Path(given.mapper) if given.mapper else folder / "mapper" / "model"
-    if not given.mapper:
-        trained = (folder / "mapper" / "report.json").exists()
-        (_check_trained if trained else _mapper_first)(cli, folder / "mapper")
-    return find_mapper(path, heads=given.mapper_heads, image=cli.tower(), language_model=given.language_model)
+    heads = given.mapper_heads
+    if given.mapper:
+        own = {"image": cli.tower(), "language_model": given.language_model}
+        return find_mapper(Path(given.mapper), heads=heads, **own)
+    trained = (folder / "mapper" / "report.json").exists()
+    (_check_trained if trained else _mapper_first)(cli, folder / "mapper")
+    return find_mapper(folder / "mapper" / "model", heads=heads, image=None, language_model=None)
 
 
 def _mapper_first(cli: LatentCLI, folder: Path) -> None:
@@ -133,16 +135,37 @@ def _mapper_first(cli: LatentCLI, folder: Path) -> None:
                 "with it: --ckpt_path last"
             )
         more.append("--ckpt_path=last")
-    run_mapper([*_mapper_arguments(cli, folder), *more])
+    mapper = _mapper_cli([*_mapper_arguments(cli, folder), *more])
+    _require_its_parts(cli, mapper.model)
+    with mapper.alone():
+        _train_mapper(mapper)
+
+
+def _require_its_parts(cli: LatentCLI, mapper: PrefixTraining) -> None:
+    """Refuse an image tower or a language model that the mapper of the run is not trained with.
+
+    Raises:
+        ConfigError: the settings name another.
+    """
+    asked, own = cli.config.model.language_model, mapper.language_model
+    other = tower_difference(cli.tower(), mapper.image)
+    if asked not in (None, own):
+        other = f"model.language_model is {asked!r} and the mapper's {own or 'a new one (null)'}"
+    if other:
+        raise ConfigError(
+            f"{other}: without model.mapper one is trained as {cli.config.mapper_config} says; name tower "
+            "and language model there (--mapper_config), and leave them out here"
+        )
 
 
 def _check_trained(cli: LatentCLI, folder: Path) -> None:
     """Refuse a mapper of this run that was trained otherwise than the run's settings say.
 
     Raises:
-        ConfigError: settings that decide its weights differ.
+        ConfigError: settings that decide its weights differ, or name other parts than it was trained with.
     """
     asked = _mapper_cli([*_mapper_arguments(cli, folder), "--ckpt_path=last"])
+    _require_its_parts(cli, asked.model)
     try:
         note = check_resumed(read_config(folder / "config.yaml"), settings_of(asked))
     except ConfigError as error:

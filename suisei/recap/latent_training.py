@@ -57,7 +57,7 @@ class LatentTraining(StepTraining):
         image: the image tower; null for that of the mapper's folder, which takes no other, or with a
             checkpoint ViT-L/14.
         language_model: whose embeddings captions have: a name on the hub or a folder; null for that of the
-            mapper's folder, or with a checkpoint GPT-2.
+            mapper's folder, which one trained first always has, or with a checkpoint GPT-2.
         heads: attention heads of the self-attention.
         hidden: units inside the feed-forward network.
         max_tokens: captions are cut to so many tokens.

@@ -235,10 +235,29 @@ def test_without_a_mapper_one_is_trained_first_and_an_interrupted_one_is_gone_on
     assert (inner / "report.json").is_file()
 
 
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("--model.image.name=ViT-L-14", r"model\.image\.name is 'ViT-L-14' and the mapper's "),
+        ("--model.language_model=gpt2", r"model\.language_model is 'gpt2' and the mapper's a new one \(null"),
+    ],
+)
+def test_other_parts_than_those_of_the_mapper_config_are_refused_before_it_is_trained(
+    data, model_folder, tmp_path, monkeypatch, more, said
+):
+    monkeypatch.setattr("suisei.recap.latent_run._train_mapper", pytest.fail)
+    config = write_mapper_config(tmp_path / "mapper.yaml", model_folder)
+    with pytest.raises(ConfigError, match=rf"{said}.*mapper\.yaml says; .*--mapper_config"):
+        run_latent(common(data, tmp_path / "run", *LATENT, f"--mapper_config={config}", more))
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_mapper_of_the_run_that_was_trained_otherwise_is_not_taken(data, model_folder, tmp_path, caplog):
     config = write_mapper_config(tmp_path / "mapper.yaml", model_folder)
     given = common(data, tmp_path / "run", *LATENT, f"--mapper_config={config}")
     assert run_latent(given) == 0
+    with pytest.raises(ConfigError, match=r"model\.language_model is 'gpt2' and the mapper's a new one"):
+        run_latent([*given, "--model.language_model=gpt2", "--ckpt_path=last"])
     weights = (tmp_path / "run" / "mapper" / "model" / "mapper.safetensors").read_bytes()
     text = config.read_text()
     config.write_text(text.replace("batch_size: 4", "batch_size: 2"))
