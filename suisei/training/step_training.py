@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from typing import Any
 
@@ -13,6 +14,8 @@ from suisei.ranges import LEARNING_RATE, WEIGHT_DECAY, Rule, at_least
 from suisei.training.checkpoints import FrozenWeights, restore_frozen
 from suisei.training.loop_states import GRADIENTS, begun_gradients, leave_epoch_open, restore_gradients
 from suisei.training.random_states import random_states, set_random_states
+
+logger = logging.getLogger(__name__)
 
 STEPS: dict[str, Rule] = {
     "learning_rate": LEARNING_RATE,
@@ -85,6 +88,17 @@ class StepTraining(ResumableTraining):
         optimizer = torch.optim.AdamW([g for g in groups if g["params"]], lr=self.learning_rate)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, self._rate)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def on_train_start(self) -> None:
+        """Warn where the training ends before the rate has grown to its full height."""
+        steps = self.trainer.estimated_stepping_batches
+        if self.warmup_steps >= steps and self.trainer.is_global_zero:
+            logger.warning(
+                "model.warmup_steps is %d and the training has %d steps, and never leaves its warm-up: "
+                "lower model.warmup_steps, or train for longer (trainer.max_steps)",
+                self.warmup_steps,
+                steps,
+            )
 
     def _rate(self, step: int) -> float:
         rate = min(1.0, (step + 1) / self.warmup_steps) if self.warmup_steps else 1.0
