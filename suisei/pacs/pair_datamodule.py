@@ -139,17 +139,27 @@ class PairDataModule(ResumableData):
         Raises:
             ConfigError: some images lack what is to be drawn.
         """
-        for wanted, field, weight in (
-            (generated_texts, "generated_captions", "lambda_t"),
-            (generated_images, "generated_images", "lambda_v"),
+        instead = ", let held-out captions stand in (data.hold_out)"
+        for wanted, kind, weight, more in (
+            (generated_texts, "captions", "lambda_t", instead),
+            (generated_images, "images", "lambda_v", ""),
         ):
-            lacking = sum(not getattr(pair, field) for pair in self.pairs) if wanted else 0
+            lacking = self._lacking(f"generated_{kind}") if wanted else ""
             if lacking:
                 raise ConfigError(
-                    f"{lacking} of {len(self.pairs)} images have no {field}: add them, set model.{weight} to "
-                    "0, or let held-out captions stand in (data.hold_out)"
+                    f"{lacking} have no generated_{kind}: add them (suisei positives {kind}){more}, or set "
+                    f"model.{weight} to 0"
                 )
         self.pixels, self.uses_generated, self.seed = pixels, (generated_texts, generated_images), seed
+
+    def _lacking(self, field: str) -> str:
+        """Return how many images of which part lack a field; "" where all have it."""
+        said = []
+        for name, part in (("train", self.train_part), ("validation", self.validation_part)):
+            count = sum(not getattr(self.pairs[position], field) for position in part)
+            if count:
+                said.append(f"{count} of {len(part)} images of data.{name} ({self.sources[name]})")
+        return " and ".join(said)
 
     def caption_rows(self, part: Sequence[int]) -> list[list[int]]:
         """Return the rows of all real captions of each image of a part."""

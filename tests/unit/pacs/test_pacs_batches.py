@@ -9,10 +9,8 @@ import torch
 
 from suisei.errors import ConfigError, DataError
 from suisei.pacs.dual_module import PacTraining, recall_at
-from suisei.pacs.dual_run import run
 from suisei.pacs.pair_datamodule import PairDataModule
 from suisei.training.contrastive import symmetric_info_nce
-from tests.unit.pacs.pacs_models import arguments
 
 
 def test_states_computed_once_give_the_same_loss(folder):
@@ -103,21 +101,27 @@ def test_a_generated_image_is_drawn_with_the_caption_that_it_was_made_from(folde
         assert len(found) == 2 * sum(len(row["captions"]) for row in rows)
 
 
-def test_positives_must_be_there_for_every_image(folder, tmp_path):
+@pytest.mark.parametrize(
+    ("kind", "advice"),
+    [
+        ("captions", r"\(suisei positives captions\), .*\(data\.hold_out\), or set model\.lambda_t to 0"),
+        ("images", r"\(suisei positives images\), or set model\.lambda_v to 0"),
+    ],
+)
+def test_positives_must_be_there_for_every_image(folder, kind, advice):
     rows = [json.loads(line) for line in (folder / "train.jsonl").read_text().splitlines()]
-    del rows[3]["generated_captions"]
-    path = folder / "partial.jsonl"
+    del rows[3][f"generated_{kind}"]
+    path, whole = folder / f"no-{kind}.jsonl", folder / "train.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with pytest.raises(ConfigError, match=r"2 of 16 images have no generated_captions.*lambda_t"):
-        run(
-            arguments(
-                folder,
-                tmp_path / "run",
-                f"--data.train={path}",
-                f"--data.validation={path}",
-                f"--model.model={folder / 'clip'}",
-            )
-        )
+    lacks = rf"1 of 8 images of data\.%s \({path}\)"
+    for train, validation, lacking in (
+        (path, path, f"{lacks % 'train'} and {lacks % 'validation'}"),
+        (whole, path, lacks % "validation"),
+    ):
+        data = PairDataModule(str(train), str(validation), batch_size=4)
+        data.load()
+        with pytest.raises(ConfigError, match=rf"^{lacking} have no generated_{kind}: add them {advice}$"):
+            data.attach(None, generated_texts=True, generated_images=True)
 
 
 def test_images_that_are_trained_on_and_validate_are_said(folder, caplog):
