@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from suisei.cli import say
 from suisei.commands.score_rows import read_rows
+from suisei.data.file_rows import LEFT_OUT
 from suisei.errors import DataError
 
 if TYPE_CHECKING:
@@ -52,7 +53,8 @@ def score_windows(
                 told.add(label)
                 say(console, f"{label} failed: {reason}", "red")
         if stop is not None:
-            raise DataError(f"{stop}{_kept(counts.rows, options)}") from None
+            said = str(stop).removesuffix(LEFT_OUT)
+            raise DataError(f"{said}{_kept(counts.rows, options)}") from None
         yield len(every)
     extra = sum(1 for _ in finished)
     if extra:

@@ -58,6 +58,10 @@ _SINGLE = re.compile(r"(?:reference|ref)s?_?([0-9]{1,9})|reference|ref")
 _OF_RATER = re.compile(r"(?:human_)?ratings?_?([0-9]{1,9})")
 
 
+class NoCandidateError(DataError):
+    """A row has no caption to be scored."""
+
+
 @dataclass(frozen=True, slots=True)
 class Columns:
     """Which column of a record fills which part of a sample.
@@ -133,7 +137,8 @@ def match_columns(
         chosen: what the caller says, as :func:`chosen_columns` returns it.
 
     Raises:
-        DataError: no candidate, or several columns that may be the candidate, the references or the rating.
+        NoCandidateError: no candidate.
+        DataError: several columns that may be the candidate, the references or the rating.
     """
     said = dict(chosen)
     taken = {column for columns in said.values() for column in columns}
@@ -230,14 +235,17 @@ def _require_candidate(
     names: Sequence[str], found: Sequence[str], chosen: tuple[tuple[str, tuple[str, ...]], ...]
 ) -> None:
     if dict(chosen).get("candidate"):
-        require_chosen(names, [pair for pair in chosen if pair[0] == "candidate"])
+        try:
+            require_chosen(names, [pair for pair in chosen if pair[0] == "candidate"])
+        except DataError as error:
+            raise NoCandidateError(str(error)) from None
     elif not found:
         hints = [_with_hint(name) for name in names if _near(name) == "candidate"]
         hint = f"; {hints[0]}" if hints else ""
         if any(mark in name for name in names for mark in ";\t,|"):
             hint += "; is the delimiter right (comma in .csv, tab in .tsv)?"
         usual = _listed(name for tier in ALIASES["candidate"] for name in tier)
-        raise DataError(
+        raise NoCandidateError(
             f"no column 'candidate'{hint}; the columns are {_listed(names)[:300]}. Name the one that holds "
             f"the captions to be scored: --column candidate=NAME (known: {usual})"
         )

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from suisei.data.column_names import NO_CHOICE, Columns
+from suisei.data.column_names import NO_CHOICE, Columns, NoCandidateError
 from suisei.data.paths import Root, address_error, is_address
 from suisei.data.sample import CaptionSample, Rating, checked_number, refuse_surrogate
 from suisei.errors import DataError
@@ -89,7 +89,7 @@ def make_sample(record: Mapping[str, Any], columns: Columns, settings: Settings)
         if isinstance(caption, str):
             refuse_surrogate(column, caption)
     if candidate is None or (isinstance(candidate, str) and not candidate.strip()):
-        raise DataError(f"{of['candidate']} is empty; every row needs a candidate caption")
+        raise NoCandidateError(f"{of['candidate']} is empty; every row needs a candidate caption")
     fields: dict[str, Any] = {
         "candidate": candidate,
         "references": references,

@@ -12,6 +12,9 @@ from suisei.errors import DataError
 
 NOT_UTF8 = "the row is not valid UTF-8; save the file as UTF-8 (Excel: 'CSV UTF-8')"
 
+LEFT_OUT = "; --on-error skip leaves it out"
+"""Advice at the end of what is said of a row that its writer marked as failed."""
+
 Note = Callable[[str], None]
 """What is told in a line: a guess, and what is left out."""
 

@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
-from suisei.data.column_names import Columns, chosen_columns, match_columns
+from suisei.data.column_names import Columns, NoCandidateError, chosen_columns, match_columns
 from suisei.data.compressed import is_gzip, plain_suffix
 from suisei.data.fields import DEFAULT_SCALE, AbsentFileError, Settings, make_sample, record_id
-from suisei.data.file_rows import FileProblem, Note, RawRow, Row, uid_text, warn
+from suisei.data.file_rows import LEFT_OUT, FileProblem, Note, RawRow, Row, uid_text, warn
 from suisei.data.idset import IdSet
 from suisei.data.joins import References, joined
 from suisei.data.paths import Allowed, Root, descriptor_of, is_stream
 from suisei.data.row_readers import RowReader
-from suisei.data.sample import CaptionSample
+from suisei.data.sample import CaptionSample, without_surrogates
 from suisei.data.writers import write_samples
 from suisei.errors import ConfigError, DataError
 from suisei.progress import progress_bar
@@ -249,9 +249,19 @@ def _checked(
             _refuse_repeated(row_id, seen)
         told.of(columns)
         sample = make_sample(raw.record, columns, settings)
+    except NoCandidateError as error:
+        return row_id or record_id(raw.record), None, _marked_as_failed(raw.record) or error
     except DataError as error:
         return row_id or record_id(raw.record), None, error
     return row_id, sample, None
+
+
+def _marked_as_failed(record: Mapping[str, Any]) -> DataError | None:
+    """Return why a row has no caption, where what wrote it (``suisei caption``) says so in ``error``."""
+    said = record.get("error")
+    if not isinstance(said, str) or not said.strip():
+        return None
+    return DataError(f"no caption: {without_surrogates(' '.join(said.split()))[:500]}{LEFT_OUT}")
 
 
 def _refuse_repeated(row_id: str, seen: IdSet) -> None:

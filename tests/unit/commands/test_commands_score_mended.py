@@ -18,6 +18,7 @@ BAD_ROWS = {
     "image": ('{"id": "bad-4", "candidate": "a", "image": "no.png"}', "'no.png' is not there"),
     "cut image": ('{"id": "bad-5", "candidate": "a", "image": "images/cut.png"}', "cut.png"),
     "column": ('{"id": "bad-6", "candidat": "a"}', "no column 'candidate'"),
+    "failed": ('{"id": "bad-10", "error": "no.png: cut off"}', "no caption: no.png: cut off"),
     "json": ('{"id": "bad-7", "candidate": "a"', "not valid JSON"),
     "bytes": ('{"id": "bad-8", "candidate": "\udcff"}', "not valid UTF-8"),
     "long": ('{"id": "bad-9", "candidate": "%s"}' % ("x" * 100_000), "100,000 characters"),
@@ -73,6 +74,7 @@ def test_a_bad_row_stops_a_strict_run_which_keeps_what_it_has(tmp_path, model, b
     assert "row 21" in message
     assert BAD_ROWS[kind][1] in message
     assert "--resume" in message
+    assert message.count("--on-error skip leaves") == 1
     assert not output.exists()
     assert [row["id"] for row in read(f"{output}.part")] == [f"c{number}" for number in range(20)]
 

@@ -58,6 +58,12 @@ def test_scale_of_the_row_before_the_callers_before_0_to_1(tmp_path):
         ({"candidate": " \u3000"}, "candidate is empty"),
         ({"references": ["a"]}, "no column 'candidate'"),
         ({"candidate": 5}, "candidate must be text, got int 5"),
+        ({"error": "x.png: cut\noff"}, r"row 2: no caption: x\.png: cut off; --on-error skip leaves it out$"),
+        ({"candidate": "", "error": "no \ud83d"}, r"row 2: no caption: no \\ud83d; --on-error skip"),
+        ({"error": " "}, "row 2: no column 'candidate'"),
+        ({"error": 5}, "row 2: no column 'candidate'"),
+        ({"candidate": 5, "error": "x"}, "row 2: candidate must be text"),
+        ({"caption": "a", "text": "b", "error": "x"}, "row 2: the candidate may be caption, text"),
         ({"candidate": "x" * 100_000}, "candidate has 100,000 characters"),
         ({"candidate": "half \ud83d"}, "broken character"),
         ({"candidate": "a", "references": "b"}, "references must be a list of captions, got str 'b'"),
@@ -100,6 +106,12 @@ def test_a_bad_record_costs_one_row_and_says_why(tmp_path, record, message):
     with pytest.raises(DataError, match=message):
         raise rows[1].error
     assert (rows[0].sample.candidate, rows[2].sample.candidate) == ("first", "last")
+
+
+def test_a_row_marked_as_failed_says_so_whichever_column_holds_the_captions(tmp_path):
+    path = jsonl(tmp_path, {"words": "first"}, {"error": "cut off"})
+    rows = list(iter_rows(path, columns={"candidate": "words"}))
+    assert problem(rows[1]) == f"{path}, row 2: no caption: cut off; --on-error skip leaves it out"
 
 
 @pytest.mark.parametrize(
