@@ -1,7 +1,7 @@
 """Captions cut into words that can be moved and put together again, in Japanese and English.
 
-No model is needed. Japanese is cut by MeCab where the extra ``ja`` is installed, else where the script
-changes (kanji, katakana, hiragana). What an English noun is, is guessed from its neighbours and from lists
+No model is needed. Japanese is cut by MeCab, or where that cannot be loaded at changes of script
+(kanji, katakana, hiragana). What an English noun is, is guessed from its neighbours and from lists
 of function words and of verbs that captions use; that is enough to choose words to degrade a caption by.
 """
 
