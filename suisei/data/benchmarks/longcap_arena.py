@@ -91,6 +91,10 @@ class _Captions:
 
 
 def _rows(root: Path, images: Path | None) -> Iterator[Row]:
+    if root.is_file():  # it would be taken for every scale of both sets
+        raise LayoutError(
+            f"{root}: a table is of one scale and one test set; give the folder that holds them"
+        )
     captions = _Captions()
     for key, part in TEST_SETS.items():
         for short, scale in SCALES.items():

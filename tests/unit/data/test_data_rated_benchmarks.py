@@ -375,6 +375,13 @@ def test_longcap_arena_brings_the_ratings_of_a_caption_together(tmp_path):
     assert len({sample.id for sample in samples}) == 3
 
 
+def test_a_table_of_longcap_arena_is_not_taken_for_all_of_them(tmp_path):
+    write_longcap(tmp_path, "dci_val", flu=[("sa_1.jpg", "long one", 0.5)])
+    (table,) = tmp_path.rglob("*.parquet")
+    with pytest.raises(DataError, match="of one scale and one test set; give the folder"):
+        BENCHMARKS["longcap-arena"].read(table)
+
+
 def test_longcap_arena_beside_its_code_and_what_is_wrong_in_it(tmp_path):
     with pytest.raises(DataError, match=r"looked for data/dci_test.desc-.*found none"):
         BENCHMARKS["longcap-arena"].read(tmp_path)
