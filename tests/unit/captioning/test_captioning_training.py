@@ -196,7 +196,7 @@ def test_test_captions_are_read_from_any_folder_and_empty_ones_are_marked(monkey
     assert {str(sample.image) for sample in found} == {str(path) for path in tmp_path.glob("validation-*")}
     rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     assert [row.get("error") for row in rows] == [None] * 5 + [EMPTY] + [None] * 3
-    with pytest.raises(DataError, match="row 6: candidate is empty"):
+    with pytest.raises(DataError, match="row 6: no caption: the caption decoded to nothing"):
         load_data(str(file), columns={"rating": None}, allowed=ANYWHERE)
 
 
