@@ -117,21 +117,19 @@ def _bars(tables: Sequence[Table]) -> list[Figure]:
 
 def _system_scores(tables: Sequence[Table]) -> Iterator[Figure]:
     """Yield the corpus scores of captioning systems with their intervals, a figure per metric."""
-    for table in tables:
-        scored = [key for key in table.columns if f"{key} rank" in table.columns]
-        for number, key in enumerate(scored, 1):
-            rows = [row for row in table.overall.rows if row.value(key) is not None]
-            if not rows:
-                continue
-            text = "; ".join(f"{row.label} {row.cells[key].text(table.digits)}" for row in rows)
-            sure = " with interval" if any(row.cells[key].low is not None for row in rows) else ""
-            plainly = _plain_table(table)
-            drawn = partial(
-                plot_dots, table=plainly, column=key, line=None, figures=True,
-                heading=f"{plainly.columns[key]}, corpus score{sure}",
-            )  # fmt: skip
-            title = f"{table.title}: {table.columns[key]}"
-            yield Figure(f"scores-{number}", title, plain(text), drawn)
+    scored = [(table, key) for table in tables for key in table.columns if f"{key} rank" in table.columns]
+    for number, (table, key) in enumerate(scored, 1):  # through all tables: figures are files of these names
+        rows = [row for row in table.overall.rows if row.value(key) is not None]
+        if not rows:
+            continue
+        text = "; ".join(f"{row.label} {row.cells[key].text(table.digits)}" for row in rows)
+        sure = " with interval" if any(row.cells[key].low is not None for row in rows) else ""
+        plainly = _plain_table(table)
+        drawn = partial(
+            plot_dots, table=plainly, column=key, line=None, figures=True,
+            heading=f"{plainly.columns[key]}, corpus score{sure}",
+        )  # fmt: skip
+        yield Figure(f"scores-{number}", f"{table.title}: {table.columns[key]}", plain(text), drawn)
 
 
 def probe_figures(table: Table) -> list[Figure]:

@@ -11,7 +11,7 @@ import pytest
 
 from suisei.data.sample import CaptionSample, Rating
 from suisei.metaeval.tables import Cell, Row, Section, Table
-from suisei.report.contents import _bars, part_of
+from suisei.report.contents import _bars, _system_scores, part_of
 from suisei.report.html import render, write_page
 from suisei.report.parts import Block, Figure, Part, Rated, Result
 from suisei.report.vector import inline_svg
@@ -188,3 +188,9 @@ def test_a_chart_of_one_section_among_several_says_which(section, said):
     rows = (Row("a", {"tau-c": Cell(0.5)}),)
     table = Table("T", {"tau-c": "tau-c"}, (Section(section, rows), Section("other", rows)))
     assert [figure.title for figure in _bars([table])] == [said]
+
+
+def test_scores_of_two_comparisons_are_files_of_two_names():
+    rows = (Row("a", {"chrf": Cell(0.5), "chrf rank": Cell(1)}),)
+    table = Table("T", {"chrf": "chrf", "chrf rank": "rank"}, (Section("overall", rows),))
+    assert [figure.name for figure in _system_scores([table, table])] == ["scores-1", "scores-2"]
