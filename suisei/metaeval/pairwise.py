@@ -3,73 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from suisei.errors import ConfigError
 from suisei.metaeval.correlation import CorrelationError
 
-TIES = ("half", "wrong", "random")
-
-
-@dataclass(frozen=True, slots=True)
-class PairwiseAccuracy:
-    """Accuracy over caption pairs of the same image.
-
-    Attributes:
-        value: in [0, 1].
-        n: pairs on which people have a preference.
-        human_ties: pairs left out because people have none.
-        metric_ties: counted pairs that the metric scores alike.
-        signature: what the number is, in one line.
-    """
-
-    value: float
-    n: int
-    human_ties: int
-    metric_ties: int
-    signature: str
-
-
-def pairwise_accuracy(
-    first: Sequence[float] | np.ndarray,
-    second: Sequence[float] | np.ndarray,
-    preference: Sequence[float] | np.ndarray,
-    *,
-    ties: str = "half",
-    seed: int = 0,
-) -> PairwiseAccuracy:
-    """Return how often a metric prefers the caption of a pair that people prefer.
-
-    The protocol of Pascal-50S: two captions of one image, and which one most people chose.
-
-    Args:
-        first: scores of the first caption of each pair, [N], higher is better.
-        second: scores of the second caption, [N].
-        preference: above 0 where people prefer the first, below 0 the second, 0 neither, such as the
-            difference of votes; pairs of neither are left out and counted.
-        ties: what a pair with equal scores counts: "half" (the expected value of a coin, default),
-            "wrong" (a strict metric must decide), or "random" (a seeded coin, as Pascal-50S results
-            are usually computed).
-        seed: of the coin.
-
-    Raises:
-        CorrelationError: different lengths, NaN, or no pair with a preference.
-        ConfigError: an unknown way to count ties.
-    """
-    credit = pair_credits(first, second, preference, ties=ties, seed=seed)
-    counted = ~np.isnan(credit)
-    if not counted.any():
-        raise CorrelationError(f"people have no preference in any of the {len(credit)} pairs")
-    tied = int((np.asarray(first) == np.asarray(second))[counted].sum())
-    return PairwiseAccuracy(
-        float(credit[counted].mean()),
-        int(counted.sum()),
-        int((~counted).sum()),
-        tied,
-        signature(ties, seed),
-    )
+TIES = ("half", "wrong")
 
 
 def pair_credits(
@@ -78,16 +18,19 @@ def pair_credits(
     preference: Sequence[float] | np.ndarray,
     *,
     ties: str = "half",
-    seed: int = 0,
 ) -> np.ndarray:
     """Return what each pair counts: 1 where the metric prefers what people prefer, 0 where it does not.
 
+    The protocol of Pascal-50S: two captions of one image, and which one most people chose. The accuracy is
+    the mean over the pairs on which people have a preference.
+
     Args:
-        first: scores of the first caption of each pair, [N].
+        first: scores of the first caption of each pair, [N], higher is better.
         second: scores of the second caption, [N].
-        preference: as in :func:`pairwise_accuracy`.
-        ties: as in :func:`pairwise_accuracy`.
-        seed: of the coin.
+        preference: above 0 where people prefer the first, below 0 the second, 0 neither, such as the
+            difference of votes.
+        ties: what a pair with equal scores counts: "half" (the expected value of a coin, default), or
+            "wrong" (a strict metric must decide).
 
     Returns:
         float64 [N], NaN where people have no preference.
@@ -105,15 +48,12 @@ def pair_credits(
         if np.isnan(side).any():
             raise CorrelationError(f"{name} is NaN at pair {np.flatnonzero(np.isnan(side))[0]}")
     credit = (np.sign(a - b) == np.sign(wanted)).astype(np.float64)
-    tied = (a == b) & (wanted != 0)
     if ties == "half":
-        credit[tied] = 0.5
-    elif ties == "random":
-        credit[tied] = np.random.default_rng(seed).integers(0, 2, size=int(tied.sum()))
+        credit[(a == b) & (wanted != 0)] = 0.5
     credit[wanted == 0] = np.nan
     return credit
 
 
-def signature(ties: str = "half", seed: int = 0) -> str:
+def signature(ties: str = "half") -> str:
     """Return what an accuracy is, in one line."""
-    return f"pairwise-accuracy|ties:{ties}" + (f"|seed:{seed}" if ties == "random" else "")
+    return f"pairwise-accuracy|ties:{ties}"

@@ -17,7 +17,7 @@ from suisei.metaeval.agreement import AgreementData, Rows
 from suisei.metaeval.correlation import CorrelationError
 from suisei.metaeval.correlation_tables import measured_cell, versions
 from suisei.metaeval.human import human_agreement, human_bootstrap
-from suisei.metaeval.pairwise import pairwise_accuracy
+from suisei.metaeval.pairwise import pair_credits, signature
 from suisei.metaeval.published_backbones import BACKBONE_NOTE, of_backbones, published_name
 from suisei.metaeval.resampling import group_weights, percentile_interval
 from suisei.metaeval.settings import EvaluationSettings
@@ -346,16 +346,16 @@ def _foil_row(column: ScoreColumn, samples: Sequence[CaptionSample], settings: E
     if not len(right):
         reason = Cell(None, reason="no video has a score for every sentence")
         return Row(column.label, {**cells, "accuracy": reason}, column.signature, info=info)
-    found = pairwise_accuracy(right, foil, np.ones(len(right)), ties="wrong")
+    credit = pair_credits(right, foil, np.ones(len(right)), ties="wrong")
     low = high = None
     if settings.n_resamples and len(right) > 1:
         weights = group_weights(len(right), settings.n_resamples, settings.seed)
-        interval = percentile_interval(weights @ (right > foil) / len(right), settings.confidence)
+        interval = percentile_interval(weights @ credit / len(credit), settings.confidence)
         low, high = interval.low, interval.high
     cells |= {
-        "accuracy": Cell(found.value, low, high, signature=f"{found.signature}|n:{found.n}"),
-        "ties": Cell(found.metric_ties),
-        "n": Cell(found.n),
+        "accuracy": Cell(float(credit.mean()), low, high, signature=f"{signature('wrong')}|n:{len(credit)}"),
+        "ties": Cell(int((right == foil).sum())),
+        "n": Cell(len(credit)),
     }
     return Row(column.label, cells, column.signature, info=info)
 

@@ -7,7 +7,7 @@ from suisei.data.judged import PairCaption
 from suisei.data.sample import CaptionSample, Rating
 from suisei.errors import DataError
 from suisei.metaeval.pair_tables import ALL, MEAN, pair_table, resampled_difference
-from suisei.metaeval.pairwise import pairwise_accuracy
+from suisei.metaeval.pairwise import pair_credits
 from suisei.metaeval.settings import EvaluationSettings
 from suisei.scoring.columns import ScoreColumn
 
@@ -111,14 +111,14 @@ def test_value_and_interval_are_those_of_a_plain_bootstrap_over_images():
     first, second = scores[::2], scores[1::2]
     kinds = np.array([n % 3 != 0 for n in range(80)])
     wanted = np.array([n % 2 - 0.5 for n in range(80)])
-    expected = pairwise_accuracy(first[kinds], second[kinds], wanted[kinds]).value
+    expected = pair_credits(first[kinds], second[kinds], wanted[kinds]).mean()
     assert cells["HC"].value == pytest.approx(expected)
     weights = np.random.default_rng(3).multinomial(20, np.full(20, 1 / 20), size=300)
     resampled = []
     for row in weights:
         drawn = np.repeat(np.arange(80), row[np.arange(80) % 20])
         drawn = drawn[kinds[drawn]]
-        resampled.append(pairwise_accuracy(first[drawn], second[drawn], wanted[drawn]).value)
+        resampled.append(pair_credits(first[drawn], second[drawn], wanted[drawn]).mean())
     assert (cells["HC"].low, cells["HC"].high) == pytest.approx(tuple(np.quantile(resampled, [0.025, 0.975])))
     assert cells[MEAN].low < cells[MEAN].value < cells[MEAN].high
 

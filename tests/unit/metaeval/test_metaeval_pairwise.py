@@ -5,25 +5,20 @@ import pytest
 
 from suisei.errors import ConfigError
 from suisei.metaeval.correlation import CorrelationError
-from suisei.metaeval.pairwise import pairwise_accuracy
+from suisei.metaeval.pairwise import pair_credits, signature
 
 
-def test_counts_agreement_and_names_ties():
-    result = pairwise_accuracy([3, 1, 2, 5, 1], [1, 3, 2, 4, 0], [10, 10, -4, 1, 0])
-    assert result.value == pytest.approx((1 + 0 + 0.5 + 1) / 4)
-    assert (result.n, result.human_ties, result.metric_ties) == (4, 1, 1)
-    assert result.signature == "pairwise-accuracy|ties:half"
+def test_counts_agreement_half_for_ties_and_nothing_without_a_preference():
+    found = pair_credits([3, 1, 2, 5, 1], [1, 3, 2, 4, 0], [10, 10, -4, 1, 0])
+    assert found.tolist() == pytest.approx([1, 0, 0.5, 1, np.nan], nan_ok=True)
+    assert signature() == "pairwise-accuracy|ties:half"
 
 
-def test_ties_may_be_wrong_or_a_seeded_coin():
-    zeros = np.zeros(2000)
-    assert pairwise_accuracy(zeros, zeros, zeros + 1, ties="wrong").value == 0
-    first = pairwise_accuracy(zeros, zeros, zeros + 1, ties="random", seed=0)
-    assert first.value == pairwise_accuracy(zeros, zeros, zeros + 1, ties="random", seed=0).value
-    assert first.value == pytest.approx(0.5, abs=0.06)
-    assert first.signature.endswith("seed:0")
-    with pytest.raises(ConfigError, match="half, wrong, random"):
-        pairwise_accuracy([1], [2], [1], ties="skip")
+def test_ties_may_be_wrong():
+    assert pair_credits([2, 2, 3], [2, 2, 1], [1, -1, 1], ties="wrong").tolist() == [0, 0, 1]
+    assert signature("wrong") == "pairwise-accuracy|ties:wrong"
+    with pytest.raises(ConfigError, match="half, wrong"):
+        pair_credits([1], [2], [1], ties="random")
 
 
 @pytest.mark.parametrize(
@@ -31,9 +26,8 @@ def test_ties_may_be_wrong_or_a_seeded_coin():
     [
         ([1], [1, 2], [1, 1], "differ in length"),
         ([1, np.nan, np.nan], [1, 2, 3], [1, 1, 1], "first is NaN at pair 1"),
-        ([1], [2], [0], "no preference"),
     ],
 )
 def test_refuses(first, second, preference, message):
     with pytest.raises(CorrelationError, match=message):
-        pairwise_accuracy(first, second, preference)
+        pair_credits(first, second, preference)
