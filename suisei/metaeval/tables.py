@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -190,10 +189,6 @@ class Table:
             ],
             "notes": list(self.notes),
         }
-
-    def to_json(self) -> str:
-        """Return :meth:`as_dict` as JSON text; NaN never occurs in it."""
-        return json.dumps(self.as_dict(), ensure_ascii=False, indent=2, allow_nan=False) + "\n"
 
     def to_markdown(self, by_system: bool = True) -> str:
         """Return the table as Markdown, one table per section, notes and signatures below.
@@ -390,11 +385,6 @@ def short_names(labels: Sequence[str]) -> dict[str, str]:
 
 HUMAN = "human"
 """Label of the row that holds the ceiling: each rater against the mean of the others."""
-
-
-def finite(value: float) -> float | None:
-    """Return ``value``, or None for NaN and infinities, which JSON does not have."""
-    return float(value) if math.isfinite(value) else None
 
 
 def _markdown(text: str) -> str:

@@ -8,7 +8,6 @@ rows alone decide, so its scores do not depend on who scores it.
 from __future__ import annotations
 
 import json
-import logging
 import math
 import time
 from collections import Counter
@@ -36,8 +35,6 @@ MOST_WINDOW_BYTES = 128 << 20
 STATS = "_stats.json"
 _LATER = {"unread_uids": "", "across": 0, "compared": 0, "looked": 0}
 """What files of counts of before do not have."""
-
-_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,7 +122,7 @@ def test_tiny_p_values_are_not_shown_as_zero():
 
 
 def test_json_has_full_precision_and_reasons(table):
-    content = json.loads(table.to_json())
+    content = json.loads(json.dumps(table.as_dict(), allow_nan=False))
     rows = content["sections"][0]["rows"]
     assert content["seed"] == 0
     assert rows[0]["cells"]["x"] == {"value": 0.123456, "low": 0.1, "high": 0.2, "signature": "sig"}

@@ -37,7 +37,7 @@ TABLE = Table(
 
 
 def test_a_table_comes_back_as_it_was():
-    read = read_table(json.loads(TABLE.to_json()))
+    read = read_table(json.loads(json.dumps(TABLE.as_dict(), allow_nan=False)))
     assert read.to_markdown() == TABLE.to_markdown()
     assert read.to_latex() == TABLE.to_latex()
 
