@@ -85,9 +85,7 @@ def max_pixels() -> int:
     return limit
 
 
-def load_image(
-    source: str | Path | Image.Image | ImageBytes, *, target_size: int | None = None
-) -> Image.Image:
+def load_image(source: str | Path | Image.Image | ImageBytes) -> Image.Image:
     """Return an image as 8-bit RGB, upright and fully decoded.
 
     The camera's rotation (EXIF) is applied, transparency is laid on white, 16-bit grey is scaled
@@ -96,14 +94,12 @@ def load_image(
     Args:
         source: path of a file, or a PIL image, which is not changed and comes back itself where there
             is nothing to convert.
-        target_size: side in pixels that the caller will shrink the image to; lets a large JPEG be
-            decoded at a fraction of its size, still at least ``target_size`` on both sides.
 
     Raises:
         DataError: no such file, no regular file, not an image of FORMATS, truncated, too large, or a
             pixel format whose range is not known (32-bit integers, floats).
     """
-    return _with_image(source, lambda image: image, target_size)
+    return _with_image(source, lambda image: image, None)
 
 
 def read_image(

@@ -28,19 +28,16 @@ def has_lora(tensors: Mapping[str, Tensor]) -> bool:
     return any(key.endswith(_FACTOR_A) for key in tensors)
 
 
-def merge_published_lora(
-    tensors: Mapping[str, Tensor], *, source: str, mlp_merged: bool = True
-) -> dict[str, Tensor]:
+def merge_published_lora(tensors: Mapping[str, Tensor], *, source: str) -> dict[str, Tensor]:
     """Return plain weights, each with its low-rank update added and the factors gone.
 
     The authors' program applies the updates of attention and of the patch convolution while it
     computes. Those of the MLP layers it takes to be inside the saved weights already, and never adds
-    them; ``mlp_merged`` keeps to that, so that the scores are the program's.
+    them; neither does this, so that the scores are the program's.
 
     Args:
         tensors: the state dict, with factors.
         source: where it came from, for messages.
-        mlp_merged: whether the saved MLP weights contain their updates.
 
     Raises:
         ModelError: a factor without its partner or its weight, or shapes that do not go together.
@@ -54,7 +51,7 @@ def merge_published_lora(
         second = tensors.get(f"{stem}lora_B")
         if second is None or target not in merged:
             raise ModelError(f"{source}: {key} has no {stem}lora_B or no {target}")
-        if mlp_merged and ".mlp." in key:
+        if ".mlp." in key:
             continue
         merged[target] = _updated(merged[target], first, second, f"{source}: {key}")
     return merged

@@ -83,12 +83,11 @@ class Positive:
     id: str | None = None
 
 
-def read_positives(path: Path | str, *, verify: bool = True) -> dict[str, Positive]:
-    """Read a manifest, or both manifests of a folder.
+def read_positives(path: Path | str) -> dict[str, Positive]:
+    """Read a manifest, or both manifests of a folder; every generated image is compared with its checksum.
 
     Args:
         path: a manifest file, or the folder of one.
-        verify: read every generated image and compare it with the manifest's checksum.
 
     Returns:
         {source key: positive}; look up an image with ``suisei.data.images.content_key`` and a caption
@@ -116,7 +115,7 @@ def read_positives(path: Path | str, *, verify: bool = True) -> dict[str, Positi
             found[positive.source] = positive
             if positive.file is not None and not os.path.isfile(positive.file):  # noqa: PTH113 - whatever its name
                 missing.append(f"{place}: {positive.file}")
-            elif positive.file is not None and verify:
+            elif positive.file is not None:
                 _verify(positive.file, record.get("sha256"), place)
     if missing:
         more = ", ..." if len(missing) > 3 else ""

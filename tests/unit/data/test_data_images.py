@@ -12,7 +12,7 @@ import pytest
 import torch
 from PIL import Image, ImageFile
 
-from suisei.data.images import _Room, check_unchanged, content_key, load_image, read_image
+from suisei.data.images import DRAFT_SIDES, _Room, check_unchanged, content_key, load_image, read_image
 from suisei.encoders.decoding import decoded_batches
 from suisei.encoders.image import ImageEncoder, ImageEncoderConfig
 from suisei.errors import ConfigError, DataError
@@ -372,12 +372,18 @@ def test_a_file_that_changes_between_hashing_and_decoding_is_refused(tmp_path):
         check_unchanged([key], [tmp_path / "a.png"])
 
 
-def test_a_large_jpeg_is_shrunk_while_decoding_but_not_below_the_target(tmp_path):
+def test_a_large_jpeg_is_shrunk_while_decoding_for_what_makes_little_of_it(tmp_path):
+    class Sized:
+        side = 224 // DRAFT_SIDES
+
+        def size(self, image):
+            return image.size
+
     Image.new("RGB", (1600, 800), "red").save(tmp_path / "a.jpg")
-    assert load_image(tmp_path / "a.jpg", target_size=224).size == (800, 400)
+    assert read_image(tmp_path / "a.jpg", Sized().size) == (800, 400)
     assert load_image(tmp_path / "a.jpg").size == (1600, 800)
     Image.new("RGB", (1600, 800), "red").save(tmp_path / "a.png")
-    assert load_image(tmp_path / "a.png", target_size=224).size == (1600, 800)
+    assert read_image(tmp_path / "a.png", Sized().size) == (1600, 800)
 
 
 def test_the_callers_image_is_not_changed():

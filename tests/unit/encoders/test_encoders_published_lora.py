@@ -55,12 +55,8 @@ def test_merged_weights_compute_what_the_factors_compute(tensors):
 
 
 def test_mlp_updates_are_taken_to_be_inside_as_in_the_authors_program(tensors):
-    assert torch.equal(
-        merge_published_lora(tensors, source="x")["b.mlp.c_fc.weight"], tensors["b.mlp.c_fc.weight"]
-    )
-    added = merge_published_lora(tensors, source="x", mlp_merged=False)["b.mlp.c_fc.weight"]
-    update = tensors["b.mlp.c_fc.lora_B"] @ tensors["b.mlp.c_fc.lora_A"] / RANK
-    torch.testing.assert_close(added - tensors["b.mlp.c_fc.weight"], update, atol=1e-5, rtol=1e-5)
+    merged = merge_published_lora(tensors, source="x")
+    assert torch.equal(merged["b.mlp.c_fc.weight"], tensors["b.mlp.c_fc.weight"])
 
 
 def test_factors_that_do_not_go_together_are_named(tensors):
