@@ -192,16 +192,12 @@ def plot_orders(path: str | Path, panels: Mapping[str, Mapping[str, Sequence[flo
         save_figure(figure, path)
 
 
-def plot_boxes(
-    path: str | Path, boxes: Mapping[str, Sequence[float]], *, heading: str, title: str = ""
-) -> None:
+def plot_boxes(path: str | Path, boxes: Mapping[str, Sequence[float]]) -> None:
     """Draw a distribution per row: whiskers from 5 to 95 %, a box from 25 to 75 %, the median.
 
     Args:
         path: of the file; its folder must exist.
-        boxes: {name: quantiles at 5, 25, 50, 75 and 95 %}.
-        heading: of the axis.
-        title: above the figure.
+        boxes: {name: quantiles at 5, 25, 50, 75 and 95 % of how much a score falls}.
 
     Raises:
         DataError: there is no distribution.
@@ -219,10 +215,9 @@ def plot_boxes(
         axis.vlines(middle, places - 0.275, places + 0.275, color=_ORANGE, linewidth=1.6, zorder=4)
         axis.set_yticks(places, list(boxes))
         axis.invert_yaxis()
-        axis.set_xlabel(heading)
+        axis.set_xlabel("by how much it falls (5, 25, 50, 75, 95 %)")
         axis.grid(axis="x", color=_LIGHT, linewidth=0.6)
         axis.set_axisbelow(True)
-        figure.suptitle(title)
         save_figure(figure, path)
 
 
@@ -251,9 +246,7 @@ def plot_reliability(path: str | Path, calibrations: Mapping[str, Calibration], 
         save_figure(figure, path)
 
 
-def plot_systems(
-    path: str | Path, predicted: np.ndarray, human: np.ndarray, systems: Sequence[str], *, title: str = ""
-) -> None:
+def plot_systems(path: str | Path, predicted: np.ndarray, human: np.ndarray, systems: Sequence[str]) -> None:
     """Draw mean predicted against mean human score, a numbered point per captioning system.
 
     Args:
@@ -261,7 +254,6 @@ def plot_systems(
         predicted: scores [N]; samples with NaN are left out.
         human: mean human scores in [0, 1], [N].
         systems: name of each sample's system, [N].
-        title: above the figure.
 
     Raises:
         DataError: no sample has both.
@@ -286,7 +278,6 @@ def plot_systems(
         axis.set(xlabel="mean human score", ylabel="mean predicted score")
         axis.grid(color=_LIGHT, linewidth=0.6)
         axis.set_axisbelow(True)
-        figure.suptitle(title)
         save_figure(figure, path)
 
 
@@ -294,7 +285,6 @@ def plot_curves(
     path: str | Path,
     curves: Mapping[str, tuple[Sequence[float], Sequence[float]]],
     *,
-    title: str = "",
     headings: tuple[str, str] = ("", ""),
 ) -> None:
     """Draw lines, such as how a figure changes from epoch to epoch.
@@ -302,7 +292,6 @@ def plot_curves(
     Args:
         path: of the file; its folder must exist.
         curves: {name: (x values, y values)}.
-        title: above the figure.
         headings: of both axes.
 
     Raises:
@@ -325,7 +314,6 @@ def plot_curves(
             legend_below(figure, axis)
         axis.grid(color=_LIGHT, linewidth=0.6)
         axis.set_axisbelow(True)
-        figure.suptitle(title)
         save_figure(figure, path)
 
 

@@ -21,6 +21,8 @@ VERSUS = " > "
 """Stands between the names of two that a row compares."""
 _LEAST_LABEL = 10
 """Cells to which labels are folded before anything else is."""
+MOST_SECTIONS = 8
+"""With more, a console shows no sections by system."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,19 +233,17 @@ class Table:
         lines += [f"% signature: {row.signature}" for row in self.overall.rows if row.signature]
         return "\n".join(lines) + "\n"
 
-    def to_rich(self, most: int = 8) -> RenderableType:
+    def to_rich(self) -> RenderableType:
         """Return the table for a rich console; intervals stand below their figures where there is no room.
 
-        Args:
-            most: with more sections than this, those by system are left out, and counted.
+        With more than MOST_SECTIONS sections, those by system are left out, and counted.
         """
-        return _FittedTable(self, most)
+        return _FittedTable(self)
 
-    def rich_table(self, most: int, layout: str) -> tuple[RichTable, list[str]]:
+    def rich_table(self, layout: str) -> tuple[RichTable, list[str]]:
         """Return the rich table and the notes below it.
 
         Args:
-            most: see :meth:`to_rich`.
             layout: "wide"; "stacked" for each interval below its figure, with no lines between columns; or
                 "folded" for the same where intervals take two lines.
         """
@@ -268,7 +268,7 @@ class Table:
                 escape(shown_heading), justify="right", overflow="fold", no_wrap=layout == "stacked"
             )
         shown = self.sections
-        if len(shown) > most:
+        if len(shown) > MOST_SECTIONS:
             shown = self._without_systems()
         notes = self.all_notes(shown)
         if len(shown) < len(self.sections):
@@ -342,7 +342,6 @@ class _FittedTable:
     """A table that decides when it is printed, and the width is known, where its intervals stand."""
 
     table: Table
-    most: int
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         from rich.cells import cell_len
@@ -352,7 +351,7 @@ class _FittedTable:
         labels = [row.label for section in self.table.sections for row in section.rows]
         spare = max((cell_len(label) - _LEAST_LABEL for label in labels), default=0)
         for layout, may_fold in (("wide", 0), ("stacked", max(spare, 0)), ("folded", math.inf)):
-            shown, notes = self.table.rich_table(self.most, layout)
+            shown, notes = self.table.rich_table(layout)
             needed = Measurement.get(console, options.update(width=10_000), shown).maximum
             if needed - may_fold <= options.max_width:
                 break

@@ -29,6 +29,8 @@ from suisei.metrics.tokenizers import TokenizedSample
 from suisei.progress import progress_bar
 
 _STATISTICS = 23
+_MEMORY = "2G"
+"""Java's heap limit."""
 
 
 class MeteorProcess:
@@ -36,17 +38,16 @@ class MeteorProcess:
 
     Args:
         timeout: seconds to wait for one answer, the start included, before Java is stopped.
-        memory: Java's heap limit.
         normalize: whether METEOR cuts the text again by its own rules.
 
     Attributes:
         owner: id of the Python process that started it; another one must not speak to it.
     """
 
-    def __init__(self, timeout: float = 120.0, memory: str = "2G", normalize: bool = True) -> None:
+    def __init__(self, timeout: float = 120.0, normalize: bool = True) -> None:
         require(pycocoevalcap_reason(), "METEOR")
         folder = package_folder() / "meteor"
-        command = [cast(str, java.java_command()), "-Dfile.encoding=UTF-8", f"-Xmx{memory}", "-jar"]
+        command = [cast(str, java.java_command()), "-Dfile.encoding=UTF-8", f"-Xmx{_MEMORY}", "-jar"]
         command += ["meteor-1.5.jar", "-", "-", "-stdio", "-l", "en"]
         command += ["-norm"] if normalize else []
         self._timeout = timeout

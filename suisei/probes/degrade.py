@@ -31,6 +31,8 @@ WELL_RATED = 0.75
 _MARKS = {"ja": "。", "en": "."}
 _LETTERS = {"ja": "あ", "en": "a"}
 _TRIES = 20
+POOL_SIZE = 50
+"""Captions of other images that one is drawn from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +194,7 @@ def degrade(
 
 
 def degrade_samples(
-    samples: Sequence[CaptionSample], name: str, *, seed: int = 0, pool_size: int = 50
+    samples: Sequence[CaptionSample], name: str, *, seed: int = 0
 ) -> list[CaptionSample | None]:
     """Return each sample with its candidate changed and its rating taken away; None where that cannot be.
 
@@ -205,7 +207,6 @@ def degrade_samples(
         samples: N good samples.
         name: a key of CHANGES.
         seed: of all choices.
-        pool_size: other captions that one is drawn from.
     """
     pools = _pools(samples) if name == OTHER_IMAGE else {}
     result: list[CaptionSample | None] = []
@@ -213,7 +214,7 @@ def degrade_samples(
         language = language_of(sample)
         others: list[str] = []
         if name == OTHER_IMAGE:
-            others = _elsewhere(sample, pools[language], seed, pool_size)
+            others = _elsewhere(sample, pools[language], seed)
         changed = degrade(
             sample.candidate, name, language=language, seed=seed, others=others, references=sample.references
         )
@@ -238,11 +239,11 @@ def _pools(samples: Sequence[CaptionSample]) -> dict[str, list[tuple[str, str]]]
     return {language: sorted(set(pool)) for language, pool in pools.items()}
 
 
-def _elsewhere(sample: CaptionSample, pool: Sequence[tuple[str, str]], seed: int, size: int) -> list[str]:
-    """Return up to ``size`` captions of other groups, which are no caption of this sample's image."""
+def _elsewhere(sample: CaptionSample, pool: Sequence[tuple[str, str]], seed: int) -> list[str]:
+    """Return up to POOL_SIZE captions of other groups, which are no caption of this sample's image."""
     rng = random.Random(seeded_key(seed, "pool", sample.candidate))
     own, known = group_of(sample), {sample.candidate, *sample.references}
-    drawn = rng.sample(range(len(pool)), min(size, len(pool)))
+    drawn = rng.sample(range(len(pool)), min(POOL_SIZE, len(pool)))
     return [pool[n][1] for n in drawn if pool[n][0] != own and pool[n][1] not in known]
 
 

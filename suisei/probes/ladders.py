@@ -303,12 +303,11 @@ def ladders_of(
     return found
 
 
-def frequent_words(samples: Sequence[CaptionSample], least: int = LEAST_OCCURRENCES) -> list[str]:
-    """Return the words, in lower case, that occur at least so often in the references, sorted.
+def frequent_words(samples: Sequence[CaptionSample]) -> list[str]:
+    """Return the words, in lower case, that occur at least LEAST_OCCURRENCES times in the references, sorted.
 
     Args:
         samples: of one language; an image's references count once.
-        least: occurrences.
     """
     counts: Counter[str] = Counter()
     for language, keep in by_language(samples):
@@ -320,7 +319,7 @@ def frequent_words(samples: Sequence[CaptionSample], least: int = LEAST_OCCURREN
         }
         for _, text in own:
             counts.update(word.strip().lower() for word in texts(segment(text, language)) if _is_word(word))
-    return sorted(word for word, count in counts.items() if count >= least)
+    return sorted(word for word, count in counts.items() if count >= LEAST_OCCURRENCES)
 
 
 def _is_word(text: str) -> bool:

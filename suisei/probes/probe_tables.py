@@ -125,12 +125,11 @@ def _line(text: str) -> str:
     return " ".join(text.split())
 
 
-def ladder_table(outcomes: Sequence[LadderOutcome], notes: Sequence[str] = ()) -> Table | None:
+def ladder_table(outcomes: Sequence[LadderOutcome]) -> Table | None:
     """Return one protocol's correlations, a section per language, beside the published ones.
 
     Args:
         outcomes: of one protocol, from :func:`suisei.probes.ladders.ladder_outcomes`.
-        notes: lines for below the table.
 
     Returns:
         The table; None without outcomes.
@@ -158,7 +157,7 @@ def ladder_table(outcomes: Sequence[LadderOutcome], notes: Sequence[str] = ()) -
         f"published: González-Chávez et al. (2022), table 2, on COCO's val2017; {_BERTSCORE_NOTE}",
     )
     own = (*_beside_published(sections), *_unchanged_in_sets(outcomes))
-    return Table(protocol.capitalize(), columns, sections, (*told, *own, *notes))
+    return Table(protocol.capitalize(), columns, sections, (*told, *own))
 
 
 def beside_people_table(outcomes: Sequence[LadderOutcome]) -> Table | None:
@@ -221,7 +220,7 @@ def _beside_published(sections: Sequence[Section]) -> list[str]:
     return []
 
 
-def curve_table(found: Sequence[Curve], notes: Sequence[str] = ()) -> Table | None:
+def curve_table(found: Sequence[Curve]) -> Table | None:
     """Return the degradation curves as a table, a section per kind and language; None without any."""
     if not found:
         return None
@@ -244,4 +243,4 @@ def curve_table(found: Sequence[Curve], notes: Sequence[str] = ()) -> Table | No
         if curve.unchanged
     }
     sections = tuple(Section(title, tuple(rows)) for title, rows in sorted(blocks.items()))
-    return Table("Degradation curves", columns, sections, (*told, *kept, *notes))
+    return Table("Degradation curves", columns, sections, (*told, *kept))

@@ -19,7 +19,7 @@ from suisei.probes.lexicon import (
     PLACE_PREPOSITIONS,
 )
 from suisei.probes.segments import Segment, Segmented
-from suisei.probes.spans import Span, find_spans, moved, put, texts
+from suisei.probes.spans import Span, find_spans, moved_to_front, put, texts
 from suisei.probes.words import ARTICLES, AUXILIARIES
 
 _POLITE = (
@@ -236,7 +236,7 @@ def _place_first_ja(task: Task) -> str | None:
         return None
     if phrase_start(caption, words, place) != 0 or phrase_start(caption, words, stop) != place + 1:
         return None
-    return caption.join(moved(words, place + 1, stop + 1, 0))
+    return caption.join(moved_to_front(words, place + 1, stop + 1))
 
 
 def _counts_the_subject(words: Sequence[str], start: int, stop: int) -> bool:

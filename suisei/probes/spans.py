@@ -74,6 +74,6 @@ def _article(article: str, following: str) -> str:
     return fitting.capitalize() if article[0].isupper() else fitting
 
 
-def moved(words: Sequence[str], start: int, stop: int, place: int) -> list[str]:
-    """Return the words with those of [start, stop) moved to before ``place``, which is not after start."""
-    return [*words[:place], *words[start:stop], *words[place:start], *words[stop:]]
+def moved_to_front(words: Sequence[str], start: int, stop: int) -> list[str]:
+    """Return the words with those of [start, stop) moved to the front."""
+    return [*words[start:stop], *words[:start], *words[stop:]]

@@ -165,7 +165,7 @@ def _changes(table: Table, section: Section) -> Iterator[Figure]:
     }
     if boxes:
         text = "; ".join(f"{name} median {values[2]:.3f}" for name, values in boxes.items())
-        drawn = partial(plot_boxes, boxes=boxes, heading="by how much it falls (5, 25, 50, 75, 95 %)")
+        drawn = partial(plot_boxes, boxes=boxes)
         yield Figure("", f"{section.title}, distributions", text, drawn)
 
 

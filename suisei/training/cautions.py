@@ -23,6 +23,8 @@ ADVICE = {
 """What to do about few samples, by what was tested: a split, one beside given files, a fold, or all folds."""
 COMPARED = ("pearson", "tau-c")
 """The coefficients by which a model is held against baselines."""
+_OWN = "suisei"
+"""The model's row."""
 SIMULATED = "scenes"
 """The bundled sample, whose ratings no person gave."""
 
@@ -47,7 +49,6 @@ def cautions(
     scores: Mapping[str, np.ndarray],
     samples: Sequence[CaptionSample],
     tested: str,
-    label: str = "suisei",
 ) -> list[str]:
     """Return a sentence for each reason in the figures not to rely on a model, and what to do about it.
 
@@ -56,9 +57,8 @@ def cautions(
         scores: {name: float64 [N]} of model and baselines, NaN where there is none.
         samples: the N samples that were tested.
         tested: what they are, a key of ADVICE.
-        label: the model's row.
     """
-    own = table.row(label)
+    own = table.row(_OWN)
     found = []
     if len(samples) < FEW:
         count = f"{len(samples):,} sample{'' if len(samples) == 1 else 's'}"
@@ -66,8 +66,8 @@ def cautions(
         found.append(f"{little}: {ADVICE[tested]}.")
     if all(own.value(kind) is None for kind in COMPARED):
         return [*found, "No agreement of the model with people could be measured."]
-    others = [row.label for row in table.overall.rows if row.label not in (label, HUMAN)]
-    behind = [text for other in others if (text := _ahead(table, scores, samples, (label, other)))]
+    others = [row.label for row in table.overall.rows if row.label not in (_OWN, HUMAN)]
+    behind = [text for other in others if (text := _ahead(table, scores, samples, (_OWN, other)))]
     if behind:
         found.append(
             f"The model agrees less with people than a baseline does: {'; '.join(behind)}. Score with the "

@@ -44,7 +44,7 @@ def read_training_captions(root: Path | str) -> list[str]:
     path = find_file(Path(root), TRAINING)
     sentences = []
     for video, entry in read_object(path).items():
-        sentences += _texts(entry, "sentences", f"{path}, {video}")
+        sentences += _texts(entry, f"{path}, {video}")
     return [text for text in sentences if len(text.split(" ")) <= LONGEST_TRAINING_SENTENCE]
 
 
@@ -79,7 +79,7 @@ def _rows(root: Path, images: Path | None) -> Iterator[Row]:
     number, seen = 0, set[str]()
     for video in sides["right"]:
         times = _times(timed, timed_path, video)
-        references = (_texts(others.get(video), "sentences", f"{reference_path}, {video}"),
+        references = (_texts(others.get(video), f"{reference_path}, {video}"),
                       _times(others, reference_path, video))  # fmt: skip
         if len(references[0]) != len(references[1]):
             raise DataError(f"{reference_path}, {video}: sentences and timestamps differ in number")
@@ -126,10 +126,10 @@ def _results(path: Path) -> dict[str, list[Any]]:
     return results
 
 
-def _texts(entry: Any, field: str, place: str) -> list[str]:
-    texts = entry.get(field) if isinstance(entry, Mapping) else None
+def _texts(entry: Any, place: str) -> list[str]:
+    texts = entry.get("sentences") if isinstance(entry, Mapping) else None
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise DataError(f"{place}: expected a list of text in {field!r}")
+        raise DataError(f"{place}: expected a list of text in 'sentences'")
     return texts
 
 

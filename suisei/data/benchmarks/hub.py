@@ -45,19 +45,17 @@ class HubTable:
         patterns: file names below the root, with wildcards; those of the first that fits anything are read.
         scale: worst and best rating.
         language: of the captions.
-        image_folders: where the images are, below the root.
     """
 
     patterns: tuple[str, ...]
     scale: tuple[float, float]
     language: str = "en"
-    image_folders: tuple[str, ...] = ("images",)
 
     def rows(self, root: Path, images: Path | None) -> Iterator[Row]:
         """Yield a row per rated caption."""
         seen: set[str] = set()
         files = self.files(root)
-        pictures = Pictures(images, *(files[0].parent / name for name in self.image_folders))
+        pictures = Pictures(images, files[0].parent / "images")
         for path in files:
             for number, record, problem in read_table(path):
                 row = make_row(

@@ -185,9 +185,9 @@ def test_systems_are_numbered_and_named(tmp_path):
 def test_distributions_have_a_row_each(tmp_path):
     from suisei.metaeval.plots import plot_boxes
 
-    plot_boxes(tmp_path / "b.svg", {"swap": [-1, 0, 0.5, 1, 2], "half": [0, 0, 0, 0, 0]}, heading="fall")
+    plot_boxes(tmp_path / "b.svg", {"swap": [-1, 0, 0.5, 1, 2], "half": [0, 0, 0, 0, 0]})
     text = (tmp_path / "b.svg").read_text()
     assert ">swap</text>" in text
     assert ">half</text>" in text
     with pytest.raises(DataError, match="no distribution"):
-        plot_boxes(tmp_path / "b.svg", {}, heading="")
+        plot_boxes(tmp_path / "b.svg", {})
