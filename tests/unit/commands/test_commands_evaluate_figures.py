@@ -108,8 +108,6 @@ def test_shichimi_stands_beside_the_paper_with_the_differences(
     shared, tmp_path, capsys, tokenizer, bleu, rouge
 ):
     """The figures that explain the differences are those measured here; the paper's are its table 2."""
-    if tokenizer == "mecab":
-        pytest.importorskip("fugashi")
     paths = {name: tmp_path / f"out.{name}" for name in ("json", "markdown", "latex")}
     code = run(
         "--data", "shichimi", "--root", shared / "data" / "shichimi", "--bootstrap", 0,

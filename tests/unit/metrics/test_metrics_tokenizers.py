@@ -15,7 +15,6 @@ from suisei.metrics.bleu import Bleu
 from suisei.metrics.registry import get_metric
 from suisei.metrics.tokenizers import caption_words, get_tokenizer, tokenize_samples
 
-WITH_MECAB = pytest.mark.skipif(bool(tokenizers.mecab_missing()), reason="needs fugashi and unidic-lite")
 WORDS = (
     "dog man's dogs' t-shirt isn't can't they're U.S. Mr. 3.5 10,000 '90s half-pipe $5 50% #1 w/ red/white "
     '"stop" (left) [sic] -- - ... !! ? ; : , . cannot o\'clock R&B 4x4 café “quoted” it’s girl,boy 5:30 '
@@ -86,7 +85,7 @@ def test_ptb_equals_java_on_flickr8k(shared):
 
 
 UNSEEN = "\u061c\u180e\u200b\u200c\u200d\u200e\u2060\u2064\ufeff\ufe0f\U000e0067\U000e0100"
-JAPANESE = ["character", pytest.param("mecab", marks=WITH_MECAB), pytest.param("auto", marks=WITH_MECAB)]
+JAPANESE = ["character", "mecab", "auto"]
 
 
 @pytest.mark.parametrize("name", ["ptb", *JAPANESE])
@@ -139,7 +138,6 @@ def test_language_decides_the_tokenizer():
     assert tokenizer.signature == f"ptb-regex.{ptb.VERSION}+char-nfkc-nopunct.2"
 
 
-@WITH_MECAB
 def test_mecab_cuts_words_and_drops_punctuation():
     tokenizer = get_tokenizer("auto")
     assert tokenizer("犬が公園を走っている。") == ["犬", "が", "公園", "を", "走っ", "て", "いる"]

@@ -116,7 +116,6 @@ def test_shuffling_keeps_the_words():
 
 
 def test_japanese_words_are_replaced_and_shuffled():
-    pytest.importorskip("fugashi")
     animals = ("犬", "猫", "馬", "牛", "鳥")
     own = [
         CaptionSample(f"{a}が{b}を見ている", (f"{a}と{b}がいる", f"{b}のそばの{a}"), group=a + b)

@@ -9,13 +9,6 @@ from suisei.probes.lexicon import ALIKE, WRONG, numbers_of
 from suisei.probes.segments import segment
 from suisei.probes.spans import find_spans, put
 
-WITH_MECAB = pytest.mark.usefixtures("_mecab")
-
-
-@pytest.fixture
-def _mecab():
-    pytest.importorskip("fugashi")
-
 
 def every(caption, name, language, references=()):
     """Return what all seeds make of a caption."""
@@ -45,7 +38,6 @@ def test_what_is_wrong_in_english(caption, name, among):
     assert caption not in made
 
 
-@WITH_MECAB
 @pytest.mark.parametrize(
     ("caption", "name", "among"),
     [
@@ -94,8 +86,6 @@ def test_what_a_reference_mentions_is_not_wrong():
     ],
 )
 def test_no_room(caption, name, language):
-    if language == "ja":
-        pytest.importorskip("fugashi")
     assert not every(caption, name, language)
 
 
@@ -119,7 +109,6 @@ def test_a_near_copy_is_a_reference_with_one_word_changed():
     assert every("a pet", "copy", "en") == set()
 
 
-@WITH_MECAB
 @pytest.mark.parametrize(
     ("caption", "name", "expected"),
     [
@@ -138,7 +127,6 @@ def test_japanese_words_are_rewritten_only_as_what_they_are(caption, name, expec
     assert every(caption, name, "ja") == expected
 
 
-@WITH_MECAB
 @pytest.mark.parametrize(
     ("caption", "expected"),
     [
@@ -167,7 +155,6 @@ def test_politeness(caption, expected):
     assert degrade("a dog runs", "politeness", language="en") is None
 
 
-@WITH_MECAB
 @pytest.mark.parametrize(
     ("caption", "name", "language", "expected"),
     [
@@ -210,8 +197,6 @@ def test_every_change_says_what_is_expected_of_it():
 
 @pytest.mark.parametrize("language", ["en", "ja"])
 def test_no_wrong_word_is_a_synonym_and_none_changes_to_itself(language):
-    if language == "ja":
-        pytest.importorskip("fugashi")
     alike = {**ALIKE["synonym"][language], **ALIKE["script"][language]}
     for lists in (WRONG, ALIKE):
         for by_language in lists.values():
