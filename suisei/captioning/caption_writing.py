@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from suisei.captioning.caption_model import CaptionModel, Decoding
-from suisei.captioning.scst_data import ImageGrids
+from suisei.captioning.image_grids import ImageGrids
 from suisei.encoders.decoding import DECODING_THREADS
 from suisei.encoders.precision import PRECISIONS, choose_precision, matrix_products, of_images
 from suisei.errors import ConfigError, DataError

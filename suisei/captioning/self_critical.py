@@ -19,9 +19,9 @@ from torch import Tensor
 from suisei.captioning.caption_log import CaptionLog
 from suisei.captioning.caption_model import CaptionModel, Decoding, load_caption_model
 from suisei.captioning.caption_sources import CaptionedImage
+from suisei.captioning.image_grids import ImageGrids
 from suisei.captioning.policy import BASELINES, advantages, divergence, policy_loss, token_log_probs
 from suisei.captioning.rewards import CaptionReward, Rewards
-from suisei.captioning.scst_data import ImageGrids
 from suisei.data.sample import LANGUAGES, CaptionSample, is_blank
 from suisei.errors import DataError
 from suisei.metrics.registry import get_metric

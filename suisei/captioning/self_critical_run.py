@@ -18,8 +18,9 @@ from suisei.captioning.caption_log import before, plot_curve
 from suisei.captioning.caption_model import Decoding, load_caption_model
 from suisei.captioning.caption_report import METRICS, START, TUNED, compare_captions, compared_by
 from suisei.captioning.caption_writing import captions_of, captions_of_grids
+from suisei.captioning.image_grids import ImageGrids
+from suisei.captioning.rewarded_images import RewardedImages
 from suisei.captioning.rewards import folders_of
-from suisei.captioning.scst_data import ImageGrids, RewardedImages
 from suisei.captioning.self_critical import SelfCritical
 from suisei.cli import safe_console, say
 from suisei.data.sample import is_blank

@@ -19,8 +19,9 @@ from lightning.pytorch import Trainer
 from suisei.captioning.caption_sources import CaptionedImage, load_captioned
 from suisei.captioning.captioner import Captioner
 from suisei.captioning.grid_tower import GridTower, TowerConfig, create_image_encoder
+from suisei.captioning.image_grids import ImageGrids
 from suisei.captioning.pieces import Pieces
-from suisei.captioning.scst_data import ImageGrids, RewardedImages
+from suisei.captioning.rewarded_images import RewardedImages
 from suisei.captioning.self_critical import SelfCritical
 from suisei.captioning.transformer import TransformerConfig
 from suisei.encoders.dual_folder import new_dual_encoder, save_dual_encoder

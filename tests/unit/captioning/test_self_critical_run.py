@@ -17,8 +17,8 @@ from suisei.captioning import self_critical_run
 from suisei.captioning.caption_model import Decoding, load_caption_model
 from suisei.captioning.caption_sources import CaptionedImage
 from suisei.captioning.grid_tower import GridTower
+from suisei.captioning.rewarded_images import RewardedImages
 from suisei.captioning.rewards import CaptionReward
-from suisei.captioning.scst_data import RewardedImages
 from suisei.captioning.self_critical import SelfCritical
 from suisei.captioning.self_critical_run import TASK, run
 from suisei.commands.train import main as train_command
