@@ -24,7 +24,7 @@ from suisei.data.pairs import check_apart
 from suisei.data.paths import full_path
 from suisei.data.sample import LANGUAGES
 from suisei.errors import DataError
-from suisei.models.table import PixelStore
+from suisei.models.pixel_store import PixelStore
 from suisei.ranges import NAME, Range, Rule, Word, at_least, check_settings
 from suisei.training.batching import EpochBatches, ResumableDataLoader
 from suisei.training.resumable_data import ResumableData, TensorBatch, in_order

@@ -30,7 +30,7 @@ from suisei.captioning.word_pretraining import pretrain_tower
 from suisei.data.sample import LANGUAGE_NAMES
 from suisei.data.writers import stored_name
 from suisei.encoders.cache_place import disk_cache
-from suisei.models.table import PixelStore
+from suisei.models.pixel_store import PixelStore
 from suisei.progress import reported
 from suisei.ranges import at_least, check
 from suisei.training.checkpoints import read_checkpoint, restore_frozen

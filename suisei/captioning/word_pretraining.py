@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from suisei.captioning.grid_tower import GridTower
-from suisei.models.table import PixelStore
+from suisei.models.pixel_store import PixelStore
 from suisei.ranges import LEARNING_RATE, WEIGHT_DECAY, Rule, at_least, check_settings
 from suisei.training.pretraining_loop import Passes, run_passes
 

@@ -15,7 +15,7 @@ import torch
 from lightning.pytorch.cli import LightningArgumentParser
 
 from suisei.encoders.dual_folder import save_dual_encoder
-from suisei.models.table import PixelStore
+from suisei.models.pixel_store import PixelStore
 from suisei.pacs.dual_module import PacTraining, recall_at
 from suisei.pacs.lora import merge_lora
 from suisei.pacs.pair_datamodule import PairDataModule

@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 
 from suisei.data.pairs import ImageCaptions, hold_out_captions, load_pairs, warn_unless_apart
 from suisei.errors import ConfigError, DataError
-from suisei.models.table import PixelStore
+from suisei.models.pixel_store import PixelStore
 from suisei.ranges import NAME, Rule, at_least, check_settings
 from suisei.training.batching import FullBatches, ResumableDataLoader
 from suisei.training.resumable_data import ResumableData, TensorBatch, in_order, require_full_batch

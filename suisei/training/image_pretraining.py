@@ -23,8 +23,8 @@ from torch import Tensor, nn
 from suisei.encoders.cache_place import disk_cache
 from suisei.errors import DataError
 from suisei.models.features import ModelFeatures
+from suisei.models.pixel_store import PixelStore
 from suisei.models.regressor import Regressor
-from suisei.models.table import PixelStore
 from suisei.training.augment import random_crops
 from suisei.training.contrastive import MAX_SCALE, symmetric_info_nce
 from suisei.training.pretraining import TEMPERATURE, PretrainingConfig

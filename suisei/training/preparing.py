@@ -11,8 +11,9 @@ from lightning.fabric.utilities import move_data_to_device
 from suisei.encoders.cache_place import disk_cache
 from suisei.models.batch import Batch
 from suisei.models.features import ModelFeatures
+from suisei.models.pixel_store import PixelStore
 from suisei.models.regressor import Outputs, Regressor
-from suisei.models.table import Collator, PixelStore, SampleTable
+from suisei.models.table import Collator, SampleTable
 from suisei.training.cosine_fit import fit_start
 from suisei.training.cross_fitting import PartEncoder, align_samples, caption_features, separate_parts
 from suisei.training.devices import moved

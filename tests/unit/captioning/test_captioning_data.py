@@ -15,7 +15,7 @@ from suisei.captioning.grid_store import GridStore
 from suisei.captioning.word_pretraining import WordPretraining, piece_shares, pretrain_tower
 from suisei.encoders.feature_file import DiskCache
 from suisei.errors import ConfigError, DataError
-from suisei.models.table import PixelStore
+from suisei.models.pixel_store import PixelStore
 
 
 def karpathy(folder, pictures):

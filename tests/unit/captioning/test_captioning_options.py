@@ -14,7 +14,7 @@ from suisei.captioning.caption_module import CaptionTraining
 from suisei.captioning.caption_sources import load_captioned
 from suisei.captioning.word_pretraining import WordPretraining, pretrain_tower
 from suisei.encoders.tiny import TinyImageConfig
-from suisei.models.table import PixelStore
+from suisei.models.pixel_store import PixelStore
 
 SMALL = {
     "tower.name": "tiny", "tower.train": True, "layers.width": 16, "layers.heads": 2, "vocabulary": 60,

@@ -17,7 +17,7 @@ def test_states_computed_once_give_the_same_loss(folder):
     data = PairDataModule(str(folder / "train.jsonl"), str(folder / "train.jsonl"), batch_size=8)
     data.load()
     model = PacTraining(str(folder / "clip"), trainable="projections").eval()
-    from suisei.models.table import PixelStore
+    from suisei.models.pixel_store import PixelStore
 
     pixels = PixelStore(data.images, model.encoder.transform)
     model.prepare(data.captions, pixels, len(data.images))
@@ -265,7 +265,7 @@ def test_generated_positives_weigh_as_much_as_asked(folder, monkeypatch, name, l
     data = PairDataModule(str(folder / "train.jsonl"), str(folder / "train.jsonl"), batch_size=8)
     data.load()
     model = PacTraining(str(folder / "clip"), lambda_v=lambdas[0], lambda_t=lambdas[1]).eval()
-    from suisei.models.table import PixelStore
+    from suisei.models.pixel_store import PixelStore
 
     model.prepare(data.captions, PixelStore(data.images, model.encoder.transform), len(data.images))
     data.attach(None, generated_texts=True, generated_images=True)
