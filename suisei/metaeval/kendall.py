@@ -49,8 +49,11 @@ class PreparedTau:
     """Kendall's tau-b or tau-c of fixed points under any number of integer weightings.
 
     With W the total weight, P = W(W-1)/2 pairs, T_x and T_y the pairs tied in x and in y, C and D the
-    concordant and discordant pairs and m the smaller number of distinct values:
-    tau-b = (C - D) / sqrt((P - T_x)(P - T_y)) and tau-c = 2m(C - D) / (W^2 (m - 1)).
+    concordant and discordant pairs, K the pairs of copies of one point and m the smaller number of distinct
+    values: tau-b = (C - D) / sqrt((P - T_x)(P - T_y)) and tau-c = 2m(C - D) / ((W^2 - 2K)(m - 1)).
+
+    A point and its copy are tied, in a resample and in no sample: counted among its pairs, they would make
+    tau-c of every resample too small, by about one in N. In tau-b, T_x and T_y leave them out.
 
     Ratings take few values, and then C - D comes from a contingency table of x ranks by levels,
     O(N + ranks x levels). Otherwise D is counted bit by bit of the y ranks, O(N log N).
@@ -110,7 +113,7 @@ class PreparedTau:
             # Of lower x: those of lower y are concordant, those of higher y discordant.
             score += np.einsum("br,br->b", here, 2 * below + before - all_before)
             below += before
-        return self._tau(score, x_sums, y_sums)
+        return self._tau(score, x_sums, y_sums, _tied(weights))
 
     def _merge(self, weights: np.ndarray) -> np.ndarray:
         x_sums, y_sums, cells = self._x_sums(weights), self._y_sums(weights), self._cells(weights)
@@ -122,7 +125,7 @@ class PreparedTau:
             discordant += ((placed - ones) * (before - before[:, starts])).sum(axis=1)
         total = weights.sum(axis=1)
         untied = _pairs(total) - _tied(x_sums) - _tied(y_sums) + _tied(cells)
-        return self._tau(untied - 2 * discordant, x_sums, y_sums)
+        return self._tau(untied - 2 * discordant, x_sums, y_sums, _tied(weights))
 
     def _make_passes(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Yield, per bit of y from the highest: an order of the points, their bit, their block's start.
@@ -139,7 +142,9 @@ class PreparedTau:
             starts = np.flatnonzero(is_start)[np.cumsum(is_start) - 1]
             yield self._order[order], (self._y[order] >> bit & 1).astype(bool), starts
 
-    def _tau(self, score: np.ndarray, x_sums: np.ndarray, y_sums: np.ndarray) -> np.ndarray:
+    def _tau(
+        self, score: np.ndarray, x_sums: np.ndarray, y_sums: np.ndarray, copies: np.ndarray
+    ) -> np.ndarray:
         total = x_sums.sum(axis=1)
         x_free = (_pairs(total) - _tied(x_sums)).astype(np.float64)
         y_free = (_pairs(total) - _tied(y_sums)).astype(np.float64)
@@ -149,7 +154,7 @@ class PreparedTau:
         else:
             classes = np.minimum((x_sums > 0).sum(axis=1), (y_sums > 0).sum(axis=1))
             numerator = 2.0 * classes * score
-            denominator = total.astype(np.float64) ** 2 * (classes - 1)
+            denominator = (total.astype(np.float64) ** 2 - 2.0 * copies) * (classes - 1)
         tau = np.full(len(score), np.nan)
         np.divide(numerator, denominator, out=tau, where=defined)
         return np.clip(tau, -1.0, 1.0)

@@ -20,3 +20,9 @@ def simulate(seed, groups=30, per_group=4, noise=(0.6,), raters=2, group_effect=
     if group_noise:
         errors = [own + group_noise * np.repeat(rng.normal(size=groups), per_group) for own in errors]
     return [AgreementData(quality + own, tuple(map(tuple, ratings)), names, (), systems) for own in errors]
+
+
+def without_copies(tau_c, weights):
+    """Tau-c of points repeated by weights [N], once no point makes a pair with its own copy."""
+    total, copies = weights.sum() ** 2, (weights * (weights - 1)).sum()
+    return np.clip(tau_c * total / (total - copies), -1, 1)

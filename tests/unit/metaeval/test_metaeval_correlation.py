@@ -18,6 +18,7 @@ from suisei.metaeval.correlation import (
     prepare,
     spearman,
 )
+from tests.unit.metaeval.simulated import without_copies
 
 SCIPY = {
     "pearson": lambda x, y: scipy.stats.pearsonr(x, y)[0],
@@ -59,8 +60,11 @@ def test_weights_equal_repetition(kind, pair, seed):
     for got, row in zip(prepare(kind, x, y).values(weights), weights, strict=True):
         repeated = np.repeat(x, row), np.repeat(y, row)
         if row.sum() > 2 and varied(repeated[0]) and varied(repeated[1]):
+            expected = SCIPY[kind](*repeated)
+            if kind == "tau-c":
+                expected = without_copies(expected, row)
             # sums of squares lose digits where the one large value has weight 0
-            assert got == pytest.approx(SCIPY[kind](*repeated), abs=1e-7)
+            assert got == pytest.approx(expected, abs=1e-7)
         elif not row.sum() or not varied(repeated[0]) or not varied(repeated[1]):
             assert np.isnan(got)
 

@@ -6,6 +6,7 @@ import scipy.stats
 
 from suisei.metaeval.correlation import CORRELATIONS, kendall_tau_b, kendall_tau_c, prepare
 from suisei.metaeval.kendall import CHUNK, GroupSum, PreparedTau, dense_ranks, weight_chunks
+from tests.unit.metaeval.simulated import without_copies
 
 
 @pytest.mark.parametrize(
@@ -52,6 +53,8 @@ def test_a_table_and_the_count_by_bits_give_one_value(variant):
     expected = [
         scipy.stats.kendalltau(np.repeat(x, row), np.repeat(y, row), variant=variant)[0] for row in weights
     ]
+    if variant == "c":
+        expected = [without_copies(value, row) for value, row in zip(expected, weights, strict=True)]
     np.testing.assert_allclose(alone.values(weights), expected, atol=1e-12)
     np.testing.assert_allclose(among.values(spread), expected, atol=1e-12)
 
@@ -70,6 +73,19 @@ def test_levels_that_a_resample_leaves_out_do_not_count_in_tau_c():
     weights = np.array([[1, 1, 0, 1, 1]])
     kept = [0, 1, 3, 4]
     assert PreparedTau(x, y, "c").values(weights)[0] == pytest.approx(kendall_tau_c(x[kept], y[kept]))
+
+
+@pytest.mark.parametrize("levels", [2, 8])  # tabled, counted by bits
+def test_resamples_of_tau_c_lie_around_it_and_not_below(levels):
+    rng = np.random.default_rng(5)
+    x = rng.permutation(60).astype(float)
+    y = np.argsort(np.argsort(x + 20 * rng.normal(size=60))) * levels // 60
+    prepared = PreparedTau(x, y.astype(float), "c")
+    assert prepared._tabled == (levels == 2)
+    value = prepared.values(np.ones((1, 60), dtype=int))[0]
+    weights = rng.multinomial(60, np.full(60, 1 / 60), size=20_000)
+    assert 0.3 < value < 0.9
+    assert prepared.values(weights).mean() == pytest.approx(value, rel=0.005)
 
 
 def test_sums_by_key_come_in_the_order_of_the_keys():
