@@ -203,6 +203,8 @@ def measured_cell(
 ) -> Cell:
     """Return a correlation with its interval, or the reason why there is none.
 
+    What either leaves out, undefined groups and resamples, is in the reason as well.
+
     Args:
         rows: what ``measure`` takes.
         kind: the coefficient.
@@ -232,6 +234,7 @@ def measured_cell(
             )
         except CorrelationError as error:
             reason = f"no interval: {error}"
+        reason = "; ".join(filter(None, (reason, interval.left_out))) or None
     return Cell(result.value, interval.low, interval.high, reason, result.signature)
 
 

@@ -33,6 +33,13 @@ class Interval:
     n_resamples: int = 0
     undefined: int = 0
 
+    @property
+    def left_out(self) -> str | None:
+        """How many resamples it is not of, in words; None where it is of all."""
+        if not self.undefined:
+            return None
+        return f"{self.undefined} of {self.n_resamples} resamples left out of the interval: undefined on them"
+
 
 class RowStatistic:
     """A correlation of fixed rows under many integer row weightings, with any averaging.
@@ -162,6 +169,8 @@ def percentile_interval(values: np.ndarray, confidence: float = 0.95) -> Interva
 def with_interval(cell: Cell, values: np.ndarray, confidence: float, name: str = "") -> Cell:
     """Return a figure with the interval of its resampled values [R], or the reason why it has none.
 
+    Where the interval is not of all resamples, the figure's reason says of how many.
+
     Args:
         cell: the figure.
         values: the resampled ones; NaN where one is not defined, as in resamples that lack a rare kind.
@@ -172,7 +181,8 @@ def with_interval(cell: Cell, values: np.ndarray, confidence: float, name: str =
         interval = percentile_interval(values, confidence)
     except CorrelationError as error:
         return replace(cell, reason=f"{name}no interval: {error}")
-    return replace(cell, low=interval.low, high=interval.high)
+    reason = f"{name}{interval.left_out}" if interval.left_out else cell.reason
+    return replace(cell, low=interval.low, high=interval.high, reason=reason)
 
 
 def bootstrap(

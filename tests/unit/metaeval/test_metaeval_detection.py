@@ -82,6 +82,7 @@ def test_a_resample_without_a_good_caption_finds_nothing(monkeypatch):
     cell = detection_table([column([1, 2, 3])], samples, settings).row("m").cells[AVERAGE_PRECISION]
     assert cell.value == pytest.approx(1 / 2)
     assert cell.high < cell.value
+    assert cell.reason == "1 of 3 resamples left out of the interval: undefined on them"
     differences = resampled_difference(np.array([1, 2, 3.0]), np.array([3, 2, 1.0]), samples, settings)
     assert np.isnan(differences).tolist() == [True, False, False]
 

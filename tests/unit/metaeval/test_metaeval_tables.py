@@ -15,6 +15,7 @@ from suisei.errors import ConfigError
 from suisei.metaeval.correlation import CORRELATIONS, CorrelationError
 from suisei.metaeval.correlation_tables import add_failed, evaluation_table
 from suisei.metaeval.metric_pairs import compare_metrics
+from suisei.metaeval.resampling import group_weights
 from suisei.metaeval.settings import EvaluationSettings
 from suisei.metaeval.tables import HUMAN, Cell, Row, Section, Table, short_names
 
@@ -363,6 +364,20 @@ def test_intervals_and_progress():
     assert cell.low < cell.value < cell.high
     assert seen == [(1, 2), (2, 2)]
     assert any("50 resamples, seed 0" in note for note in result.notes)
+
+
+def test_an_interval_says_how_many_resamples_it_leaves_out():
+    """Without the one image that is rated otherwise, all ratings are equal."""
+    samples = [
+        CaptionSample(f"c{n}", rating=Rating((2 if n == 0 else 1,), 1, 4), group=f"g{n}") for n in range(12)
+    ]
+    scores = np.random.default_rng(0).random(12)
+    table = evaluation_table({"q": scores}, samples, EvaluationSettings(n_resamples=100))
+    lacking = int((group_weights(12, 100, seed=0)[:, 0] == 0).sum())  # g0 is the first by name
+    assert 20 < lacking < 50
+    reason = f"{lacking} of 100 resamples left out of the interval: undefined on them"
+    assert {table.row("q").cells[kind].reason for kind in CORRELATIONS} == {reason}
+    assert f"q: {reason}" in table.all_notes()
 
 
 def test_a_failed_metric_keeps_its_place():
