@@ -47,9 +47,11 @@ def detection_table(
     for name, mask in _scopes(samples):
         rows = [_row(column, bad[mask], groups[mask], mask, settings) for column in columns]
         sections.append(Section(name, tuple(rows)))
+    chance = chance_precision(int(bad.sum()), len(bad))
     notes = [
-        "average precision of finding the bad captions by their low scores (scikit-learn); ranking by chance "
-        f"gives about their share, {bad.mean():.3f} of all captions; a row's own, of those that it scores"
+        "average precision of finding the bad captions by their low scores (scikit-learn); a random order of "
+        f"all captions gives {chance:.3f} on average, more than the share of bad ones, {bad.mean():.3f}: on "
+        "few captions the figure is too high, and its interval with it"
     ]
     notes += settings.interval_notes("images")
     heads = {AVERAGE_PRECISION: "average precision", "bad": "bad", "n": "captions"}
@@ -59,6 +61,17 @@ def detection_table(
         "samples": len(samples),
     }
     return Table(title, heads, tuple(sections), tuple(notes), meta)
+
+
+def chance_precision(bad: int, count: int) -> float:
+    """Return the mean average precision over all orders of ``count`` captions, ``bad`` >= 1 of them bad.
+
+    A bad caption is at place k of N as often as at any other, and the k - 1 before it are bad at a rate of
+    (bad - 1) / (N - 1): the mean over k of (1 + (k - 1)(bad - 1) / (N - 1)) / k, in (0, 1].
+    """
+    places = np.arange(1, count + 1)
+    before = (places - 1) * (bad - 1) / max(count - 1, 1)
+    return float(((1 + before) / places).mean())
 
 
 def _labels(samples: Sequence[CaptionSample]) -> np.ndarray:

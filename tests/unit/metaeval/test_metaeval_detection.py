@@ -1,5 +1,7 @@
 """Average precision of finding bad captions."""
 
+import itertools
+
 import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score
@@ -7,7 +9,12 @@ from sklearn.metrics import average_precision_score
 from suisei.data.judged import PairCaption
 from suisei.data.sample import CaptionSample, Rating
 from suisei.errors import DataError
-from suisei.metaeval.detection import AVERAGE_PRECISION, detection_table, resampled_difference
+from suisei.metaeval.detection import (
+    AVERAGE_PRECISION,
+    chance_precision,
+    detection_table,
+    resampled_difference,
+)
 from suisei.metaeval.settings import EvaluationSettings
 from suisei.scoring.columns import ScoreColumn
 
@@ -37,7 +44,14 @@ def test_low_scores_find_the_bad_ones():
         "constant": 0.5,
     }
     assert values(table.row("perfect")) == (2, 4)
-    assert any("about their share, 0.500" in note for note in table.notes)
+    assert "gives 0.681 on average, more than the share of bad ones, 0.500" in table.notes[0]
+
+
+@pytest.mark.parametrize("bad", range(1, 7))
+def test_chance_is_the_mean_over_all_orders(bad):
+    orders = list(itertools.permutations(range(6)))
+    found = [average_precision_score(np.arange(6) < bad, np.array(order)) for order in orders]
+    assert chance_precision(bad, 6) == pytest.approx(np.mean(found))
 
 
 def values(row):
