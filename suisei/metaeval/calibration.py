@@ -45,7 +45,8 @@ class Calibration:
         bins: those with samples, in order.
         error: expected calibration error: the mean over samples of |mean predicted - mean rating| of
             their bin (Naeini et al., 2015, with ratings in place of outcomes).
-        interval: of the error. Noise makes it too large rather than too small, most in small samples.
+        interval: of the error, corrected for its noise. Noise makes the error too large rather than too
+            small, most in small samples and near 0; the interval can lie below it.
         bias: mean predicted score minus mean rating.
         rmse: root of the mean squared difference.
         slope: of the least-squares line of ratings over scores; 1 if differences of scores mean as much
@@ -105,12 +106,21 @@ def calibrate(
             for n in np.flatnonzero(counts[0]).tolist()
         ),
         error=float(errors[0]),
-        interval=percentile_interval(errors[1:]) if resampled else Interval(None, None),
+        interval=_around(float(errors[0]), errors[1:]) if resampled else Interval(None, None),
         bias=float((predicted - human).mean()),
         rmse=float(np.sqrt(((predicted - human) ** 2).mean())),
         slope=_slope(predicted, human),
         n=len(predicted),
     )
+
+
+def _around(error: float, resampled: np.ndarray) -> Interval:
+    """Return the basic bootstrap interval of a calibration error, cut at 0.
+
+    Resamples add noise to the noise of the sample, and their errors lie as far above the error as that lies
+    above the truth: mirrored at the error, they lie around the truth.
+    """
+    return percentile_interval(np.maximum(2 * error - resampled, 0.0))
 
 
 def _check(predicted: np.ndarray, human: np.ndarray) -> None:
@@ -206,7 +216,8 @@ def calibration_table(named: Mapping[str, Mapping[str, Calibration] | str]) -> T
         sections.append(Section(scope, tuple(rows)))
     columns = {"error": "calibration error", "bias": "bias", "rmse": "RMSE", "slope": "slope", "n": "n"}
     notes = (
-        "calibration error: mean over samples of |mean score - mean rating| of their bin of equal width",
+        "calibration error: mean over samples of |mean score - mean rating| of their bin of equal width; "
+        "noise makes it too large on few samples, and its interval, corrected for that, can lie below it",
         "bias: mean score minus mean rating; slope: of ratings over scores, 1 is right",
     )
     return Table("Calibration to the human scale", columns, tuple(sections), notes)

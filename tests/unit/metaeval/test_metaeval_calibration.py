@@ -54,13 +54,26 @@ def test_intervals_are_those_of_whole_groups_drawn_again():
         np.quantile(drawn, [0.025, 0.975]), abs=0.02
     )
     assert [result.interval.low, result.interval.high] == pytest.approx(
-        np.quantile(errors, [0.025, 0.975]), abs=0.02
+        np.quantile(np.maximum(2 * result.error - errors, 0), [0.025, 0.975]), abs=0.02
     )
     assert result.interval.n_resamples == 2000
     same, other = (calibrate(predicted, human, names, bins=1, n_resamples=2000, seed=s) for s in (1, 2))
     assert same == result
     assert other.interval != result.interval
     assert other.error == result.error
+
+
+@pytest.mark.parametrize(("bias", "least"), [(0.0, 20), (0.1, 34)])
+def test_an_interval_is_of_the_error_that_would_be_left_without_noise(bias, least):
+    """Scores that are right have an error of .03 by noise alone; resamples of it never reach down to 0."""
+    hits = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        predicted = rng.uniform(0.1, 0.85, 300)
+        human = rng.binomial(4, predicted + bias) / 4
+        result = calibrate(predicted, human, [str(n) for n in range(300)], n_resamples=200, seed=seed)
+        hits += result.interval.low <= bias <= result.interval.high
+    assert hits >= least
 
 
 def test_a_bin_of_one_group_has_no_other_rating():
