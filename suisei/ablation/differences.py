@@ -23,6 +23,8 @@ from suisei.scoring.run_scores import read_scores, samples_of_run
 _SHOWN = {kind: LABELS[kind] for kind in CORRELATIONS}
 MODEL = "suisei"
 """Name of the model's column in a run's scores."""
+_ENOUGH_SEEDS = 5
+"""With fewer, a test takes chance for a difference much more often than it says."""
 _DAMAGE = (
     *(OSError, ValueError, KeyError, TypeError, AttributeError),
     *(OverflowError, RecursionError),  # a number beyond any float, lists within lists
@@ -89,7 +91,7 @@ def ablation_tables(
     The figures are means over seeds. A difference is the variant's mean minus the full model's, so it
     is below 0 where the part that is left out helps. Its 95 % interval resamples images, the same ones
     for both, and each model's seeds; the p-value is two-sided, from the same resamples, and corrected
-    over all variants by Holm's method.
+    over all variants by Holm's method. There is none where a model has a single seed.
 
     Args:
         results: {variant: {seed: result}}, the full model first.
@@ -119,18 +121,22 @@ def ablation_tables(
     settings = {"n_resamples": n_resamples, "seed": seed}
     main = _main_table(figures, correlation, settings, (*_unscored(results), *notes))
     tested = sum("p" in row.cells for row in differences)
-    how = (
-        f"variant minus {full}; 95% intervals and two-sided p: bootstrap over images (the same for both) and "
-        f"over seeds, {n_resamples} resamples, seed {seed}; Holm over {tested} variants"
-    )
     second = Table(
         f"Differences to {full}",
         {**_SHOWN, "p": f"p of {LABELS[correlation]}", "holm": "p (Holm)"},
         (Section("overall", tuple(_corrected(differences))),),
-        (how, *_few_seeds(results)),
+        (_how(full, tested, n_resamples, seed), *_few_seeds(results)),
         row_heading="Model",
     )
     return main, second
+
+
+def _how(full: str, tested: int, n_resamples: int, seed: int) -> str:
+    what, corrected = (" and two-sided p", f"; Holm over {tested} variants") if tested else ("", "")
+    return (
+        f"variant minus {full}; 95% intervals{what}: bootstrap over images (the same for both) and over "
+        f"seeds, {n_resamples} resamples, seed {seed}{corrected}"
+    )
 
 
 def _main_table(
@@ -160,9 +166,18 @@ def _unscored(results: Mapping[str, Mapping[int, RunResult]]) -> list[str]:
 
 
 def _few_seeds(results: Mapping[str, Mapping[int, RunResult]]) -> list[str]:
-    if min(len(runs) for runs in results.values() if runs) > 1:
+    fewest = min(len(runs) for runs in results.values() if runs)
+    if fewest >= _ENOUGH_SEEDS:
         return []
-    return ["a single seed says nothing of how much training varies: such a difference may be chance"]
+    if fewest > 1:
+        return [
+            f"{fewest} seeds say little of how much training varies: intervals are somewhat too narrow and "
+            f"p-values too small; use at least {_ENOUGH_SEEDS}"
+        ]
+    return [
+        "a single seed says nothing of how much training varies: such a difference may be chance, its "
+        "interval leaves that out, and it has no p-value"
+    ]
 
 
 def _check_same_samples(results: Mapping[str, Mapping[int, RunResult]]) -> None:
@@ -207,7 +222,8 @@ def _bootstrapped(rows: list[Rows], n_resamples: int, seed: int, stream: int) ->
     """Return resampled means over seeds of every coefficient, float64 [resamples] each.
 
     Images are drawn by ``seed``, the same for all variants, so that differences are paired. Seeds are
-    drawn by ``seed`` and ``stream``: nothing pairs the seeds of two variants.
+    drawn by ``seed`` and ``stream``: nothing pairs the seeds of two variants. Means of S drawn seeds have
+    (S - 1)/S of the variance of means of S trainings: their deviations are spread by the root of S/(S - 1).
     """
     if not n_resamples:
         return {}
@@ -215,13 +231,15 @@ def _bootstrapped(rows: list[Rows], n_resamples: int, seed: int, stream: int) ->
     drawn = np.random.default_rng((seed, stream)).multinomial(
         len(rows), np.full(len(rows), 1 / len(rows)), size=n_resamples
     )
+    spread = np.sqrt(len(rows) / max(len(rows) - 1, 1))
     values = {}
     for kind in CORRELATIONS:
         try:
             by_seed = np.stack([bootstrap_values(each, kind, "pooled", weights) for each in rows], axis=1)
         except CorrelationError:
             continue
-        values[kind] = (drawn * by_seed).sum(axis=1) / len(rows)
+        mean = by_seed.mean(axis=1)
+        values[kind] = mean + spread * ((drawn * by_seed).mean(axis=1) - mean)
     return values
 
 
@@ -243,7 +261,7 @@ def _difference(
                 resampled = values[kind] - full_values[kind]
                 interval = percentile_interval(resampled)
                 cells[kind] = replace(cells[kind], low=interval.low, high=interval.high)
-                if kind == correlation:
+                if kind == correlation and min(len(rows), len(full)) > 1:
                     cells["p"] = Cell(_two_sided(resampled), is_p_value=True)
         except CorrelationError as error:
             cells[kind] = Cell(None, reason=str(error))

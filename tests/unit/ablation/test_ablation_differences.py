@@ -60,3 +60,42 @@ def test_a_variant_without_some_scores_is_said_to_be_of_fewer_samples(tables):
     main, second = ablation_tables({"full": results["full"], "no-image": fewer}, n_resamples=0)
     assert "no-image has no score of 3 of 60 samples; its figures are of the others" in main.notes
     assert second.row("no-image").cells["pearson"].value is None
+
+
+def runs_of(figures):
+    """Runs whose ratings are all the images say, and whose scores have one correlation with them each."""
+    ratings = np.repeat([0.0, 1.0], 200)
+    samples = tuple(
+        CaptionSample("a dog", rating=Rating((rating,)), group=f"g{n}") for n, rating in enumerate(ratings)
+    )
+    noise = np.tile([-1.0, 1.0], 200)  # uncorrelated with the ratings
+    scores = ((r * (2 * ratings - 1) + np.sqrt(1 - r**2) * noise) for r in figures)
+    return {seed: RunResult(samples, each, "mean", 1.0) for seed, each in enumerate(scores)}
+
+
+@pytest.mark.parametrize("seeds", [3, 5])
+def test_an_interval_is_as_wide_as_means_of_so_many_trainings_vary(seeds):
+    """Images say little of these figures: what varies is training."""
+    rng = np.random.default_rng(seeds)
+    given = [0.5 + 0.2 * rng.uniform(-1, 1, seeds) for _ in range(2)]
+    _, second = ablation_tables({"full": runs_of(given[0]), "other": runs_of(given[1])}, n_resamples=2000)
+    cell = second.row("other").cells["pearson"]
+    images = 2 * (1 - 0.5**2) ** 2 / 400  # rough, and small beside what follows
+    expected = np.sqrt(sum(np.var(each, ddof=1) / seeds for each in given) + images)
+    assert (cell.high - cell.low) / 3.92 == pytest.approx(expected, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "note", "tested"),
+    [(1, "a single seed says nothing", False), (4, "4 seeds say little", True), (5, None, True)],
+)
+def test_few_seeds_are_said_and_one_has_no_p_value(seeds, note, tested):
+    figures = np.linspace(0.4, 0.6, 5)
+    results = {"full": runs_of(figures), "other": runs_of(figures[:seeds] - 0.3)}
+    _, second = ablation_tables(results, n_resamples=50)
+    cells = second.row("other").cells
+    assert cells["pearson"].high < 0
+    assert ("p" in cells, "holm" in cells) == (tested, tested)
+    said = [line for line in second.notes if "how much training varies" in line]
+    assert len(said) == bool(note)
+    assert all(line.startswith(note) for line in said)
