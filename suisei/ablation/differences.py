@@ -13,6 +13,7 @@ import numpy as np
 from suisei.data.sample import CaptionSample
 from suisei.errors import DataError
 from suisei.metaeval.agreement import AgreementData, Rows, agree
+from suisei.metaeval.best import too_few_resamples
 from suisei.metaeval.correlation import CORRELATIONS, CorrelationError
 from suisei.metaeval.correlation_tables import versions
 from suisei.metaeval.resampling import bootstrap_values, check_paired, group_weights, percentile_interval
@@ -125,7 +126,7 @@ def ablation_tables(
         f"Differences to {full}",
         {**_SHOWN, "p": f"p of {LABELS[correlation]}", "holm": "p (Holm)"},
         (Section("overall", tuple(_corrected(differences))),),
-        (_how(full, tested, n_resamples, seed), *_few_seeds(results)),
+        (_how(full, tested, n_resamples, seed), *_few_seeds(results), *_few_resamples(tested, n_resamples)),
         row_heading="Model",
     )
     return main, second
@@ -177,6 +178,17 @@ def _few_seeds(results: Mapping[str, Mapping[int, RunResult]]) -> list[str]:
     return [
         "a single seed says nothing of how much training varies: such a difference may be chance, its "
         "interval leaves that out, and it has no p-value"
+    ]
+
+
+def _few_resamples(tested: int, n_resamples: int) -> list[str]:
+    """Return a note if no variant can be significant after Holm's correction, however clear it is."""
+    wanted = too_few_resamples(tested + 1, n_resamples) if tested else 0
+    if not wanted:
+        return []
+    return [
+        f"{n_resamples} resamples are too few for {tested} variants: after Holm's correction none can reach "
+        f"0.05; use at least {wanted} (--bootstrap)"
     ]
 
 

@@ -99,3 +99,17 @@ def test_few_seeds_are_said_and_one_has_no_p_value(seeds, note, tested):
     said = [line for line in second.notes if "how much training varies" in line]
     assert len(said) == bool(note)
     assert all(line.startswith(note) for line in said)
+
+
+@pytest.mark.parametrize(("n_resamples", "enough"), [(78, False), (79, True)])
+def test_resamples_that_can_show_nothing_are_said(n_resamples, enough):
+    """The smallest p is 2 / (resamples + 1), and two variants double it."""
+    figures = np.linspace(0.4, 0.5, 5)
+    results = {"full": runs_of(figures), **{name: runs_of(figures - 0.4) for name in ("a", "b")}}
+    _, second = ablation_tables(results, n_resamples=n_resamples)
+    assert (min(row.cells["holm"].value for row in second.overall.rows) <= 0.05) == enough
+    note = (
+        "78 resamples are too few for 2 variants: after Holm's correction none can reach 0.05; use at least "
+        "79 (--bootstrap)"
+    )
+    assert (note in second.notes) != enough
