@@ -13,6 +13,11 @@ from suisei.metaeval.tables import VERSUS, Cell, Row, Section, Table
 _PER_CENT = ("bleu-1", "bleu-2", "bleu-3", "bleu-4", "rouge-l", "cider", "meteor", "spice")
 """Metrics that papers on captioning print times 100."""
 
+_FEW_IMAGES = 20
+"""Below so many images, intervals and p (bootstrap) are surer than they should be."""
+_LARGE_SHARE = 0.1
+"""So are they where one image has more than this share of the captions."""
+
 
 def scale_of(label: str) -> int:
     """Return what a metric is printed times: 100 for those that papers print so, else 1."""
@@ -98,7 +103,7 @@ def pair_table(outcomes: Sequence[MetricOutcome], settings: Resampling) -> Table
         "Pairs of systems",
         columns,
         sections,
-        tuple(_pair_notes(sections, settings, _counted(outcomes))),
+        tuple(_pair_notes([outcome for outcome in outcomes if outcome.pairs], settings)),
         row_heading="Pair",
     )
 
@@ -127,20 +132,36 @@ def _counted(outcomes: Sequence[MetricOutcome]) -> str:
     return "captions" if any(outcome.n > outcome.images for outcome in outcomes) else "images"
 
 
-def _pair_notes(sections: Sequence[Section], settings: Resampling, counted: str) -> list[str]:
-    pairs = len(sections[0].rows) if sections else 0
+def _pair_notes(outcomes: Sequence[MetricOutcome], settings: Resampling) -> list[str]:
+    pairs = len(outcomes[0].pairs) if outcomes else 0
     count = settings.n_resamples
     if not count or not pairs:
         return []
     notes = [
         f"two-sided; {count:,} bootstrap resamples of images, {count:,} permutations that swap two systems' "
         f"captions image by image, seed {settings.seed}; Holm over the pairs of a metric ({pairs}); wins, "
-        f"ties and losses count {counted}, and less than a thousandth of the range of most scores is a tie",
+        f"ties and losses count {_counted(outcomes)}, and less than a thousandth of the range of most scores "
+        "is a tie",
         "a difference is the better system less the worse: below 0 where lower is better",
         "rank: systems of one rank cannot be told apart; the next begins where a system is worse than any "
         f"of the rank (Holm p <= {settings.alpha:g})",
     ]
-    return notes + too_few_permutations(pairs, count, settings.alpha)
+    return [*notes, *_thin_notes(outcomes), *too_few_permutations(pairs, count, settings.alpha)]
+
+
+def _thin_notes(outcomes: Sequence[MetricOutcome]) -> list[str]:
+    """Say where images are too few, or one has too many of the captions, for the bootstrap to be trusted."""
+    images = min(outcome.images for outcome in outcomes)
+    share = max(outcome.largest_share for outcome in outcomes)
+    thin = [f"there are {images} images"] if images < _FEW_IMAGES else []
+    if share > _LARGE_SHARE:
+        thin.append(f"one image has {share:.0%} of the captions")
+    if not thin:
+        return []
+    return [
+        f"{' and '.join(thin)}: intervals and p (bootstrap) are then surer than they should be; go by "
+        "p (permutation)"
+    ]
 
 
 def as_dict(outcome: MetricOutcome, examples: Sequence[Example] = ()) -> dict[str, Any]:

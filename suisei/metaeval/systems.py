@@ -103,6 +103,7 @@ class MetricOutcome:
         error: why there are no figures.
         n: captions that every system has a score of.
         images: images that they are of.
+        largest_share: the most of the captions that one image has, in (0, 1]; 0 where there are no figures.
         systems: {system: its score}.
         pairs: every pair of systems, the better system first, in the order of the scores.
         scores: {system: float64 [N] per caption}, NaN where there is none.
@@ -115,6 +116,7 @@ class MetricOutcome:
     error: str | None = None
     n: int = 0
     images: int = 0
+    largest_share: float = 0.0
     systems: Mapping[str, SystemScore] = field(default_factory=dict)
     pairs: tuple[Pair, ...] = ()
     scores: Mapping[str, np.ndarray] = field(default_factory=dict)
@@ -194,6 +196,7 @@ def _outcome(
         column.signature,
         n=int(there.sum()),
         images=count,
+        largest_share=float(np.bincount(units).max() / len(units)),
         systems={
             name: SystemScore(float(value), _interval(values, settings), ranks.get(name))
             for name, value, values in zip(names, sums.observed, resampled.T, strict=True)
@@ -287,8 +290,9 @@ def _pair(
         *names,
         difference,
         _interval(differences, settings),
-        # centred on what the resamples say, as sacreBLEU does: their spread if there were no difference
-        _p_value(differences - differences.mean(), difference) if len(differences) else None,
+        # Centred on the observed difference: on the resamples' own mean, an image with many captions would
+        # move the centre along and make a difference surer than its interval says.
+        _p_value(differences - difference, difference) if len(differences) else None,
         _p_value(null, difference) if len(null) else None,
         None,
         int(((gained > 0) & ~ties).sum()),

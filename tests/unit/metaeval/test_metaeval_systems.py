@@ -114,6 +114,43 @@ def test_one_image_is_too_few_however_many_captions_it_has():
     assert outcome.error.startswith("1 images have a score of every system, and it takes two")
 
 
+def uneven(seed, share):
+    """Captions' scores of two systems that are as good, and their images, one of which has many."""
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(1, 4, 60)
+    counts[0] = int(share / (1 - share) * counts[1:].sum())
+    images = np.repeat(np.arange(60), counts)
+    scores = rng.normal(0, 0.7, (2, 60))[:, images] + rng.normal(0, 0.7, (2, len(images)))
+    return scores, [str(image) for image in images]
+
+
+def test_the_bootstrap_is_no_surer_than_its_interval_where_one_image_has_half_of_the_captions():
+    refused = both = 0
+    for seed in range(120):
+        scores, images = uneven(seed, 0.5)
+        (outcome,) = compare_systems([fake(scores)], ["a", "b"], Resampling(200, seed), images=images)
+        (pair,) = outcome.pairs
+        refused += pair.p_bootstrap <= 0.05
+        both += pair.p_bootstrap <= 0.05 and pair.interval.low <= 0 <= pair.interval.high
+    assert refused / 120 < 0.22  # .37 about the resamples' own mean, which the image moves along
+    assert both / 120 < 0.1
+
+
+def test_few_images_and_one_with_a_large_share_are_told():
+    def notes(scores, images):
+        outcomes = compare_systems([fake(scores)], ["a", "b"], Resampling(50), images=images)
+        return " ".join(pair_table(outcomes, Resampling(50)).notes)
+
+    said = "intervals and p (bootstrap) are then surer than they should be"
+    scores, images = uneven(0, 0.5)
+    assert f"one image has 50% of the captions: {said}" in notes(scores, images)
+    scores, images = uneven(0, 0.05)
+    assert said not in notes(scores, images)
+    few = np.random.default_rng(0).random((2, 20))
+    assert f"there are 19 images: {said}" in notes(few[:, :19], None)
+    assert said not in notes(few, None)
+
+
 def test_permutation_agrees_with_all_swaps():
     rng = np.random.default_rng(0)
     a, b = rng.random(9) + 0.25, rng.random(9)
