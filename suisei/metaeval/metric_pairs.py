@@ -21,6 +21,7 @@ from suisei.metaeval.significance import (
     permutation_test,
     rank_clusters,
     too_few_permutations,
+    too_few_units,
     williams_test,
 )
 from suisei.metaeval.tables import LABELS, VERSUS, Cell, Row, Section, Table
@@ -41,12 +42,16 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """A pair of metrics, first that which is better on the samples of both; a row may say why no test is."""
+    """A pair of metrics, first that which is better on the samples of both; a row may say why no test is.
+
+    ``units`` is how many groups or items the test swaps.
+    """
 
     better: str
     worse: str
     test: TestResult | None
     row: Row
+    units: int = 0
 
 
 def compare_metrics(
@@ -106,8 +111,7 @@ def compare_metrics(
         names = _by_wins(names, p_values, alpha)
     matrix = [[p_values.get((better, worse), 1.0) for worse in names] for better in names]
     ranks = dict(zip(names, rank_clusters(np.array(matrix), alpha), strict=True)) if names else {}
-    tested = sum(each.test is not None for each in results)
-    shown = (*_notes(settings, tested, alpha), *different, *notes)
+    shown = (*_notes(settings, results, alpha), *different, *notes)
     return Comparison(
         Table("Paired comparison", _columns(settings), (section,), shown, row_heading="Pair"), ranks
     )
@@ -151,7 +155,8 @@ def _compared(
     left_out = groups - len(a.group_names)
     info = {"groups": groups - left_out, "groups_left_out": left_out} if left_out else {}
     row = Row(f"{better}{VERSUS}{worse}", cells, info={"n": len(a.x), **info})
-    return _Compared(better, worse, test, row)
+    units = len(a.group_names) if settings.unit == "group" else len(np.unique(a.item))
+    return _Compared(better, worse, test, row, units)
 
 
 def _shared_notes(datas: Mapping[str, AgreementData], pairs: Sequence[_Compared]) -> list[str]:
@@ -213,8 +218,8 @@ def _columns(settings: EvaluationSettings) -> dict[str, str]:
     return columns | ({"williams": "p (Williams)"} if _has_williams(settings) else {})
 
 
-def _notes(settings: EvaluationSettings, pairs: int, alpha: float) -> list[str]:
-    count = settings.n_resamples
+def _notes(settings: EvaluationSettings, results: Sequence[_Compared], alpha: float) -> list[str]:
+    count, pairs = settings.n_resamples, sum(each.test is not None for each in results)
     notes = [
         f"PERM-BOTH, one-sided, {count} permutations, unit {settings.unit}, seed {settings.seed}; Holm over "
         f"{pairs} pairs; a rank cluster ends where any member is better than the next metric "
@@ -222,7 +227,10 @@ def _notes(settings: EvaluationSettings, pairs: int, alpha: float) -> list[str]:
     ]
     if _has_williams(settings):
         notes.append("Williams' test takes rows as independent, which several ratings of a sample are not")
-    return notes + too_few_permutations(pairs, count, alpha)
+    units = max((each.units for each in results), default=0)
+    what = "groups (images)" if settings.unit == "group" else "samples"
+    few = too_few_units(pairs, units, alpha, two_sided=False, what=what)
+    return [*notes, *few, *too_few_permutations(pairs, count, alpha)]
 
 
 def _values(

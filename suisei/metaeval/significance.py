@@ -177,3 +177,25 @@ def too_few_permutations(pairs: int, count: int, alpha: float) -> list[str]:
         f"{count} permutations are too few for {pairs} pairs: after Holm's correction none "
         f"can reach {alpha:g}; use at least {int(2 * pairs / alpha)}"
     ]
+
+
+def too_few_units(pairs: int, units: int, alpha: float, *, two_sided: bool, what: str) -> list[str]:
+    """Return a note if so few units can be swapped that no pair can be significant, however clear.
+
+    One of the 2**units swaps, that of none, is as extreme as the data; two-sided, that of all is too.
+
+    Args:
+        pairs: that Holm's correction is for.
+        units: that are swapped as a whole.
+        alpha: the level.
+        two_sided: whether the p-values are.
+        what: the units' name in the plural.
+    """
+    sides = 2 if two_sided else 1
+    if pairs * sides / 2**units <= alpha:
+        return []
+    return [
+        f"{units} {what} can be swapped in {2**units:,} ways, so that no p-value is really below "
+        f"{sides / 2**units:.3g}: after Holm's correction over {pairs} pairs none can reach {alpha:g}; "
+        f"it takes {math.ceil(math.log2(pairs * sides / alpha))} {what}"
+    ]

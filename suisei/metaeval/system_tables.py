@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from suisei.metaeval.resampling import Interval
-from suisei.metaeval.significance import too_few_permutations
+from suisei.metaeval.significance import too_few_permutations, too_few_units
 from suisei.metaeval.systems import Example, MetricOutcome, Pair, Resampling
 from suisei.metaeval.tables import VERSUS, Cell, Row, Section, Table
 
@@ -146,7 +146,12 @@ def _pair_notes(outcomes: Sequence[MetricOutcome], settings: Resampling) -> list
         "rank: systems of one rank cannot be told apart; the next begins where a system is worse than any "
         f"of the rank (Holm p <= {settings.alpha:g})",
     ]
-    return [*notes, *_thin_notes(outcomes), *too_few_permutations(pairs, count, settings.alpha)]
+    few = [
+        note
+        for images in sorted({outcome.images for outcome in outcomes})
+        for note in too_few_units(pairs, images, settings.alpha, two_sided=True, what="images")
+    ]
+    return [*notes, *_thin_notes(outcomes), *few, *too_few_permutations(pairs, count, settings.alpha)]
 
 
 def _thin_notes(outcomes: Sequence[MetricOutcome]) -> list[str]:

@@ -20,6 +20,7 @@ from suisei.metaeval.significance import (
     permutation_test,
     rank_clusters,
     too_few_permutations,
+    too_few_units,
     williams_test,
 )
 from tests.unit.metaeval.simulated import simulate
@@ -201,6 +202,17 @@ def test_too_few_permutations_are_told_with_a_number_that_is_enough():
     [note] = too_few_permutations(10, 99, 0.05)
     assert note.endswith("can reach 0.05; use at least 400")
     assert too_few_permutations(10, 400, 0.05) == []
+
+
+def test_too_few_units_are_told_with_a_number_that_is_enough():
+    for two_sided, enough in ((False, 8), (True, 9)):  # 10 / 2**8 = .039, 2 * 10 / 2**9 = .039
+        given = {"two_sided": two_sided, "what": "images"}
+        assert too_few_units(10, enough, 0.05, **given) == []
+        [note] = too_few_units(10, enough - 1, 0.05, **given)
+        assert note.endswith(f"over 10 pairs none can reach 0.05; it takes {enough} images")
+    [note] = too_few_units(10, 5, 0.05, two_sided=True, what="images")
+    assert note.startswith("5 images can be swapped in 32 ways, so that no p-value is really below 0.0625")
+    assert too_few_units(0, 0, 0.05, two_sided=True, what="images") == []
 
 
 def test_holm_and_clusters_at_their_edges():

@@ -270,6 +270,14 @@ def test_too_few_permutations_are_said():
     assert "10 permutations are too few for 1 pairs" in pair_table(outcomes, Resampling(10)).to_markdown()
 
 
+@pytest.mark.parametrize(("images", "told"), [(5, True), (6, False)])
+def test_so_few_images_that_nothing_can_be_significant_are_said(images, told):
+    outcomes = compare_systems([fake([np.ones(images), np.zeros(images)])], ["a", "b"], Resampling(2000))
+    text = pair_table(outcomes, Resampling(2000)).to_markdown()
+    assert ("5 images can be swapped in 32 ways" in text) == told
+    assert (outcomes[0].systems["b"].rank == 1) == told
+
+
 def test_figures_are_printed_times_100_where_papers_do_so_and_kept_whole():
     outcome = compare_systems([fake([[1.46, 1.461], [0.5, 0.25]], "cider")], ["a", "b"], Resampling(50))[0]
     table = system_table([outcome], ["a", "b"], "Title", [])

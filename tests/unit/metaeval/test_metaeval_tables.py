@@ -419,6 +419,18 @@ def test_comparison_says_when_permutations_are_too_few():
     assert any("too few for 1 pairs" in note for note in result.table.notes)
 
 
+@pytest.mark.parametrize(("unit", "what"), [("group", "4 groups (images)"), ("item", "8 samples")])
+def test_comparison_says_when_nothing_could_be_significant_of_so_few_images(unit, what):
+    samples, quality = rated(8)
+    told = []
+    for names in ("ab", "abcdefgh"):
+        rng = np.random.default_rng(0)
+        scores = {name: quality + rng.normal(size=8) for name in names}
+        table = compare_metrics(scores, samples, EvaluationSettings(n_resamples=999, unit=unit)).table
+        told.append(any(note.startswith(f"{what} can be swapped") for note in table.notes))
+    assert told == [unit == "group", True]
+
+
 def test_a_comparison_without_resamples_is_refused():
     samples, quality = rated()
     with pytest.raises(ConfigError, match="n_resamples 0"):
