@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from math import comb
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,13 @@ from suisei.commands.allowances import allowed
 from suisei.commands.command_parser import CommandParser
 from suisei.commands.metric_options import add_metric_options, metric_plans
 from suisei.commands.option_values import filled, whole
-from suisei.commands.options import add_log_options, add_resampling_options, add_row_options, named_columns
+from suisei.commands.options import (
+    add_log_options,
+    add_resampling_options,
+    add_row_options,
+    named_columns,
+    resampling_counts,
+)
 from suisei.commands.reports import Files, Report, Shown, add_report_options, check_report, save_scores
 from suisei.commands.steps import add_keep_option, keeper, scored_column, told_when_interrupted
 from suisei.data.outputs import given
@@ -63,7 +70,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     from suisei.data.system_outputs import load_systems
     from suisei.encoders.sharing import shared_encoders
-    from suisei.metaeval.systems import Resampling
 
     plans = metric_plans(options)
     messages = Console(stderr=True)
@@ -80,11 +86,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     for note in systems.notes:
         say(messages, note)
     human, unmatched = _human_scores(options.human, systems.names)
-    for note in unmatched:
+    settings = _resampling(options, len(systems.names))
+    for note in [*unmatched, *_too_few(settings, len(systems.names))]:
         say(messages, note)
     with shared_encoders():
         columns = _score(plans, systems, options, messages)
-    settings = Resampling(options.bootstrap, options.seed)
     outcomes = _compare(columns, systems, settings)
     saved = {f"{each.label}/{name}": scores for each in outcomes for name, scores in each.scores.items()}
     problems = save_scores(options.save_scores, systems.samples[systems.names[0]], saved)
@@ -116,7 +122,9 @@ def _parser() -> CommandParser:
         help='JSON of {"system": score that people gave it}: metrics are correlated with it over systems',
     )  # fmt: skip
     add = parser.add_argument_group("figures").add_argument
-    add_resampling_options(add, none="no intervals and no tests", what="resamples and permutations")
+    add_resampling_options(
+        add, none="no intervals and no tests", what="resamples and permutations", tests=True
+    )
     add(
         "--examples", type=whole(0, 1000), default=5, metavar="N",
         help="images per metric on which two systems differ most (default 5)",
@@ -194,6 +202,21 @@ def _human_scores(path: str | None, names: Sequence[str]) -> tuple[dict[str, flo
         "systems without people's score": [name for name in names if name not in human],
     }
     return human, [f"--human: {what}: {', '.join(alone):.200}" for what, alone in sides.items() if alone]
+
+
+def _resampling(options: argparse.Namespace, systems: int) -> Resampling:
+    from suisei.metaeval.systems import Resampling
+
+    resamples, permutations = resampling_counts(options, comb(systems, 2))
+    return Resampling(resamples, options.seed, n_permutations=permutations)
+
+
+def _too_few(settings: Resampling, systems: int) -> list[str]:
+    """Return what the table will say of too few permutations, while the number can still be changed."""
+    from suisei.metaeval.significance import too_few_permutations
+
+    few = too_few_permutations(comb(systems, 2), settings.permutations, settings.alpha)
+    return few if settings.n_resamples else []
 
 
 def _score(
@@ -328,6 +351,7 @@ class _Findings:
             "captions": len(self.systems.keys),
             "resampling": {
                 "resamples": settings.n_resamples,
+                "permutations": settings.permutations,
                 "seed": settings.seed,
                 "confidence": settings.confidence,
                 "alpha": settings.alpha,

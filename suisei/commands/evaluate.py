@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from math import comb
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from suisei.commands.options import (
     add_log_options,
     add_resampling_options,
     named_columns,
+    resampling_counts,
 )
 from suisei.commands.reports import (
     Files,
@@ -102,6 +104,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     samples, among, notes = _load(options, plans)
     check_media(report_files(options), samples)
     external, join_notes = join_columns(options.scores, samples, among, labels)
+    if options.compare:
+        settings = _for_tests(settings, options, comb(len(plans) + len(external), 2), messages)
     with shared_encoders():
         corpus = protocol_corpus(options.data, options.root, plans)
         columns = _score(plans, samples, corpus, options, messages)
@@ -129,17 +133,29 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _settings(options: argparse.Namespace) -> EvaluationSettings:
     from suisei.metaeval.protocols import usual_settings
 
-    usual = usual_settings(options.data)
+    usual, (resamples, _) = usual_settings(options.data), resampling_counts(options, 0)
     return replace(
         usual,
         raters=options.raters or usual.raters,
         averaging=options.averaging,
-        n_resamples=options.bootstrap,
+        n_resamples=resamples,
         seed=options.seed,
         correlation=options.correlation or usual.correlation,
         unit=options.swap_unit,
         published=options.published,
     )
+
+
+def _for_tests(
+    settings: EvaluationSettings, options: argparse.Namespace, pairs: int, messages: Console
+) -> EvaluationSettings:
+    """Return settings with permutations enough for the pairs, or say that those given are too few."""
+    from suisei.metaeval.significance import too_few_permutations
+
+    settings = replace(settings, n_permutations=resampling_counts(options, pairs)[1])
+    for note in too_few_permutations(pairs, settings.permutations, 0.05):
+        say(messages, note)
+    return settings
 
 
 def _parser() -> CommandParser:
@@ -201,14 +217,16 @@ def _add_figure_options(add: Add) -> None:
         help="what --compare's test swaps: an image with all its captions (default), or each caption by "
         "itself, whose p-values are too small where images have several",
     )  # fmt: skip
-    add_resampling_options(add)
+    add_resampling_options(
+        add, none="no intervals and no tests", what="resamples, and permutations of --compare", tests=True
+    )
 
 
 def _check(options: argparse.Namespace) -> None:
     """Refuse what would fail only after hours of scoring."""
     if not options.scores:
         take_default_model(options)
-    if options.compare and not options.bootstrap:
+    if options.compare and options.bootstrap == 0:
         raise ConfigError("--compare needs resamples; leave out --bootstrap 0")
     inputs = given(vars(options), "data", "scores", "references")
     check_report(options, inputs, folders=["save_idf", "keep"], sealed=["model", "root"])

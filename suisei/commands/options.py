@@ -53,7 +53,12 @@ def add_column_options(add: Add, *, several: bool = True) -> None:
 
 
 def add_resampling_options(
-    add: Add, *, none: str = "no intervals", what: str = "resamples", seeded: str | None = "all resampling"
+    add: Add,
+    *,
+    none: str = "no intervals",
+    what: str = "resamples",
+    seeded: str | None = "all resampling",
+    tests: bool = False,
 ) -> None:
     """Add how often is resampled, and from which seed.
 
@@ -62,11 +67,26 @@ def add_resampling_options(
         none: what 0 stands for.
         what: what there are so many of.
         seeded: what the seed decides; None for no such option.
+        tests: whether pairs are tested, whose number decides that of permutations where none is given
+            (:func:`resampling_counts`).
     """
-    help_text = f"{what}; 0: {none} (default 1000)"
-    add("--bootstrap", type=resamples, default=1000, metavar="N", help=help_text)
+    usual = "default 1000, of permutations more for more than 25 pairs" if tests else "default 1000"
+    add(
+        "--bootstrap", type=resamples, default=None if tests else 1000, metavar="N",
+        help=f"{what}; 0: {none} ({usual})",
+    )  # fmt: skip
     if seeded:
         add("--seed", type=seed, default=0, help=f"of {seeded} (default 0)")
+
+
+def resampling_counts(options: argparse.Namespace, pairs: int) -> tuple[int, int | None]:
+    """Return the number of resamples, and of permutations where none is given: enough for so many tests."""
+    from suisei.metaeval.settings import USUAL
+    from suisei.metaeval.significance import usual_permutations
+
+    if options.bootstrap is not None:
+        return options.bootstrap, None
+    return USUAL, usual_permutations(pairs)
 
 
 def add_correlation_option(add: Add, default: str | None, used: str) -> None:

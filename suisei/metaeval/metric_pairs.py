@@ -143,7 +143,9 @@ def _compared(
         interval = bootstrap_difference(
             a, b, kind, averaging, n_resamples=count, seed=seed, confidence=settings.confidence
         )
-        test = permutation_test(a, b, kind, averaging, unit=settings.unit, n_permutations=count, seed=seed)
+        test = permutation_test(
+            a, b, kind, averaging, unit=settings.unit, n_permutations=settings.permutations, seed=seed
+        )
     except CorrelationError as error:
         return _Compared(better, worse, None, Row(f"{better}{VERSUS}{worse}", error=str(error)))
     cells = {
@@ -219,7 +221,7 @@ def _columns(settings: EvaluationSettings) -> dict[str, str]:
 
 
 def _notes(settings: EvaluationSettings, results: Sequence[_Compared], alpha: float) -> list[str]:
-    count, pairs = settings.n_resamples, sum(each.test is not None for each in results)
+    count, pairs = settings.permutations, sum(each.test is not None for each in results)
     notes = [
         f"PERM-BOTH, one-sided, {count} permutations, unit {settings.unit}, seed {settings.seed}; Holm over "
         f"{pairs} pairs; a rank cluster ends where any member is better than the next metric "

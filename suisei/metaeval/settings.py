@@ -8,6 +8,9 @@ from typing import Any
 FEW = 50
 """Below so many samples, figures say little."""
 
+USUAL = 1000
+"""Bootstrap resamples where nobody says how many, and permutations of a few pairs."""
+
 
 @dataclass(frozen=True, slots=True)
 class EvaluationSettings:
@@ -17,13 +20,13 @@ class EvaluationSettings:
         raters: "rows" (each rating its own row) or "mean".
         averaging: "pooled", "item" or "system".
         missing: what NaN scores do: "drop" counts them, "raise" refuses them.
-        n_resamples: bootstrap resamples over groups, and permutations of paired tests; 0 for neither
-            intervals nor tests.
+        n_resamples: bootstrap resamples over groups; 0 for neither intervals nor tests.
         seed: of both; all metrics share their resamples.
         confidence: of the intervals.
         correlation: the coefficient that metrics are compared by.
         unit: what a permutation swaps, "group" (an image with all its captions) or "item".
         published: whether published figures stand beside those of the same protocol.
+        n_permutations: of paired tests; None for as many as resamples.
     """
 
     raters: str = "rows"
@@ -35,6 +38,12 @@ class EvaluationSettings:
     correlation: str = "tau-c"
     unit: str = "group"
     published: bool = True
+    n_permutations: int | None = None
+
+    @property
+    def permutations(self) -> int:
+        """How many permutations a paired test has."""
+        return self.n_resamples if self.n_permutations is None else self.n_permutations
 
     def resampling(self) -> dict[str, Any]:
         """Return what decides the intervals, for the JSON of a table."""

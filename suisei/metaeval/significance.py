@@ -13,6 +13,7 @@ from suisei.metaeval.agreement import Rows, agree
 from suisei.metaeval.correlation import CorrelationError, standardized
 from suisei.metaeval.kendall import weight_chunks
 from suisei.metaeval.resampling import RowStatistic, paired_rows
+from suisei.metaeval.settings import USUAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +176,18 @@ def too_few_permutations(pairs: int, count: int, alpha: float) -> list[str]:
         return []
     return [
         f"{count} permutations are too few for {pairs} pairs: after Holm's correction none "
-        f"can reach {alpha:g}; use at least {int(2 * pairs / alpha)}"
+        f"can reach {alpha:g}; use at least {_enough(pairs, alpha)} (--bootstrap {_enough(pairs, alpha)})"
     ]
+
+
+def usual_permutations(pairs: int, alpha: float = 0.05) -> int:
+    """Return how many permutations there are where nobody says: enough for Holm over the pairs."""
+    return max(USUAL, _enough(pairs, alpha))
+
+
+def _enough(pairs: int, alpha: float) -> int:
+    """Return how many permutations let Holm's p-value of a clear difference be half of the level."""
+    return math.ceil(2 * pairs / alpha - 1e-9)
 
 
 def too_few_units(pairs: int, units: int, alpha: float, *, two_sided: bool, what: str) -> list[str]:

@@ -134,14 +134,14 @@ def _counted(outcomes: Sequence[MetricOutcome]) -> str:
 
 def _pair_notes(outcomes: Sequence[MetricOutcome], settings: Resampling) -> list[str]:
     pairs = len(outcomes[0].pairs) if outcomes else 0
-    count = settings.n_resamples
+    count = settings.permutations
     if not count or not pairs:
         return []
     notes = [
-        f"two-sided; {count:,} bootstrap resamples of images, {count:,} permutations that swap two systems' "
-        f"captions image by image, seed {settings.seed}; Holm over the pairs of a metric ({pairs}); wins, "
-        f"ties and losses count {_counted(outcomes)}, and less than a thousandth of the range of most scores "
-        "is a tie",
+        f"two-sided; {settings.n_resamples:,} bootstrap resamples of images, {count:,} permutations that "
+        f"swap two systems' captions image by image, seed {settings.seed}; Holm over the pairs of a metric "
+        f"({pairs}); wins, ties and losses count {_counted(outcomes)}, and less than a thousandth of the "
+        "range of most scores is a tie",
         "a difference is the better system less the worse: below 0 where lower is better",
         "rank: systems of one rank cannot be told apart; the next begins where a system is worse than any "
         f"of the rank (Holm p <= {settings.alpha:g})",

@@ -17,6 +17,7 @@ from suisei.data.sample import CaptionSample
 from suisei.errors import DataError
 from suisei.metaeval.kendall import GroupSum, weight_chunks
 from suisei.metaeval.resampling import Interval, percentile_interval, weight_parts
+from suisei.metaeval.settings import USUAL
 from suisei.metaeval.significance import holm, rank_clusters
 from suisei.scoring.columns import FAILURES, ScoreColumn, failure_text
 
@@ -37,16 +38,23 @@ class Resampling:
     """How sure figures are made.
 
     Attributes:
-        n_resamples: bootstrap resamples, and permutations; 0 for neither intervals nor tests.
+        n_resamples: bootstrap resamples; 0 for neither intervals nor tests.
         seed: of both.
         confidence: of the intervals.
         alpha: level of the clusters.
+        n_permutations: of the tests; None for as many as resamples.
     """
 
-    n_resamples: int = 1000
+    n_resamples: int = USUAL
     seed: int = 0
     confidence: float = 0.95
     alpha: float = 0.05
+    n_permutations: int | None = None
+
+    @property
+    def permutations(self) -> int:
+        """How many permutations a test has."""
+        return self.n_resamples if self.n_permutations is None else self.n_permutations
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +190,7 @@ def _outcome(
     sums = _Sums(_added_up(rows[:, there], units), column.summands.score)
     order = sorted(range(len(names)), key=lambda system: -sign * sums.observed[system])
     resampled = sums.bootstrap(settings.n_resamples, settings.seed)
-    swapped = sums.permuted_differences(list(combinations(order, 2)), settings.n_resamples, settings.seed)
+    swapped = sums.permuted_differences(list(combinations(order, 2)), settings.permutations, settings.seed)
     pairs, tie = [], _largest_tie(scores[:, there])
     for (a, b), null in swapped.items():
         gained = sign * (scores[a, there] - scores[b, there])

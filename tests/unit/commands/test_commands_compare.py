@@ -193,6 +193,34 @@ def test_it_is_a_command(capsys):
 PUBLISHED = {"blip2": (146.0, 43.8), "m2": (131.2, 39.1), "long": (0.3, 8.3)}
 
 
+def test_twelve_systems_have_permutations_enough_unless_fewer_are_asked_for(files, tmp_path, capsys):
+    words = list("abcdefghijkl")
+    refs = {str(n): [" ".join(words)] for n in range(12)}
+    files["refs"].write_text(json.dumps(refs))
+    systems = []
+    for kept in range(1, 13):
+        systems.append(tmp_path / f"s{kept}.json")
+        systems[-1].write_text(json.dumps({image: " ".join(words[:kept]) for image in refs}))
+    given = [*systems, "--references", files["refs"], "--metrics", "unigram-f1", "--examples", 0]
+    out = tmp_path / "out.json"
+    found = {}
+    for bootstrap in ([], ["--bootstrap", 1000]):
+        assert run(*given, "--json", out, *bootstrap) == 0
+        report = json.loads(out.read_text())
+        ranks = {each["rank"] for each in report["metrics"][0]["systems"].values()}
+        found[tuple(bootstrap)] = (
+            report["resampling"]["resamples"],
+            report["resampling"]["permutations"],
+            ranks,
+        )
+        shown = capsys.readouterr()
+        told = "1000 permutations are too few for 66 pairs"
+        assert [told in shown.err, told in shown.out] == [bool(bootstrap), bool(bootstrap)]
+        assert ("(--bootstrap 2640)" in shown.err) == bool(bootstrap)
+    assert found[()] == (1000, 2640, set(range(1, 13)))
+    assert found["--bootstrap", 1000] == (1000, 1000, {1})
+
+
 @pytest.mark.realdata
 @pytest.mark.slow
 def test_published_scores_of_systems_on_coco(shared, tmp_path, capsys):

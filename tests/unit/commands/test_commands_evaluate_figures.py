@@ -165,6 +165,24 @@ def test_every_option_of_the_figures_reaches_the_protocol(tmp_path, monkeypatch)
     assert seen == [(expected, True)]
 
 
+@pytest.mark.parametrize("given", [[], ["--bootstrap", "20"]])
+def test_twelve_metrics_have_permutations_enough_unless_fewer_are_asked_for(given, tmp_path, capsys):
+    rows = [{"candidate": "a dog " * n, "rating": n / 9, "group": str(n)} for n in range(1, 9)]
+    data, scores = tmp_path / "rated.jsonl", tmp_path / "scores.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    rng = np.random.default_rng(0)
+    drawn = [{f"m{n}": value for n, value in enumerate(row)} for row in rng.random((8, 11))]
+    scores.write_text("".join(json.dumps(row) + "\n" for row in drawn), encoding="utf-8")
+    arguments = ["--data", str(data), "--metrics", "length", "--scores", str(scores), "--compare"]
+    assert run_command(main, [*arguments, "--correlation", "pearson", *given]) == 0
+    shown = capsys.readouterr()
+    for text in (shown.err, shown.out):
+        words = " ".join(text.split())
+        assert ("20 permutations are too few for 66 pairs" in words) == bool(given)
+        assert ("use at least 2640 (--bootstrap 2640)" in words) == bool(given)
+    assert ("PERM-BOTH, one-sided, 2640 permutations" in shown.out) == (not given)
+
+
 @pytest.mark.parametrize(
     ("data", "given", "raters", "correlation"),
     [

@@ -21,6 +21,7 @@ from suisei.metaeval.significance import (
     rank_clusters,
     too_few_permutations,
     too_few_units,
+    usual_permutations,
     williams_test,
 )
 from tests.unit.metaeval.simulated import simulate
@@ -200,8 +201,15 @@ def test_too_few_permutations_are_told_with_a_number_that_is_enough():
     [note] = too_few_permutations(1, 18, 0.05)
     assert "18 permutations are too few for 1 pairs" in note
     [note] = too_few_permutations(10, 99, 0.05)
-    assert note.endswith("can reach 0.05; use at least 400")
+    assert note.endswith("can reach 0.05; use at least 400 (--bootstrap 400)")
     assert too_few_permutations(10, 400, 0.05) == []
+
+
+def test_as_many_permutations_as_holm_takes_are_usual():
+    assert [usual_permutations(pairs) for pairs in (0, 1, 25, 26, 66)] == [1000, 1000, 1000, 1040, 2640]
+    for pairs in range(200):
+        assert too_few_permutations(pairs, usual_permutations(pairs), 0.05) == []
+    assert usual_permutations(66, 0.01) == 13_200
 
 
 def test_too_few_units_are_told_with_a_number_that_is_enough():
