@@ -8,12 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from suisei.data.sample import CaptionSample
-from suisei.errors import ConfigError
-from suisei.metaeval import detection, pair_tables
-from suisei.metaeval.agreement import AgreementData
-from suisei.metaeval.correlation import CorrelationError
-from suisei.metaeval.protocols import DetectionProtocol, PairProtocol, ParagraphProtocol, Protocol
-from suisei.metaeval.resampling import bootstrap_values, group_weights
+from suisei.metaeval.protocols import Protocol
 from suisei.metaeval.settings import EvaluationSettings
 
 
@@ -48,7 +43,7 @@ def significantly_best(
     level = _level(len(values), alpha)
     for other in values:
         if other != best:
-            differences = _differences(scores[best], scores[other], samples, protocol, settings)
+            differences = protocol.resampled_difference(scores[best], scores[other], samples, settings)
             if differences is None or not np.nanquantile(differences, level) > 0:
                 return None
     return best
@@ -63,29 +58,3 @@ def too_few_resamples(metrics: int, resamples: int, alpha: float = 0.05) -> int:
 def _level(metrics: int, alpha: float) -> float:
     """Return the share of resamples that may say otherwise, of each comparison with another."""
     return alpha / (metrics - 1) / 2
-
-
-def _differences(
-    a: np.ndarray,
-    b: np.ndarray,
-    samples: Sequence[CaptionSample],
-    protocol: Protocol,
-    settings: EvaluationSettings,
-) -> np.ndarray | None:
-    """Return the resampled differences of two metrics, float64 [B]; None where there are none."""
-    if isinstance(protocol, ParagraphProtocol):
-        return None  # its accuracies are over sentences, which this does not resample
-    if isinstance(protocol, PairProtocol):
-        return pair_tables.resampled_difference(a, b, samples, settings)
-    if isinstance(protocol, DetectionProtocol):
-        return detection.resampled_difference(a, b, samples, settings)
-    both = ~np.isnan(a + b)
-    try:
-        datas = [AgreementData.from_samples(each, samples).subset(both) for each in (a, b)]
-        rows = [data.correlated(settings.averaging).rows(settings.raters) for data in datas]
-        weights = group_weights(len(rows[0].group_names), settings.n_resamples, settings.seed)
-        drawn = [bootstrap_values(each, settings.correlation, settings.averaging, weights) for each in rows]
-    except (CorrelationError, ConfigError):
-        return None
-    differences = drawn[0] - drawn[1]
-    return None if np.isnan(differences).all() else differences

@@ -12,16 +12,22 @@ from dataclasses import dataclass, field, replace
 from itertools import permutations
 from pathlib import Path
 
+import numpy as np
+
 from suisei.data.benchmarks import BENCHMARKS
 from suisei.data.benchmarks.vatex import limit_references
 from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError
+from suisei.metaeval import detection, pair_tables
+from suisei.metaeval.agreement import AgreementData
+from suisei.metaeval.correlation import CorrelationError
 from suisei.metaeval.correlation_tables import add_failed, add_ranks, evaluation_table
 from suisei.metaeval.detection import AVERAGE_PRECISION, detection_table
 from suisei.metaeval.metric_pairs import Comparison, compare_metrics
 from suisei.metaeval.pair_tables import MEAN, pair_table
 from suisei.metaeval.published import beside_published, published_table
 from suisei.metaeval.published_figures import ONE_REFERENCE
+from suisei.metaeval.resampling import bootstrap_values, group_weights
 from suisei.metaeval.scale_tables import reference_pair_table, scale_table
 from suisei.metaeval.settings import EvaluationSettings
 from suisei.metaeval.tables import Cell, Row, Section, Table
@@ -131,6 +137,32 @@ class Protocol:
         errors = {column.label: column.error for column in columns if column.error}
         return Measured(add_failed(table, errors, [column.label for column in columns]), others, comparison)
 
+    def resampled_difference(
+        self, a: np.ndarray, b: np.ndarray, samples: Sequence[CaptionSample], settings: EvaluationSettings
+    ) -> np.ndarray | None:
+        """Return how much better a metric is than another by the plotted figure, on resamples of groups.
+
+        Args:
+            a: scores of N captions, higher is better, NaN where missing.
+            b: those of the other metric; captions without score of both are left out.
+            samples: the captions.
+            settings: the coefficient, resamples and seed.
+
+        Returns:
+            float64 [resamples], NaN where a resample has no figure; None where there is nothing to resample.
+        """
+        both = ~np.isnan(a + b)
+        try:
+            datas = [AgreementData.from_samples(each, samples).subset(both) for each in (a, b)]
+            rows = [data.correlated(settings.averaging).rows(settings.raters) for data in datas]
+            weights = group_weights(len(rows[0].group_names), settings.n_resamples, settings.seed)
+            drawn = [
+                bootstrap_values(each, settings.correlation, settings.averaging, weights) for each in rows
+            ]
+        except (CorrelationError, ConfigError):
+            return None
+        return drawn[0] - drawn[1]
+
 
 class VatexProtocol(Protocol):
     """Correlation, and tau-b and Spearman's rho with each annotator at 0, 1 and 9 references."""
@@ -228,9 +260,15 @@ class NoRatingsProtocol(Protocol):
         """Return the protocol's own column."""
         return self.column
 
+    def resampled_difference(
+        self, a: np.ndarray, b: np.ndarray, samples: Sequence[CaptionSample], settings: EvaluationSettings
+    ) -> np.ndarray | None:
+        """Return None, so that no metric is called the best, unless the protocol says how to resample it."""
+        return None
+
 
 class ParagraphProtocol(NoRatingsProtocol):
-    """Accuracy over pairs of a right paragraph and its foil."""
+    """Accuracy over pairs of a right paragraph and its foil, over sentences: never resampled."""
 
     column, what = "accuracy", "pairs"
 
@@ -270,6 +308,12 @@ class PairProtocol(NoRatingsProtocol):
                     title=f"Finding hallucinated captions: {Path(evaluation.data).name}",
                 )
         return Measured(table, others)
+
+    def resampled_difference(
+        self, a: np.ndarray, b: np.ndarray, samples: Sequence[CaptionSample], settings: EvaluationSettings
+    ) -> np.ndarray | None:
+        """Return the difference of the accuracies, mean of kinds."""
+        return pair_tables.resampled_difference(a, b, samples, settings)
 
 
 class FoilProtocol(PairProtocol):
@@ -345,6 +389,12 @@ class DetectionProtocol(NoRatingsProtocol):
             return Measured(
                 detection_table(evaluation.columns, evaluation.samples, settings, title=title), {}
             )
+
+    def resampled_difference(
+        self, a: np.ndarray, b: np.ndarray, samples: Sequence[CaptionSample], settings: EvaluationSettings
+    ) -> np.ndarray | None:
+        """Return the difference of the average precisions."""
+        return detection.resampled_difference(a, b, samples, settings)
 
 
 PROTOCOLS: dict[str, Protocol] = {

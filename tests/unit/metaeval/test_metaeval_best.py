@@ -6,7 +6,7 @@ import pytest
 from suisei.data.judged import PairCaption
 from suisei.data.sample import CaptionSample, Rating
 from suisei.metaeval.best import significantly_best, too_few_resamples
-from suisei.metaeval.protocols import PROTOCOLS
+from suisei.metaeval.protocols import PROTOCOLS, NoRatingsProtocol
 from suisei.metaeval.settings import EvaluationSettings
 
 SETTINGS = EvaluationSettings(n_resamples=200)
@@ -52,6 +52,27 @@ def test_better_by_far_is_significant_and_as_good_is_not(protocol, samples):
     assert significantly_best(values, scores, samples, measured, SETTINGS) is None
     lower = {"noise": 0.9, "good": 0.5}  # whatever is called best must be better
     assert significantly_best(lower, scores, samples, measured, SETTINGS) is None
+
+
+def test_a_protocol_without_ratings_that_does_not_say_how_to_resample_calls_none_the_best():
+    class Own(NoRatingsProtocol):
+        column, what = "accuracy", "captions to order"
+
+    samples, human = graded()
+    scores = {"good": human, "noise": np.random.default_rng(1).random(N)}
+    assert significantly_best({"good": 0.9, "noise": 0.5}, scores, samples, Own(), SETTINGS) is None
+
+
+def test_a_protocol_says_itself_what_is_resampled():
+    class Own(NoRatingsProtocol):
+        column, what = "accuracy", "captions to order"
+
+        def resampled_difference(self, a, b, samples, settings):
+            return np.full(settings.n_resamples, a.mean() - b.mean())
+
+    samples, human = graded()
+    scores = {"good": human, "higher": human[::-1] + 1}
+    assert significantly_best({"good": 0.5, "higher": 0.9}, scores, samples, Own(), SETTINGS) == "higher"
 
 
 def test_pairs_are_compared_within_pairs_whatever_the_scores_of_other_images():
