@@ -75,6 +75,29 @@ def test_a_protocol_says_itself_what_is_resampled():
     assert significantly_best({"good": 0.5, "higher": 0.9}, scores, samples, Own(), SETTINGS) == "higher"
 
 
+@pytest.mark.parametrize(
+    ("resamples", "undefined", "best"),
+    [
+        (200, 0, "good"),
+        (200, 99, "good"),
+        (200, 100, None),
+        (200, 200, None),
+        (60, 21, "good"),
+        (60, 22, None),
+    ],
+)
+def test_a_metric_is_no_better_by_resamples_that_are_not_defined(resamples, undefined, best):
+    class Own(NoRatingsProtocol):
+        column, what = "accuracy", "captions to order"
+
+        def resampled_difference(self, a, b, samples, settings):
+            return np.where(np.arange(settings.n_resamples) < undefined, np.nan, 0.1)
+
+    samples, human = graded()
+    scores, settings = {"good": human, "noise": human}, EvaluationSettings(n_resamples=resamples)
+    assert significantly_best({"good": 0.9, "noise": 0.5}, scores, samples, Own(), settings) == best
+
+
 def test_pairs_are_compared_within_pairs_whatever_the_scores_of_other_images():
     samples = paired()
     human = np.array([sample.rating.mean for sample in samples])
