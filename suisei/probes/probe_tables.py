@@ -80,17 +80,23 @@ def _change_row(outcome: ChangeOutcome) -> Row:
     return Row(outcome.change, cells, info=info)
 
 
+def _per_cent(section: Section, column: str) -> dict[str, float]:
+    """Return the rows' shares in per cent, rounded as a note prints them, so that it never denies itself."""
+    values = {row.label: row.value(column) for row in section.rows}
+    return {name: round(100 * share, 1) for name, share in values.items() if share is not None}
+
+
 def _unnoticed(section: Section) -> list[str]:
     """Return a note that names the degradations that a metric does not see reliably."""
-    shares = {row.label: row.value("lower") for row in section.rows}
-    rare = [f"{name} {share:.1%}" for name, share in shares.items() if share is not None and share < _NOTICED]
+    shares = _per_cent(section, "lower")
+    rare = [f"{name} {share:.1f}%" for name, share in shares.items() if share < 100 * _NOTICED]
     return [f"{section.title}: scores lower in less than {_NOTICED:.0%}: {', '.join(rare)}"] if rare else []
 
 
 def _minded(section: Section) -> list[str]:
     """Return a note that names the changes that cost much though they change no meaning."""
-    shares = {row.label: row.value("relative") for row in section.rows}
-    dear = [f"{name} {share:.1%}" for name, share in shares.items() if share is not None and share > _MINDED]
+    shares = _per_cent(section, "relative")
+    dear = [f"{name} {share:.1f}%" for name, share in shares.items() if share > 100 * _MINDED]
     if not dear:
         return []
     return [f"{section.title}: costs more than {_MINDED:.0%} of another image's drop: {', '.join(dear)}"]

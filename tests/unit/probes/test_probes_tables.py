@@ -120,6 +120,21 @@ def test_shares_drops_and_ties():
 
 
 @pytest.mark.parametrize(
+    ("change", "expects", "share", "told"),
+    [
+        ("half", "lower", 197 / 219, []),  # .8995
+        ("half", "lower", 0.8994, ["English: scores lower in less than 90%: half 89.9%"]),
+        ("digits", "same", 0.1004, []),
+        ("digits", "same", 0.1006, ["English: costs more than 10% of another image's drop: digits 10.1%"]),
+    ],
+)
+def test_a_note_never_names_a_share_that_it_prints_as_the_threshold(change, expects, share, told):
+    (outcome,) = change_outcomes([LENGTH], captions()[:1], ["half"], n_resamples=0)
+    outcome = replace(outcome, change=change, lower=Cell(share), relative=Cell(share))
+    assert list(change_table([outcome], expects).notes) == told
+
+
+@pytest.mark.parametrize(
     ("step", "lower", "higher"), [(1e-9, 0, 0), (1e-3, 1, 0), (-1e-9, 0, 0), (-1e-3, 0, 1)]
 )
 def test_scores_that_differ_by_rounding_alone_are_a_tie(step, lower, higher):
