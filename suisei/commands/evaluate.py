@@ -245,13 +245,14 @@ def _labels(plans: Sequence[MetricPlan]) -> list[str]:
 def _load(
     options: argparse.Namespace, plans: Sequence[MetricPlan]
 ) -> tuple[list[CaptionSample], Among, list[str]]:
-    """Return the rated samples, which rows of the data they are, and notes."""
+    """Return the samples that are measured, which rows of the data they are, and notes."""
     from suisei.data.benchmarks import BENCHMARKS
+    from suisei.metaeval.protocols import measured_places
     from suisei.metaeval.settings import FEW
 
     skipped: list[Row] = []
     samples, notes = read_samples(options, skipped)
-    positions = [position for position, sample in enumerate(samples) if sample.rating is not None]
+    positions = measured_places(options.data, samples)
     if not positions:
         raise DataError(
             f"{options.data}: none of its {len(samples)} samples is rated; if a column holds "
@@ -264,7 +265,8 @@ def _load(
     if across:
         notes.append(f"of the samples {across_note(across)}")
     if len(rated) < FEW:
-        notes.append(f"rated samples: {len(rated)}; figures of fewer than {FEW} say little")
+        what = "rated samples" if all(sample.rating is not None for sample in rated) else "samples"
+        notes.append(f"{what}: {len(rated)}; figures of fewer than {FEW} say little")
     seen = seen_notes({plan.label: plan.spec for plan in plans}, options.data)
     among = [(len(samples), positions)]
     if skipped and options.data not in BENCHMARKS:  # whose rows are numbered in files of their own

@@ -11,6 +11,7 @@ from suisei.data.benchmarks import BENCHMARKS
 from suisei.data.formats import Row
 from suisei.data.sample import CaptionSample
 from suisei.errors import DataError, UnavailableError
+from suisei.metaeval.protocols import measured_places
 
 DEPTH = 3
 """How many folders deep a benchmark may lie under the root."""
@@ -42,7 +43,7 @@ class Place:
     Attributes:
         name: the benchmark.
         root: where it is; None where it is not, or comes with the package.
-        samples: its rated samples; None where it cannot be examined.
+        samples: those that its protocol measures; None where it cannot be examined.
         note: what was left out of it, or why it is not examined.
     """
 
@@ -106,7 +107,7 @@ def _read(name: str, root: Path | None) -> Place:
         found = BENCHMARKS[name].read(root, on_error="skip", skipped=skipped)
     except (DataError, UnavailableError) as error:  # the latter: of what reads Parquet
         return Place(name, root, None, str(error))
-    samples = [sample for sample in found if sample.rating is not None]
+    samples = [found[place] for place in measured_places(name, found)]
     if not samples:
         return Place(name, root, None, f"{root or name}: none of its {len(found)} samples is rated")
     return Place(name, root, samples, f"{len(skipped):,} bad rows left out" if skipped else "")

@@ -48,7 +48,7 @@ class Evaluation:
 
     Attributes:
         data: the benchmark's name, or the file.
-        samples: N samples, all rated.
+        samples: N samples, all rated where the protocol needs ratings.
         columns: the metrics' scores of them.
         external: those of the columns that were read from files.
         further: more columns that the protocol asked for, by number of references.
@@ -77,7 +77,13 @@ class Measured:
 
 
 class Protocol:
-    """Correlation with ratings, as in files of ratings and most benchmarks."""
+    """Correlation with ratings, as in files of ratings and most benchmarks.
+
+    Attributes:
+        needs_ratings: whether samples without rating are left out.
+    """
+
+    needs_ratings: bool = True
 
     def check(self, data: str, settings: EvaluationSettings, *, compare: bool) -> None:
         """Refuse settings that the protocol has no use for, before hours of scoring.
@@ -240,6 +246,7 @@ class ReferencePairProtocol(Protocol):
 class NoRatingsProtocol(Protocol):
     """What the protocols share that compare or find captions instead of correlating with ratings."""
 
+    needs_ratings = False
     column: str
     what: str
 
@@ -289,7 +296,7 @@ class PairProtocol(NoRatingsProtocol):
     column, what = MEAN, "pairs"
 
     def __init__(self, *, detection: bool = False) -> None:
-        self._detection = detection
+        self._detection = self.needs_ratings = detection  # a rating says which captions are to be found
 
     def measure(
         self, evaluation: Evaluation, settings: EvaluationSettings, progress: Progress, *, compare: bool
@@ -376,8 +383,9 @@ def _alone(row: Row) -> Cell:
 
 
 class DetectionProtocol(NoRatingsProtocol):
-    """Average precision of finding bad captions by their low scores."""
+    """Average precision of finding bad captions, which their ratings tell, by their low scores."""
 
+    needs_ratings = True
     column, what = AVERAGE_PRECISION, "good and bad captions"
 
     def measure(
@@ -413,6 +421,12 @@ PROTOCOLS: dict[str, Protocol] = {
 def protocol_of(data: str) -> Protocol:
     """Return the protocol of a benchmark by its name; a file of ratings has that of ratings."""
     return PROTOCOLS[BENCHMARKS[data].protocol if data in BENCHMARKS else "ratings"]
+
+
+def measured_places(data: str, samples: Sequence[CaptionSample]) -> list[int]:
+    """Return which samples are measured: the rated ones, or all where the protocol needs no ratings."""
+    every = not protocol_of(data).needs_ratings
+    return [place for place, sample in enumerate(samples) if every or sample.rating is not None]
 
 
 def usual_settings(data: str, settings: EvaluationSettings | None = None) -> EvaluationSettings:

@@ -13,6 +13,7 @@ from suisei.data.paths import Allowed
 from suisei.encoders.rules import one_line
 from suisei.errors import ConfigError, DataError, SuiseiError
 from suisei.metaeval.correlation_tables import versions
+from suisei.metaeval.protocols import measured_places
 from suisei.metaeval.table_reading import read_table
 from suisei.metaeval.tables import Table
 from suisei.report.parts import CAUTION, Rated, Result
@@ -102,7 +103,7 @@ def _rated_of(content: Mapping[str, Any], allowed: Allowed | None) -> tuple[Rate
         if command.get("rating_scale"):
             settings["rating_scale"] = tuple(command["rating_scale"])
         read = load_data(str(command["data"]), allowed=allowed, **settings)
-        samples = [s for s in read if s.rating is not None]
+        samples = [read[place] for place in measured_places(str(command["data"]), read)]
         return (Rated(samples, scorefile.read_scores(str(saved), samples)[0]) if samples else None), []
     except (AttributeError, OSError, SuiseiError, TypeError, ValueError) as error:  # such as an odd path
         return None, [f"single predictions are not shown: {one_line(error)}"]

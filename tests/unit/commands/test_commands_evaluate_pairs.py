@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,9 +11,14 @@ from suisei import get_metric
 from suisei.cli import run_command
 from suisei.commands.evaluate import main
 from suisei.commands.examine import main as examine
+from suisei.data.benchmarks import BENCHMARKS
+from suisei.data.benchmarks.benchmark import Benchmark
 from suisei.data.benchmarks.vatex import limit_references
+from suisei.data.formats import Row
+from suisei.data.judged import PairCaption
 from suisei.data.load import load_data
 from suisei.metrics.rouge import RougeL
+from suisei.report.stored import read_result
 
 WORDS = ["dog", "cat", "man", "box", "runs", "sleeps", "cooks", "eggs", "green", "red", "ball", "water"]
 
@@ -52,6 +58,54 @@ def nocaps(tmp_path):
     ]
     (tmp_path / "nocaps-val-foil.json").write_text(json.dumps(records))
     return tmp_path
+
+
+@pytest.fixture
+def unrated(monkeypatch, tmp_path):
+    """The root of a benchmark of pairs without ratings."""
+    right, wrong, references = captions(12, 0), captions(12, 1), captions(12, 2)
+
+    def rows(root, images):
+        for number in range(24):
+            pair, second = divmod(number, 2)
+            sample = PairCaption(
+                (wrong if second else right)[pair],
+                (references[pair],),
+                group=str(pair),
+                id=str(number),
+                pair=str(pair),
+                preferred=(("order", 1.0 - second),),
+            )
+            yield Row(number + 1, sample.id, sample, None)
+
+    mine = Benchmark("mine", rows, "en", (0.0, 1.0), "pairs", "Root is any folder.", protocol="pairs")
+    monkeypatch.setitem(BENCHMARKS, "mine", mine)
+    root = tmp_path / "data" / "mine"
+    root.mkdir(parents=True)
+    return root
+
+
+def test_a_benchmark_without_ratings_is_evaluated_examined_and_reported(unrated, tmp_path):
+    scores, page = tmp_path / "scores.jsonl", tmp_path / "page.html"
+    code, report = evaluate("mine", unrated, "--save-scores", str(scores), "--html", str(page))
+    assert code == 0
+    assert cells_of(report, "rouge-l")["n"] == 12
+    assert not any("rated" in note or "no rating" in note for note in report["notes"])
+    assert len(scores.read_text().splitlines()) == 24
+    assert page.is_file()
+    found = read_result(unrated.parent / "mine-report.json")
+    assert len(found.rated.samples) == 24
+    examined = ["--metrics", "rouge-l", "--root", str(tmp_path / "data"), "--output", str(tmp_path / "out")]
+    assert examine([*examined, "--benchmarks", "mine", "--bootstrap", "0"]) == 0
+    tables = json.loads((tmp_path / "out" / "examination.json").read_text())["tables"]
+    assert cells_of(tables["mine/results"], "rouge-l")["n"] == 12
+
+
+def test_captions_to_find_are_those_of_bad_ratings_alone(unrated, monkeypatch, capsys):
+    for protocol in ("detection", "pairs-and-detection"):
+        monkeypatch.setitem(BENCHMARKS, "mine", replace(BENCHMARKS["mine"], protocol=protocol))
+        assert evaluate("mine", unrated)[0] == 2
+        assert "mine: none of its 24 samples is rated" in capsys.readouterr().err
 
 
 def test_pairs_are_measured_per_kind_and_found(nocaps):
