@@ -76,7 +76,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="suisei-zero-shot-") as folder:
         found = [_measured(name, options, Path(folder)) for name in names]
     how = "Agreement with human ratings, each rating a row of its own; 95 % bootstrap intervals over images, "
-    how += "paired permutation tests that swap whole images, Holm over the pairs of a set."
+    how += "paired permutation tests that swap whole images, one-sided in the direction that the data show, "
+    how += (
+        "Holm over the pairs of a set (so that .05 stands for up to .10); the smallest p-value there can be "
+    )
+    how += f"is the number of pairs / {int(options.bootstrap) + 1:,}."
     figures = {"how": how, "sets": found}
     options.json.write_text(json.dumps(figures, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     table = figures_table(figures) + "\n"
