@@ -247,6 +247,7 @@ def _load(
 ) -> tuple[list[CaptionSample], Among, list[str]]:
     """Return the samples that are measured, which rows of the data they are, and notes."""
     from suisei.data.benchmarks import BENCHMARKS
+    from suisei.data.raters import raters_joined
     from suisei.metaeval.protocols import measured_places
     from suisei.metaeval.settings import FEW
 
@@ -260,7 +261,9 @@ def _load(
         )
     if len(positions) < len(samples):
         notes.append(f"{len(samples) - len(positions)} samples skipped: no rating")
-    rated = [samples[position] for position in positions]
+    joined = raters_joined(options.data, [samples[position] for position in positions])
+    rated, positions = joined.samples, [positions[row] for row in joined.rows]
+    notes += [joined.note] if joined.note else []
     across = count_across(rated)
     if across:
         notes.append(f"of the samples {across_note(across)}")

@@ -10,6 +10,7 @@ from typing import Any
 
 from suisei.data.load import load_data
 from suisei.data.paths import Allowed
+from suisei.data.raters import raters_joined
 from suisei.encoders.rules import one_line
 from suisei.errors import ConfigError, DataError, SuiseiError
 from suisei.metaeval.correlation_tables import versions
@@ -103,7 +104,8 @@ def _rated_of(content: Mapping[str, Any], allowed: Allowed | None) -> tuple[Rate
         if command.get("rating_scale"):
             settings["rating_scale"] = tuple(command["rating_scale"])
         read = load_data(str(command["data"]), allowed=allowed, **settings)
-        samples = [read[place] for place in measured_places(str(command["data"]), read)]
+        measured = [read[place] for place in measured_places(str(command["data"]), read)]
+        samples = raters_joined(str(command["data"]), measured).samples
         return (Rated(samples, scorefile.read_scores(str(saved), samples)[0]) if samples else None), []
     except (AttributeError, OSError, SuiseiError, TypeError, ValueError) as error:  # such as an odd path
         return None, [f"single predictions are not shown: {one_line(error)}"]

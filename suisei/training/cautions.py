@@ -9,6 +9,7 @@ import numpy as np
 
 from suisei.data.leaks import describe_shared
 from suisei.data.sample import CaptionSample
+from suisei.data.splits import group_of
 from suisei.metaeval.correlation_tables import evaluation_table
 from suisei.metaeval.settings import FEW, EvaluationSettings
 from suisei.metaeval.tables import HUMAN, LABELS, Row, Table
@@ -60,8 +61,10 @@ def cautions(
     """
     own = table.row(_OWN)
     found = []
-    if len(samples) < FEW:
+    different = len({(sample.candidate, group_of(sample)) for sample in samples})
+    if different < FEW:
         count = f"{len(samples):,} sample{'' if len(samples) == 1 else 's'}"
+        count += f" of {different:,} captions" if different < len(samples) else ""
         little = f"Tested on {count}; figures of fewer than {FEW} say little"
         found.append(f"{little}: {ADVICE[tested]}.")
     if all(own.value(kind) is None for kind in COMPARED):

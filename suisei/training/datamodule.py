@@ -16,6 +16,7 @@ from suisei.data.file_rows import skipped_note
 from suisei.data.formats import OnError, Row
 from suisei.data.leaks import describe_shared, shared_between
 from suisei.data.load import load_data
+from suisei.data.raters import raters_joined
 from suisei.data.sample import CaptionSample
 from suisei.data.source_names import told_apart
 from suisei.data.splits import PARTS, Disjoint, Split, caption_key, group_of
@@ -354,4 +355,7 @@ class CaptionDataModule(ResumableData):
         for number in unrated:
             error = DataError(f"{source}, row {number}: no rating, and training needs one")
             self.skipped.append(Row(number, None, None, error))
-        return [sample for sample in samples if sample.rating is not None]
+        joined = raters_joined(source, [sample for sample in samples if sample.rating is not None])
+        if joined.note:
+            logger.warning("%s", joined.note)
+        return joined.samples

@@ -11,6 +11,7 @@ from suisei.cli import run_command
 from suisei.commands.evaluate import main
 from suisei.errors import ConfigError
 from suisei.metrics.registry import REGISTRY
+from suisei.report.stored import read_result
 from suisei.scoring.plan import plan_metrics
 from tests.unit.commands.evaluate_runs import evaluate, rows_of, run
 
@@ -140,6 +141,41 @@ def test_saved_scores_join_again(ratings, tmp_path):
         assert rows[name]["cells"] == rows_of(first)[name]["cells"]
     assert rows["fake-references"]["skipped"] == 10
     assert any("joined by id, 40 of 40" in note for note in second["notes"])
+
+
+@pytest.mark.parametrize("ids", [False, True])
+def test_a_row_per_rater_is_measured_as_a_column_per_rater_is(ratings, tmp_path, ids):
+    """Scores of every row, or of every caption, join either way."""
+    data = [json.loads(line) for line in ratings.read_text().splitlines()]
+    long = [
+        {**row, "id": f"{row['id']}-{rater}", "rating": row["rating"][rater]}
+        for rater in (0, 1)
+        for row in data
+    ]
+    for rows in (data, long):
+        for row in rows if not ids else ():
+            del row["id"]
+    wide_file, long_file = tmp_path / "wide.jsonl", tmp_path / "long.jsonl"
+    for path, rows in ((wide_file, data), (long_file, long)):
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    saved, every = tmp_path / "saved.csv", tmp_path / "every.csv"
+    _, wide = evaluate(wide_file, tmp_path, "--metrics", "fake-plain")
+    _, first = evaluate(long_file, tmp_path, "--metrics", "fake-plain", "--save-scores", saved)
+    shown = read_result(tmp_path / "out.json")
+    assert (len(shown.rated.samples), shown.notes) == (40, [])
+    names = [f"{row.get('id', number)}" for number, row in enumerate(long, 1)]
+    scores = [f"{name},{row['candidate'].split()[-1]}\n" for name, row in zip(names, long, strict=True)]
+    every.write_text("id,mine\n" + "".join(reversed(scores)))
+    code, joined = evaluate(
+        long_file, tmp_path, "--scores", saved, "--scores", every, "--metrics", "fake-plain"
+    )
+    assert code == 0
+    assert any("80 rows rate 40 samples, a row per rater" in note for note in first["notes"])
+    for label in ("fake-plain", "human"):
+        assert rows_of(first)[label]["cells"] == rows_of(wide)[label]["cells"]
+    for label in ("fake-plain (saved.csv)", "mine"):
+        assert rows_of(joined)[label]["cells"] == rows_of(wide)["fake-plain"]["cells"]
+        assert not rows_of(joined)[label]["skipped"]
 
 
 def test_a_column_of_scores_called_human_is_not_taken_for_the_raters(ratings, tmp_path):

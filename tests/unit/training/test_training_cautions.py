@@ -28,7 +28,7 @@ def table(**rows):
 def said_of(made, samples, tested):
     """What is said where all score all samples."""
     scores = {row.label: np.zeros(samples) for row in made.overall.rows}
-    return cautions(made, scores, [CaptionSample("a dog")] * samples, tested)
+    return cautions(made, scores, [CaptionSample(f"dog {n}") for n in range(samples)], tested)
 
 
 GOOD = table(suisei=(0.6, 0.5), unigram_f1=(0.5, 0.4), length=(None, None), human=(0.8, 0.7))
@@ -54,6 +54,12 @@ def test_few_tested_samples(tested, advice):
     (said,) = said_of(GOOD, 49, tested)
     assert said.startswith("Tested on 49 samples; figures of fewer than 50 say little")
     assert advice in said
+
+
+def test_few_captions_that_are_tested_often():
+    samples = [CaptionSample(f"dog {n % 31}", system=f"{n}") for n in range(160)]
+    (said,) = cautions(GOOD, {row.label: np.zeros(160) for row in GOOD.overall.rows}, samples, "folds")
+    assert said.startswith("Tested on 160 samples of 31 captions; figures of fewer than 50 say little")
 
 
 def test_a_baseline_ahead_is_named_with_its_figures_and_what_to_do():

@@ -48,6 +48,18 @@ def test_parts_share_no_group_and_lose_no_sample(data):
     assert sorted(positions) == list(range(60))
 
 
+def test_a_row_per_rater_is_a_sample_with_all_its_ratings(data, tmp_path, caplog):
+    rows = [json.loads(line) for line in Path(data).read_text().splitlines()]
+    more = [{**row, "id": f"{row['id']}+", "rating": [1.0]} for row in rows]
+    path = tmp_path / "long.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows + more))
+    module = load(str(path))
+    assert len(module.samples) == 60
+    assert [sample.rating.values for sample in module.samples[:2]] == [(0.0, 1.0), (1 / 3, 1.0)]
+    assert module.split == load(data).split
+    assert "120 rows rate 60 samples, a row per rater" in caplog.text
+
+
 def test_split_depends_on_its_seed_alone(data):
     assert load(data, batch_size=4).split == load(data).split
     assert load(data, split_seed=1).split != load(data).split
