@@ -12,6 +12,7 @@ from typing import Any, get_args
 import numpy as np
 from torch.utils.data import DataLoader
 
+from suisei.data.benchmarks import BENCHMARKS
 from suisei.data.file_rows import skipped_note
 from suisei.data.formats import OnError, Row
 from suisei.data.leaks import describe_shared, shared_between
@@ -20,6 +21,7 @@ from suisei.data.raters import raters_joined
 from suisei.data.sample import CaptionSample
 from suisei.data.source_names import told_apart
 from suisei.data.splits import PARTS, Disjoint, Split, caption_key, group_of
+from suisei.data.unused_columns import unused_numbers
 from suisei.errors import DataError
 from suisei.models.batch import Batch
 from suisei.ranges import NAME, SEED, SHARE, Range, Rule, Several, Word, at_least, check, check_settings
@@ -56,6 +58,8 @@ RULES: dict[str, Rule] = {
 
 EVAL_BATCHES = 4
 """A validation batch is as many training batches: without gradients it takes less memory all the same."""
+_SHOWN = 8
+"""How many columns that may hold ratings are named."""
 
 
 @dataclass(eq=False, repr=False)
@@ -346,7 +350,9 @@ class CaptionDataModule(ResumableData):
         bad = {row.number for row in self.skipped[before:]}
         numbers = (number for number in itertools.count(1) if number not in bad)
         unrated = [number for number, sample in zip(numbers, samples, strict=False) if sample.rating is None]
-        if unrated and (self.on_error == "raise" or len(unrated) == len(samples)):
+        if unrated and len(unrated) == len(samples):
+            raise _none_rated(source, len(samples))
+        if unrated and self.on_error == "raise":
             raise DataError(
                 f"{source}: {len(unrated):,} of {len(samples):,} samples have no rating, the first is "
                 f"row {unrated[0]}; training needs one each: add them, or leave the rows out: "
@@ -359,3 +365,14 @@ class CaptionDataModule(ResumableData):
         if joined.note:
             logger.warning("%s", joined.note)
         return joined.samples
+
+
+def _none_rated(source: str, samples: int) -> DataError:
+    """Return what is wrong with data without any rating, which is probably called otherwise."""
+    numbers = [] if source in BENCHMARKS else unused_numbers(Path(source))
+    unused = ", ".join(repr(name[:60]) for name in numbers[:_SHOWN])
+    hint = f" (columns of numbers that fill nothing: {unused})" if numbers else ""
+    return DataError(
+        f"{source}: none of its {samples:,} samples has a rating, and training needs one each; call the "
+        f"column of ratings 'rating', or those of several raters 'rating_1', 'rating_2', ...{hint}"
+    )

@@ -235,8 +235,15 @@ def test_of_several_sources_the_one_with_too_few_groups_is_named(data, tmp_path,
 def test_unrated_samples_are_refused(tmp_path):
     path = write(tmp_path / "unrated.jsonl", 4, rated=False)
     for on_error in ("raise", "skip"):
-        with pytest.raises(DataError, match=r"unrated\.jsonl: 12 of 12 samples have no rating"):
+        with pytest.raises(DataError, match=r"none of its 12 samples has a rating.*'rating_2', \.\.\.$"):
             load(path, on_error=on_error)
+
+
+def test_ratings_in_columns_of_other_names_are_named(tmp_path):
+    path = tmp_path / "wide.csv"
+    path.write_text("caption,worker,r1,r2\na dog,w,1,\na cat,w,0.5,0\n")
+    with pytest.raises(DataError, match=r"'rating', or .*fill nothing: 'r1', 'r2'\)$"):
+        load(str(path))
 
 
 def test_unrated_rows_among_others_are_named_or_left_out_and_counted(data, caplog):
