@@ -168,9 +168,9 @@ def _parser() -> CommandParser:
     add = parser.add_argument_group("metrics").add_argument
     add_metric_options(add)
     add(
-        "--scores", metavar="FILE", type=filled, action="append", default=[],
+        "--scores", metavar="FILE[:COLUMN,...]", type=filled, action="append", default=[],
         help="JSONL or CSV of scores, a row per sample, joined by id, or FLEUR's own .txt, joined by image "
-        "and caption; each column becomes a row (higher must be better)",
+        "and caption; each column becomes a row (higher must be better), or those that are named",
     )  # fmt: skip
     add = parser.add_argument_group("data").add_argument
     add(
@@ -224,11 +224,14 @@ def _add_figure_options(add: Add) -> None:
 
 def _check(options: argparse.Namespace) -> None:
     """Refuse what would fail only after hours of scoring."""
+    from suisei.scoring.score_columns import split_source
+
     if not options.scores:
         take_default_model(options)
     if options.compare and options.bootstrap == 0:
         raise ConfigError("--compare needs resamples; leave out --bootstrap 0")
-    inputs = given(vars(options), "data", "scores", "references")
+    files = [str(split_source(source)[0]) for source in options.scores]
+    inputs = given({**vars(options), "scores": files}, "data", "scores", "references")
     check_report(options, inputs, folders=["save_idf", "keep"], sealed=["model", "root"])
 
 

@@ -175,6 +175,16 @@ def match_columns(
     )
 
 
+def field_called(name: str) -> str | None:
+    """Return the field that a column of this name may fill, by its name alone; None where it fills none."""
+    plain = _plain(name)
+    if _SINGLE.fullmatch(plain):
+        return "references"
+    if _OF_RATER.fullmatch(plain):
+        return "rating"
+    return next((field for field, tiers in ALIASES.items() if any(plain in tier for tier in tiers)), None)
+
+
 def _plain(name: str) -> str:
     """Return a column's name as names are compared: "Image ID" is image_id."""
     return re.sub(r"[^0-9a-z]+", "_", name.strip().lower()).strip("_")

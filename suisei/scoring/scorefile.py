@@ -14,10 +14,11 @@ import numpy as np
 
 from suisei.data.documents import parse_json
 from suisei.data.sample import CaptionSample
-from suisei.data.writers import SAMPLE_FIELDS, replacing
+from suisei.data.writers import replacing
 from suisei.errors import ConfigError, DataError
 from suisei.scoring.columns import ScoreColumn
 from suisei.scoring.fleur import RAW, SMOOTHED, fleur_order, read_fleur
+from suisei.scoring.score_columns import columns_of_scores, split_source
 
 
 def write_scores(
@@ -54,7 +55,7 @@ where it was done in several steps, the most rows last."""
 
 
 def read_scores(
-    path: str | Path, samples: Sequence[CaptionSample], among: Among = ()
+    path: str | Path, samples: Sequence[CaptionSample], among: Among = (), picked: str = ""
 ) -> tuple[dict[str, np.ndarray], str]:
     """Read score columns and put them in the order of ``samples``.
 
@@ -66,10 +67,12 @@ def read_scores(
         path: a .jsonl or .csv file with a header, or a .txt of :mod:`suisei.scoring.fleur`.
         samples: N samples.
         among: which rows of the data the samples are.
+        picked: the columns to be read, separated by commas; "" for all that are no field of a sample.
 
     Returns:
         {column: float64 [N]}, NaN where a sample has no score, and a line that says how rows were
-        joined. A column called "score" takes the file's name, unless another column has it.
+        joined and which columns were not taken. A column called "score" takes the file's name, unless
+        another column has it.
 
     Raises:
         DataError: an unreadable file, a value that is not a finite number, a repeated id, no common
@@ -78,29 +81,30 @@ def read_scores(
     """
     path = Path(path)
     if path.suffix == ".txt":
-        return _read_fleur(path, samples)
+        return _read_fleur(path, samples, picked)
     rows = _read_rows(path)
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    names = [name for name in columns if name not in SAMPLE_FIELDS]
-    if not names:
-        raise DataError(f"{path}: no score column; it has {', '.join(columns) or 'no columns'}")
+    names, others = columns_of_scores(path, rows, picked)
     if all(row.get("id") in (None, "") for row in rows):
         order, how = _by_position(path, len(rows), len(samples), among)
     elif any(sample.id is not None for sample in samples):
         order, how = _by_id(path, rows, samples)
     else:
         order, how = _by_number(path, rows, len(samples), among)
-    return _joined(path, rows, names, order, len(samples)), f"{path.name}: {how}"
+    untaken = f"; not taken for scores: {', '.join(others)}" if others else ""
+    return _joined(path, rows, names, order, len(samples)), f"{path.name}: {how}{untaken}"
 
 
-def _read_fleur(path: Path, samples: Sequence[CaptionSample]) -> tuple[dict[str, np.ndarray], str]:
+def _read_fleur(
+    path: Path, samples: Sequence[CaptionSample], picked: str
+) -> tuple[dict[str, np.ndarray], str]:
     try:
         rows = read_fleur(path)
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: cannot be read: {error}") from None
     order = np.array(fleur_order(path, rows, samples), dtype=np.int64)
     found = int((order >= 0).sum())
-    names = [name for name in (SMOOTHED, RAW) if any(name in row for row in rows)]
+    scores = [{name: row[name] for name in (SMOOTHED, RAW) if name in row} for row in rows]
+    names, _ = columns_of_scores(path, scores, picked)
     how = f"joined by image and caption, {found} of {len(samples)} samples found"
     return _joined(path, rows, names, order, len(samples)), f"{path.name}: {how}"
 
@@ -129,7 +133,7 @@ def join_columns(
     """Return the columns of score files, and how each file was joined.
 
     Args:
-        paths: the files.
+        paths: the files, each as :func:`~suisei.scoring.score_columns.split_source` takes it.
         samples: N samples.
         among: which rows of the data the samples are.
         labels: of the columns beside these; a name among them gets the file's name beside it.
@@ -139,16 +143,16 @@ def join_columns(
         DataError: what :func:`read_scores` raises.
     """
     joined, notes, taken = [], [], set(labels)
-    for path in paths:
-        found, note = read_scores(path, samples, among)
+    for path, picked in map(split_source, paths):
+        found, note = read_scores(path, samples, among, picked)
         for name, scores in found.items():
-            label = name if name not in taken else f"{name} ({Path(path).name})"
+            label = name if name not in taken else f"{name} ({path.name})"
             if label in taken:
                 raise ConfigError(f"--scores {path}: column {name!r} is there already")
             taken.add(label)
             absent = int((scores != scores).sum())
-            missing = {f"no score in {Path(path).name}": absent} if absent else {}
-            joined.append(ScoreColumn(label, scores, f"{name}|from:{Path(path).name}", missing=missing))
+            missing = {f"no score in {path.name}": absent} if absent else {}
+            joined.append(ScoreColumn(label, scores, f"{name}|from:{path.name}", missing=missing))
         notes.append(note)
     return joined, notes
 
@@ -283,5 +287,9 @@ def _number(path: Path, number: int, name: str, value: Any) -> float:
     except (TypeError, ValueError, OverflowError):
         score = math.nan
     if not math.isfinite(score):
-        raise DataError(f"{path}, row {number}, column {name!r}: {value!r:.60} is not a finite number")
+        raise DataError(
+            f"{path}, row {number}, column {name!r}: {value!r:.60} is not a finite number; beside id and "
+            "fields such as image, a file holds scores alone, blank where there is none; to pick columns: "
+            "--scores FILE:COLUMN[,COLUMN]"
+        )
     return score

@@ -1,6 +1,7 @@
 """Score files: written, read back, joined by id or by row order."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,7 +9,8 @@ import pytest
 from suisei.commands import evaluate, score
 from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError, DataError
-from suisei.scoring.scorefile import read_scores, write_scores
+from suisei.scoring.score_columns import split_source
+from suisei.scoring.scorefile import join_columns, read_scores, write_scores
 
 SAMPLES = [CaptionSample("x", id=name) for name in ("a", "b", "c")]
 NAMELESS = [CaptionSample("x"), CaptionSample("y")]
@@ -132,6 +134,53 @@ def test_absent_ids_are_missing_and_sample_fields_are_no_scores(tmp_path):
     assert list(read) == ["mine"]
     np.testing.assert_array_equal(read["mine"], [np.nan, np.nan, 3])
     assert "2 of 3" in how
+
+
+def test_columns_that_describe_the_sample_are_no_scores_and_are_named(tmp_path):
+    path = tmp_path / "mine.csv"
+    path.write_text(
+        "id,image_file,caption,image_id,rating_1,reference_2,pred,model_name,mine\n"
+        "a,1.jpg,a dog,7,5,the dog,.5,sys,1\nb,2.jpg,a cat,8,4,the cat,,sys,2\nc,,,,,,1,sys,3\n"
+    )
+    read, how = read_scores(path, SAMPLES)
+    assert {name: values.tolist()[::2] for name, values in read.items()} == {"pred": [0.5, 1], "mine": [1, 3]}
+    assert how.endswith(
+        "; not taken for scores: image_file, caption, image_id, rating_1, reference_2, model_name"
+    )
+
+
+@pytest.mark.parametrize(
+    ("picked", "names"),
+    [("mine", ["mine"]), ("n,o", ["n,o"]), ("rating,mine,mine", ["rating", "mine"]), ("b:c", ["b:c"])],
+)
+def test_columns_may_be_picked(tmp_path, picked, names):
+    path = tmp_path / "s.csv"
+    path.write_text('id,rating,comment,mine,"n,o",b:c\na,1,good,2,3,4\n')
+    columns, _ = join_columns([f"{path}:{picked}"], SAMPLES[:1], (), [])
+    assert [column.label for column in columns] == names
+    with pytest.raises(DataError, match=r"column 'comment': 'good' is not a finite .*: --scores FILE:COLUMN"):
+        read_scores(path, SAMPLES[:1])
+    with pytest.raises(DataError, match=r"s\.csv: no column 'other'; it has id, rating, comment, mine"):
+        read_scores(path, SAMPLES[:1], picked="mine,other")
+
+
+@pytest.mark.parametrize(
+    ("source", "path", "picked"),
+    [
+        ("s.csv", "s.csv", ""),
+        ("s.csv:", "s.csv:", ""),
+        ("s.csv:a,b", "s.csv", "a,b"),
+        ("s.jsonl:bertscore:x.csv:y", "s.jsonl", "bertscore:x.csv:y"),
+        (r"C:\s.csv", r"C:\s.csv", ""),
+        (r"C:\s.csv:a", r"C:\s.csv", "a"),
+        ("run:1.csv:here.csv", "run:1.csv:here.csv", ""),
+        ("run:1.csv:here.csv:a", "run:1.csv:here.csv", "a"),
+    ],
+)
+def test_a_colon_may_be_of_the_file_or_pick_columns(tmp_path, monkeypatch, source, path, picked):
+    monkeypatch.chdir(tmp_path)
+    Path("run:1.csv:here.csv").touch()
+    assert split_source(source) == (Path(path), picked)
 
 
 @pytest.mark.parametrize(
