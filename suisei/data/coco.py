@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from suisei.data.caption_file import CaptionFile
 from suisei.data.column_names import ALIASES, match_columns
 from suisei.data.compressed import open_plain, plain_suffix
-from suisei.data.documents import RESULT_FIELDS, is_row, parse_json
+from suisei.data.documents import RESULT_FIELDS, caption_in, is_row, parse_json
 from suisei.data.karpathy import karpathy_images, read_karpathy
 from suisei.data.sample import checked_caption
 from suisei.errors import DataError
@@ -325,7 +325,7 @@ def _checked(record: Record) -> tuple[str, tuple[str, ...]]:
     if not every:
         raise DataError(f"image {image!r:.60} has an empty list of captions; leave it out or fill it in")
     what = f"the caption of image {image!r:.60}"
-    return str(image).strip(), tuple(checked_caption(what, caption) for caption in every)
+    return str(image).strip(), tuple(checked_caption(what, caption_in(caption)) for caption in every)
 
 
 def _add_one(

@@ -192,7 +192,15 @@ def _keyed(image: str, value: Any) -> RawRow:
         if len(value) != 1:
             return RawRow(None, f"{len(value)} captions for image {image!r:.60}; one is scored, keep one")
         value = value[0]
-    return RawRow({"id": image, "group": image, "candidate": value})
+    others: dict[str, Any] = {}
+    if isinstance(value, dict):
+        others = {name: each for name, each in value.items() if name not in ("caption", "id", "image_id")}
+    return RawRow({"id": image, "group": image, **others, "candidate": caption_in(value)})
+
+
+def caption_in(value: Any) -> Any:
+    """Return the caption of ``{"caption": "..."}``, as pycocoevalcap takes captions; else the value."""
+    return value["caption"] if isinstance(value, dict) and "caption" in value else value
 
 
 class _Buffer:

@@ -24,6 +24,7 @@ def save(path, content):
         ("a.json", {"7": "a dog", "12": "犬が走る"}, "by image id"),
         ("a.json", {"7": ["a dog"], "12": ["犬が走る"]}, "by image id"),
         ("a.json", [{"7": "a dog"}, {"12": ["犬が走る"]}], "a list of captions"),
+        ("a.json", {"7": [{"caption": "a dog", "id": 3}], "12": [{"caption": "犬が走る"}]}, "by image id"),
         ("a.json.gz", {"7": "a dog", "12": "犬が走る"}, "by image id"),
         (
             "a.jsonl",
@@ -105,6 +106,18 @@ def test_bad_rows_can_be_skipped_and_are_kept_apart(tmp_path):
     assert "1 rows repeat another" in found.describe()
     with pytest.raises(DataError, match="none of the 1 rows is usable"):
         read_results(save(tmp_path / "b.json", rows[1:2]), on_error="skip")
+
+
+def test_references_as_pycocoevalcap_takes_them(tmp_path):
+    content = {
+        "7": [{"image_id": 7, "id": 1, "caption": "a dog"}, {"caption": "犬"}],
+        "12": [{"caption": "cat"}],
+    }
+    found = read_references([save(tmp_path / "gts.json", content)])
+    assert found.captions == {"7": ("a dog", "犬"), "12": ("cat",)}
+    content["12"] = [{"text": "cat"}]
+    with pytest.raises(DataError, match=r"the caption of image '12' must be text, got dict"):
+        read_references([save(tmp_path / "gts.json", content)])
 
 
 def test_annotations_name_their_images(tmp_path):

@@ -18,6 +18,7 @@ FORMS = {
     "rows.json": '[{"group": 7, "candidate": "a dog", "rating": 1}, {"group": 8, "hyp": "犬"}]',
     "lines.json": '{"image_id": 7, "prediction": "a dog"}\n\n{"image_id": 8, "prediction": "犬"}\n',
     "objects.json": '{"7": {"group": 7, "caption": "a dog"}, "8": {"group": 8, "caption": "犬"}}',
+    "pycocoevalcap.json": '{"7": [{"caption": "a dog"}], "8": [{"image_id": 8, "id": 3, "caption": "犬"}]}',
     "semicolon.csv": "image_id;caption\r\n7;a dog\r\n8;犬\r\n",
     "tabs.csv": "image_id\tcaption\n7\ta dog\n8\t犬\n",
     "commas.tsv": "image_id,caption\n7,a dog\n8,犬\n",
