@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     from suisei.encoders.image import ImageEncoderConfig
     from suisei.metrics.loading import load
     from suisei.models.compaction import stored_with_images
-    from suisei.models.folder import save_model
+    from suisei.models.folder import ratings_of, save_model
     from suisei.progress import reported
     from suisei.training.image_side import with_images
 
@@ -63,7 +63,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     folder = Path(options.output)
     stored = stored_with_images(metric.model.path, regressor)
     card = _card(options, metric.model.path, regressor.config.to_dict())
-    save_model(folder, regressor, extras=metric.extras.state(), card=card, stored=stored)
+    ratings = ratings_of(metric.model)
+    save_model(folder, regressor, extras=metric.extras.state(), card=card, stored=stored, ratings=ratings)
     new = loaded_and_signed(folder)
     table = _table(new, samples)
     content = {"table": table.as_dict(), "signature": new.signature}

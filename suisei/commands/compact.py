@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     from rich.console import Console
 
     from suisei.metrics.loading import load
-    from suisei.models.folder import save_model
+    from suisei.models.folder import ratings_of, save_model
     from suisei.training.small_card import measured_card
 
     messages = Console(stderr=True)
@@ -71,7 +71,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     stored = _stored(regressor, base, options)
     folder = Path(options.output)
     card_text = _card(options, regressor, old, called)
-    save_model(folder, regressor, extras=extras, card=card_text, stored=stored, seconds=whole.model.seconds)
+    save_model(
+        folder,
+        regressor,
+        extras=extras,
+        card=card_text,
+        stored=stored,
+        seconds=whole.model.seconds,
+        ratings=ratings_of(whole.model),
+    )
     say(messages, f"scoring with {folder}")
     small = load(folder, device="cpu", precision="fp32", cache="off")
     scores["and rounded" if old is not None else "rounded"] = small.score(samples)

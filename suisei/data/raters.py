@@ -1,11 +1,13 @@
-"""Ratings in long format, a row per rater and caption, as one sample with the ratings of all its raters.
+"""Who rated samples: their raters, whose ratings may stand in rows of their own.
 
-Taken as they stand, such rows are samples of one rater each: no rater could be held against the others, and
-every caption would be scored, trained on and counted as often as it was rated.
+Rows in long format, one per rater and caption, become one sample with the ratings of all its raters. As they
+stand, such rows are samples of one rater each: no rater could be held against the others, and every caption
+would be scored, trained on and counted as often as it was rated.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -15,8 +17,25 @@ from suisei.data.benchmarks import BENCHMARKS
 from suisei.data.sample import CaptionSample, Rating
 
 LONG = 0.75
-"""Share of rows that differ from another in nothing but the rating, from which a file is in long format. Where
-it has a row per system and does not name them, as many as a fifth do, for systems say the same of an image."""
+"""Share of rows that differ from another in nothing but the rating, from which a file is in long format.
+Where a file has rows of systems that it does not name, up to a fifth do: systems say the same of an image."""
+_SHOWN = 8
+"""How many scales are named, those of the most samples."""
+
+
+def rating_facts(samples: Sequence[CaptionSample]) -> dict[str, Any]:
+    """Return what is known of the ratings of samples: their scales and how many raters a sample has.
+
+    Returns:
+        {"scales": [[lowest, highest], ...], the commonest first; "raters": [fewest, most]}; empty where no
+        sample is rated.
+    """
+    ratings = [sample.rating for sample in samples if sample.rating is not None]
+    if not ratings:
+        return {}
+    scales = Counter((rating.low, rating.high) for rating in ratings).most_common(_SHOWN)
+    counts = [len(rating.values) for rating in ratings]
+    return {"scales": [list(scale) for scale, _ in scales], "raters": [min(counts), max(counts)]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +56,8 @@ class Joined:
 def raters_joined(source: str | Path, samples: Sequence[CaptionSample]) -> Joined:
     """Return rows that are alike in everything but the rating and the id as one sample, with its first id.
 
-    Rows without a rating, those of several ratings each, those of a file in which few are alike (:data:`LONG`)
-    and those of a benchmark, whose reader knows its raters, stay as they are.
+    Rows without a rating, those of several ratings each, those of a file in which few are alike
+    (:data:`LONG`) and those of a benchmark, whose reader knows its raters, stay as they are.
 
     Args:
         source: what the samples were read from, a file or a benchmark's name.

@@ -1,6 +1,7 @@
 """Model folders: what a trained model is on disk, written whole and checked when read.
 
-config.json         format, settings, architectures, extra inputs, checksums of the other files
+config.json         format, settings, architectures, extra inputs, checksums of the other files; and of which
+                    ratings it learned, for people alone
 model.safetensors   weights, whole or in parts of 4 and 8 bits (:mod:`suisei.models.quantization`)
 idf.json            document frequencies of the training references
 tokenizer/          the tokenizer's files
@@ -86,6 +87,7 @@ def save_model(
     card: str = "",
     stored: Mapping[str, Tensor] | None = None,
     seconds: Sequence[Second] = (),
+    ratings: Mapping[str, Any] | None = None,
 ) -> None:
     """Write a model folder; an existing one is replaced once the new one is complete.
 
@@ -98,6 +100,7 @@ def save_model(
         stored: its weights as they are to be stored, see :func:`suisei.models.quantization.quantize_state`;
             None for as they are.
         seconds: models that are weighed beside it, whose folders are copied.
+        ratings: what is known of the ratings that it learned from (:func:`suisei.data.raters.rating_facts`).
 
     Raises:
         ConfigError: an extra input of the model is not among ``extras``, or cannot go into a folder.
@@ -108,6 +111,7 @@ def save_model(
         new = Path(name) / folder.name
         new.mkdir()
         config = _write_parts(new, regressor, extras or {}, stored or regressor.state_dict())
+        config |= {"ratings": dict(ratings)} if ratings else {}
         _complete(new, config, card, seconds)
         put_in_place(new, folder, aside=Path(name) / "old")
 
@@ -145,6 +149,12 @@ def save_bridged(folder: Path, model: LoadedModel, bridge: Sequence[float], *, c
     config = _config_of(model)
     config["settings"]["head"]["bridge"] = list(bridge)
     _save_as_stored(folder, model, config, card, model.seconds)
+
+
+def ratings_of(model: LoadedModel) -> dict[str, Any] | None:
+    """Return what a folder says of the ratings that its model learned from; None of one that says nothing."""
+    said = read_config(model.path, model.within).get("ratings")
+    return said if isinstance(said, dict) else None
 
 
 def _config_of(model: LoadedModel) -> dict[str, Any]:

@@ -117,7 +117,22 @@ def describe_data(data: dict[str, Any]) -> str:
         text += f"Learned from besides, not as ratings of captions: {', '.join(data['support'])}. "
     if data.get("left_out"):
         text += describe_left_out(data["left_out"]) + " "
-    return f"{text}The test split was read once, at the end."
+    return f"{text}The test split was read once, at the end.{_ratings(data.get('ratings', {}))}"
+
+
+def _ratings(facts: Mapping[str, Any]) -> str:
+    """Return a sentence, after a space, on the ratings that were learned from; "" where nothing is known."""
+    if not facts:
+        return ""
+    scales = [f"{low:g} to {high:g}" for low, high in facts["scales"]]
+    least, most = facts["raters"]
+    raters = f"{least}" if least == most else f"{least} to {most}"
+    low, high = facts["scales"][0]
+    meant = f"; a score of 0.5 stands for {(low + high) / 2:g}" if len(scales) == 1 else ""
+    return (
+        f" It learned from ratings from {' and from '.join(scales)}, {raters} for each caption{meant}: a "
+        "score is the rating to be expected, rescaled to 0 to 1."
+    )
 
 
 def describe_left_out(left_out: Mapping[str, int]) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from suisei.cli import safe_console, say
+from suisei.data.raters import rating_facts
 from suisei.data.splits import Split
 from suisei.errors import ConfigError
 from suisei.metrics.extras import ExtraInputs
@@ -95,7 +96,8 @@ def _run_training(cli: Any, whole: Path | None) -> None:
     with staged(folder) as stage:
         curves = read_curves(folder / "logs")
         facts["learning_curve"] = plot_curves(stage / "curve.png", curves, kept_step(trainer))
-        save_model(stage / "model", model.regressor, extras=extras.state())
+        ratings = rating_facts(data.part("train"))
+        save_model(stage / "model", model.regressor, extras=extras.state(), ratings=ratings)
         write_report(folder, stage, data, cli.config, facts)
     say(safe_console(), f"run: {folder}   model: {folder / 'model'}")
 

@@ -15,6 +15,7 @@ import torch
 
 from suisei.cli import safe_console
 from suisei.data.formats import write_samples
+from suisei.data.raters import rating_facts
 from suisei.data.sample import CaptionSample, language_of
 from suisei.data.splits import PARTS, group_of
 from suisei.errors import SuiseiError
@@ -74,6 +75,7 @@ def _data_facts(data: Any, metric: Any) -> dict[str, Any]:
         "left_out": {part: len(rows) for part, rows in data.split.left_out.items()},
         "shared": data.shared,
         "languages": dict(Counter(map(language_of, training))),
+        "ratings": rating_facts(training),
         "images": sum(sample.image is not None for sample in training),
         "reads": sorted(metric.reads),
         "image_beside_references": metric.opens_image(CaptionSample("x", ("x",))),

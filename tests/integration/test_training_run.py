@@ -45,6 +45,15 @@ def test_model_folder_gives_the_scores_of_the_report(finished):
     assert len(set(scores.round(6))) > 3  # it says something about the captions
 
 
+def test_report_card_and_model_say_on_which_scale_people_rated(finished):
+    samples = read_samples(finished / "test.jsonl")
+    known = json.loads((finished / "report.json").read_text())["data"]["ratings"]
+    assert known["scales"] == [[samples[0].rating.low, samples[0].rating.high]]
+    assert known["raters"][1] == max(len(sample.rating.values) for sample in samples)
+    assert json.loads((finished / "model" / "config.json").read_text())["ratings"] == known
+    assert "a score of 0.5 stands for" in (finished / "model" / "README.md").read_text()
+
+
 def test_no_group_is_in_two_parts_and_the_counts_are_reported(finished, rated_file):
     split = json.loads((finished / "splits.json").read_text())["groups"]
     parts = [set(split[name]) for name in ("train", "validation", "test")]

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from suisei.data.raters import raters_joined
+from suisei.data.raters import raters_joined, rating_facts
 from suisei.data.sample import CaptionSample, Rating
 from suisei.data.video import VideoSample
 
@@ -55,3 +55,12 @@ def test_rows_of_systems_that_happen_to_say_the_same_stay_as_they_are():
 def test_rows_of_a_benchmark_stay_as_they_are():
     joined = raters_joined("composite", [DOG, rated(DOG, 6.0, "2")])
     assert (len(joined.samples), joined.rows, joined.note) == (2, [0, 1], "")
+
+
+def test_scales_and_counts_of_raters():
+    wide = replace(DOG, rating=Rating((1.0, 2.0, 3.0), 1, 5))
+    assert rating_facts([wide, DOG, replace(DOG, rating=None), DOG]) == {
+        "scales": [[1, 7], [1, 5]],
+        "raters": [1, 3],
+    }
+    assert rating_facts([replace(DOG, rating=None)]) == {}

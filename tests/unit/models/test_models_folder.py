@@ -15,7 +15,7 @@ from suisei.metrics.extras import check_names
 from suisei.metrics.loading import load
 from suisei.metrics.suisei import SuiSeiMetric
 from suisei.models import folder_checks as hub
-from suisei.models.folder import LoadedModel, load_model, read_card, save_model
+from suisei.models.folder import LoadedModel, load_model, ratings_of, read_card, save_model
 from suisei.models.quantization import Rounding, dequantize, is_roundable, quantize, quantize_state
 
 FILES = ["config.json", "model.safetensors", "idf.json", "tokenizer/tokenizer.json"]
@@ -43,6 +43,17 @@ def test_scores_survive_the_round_trip(build_regressor, captions, pictures, tmp_
     save_model(tmp_path / "again", load(tmp_path / "model").regressor)
     assert np.array_equal(load(tmp_path / "again").score(captions, references, images), after)
     assert len(set(after)) == len(after)
+
+
+def test_what_is_known_of_the_ratings_is_kept_and_signed(build_regressor, model_folder, tmp_path):
+    known = {"scales": [[1, 7]], "raters": [5, 5]}
+    save_model(tmp_path / "model", build_regressor(), ratings=known)
+    assert ratings_of(load_model(tmp_path / "model", check_names)) == known
+    edit_config(tmp_path / "model", ratings={"scales": [[1, 5]], "raters": [5, 5]})
+    with pytest.raises(ModelError, match="config"):
+        load_model(tmp_path / "model", check_names)
+    assert "ratings" not in json.loads((model_folder / "config.json").read_text())
+    assert ratings_of(load_model(model_folder, check_names)) is None
 
 
 def test_loaded_model_is_in_evaluation_mode_and_holds_no_gradient(model_folder):

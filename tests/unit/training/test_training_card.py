@@ -37,6 +37,26 @@ def test_card_states_data_results_and_training():
     assert "simulated" not in card
 
 
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        (
+            {"scales": [[1, 7]], "raters": [5, 5]},
+            "from 1 to 7, 5 for each caption; a score of 0.5 stands for 4:",
+        ),
+        (
+            {"scales": [[1, 5], [1, 4]], "raters": [1, 3]},
+            "from 1 to 5 and from 1 to 4, 1 to 3 for each caption:",
+        ),
+        ({}, "The test split was read once, at the end."),
+    ],
+)
+def test_card_says_what_a_score_stands_for(facts, said):
+    text = describe_data({**REPORT["data"], "ratings": facts})
+    assert said in text
+    assert ("to be expected" in text) == bool(facts)
+
+
 def test_card_names_the_files_that_were_given_for_validation_and_test():
     data = {**REPORT["data"], "given": {"validation": "flickr8k-cf", "test": "theirs.jsonl"}}
     said = describe_data(data)
