@@ -20,7 +20,7 @@ from suisei.encoders.dual_loading import image_transform
 from suisei.encoders.dual_weights import WEIGHT_FILES
 from suisei.encoders.hub_errors import hub_guard
 from suisei.encoders.pretrained import text_config
-from suisei.encoders.timm_tower import PREFIX, read_timm_weights, timm_architecture
+from suisei.encoders.timm_tower import PREFIX, check_head, read_timm_weights, timm_architecture
 from suisei.encoders.weights import save_weights
 from suisei.errors import ConfigError, ModelError
 
@@ -48,7 +48,8 @@ def new_dual_encoder(
         device: a torch device.
 
     Raises:
-        ConfigError: a description that open_clip refuses, or weights for a tower that is not timm's.
+        ConfigError: a description that open_clip refuses, or of which it builds what cannot compute; weights
+            for a tower that is not timm's.
         ModelError: weights of another architecture.
         UnavailableError: the text encoder cannot be had.
     """
@@ -66,6 +67,8 @@ def new_dual_encoder(
             model = kind(**described)
     except (TypeError, KeyError, ValueError, AssertionError) as error:
         raise ConfigError(f"open_clip cannot build a model from {described}: {error}") from error
+    if described["vision_cfg"].get("timm_model_name") is not None:
+        check_head(model.visual, described["vision_cfg"]["timm_model_name"])
     pixels = {"size": described["vision_cfg"].get("image_size", 224)}
     if image_weights is not None:
         pixels |= _with_image_weights(model.visual, described["vision_cfg"], Path(image_weights))

@@ -47,7 +47,7 @@ def timm_architecture(name: str, image_size: int | None = None) -> dict[str, Any
     trunk: Any = timm.create_model(architecture, pretrained=False, num_classes=0)
     side = image_size or described.get("input_size", (3, 224, 224))[-1]
     return {
-        "embed_dim": int(trunk.num_features),
+        "embed_dim": trunk_width(trunk),
         "quick_gelu": False,
         "vision_cfg": {
             "timm_model_name": architecture,
@@ -64,6 +64,32 @@ def timm_architecture(name: str, image_size: int | None = None) -> dict[str, Any
             "interpolation": "bicubic",
         },
     }
+
+
+def trunk_width(trunk: Any) -> int:
+    """Return how many features a timm model without its classifier gives.
+
+    Some, such as MobileNetV3 and VGG, pool first and widen after: these are more than ``num_features``.
+    """
+    return int(getattr(trunk, "head_hidden_size", trunk.num_features))
+
+
+def check_head(tower: Any, architecture: str) -> None:
+    """Refuse a tower whose head open_clip made for fewer features than its timm model gives.
+
+    Args:
+        tower: open_clip's, around a timm model.
+        architecture: timm's name of that.
+
+    Raises:
+        ConfigError: such a tower.
+    """
+    width, read = trunk_width(tower.trunk), int(tower.trunk.num_features)
+    if len(tower.head) and width != read:
+        raise ConfigError(
+            f"vision_cfg: {architecture} gives {width} features, and open_clip pools or projects {read}; "
+            f"set timm_pool to avg, timm_proj to none and embed_dim to {width}, or take another"
+        )
 
 
 def read_timm_weights(tower: nn.Module, path: Path) -> None:
