@@ -6,7 +6,6 @@ Shape letters: B images, s side in pixels, P places, c width of what is said of 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,7 +15,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from suisei.encoders.efficientnet_lite import EfficientNetLite
 from suisei.encoders.image import ImageEncoder, ImageEncoderConfig
 from suisei.encoders.resnet import ClipResNet
-from suisei.encoders.timm_tower import is_timm, read_timm_weights, timm_architecture
+from suisei.encoders.timm_tower import fill_timm_tower, is_timm, timm_architecture
 from suisei.encoders.tiny import TinyImageConfig, image_architecture
 from suisei.errors import ConfigError, ModelError
 from suisei.ranges import NAME, SWITCH, Of, Rule, at_least, check_settings, or_null
@@ -95,8 +94,7 @@ def _named(config: TowerConfig) -> ImageEncoder:
         return ImageEncoder.from_architecture(image_architecture(config.tiny))
     if is_timm(config.name):
         encoder = ImageEncoder.from_architecture(timm_architecture(config.name, config.image_size))
-        if config.pretrained is not None:
-            read_timm_weights(encoder.tower, Path(config.pretrained))
+        fill_timm_tower(encoder.tower, config.name, config.pretrained)
         return encoder
     if names_folder(config.name):
         return tower_of_folder(config.name, "model.tower.name")

@@ -21,17 +21,22 @@ from suisei.encoders.hub_errors import explain_hub_error, hub_guard, no_hub
 from suisei.encoders.pixels import MEAN, STD, open_clip_transform, preprocess_pixels
 from suisei.encoders.resnet import ClipResNet, is_resnet
 from suisei.encoders.rules import BUILD_ERRORS, one_line
-from suisei.encoders.timm_tower import is_timm, read_timm_weights, timm_architecture
+from suisei.encoders.timm_tower import fill_timm_tower, is_timm, timm_architecture
 from suisei.encoders.tiny import TinyImageConfig, image_architecture
 from suisei.errors import ConfigError, ModelError
-from suisei.ranges import NAME, SWITCH, Rule, check_settings
+from suisei.ranges import NAME, SWITCH, Of, Rule, check_settings
 
 MINIMAL_TEXT_TOWER = {"context_length": 4, "vocab_size": 8, "width": 8, "heads": 1, "layers": 1}
 """open_clip builds a pair; the text half is thrown away, so it is made as small as it can be."""
 
 logger = logging.getLogger(__name__)
 
-RULES: dict[str, Rule] = {"name": NAME, "pretrained": NAME, "frozen": SWITCH, "normalise": SWITCH}
+RULES: dict[str, Rule] = {
+    "name": NAME,
+    "pretrained": Of(str, null=True),
+    "frozen": SWITCH,
+    "normalise": SWITCH,
+}
 
 
 @dataclass
@@ -40,22 +45,27 @@ class ImageEncoderConfig:
 
     Attributes:
         name: an open_clip model name, "tiny" for a small one built from ``tiny``, or "timm:ARCHITECTURE".
-        pretrained: an open_clip pretraining tag, or the path of a local checkpoint; of timm's
-            architectures the file of their weights. A tag decides between GELU and QuickGELU; beside a file
-            the name does, and that of weights like OpenAI's ends in ``-quickgelu``.
+        pretrained: an open_clip pretraining tag, or the path of a local checkpoint; of timm's architectures
+            the file of their weights, or null for random ones to train from. A tag decides between GELU and
+            QuickGELU; beside a file the name does, and that of weights like OpenAI's ends in ``-quickgelu``.
         frozen: whether the encoder keeps its weights; its features are then computed once.
         normalise: whether features are scaled to unit length (the paper does not).
         tiny: size of the encoder when the name is "tiny".
     """
 
     name: str = "ViT-B-16"
-    pretrained: str = "openai"
+    pretrained: str | None = "openai"
     frozen: bool = True
     normalise: bool = False
     tiny: TinyImageConfig = field(default_factory=TinyImageConfig)
 
     def __post_init__(self) -> None:
         check_settings("model.image", self, RULES)
+
+    @property
+    def starts_from_random_weights(self) -> bool:
+        """Whether it has to learn before it says anything."""
+        return self.name == "tiny" or (is_timm(self.name) and self.pretrained is None)
 
 
 class ImageEncoder(nn.Module):
@@ -82,23 +92,27 @@ class ImageEncoder(nn.Module):
                 weights and then be frozen.
 
         Raises:
-            ConfigError: open_clip has no model of that name.
+            ConfigError: open_clip has no model of that name, or random weights would stay as they are.
             UnavailableError: the weights are not on disk and the hub cannot be reached.
         """
+        if config.starts_from_random_weights and config.frozen and not trained_first:
+            raise ConfigError(
+                f"the {config.name} image encoder starts from random weights: set image.frozen to false, or "
+                "pre-train it (model.pretraining.image_epochs)"
+            )
         if config.name == "tiny":
-            if config.frozen and not trained_first:
-                raise ConfigError(
-                    "the tiny image encoder starts from random weights: set image.frozen to false, or "
-                    "pre-train it (model.pretraining.image_epochs)"
-                )
             architecture = {**image_architecture(config.tiny), "normalise": config.normalise}
             return cls(_open_clip_tower(architecture), architecture)
         if is_timm(config.name):
             architecture = {**timm_architecture(config.name), "normalise": config.normalise}
             encoder = cls.from_architecture(architecture)
-            read_timm_weights(encoder.tower, Path(config.pretrained))
+            fill_timm_tower(encoder.tower, config.name, config.pretrained)
             return encoder
-        model = _pretrained_model(config)
+        if config.pretrained is None:
+            raise ConfigError(
+                "model.image.pretrained is null; random weights are for tiny and for timm's architectures"
+            )
+        model = _pretrained_model(config.name, config.pretrained)
         architecture = {
             "embed_dim": int(model.visual.output_dim),
             "quick_gelu": _uses_quick_gelu(model.visual),
@@ -192,32 +206,32 @@ def _transform(settings: dict[str, Any]) -> Callable[[Any], Tensor]:
     return open_clip_transform({**given, "size": size})
 
 
-def _pretrained_model(config: ImageEncoderConfig) -> Any:
+def _pretrained_model(name: str, pretrained: str) -> Any:
     import open_clip
 
-    if config.name not in open_clip.list_models():
+    if name not in open_clip.list_models():
         raise ConfigError(
-            f"open_clip has no model {config.name!r}; `python -c 'import open_clip; "
+            f"open_clip has no model {name!r}; `python -c 'import open_clip; "
             "print(open_clip.list_models())'` lists them, and 'tiny' is built in"
         )
-    local = Path(config.pretrained)
-    if local.suffix and not local.is_file() and ("/" in config.pretrained or local.suffix in CHECKPOINTS):
+    local = Path(pretrained)
+    if local.suffix and not local.is_file() and ("/" in pretrained or local.suffix in CHECKPOINTS):
         raise ConfigError(f"image.pretrained: no checkpoint file at {local}")
     if local.is_file():
-        return _from_checkpoint(config.name, local)
-    tag = open_clip.get_pretrained_cfg(config.name, config.pretrained)
+        return _from_checkpoint(name, local)
+    tag = open_clip.get_pretrained_cfg(name, pretrained)
     if not tag:
-        tags = open_clip.list_pretrained_tags_by_model(config.name)
+        tags = open_clip.list_pretrained_tags_by_model(name)
         raise ConfigError(
-            f"image.pretrained is {config.pretrained!r}: not a checkpoint file, and the tags of "
-            f"{config.name} are: {', '.join(tags) or 'none'}"
+            f"image.pretrained is {pretrained!r}: not a checkpoint file, and the tags of "
+            f"{name} are: {', '.join(tags) or 'none'}"
         )
-    wanted = f"{config.name} ({config.pretrained})"
+    wanted = f"{name} ({pretrained})"
     try:
         with hub_guard(wanted):
             # open_clip takes the name's activation and only warns where the weights learned with the other.
             quick = bool(tag.get("quick_gelu"))
-            return open_clip.create_model(config.name, pretrained=config.pretrained, force_quick_gelu=quick)
+            return open_clip.create_model(name, pretrained=pretrained, force_quick_gelu=quick)
     except (OSError, ValueError) as error:
         raise explain_hub_error(wanted, error) from error
 

@@ -92,6 +92,28 @@ def check_head(tower: Any, architecture: str) -> None:
         )
 
 
+def fill_timm_tower(tower: nn.Module, name: str, pretrained: str | None) -> None:
+    """Fill open_clip's tower around a timm model with the weights that a setting names.
+
+    Args:
+        tower: open_clip's, whose ``trunk`` is timm's.
+        name: ``timm:ARCHITECTURE``, for messages.
+        pretrained: timm's own file; None leaves the random weights.
+
+    Raises:
+        ConfigError: there is no such file.
+        ModelError: one of another architecture.
+    """
+    if pretrained is None:
+        return
+    if not Path(pretrained).is_file():
+        raise ConfigError(
+            f"pretrained is {pretrained!r}, which is no file: {name} takes its weights from timm's file of "
+            "them, or has random ones to train from (null)"
+        )
+    read_timm_weights(tower, Path(pretrained))
+
+
 def read_timm_weights(tower: nn.Module, path: Path) -> None:
     """Fill open_clip's tower around a timm model with the weights of timm's own file.
 

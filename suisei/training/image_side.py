@@ -127,7 +127,7 @@ def _with_tower(model: Regressor, tower: ImageEncoderConfig, seed: int, start: s
             "an image can be added to a model that starts from the cosine (model.head.start: cosine) and "
             "whose network reads no image; train another with its image"
         )
-    if tower.name == "tiny":
+    if tower.name == "tiny" or tower.pretrained is None:
         raise ConfigError("the tower must be pretrained: timm:ARCHITECTURE and a file, or one of open_clip")
     head = replace(model.config.head, start=start)
     named = Path(tower.pretrained).name  # a folder of this machine is no part of a model

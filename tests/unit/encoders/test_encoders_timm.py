@@ -4,6 +4,7 @@ import pytest
 import timm
 import torch
 
+from suisei.captioning.grid_tower import TowerConfig, create_image_encoder
 from suisei.encoders.dual_folder import new_dual_encoder
 from suisei.encoders.image import ImageEncoder, ImageEncoderConfig
 from suisei.encoders.timm_tower import timm_architecture
@@ -47,9 +48,32 @@ def test_a_widened_tower_takes_timm_s_file(tmp_path):
     assert torch.equal(encoder.tower.trunk.conv_head.weight, trunk.conv_head.weight)
 
 
+def test_null_is_for_random_weights_that_learn():
+    config = ImageEncoderConfig("timm:lcnet_050", None, frozen=False)
+    assert ImageEncoder.create(config).width == 1280
+    frozen = ImageEncoderConfig("timm:lcnet_050", None)
+    assert ImageEncoder.create(frozen, trained_first=True).width == 1280
+    with pytest.raises(ConfigError, match=r"timm:lcnet_050 image encoder starts from random weights: set"):
+        ImageEncoder.create(frozen)
+    with pytest.raises(ConfigError, match=r"model\.image\.pretrained is null; random weights are for tiny"):
+        ImageEncoder.create(ImageEncoderConfig("ViT-B-32", None, frozen=False))
+
+
+@pytest.mark.parametrize(
+    "create",
+    [
+        lambda: ImageEncoder.create(ImageEncoderConfig("timm:lcnet_050")),
+        lambda: create_image_encoder(TowerConfig("timm:lcnet_050")),
+    ],
+)
+def test_a_tag_of_open_clip_is_no_file_of_timm_s(create):
+    with pytest.raises(ConfigError, match=r"'openai', which is no file: timm:lcnet_050 takes .* \(null\)"):
+        create()
+
+
 @pytest.mark.parametrize(("pool", "projection"), [("avg", "linear"), ("avg", "mlp")])
 def test_a_head_made_for_fewer_features_is_refused(pool, projection):
-    with pytest.raises(ConfigError, match=r"lcnet_050 gives 1280 features.* 256: .*embed_dim"):
+    with pytest.raises(ConfigError, match=r"lcnet_050 gives 1280 features.* 256; .*embed_dim"):
         new_dual_encoder(described(pool, projection, 16))
 
 
