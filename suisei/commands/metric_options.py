@@ -38,8 +38,8 @@ def add_metric_options(add: Add) -> None:
     add("--device", type=device, help="for every metric that takes one: auto, cpu, cuda, cuda:1, ...")
     add(
         "--precision", choices=PRECISIONS,
-        help="of encoders: auto (default: bf16 where the machine multiplies it in hardware), fp32, tf32, "
-        "bf16, fp16, int8 (text encoders on a CPU)",
+        help="of encoders: auto (default: bf16 where the machine multiplies it in hardware), fp32, tf32 "
+        "(CUDA GPUs), bf16, fp16, int8 (text encoders on a CPU)",
     )  # fmt: skip
     add("--compile", action="store_true", help="compile the text encoder: slow at first, then faster")
     add(

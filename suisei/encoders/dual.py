@@ -19,7 +19,7 @@ from suisei.encoders.batch_sizes import images_per_batch
 from suisei.encoders.decoding import decoded_batches
 from suisei.encoders.locks import Lock
 from suisei.encoders.memory import FeatureMemory
-from suisei.encoders.precision import PRECISIONS, matrix_products, of_images
+from suisei.encoders.precision import PRECISIONS, check_tf32, matrix_products, of_images
 from suisei.errors import ConfigError
 from suisei.progress import progress_bar
 
@@ -62,6 +62,7 @@ class DualEncoder:
     ) -> None:
         if precision not in PRECISIONS:
             raise ConfigError(f"precision is {precision!r}; expected auto, {', '.join(PRECISIONS)}")
+        check_tf32(precision, device)
         self.memory: FeatureMemory | None = None
         self.compiled = False
         self.device = torch.device(device)

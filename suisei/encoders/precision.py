@@ -72,7 +72,7 @@ def choose_precision(precision: str, device: str, *, on_gpu: str | None = None) 
         on_gpu: what "auto" is on a CUDA device, where that is not the same as elsewhere.
 
     Raises:
-        ConfigError: another precision, or int8 on anything but a CPU.
+        ConfigError: another precision, int8 on anything but a CPU, or tf32 where it is fp32.
     """
     if precision == "auto":
         precision = os.environ.get("SUISEI_PRECISION") or "auto"
@@ -84,7 +84,22 @@ def choose_precision(precision: str, device: str, *, on_gpu: str | None = None) 
         raise ConfigError(f"precision is {precision!r}; there are: auto, {', '.join(PRECISIONS)}")
     if precision == "int8" and torch.device(device).type != "cpu":
         raise ConfigError(f"precision int8 is for CPUs; on {device} use bf16 or fp16")
+    check_tf32(precision, device)
     return precision
+
+
+def check_tf32(precision: str, device: str) -> None:
+    """Refuse tf32 where products would be those of fp32, and a signature would say otherwise.
+
+    Raises:
+        ConfigError: tf32 on anything but a GPU of CUDA's, of compute capability 8.0 or newer.
+    """
+    if precision != "tf32":
+        return
+    if torch.device(device).type != "cuda":
+        raise ConfigError(f"precision tf32 is for CUDA GPUs; {device} computes fp32 then: use fp32 or bf16")
+    if torch.version.hip or torch.cuda.get_device_capability(device) < (8, 0):
+        raise ConfigError(f"precision tf32: the GPU {device} has no TF32 and computes fp32; use fp32 or fp16")
 
 
 def of_images(precision: str) -> str:

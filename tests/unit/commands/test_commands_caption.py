@@ -262,13 +262,15 @@ def test_captions_are_computed_in_the_precision_asked_for(model, images, monkeyp
 
     monkeypatch.setattr(Captioner, "encode", watched)
     decoding = Decoding("greedy", max_length=3)
-    for precision in ("fp32", "tf32", "bf16", "fp16"):
+    for precision in ("fp32", "bf16", "fp16"):
         found = next(write_captions(model, [images / "a.png"], decoding, precision=precision))
         assert found.captions
         assert not torch.is_autocast_enabled("cpu")
     usual = torch.get_float32_matmul_precision()
-    wanted = [(None, usual), (None, "high"), (torch.bfloat16, usual), (torch.float16, usual)]
+    wanted = [(None, usual), (torch.bfloat16, usual), (torch.float16, usual)]
     assert seen == wanted
+    with pytest.raises(ConfigError, match="precision tf32 is for CUDA GPUs"):
+        next(write_captions(model, [images / "a.png"], decoding, precision="tf32"))
     with pytest.raises(ConfigError, match="precision is 'int8'; captioners compute in auto, fp32"):
         next(write_captions(model, [images / "a.png"], decoding, precision="int8"))
     monkeypatch.setenv("SUISEI_PRECISION", "int8")  # which is for text encoders
