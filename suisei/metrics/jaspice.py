@@ -1,7 +1,7 @@
 """JaSPICE (Wada et al., 2023) through its HTTP server.
 
 The metric needs JUMAN++, KNP and the Japanese WordNet, which its authors ship as a container that
-answers on port 2115. This is a client of that server.
+answers on port 2115 (https://github.com/keio-smilab23/JaSPICE). This is a client of that server.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from suisei.metrics.base import Metric
 from suisei.progress import progress_bar
 
 DEFAULT_ADDRESS = "http://localhost:2115"
+START = "docker run -d -p 2115:2115 jaspice"
+"""Starts the server, once its authors' repository was built as the image "jaspice"."""
 _SHOWN = 200
 """How many characters of an unexpected answer a message shows."""
 
@@ -113,8 +115,9 @@ class JaSpice(Metric):
             if attempt < self.retries:
                 time.sleep(self.pause * 2**attempt)
         raise UnavailableError(
-            f"the JaSPICE server at {self.address} {reason}; start it, or give its address: "
-            "jaspice:http://HOST:PORT"
+            f"the JaSPICE server at {self.address} {reason}; start it (docs/install.md: build "
+            f"https://github.com/keio-smilab23/JaSPICE with Docker, then `{START}`), or give the address of "
+            "one that runs: jaspice:http://HOST:PORT"
         )
 
     def _unusable(self, what: str, answer: bytes) -> UnavailableError:

@@ -7,7 +7,7 @@ import pytest
 
 from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError, UnavailableError
-from suisei.metrics.jaspice import JaSpice
+from suisei.metrics.jaspice import START, JaSpice
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -98,7 +98,10 @@ def test_an_answer_of_another_form_is_shown(server, answer, message):
 def test_an_absent_server_is_named_with_the_cure(server):
     server.shutdown()
     server.server_close()
-    with pytest.raises(UnavailableError, match=f"{server.address} does not answer .*jaspice:http"):
+    with pytest.raises(
+        UnavailableError,
+        match=rf"{server.address} does not answer .*keio-smilab23/JaSPICE .*{START}.*jaspice:http",
+    ):
         JaSpice(server.address, retries=1, pause=0, timeout=5).score(SAMPLES)
 
 
