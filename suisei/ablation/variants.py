@@ -11,7 +11,7 @@ from typing import Any
 from suisei.errors import ConfigError
 from suisei.metrics.registry import REGISTRY
 from suisei.metrics.ridge import Ridge
-from suisei.models.blocks import BLOCKS, applicable_blocks
+from suisei.models.blocks import BLOCKS, PAPER, applicable_blocks
 
 FULL = "full"
 TINY = "tiny"
@@ -255,7 +255,7 @@ def _without_block(block: str) -> Callable[[Settings], Changes]:
         model = settings["model"]
         blocks = model["fusion"]["blocks"]
         if blocks is None:
-            blocks = applicable_blocks(model["image"] is not None)
+            blocks = applicable_blocks(model["image"] is not None, PAPER)
         if block not in blocks:
             why = (
                 "the full model reads no image"

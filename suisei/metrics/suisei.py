@@ -313,8 +313,8 @@ class SuiSeiMetric(Metric):
     @property
     def reads(self) -> frozenset[str]:
         """What decides the score beside the candidate: any of "references" and "image"."""
-        model, fusion = self.regressor, self.regressor.config.fusion
-        blocks = {BLOCKS[name].reads for name in (BLOCKS if fusion.blocks is None else fusion.blocks)}
+        model = self.regressor
+        blocks = {BLOCKS[name].reads for name in model.fusion.blocks}
         cosines = model.start is not None
         found = set().union(*self.extras.needs().values())
         if cosines or model.columns.similar or model.columns.aligned or "reference" in blocks:

@@ -8,7 +8,7 @@ Shape letters: B samples, R references, P poolings, d encoder width.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -57,7 +57,17 @@ BLOCKS: dict[str, Block] = {
 }
 """By name, in the order of the fused features."""
 
+PAPER = (
+    "candidate",
+    "reference",
+    "reference-product",
+    "reference-difference",
+    "image-product",
+    "image-difference",
+)
+"""What ``fusion.blocks: null`` stands for, the paper's blocks: for good, for model folders hold that null."""
 
-def applicable_blocks(has_image: bool) -> tuple[str, ...]:
-    """Return the names of the blocks that a model with or without an image can have."""
-    return tuple(name for name, block in BLOCKS.items() if has_image or block.reads != "image")
+
+def applicable_blocks(has_image: bool, names: Iterable[str] = BLOCKS) -> tuple[str, ...]:
+    """Return those of the blocks named, by default of all, that a model with or without an image can have."""
+    return tuple(name for name in names if has_image or BLOCKS[name].reads != "image")

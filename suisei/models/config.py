@@ -60,8 +60,8 @@ class FusionConfig:
         poolings: the pooled vectors of a caption: any of "idf", "mean", "idf-normalised".
         references: how references are aggregated: "mean", "max", "mean-max", or "concat" for the
             paper's fixed two.
-        blocks: which fusion blocks to use; all by default. An empty list leaves the scores to the extra
-            inputs, alignment and similarity: what suits data too small to learn from vectors.
+        blocks: which fusion blocks to use; the paper's by default. An empty list leaves the scores to the
+            extra inputs, alignment and similarity: what suits data too small to learn from vectors.
         layer_norm: whether each token's vector is normalised before pooling.
         similarity: whether the largest, mean and smallest cosine between candidate and references, per
             pooling, enter as further inputs: products of vectors hold them only as a sum to be learned.

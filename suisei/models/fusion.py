@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from suisei.errors import ConfigError
-from suisei.models.blocks import BLOCKS, Block, applicable_blocks
+from suisei.models.blocks import BLOCKS, PAPER, Block, applicable_blocks
 
 AGGREGATIONS = ("mean", "max", "mean-max", "concat")
 CONCATENATED_REFERENCES = 2
@@ -39,7 +39,7 @@ class Fusion(nn.Module):
         poolings: number of poolings P.
         aggregation: one of AGGREGATIONS.
         image_width: width of the image features, or None for a model without image.
-        blocks: which of BLOCKS to use; None is all that apply; none of them leaves no feature at all.
+        blocks: which of BLOCKS to use; None is those of PAPER that apply, an empty list leaves no feature.
     """
 
     def __init__(
@@ -185,7 +185,7 @@ def _nearest(each: Tensor, mask: Tensor, block: Block) -> Tensor:
 
 def _check_blocks(blocks: Sequence[str] | None, *, has_image: bool) -> tuple[str, ...]:
     known = applicable_blocks(has_image)
-    chosen = known if blocks is None else tuple(blocks)
+    chosen = applicable_blocks(has_image, PAPER) if blocks is None else tuple(blocks)
     unknown = [block for block in chosen if block not in known]
     if unknown:
         why = "" if has_image else " for a model without image"

@@ -66,7 +66,9 @@ def test_a_fusion_block(run):
 
     from suisei.models.fusion import Fusion
 
+    before = Fusion(4, 1, "max", image_width=3).blocks
     run("fusion block")
+    assert Fusion(4, 1, "max", image_width=3).blocks == before  # earlier folders name no blocks
     torch.manual_seed(0)
     candidate, references = torch.randn(2, 1, 4), torch.randn(2, 3, 1, 4)
     mask = torch.tensor([[True, True, False], [True, False, False]])

@@ -6,7 +6,7 @@ import pytest
 
 from suisei.ablation.variants import BUILT_IN, choose_variants, parse_variant
 from suisei.errors import ConfigError
-from suisei.models.blocks import BLOCKS
+from suisei.models.blocks import PAPER
 
 MODEL = {
     "image": {"name": "tiny", "frozen": False},
@@ -53,9 +53,9 @@ def test_every_part_is_left_out_by_its_settings():
         "model.fusion.blocks": "[]", "model.fusion.similarity": "false", "model.fusion.alignment": "false",
         "model.fusion.image_similarity": "false",
     }  # fmt: skip
-    for block in BLOCKS:
+    for block in PAPER:
         kept = json.loads(found[f"no-{block}"]["model.fusion.blocks"])
-        assert sorted([*kept, block]) == sorted(BLOCKS)
+        assert sorted([*kept, block]) == sorted(PAPER)
 
 
 def test_what_cannot_apply_is_left_out_with_its_reason():

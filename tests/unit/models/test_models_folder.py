@@ -15,6 +15,7 @@ from suisei.metrics.extras import check_names
 from suisei.metrics.loading import load
 from suisei.metrics.suisei import SuiSeiMetric
 from suisei.models import folder_checks as hub
+from suisei.models.blocks import BLOCKS, Block
 from suisei.models.folder import LoadedModel, load_model, ratings_of, read_card, save_model
 from suisei.models.quantization import Rounding, dequantize, is_roundable, quantize, quantize_state
 
@@ -54,6 +55,14 @@ def test_what_is_known_of_the_ratings_is_kept_and_signed(build_regressor, model_
         load_model(tmp_path / "model", check_names)
     assert "ratings" not in json.loads((model_folder / "config.json").read_text())
     assert ratings_of(load_model(model_folder, check_names)) is None
+
+
+def test_a_block_that_came_later_leaves_earlier_folders_as_they_are(model_folder, captions, monkeypatch):
+    settings = json.loads((model_folder / "config.json").read_text())["settings"]
+    assert settings["fusion"]["blocks"] is None
+    before = load(model_folder).score(captions)
+    monkeypatch.setitem(BLOCKS, "square", Block("reference", lambda c, r: (c - r).square()))
+    assert np.array_equal(load(model_folder).score(captions), before)
 
 
 def test_loaded_model_is_in_evaluation_mode_and_holds_no_gradient(model_folder):
