@@ -19,7 +19,7 @@ from multiprocessing.connection import wait
 from typing import Any, TextIO, TypeVar
 
 from suisei.data.formats import Row
-from suisei.errors import DataError, UnavailableError
+from suisei.errors import DataError, SuiseiError, UnavailableError
 from suisei.metrics.base import Metric
 from suisei.scoring.plan import MetricPlan
 from suisei.scoring.stream import Job, ScoredRow, Scorer
@@ -78,7 +78,7 @@ class ParallelScorer(Scorer):
 
         Raises:
             DataError: what ``jobs`` raised, after all jobs before it.
-            UnavailableError: a process died.
+            UnavailableError: a process died, or could not make its metrics.
         """
         context = multiprocessing.get_context("spawn")  # a forked CUDA or OpenMP does not work
         devices = context.SimpleQueue()
@@ -195,7 +195,7 @@ def end_at_once(pool: ProcessPoolExecutor) -> None:
             process.terminate()
 
 
-_worker: tuple[Scorer, CollectedWarnings] | None = None
+_worker: tuple[Scorer | UnavailableError, CollectedWarnings] | None = None
 
 
 def worker_scorer(settings: WorkerSettings, device: str | None) -> Scorer:
@@ -212,6 +212,20 @@ def worker_scorer(settings: WorkerSettings, device: str | None) -> Scorer:
     return Scorer(metrics, settings.name, settings.batch_size)
 
 
+def made_or_why(make: Callable[[], T]) -> T | UnavailableError:
+    """Return what a worker works with, or why it has none, to be raised when it is first asked to work.
+
+    What the initializer of a pool raises is printed as it is, and to the parent looks like a death.
+    """
+    try:
+        return make()
+    except Exception as error:  # noqa: BLE001 - a metric raises what it likes
+        reason = str(error) if isinstance(error, SuiseiError) else f"{type(error).__name__}: {error}"
+        found = UnavailableError(f"a scoring process could not make its metrics: {reason}")
+        found.__cause__ = error
+        return found
+
+
 def begin_worker() -> None:
     """Let a worker process leave Ctrl-C to the process that started it, and end with that."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -223,7 +237,7 @@ def _start(settings: WorkerSettings, devices: Any) -> None:
     global _worker
     begin_worker()
     handler = CollectedWarnings.begun()
-    _worker = worker_scorer(settings, devices.get()), handler
+    _worker = made_or_why(lambda: worker_scorer(settings, devices.get())), handler
 
 
 def _end_with_parent() -> None:
@@ -236,5 +250,7 @@ def _end_with_parent() -> None:
 def _score(rows: Sequence[Row]) -> _Answer:
     assert _worker is not None
     scorer, handler = _worker
+    if isinstance(scorer, UnavailableError):
+        raise scorer
     scored = scorer.score(rows)
     return _Answer(scored, dict(scorer.failed), handler.taken())

@@ -9,12 +9,13 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeAlias
 
-from suisei.errors import DataError
+from suisei.errors import DataError, UnavailableError
 from suisei.scoring.parallel import (
     CollectedWarnings,
     WorkerSettings,
     begin_worker,
     end_at_once,
+    made_or_why,
     submitted,
     warn_again,
     worker_scorer,
@@ -151,18 +152,20 @@ class _Process:
         return ProcessPoolExecutor(1, context, _start, self._made_of)
 
 
-_worker: tuple[ShardWorker, CollectedWarnings] | None = None
+_worker: tuple[ShardWorker | UnavailableError, CollectedWarnings] | None = None
 
 
 def _start(worker: WorkerSettings, settings: ShardSettings, device: str | None) -> None:
     global _worker
     begin_worker()
     handler = CollectedWarnings.begun()
-    _worker = ShardWorker(worker_scorer(worker, device), settings), handler
+    _worker = made_or_why(lambda: ShardWorker(worker_scorer(worker, device), settings)), handler
 
 
 def _score(task: ShardTask) -> _Answer:
     """Return the report of a shard, and what was warned of meanwhile."""
     assert _worker is not None
     worker, warnings = _worker
+    if isinstance(worker, UnavailableError):
+        raise worker
     return worker.score(task), warnings.taken()

@@ -158,6 +158,29 @@ def test_a_run_that_is_killed_leaves_no_process_and_can_be_resumed(tmp_path, row
     assert [row["id"] for row in read(output)] == [row["id"] for row in rows]
 
 
+LAUNCHER = """
+from suisei.__main__ import main
+from suisei.metrics.registry import REGISTRY
+
+REGISTRY["mine"] = REGISTRY["length"]  # which no process that this one starts will see
+raise SystemExit(main())
+"""
+
+
+@pytest.mark.parametrize("shards", [False, True])
+def test_a_process_that_cannot_make_its_metric_says_why(tmp_path, rows, shards):
+    for number in range(2):
+        write(tmp_path / f"s-{number}.jsonl", rows[:4])
+    command = [sys.executable, "-c", LAUNCHER, "score", "--metrics", "mine", "--processes", "2"]
+    source, output = ("s-*.jsonl", "scores") if shards else ("s-0.jsonl", "scores.jsonl")
+    command += ["--input", source, "--output", output, "--any-path"]
+    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert found.returncode == 2
+    assert "a scoring process could not make its metrics: no metric 'mine'" in found.stderr
+    assert "Traceback" not in found.stderr
+    assert "memory" not in found.stderr
+
+
 ENDLESS = """
 import pathlib, signal, sys, time
 
