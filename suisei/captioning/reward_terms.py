@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from suisei.errors import ConfigError
-from suisei.metrics.registry import REGISTRY, canonical, get_entry
+from suisei.metrics.registry import canonical, get_entry, list_metrics
 
 _WEIGHT = re.compile(r"\s*([^*:/\\]*?)\s*\*\s*")
 MOST_TERMS = 20
@@ -54,7 +54,7 @@ def parse_reward(text: str) -> tuple[Term, ...]:
 
 def _split(text: str) -> list[str]:
     """Cut a sum into terms: at a plus after which another term can begin, that is not part of a name."""
-    names = "|".join(re.escape(name) for name in sorted(REGISTRY, key=len, reverse=True))
+    names = "|".join(re.escape(name) for name in sorted(list_metrics(), key=len, reverse=True))
     begin = re.compile(rf"\s*(?:[0-9.eE+-]+\s*\*\s*)?(?:{names})\s*(?=$|[:+])", re.IGNORECASE)
     parts, start, place = [], 0, 0
     while place < len(text):

@@ -136,11 +136,12 @@ def _new(name: str) -> Metric:
     """Make an extra input of a model to be trained, if a model folder can hold it."""
     if name == Ridge.name:
         return Ridge()
-    kind = get_entry(name.partition(":")[0]).extra_input
+    get_entry(name.partition(":")[0])  # refuses what is no metric at all
+    kind = _extra_input(name.partition(":")[0])
     if not kind:
         raise ConfigError(
             f"fusion.extra_inputs: {name!r} cannot go into a model folder, where nothing runs a program or "
-            f"asks a server; there are: {', '.join(_possible())}"
+            f"another package, or asks a server; there are: {', '.join(_possible())}"
         )
     if kind == "folder" and name.rpartition(":")[2].startswith(f"{ENCODER_FOLDER}/"):
         raise ConfigError(
@@ -179,8 +180,13 @@ def check_names(names: Sequence[str]) -> None:
 
 def _is_allowed(name: str) -> bool:
     kind, _, argument = name.partition(":")
-    known = "alone" if kind == Ridge.name else REGISTRY[kind].extra_input if kind in REGISTRY else ""
+    known = "alone" if kind == Ridge.name else _extra_input(kind)
     return (known == "alone" and name == kind) or (known == "folder" and is_encoder_place(argument))
+
+
+def _extra_input(kind: str) -> str:
+    """Return how a model may read a metric; "" for those of other packages, which no folder has imported."""
+    return REGISTRY[kind].extra_input if kind in REGISTRY else ""
 
 
 def _restored(name: str, saved: Mapping[str, SavedInput]) -> Metric:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from suisei.errors import ConfigError, UnavailableError
 from suisei.metrics.base import Metric
+from suisei.metrics.plugins import GROUP, loaded, offered
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,12 +268,14 @@ def canonical(spec: str) -> str:
     """Return ``NAME`` or ``NAME:ARGUMENT`` with the registered name, whatever its case: CIDEr is cider."""
     name, colon, argument = spec.partition(":")
     known = name.strip().lower().replace("_", "-")
-    return f"{known}{colon}{argument}" if name not in REGISTRY and known in REGISTRY else spec
+    if name in REGISTRY or not (known in REGISTRY or known in offered()):
+        return spec
+    return f"{known}{colon}{argument}"
 
 
 def list_metrics() -> list[str]:
-    """Return the registered names, in registry order."""
-    return list(REGISTRY)
+    """Return the registered names, in registry order, then those that other installed packages offer."""
+    return [*REGISTRY, *(name for name in offered() if name not in REGISTRY)]
 
 
 def unavailable_reason(name: str, *, argument: bool = False) -> str | None:
@@ -288,7 +291,7 @@ def unavailable_reason(name: str, *, argument: bool = False) -> str | None:
         how = f"pip install 'suisei[{entry.extra}]'" if entry.extra else f"pip install {' '.join(absent)}"
         return f"needs {', '.join(absent)}: {how}"
     check = entry.check if argument else entry.check or entry.default_check
-    return _resolve(check)() if check else None
+    return resolve(check)() if check else None
 
 
 def get_metric(spec: str, **options: Any) -> Metric:
@@ -311,7 +314,7 @@ def get_metric(spec: str, **options: Any) -> Metric:
     reason = unavailable_reason(name, argument=options.get(str(entry.argument)) is not None)
     if reason:
         raise UnavailableError(f"metric {name!r} {reason}")
-    factory = _resolve(entry.target)
+    factory = resolve(entry.target)
     try:
         metric = factory(**{**(entry.defaults or {}), **options})
     except TypeError as error:
@@ -322,15 +325,31 @@ def get_metric(spec: str, **options: Any) -> Metric:
 
 
 def get_entry(name: str) -> Entry:
-    """Return a registered metric's entry.
+    """Return a registered metric's entry, or that of another package's (:mod:`suisei.metrics.plugins`).
 
     Raises:
-        ConfigError: no metric has that name; those that are registered are listed.
+        ConfigError: no metric has that name; those that there are are listed. Or a package offers no entry.
+        UnavailableError: the package that offers it cannot be imported.
     """
-    found = REGISTRY.get(canonical(name))
-    if found is None:
-        raise ConfigError(f"no metric {name!r}; {_meant(name)}registered: {', '.join(REGISTRY)}")
-    return found
+    name = canonical(name)
+    if name in REGISTRY:  # no package takes the place of a metric of this one
+        return REGISTRY[name]
+    if name in offered():
+        return _offered_entry(name)
+    raise ConfigError(
+        f"no metric {name!r}; {_meant(name)}registered: {', '.join(list_metrics())}; "
+        f"your own: by an entry point {GROUP} (see CONTRIBUTING.md)"
+    )
+
+
+def _offered_entry(name: str) -> Entry:
+    entry, package = loaded(name)
+    if not isinstance(entry, Entry):
+        raise ConfigError(
+            f"metric {name!r}: {package} offers {type(entry).__name__}, "
+            "expected an Entry of suisei.metrics.registry"
+        )
+    return entry
 
 
 def _meant(name: str) -> str:
@@ -339,14 +358,23 @@ def _meant(name: str) -> str:
     family = FAMILIES.get(plain)
     if family is not None and len(family) > 1:
         return f"of that family there are {', '.join(family)} (did you mean {family[0]!r}?); "
-    close = family or difflib.get_close_matches(name.lower(), REGISTRY, n=1)
-    close = close or difflib.get_close_matches(plain, [each.replace("-", "") for each in REGISTRY], n=1)
+    names = list_metrics()
+    close = family or difflib.get_close_matches(name.lower(), names, n=1)
+    close = close or difflib.get_close_matches(plain, [each.replace("-", "") for each in names], n=1)
     near = next(
-        (each for each in REGISTRY if close and each.replace("-", "") == close[0].replace("-", "")), None
+        (each for each in names if close and each.replace("-", "") == close[0].replace("-", "")), None
     )
     return f"did you mean {near!r}? " if near else ""
 
 
-def _resolve(target: str) -> Any:
+def resolve(target: str) -> Any:
+    """Return what ``module:name`` in an entry stands for.
+
+    Raises:
+        UnavailableError: the module cannot be imported, or has no such name.
+    """
     module, _, attribute = target.partition(":")
-    return getattr(import_module(module), attribute)
+    try:
+        return getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise UnavailableError(f"{target} cannot be imported: {error}") from error

@@ -8,12 +8,11 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any
 
 from suisei.data.writers import SAMPLE_FIELDS
 from suisei.errors import ConfigError
-from suisei.metrics.registry import canonical, get_entry
+from suisei.metrics.registry import canonical, get_entry, resolve
 
 _NAMED = re.compile(r"([^=:/\\,]*[^=:/\\,\s][^=:/\\,]*)=(.+)", re.DOTALL)
 """NAME=SPEC; what has a colon or a slash before its "=" is a spec or a path."""
@@ -140,8 +139,6 @@ def _parse_options(options: Sequence[str]) -> Mapping[str, dict[str, Any]]:
 
 def _parameters(name: str) -> tuple[set[str], bool]:
     """Return the options that a metric's factory names, and whether it takes any others."""
-    entry = get_entry(name)
-    module, _, attribute = entry.target.partition(":")
-    parameters = inspect.signature(getattr(import_module(module), attribute)).parameters.values()
+    parameters = inspect.signature(resolve(get_entry(name).target)).parameters.values()
     named = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
     return named, any(p.kind is p.VAR_KEYWORD for p in parameters)

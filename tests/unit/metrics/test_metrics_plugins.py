@@ -1,0 +1,122 @@
+"""Metrics of other packages: found by what is installed, imported when asked for, never for a folder."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from suisei.commands.metrics import list_rows
+from suisei.errors import ConfigError, ModelError, UnavailableError
+from suisei.metrics.extras import ExtraInputs, check_names
+from suisei.metrics.plugins import offered
+from suisei.metrics.registry import REGISTRY, get_entry, get_metric, list_metrics
+
+SOURCE = """
+import numpy as np
+from suisei.metrics.base import Metric
+from suisei.metrics.registry import Entry
+
+class Shouting(Metric):
+    name = "shouting"
+
+    def _score(self, samples, *, batch_size, progress):
+        return np.array([float(sample.candidate.count("!")) for sample in samples])
+
+ENTRY = Entry(f"{__name__}:Shouting", (), "exclamation marks", extra_input="alone")
+"""
+
+
+@pytest.fixture
+def install(tmp_path, monkeypatch):
+    """Put a package on the path that offers metrics, {name: "module:object"}."""
+
+    def of(package, points, source=SOURCE):
+        (tmp_path / f"{package}.py").write_text(source)
+        folder = tmp_path / f"{package}-1.0.dist-info"
+        folder.mkdir()
+        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+        lines = [f"{name} = {value}" for name, value in points.items()]
+        (folder / "entry_points.txt").write_text("[suisei.metrics]\n" + "\n".join(lines) + "\n")
+        offered.cache_clear()
+        return tmp_path
+
+    monkeypatch.syspath_prepend(tmp_path)
+    yield of
+    offered.cache_clear()
+    for module in ("loud", "other", "broken"):
+        sys.modules.pop(module, None)
+
+
+def test_a_metric_of_another_package_is_one_among_all(install):
+    install("loud", {"shouting": "loud:ENTRY"})
+    assert list_metrics() == [*REGISTRY, "shouting"]
+    with pytest.raises(ConfigError, match="did you mean 'shouting'"):
+        get_entry("shoutin")
+    assert "loud" not in sys.modules  # a list of names imports nothing
+    assert get_metric("Shouting").score(["a dog!!", "a dog"]).tolist() == [2, 0]
+    row = list_rows()[-1]
+    assert (row["name"], row["summary"], row["available"]) == ("shouting", "exclamation marks", True)
+
+
+def test_the_command_and_its_processes_see_it(install, tmp_path):
+    install("loud", {"shouting": "loud:ENTRY"})
+    (tmp_path / "in.jsonl").write_text("".join(f'{{"candidate": "a dog{"!" * n}"}}\n' for n in range(3)))
+    command = [sys.executable, "-m", "suisei", "score", "--metrics", "shouting", "--input", "in.jsonl"]
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    found = subprocess.run(
+        [*command, "--processes", "2"], cwd=tmp_path, env={**os.environ, "PYTHONPATH": path},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert found.returncode == 0, found.stderr
+    assert [json.loads(line)["shouting"] for line in found.stdout.splitlines()] == [0, 1, 2]
+
+
+def test_no_package_takes_the_place_of_a_metric_of_this_one(install):
+    install("loud", {"length": "loud:ENTRY"})
+    assert get_metric("length").name == "length"
+    assert list_metrics() == list(REGISTRY)
+    assert "loud" not in sys.modules
+
+
+def test_a_broken_package_is_named_and_leaves_the_others(install):
+    install("loud", {"shouting": "loud:ENTRY", "silent": "loud:ABSENT", "a-class": "loud:Shouting"})
+    install("broken", {"cracked": "broken:ENTRY"}, source="raise RuntimeError('no licence')\n")
+    with pytest.raises(UnavailableError, match=r"'cracked'.*package broken 1\.0.*RuntimeError: no licence"):
+        get_metric("cracked")
+    with pytest.raises(UnavailableError, match=r"'silent': loud:ABSENT of package loud 1\.0"):
+        get_metric("silent")
+    with pytest.raises(ConfigError, match=r"package loud 1\.0 offers .*expected an Entry"):
+        get_metric("a-class")
+    rows = {row["name"]: row for row in list_rows()}
+    assert rows["cracked"]["available"] is False
+    assert "package broken 1.0" in rows["cracked"]["reason"]
+    assert rows["shouting"]["available"] is True
+
+
+def test_a_target_that_is_not_there_is_named(install):
+    install("loud", {"shouting": "loud:ENTRY"}, source=SOURCE.replace(":Shouting", ":Whispering"))
+    with pytest.raises(UnavailableError, match=r"loud:Whispering cannot be imported"):
+        get_metric("shouting")
+
+
+def test_two_packages_at_odds_are_both_named(install):
+    install("loud", {"shouting": "loud:ENTRY"})
+    install("other", {"shouting": "other:ENTRY"})
+    with pytest.raises(ConfigError, match=r"package loud 1\.0 and by package other 1\.0"):
+        get_metric("shouting")
+
+
+def test_no_model_folder_has_a_package_imported(install):
+    install("loud", {"shouting": "loud:ENTRY"})
+    with pytest.raises(ModelError, match="'shouting' is none that a model folder may name"):
+        check_names(["shouting"])
+    assert "loud" not in sys.modules
+    with pytest.raises(ConfigError, match="'shouting' cannot go into a model folder"):
+        ExtraInputs(["shouting"])
+
+
+def test_who_has_a_metric_of_his_own_is_told_how():
+    with pytest.raises(ConfigError, match=r"entry point suisei\.metrics"):
+        get_metric("mymetric:Recall")
