@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import inspect
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -12,6 +14,9 @@ from suisei.errors import ConfigError, UnavailableError
 from suisei.metrics.base import Metric
 from suisei.metrics.plugins import GROUP, loaded, offered
 
+NEEDS = ("references", "image", "video")
+"""What a sample may have beside its candidate, as entries name it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -19,7 +24,8 @@ class Entry:
 
     Attributes:
         target: "module:factory"; the factory is a Metric class or a function that returns one.
-        needs: what a sample must have, shown by ``suisei metrics`` without importing the module.
+        needs: what a sample must have, any of NEEDS, as commands and ``suisei metrics`` read it without
+            importing the module; what the class says too.
         either: of which a sample must have one: the model in the package, others may do with the candidate.
         summary: one line for ``suisei metrics``.
         defaults: keyword arguments that this name stands for, such as {"n": 4}.
@@ -33,6 +39,9 @@ class Entry:
             computes them by itself, "folder" where it needs a dual encoder, which is then kept in the model's
             folder, "" for never. A model folder names such metrics, so nothing that runs or asks something
             of the folder's choice may be among them.
+
+    Raises:
+        ConfigError: ``needs`` or ``either`` is no tuple of words in NEEDS.
     """
 
     target: str
@@ -47,6 +56,14 @@ class Entry:
     default_check: str | None = None
     extra_input: Literal["alone", "folder", ""] = ""
     either: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for field, words in (("needs", self.needs), ("either", self.either)):
+            if not isinstance(words, tuple) or not set(words) <= set(NEEDS):
+                known = ", ".join(NEEDS)
+                raise ConfigError(
+                    f"entry of {self.target}: {field} is {words!r}, expected a tuple of {known}, or ()"
+                )
 
 
 _OPENAI_WEIGHTS = "its weights in the cache of the Hugging Face hub, or a connection to fetch them once"
@@ -302,7 +319,8 @@ def get_metric(spec: str, **options: Any) -> Metric:
         options: keyword arguments of the metric, such as ``tokenizer="character"``.
 
     Raises:
-        ConfigError: unknown name, argument or option; the valid ones are listed.
+        ConfigError: unknown name, argument or option; the valid ones are listed. Or what is made does not
+            agree with its entry.
         UnavailableError: the metric cannot run on this machine; the reason and the cure are named.
     """
     name, _, argument = canonical(spec).partition(":")
@@ -315,13 +333,37 @@ def get_metric(spec: str, **options: Any) -> Metric:
     if reason:
         raise UnavailableError(f"metric {name!r} {reason}")
     factory = resolve(entry.target)
-    try:
-        metric = factory(**{**(entry.defaults or {}), **options})
-    except TypeError as error:
-        raise ConfigError(f"metric {name!r}: {error}") from error
+    given = {**(entry.defaults or {}), **options}
+    _check_options(name, factory, given)
+    metric = factory(**given)
     if not isinstance(metric, Metric):
         raise ConfigError(f"metric {name!r}: {entry.target} did not make a Metric")
+    _check_agreement(name, entry, metric)
     return metric
+
+
+def _check_options(name: str, factory: Any, given: Mapping[str, Any]) -> None:
+    """Refuse options that a factory does not take; a TypeError within it is its author's, and no option's."""
+    try:
+        signature = inspect.signature(factory)
+    except ValueError:  # of some that are written in C
+        return
+    try:
+        signature.bind(**given)
+    except TypeError as error:
+        raise ConfigError(f"metric {name!r}: {error}") from error
+
+
+def _check_agreement(name: str, entry: Entry, metric: Metric) -> None:
+    """Refuse a class that needs other things than its entry says: commands go by one, scores by the other.
+
+    What an instance sets itself may depend on its options, and is left to it.
+    """
+    if "needs" not in vars(metric) and metric.needs != set(entry.needs):
+        here, there, kind = sorted(entry.needs), sorted(metric.needs), type(metric).__name__
+        raise ConfigError(
+            f"metric {name!r}: needs is {here} where it is registered, {there} in {kind}; make them the same"
+        )
 
 
 def get_entry(name: str) -> Entry:

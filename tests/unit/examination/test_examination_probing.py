@@ -12,6 +12,7 @@ from suisei.errors import DataError
 from suisei.examination.places import Place
 from suisei.metrics.overlap import UnigramF1
 from suisei.metrics.registry import REGISTRY
+from suisei.metrics.sacrebleu import ChrF
 
 DOGS = ("runs", "sleeps", "barks", "swims", "jumps", "digs", "eats", "plays")
 
@@ -115,6 +116,7 @@ def test_the_overview_the_json_and_the_console_say_why_a_metric_failed(examined,
 
 def test_the_overview_says_what_a_metric_needs_that_no_probed_caption_has(examined, monkeypatch, capsys):
     monkeypatch.setitem(REGISTRY, "chrf", replace(REGISTRY["chrf"], needs=("image",)))
+    monkeypatch.setattr(ChrF, "needs", frozenset({"image"}))
     status, content = examined(bilingual(), "chrf,length")
     assert status == 0
     reasons = reasons_of(content, "chrf")

@@ -127,6 +127,33 @@ def test_unknown_options_and_factories_of_something_else_are_refused(monkeypatch
         get_metric("no-metric")
 
 
+class Fragile(Longest):
+    """Fails where it is made."""
+
+    def __init__(self, size=1):
+        self.size = size + None
+
+
+def test_a_mistake_within_a_metric_is_not_called_one_of_its_options(monkeypatch):
+    monkeypatch.setitem(REGISTRY, "fragile", Entry(f"{__name__}:Fragile", (), "fails"))
+    with pytest.raises(TypeError, match="unsupported operand"):
+        get_metric("fragile", size=2)
+    with pytest.raises(ConfigError, match=r"metric 'fragile'.*colour"):
+        get_metric("fragile", colour="red")
+
+
+def test_an_entry_that_its_class_does_not_agree_with_is_refused(monkeypatch):
+    target = f"{__name__}:Longest"
+    monkeypatch.setitem(REGISTRY, "longest", Entry(target, ("references",), "agrees"))
+    get_metric("longest")
+    monkeypatch.setitem(REGISTRY, "longest", Entry(target, (), "other needs"))
+    with pytest.raises(ConfigError, match=r"'longest': needs is \[\] .* \['references'\] in Longest"):
+        get_metric("longest")
+    for needs in (("refs",), ("references"), ["image"]):  # the second lacks its comma
+        with pytest.raises(ConfigError, match="expected a tuple of references, image, video"):
+            Entry(target, needs, "no such word")
+
+
 @pytest.mark.parametrize("name", [name for name, entry in REGISTRY.items() if not entry.requires])
 def test_the_listing_agrees_with_the_metric(name):
     entry = get_entry(name)
