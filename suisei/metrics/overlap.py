@@ -14,8 +14,8 @@ from suisei.metrics.ngrams import TokenMetric
 from suisei.metrics.tokenizers import Tokenizer, Tokens, get_tokenizer
 
 TYPICAL_LENGTH = {"en": 10.0, "ja": 20.0}
-"""The length that counts as 1: words for English, characters for Japanese. Captions that people write
-are about this long; the constants only make the two languages comparable and move no ranking."""
+"""The length that counts as 1: characters for Japanese, words for English and any other language. Captions
+that people write are about this long; the constants only make languages comparable and move no ranking."""
 
 
 class UnigramF1(TokenMetric):
@@ -136,7 +136,7 @@ def _measure() -> Tokenizer:
 
 
 def _length(sample: CaptionSample, text: str) -> float:
-    return _count(sample, text) / TYPICAL_LENGTH[language_of(sample)]
+    return _count(sample, text) / TYPICAL_LENGTH["ja" if language_of(sample) == "ja" else "en"]
 
 
 def _count(sample: CaptionSample, text: str) -> int:

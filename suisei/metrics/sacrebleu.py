@@ -131,7 +131,7 @@ class SacreBleu(_LibraryMetric):
         return BLEU(tokenize="none", force=True)
 
     def _prepare(self, sample: CaptionSample) -> tuple[str, list[str]]:
-        if language_of(sample) == "en":
+        if language_of(sample) != "ja":
             return self._english(sample.candidate), [self._english(text) for text in sample.references]
         texts = (sample.candidate, *sample.references)
         cut = self.tokenizer.many([(text, "ja") for text in texts])

@@ -103,18 +103,18 @@ class _JavaPtb(Tokenizer):
 
 
 class ByLanguage(Tokenizer):
-    """One tokenizer for English and one for Japanese captions.
+    """One tokenizer for Japanese captions and one for all others.
 
     Args:
-        english: for captions whose language is "en", given or detected.
-        japanese: for the others.
+        english: for captions of any other language.
+        japanese: for captions whose language is "ja", given or detected.
         warning: told once per process when the first Japanese caption is met, or None.
     """
 
     def __init__(self, english: Tokenizer, japanese: Tokenizer, warning: str | None = None) -> None:
         self.name = f"{english.name}+{japanese.name}"
         self.signature = f"{english.signature}+{japanese.signature}"
-        self._parts = {"en": english, "ja": japanese}
+        self._parts = {False: english, True: japanese}
         self.warning = warning
 
     def many(self, captions: Sequence[tuple[str, str | None]]) -> list[Tokens]:
@@ -123,10 +123,10 @@ class ByLanguage(Tokenizer):
         if self.warning and "ja" in languages:
             _warn_once(self.warning)
         tokens: list[Tokens] = [()] * len(captions)
-        for language, part in self._parts.items():
-            positions = [i for i, found in enumerate(languages) if found == language]
+        for japanese, part in self._parts.items():
+            positions = [i for i, found in enumerate(languages) if (found == "ja") == japanese]
             if positions:
-                cut = part.many([(captions[i][0], language) for i in positions])
+                cut = part.many([(captions[i][0], languages[i]) for i in positions])
                 for position, caption_tokens in zip(positions, cut, strict=True):
                     tokens[position] = caption_tokens
         return tokens

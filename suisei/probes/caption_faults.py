@@ -123,11 +123,11 @@ def nouns_of(caption: str, language: str) -> tuple[str, ...]:
     """Return the different nouns of a caption in lower case, English ones singular, Japanese ones in NFKC."""
     words = segment(_folded(caption) if language == "ja" else caption.replace("’", "'"), language).words
     nouns = [word.text.strip().lower() for word in words if word.noun]
-    if language == "en":
+    if language != "ja":
         nouns = [_singular(_owner(noun)) for noun in nouns]
     named: dict[str, str] = {}
     for noun in filter(None, nouns):
-        named.setdefault(_key(noun) if language == "en" else noun, noun)
+        named.setdefault(noun if language == "ja" else _key(noun), noun)
     return tuple(noun for noun in named.values() if noun not in _AMOUNTS and noun not in _COLOURS)
 
 

@@ -28,6 +28,8 @@ from suisei.probes.spans import texts
 OTHER_IMAGE = "other-image"
 WELL_RATED = 0.75
 """Mean rating, on [0, 1], from which a rated candidate is good enough to be degraded."""
+BOTH = ("ja", "en")
+"""The languages whose grammar the rules know: another one has none of the changes until they do."""
 _MARKS = {"ja": "。", "en": "."}
 _LETTERS = {"ja": "あ", "en": "a"}
 _TRIES = 20
@@ -52,7 +54,7 @@ class Degradation:
     summary: str
     rule: Rule
     expects: str = "lower"
-    languages: tuple[str, ...] = LANGUAGES
+    languages: tuple[str, ...] = BOTH
 
 
 def _swap(task: Task) -> str | None:
@@ -144,11 +146,11 @@ INVARIANCES: dict[str, Degradation] = {
             "script",
             "another script or spelling: いぬ for 犬, grey for gray",
             rephrase.other_spelling,
-            LANGUAGES,
+            BOTH,
         ),
-        ("synonym", "another word for the same: sofa for couch", rephrase.other_words, LANGUAGES),
-        ("order", "another word order of the same meaning", rephrase.other_order, LANGUAGES),
-        ("digits", "a digit for a number word, or back", rephrase.other_digits, LANGUAGES),
+        ("synonym", "another word for the same: sofa for couch", rephrase.other_words, BOTH),
+        ("order", "another word order of the same meaning", rephrase.other_order, BOTH),
+        ("digits", "a digit for a number word, or back", rephrase.other_digits, BOTH),
     )
 }
 CHANGES = {**DEGRADATIONS, **INVARIANCES}

@@ -201,7 +201,7 @@ def _in_both_languages(
     pairs: dict[tuple[str, str], dict[str, list[int]]] = {}
     for position, (sample, system) in enumerate(zip(samples, systems, strict=True)):
         sides = pairs.setdefault((group_of(sample), system), {"ja": [], "en": []})
-        sides[language_of(sample)].append(position)
+        sides.setdefault(language_of(sample), []).append(position)
     return {key: sides for key, sides in pairs.items() if sides["ja"] and sides["en"]}
 
 
