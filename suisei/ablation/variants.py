@@ -12,6 +12,7 @@ from suisei.errors import ConfigError
 from suisei.metrics.registry import REGISTRY
 from suisei.metrics.ridge import Ridge
 from suisei.models.blocks import BLOCKS, PAPER, applicable_blocks
+from suisei.models.poolings import POOLINGS
 
 FULL = "full"
 TINY = "tiny"
@@ -163,7 +164,7 @@ def _no_image(settings: Settings) -> Changes:
 
 def _no_idf(settings: Settings) -> Changes:
     poolings = list(settings["model"]["fusion"]["poolings"])
-    kept = [name for name in poolings if not name.startswith("idf")]
+    kept = [name for name in poolings if not POOLINGS[name].by_idf]
     if kept == poolings:
         raise NotApplicableError("the full model does not pool by idf")
     return {"model.fusion.poolings": json.dumps(kept or ["mean"])}

@@ -13,7 +13,7 @@ from suisei.errors import ConfigError, ModelError
 from suisei.models.blocks import BLOCKS
 from suisei.models.feedforward import ACTIVATIONS
 from suisei.models.fusion import AGGREGATIONS
-from suisei.models.pooling import POOLINGS
+from suisei.models.poolings import POOLINGS
 from suisei.ranges import DROPOUT, NAME, SHARE, SWITCH, Range, Rule, Several, Word, at_least, check_settings
 
 RETIRED = {
@@ -29,7 +29,7 @@ STARTS = ("cosine", "cosines")
 WIDTH = 16_384
 """Widest hidden layer."""
 FUSION: dict[str, Rule] = {
-    "poolings": Several(Word(POOLINGS), 1, len(POOLINGS)),
+    "poolings": Several(Word(tuple(POOLINGS)), 1, len(POOLINGS)),
     "references": Word(AGGREGATIONS),
     "blocks": Several(Word(tuple(BLOCKS)), 0, len(BLOCKS), null=True),
     "layer_norm": SWITCH,

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from suisei.errors import ConfigError
-
-POOLINGS = ("idf", "mean", "idf-normalised")
+from suisei.models.poolings import POOLINGS
 
 
 def pooling_weights(pooling: str, attention_mask: Tensor, idf: Tensor) -> Tensor:
@@ -30,17 +29,9 @@ def pooling_weights(pooling: str, attention_mask: Tensor, idf: Tensor) -> Tensor
         attention_mask: 1 for tokens, 0 for padding, [T, L].
         idf: the idf weight of every token, [T, L].
     """
-    mask = attention_mask.to(idf.dtype)
-    mean = mask / mask.sum(dim=1, keepdim=True).clamp(min=1)
-    if pooling == "mean":
-        return mean
-    if pooling == "idf":
-        return mean * idf
-    if pooling == "idf-normalised":
-        weighted = mask * idf
-        total = weighted.sum(dim=1, keepdim=True)
-        return torch.where(total > 0, weighted / total.clamp(min=1e-12), mean)
-    raise ConfigError(f"no pooling {pooling!r}; there are: {', '.join(POOLINGS)}")
+    if pooling not in POOLINGS:
+        raise ConfigError(f"no pooling {pooling!r}; there are: {', '.join(POOLINGS)}")
+    return POOLINGS[pooling].weigh(attention_mask.to(idf.dtype), idf)
 
 
 def pool_layers(

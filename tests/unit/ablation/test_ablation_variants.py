@@ -7,6 +7,7 @@ import pytest
 from suisei.ablation.variants import BUILT_IN, choose_variants, parse_variant
 from suisei.errors import ConfigError
 from suisei.models.blocks import PAPER
+from suisei.models.poolings import POOLINGS, Pooling
 
 MODEL = {
     "image": {"name": "tiny", "frozen": False},
@@ -148,6 +149,12 @@ def test_a_frozen_image_encoder_is_not_left_random():
 
 def test_idf_alone_becomes_the_mean():
     found, _ = changes(settings(poolings=["idf"]), "no-idf")
+    assert found["no-idf"] == {"model.fusion.poolings": '["mean"]'}
+
+
+def test_a_pooling_says_itself_whether_it_reads_idf(monkeypatch):
+    monkeypatch.setitem(POOLINGS, "rare", Pooling(lambda mask, idf: mask * idf.square(), by_idf=True))
+    found, _ = changes(settings(poolings=["rare", "mean"]), "no-idf")
     assert found["no-idf"] == {"model.fusion.poolings": '["mean"]'}
 
 

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suisei.errors import ConfigError
-from suisei.models.pooling import POOLINGS, LayerMix, pool_layers, pooling_weights
+from suisei.models.pooling import LayerMix, pool_layers, pooling_weights
+from suisei.models.poolings import POOLINGS, Pooling
 
 
 def example(seed=0, captions=3, length=6, states=2, width=5):
@@ -98,6 +99,15 @@ def test_normalised_idf_falls_back_to_the_mean_where_every_token_weighs_nothing(
 def test_a_caption_without_tokens_weighs_nothing():
     for name in POOLINGS:
         assert not pooling_weights(name, torch.zeros(1, 3), torch.ones(1, 3)).any()
+
+
+def test_another_pooling_is_one_entry(monkeypatch):
+    monkeypatch.setitem(
+        POOLINGS, "first", Pooling(lambda mask, idf: mask * (mask.cumsum(1) == 1), by_idf=False)
+    )
+    hidden, mask, idf = example()
+    pooled = pool_layers(hidden, mask, idf, ["first", "mean"], normalise=False)
+    torch.testing.assert_close(pooled[:, 0, 0], hidden[0][:, 0])
 
 
 def test_unknown_pooling_is_refused():
