@@ -55,6 +55,14 @@ def test_the_next_run_encodes_only_what_is_new(tmp_path, encoder):
     assert encoder.asked == [3, 1, 2, 5]
 
 
+def test_items_beyond_the_first_chunk_get_their_own_features(tmp_path, encoder, monkeypatch):
+    monkeypatch.setattr("suisei.encoders.feature_file.ITEMS_PER_CHUNK", 3)
+    numbers = [4, 7, 1, 8, 2, 6, 3, 5]
+    for _ in range(2):  # encoded, and then from disk
+        look_up(features_in(tmp_path), numbers, encoder)
+    assert encoder.asked == numbers
+
+
 def test_another_space_shares_nothing(tmp_path, encoder):
     look_up(features_in(tmp_path, space=b"one"), [1], encoder)
     look_up(features_in(tmp_path, space=b"two"), [1], encoder)
@@ -321,6 +329,37 @@ def test_one_character_pixel_weight_or_setting_is_enough(
     mixed, _ = encode_all(model, captions, pictures, cache, mixed=True)
     assert asked == {"captions": 33, "images": 13}
     assert mixed.shape == (8, 2, 16)
+
+
+def other_mix(model):
+    with torch.no_grad():
+        model.mix.logits[0] += 1
+
+
+def unit_length(model):
+    model.image.settings["normalise"] = True
+
+
+@pytest.mark.parametrize(
+    ("options", "mixed", "change", "encoded"),
+    [
+        ({}, True, other_mix, (8, 0)),
+        ({"layer_norm": False}, False, None, (8, 0)),
+        ({"text": {"layers": "last"}}, False, None, (8, 0)),
+        ({}, False, unit_length, (0, 4)),
+    ],
+    ids=["mix", "layer-norm", "last-layer", "normalise"],
+)
+def test_one_setting_of_the_model_is_enough(
+    tmp_path, build_regressor, captions, pictures, asked, options, mixed, change, encoded
+):
+    encode_all(build_regressor(), captions, pictures, tmp_path, mixed=mixed)
+    asked.update(captions=0, images=0)
+    model = build_regressor(**options)
+    if change is not None:
+        change(model)
+    encode_all(model, captions, pictures, tmp_path, mixed=mixed)
+    assert (asked["captions"], asked["images"]) == encoded
 
 
 def test_the_idf_table_counts_only_where_captions_are_pooled_by_it(

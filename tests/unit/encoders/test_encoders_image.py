@@ -9,6 +9,7 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from suisei.encoders.image import ImageEncoder, ImageEncoderConfig
+from suisei.encoders.pixels import open_clip_transform
 from suisei.encoders.tiny import TinyImageConfig
 from suisei.errors import ConfigError, ModelError, UnavailableError
 
@@ -81,6 +82,16 @@ def test_normalised_features_have_unit_length(checkpoints, picture):
     raw, scaled = features(plain, picture), features(unit, picture)
     torch.testing.assert_close(scaled, raw / raw.norm())
     assert_comes_back(unit, picture)
+
+
+def test_another_interpolation_is_that_of_open_clip():
+    picture = Image.effect_noise((50, 70), 80).convert("RGB")
+    usual = ImageEncoder.create(ImageEncoderConfig(name="tiny", frozen=False, tiny=TINY))
+    given = {"interpolation": "bilinear", "resize_mode": "shortest"}
+    encoder = ImageEncoder(usual.tower, {**usual.settings, "preprocess": given})
+    expected = open_clip_transform({**given, "size": 64})(picture)
+    assert torch.equal(encoder.preprocess(picture), expected)
+    assert not torch.allclose(usual.preprocess(picture), expected, atol=0.1)
 
 
 def test_images_of_a_batch_do_not_see_each_other(picture):

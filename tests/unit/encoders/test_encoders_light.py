@@ -102,6 +102,23 @@ def test_what_is_tried_at_opening_is_one_layer_of_the_encoder_s_own(layers):
     assert torch.equal(shallow(ids, torch.ones_like(ids))[0], expected)
 
 
+@pytest.mark.parametrize(("hidden", "attention"), [(0.5, 0.0), (0.0, 0.5)])
+def test_attention_drops_its_own_share(hidden, attention):
+    shares = {"hidden_dropout_prob": hidden, "attention_probs_dropout_prob": attention}
+    usual = {"model_type": "bert", "type_vocab_size": 2, "pad_token_id": 0, "layer_norm_eps": 1e-5}
+    layer = BertEncoder({**SIZES, **usual, **shares}).layers[0].train()
+    received = []
+
+    def attend(query, key, value, heads, dropped):
+        received.append(dropped)
+        return value
+
+    states = torch.ones(2, 3, SIZES["hidden_size"])
+    once, again = (layer(states, attend) for _ in range(2))
+    assert received == [attention] * 2
+    assert torch.equal(once, again) == (hidden == 0)
+
+
 def test_a_model_folder_gives_the_states_of_the_encoder_that_was_trained(build_regressor, captions, tmp_path):
     text = build_regressor().text
     text.tokenizer.save_pretrained(tmp_path)
