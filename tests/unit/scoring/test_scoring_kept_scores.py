@@ -8,7 +8,7 @@ from suisei.data.image_bytes import ImageBytes
 from suisei.data.sample import CaptionSample
 from suisei.errors import DataError
 from suisei.metrics.base import Metric
-from suisei.metrics.registry import REGISTRY, Entry
+from suisei.metrics.registry import REGISTRY, Entry, get_metric
 from suisei.scoring import kept_scores
 from suisei.scoring.columns import KeptError, score_column
 from suisei.scoring.kept_scores import KeptScores
@@ -78,6 +78,19 @@ def test_other_settings_and_samples_are_other_scores(tmp_path):
     other = [CaptionSample(f"{sample.candidate}!", sample.references) for sample in SAMPLES]
     assert score(tmp_path, other).scores.tolist() == (one.scores + 1).tolist()
     assert len(Noting.seen) == 3 * len(SAMPLES)
+
+
+def test_scores_of_a_metric_fitted_to_another_corpus_are_others(tmp_path):
+    """Of two corpora of one size, the signature is the same."""
+    found = []
+    for corpus in (["a dog", "a cat"], ["a dog", "xx"]):
+        metric = get_metric("cider")
+        metric.fit([CaptionSample("x", (text,)) for text in corpus])
+        scores, _ = KeptScores(tmp_path).score(metric, "cider", metric.signature, SAMPLES)
+        found.append((metric.signature, scores.tolist()))
+    assert found[0][0] == found[1][0]
+    assert found[0][1] != found[1][1]
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_images_in_memory_are_told_apart(tmp_path):

@@ -10,6 +10,7 @@ import pytest
 from suisei.cli import run_command
 from suisei.commands.score import main
 from suisei.errors import ConfigError, DataError
+from suisei.scoring import uids
 from suisei.scoring.uids import share_of, write_best
 
 WORDS = "a red ball on a table in the small room"
@@ -22,6 +23,11 @@ def write_rows(path, count=10, first=0, offset=0):
     rows = [{"uid": f"{first + n:032x}", "candidate": caption} for n, caption in enumerate(captions)]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def write_scores(path, rows):
+    """Write pairs of a uid, as a number, and a score of the metric m."""
+    path.write_text("".join(json.dumps({"uid": f"{uid:032x}", "m": score}) + "\n" for uid, score in rows))
 
 
 def kept(folder, *options, shards="*.jsonl", status=0, metrics="length"):
@@ -54,11 +60,27 @@ def test_the_same_shard_twice_keeps_what_it_keeps_alone(tmp_path, capsys):
 
 def test_of_a_distance_a_repeated_uid_has_its_lowest_score(tmp_path):
     path = tmp_path / "scores.jsonl"
-    rows = [(1, 0.9), (2, 0.5), (1, 0.1), (3, 0.7)]
-    path.write_text("".join(json.dumps({"uid": f"{uid:032x}", "m": score}) + "\n" for uid, score in rows))
+    write_scores(path, [(1, 0.9), (2, 0.5), (1, 0.1), (3, 0.7)])
     found = write_best([path], "m", 0.4, tmp_path / "u.npy", higher_is_better=False)
     assert (found.kept, found.scored, found.repeated, found.least) == (1, 3, 1, 0.1)
     assert np.load(tmp_path / "u.npy").tolist() == [(0, 1)]
+
+
+def test_a_file_of_several_portions_is_kept_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr(uids, "_PORTION", 3)
+    path = tmp_path / "scores.jsonl"
+    write_scores(path, [(number, number / 8) for number in range(8)])
+    found = write_best([path], "m", 1, tmp_path / "u.npy")
+    assert (found.kept, found.scored, found.least) == (8, 8, 0)
+    assert np.load(tmp_path / "u.npy")["f1"].tolist() == list(range(8))
+
+
+def test_uids_that_differ_in_their_first_half_alone_are_two(tmp_path):
+    path = tmp_path / "scores.jsonl"
+    write_scores(path, [(2**64 + 5, 0.5), (2 * 2**64 + 5, 0.25)])
+    found = write_best([path], "m", 1, tmp_path / "u.npy")
+    assert (found.kept, found.repeated) == (2, 0)
+    assert np.load(tmp_path / "u.npy").tolist() == [(1, 5), (2, 5)]
 
 
 @pytest.mark.parametrize(
