@@ -26,6 +26,7 @@ def test_ranks_of_a_crowded_scale():
     )
     mean = scale.targets([rated(1, 2, low=1, high=4), CaptionSample("b")])
     np.testing.assert_allclose(mean, [expected[1] / 2, np.nan], rtol=1e-6)
+    assert scale.targets([rated(1, 4, low=1, high=4)]) == [0.5]  # not the rank of their mean
 
 
 @pytest.mark.parametrize("count", [30, 62, 63, 64, 500])

@@ -94,6 +94,14 @@ def test_batch_equals_its_samples_one_by_one(rows, data):
     assert batch.references.shape[1] == max(len(rows[position][1]) for position in positions)
 
 
+def test_what_a_sample_was_made_of_is_found_in_the_batch_alone():
+    table = SampleTable([sample("a dog", ["a cat"], None, 3) for _ in range(4)])
+    table.original = np.array([-1, 0, -1, 2])
+    collate = Collator(table, [tokens(text) for text in table.captions], pad)
+    assert collate([3, 2, 1]).original.tolist() == [1, -1, -1]
+    assert collate([0, 1, 2]).original.tolist() == [-1, 0, -1]
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=12), st.integers(0, 60))
 def test_spans_cost_the_least_that_any_cuts_do(lengths, overhead):

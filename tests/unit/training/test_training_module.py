@@ -113,6 +113,26 @@ def test_nothing_is_dropped_without_dropout_and_nothing_comes_back(captions):
     assert torch.equal(before[1], batch.reference_mask)
 
 
+def test_with_an_input_goes_what_was_measured_by_it(captions):
+    model = module(
+        image=None,
+        fusion=FusionConfig(extra_inputs=("clip-s", "cider", "length")),
+        reference_dropout=0.3,
+        image_dropout=0.4,
+    )
+    model.build(rated(captions))
+    model.needs = {"clip-s": {"image"}, "cider": {"references"}}
+    batch = batch_of(200)
+    batch.extras = torch.ones(200, 3)
+    model._drop(batch)
+    known = ~batch.extras.isnan()
+    assert torch.equal(known[:, 0], batch.image_mask)
+    assert torch.equal(known[:, 1], batch.reference_mask.any(dim=1))
+    assert bool(known[:, 2].all())
+    assert 0 < int(known[:, 0].sum()) < 200
+    assert 0 < int(known[:, 1].sum()) < 200
+
+
 @pytest.mark.parametrize("name", ["reference_dropout", "image_dropout"])
 @pytest.mark.parametrize("value", [-0.1, 1.0])
 def test_impossible_dropout_is_refused(name, value):

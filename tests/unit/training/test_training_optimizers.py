@@ -73,6 +73,19 @@ def test_path_of_the_extra_inputs_has_its_own_rate(make):
     assert {rates_by_name(model, OptimizerConfig())[name] for name in own} == {3e-5}
 
 
+def test_the_line_through_the_cosine_has_rates_of_its_own(make):
+    model = make(blocks=[], similarity=True, head={"start": "cosine"})
+    rates = rates_by_name(model, OptimizerConfig())
+    start = {name: rate for name, rate in rates.items() if name.startswith("start.")}
+    assert start == {
+        "start.references.slope": 0.2,
+        "start.references.offset": 0.02,
+        "start.image.slope": 0.2,
+        "start.image.offset": 0.02,
+        "start.nothing": 0.02,
+    }
+
+
 def test_frozen_encoders_are_in_no_group(make):
     rates = rates_by_name(make(text={"frozen": True}, frozen_image=True), OptimizerConfig())
     assert not [name for name in rates if name.startswith(("text.", "image."))]

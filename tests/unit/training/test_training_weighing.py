@@ -29,6 +29,13 @@ def test_how_much_an_image_counts_does_not_depend_on_the_scale_of_unseen_ratings
     np.testing.assert_allclose(weighed.detach().numpy(), rated.ratings, atol=1e-3)
 
 
+def test_half_the_weight_that_an_image_earns_is_trusted():
+    """So the published models were made."""
+    beside = Beside()
+    fit_beside(beside, of_two(), of_two())
+    assert float(beside.line.slope / beside.kept) == pytest.approx(3, rel=1e-3)
+
+
 def test_unseen_ratings_alone_say_how_much_the_image_counts():
     beside = Beside()
     fit_beside(beside, of_two(weight=0.5), of_two(weight=6.0))
