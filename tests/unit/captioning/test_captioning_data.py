@@ -3,6 +3,8 @@
 import gzip
 import json
 import os
+import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,9 +13,12 @@ from suisei.captioning.caption_data import CaptionedImages
 from suisei.captioning.caption_inputs import images_to_caption
 from suisei.captioning.caption_model import Decoding
 from suisei.captioning.caption_sources import load_captioned
+from suisei.captioning.caption_writing import ImageGrids
 from suisei.captioning.grid_store import GridStore
+from suisei.captioning.grid_tower import GridTower
 from suisei.captioning.word_pretraining import WordPretraining, piece_shares, pretrain_tower
 from suisei.encoders.feature_file import DiskCache
+from suisei.encoders.image import ImageEncoder
 from suisei.errors import ConfigError, DataError
 from suisei.models.pixel_store import PixelStore
 
@@ -244,6 +249,42 @@ def test_kept_grids_are_what_the_tower_says(build_captioner, pictures, tmp_path,
     assert bool(list(tmp_path.glob(".grids-*"))) == (most == 0)
     del store
     assert not list(tmp_path.glob(".grids-*"))
+
+
+def test_grids_beyond_the_first_chunk_are_those_of_their_images(build_captioner, pictures, monkeypatch):
+    model = build_captioner()
+    whole = GridStore(model.tower, pictures, half=False)
+    monkeypatch.setattr("suisei.captioning.grid_store.CHUNK", 2)
+    parts = GridStore(model.tower, pictures, half=False)
+    rows = torch.arange(6)
+    torch.testing.assert_close(parts[rows], whole[rows], atol=1e-5, rtol=1e-5)
+    assert len(torch.unique(whole[rows], dim=0)) == 6
+
+
+def test_grids_before_and_after_the_last_norm_are_kept_apart(pictures, tmp_path):
+    transformer = {"image_size": 32, "layers": 1, "width": 32, "patch_size": 16, "head_width": 16}
+    architecture = {"embed_dim": 16, "quick_gelu": False, "vision_cfg": transformer}
+    image, disk = ImageEncoder.from_architecture(architecture), DiskCache(tmp_path / "cache", 10**9)
+    encoded, seen = [], []
+    for last_norm in (False, True, False):
+        store = GridStore(GridTower(image, last_norm), pictures[:4], disk=disk, advance=seen.append)
+        encoded.append(sum(seen))
+        assert len(store[torch.arange(4)]) == 4
+    assert encoded == [4, 8, 8]
+
+
+def test_grids_that_were_asked_for_in_several_calls_are_those_of_their_images(
+    build_captioner, pictures, monkeypatch
+):
+    """Of a captioner that is not one of our own, whose grids no store keeps."""
+    own = build_captioner()
+    other = SimpleNamespace(tower_is_frozen=True, device=own.device, read=own.read, grid=own.grid)
+    monkeypatch.setattr(sys.modules[ImageGrids.__module__], "IMAGES_PER_CALL", 2)
+    done = []
+    grids = ImageGrids(other, pictures[:5], advance=done.append)
+    expected = own.grid(own.read(pictures[:5]))
+    torch.testing.assert_close(grids[torch.arange(5)], expected, atol=1e-5, rtol=1e-5)
+    assert done == [2, 2, 1]
 
 
 def test_the_shares_of_pieces_are_counted_by_caption():

@@ -42,6 +42,13 @@ def test_states_computed_once_give_the_same_loss(folder):
         assert float(model.loss(model.features(batch))) == pytest.approx(float(expected), rel=1e-5)
 
 
+def test_states_of_more_rows_than_a_chunk_stand_in_their_order(folder):
+    model = PacTraining(str(folder / "clip"), trainable="projections")
+    order = torch.randperm(600, generator=torch.Generator().manual_seed(0))
+    found = model._states(lambda rows: rows[:, None].float(), order, lambda _: None)
+    assert found.flatten().tolist() == list(range(600))
+
+
 @pytest.mark.parametrize(
     ("trainable", "kept"), [("projections", True), ("lora", True), ("image", False), ("all", False)]
 )
