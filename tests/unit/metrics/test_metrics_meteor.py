@@ -112,6 +112,16 @@ def test_meteor_that_dies_shows_what_java_said(fake_java, body, message):
         meteor.Meteor(timeout=30).score(SAMPLES[:1])
 
 
+def test_scores_of_captions_that_are_cut_again_are_not_those_of_others(fake_java):
+    fake_java(
+        "for line in sys.stdin:\n"
+        "    told = [' '.join(['1'] * 23)] if line[0] == 'S' else ['1' if '-norm' in sys.argv else '0'] * 2\n"
+        "    print('\\n'.join(told), flush=True)"
+    )
+    found = [meteor.Meteor("whitespace", normalize=own).score(SAMPLES[:1])[0] for own in (True, False)]
+    assert found == [1, 0]
+
+
 def test_meteor_that_hangs_is_stopped(fake_java):
     fake_java("print('loading', file=sys.stderr, flush=True)\ntime.sleep(60)")
     with pytest.raises(UnavailableError, match=r"(?s)no answer within 1 s.*loading"):

@@ -51,6 +51,8 @@ def test_widened_samples_follow_from_the_rated_ones():
         assert home[:2] == sample.language  # references of the same language, or they would be told at once
     assert widen(rated, 2, 1) == made
     assert widen(rated, 0, 0) == rated
+    whole = [replace(s, references=tuple(sorted(pools[group_of(s)]))) for s in rated]
+    assert widen(whole, 0, 1) == whole  # there are no others to draw
 
 
 def test_what_is_made_of_an_image_stays_with_it_however_its_name_is_written():
@@ -80,6 +82,15 @@ def test_it_learns_what_is_shared_and_keeps_it(tmp_path):
     np.testing.assert_allclose(copy.score(rated), scores, atol=1e-4)
     with pytest.raises(DataError, match=r"leave ridge out of model\.fusion\.extra_inputs"):
         Ridge().fit([CaptionSample("a")])
+
+
+def test_samples_beyond_the_first_chunk_get_their_own_scores(monkeypatch):
+    ridge = Ridge(alpha=0.5, least=1)
+    ridge.fit(samples())
+    whole = ridge.score(samples())
+    assert len(set(whole.tolist())) > 20
+    monkeypatch.setattr("suisei.metrics.ridge.CHUNK", 3)
+    np.testing.assert_allclose(ridge.score(samples()), whole, atol=1e-12)
 
 
 def test_a_held_out_group_is_scored_without_its_captions_being_learned():

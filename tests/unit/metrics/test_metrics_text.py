@@ -228,6 +228,20 @@ def test_the_last_corpus_is_never_another_one():
     assert memory.get("a", lambda: 4) == 4
 
 
+def test_bleu_of_the_same_caption_in_another_language_is_counted_anew():
+    def scored(language):
+        sample = CaptionSample("a 犬が走る", ("a 犬が走る、猫も走る",), language=language)
+        return get_metric("bleu-1").score([sample])[0]
+
+    in_turn = [scored(language) for language in ("en", "ja")]
+    fresh = []
+    for language in ("en", "ja"):
+        get_metric("bleu-1").score(SAMPLES)  # forgets what came before
+        fresh.append(scored(language))
+    assert in_turn == fresh
+    assert fresh[0] != fresh[1]
+
+
 def test_japanese_says_the_language_as_given_or_as_it_shows():
     metric = get_metric("japanese")
     samples = [

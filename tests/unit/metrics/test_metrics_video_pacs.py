@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from suisei.data.idf import IdfTable
 from suisei.data.sample import CaptionSample
 from suisei.data.video import VideoSample, iter_frames
 from suisei.encoders.dual_loading import load_dual_encoder
@@ -272,6 +273,16 @@ def test_metrics_of_one_encoder_read_their_own_frames(encoder, tiny_clip, sample
     for frames in (1, 4, None):
         expected = score(encoder, frames=frames).score(samples)
         np.testing.assert_allclose(score(shared, frames=frames).score(samples), expected, atol=1e-7)
+
+
+def test_every_caption_of_a_large_corpus_is_a_document(encoder):
+    corpus = [*["a dog runs"] * 1024, "zebra"]  # captions are tokenised by the thousand
+    metric = VideoScore(encoder=encoder)
+    metric.fit_captions(corpus, corpus="test")
+    state = metric.state()["idf"]
+    expected = IdfTable.fit([set(row) for row in tokenize(encoder, corpus).ids.tolist()])
+    assert state["documents"] == expected.documents == 1025
+    assert {int(token): count for token, count in state["frequencies"].items()} == expected.frequencies
 
 
 def test_a_broken_video_is_named(encoder, tmp_path):

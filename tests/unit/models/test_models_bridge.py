@@ -14,6 +14,7 @@ from suisei.explain.leave_out import explain
 from suisei.metrics.loading import load
 from suisei.models.folder import load_model, save_bridged, save_model, save_pair
 from suisei.models.second import Second, Weighing
+from suisei.models.similarities import similarities
 
 ENGLISH, JAPANESE = "two dogs run in the park", "犬が公園を走っている。"
 OTHERS = ("A red ball lies on the table.", "赤いボールが机の上にある")
@@ -63,6 +64,20 @@ def test_cosines_are_the_middle_of_the_largest_and_the_mean(folders):
     cosines = metric.reference_cosines([*each, ACROSS[0], CaptionSample(ENGLISH)])
     assert cosines[2] == pytest.approx((cosines[:2].max() + cosines[:2].mean()) / 2, abs=1e-6)
     assert np.isnan(cosines[3])
+
+
+def test_cosines_are_computed_a_few_samples_at_a_time(folders, monkeypatch):
+    metric, given = read(folders[0]), [*OWN, *ACROSS]
+    whole, held = metric.reference_cosines(given), []
+
+    def noted(candidates, *others):
+        held.append(len(candidates))
+        return similarities(candidates, *others)
+
+    monkeypatch.setattr("suisei.metrics.suisei.COMPARED", 2)
+    monkeypatch.setattr("suisei.metrics.suisei.similarities", noted)
+    np.testing.assert_allclose(metric.reference_cosines(given), whole, atol=1e-6)
+    assert held == [2, 2, 1]
 
 
 def test_beside_its_own_language_references_in_the_other_change_nothing(folders):
