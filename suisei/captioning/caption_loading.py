@@ -15,9 +15,9 @@ from suisei.captioning.pieces import Pieces
 from suisei.captioning.transformer import TransformerConfig
 from suisei.data.checksums import sha256_of
 from suisei.encoders.image import ImageEncoder
-from suisei.encoders.rules import BUILD_ERRORS, one_line
+from suisei.encoders.rules import built_from
 from suisei.encoders.weights import Unfilled, check_fit, read_weights, weight_shapes
-from suisei.errors import ModelError, SuiseiError
+from suisei.errors import ModelError
 from suisei.models.folder_checks import RESTORE
 
 
@@ -36,13 +36,8 @@ def load_captioner(folder: str | Path) -> Captioner:
             raise ModelError(
                 f"{folder}: {name} was altered (it differs from its checksum in {CONFIG}); {RESTORE}"
             )
-    try:
+    with built_from(folder):
         return _build(folder, config)
-    except SuiseiError as error:
-        told = str(error) if str(folder) in str(error) else f"{folder}: {error}"
-        raise ModelError(told) from None
-    except BUILD_ERRORS as error:
-        raise ModelError(f"{folder}: its parts do not go together: {one_line(error)}") from None
 
 
 def _build(folder: Path, config: Mapping[str, Any]) -> Captioner:

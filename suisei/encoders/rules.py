@@ -6,10 +6,12 @@ that takes, and some are handed to libraries, so nothing is handed on that is no
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
-from suisei.errors import ModelError
+from suisei.errors import ModelError, SuiseiError
 from suisei.ranges import Rule, check, shown
 
 WIDEST = 65_536
@@ -56,3 +58,18 @@ def check_folder(
 def one_line(error: BaseException) -> str:
     """Return what an error says, on one line of bounded length."""
     return (" ".join(str(error).split()) or type(error).__name__)[:300]
+
+
+@contextmanager
+def built_from(folder: Path) -> Iterator[None]:
+    """Say of everything that goes wrong while a model is built which folder it was built from.
+
+    Raises:
+        ModelError: any expected error, and whatever libraries raise at parts that do not go together.
+    """
+    try:
+        yield
+    except SuiseiError as error:
+        raise ModelError(str(error) if str(folder) in str(error) else f"{folder}: {error}") from None
+    except BUILD_ERRORS as error:
+        raise ModelError(f"{folder}: its parts do not go together: {one_line(error)}") from None

@@ -27,10 +27,10 @@ from typing import Any
 from torch import Tensor
 
 from suisei.data.checksums import sha256_of
-from suisei.encoders.rules import BUILD_ERRORS, one_line
+from suisei.encoders.rules import built_from, one_line
 from suisei.encoders.threads import one_thread
 from suisei.encoders.weights import save_weights
-from suisei.errors import ConfigError, ModelError, SuiseiError
+from suisei.errors import ConfigError, ModelError
 from suisei.models.config import RegressorConfig, portable
 from suisei.models.extras_folder import SavedInput, read_extras, write_extras
 from suisei.models.folder_checks import (
@@ -339,16 +339,11 @@ def _read(
     check_inputs: Callable[[Sequence[str]], Any],
     scoring: str | None,
 ) -> tuple[Regressor, dict[str, SavedInput]]:
-    try:
+    with built_from(folder):
         settings = RegressorConfig.from_dict(config["settings"])
         check_inputs(settings.fusion.extra_inputs)
         extras = _read_extras(folder, config, settings.fusion.extra_inputs)
         return build_regressor(folder, config, settings, scoring), extras
-    except SuiseiError as error:
-        told = str(error) if str(folder) in str(error) else f"{folder}: {error}"
-        raise ModelError(told) from None
-    except BUILD_ERRORS as error:
-        raise ModelError(f"{folder}: its parts do not go together: {one_line(error)}") from None
 
 
 def _read_extras(folder: Path, config: Mapping[str, Any], names: Sequence[str]) -> dict[str, SavedInput]:

@@ -20,11 +20,11 @@ import torch
 from safetensors.torch import load_file
 
 from suisei.encoders.image import ImageEncoder
-from suisei.encoders.rules import BUILD_ERRORS, check_folder, one_line
+from suisei.encoders.rules import built_from, check_folder
 from suisei.encoders.text_parts import read_tokenizer
 from suisei.encoders.tokenizer import FolderTokenizer
 from suisei.encoders.weights import Unfilled, check_fit, save_weights, weight_shapes
-from suisei.errors import ModelError, SuiseiError
+from suisei.errors import ModelError
 from suisei.models import latent, prefix_mapper
 from suisei.models.folder import put_in_place
 from suisei.models.folder_checks import checksums, own_checksum, read_config, verify_files
@@ -82,13 +82,8 @@ def load_latent(path: str | Path) -> tuple[LatentModel, str]:
     if config["kind"] != KIND:
         raise ModelError(f"{folder}: no folder of {KIND}; train one: suisei train --config recap_latent")
     verify_files(folder, config, None, CHECKED)
-    try:
+    with built_from(folder):
         model = _build(folder, config)
-    except SuiseiError as error:
-        told = str(error) if str(folder) in str(error) else f"{folder}: {error}"
-        raise ModelError(told) from None
-    except BUILD_ERRORS as error:
-        raise ModelError(f"{folder}: its parts do not go together: {one_line(error)}") from None
     return model, config["sha256"]["config.json"]
 
 

@@ -17,12 +17,12 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from suisei.encoders.bert import BertEncoder
-from suisei.encoders.rules import BUILD_ERRORS, one_line
+from suisei.encoders.rules import built_from
 from suisei.encoders.text import TextEncoder
 from suisei.encoders.threads import one_thread
 from suisei.encoders.tokenizer import FolderTokenizer
 from suisei.encoders.weights import Unfilled, check_fit, weight_shapes
-from suisei.errors import ModelError, SuiseiError
+from suisei.errors import ModelError
 from suisei.models.config import RegressorConfig
 from suisei.models.extras_folder import SavedInput
 from suisei.models.folder_checks import read_config, verify_files
@@ -97,14 +97,8 @@ def read_shared(second: Second, first: Regressor, inputs: Inputs) -> tuple[Regre
     folder = second.folder
     config = read_config(folder, second.within)
     verify_files(folder, config, second.within, CHECKED)
-    try:
-        with one_thread():
-            regressor = _read_network(folder, config, first)
-    except SuiseiError as error:
-        told = str(error) if str(folder) in str(error) else f"{folder}: {error}"
-        raise ModelError(told) from None
-    except BUILD_ERRORS as error:
-        raise ModelError(f"{folder}: its parts do not go together: {one_line(error)}") from None
+    with built_from(folder), one_thread():
+        regressor = _read_network(folder, config, first)
     names = regressor.config.fusion.extra_inputs
     absent = [name for name in names if name not in inputs]
     if absent:
