@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from suisei.data.paths import full_path
-from suisei.data.sample import CaptionSample, plain_name
+from suisei.data.sample import CaptionSample, language_of, plain_name
 from suisei.data.writers import replacing
 from suisei.errors import ConfigError, DataError
 
@@ -121,6 +121,17 @@ def group_of(sample: CaptionSample) -> str:
     The order of the rows never matters: it may carry the rating.
     """
     return plain_name(_written_group(sample))
+
+
+def references_by_image(samples: Iterable[CaptionSample]) -> dict[tuple[str, str], list[str]]:
+    """Return the different references of each group (image) by (group, language), as they occur.
+
+    An image may have captions in both languages.
+    """
+    pools: dict[tuple[str, str], dict[str, None]] = {}
+    for sample in samples:
+        pools.setdefault((group_of(sample), language_of(sample)), {}).update(dict.fromkeys(sample.references))
+    return {key: list(pool) for key, pool in pools.items()}
 
 
 def _written_group(sample: CaptionSample) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from suisei.data.sample import CaptionSample, Rating, language_of
-from suisei.data.splits import group_of
+from suisei.data.splits import group_of, references_by_image
 from suisei.errors import ConfigError, DataError, ModelError
 from suisei.metrics.base import Metric, as_samples
 from suisei.metrics.tfidf import CharTfidf
@@ -212,10 +212,7 @@ def widen(
         seed: decides what is drawn.
     """
     rng = random.Random(seed)
-    pools: dict[tuple[str, str], dict[str, None]] = {}
-    for sample in samples:  # an image may have captions in both languages
-        pools.setdefault((group_of(sample), language_of(sample)), {}).update(dict.fromkeys(sample.references))
-    images = {key: list(pool) for key, pool in pools.items()}
+    images = references_by_image(samples)
     names: dict[str, list[str]] = {}
     for group, language in images:
         names.setdefault(language, []).append(group)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from suisei.data.sample import CaptionSample, Rating, language_of
-from suisei.data.splits import group_of
+from suisei.data.splits import group_of, references_by_image
 from suisei.errors import ConfigError
 from suisei.probes.degrade import OTHER_IMAGE, WELL_RATED, degrade
 
@@ -66,10 +66,7 @@ def synthetic_samples(samples: Sequence[CaptionSample], share: float, seed: int 
     if share < 0:
         raise ConfigError(f"data.synthetic must be at least 0, got {share}")
     rng = random.Random(seed)
-    pools: dict[tuple[str, str], dict[str, None]] = {}
-    for sample in samples:  # an image may have captions in both languages
-        pools.setdefault((group_of(sample), language_of(sample)), {}).update(dict.fromkeys(sample.references))
-    images = {key: list(pool) for key, pool in pools.items()}
+    images = references_by_image(samples)
     captions: dict[str, list[str]] = {}
     for sample in samples:
         captions.setdefault(language_of(sample), []).extend(sample.references)

@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from suisei.data.sample import CaptionSample
-from suisei.data.splits import PARTS, Split, fold_by_group, group_of, portable_names, split_by_group
+from suisei.data.splits import (
+    PARTS,
+    Split,
+    fold_by_group,
+    group_of,
+    portable_names,
+    references_by_image,
+    split_by_group,
+)
 from suisei.data.video import VideoSample
 from suisei.errors import ConfigError, DataError
 
@@ -247,3 +255,17 @@ def test_a_damaged_split_file(tmp_path, content, message):
         Split.load(tmp_path / "s.json", samples_of("a"))
     with pytest.raises(DataError, match="cannot be read"):
         Split.load(tmp_path / "gone.json", samples_of("a"))
+
+
+def test_an_images_references_are_told_apart_by_language_and_stand_once():
+    samples = [
+        CaptionSample("a dog", ("b", "a"), group="one"),
+        CaptionSample("a dog", ("a", "c"), group="two"),
+        CaptionSample("犬", ("猫",), group="one"),
+        CaptionSample("a cat", ("c", "b"), group="one"),
+    ]
+    assert references_by_image(samples) == {
+        ("one", "en"): ["b", "a", "c"],
+        ("two", "en"): ["a", "c"],
+        ("one", "ja"): ["猫"],
+    }
