@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -24,7 +23,7 @@ from suisei.captioning.transformer import TransformerConfig
 from suisei.captioning.word_pretraining import WordPretraining
 from suisei.errors import ConfigError
 from suisei.ranges import DROPOUT, LEARNING_RATE, WEIGHT_DECAY, Range, Rule, at_least, check_settings
-from suisei.training.augment import random_contrast, random_crops
+from suisei.training.augment import Augmentation
 from suisei.training.losses import require_finite
 from suisei.training.processes import token_weight, total, world_size
 from suisei.training.step_training import ResumableTraining
@@ -38,28 +37,6 @@ RULES: dict[str, Rule] = {
     "weight_decay": WEIGHT_DECAY,
     "warmup_fraction": Range(0, 1),
 }
-AUGMENTATION: dict[str, Rule] = {"smallest_crop": Range(0, 1, above=True), "jitter": DROPOUT}
-
-
-@dataclass
-class Augmentation:
-    """How training images are changed at random where a tower learns; half of them are mirrored too.
-
-    Attributes:
-        smallest_crop: least share of an image's area that a crop keeps.
-        jitter: largest change of contrast, as a share of it, and of brightness, in standard deviations; 0 for
-            none.
-    """
-
-    smallest_crop: float = 0.5
-    jitter: float = 0.2
-
-    def __post_init__(self) -> None:
-        check_settings("model.augmentation", self, AUGMENTATION)
-
-    def __call__(self, pixels: Tensor) -> Tensor:
-        """Return changed images, float [B, 3, s, s]."""
-        return random_contrast(random_crops(pixels, self.smallest_crop), self.jitter)
 
 
 class CaptionTraining(ResumableTraining):

@@ -23,7 +23,6 @@ from suisei.pacs.lora import ALPHA, RANK, add_lora
 from suisei.pacs.pair_datamodule import PairBatch
 from suisei.pacs.towers import image_slot, image_states, project, projections, text_slot, text_states
 from suisei.ranges import (
-    DROPOUT,
     NAME,
     SWITCH,
     Of,
@@ -34,7 +33,7 @@ from suisei.ranges import (
     check,
     check_settings,
 )
-from suisei.training.augment import random_contrast, random_crops
+from suisei.training.augment import AUGMENTATION, Augmentation
 from suisei.training.contrastive import MAX_SCALE, gather_features, positive_augmented_loss
 from suisei.training.losses import require_finite
 from suisei.training.step_training import STEPS, StepTraining
@@ -54,8 +53,7 @@ RULES: dict[str, Rule] = {
     "lambda_t": WEIGHT,
     **STEPS,
     "augment": SWITCH,
-    "smallest_crop": Range(0, 1, above=True),
-    "jitter": DROPOUT,
+    **AUGMENTATION,
 }
 
 
@@ -262,7 +260,7 @@ class PacTraining(StepTraining):
         else:
             assert pixels is not None
             if self.training and self.augment:
-                pixels = random_contrast(random_crops(pixels, self.smallest_crop), self.jitter)
+                pixels = Augmentation(self.smallest_crop, self.jitter)(pixels)
             states = image_states(self.towers, pixels.contiguous(memory_format=torch.channels_last))
         return project(image_slot(self.towers), states).float()
 

@@ -2,9 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+
+from suisei.ranges import DROPOUT, Range, Rule, check_settings
+
+AUGMENTATION: dict[str, Rule] = {"smallest_crop": Range(0, 1, above=True), "jitter": DROPOUT}
+
+
+@dataclass
+class Augmentation:
+    """How training images are changed at random where a tower learns; half of them are mirrored too.
+
+    Attributes:
+        smallest_crop: least share of an image's area that a crop keeps.
+        jitter: largest change of contrast, as a share of it, and of brightness, in standard deviations; 0 for
+            none.
+    """
+
+    smallest_crop: float = 0.5
+    jitter: float = 0.2
+
+    def __post_init__(self) -> None:
+        check_settings("model.augmentation", self, AUGMENTATION)
+
+    def __call__(self, pixels: Tensor) -> Tensor:
+        """Return changed images, float [B, 3, s, s]."""
+        return random_contrast(random_crops(pixels, self.smallest_crop), self.jitter)
 
 
 def random_crops(pixels: Tensor, smallest: float = 0.5) -> Tensor:

@@ -26,7 +26,15 @@ from suisei.pacs import dual_module as pacs
 from suisei.pacs import pair_datamodule
 from suisei.ranges import Either, Entries, Of, Range, Several, Suits, Word, at_least, check, or_null
 from suisei.recap import caption_batches, image_towers, language_models, latent_training, prefix_training
-from suisei.training import datamodule, objective, optimizers, plain_parser, pretraining, trainer_settings
+from suisei.training import (
+    augment,
+    datamodule,
+    objective,
+    optimizers,
+    plain_parser,
+    pretraining,
+    trainer_settings,
+)
 from suisei.training import module as suisei
 
 RULES = {
@@ -52,7 +60,7 @@ RULES = {
     grid_tower.TowerConfig: grid_tower.TOWER,
     transformer.TransformerConfig: transformer.LAYERS,
     word_pretraining.WordPretraining: word_pretraining.RULES,
-    caption_module.Augmentation: caption_module.AUGMENTATION,
+    augment.Augmentation: augment.AUGMENTATION,
     caption_module.CaptionTraining: caption_module.RULES,
     caption_data.CaptionedImages: caption_data.RULES,
     caption_model.Decoding: caption_model.DECODING,
