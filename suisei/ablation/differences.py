@@ -24,6 +24,8 @@ from suisei.scoring.run_scores import read_scores, samples_of_run
 _SHOWN = {kind: LABELS[kind] for kind in CORRELATIONS}
 MODEL = "suisei"
 """Name of the model's column in a run's scores."""
+_SEED = 0
+"""Of the bootstrap; ``--seeds`` are those of the trainings."""
 _ENOUGH_SEEDS = 5
 """With fewer, a test takes chance for a difference much more often than it says."""
 _DAMAGE = (
@@ -83,7 +85,6 @@ def ablation_tables(
     *,
     correlation: str = "pearson",
     n_resamples: int = 1000,
-    seed: int = 0,
     notes: Sequence[str] = (),
     progress: Callable[[int], Any] | None = None,
 ) -> tuple[Table, Table]:
@@ -98,7 +99,6 @@ def ablation_tables(
         results: {variant: {seed: result}}, the full model first.
         correlation: the coefficient of the p-values.
         n_resamples: bootstrap resamples; 0 for no intervals and no p-values.
-        seed: of the bootstrap.
         notes: further lines below the first table.
         progress: called with 1 for each variant that is resampled.
 
@@ -112,31 +112,31 @@ def ablation_tables(
     rows = {name: [_rows(result) for result in runs.values()] for name, runs in results.items()}
     figures = [_figures(name, rows[name], results[name], correlation) for name in results]
     differences = []
-    full_values = _bootstrapped(rows[full], n_resamples, seed, stream=0)
+    full_values = _bootstrapped(rows[full], n_resamples, stream=0)
     for number, (name, _) in enumerate(others, start=1):
         if rows[name]:
-            values = _bootstrapped(rows[name], n_resamples, seed, stream=number)
+            values = _bootstrapped(rows[name], n_resamples, stream=number)
             differences.append(_difference(name, rows[name], rows[full], values, full_values, correlation))
         if progress:
             progress(1)
-    settings = {"n_resamples": n_resamples, "seed": seed}
+    settings = {"n_resamples": n_resamples, "seed": _SEED}
     main = _main_table(figures, correlation, settings, (*_unscored(results), *notes))
     tested = sum("p" in row.cells for row in differences)
     second = Table(
         f"Differences to {full}",
         {**_SHOWN, "p": f"p of {LABELS[correlation]}", "holm": "p (Holm)"},
         (Section("overall", tuple(_corrected(differences))),),
-        (_how(full, tested, n_resamples, seed), *_few_seeds(results), *_few_resamples(tested, n_resamples)),
+        (_how(full, tested, n_resamples), *_few_seeds(results), *_few_resamples(tested, n_resamples)),
         row_heading="Model",
     )
     return main, second
 
 
-def _how(full: str, tested: int, n_resamples: int, seed: int) -> str:
+def _how(full: str, tested: int, n_resamples: int) -> str:
     what, corrected = (" and two-sided p", f"; Holm over {tested} variants") if tested else ("", "")
     return (
         f"variant minus {full}; 95% intervals{what}: bootstrap over images (the same for both) and over "
-        f"seeds, {n_resamples} resamples, seed {seed}{corrected}"
+        f"seeds, {n_resamples} resamples, seed {_SEED}{corrected}"
     )
 
 
@@ -230,17 +230,17 @@ def _figures(name: str, rows: list[Rows], runs: Mapping[int, RunResult], correla
     return Row(name, cells, info={**info, "by_seed": by_seed})
 
 
-def _bootstrapped(rows: list[Rows], n_resamples: int, seed: int, stream: int) -> dict[str, np.ndarray]:
+def _bootstrapped(rows: list[Rows], n_resamples: int, stream: int) -> dict[str, np.ndarray]:
     """Return resampled means over seeds of every coefficient, float64 [resamples] each.
 
-    Images are drawn by ``seed``, the same for all variants, so that differences are paired. Seeds are
-    drawn by ``seed`` and ``stream``: nothing pairs the seeds of two variants. Means of S drawn seeds have
+    Images are drawn by one seed, the same for all variants, so that differences are paired. Seeds are
+    drawn by ``stream`` as well: nothing pairs the seeds of two variants. Means of S drawn seeds have
     (S - 1)/S of the variance of means of S trainings: their deviations are spread by the root of S/(S - 1).
     """
     if not n_resamples:
         return {}
-    weights = group_weights(len(rows[0].group_names), n_resamples, seed)
-    drawn = np.random.default_rng((seed, stream)).multinomial(
+    weights = group_weights(len(rows[0].group_names), n_resamples, _SEED)
+    drawn = np.random.default_rng((_SEED, stream)).multinomial(
         len(rows), np.full(len(rows), 1 / len(rows)), size=n_resamples
     )
     spread = np.sqrt(len(rows) / max(len(rows) - 1, 1))
