@@ -16,7 +16,7 @@ from suisei.metaeval.agreement import AgreementData, Rows, agree
 from suisei.metaeval.best import too_few_resamples
 from suisei.metaeval.correlation import CORRELATIONS, CorrelationError
 from suisei.metaeval.correlation_tables import versions
-from suisei.metaeval.resampling import bootstrap_values, check_paired, group_weights, percentile_interval
+from suisei.metaeval.resampling import bootstrap_values, check_paired, group_weights, with_interval
 from suisei.metaeval.significance import holm
 from suisei.metaeval.tables import LABELS, Cell, Row, Section, Table
 from suisei.scoring.run_scores import read_scores, samples_of_run
@@ -271,9 +271,9 @@ def _difference(
             cells[kind] = Cell(float(np.mean(ours) - np.mean(theirs)))
             if kind in values and kind in full_values:
                 resampled = values[kind] - full_values[kind]
-                interval = percentile_interval(resampled)
-                cells[kind] = replace(cells[kind], low=interval.low, high=interval.high)
-                if kind == correlation and min(len(rows), len(full)) > 1:
+                cells[kind] = with_interval(cells[kind], resampled, 0.95)
+                tested = kind == correlation and min(len(rows), len(full)) > 1
+                if tested and cells[kind].low is not None:
                     cells["p"] = Cell(_two_sided(resampled), is_p_value=True)
         except CorrelationError as error:
             cells[kind] = Cell(None, reason=str(error))

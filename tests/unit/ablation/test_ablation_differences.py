@@ -6,6 +6,7 @@ import scipy.stats
 
 from suisei.ablation.differences import RunResult, ablation_tables
 from suisei.data.sample import CaptionSample, Rating
+from suisei.metaeval.resampling import group_weights
 
 
 @pytest.fixture(scope="module")
@@ -113,3 +114,34 @@ def test_resamples_that_can_show_nothing_are_said(n_resamples, enough):
         "79 (--bootstrap)"
     )
     assert (note in second.notes) != enough
+
+
+@pytest.mark.parametrize("rated_otherwise", [1, 4])
+def test_resamples_without_a_correlation_are_counted(rated_otherwise):
+    """Without the images that are rated otherwise, all ratings are equal."""
+    ratings = (np.arange(12) < rated_otherwise).astype(float)
+    samples = tuple(
+        CaptionSample("a dog", rating=Rating((rating,)), group=f"g{n:02}") for n, rating in enumerate(ratings)
+    )
+    rng = np.random.default_rng(0)
+    full, other = (
+        {seed: RunResult(samples, ratings + rng.normal(size=12), "mean", 1.0) for seed in range(2)}
+        for _ in range(2)
+    )
+    _, second = ablation_tables({"full": full, "other": other}, n_resamples=100)
+    lacking = int((group_weights(12, 100, 0)[:, :rated_otherwise].sum(axis=1) == 0).sum())
+    note = f"other: {lacking} of 100 resamples left out of the interval: undefined on them"
+    assert (note in second.all_notes()) == bool(lacking)
+    assert second.row("other").cells["pearson"].low is not None
+    assert "p" in second.row("other").cells
+    assert (lacking > 20) == (rated_otherwise == 1)
+
+
+def test_a_difference_whose_resamples_have_none_keeps_its_figure(monkeypatch):
+    drawn = np.tile([0] * 399 + [400], (10, 1))
+    monkeypatch.setattr("suisei.ablation.differences.group_weights", lambda *_: drawn)
+    results = {"full": runs_of([0.5, 0.6]), "other": runs_of([0.2, 0.3])}
+    cells = ablation_tables(results, n_resamples=10)[1].row("other").cells
+    assert cells["pearson"].value == pytest.approx(-0.3)
+    assert cells["pearson"].reason == "no interval: undefined on 10 of 10 resamples"
+    assert "p" not in cells
