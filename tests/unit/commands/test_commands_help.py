@@ -161,6 +161,8 @@ def test_the_help_of_training_names_settings_that_there_are(capsys):
             "(--data.images DIR, of pairs --data.root DIR) or, if you trust the file, set SUISEI_ANY_PATH=1",
         ),
         ("say which: --column candidate=caption", "say which: rename the column"),
+        ("do without: --column image=", "call the column 'group', by which the data are split, in the file"),
+        ("say which: --column image=file", "say which: rename the column"),
         ("(--on-error skip leaves bad rows out)", "(--data.on_error skip leaves bad rows out)"),
     ],
 )
