@@ -77,6 +77,7 @@ def explanation_panel(explanation: Explanation) -> str:
             ("the image", explanation.without_image),
             ("the references", explanation.without_references),
             ("image and references", explanation.candidate_alone),
+            ("the second model", None if explanation.second is None else explanation.second.without),
         )
         if without is not None
     ]

@@ -74,6 +74,23 @@ class InputEffect:
 
 
 @dataclass(frozen=True, slots=True)
+class SecondEffect:
+    """What the second model of a folder does, which is weighed beside the first by their logits.
+
+    Attributes:
+        says: its own score.
+        share: of its logit, 0 to 1.
+        without: the score of the first model alone.
+        moved: by how much the second raises the score (``score - without``).
+    """
+
+    says: float
+    share: float
+    without: float
+    moved: float
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """Why a caption has its score: scores of the same metric, each of the sample changed in one way.
 
@@ -94,6 +111,7 @@ class Explanation:
             same hide each other when one is replaced alone.
         notes: what else must be known.
         higher_is_better: False for a distance, which a word that helps lowers.
+        second: what the second model does; None where none is asked of this caption.
     """
 
     metric: str
@@ -111,6 +129,7 @@ class Explanation:
     groups: tuple[InputEffect, ...] = ()
     notes: tuple[str, ...] = ()
     higher_is_better: bool = True
+    second: SecondEffect | None = None
 
     def helps(self, moved: float | None) -> bool:
         """Return whether what moves the score by so much makes it better."""

@@ -16,7 +16,13 @@ import numpy as np
 
 from suisei.data.sample import CaptionSample, language_of
 from suisei.errors import DataError
-from suisei.explain.explanation import Explanation, InputEffect, ReferenceEffect, WordEffect
+from suisei.explain.explanation import (
+    Explanation,
+    InputEffect,
+    ReferenceEffect,
+    SecondEffect,
+    WordEffect,
+)
 
 MAX_WORDS = 200
 """So many words of a caption are left out, one by one."""
@@ -86,6 +92,29 @@ class ReadsInputs(Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True)
+class SecondOpinion:
+    """What two models say of a sample, of which the second is weighed beside the first.
+
+    Attributes:
+        first: the first model's score.
+        second: the second's.
+        share: of the second's logit, 0 to 1.
+    """
+
+    first: float
+    second: float
+    share: float
+
+
+@runtime_checkable
+class AsksSecond(Protocol):
+    """A metric that may ask a second model."""
+
+    def second_opinion(self, sample: CaptionSample) -> SecondOpinion | None:
+        """Return what both models say of a sample, None where no second is asked of it."""
+
+
 def explain(
     metric: Scorer,
     sample: CaptionSample,
@@ -132,6 +161,7 @@ def explain(
         groups,
         tuple(notes),
         metric.higher_is_better,
+        _second_effect(metric, sample, score),
     )
 
 
@@ -251,6 +281,13 @@ def _effect(name: str, column: InputColumn, value: float, score: float, changed:
 
 def _group_effect(kind: str, members: int, score: float, changed: float) -> InputEffect:
     return InputEffect(f"all {kind}", kind, None, None, float(changed), float(score - changed), members)
+
+
+def _second_effect(metric: Scorer, sample: CaptionSample, score: float) -> SecondEffect | None:
+    found = metric.second_opinion(sample) if isinstance(metric, AsksSecond) else None
+    if found is None:
+        return None
+    return SecondEffect(found.second, found.share, found.first, score - found.first)
 
 
 def _largest_first(effects: Sequence[InputEffect]) -> tuple[InputEffect, ...]:

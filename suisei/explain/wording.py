@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from suisei.explain.explanation import Explanation, InputEffect
+from suisei.explain.explanation import Explanation, InputEffect, SecondEffect
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -34,6 +34,7 @@ def parts_of(explanation: Explanation) -> list[tuple[str, float]]:
         ("without the image", explanation.without_image),
         ("without references", explanation.without_references),
         ("the candidate alone", explanation.candidate_alone),
+        ("without the second model", None if explanation.second is None else explanation.second.without),
     ]
     return [(name, score) for name, score in named if score is not None]
 
@@ -48,6 +49,8 @@ def sentences(explanation: Explanation) -> list[str]:
     ):
         if without is not None:
             said.append(_part_sentence(what, score - without, without))
+    if explanation.second is not None:
+        said.append(_second_sentence(explanation.second))
     if len(explanation.references) > 1:
         near = explanation.references[0]
         said.append(f"The nearest reference is “{near.text}”{_alone(near.alone)}.")
@@ -59,6 +62,15 @@ def _part_sentence(what: str, moved: float, without: float) -> str:
         return f"The {what} hardly change{'s' * (what == 'image')} it."
     verb = ("raises" if moved > 0 else "lowers") if what == "image" else ("raise" if moved > 0 else "lower")
     return f"The {what} {verb} it by {abs(moved):.3f}, from {without:.3f} without."
+
+
+def _second_sentence(effect: SecondEffect) -> str:
+    """Return what the second model says and how much it counts, even where that changes nothing."""
+    beginning = f"The second model says {effect.says:.3f}; its share is {effect.share:.3f}"
+    if abs(effect.moved) < LEAST:
+        return f"{beginning}, and it hardly changes the score."
+    verb = "raises" if effect.moved > 0 else "lowers"
+    return f"{beginning}, and it {verb} the score by {abs(effect.moved):.3f}."
 
 
 def _alone(score: float | None) -> str:

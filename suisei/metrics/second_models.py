@@ -130,6 +130,15 @@ class Asked:
             captions = {text for own in self._samples for text in (own.candidate, *own.references)}
             self.lower = LowerStates(len(metric.regressor.text.backbone.layers), captions)
 
+    @property
+    def share(self) -> float:
+        """The share of its logit, 0 to 1."""
+        return self._weighing.share
+
+    def said(self, batch_size: int) -> np.ndarray:
+        """Return its own scores of the samples that it is asked of, float64; nothing is taken over."""
+        return self._metric.score(self._samples, batch_size=batch_size)
+
     def weigh(
         self,
         scores: np.ndarray,
@@ -152,7 +161,7 @@ class Asked:
         if replaced is not None and self._shared:
             said = self._metric.score_replaced(self._samples, self._own(replaced), batch_size=batch_size)[0]
         elif self.lower is None:
-            said = self._metric.score(self._samples, batch_size=batch_size)
+            said = self.said(batch_size)
         else:
             own = extras[self._positions][:, [names.index(name) for name in self._metric.extras.metrics]]
             said = self._metric.score_known(self._samples, own, self.lower, batch_size=batch_size)

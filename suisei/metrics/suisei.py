@@ -24,7 +24,7 @@ from suisei.encoders.precision import (
 )
 from suisei.encoders.timm_tower import PREFIX
 from suisei.errors import ConfigError
-from suisei.explain.leave_out import COSINES, METRICS, InputColumn
+from suisei.explain.leave_out import COSINES, METRICS, InputColumn, SecondOpinion
 from suisei.metrics.base import Metric
 from suisei.metrics.extras import ExtraInputs, check_names
 from suisei.metrics.kept_features import KeptFeatures
@@ -161,6 +161,15 @@ class SuiSeiMetric(Metric):
         for second in self._seconds.asked(samples, across, sharing=False):
             second.weigh(scores, extras, list(self.extras.metrics), batch_size, replaced=metrics)
         return scores, inputs
+
+    def second_opinion(self, sample: CaptionSample) -> SecondOpinion | None:
+        """Return what both models say of a sample, see :class:`suisei.explain.leave_out.AsksSecond`."""
+        samples, across = self._told_apart([sample])
+        for asked in self._seconds.asked(samples, across, sharing=False):  # one at most: languages differ
+            own, _ = self._compute(samples, self.extras.compute(samples), across, batch_size=1)
+            second = float(asked.said(1)[0])
+            return None if np.isnan(second) else SecondOpinion(float(own[0]), second, asked.share)
+        return None
 
     def score_known(
         self, samples: Sequence[CaptionSample], extras: np.ndarray, known: LowerStates, *, batch_size: int

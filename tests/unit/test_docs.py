@@ -19,6 +19,9 @@ from suisei.__main__ import COMMANDS, main
 from suisei.commands.command_parser import CommandParser
 from suisei.errors import ConfigError
 from suisei.metrics.registry import unavailable_reason
+from suisei.models.config import FusionConfig
+from suisei.models.inputs import InputColumns
+from suisei.models.pooling import POOLINGS
 from suisei.version import __version__
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -305,3 +308,13 @@ def test_roles_of_docstrings_are_shown_as_names(hooks):
         "<p>see :func:<code>~suisei.load</code>, <code>x</code></p>", None, None, None
     )
     assert html == "<p>see <code>suisei.load</code>, <code>x</code></p>"
+
+
+def test_the_glossary_of_an_explanation_has_all_numbers_and_no_other():
+    fusion = FusionConfig(poolings=POOLINGS, similarity=True, image_similarity=True, alignment=True)
+    glossary = text_of("docs/explain.md").split("## What the numbers are called")[1]
+    cells = [row.split("|")[1] for row in glossary.splitlines() if row.startswith("| `")]
+    said = [name for cell in cells for name in re.findall("`([^`]+)`", cell)]
+    spelt = {name.replace("POOLING", pooling) for name in said for pooling in POOLINGS}
+    assert spelt == set(InputColumns.of(fusion, reads_images=True).names)
+    assert all(f"`{pooling}`" in glossary.split("POOLING is")[1] for pooling in POOLINGS)

@@ -12,8 +12,10 @@ from scipy.special import expit, logit
 
 from suisei.__main__ import main
 from suisei.data.sample import CaptionSample
+from suisei.demo.panels import explanation_panel
 from suisei.errors import ModelError
 from suisei.explain.leave_out import explain
+from suisei.explain.wording import parts_of, sentences
 from suisei.metrics.loading import load
 from suisei.models.folder import save_model, save_pair
 from suisei.models.folder_checks import PAIRED
@@ -137,6 +139,27 @@ def test_an_explanation_is_of_the_weighed_score(parts):
     assert found.score == pytest.approx(float(metric.score(SAMPLES[:1])[0]), abs=1e-6)
     replaced, _ = metric.score_replaced(SAMPLES, np.full((4, len(metric.input_columns())), np.nan))
     np.testing.assert_allclose(replaced, metric.score(SAMPLES), atol=1e-6)
+
+
+def test_an_explanation_says_what_the_second_model_does(parts):
+    first, second, both = map(read, parts)
+    found = both.explain(SAMPLES[0])
+    alone, other = (float(own.score(SAMPLES[:1])[0]) for own in (first, second))
+    assert abs(found.score - alone) > 0.001
+    assert found.second.without == pytest.approx(alone, abs=1e-6)
+    assert found.second.says == pytest.approx(other, abs=1e-6)
+    assert found.second.share == WEIGHING.share
+    assert found.second.moved == pytest.approx(found.score - alone, abs=1e-6)
+    assert found.as_dict()["second"]["share"] == WEIGHING.share
+    assert ("without the second model", found.second.without) in parts_of(found)
+    assert any(
+        line.startswith(f"The second model says {other:.3f}; its share is 0.300") for line in sentences(found)
+    )
+    assert "the second model</" in explanation_panel(found)
+    for metric, sample in ((both, SAMPLES[1]), (first, SAMPLES[0])):  # Japanese, of which it is not asked
+        found = metric.explain(sample)
+        assert found.second is None
+        assert "second" not in " ".join([*sentences(found), *(name for name, _ in parts_of(found))])
 
 
 def test_the_first_is_stored_as_it_was(parts):
