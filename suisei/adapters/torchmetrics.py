@@ -80,6 +80,11 @@ class CaptionScore(torchmetrics.Metric):
         return self.scorer.higher_is_better
 
     @property
+    def signature(self) -> str:
+        """One line that says what decides the score, to be logged beside it."""
+        return self.scorer.signature
+
+    @property
     def plot_lower_bound(self) -> float | None:
         """Where the axis of a plot begins: 0 for the learned metric."""
         return 0.0 if self.scorer.name == "suisei" else None

@@ -46,6 +46,19 @@ def test_bleu_over_batches_is_that_of_the_corpus():
     assert float(metric.compute()) == pytest.approx(expected, abs=1e-12)
 
 
+def test_a_fitted_cider_is_a_corpus_score_with_its_signature():
+    samples = make_samples(*zip(*ENGLISH, strict=True))
+    cider = suisei.get_metric("cider")
+    cider.fit(samples)
+    metric = CaptionScore(cider)
+    for caption, references in ENGLISH:
+        metric.update(caption, references)
+    assert float(metric.compute()) == pytest.approx(cider.score(samples).mean(), abs=1e-12)
+    assert metric.signature == cider.signature
+    assert "|idf:3-documents|" in metric.signature
+    assert pickle.loads(pickle.dumps(metric)).signature == metric.signature
+
+
 def test_rows_without_references_are_left_out_of_the_mean():
     metric = CaptionScore("chrf")
     metric.update(["a dog", "a cat"], [[], ["a cat"]])
