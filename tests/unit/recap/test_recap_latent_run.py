@@ -154,6 +154,8 @@ def test_a_reconstruction_learns_and_its_folder_scores(trained, data):
     place = lines[0].split(",").index("val_loss")
     figures = [float(line.split(",")[place]) for line in lines[1:] if line.split(",")[place]]
     assert figures[-1] < figures[0]
+    shape = load_latent(trained / "model")[0].captions.shape
+    assert (shape.heads, shape.hidden, shape.max_tokens) == (2, 24, 40)
     metric = get_metric(f"recap-latent:{trained / 'model'}", device="cpu")
     pictures = [data / "0.png", data / "1.png"]
     scores = metric.score([CaptionSample("a red wall beside a tree 0", image=image) for image in pictures])
@@ -192,7 +194,13 @@ def test_a_resumed_reconstruction_ends_as_an_unbroken_one(trained, mapper, data,
 def test_another_seed_margin_or_weight_is_not_ignored(trained, mapper, data, tmp_path):
     given = [*LATENT, f"--model.mapper={mapper / 'model'}"]
     whole = states(trained)["state_dict"]["parts.captions.prefix"]
-    for number, more in enumerate(("--model.margin=1.0e-6", "--model.mse_weight=5", "--seed_everything=1")):
+    others = (
+        "--model.margin=1.0e-6",
+        "--model.mse_weight=5",
+        "--model.triplet_weight=5",
+        "--seed_everything=1",
+    )
+    for number, more in enumerate(others):
         run_latent(common(data, tmp_path / str(number), *given, more))
         assert not torch.equal(states(tmp_path / str(number))["state_dict"]["parts.captions.prefix"], whole)
 
@@ -278,16 +286,18 @@ def test_a_checkpoint_of_clipcap_and_any_language_model_take_part(data, model_fo
     language, tokenizer = new_language_model(captions, tiny, 0)
     language.save_pretrained(tmp_path / "gpt2")
     tokenizer.save_pretrained(tmp_path / "gpt2")
-    training = PrefixTraining(language_model=str(tmp_path / "gpt2"), prefix=3, spread=2, layers=1, heads=8)
+    training = PrefixTraining(language_model=str(tmp_path / "gpt2"), prefix=3, spread=2, layers=1, heads=4)
     training.build([], 8, 0)
     assert not any(p.requires_grad for p in training.captioner.parameters())
     tensors = {f"clip_project.{k}": v for k, v in training.mapper.state_dict().items()}
     torch.save(tensors, tmp_path / "mapper.pt")
     given = [f"--model.mapper={tmp_path / 'mapper.pt'}", f"--model.language_model={tmp_path / 'gpt2'}"]
+    given += ["--model.mapper_heads=4"]  # which a checkpoint does not say
     tower = f"--model.image.name={model_folder}"
     assert run_latent(common(data, tmp_path / "run", *LATENT, *given, tower)) == 0
     model, _ = load_latent(tmp_path / "run" / "model")
     assert torch.equal(model.captions.words, language.get_input_embeddings().weight)
+    assert model.mapper.shape.heads == 4
 
 
 def test_a_language_model_is_read_and_written_without_a_bar(captions, model_folder, tmp_path, capsys):
