@@ -311,7 +311,7 @@ def test_roles_of_docstrings_are_shown_as_names(hooks):
 
 
 def test_the_glossary_of_an_explanation_has_all_numbers_and_no_other():
-    fusion = FusionConfig(poolings=POOLINGS, similarity=True, image_similarity=True, alignment=True)
+    fusion = FusionConfig(poolings=tuple(POOLINGS), similarity=True, image_similarity=True, alignment=True)
     glossary = text_of("docs/explain.md").split("## What the numbers are called")[1]
     cells = [row.split("|")[1] for row in glossary.splitlines() if row.startswith("| `")]
     said = [name for cell in cells for name in re.findall("`([^`]+)`", cell)]
