@@ -101,7 +101,11 @@ def text_config(settings: Any, place: str) -> Any:
 
     kind = settings.get("model_type") if isinstance(settings, Mapping) else None
     if kind not in ENCODERS or kind not in CONFIG_MAPPING:
-        raise ModelError(f"{place}.model_type is {shown(kind)}; it must be one of {', '.join(ENCODERS)}")
+        raise ModelError(
+            f"{place}.model_type is {shown(kind)}; a text encoder is of a kind that runs no code and "
+            "whose states of a caption are known not to depend on the captions beside it. Those are "
+            f"{', '.join(ENCODERS)} (CONTRIBUTING.md says how to add one)"
+        )
     config = CONFIG_MAPPING[kind]
     general = set(inspect.signature(PreTrainedConfig.__init__).parameters)
     own = set(inspect.signature(config.__init__).parameters) - general

@@ -153,7 +153,9 @@ def test_unusable_architecture_is_refused(encoder, tmp_path):
     with pytest.raises(ModelError, match="no tokenizer at"):
         TextEncoder.from_architecture(architecture, tmp_path / "absent")
     backbone = {**architecture["backbone"], "model_type": "no-such-model"}
-    with pytest.raises(ModelError, match="model_type is 'no-such-model'"):
+    with pytest.raises(
+        ModelError, match=r"model_type is 'no-such-model'; .* not to depend on the captions beside it"
+    ):
         TextEncoder.from_architecture({**architecture, "backbone": backbone}, tmp_path / "tokenizer")
 
 
