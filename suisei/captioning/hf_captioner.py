@@ -26,11 +26,10 @@ from suisei.captioning.hf_checks import (
     check_tokenizer,
     check_weights,
     longest_caption,
-    quiet_transformers,
 )
 from suisei.data.images import read_image
 from suisei.data.sample import LANGUAGES
-from suisei.encoders.hub_errors import explain_hub_error, hub_guard
+from suisei.encoders.hub_errors import explain_hub_error, hub_guard, quiet_transformers
 from suisei.encoders.pretrained import check_config_file, check_tokenizer_file, read_settings
 from suisei.encoders.rules import one_line
 from suisei.errors import ModelError, SuiseiError, UnavailableError

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from suisei.captioning.captioner_interface import CaptionModel
-from suisei.encoders.hub_errors import no_bars
 from suisei.encoders.rules import one_line
 from suisei.errors import ModelError
 
@@ -18,20 +16,6 @@ _UNUSED = ("encoder.pooler.",)
 _SPARE = 1024
 """Most places that a vocabulary is padded by, or a tenth of it."""
 _SHOWN = 3
-
-
-@contextmanager
-def quiet_transformers() -> Iterator[None]:
-    """Keep transformers from drawing a bar and a table of weights; what they say is refused or harmless."""
-    from transformers.utils import logging
-
-    verbosity = logging.get_verbosity()
-    logging.set_verbosity_error()
-    try:
-        with no_bars():
-            yield
-    finally:
-        logging.set_verbosity(verbosity)
 
 
 def check_weights(name: str, info: Mapping[str, Any]) -> None:

@@ -18,7 +18,7 @@ from suisei.encoders.descriptions import DESCRIPTION, OWN_FOLDER, check_model
 from suisei.encoders.dual import DualEncoder
 from suisei.encoders.dual_loading import image_transform
 from suisei.encoders.dual_weights import WEIGHT_FILES
-from suisei.encoders.hub_errors import hub_guard
+from suisei.encoders.hub_errors import hub_guard, quiet_transformers
 from suisei.encoders.pretrained import text_config
 from suisei.encoders.timm_tower import PREFIX, check_head, read_timm_weights, timm_architecture
 from suisei.encoders.weights import save_weights
@@ -62,7 +62,7 @@ def new_dual_encoder(
         described["text_cfg"] = _with_text_encoder(described.get("text_cfg", {}), text_encoder)
     kind = open_clip.CLIP if text_encoder is None else open_clip.CustomTextCLIP
     try:
-        with torch.random.fork_rng(devices=[]), hub_guard(text_encoder or name):
+        with torch.random.fork_rng(devices=[]), quiet_transformers(), hub_guard(text_encoder or name):
             torch.manual_seed(seed)
             model = kind(**described)
     except (TypeError, KeyError, ValueError, AssertionError) as error:

@@ -34,6 +34,20 @@ def no_bars() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """Keep transformers from drawing a bar and a table of weights; what they say is refused or harmless."""
+    from transformers.utils import logging
+
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        with no_bars():
+            yield
+    finally:
+        logging.set_verbosity(verbosity)
+
+
 def explain_hub_error(name: str, error: BaseException) -> UnavailableError:
     """Turn whatever a failed download raised into one line that says what to do.
 

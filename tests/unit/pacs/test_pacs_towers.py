@@ -1,6 +1,7 @@
 """What the towers of a new dual encoder are made of."""
 
 import json
+from logging import Handler
 
 import pytest
 import torch
@@ -151,3 +152,24 @@ def test_published_weights_are_asked_for_by_their_tag(monkeypatch):
         PacTraining("ViT-L-14", "laion2b_s32b_b82k")
     with pytest.raises(ConfigError, match="ViT-B-32 with openai"):
         PacTraining()
+
+
+def test_a_text_encoder_s_unused_pooler_is_not_reported(tmp_path):
+    from transformers import BertConfig, BertModel
+    from transformers.utils import logging
+
+    from suisei.encoders.tiny import train_tokenizer
+
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    tokenizer = train_tokenizer(["a dog runs", "two cats on a mat", "a red ball"] * 3, 60)
+    tokenizer.save_pretrained(tmp_path)
+    BertModel(BertConfig(vocab_size=len(tokenizer), **sizes)).save_pretrained(tmp_path)
+    said = Handler()
+    said.emit = lambda record: said.records.append(record.getMessage())
+    said.records = []
+    logging.add_handler(said)
+    try:
+        new_dual_encoder({"embed_dim": 16, "vision_cfg": VIT}, text_encoder=str(tmp_path))
+    finally:
+        logging.remove_handler(said)
+    assert said.records == []
