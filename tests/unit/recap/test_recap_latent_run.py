@@ -20,11 +20,10 @@ from suisei.recap.language_models import (
     frozen_embeddings,
     load_language_model,
     new_language_model,
-    plain_tokenizer,
 )
 from suisei.recap.latent_run import run_latent, run_mapper
 from suisei.recap.latent_training import LatentTraining
-from suisei.recap.mapper_folder import find_mapper, save_mapper
+from suisei.recap.mapper_folder import find_mapper
 from suisei.recap.prefix_training import PrefixTraining
 from suisei.resources import resource_path
 
@@ -300,77 +299,6 @@ def test_a_checkpoint_of_clipcap_and_any_language_model_take_part(data, model_fo
     assert model.mapper.shape.heads == 4
 
 
-def test_a_language_model_is_read_and_written_without_a_bar(captions, model_folder, tmp_path, capsys):
-    tiny = TinyLanguageModel(vocabulary=300, width=16, layers=1, heads=2)
-    for part in new_language_model(captions, tiny, 0):
-        part.save_pretrained(tmp_path / "gpt2")
-    capsys.readouterr()
-    sizes = {"prefix": 3, "spread": 2, "layers": 1, "heads": 8}
-    tower = TowerConfig(str(model_folder))
-    training = PrefixTraining(language_model=str(tmp_path / "gpt2"), image=tower, **sizes)
-    training.build([], 8, 0)
-    save_mapper(training, tmp_path / "mapper")
-    assert (tmp_path / "mapper" / "language_model" / "model.safetensors").is_file()
-    assert capsys.readouterr().err == ""
-
-
-def test_the_loss_of_prefix_captioning_is_that_of_the_tokens_and_the_end(captions):
-    training = PrefixTraining(
-        language_model=None, tiny=TinyLanguageModel(300, 16, 1, 2, dropout=0), train_language_model=True,
-        prefix=3, spread=2, layers=1, heads=4,
-    )  # fmt: skip
-    training.build(captions, 8, 0)
-    prefix = training.prefixes(torch.randn(2, 8, generator=torch.Generator().manual_seed(0)))
-    ids, mask = torch.tensor([[5, 6, 7], [8, 0, 0]]), torch.tensor([[True] * 3, [True, False, False]])
-    expected = []
-    for row, tokens in enumerate(([5, 6, 7], [8])):
-        words = training.captioner.get_input_embeddings()(torch.tensor([tokens]))
-        logits = training.captioner(inputs_embeds=torch.cat([prefix[row : row + 1], words], dim=1)).logits
-        told = logits[0, 2:].log_softmax(dim=-1)
-        expected += [-told[n, token].item() for n, token in enumerate([*tokens, training.end])]
-    assert training.caption_loss(prefix, ids, mask).item() == pytest.approx(np.mean(expected), abs=1e-5)
-
-
-def test_a_prefix_leaves_the_language_model_positions_for_a_caption(captions):
-    tiny = TinyLanguageModel(300, 16, 1, 2, positions=16, dropout=0)
-
-    def built(prefix):
-        training = PrefixTraining(
-            language_model=None,
-            tiny=tiny,
-            train_language_model=True,
-            prefix=prefix,
-            spread=2,
-            layers=1,
-            heads=4,
-        )
-        training.build(captions, 8, 0)
-        return training
-
-    longest = built(14)
-    (ids,) = longest.tokenize(["a red wall beside a tree"])
-    assert len(ids) == 1
-    shown = torch.tensor([ids])
-    assert longest.caption_loss(longest.prefixes(torch.randn(1, 8)), shown, shown >= 0).isfinite()
-    with pytest.raises(
-        ConfigError, match=r"model\.prefix is 15; .* has 16 positions, .*model\.tiny\.positions"
-    ):
-        built(15)
-
-
-def test_a_language_model_that_turns_instead_of_adding_places_gets_waves():
-    class Turning:
-        transformer = None
-
-        def get_input_embeddings(self):
-            return torch.nn.Embedding(7, 6)
-
-    words, places = frozen_embeddings(Turning(), 5)
-    assert words.shape == (7, 6)
-    assert places.shape == (5, 6)
-    assert len({tuple(row.tolist()) for row in places}) == 5
-
-
 def test_what_does_not_go_together_is_refused(mapper, data, captions, tmp_path):
     with pytest.raises(ConfigError, match=r"set model\.train_language_model to true"):
         PrefixTraining(language_model=None)
@@ -448,14 +376,6 @@ def test_a_page_is_of_ratings_alone(tmp_path):
     (tmp_path / "latent.yaml").write_text("task: recap-latent\n")
     with pytest.raises(ConfigError, match="only a training on ratings has a page"):
         main(["--config", str(tmp_path / "latent.yaml"), "--html", str(tmp_path / "page.html")])
-
-
-def test_a_new_tokenizer_reads_both_languages_as_it_will_in_scoring(captions):
-    _, tokenizer = new_language_model(captions, TinyLanguageModel(400, 16, 1, 2), 0)
-    plain = plain_tokenizer(tokenizer, "tiny")
-    for text in captions:
-        assert plain.encode([text], 128)[0] == tokenizer(text)["input_ids"]
-        assert tokenizer.decode(tokenizer(text)["input_ids"]) == text.lower()
 
 
 def test_settings_have_no_effect_on_the_class_that_jsonargparse_reads():
