@@ -285,7 +285,7 @@ class Table:
         return table, notes
 
     def _without_systems(self) -> tuple[Section, ...]:
-        return tuple(section for section in self.sections if not section.title.startswith("system: "))
+        return tuple(section for section in self.sections if section.scope != "system")
 
     def _texts(self, row: Row) -> list[str]:
         return [cell.text(self.digits) for cell in self._cells(row)]
