@@ -184,7 +184,12 @@ def _counted(rows: Iterable[Row], advance: Callable[[int], Any]) -> Iterator[Row
 def collect(
     rows: Iterable[Row], *, on_error: OnError = "raise", skipped: list[Row] | None = None
 ) -> list[CaptionSample]:
-    """Return the samples of the rows, treating bad rows as ``read_samples`` does."""
+    """Return the samples of the rows, treating bad rows as ``read_samples`` does.
+
+    Raises:
+        ConfigError: an ``on_error`` that there is not.
+        DataError: a bad row with "raise"; bad rows alone with "skip".
+    """
     if on_error not in ("raise", "skip"):
         raise ConfigError(f"on_error is {on_error!r}; expected 'raise' or 'skip'")
     samples, bad, first = [], 0, None

@@ -145,6 +145,9 @@ def hold_out_captions(pairs: Sequence[ImageCaptions], count: int) -> list[ImageC
     Args:
         pairs: the data.
         count: how many captions per image; images with no more than that are left as they are.
+
+    Raises:
+        ConfigError: a count below 0.
     """
     if count < 0:
         raise ConfigError(f"held-out captions must be at least 0, got {count}")

@@ -132,6 +132,7 @@ class TextEncoder(nn.Module):
             captions: the training captions, on which the tiny encoder trains its vocabulary.
 
         Raises:
+            ConfigError: ``checkpointing`` of a model that does not support it.
             UnavailableError: the hub has no such model or cannot be reached.
         """
         if config.name == "tiny":

@@ -364,7 +364,12 @@ def unreadable_images(metric: Metric, samples: Sequence[CaptionSample]) -> dict[
 
 
 def as_samples(samples: Any, references: Any = None, images: Any = None) -> list[CaptionSample]:
-    """Return CaptionSamples from any form that :meth:`Metric.score` takes."""
+    """Return CaptionSamples from any form that :meth:`Metric.score` takes.
+
+    Raises:
+        DataError: samples among captions, references or images beside samples, or a caption, references or
+            an image of a kind that there is not.
+    """
     if is_frame(samples):
         _refuse_beside(references, images)
         from suisei.data.frames import frame_samples
