@@ -243,7 +243,7 @@ REGISTRY: dict[str, Entry] = {
         ("references",),
         "JaSPICE (Wada et al., 2023), Japanese",
         argument="address",
-        requires="a running JaSPICE server: jaspice:http://HOST:PORT (default http://localhost:2115)",
+        requires="a running JaSPICE server (docs/install.md): jaspice:http://HOST:PORT (default http://localhost:2115)",
     ),
     "recap-latent": Entry(
         "suisei.metrics.recap_latent:RecapLatent",
