@@ -160,6 +160,11 @@ class _NoOutput(io.TextIOBase):
         if self._lost:
             raise OSError(errno.EBADF, "it is closed")
 
+    def close(self) -> None:
+        """Close without a last flush: its error has been told, and newer Pythons print it at the end."""
+        self._lost = False
+        super().close()
+
 
 def _open_standard_streams() -> None:
     """Put something in the place of standard streams that are closed.

@@ -64,7 +64,7 @@ class CommandParser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]
         self, args: Any = None, namespace: Any = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """Parse; ``--option=--``, of which argparse makes an empty list, is refused.
+        """Parse; ``--option=--``, an empty list to argparse before Python 3.13 and a text since, is refused.
 
         Files may stand before and after options, where argparse takes those of one place alone.
         """
@@ -77,10 +77,8 @@ class CommandParser(argparse.ArgumentParser):
         for action in self._actions:
             value = getattr(found, action.dest, None)
             empty = value == [] != action.default or (isinstance(value, list) and [] in value)
-            extended = action.nargs == "+" and any(
-                f"{name}=--" in self._typed for name in action.option_strings
-            )
-            if (action.nargs is None and empty) or extended:
+            typed = any(f"{name}=--" in self._typed for name in action.option_strings)
+            if typed or (action.nargs is None and empty):
                 self.error(f"argument {'/'.join(action.option_strings) or action.metavar}: '--' is no value")
         if hasattr(found, "loudness"):
             begin(found.log_json, found.loudness, self.prog, list(map(str, self._typed)))

@@ -125,7 +125,7 @@ def test_figures_become_a_table_of_the_card(run, tmp_path):
         (["--base", "nowhere"], "--base nowhere: no folder with a model.safetensors"),
         (["--card-figures", "nowhere"], "nowhere: no such file"),
         (["--whole-vocabulary", "--keep-text", "words.txt"], "leave out --whole-vocabulary"),
-        (["--bits", "5"], "invalid choice: 5"),
+        (["--bits", "5"], "argument --bits: invalid choice"),
     ],
 )
 def test_what_cannot_be_is_refused_before_any_work(run, tmp_path, capsys, options, message):
