@@ -133,6 +133,8 @@ def ablation_tables(
 
 
 def _how(full: str, tested: int, n_resamples: int) -> str:
+    if not n_resamples:
+        return f"variant minus {full}"
     what, corrected = (" and two-sided p", f"; Holm over {tested} variants") if tested else ("", "")
     return (
         f"variant minus {full}; 95% intervals{what}: bootstrap over images (the same for both) and over "

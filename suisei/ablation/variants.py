@@ -185,7 +185,8 @@ def _no_pretraining(settings: Settings) -> Changes:
     pretraining, image = model["pretraining"], model["image"]
     if pretraining is None or not (pretraining["epochs"] or pretraining["image_epochs"]):
         raise NotApplicableError("the full model is not pre-trained")
-    if image is None or image["name"] != TINY or not image["frozen"]:
+    at_random = image is not None and (image["name"] == TINY or not image.get("pretrained", True))
+    if not at_random or not image["frozen"]:
         return {"model.pretraining": "null"}
     if not pretraining["epochs"]:
         raise NotApplicableError("the image encoder is frozen and starts from random weights")

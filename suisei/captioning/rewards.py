@@ -25,7 +25,7 @@ from suisei.errors import ConfigError, DataError
 from suisei.metrics.base import Metric
 from suisei.metrics.clipscore import ContrastiveScore
 from suisei.metrics.dual_metric import EncoderMetric
-from suisei.metrics.registry import get_metric
+from suisei.scoring.columns import make_metric
 from suisei.scoring.plan import plan_metrics, short_labels
 from suisei.training.processes import gather_rows, gather_texts, process_number, total, world_size
 
@@ -87,7 +87,7 @@ class CaptionReward:
         self.terms: tuple[Term, ...] = parse_reward(reward)
         plans = plan_metrics([term.spec for term in self.terms], options=options, common={"device": device})
         with shared_encoders(within=True):
-            self._metrics = [get_metric(plan.spec, **plan.options) for plan in plans]
+            self._metrics = [make_metric(plan) for plan in plans]
             for metric in self._metrics:
                 if isinstance(metric, EncoderMetric) and metric.uses_encoder:
                     metric.encoder  # noqa: B018 - loaded now, shared by those that score with the same one

@@ -67,11 +67,11 @@ def make_board(options: argparse.Namespace) -> Scoreboard:
         UnavailableError: one that cannot run here.
     """
     from suisei.demo.scoreboard import Scoreboard
-    from suisei.metrics.registry import get_metric
+    from suisei.scoring.columns import make_metric
     from suisei.scoring.plan import short_labels
 
     plans = metric_plans(options)
-    made = [get_metric(plan.spec, **plan.options) for plan in plans]
+    made = [make_metric(plan) for plan in plans]
     return Scoreboard(dict(zip(short_labels(plans), made, strict=True)))
 
 

@@ -265,7 +265,8 @@ def _load(
     if len(positions) < len(samples):
         notes.append(f"{len(samples) - len(positions)} samples skipped: no rating")
     joined = raters_joined(options.data, [samples[position] for position in positions])
-    rated, positions = joined.samples, [positions[row] for row in joined.rows]
+    rated, measured = joined.samples, len(positions)
+    positions = [positions[row] for row in joined.rows]
     notes += [joined.note] if joined.note else []
     across = count_across(rated)
     if across:
@@ -274,7 +275,8 @@ def _load(
         what = "rated samples" if all(sample.rating is not None for sample in rated) else "samples"
         notes.append(f"{what}: {len(rated)}; figures of fewer than {FEW} say little")
     seen = seen_notes({plan.label: plan.spec for plan in plans}, options.data)
-    among = [(len(samples), positions)]
+    among = [(measured, joined.rows)] if joined.note else []
+    among.append((len(samples), positions))
     if skipped and options.data not in BENCHMARKS:  # whose rows are numbered in files of their own
         bad = {row.number for row in skipped}
         rows = [row for row in range(len(samples) + len(bad)) if row + 1 not in bad]
@@ -335,7 +337,7 @@ def _meta(options: argparse.Namespace, samples: list[CaptionSample]) -> dict[str
     names = ["data", "root", "images", "rating_scale", "on_error", "tokenizer", "metric_option", "batch_size"]
     names += ["references", "save_scores"]  # with them and the columns a report finds each sample's scores
     command = {name: getattr(options, name) for name in names} | {"columns": named_columns(options)}
-    return {"command": command, "rated_samples": len(samples)}
+    return {"command": command, "rated_samples": sum(sample.rating is not None for sample in samples)}
 
 
 def _page(

@@ -175,10 +175,10 @@ def _metric(
     plan: MetricPlan, samples: list[CaptionSample], options: argparse.Namespace
 ) -> tuple[Metric, str]:
     """Return a metric, and what its signature says of what it was fitted on."""
-    from suisei.metrics.registry import get_metric
+    from suisei.scoring.columns import make_metric
     from suisei.scoring.fitting import fit_unrated
 
-    metric = get_metric(plan.spec, **plan.options)
+    metric = make_metric(plan)
     if metric.needs_fit:
         if options.input is None:
             raise ConfigError(f"{plan.spec} learns from many references: give --input FILE and --row N")

@@ -8,7 +8,6 @@ from typing import Any
 
 from suisei.cli import table_console, write_output
 from suisei.commands.command_parser import CommandParser
-from suisei.errors import SuiseiError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -33,14 +32,18 @@ def list_rows() -> list[dict[str, Any]]:
     ``available`` is False where something is absent on this machine, and ``reason`` says what. It is
     None where it depends on what the metric is given when it runs, and ``requires`` says what that is.
     """
-    from suisei.metrics.registry import Entry, get_entry, list_metrics, unavailable_reason
+    from suisei.metrics.registry import REGISTRY, Entry, get_entry, list_metrics, unavailable_reason
+    from suisei.scoring.columns import failure_text
 
     rows = []
     for name in list_metrics():
+        entry = REGISTRY.get(name) or Entry("", (), "of another package")
         try:
             entry, reason = get_entry(name), unavailable_reason(name)
-        except SuiseiError as error:  # of another package, which leaves the others as they are
-            entry, reason = Entry("", (), "of another package"), str(error)
+        except Exception as error:  # of another package, which leaves the others as they are
+            if name in REGISTRY:
+                raise
+            reason = failure_text(error)
         rows.append(
             {
                 "name": name,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from suisei.cli import say, usable_cores
 from suisei.commands.score_rows import read_rows, standard_input
 from suisei.commands.score_shards import rows_to_fit
-from suisei.errors import ConfigError, DataError, SuiseiError
+from suisei.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,11 +31,12 @@ def make_metrics(
     Returns:
         {label: metric}, {label: plan} and {label: signature}.
     """
+    from suisei.scoring.columns import make_metric
     from suisei.scoring.fitting import fitted_signature
     from suisei.scoring.plan import short_labels
 
     labelled = dict(zip(short_labels(plans), plans, strict=True))
-    metrics = {label: _make(plan) for label, plan in labelled.items()}
+    metrics = {label: make_metric(plan) for label, plan in labelled.items()}
     unfitted = [label for label, metric in metrics.items() if metric.needs_fit]
     documents = _fit({label: metrics[label] for label in unfitted}, options, console) if unfitted else 0
     fitted = fitted_signature(documents) if unfitted else ""
@@ -43,19 +44,6 @@ def make_metrics(
         label: metric.signature + (fitted if label in unfitted else "") for label, metric in metrics.items()
     }
     return metrics, labelled, signatures
-
-
-def _make(plan: MetricPlan) -> Metric:
-    from suisei.metrics.registry import get_metric
-    from suisei.scoring.columns import FAILURES, failure_text
-
-    try:
-        return get_metric(plan.spec, **plan.options)
-    except SuiseiError:
-        raise
-    except FAILURES as error:  # most often an option's value of a wrong type
-        chosen = ", ".join(f"{key}={value}" for key, value in plan.options.items()) or "no options"
-        raise ConfigError(f"{plan.spec} cannot be made with {chosen}: {failure_text(error)}") from error
 
 
 def _fit(metrics: dict[str, Metric], options: argparse.Namespace, console: Console) -> int:

@@ -150,7 +150,7 @@ class TrainingCLI(RunCLI):
         text, image = self.config.model.text, self.config.model.image
         encoders = {
             "model.text.name": [text.name],
-            "model.image.pretrained": [image.pretrained] if image else [],
+            "model.image.pretrained": [image.pretrained] if image and image.pretrained else [],
         }
         return {**super().inputs(), **encoders}
 

@@ -149,7 +149,7 @@ def _compared(
     except CorrelationError as error:
         return _Compared(better, worse, None, Row(f"{better}{VERSUS}{worse}", error=str(error)))
     cells = {
-        "difference": Cell(test.difference, interval.low, interval.high, signature=test.test),
+        "difference": Cell(test.difference, interval.low, interval.high, interval.left_out, test.test),
         "p": Cell(test.p_value, signature=test.test, is_p_value=True),
     }
     if _has_williams(settings):

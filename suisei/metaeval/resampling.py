@@ -181,7 +181,8 @@ def with_interval(cell: Cell, values: np.ndarray, confidence: float, name: str =
         interval = percentile_interval(values, confidence)
     except CorrelationError as error:
         return replace(cell, reason=f"{name}no interval: {error}")
-    reason = f"{name}{interval.left_out}" if interval.left_out else cell.reason
+    left_out = f"{name}{interval.left_out}" if interval.left_out else None
+    reason = "; ".join(filter(None, (cell.reason, left_out))) or None
     return replace(cell, low=interval.low, high=interval.high, reason=reason)
 
 

@@ -159,7 +159,7 @@ def _thin_notes(outcomes: Sequence[MetricOutcome]) -> list[str]:
     images = min(outcome.images for outcome in outcomes)
     share = max(outcome.largest_share for outcome in outcomes)
     thin = [f"there are {images} images"] if images < _FEW_IMAGES else []
-    if share > _LARGE_SHARE:
+    if share > max(_LARGE_SHARE, 2 / images):  # and more than it would have among so few
         thin.append(f"one image has {share:.0%} of the captions")
     if not thin:
         return []

@@ -190,13 +190,15 @@ def _outcome(
     sums = _Sums(_added_up(rows[:, there], units), column.summands.score)
     order = sorted(range(len(names)), key=lambda system: -sign * sums.observed[system])
     resampled = sums.bootstrap(settings.n_resamples, settings.seed)
-    swapped = sums.permuted_differences(list(combinations(order, 2)), settings.permutations, settings.seed)
+    extreme = sums.swapped_as_extreme(list(combinations(order, 2)), settings.permutations, settings.seed)
     pairs, tie = [], _largest_tie(scores[:, there])
-    for (a, b), null in swapped.items():
+    for (a, b), swapped in extreme.items():
         gained = sign * (scores[a, there] - scores[b, there])
         gained[np.abs(gained) <= tie] = 0.0
         pairs.append(
-            _pair((names[a], names[b]), sums.observed[[a, b]], resampled[:, [a, b]], null, gained, settings)
+            _pair(
+                (names[a], names[b]), sums.observed[[a, b]], resampled[:, [a, b]], swapped, gained, settings
+            )
         )
     pairs, ranks = _ranked(pairs, [names[system] for system in order], settings)
     return MetricOutcome(
@@ -257,27 +259,30 @@ class _Sums:
             parts.append(np.asarray(self._score(totals)).reshape(-1, self._systems))
         return np.concatenate(parts)
 
-    def permuted_differences(
+    def swapped_as_extreme(
         self, pairs: Sequence[tuple[int, int]], count: int, seed: int
-    ) -> dict[tuple[int, int], np.ndarray]:
-        """Return {(a, b): score of a minus that of b, float64 [count]} with captions swapped by chance."""
+    ) -> dict[tuple[int, int], int]:
+        """Return {(a, b): how many of ``count`` differences, captions swapped by chance, are as extreme}.
+
+        They are counted as they come: of many systems, the differences themselves would fill the memory.
+        """
         rng = np.random.default_rng(seed)
-        found: dict[tuple[int, int], list[np.ndarray]] = {pair: [] for pair in pairs}
+        found = dict.fromkeys(pairs, 0)
         for part in weight_chunks(count, self._images):
             swaps = rng.integers(0, 2, size=(part.stop - part.start, self._images)).astype(np.float64)
             moved = (swaps @ self._flat).reshape(-1, self._systems, self._width)
             for a, b in pairs:
                 exchange = moved[:, b] - moved[:, a]
                 difference = self._score(self._totals[a] + exchange) - self._score(self._totals[b] - exchange)
-                found[a, b].append(difference)
-        return {pair: np.concatenate([np.empty(0), *parts]) for pair, parts in found.items()}
+                found[a, b] += _as_extreme(difference, float(self.observed[a] - self.observed[b]))
+        return found
 
 
 def _pair(
     names: tuple[str, str],
     observed: np.ndarray,
     resampled: np.ndarray,
-    null: np.ndarray,
+    swapped: int,
     gained: np.ndarray,
     settings: Resampling,
 ) -> Pair:
@@ -287,9 +292,9 @@ def _pair(
         names: the better system and the other.
         observed: their corpus scores.
         resampled: their scores on each resample, [B, 2].
-        null: the differences under permutation, [B].
+        swapped: of how many permutations the difference is as extreme.
         gained: by how much the better system's caption is better, per caption; 0 for a tie.
-        settings: of the interval.
+        settings: of the interval and the permutations.
     """
     difference = float(observed[0] - observed[1])
     differences = resampled[:, 0] - resampled[:, 1]
@@ -300,8 +305,8 @@ def _pair(
         _interval(differences, settings),
         # Centred on the observed difference: on the resamples' own mean, an image with many captions would
         # move the centre along and make a difference surer than its interval says.
-        _p_value(differences - difference, difference) if len(differences) else None,
-        _p_value(null, difference) if len(null) else None,
+        _p_value(_as_extreme(differences - difference, difference), len(differences)),
+        _p_value(swapped, settings.permutations),
         None,
         int(((gained > 0) & ~ties).sum()),
         int(ties.sum()),
@@ -309,10 +314,14 @@ def _pair(
     )
 
 
-def _p_value(null: np.ndarray, observed: float) -> float:
-    """Return the two-sided p-value, (1 + at least as extreme) / (1 + all), which is never 0."""
-    extreme = int((~(np.abs(null) < abs(observed) - _ROUNDING)).sum())  # an undefined one counts against
-    return (1 + extreme) / (1 + len(null))
+def _as_extreme(null: np.ndarray, observed: float) -> int:
+    """Return how many differences [B] are as extreme, either way; an undefined one counts against."""
+    return int((~(np.abs(null) < abs(observed) - _ROUNDING)).sum())
+
+
+def _p_value(extreme: int, count: int) -> float | None:
+    """Return the p-value, (1 + at least as extreme) / (1 + all), which is never 0; None of none drawn."""
+    return (1 + extreme) / (1 + count) if count else None
 
 
 def _interval(values: np.ndarray, settings: Resampling) -> Interval:

@@ -96,7 +96,9 @@ class Row:
         return self.cells[key].value if key in self.cells else None
 
     def reasons(self, overall: Row | None = None) -> list[str]:
-        """Return why numbers are absent, each reason once; without what the row of all samples says already.
+        """Return why numbers are absent or what they leave out, each reason once.
+
+        What the row of all samples says already is not among them.
 
         Args:
             overall: that row, for one of a scope: what it has no number for, no scope is expected to have.
@@ -323,7 +325,7 @@ class Table:
         return [row.cells.get(key, empty) for key in self.columns]
 
     def all_notes(self, sections: Sequence[Section] | None = None) -> list[str]:
-        """Return the notes, and the reasons for absent numbers; those of a scope only if its own."""
+        """Return the notes, and why numbers are absent or what they leave out; of a scope only if its own."""
         found: dict[tuple[str, str], list[str]] = {}
         overall: dict[str, Row] = {}
         for section in self.sections if sections is None else sections:

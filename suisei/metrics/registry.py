@@ -285,14 +285,14 @@ def canonical(spec: str) -> str:
     """Return ``NAME`` or ``NAME:ARGUMENT`` with the registered name, whatever its case: CIDEr is cider."""
     name, colon, argument = spec.partition(":")
     known = name.strip().lower().replace("_", "-")
-    if name in REGISTRY or not (known in REGISTRY or known in offered()):
+    if name in REGISTRY or (known not in REGISTRY and (name in offered() or known not in offered())):
         return spec
     return f"{known}{colon}{argument}"
 
 
 def list_metrics() -> list[str]:
     """Return the registered names, in registry order, then those that other installed packages offer."""
-    return [*REGISTRY, *(name for name in offered() if name not in REGISTRY)]
+    return [*REGISTRY, *(name for name in offered() if canonical(name) not in REGISTRY)]
 
 
 def unavailable_reason(name: str, *, argument: bool = False) -> str | None:
@@ -303,12 +303,19 @@ def unavailable_reason(name: str, *, argument: bool = False) -> str | None:
         argument: whether it will be given its argument.
     """
     entry = get_entry(name)
-    absent = [module for module in entry.modules if find_spec(module) is None]
+    absent = [module for module in entry.modules if _is_absent(module)]
     if absent:
         how = f"pip install 'suisei[{entry.extra}]'" if entry.extra else f"pip install {' '.join(absent)}"
         return f"needs {', '.join(absent)}: {how}"
     check = entry.check if argument else entry.check or entry.default_check
     return resolve(check)() if check else None
+
+
+def _is_absent(module: str) -> bool:
+    try:
+        return find_spec(module) is None
+    except ModuleNotFoundError:  # what it would lie in
+        return True
 
 
 def get_metric(spec: str, **options: Any) -> Metric:
@@ -413,10 +420,13 @@ def resolve(target: str) -> Any:
     """Return what ``module:name`` in an entry stands for.
 
     Raises:
-        UnavailableError: the module cannot be imported, or has no such name.
+        UnavailableError: the module cannot be imported, or has no such name that can be called.
     """
     module, _, attribute = target.partition(":")
     try:
-        return getattr(import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise UnavailableError(f"{target} cannot be imported: {error}") from error
+        found = getattr(import_module(module), attribute)
+    except Exception as error:  # another package raises what it likes when it is imported
+        raise UnavailableError(f"{target} cannot be imported: {type(error).__name__}: {error}") from error
+    if not callable(found):
+        raise UnavailableError(f"{target} is no class or function, but {type(found).__name__}")
+    return found

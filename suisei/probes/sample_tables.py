@@ -119,7 +119,7 @@ def _change(rows: Rows, previous: Rows, n_resamples: int, seed: int) -> Cell:
         interval = bootstrap_difference(rows, previous, "pearson", n_resamples=n_resamples, seed=seed)
     except CorrelationError as error:  # such as captions of one image alone
         return Cell(change, reason=f"no interval: {error}")
-    return Cell(change, interval.low, interval.high)
+    return Cell(change, interval.low, interval.high, interval.left_out)
 
 
 def spread_table(

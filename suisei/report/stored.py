@@ -105,8 +105,11 @@ def _rated_of(content: Mapping[str, Any], allowed: Allowed | None) -> tuple[Rate
             settings["rating_scale"] = tuple(command["rating_scale"])
         read = load_data(str(command["data"]), allowed=allowed, **settings)
         measured = [read[place] for place in measured_places(str(command["data"]), read)]
-        samples = raters_joined(str(command["data"]), measured).samples
-        return (Rated(samples, scorefile.read_scores(str(saved), samples)[0]) if samples else None), []
+        joined = raters_joined(str(command["data"]), measured)
+        if not joined.samples:
+            return None, []
+        scores, _ = scorefile.read_scores(str(saved), joined.samples, [(len(measured), joined.rows)])
+        return Rated(joined.samples, scores), []
     except (AttributeError, OSError, SuiseiError, TypeError, ValueError) as error:  # such as an odd path
         return None, [f"single predictions are not shown: {one_line(error)}"]
 

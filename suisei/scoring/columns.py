@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from suisei.data.sample import CaptionSample
-from suisei.errors import DataError, SuiseiError
+from suisei.errors import ConfigError, DataError, SuiseiError
 from suisei.metrics.base import LearnsFromCaptions, Metric
 from suisei.metrics.registry import get_metric
 from suisei.scoring.corpus import Summands, summands
@@ -118,6 +118,22 @@ def failure_text(error: BaseException) -> str:
     """Say in one line why a metric failed."""
     text = " ".join(str(error).split())[:500]
     return text if isinstance(error, SuiseiError) else f"{type(error).__name__}: {text}"
+
+
+def make_metric(plan: MetricPlan) -> Metric:
+    """Make a metric with its options.
+
+    Raises:
+        SuiseiError: as :func:`suisei.metrics.registry.get_metric`.
+        ConfigError: making it failed otherwise, most often at an option's value of a wrong type.
+    """
+    try:
+        return get_metric(plan.spec, **plan.options)
+    except SuiseiError:
+        raise
+    except FAILURES as error:
+        chosen = ", ".join(f"{key}={value}" for key, value in plan.options.items()) or "no options"
+        raise ConfigError(f"{plan.spec} cannot be made with {chosen}: {failure_text(error)}") from error
 
 
 def score_column(

@@ -13,6 +13,7 @@ from typing import Any
 from suisei.data.writers import SAMPLE_FIELDS
 from suisei.errors import ConfigError
 from suisei.metrics.registry import canonical, get_entry, resolve
+from suisei.scoring.score_columns import describes_sample
 
 _NAMED = re.compile(r"([^=:/\\,]*[^=:/\\,\s][^=:/\\,]*)=(.+)", re.DOTALL)
 """NAME=SPEC; what has a colon or a slash before its "=" is a spec or a path."""
@@ -99,7 +100,7 @@ def _check_labels(labels: Sequence[str]) -> None:
     twice = [label for label, count in Counter(labels).items() if count > 1]
     if twice:
         raise ConfigError(f"two metrics are called {twice[0]!r}; give each a name of its own")
-    taken = [label for label in labels if label in _TAKEN]
+    taken = [label for label in labels if label in _TAKEN or describes_sample(label)]
     if taken:
         raise ConfigError(f"a metric cannot be called {taken[0]!r}, as another column of scores is")
 
@@ -139,6 +140,9 @@ def _parse_options(options: Sequence[str]) -> Mapping[str, dict[str, Any]]:
 
 def _parameters(name: str) -> tuple[set[str], bool]:
     """Return the options that a metric's factory names, and whether it takes any others."""
-    parameters = inspect.signature(resolve(get_entry(name).target)).parameters.values()
+    try:
+        parameters = inspect.signature(resolve(get_entry(name).target)).parameters.values()
+    except ValueError:  # of some that are written in C
+        return set(), True
     named = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
     return named, any(p.kind is p.VAR_KEYWORD for p in parameters)

@@ -29,10 +29,17 @@ def split_source(source: str | Path) -> tuple[Path, str]:
     """
     text = str(source)
     ends = [match.end() for match in _PICK.finditer(text) if match.end() < len(text)]
-    if not ends or Path(text).is_file():
+    if not ends or _is_file(text):
         return Path(text), ""
-    end = next((each for each in ends if Path(text[: each - 1]).is_file()), ends[0])
+    end = next((each for each in ends if _is_file(text[: each - 1])), ends[0])
     return Path(text[: end - 1]), text[end:]
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except OSError:  # many columns make it longer than a name may be
+        return False
 
 
 def columns_of_scores(path: Path, rows: Rows, picked: str = "") -> tuple[list[str], list[str]]:
@@ -48,31 +55,42 @@ def columns_of_scores(path: Path, rows: Rows, picked: str = "") -> tuple[list[st
     """
     columns = list(dict.fromkeys(key for row in rows for key in row))
     if picked:
-        return _checked(path, columns, [picked] if picked in columns else picked.split(",")), []
+        return _checked(path, columns, picked), []
     names = [name for name in columns if not _describes(name, rows)]
     if not names:
         raise DataError(f"{path}: no score column; it has {', '.join(columns) or 'no columns'}")
     return names, [name for name in columns if name not in names and name not in _OURS]
 
 
-def _checked(path: Path, columns: Sequence[str], picked: Sequence[str]) -> list[str]:
-    for name in picked:
+def _checked(path: Path, columns: Sequence[str], picked: str) -> list[str]:
+    if picked in columns:
+        return [picked]
+    parts = (part if part in columns else part.strip() for part in picked.split(","))
+    names = [part for part in parts if part]
+    for name in names:
         if name not in columns:
             raise DataError(f"{path}: no column {name!r:.60}; it has {', '.join(columns) or 'no columns'}")
-    return list(dict.fromkeys(picked))
+    return list(dict.fromkeys(names))
+
+
+def describes_sample(name: str) -> bool:
+    """Whether a column of this name is never taken for scores, whatever it holds, unless it is picked."""
+    if name in SAMPLE_FIELDS or name in _OURS:
+        return True
+    return field_called(name) in _NUMBERS and name.strip().lower() not in _RATINGS
 
 
 def _describes(name: str, rows: Rows) -> bool:
-    """Whether a column describes the sample: by a name of ours, or by another that its values go with."""
-    field = field_called(name)
-    if name in SAMPLE_FIELDS or name in _OURS:
+    """Whether a column describes the sample: by its name, or by one that its values go with."""
+    if describes_sample(name):
         return True
-    if field is None or name.lower() in _RATINGS:
+    if field_called(name) is None or name.strip().lower() in _RATINGS:
         return False
-    return field in _NUMBERS or not all(_is_number(row.get(name)) for row in rows)
+    return not all(_may_be_a_score(row.get(name)) for row in rows)
 
 
-def _is_number(value: Any) -> bool:
+def _may_be_a_score(value: Any) -> bool:
+    """Whether a value, blank or of no meaning as it may be, is a number's: what a text of a field is not."""
     try:
         float(value or 0)
     except (TypeError, ValueError, OverflowError):

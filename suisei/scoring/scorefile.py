@@ -18,7 +18,7 @@ from suisei.data.writers import replacing
 from suisei.errors import ConfigError, DataError
 from suisei.scoring.columns import ScoreColumn
 from suisei.scoring.fleur import RAW, SMOOTHED, fleur_order, read_fleur
-from suisei.scoring.score_columns import columns_of_scores, split_source
+from suisei.scoring.score_columns import columns_of_scores, describes_sample, split_source
 
 
 def write_scores(
@@ -136,7 +136,8 @@ def join_columns(
         paths: the files, each as :func:`~suisei.scoring.score_columns.split_source` takes it.
         samples: N samples.
         among: which rows of the data the samples are.
-        labels: of the columns beside these; a name among them gets the file's name beside it.
+        labels: of the columns beside these; a name among them, or one that describes a sample where it was
+            picked, gets the file's name beside it.
 
     Raises:
         ConfigError: a column is there already, the file's name included.
@@ -146,7 +147,8 @@ def join_columns(
     for path, picked in map(split_source, paths):
         found, note = read_scores(path, samples, among, picked)
         for name, scores in found.items():
-            label = name if name not in taken else f"{name} ({path.name})"
+            known = name in taken or describes_sample(name)  # which would not be read back
+            label = f"{name} ({path.name})" if known else name
             if label in taken:
                 raise ConfigError(f"--scores {path}: column {name!r} is there already")
             taken.add(label)
@@ -228,14 +230,15 @@ def _by_number(path: Path, rows: list[dict[str, Any]], samples: int, among: Amon
         if not own <= named or any(list(places) != list(mine) for places in fewer):
             raise DataError(
                 f"{path}: its ids 1 to {len(rows)} may number all {most} rows of the data or those that are "
-                f"left without unrated or bad ones; give scores of all {most} rows, or add ids to both"
+                f"left without unrated or bad ones and further raters; give scores of all {most} rows, or "
+                "add ids to both"
             )
     if named <= _numbers(most):
         where = _positions(path, rows)
         order = np.array([where.get(str(place + 1), -1) for place in mine], dtype=np.int64)
         found = f"{len(rows)} rows" if len(rows) == most else f"{len(rows)} of {most} rows"
-        rated = "" if most == samples else f", {samples} rated"
-        return order, f"the data has no ids, joined by row number ({found}{rated})"
+        measured = "" if most == samples else f", {samples} measured"
+        return order, f"the data has no ids, joined by row number ({found}{measured})"
     if named <= _numbers(len(rows)):
         return _by_position(path, len(rows), samples, among)  # which refuses more rows than there are
     last = max(most, len(rows))
@@ -271,7 +274,7 @@ def _by_position(path: Path, rows: int, samples: int, among: Among) -> tuple[np.
         return np.arange(samples), f"no ids, joined by row order ({rows} rows)"
     for count, places in among:
         if rows == count:
-            how = f"no ids, joined by row order ({rows} rows, {samples} rated)"
+            how = f"no ids, joined by row order ({rows} rows, {samples} measured)"
             return np.asarray(places, dtype=np.int64), how
     raise DataError(
         f"{path}: {rows} rows for {samples} samples, which no id joins; add ids to the data and to the file, "

@@ -24,7 +24,7 @@ from suisei.data.sample import CaptionSample, language_of
 from suisei.encoders.cache_place import disk_cache
 from suisei.encoders.image import ImageEncoder, ImageEncoderConfig
 from suisei.errors import ConfigError, DataError
-from suisei.models.blocks import BLOCKS
+from suisei.models.blocks import BLOCKS, PAPER
 from suisei.models.compaction import IMAGE_SIDE
 from suisei.models.features import ModelFeatures
 from suisei.models.regressor import Regressor
@@ -117,7 +117,7 @@ def with_images(
 
 def _with_tower(model: Regressor, tower: ImageEncoderConfig, seed: int, start: str) -> Regressor:
     fusion = model.config.fusion
-    chosen = BLOCKS if fusion.blocks is None else fusion.blocks
+    chosen = PAPER if fusion.blocks is None else fusion.blocks
     if (
         model.start is None
         or fusion.image_similarity

@@ -135,8 +135,14 @@ def test_what_the_loss_learns_from_goes_with_what_is_left_out():
     assert changes(still, "only-extra")[0]["only-extra"]["model.head.start"] == "null"
 
 
-def test_a_frozen_image_encoder_is_not_left_random():
-    image = {"name": "tiny", "frozen": True}
+@pytest.mark.parametrize(
+    "image",
+    [
+        {"name": "tiny", "pretrained": "openai", "frozen": True},
+        {"name": "timm:test_resnet", "pretrained": None, "frozen": True},
+    ],
+)
+def test_a_frozen_image_encoder_is_not_left_random(image):
     found, _ = changes(settings(image=image), "no-pretraining")
     assert found["no-pretraining"] == {"model.pretraining.epochs": "0"}
     _, skipped = changes(

@@ -178,6 +178,21 @@ def test_a_row_per_rater_is_measured_as_a_column_per_rater_is(ratings, tmp_path,
         assert not rows_of(joined)[label]["skipped"]
 
 
+def test_scores_of_the_rated_rows_join_where_some_of_a_row_per_rater_are_not_rated(ratings, tmp_path):
+    data = [json.loads(line) for line in ratings.read_text().splitlines()]
+    long = [{**row, "rating": rating} for row in data for rating in (*row["rating"], None)]
+    for row in long:
+        del row["id"]
+    path, scores = tmp_path / "long.jsonl", tmp_path / "mine.csv"
+    path.write_text("".join(json.dumps(row) + "\n" for row in long))
+    rated = [row["candidate"].split()[-1] for row in long if row["rating"] is not None]
+    scores.write_text("mine\n" + "".join(f"{score}\n" for score in rated))
+    code, found = evaluate(path, tmp_path, "--scores", scores, "--metrics", "fake-plain")
+    assert (code, found["rated_samples"]) == (0, 40)
+    assert "mine.csv: no ids, joined by row order (80 rows, 40 measured)" in found["notes"]
+    assert rows_of(found)["mine"]["cells"] == rows_of(found)["fake-plain"]["cells"]
+
+
 def test_a_column_of_scores_called_human_is_not_taken_for_the_raters(ratings, tmp_path):
     scores = tmp_path / "s.csv"
     data = [json.loads(line) for line in ratings.read_text().splitlines()]

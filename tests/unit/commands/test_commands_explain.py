@@ -115,6 +115,10 @@ def test_what_cannot_be_drawn_costs_nothing_else(rows, tmp_path, capsys, monkeyp
         (["a dog", "--reference", "dogs", "--metrics", "cider"], "cider learns from many references"),
         (["a dog", "--metrics", "bleu-1"], "bleu-1 has no score for this caption: no references"),
         (["a dog", "--image", "absent.png"], "absent.png"),
+        (
+            ["a dog", "--reference", "x", "--metrics", "bleu-4", "--metric-option", "bleu-4.n=abc"],
+            "bleu-4 cannot be made with n=abc: TypeError",
+        ),
         (["--input", "ROWS", "--json", "ROWS"], "is the input"),
     ],
 )

@@ -270,6 +270,12 @@ def test_too_few_permutations_are_said():
     assert "10 permutations are too few for 1 pairs" in pair_table(outcomes, Resampling(10)).to_markdown()
 
 
+def test_no_image_stands_out_among_few_that_have_a_caption_each():
+    outcomes = compare_systems([fake([np.ones(9), np.zeros(9)])], ["a", "b"], Resampling(100))
+    text = pair_table(outcomes, Resampling(100)).to_markdown()
+    assert "there are 9 images: intervals" in text
+
+
 @pytest.mark.parametrize(("images", "told"), [(5, True), (6, False)])
 def test_so_few_images_that_nothing_can_be_significant_are_said(images, told):
     outcomes = compare_systems([fake([np.ones(images), np.zeros(images)])], ["a", "b"], Resampling(2000))

@@ -378,6 +378,8 @@ def test_an_interval_says_how_many_resamples_it_leaves_out():
     reason = f"{lacking} of 100 resamples left out of the interval: undefined on them"
     assert {table.row("q").cells[kind].reason for kind in CORRELATIONS} == {reason}
     assert f"q: {reason}" in table.all_notes()
+    pair = compare_metrics({"q": scores, "r": -scores}, samples, EvaluationSettings(n_resamples=100)).table
+    assert pair.row("q > r").cells["difference"].reason == reason
 
 
 def test_a_failed_metric_keeps_its_place():

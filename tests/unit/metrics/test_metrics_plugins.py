@@ -11,7 +11,7 @@ from suisei.commands.metrics import list_rows
 from suisei.errors import ConfigError, ModelError, UnavailableError
 from suisei.metrics.extras import ExtraInputs, check_names
 from suisei.metrics.plugins import offered
-from suisei.metrics.registry import REGISTRY, get_entry, get_metric, list_metrics
+from suisei.metrics.registry import REGISTRY, canonical, get_entry, get_metric, list_metrics
 
 SOURCE = """
 import numpy as np
@@ -99,6 +99,28 @@ def test_a_target_that_is_not_there_is_named(install):
     install("loud", {"shouting": "loud:ENTRY"}, source=SOURCE.replace(":Shouting", ":Whispering"))
     with pytest.raises(UnavailableError, match=r"loud:Whispering cannot be imported"):
         get_metric("shouting")
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ((":Shouting", ":np"), "loud:np is no class or function, but module"),
+        ((":Shouting", ":three"), "loud:three cannot be imported: RuntimeError: no licence"),
+        (('"exclamation marks"', '"exclamation marks", modules=("absent.part",)'), "needs absent.part"),
+    ],
+)
+def test_what_is_wrong_with_an_entry_is_told_and_costs_no_other_metric(install, change, told):
+    late = "\ndef __getattr__(name):\n    raise RuntimeError('no licence')\n"
+    install("loud", {"shouting": "loud:ENTRY"}, source=SOURCE.replace(*change) + late)
+    with pytest.raises(UnavailableError, match=told):
+        get_metric("shouting")
+    assert {row["name"] for row in list_rows()} == {*REGISTRY, "shouting"}
+
+
+def test_names_are_those_of_the_metrics_here_however_they_are_written(install):
+    install("loud", {"CIDEr": "loud:ENTRY", "my_own": "loud:ENTRY", "my-own": "loud:ENTRY"})
+    assert list_metrics() == [*REGISTRY, "my-own", "my_own"]
+    assert [canonical(name) for name in ("CIDEr", "my_own", "My_Own")] == ["cider", "my_own", "my-own"]
 
 
 def test_two_packages_at_odds_are_both_named(install):

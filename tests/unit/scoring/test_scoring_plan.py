@@ -65,7 +65,9 @@ def test_a_name_is_of_one_metric():
         plan_metrics(["cider", "chrf"], names={"chrf": "cider"})
 
 
-@pytest.mark.parametrize("name", ["id", "error", "key", "uid", "ref", "mt", "group", "system", "rating"])
+@pytest.mark.parametrize(
+    "name", ["id", "error", "key", "uid", "ref", "mt", "group", "system", "rating", "mos", "image_id"]
+)
 def test_a_metric_never_takes_the_place_of_another_column(name):
     with pytest.raises(ConfigError, match=f"cannot be called '{name}'"):
         plans_of("--metrics", f"{name}=bleu-1")

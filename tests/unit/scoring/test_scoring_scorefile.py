@@ -49,7 +49,7 @@ def test_ids_that_are_row_numbers_join_data_without_ids(tmp_path, text):
     assert how == "s.csv: the data has no ids, joined by row number (3 rows)"
     read, how = read_scores(path, NAMELESS, among=[(3, [0, 2])])
     assert read["m"].tolist() == [10, 30]
-    assert how.endswith("(3 rows, 2 rated)")
+    assert how.endswith("(3 rows, 2 measured)")
     with pytest.raises(DataError, match="3 rows for 2 samples"):
         read_scores(path, NAMELESS)
 
@@ -77,7 +77,7 @@ def test_row_numbers_that_mean_the_same_either_way_are_taken(tmp_path, count):
     samples = [CaptionSample(word) for word in "uvwxyz"]
     read, how = read_scores(path, samples, among=[(12, [0, 1, 2, 3, 4, 5])])
     assert read["m"].tolist() == [1, 2, 3, 4, 5, 6]
-    assert how.endswith(f"joined by row number ({count} of 12 rows, 6 rated)")
+    assert how.endswith(f"joined by row number ({count} of 12 rows, 6 measured)")
 
 
 @pytest.mark.parametrize("text", ["id,m\n1,1\n2,2\n3,\n4,4\n5,5\n", "id,m\n5,5\n4,4\n2,2\n1,1\n"])
@@ -151,7 +151,14 @@ def test_columns_that_describe_the_sample_are_no_scores_and_are_named(tmp_path):
 
 @pytest.mark.parametrize(
     ("picked", "names"),
-    [("mine", ["mine"]), ("n,o", ["n,o"]), ("rating,mine,mine", ["rating", "mine"]), ("b:c", ["b:c"])],
+    [
+        ("mine", ["mine"]),
+        ("n,o", ["n,o"]),
+        ("rating,mine,mine", ["rating (s.csv)", "mine"]),
+        ("b:c", ["b:c"]),
+        (" mine, b:c,", ["mine", "b:c"]),
+        (",".join(["mine"] * 80), ["mine"]),
+    ],
 )
 def test_columns_may_be_picked(tmp_path, picked, names):
     path = tmp_path / "s.csv"
@@ -162,6 +169,27 @@ def test_columns_may_be_picked(tmp_path, picked, names):
         read_scores(path, SAMPLES[:1])
     with pytest.raises(DataError, match=r"s\.csv: no column 'other'; it has id, rating, comment, mine"):
         read_scores(path, SAMPLES[:1], picked="mine,other")
+
+
+@pytest.mark.parametrize("header", ["id, score", "id,human", "id,Score "])
+def test_scores_may_be_called_as_a_rating_is(tmp_path, header):
+    path = tmp_path / "s.csv"
+    path.write_text(f"{header}\na,.5\n")
+    read, _ = read_scores(path, SAMPLES[:1])
+    assert [values.tolist() for values in read.values()] == [[0.5]]
+
+
+def test_what_is_saved_of_any_column_is_read_back(tmp_path):
+    path, saved = tmp_path / "ratings.csv", tmp_path / "saved.jsonl"
+    path.write_text("id,score,image_id\na,.5,7\n")
+    columns, _ = join_columns([path, f"{path}:image_id"], SAMPLES[:1], (), [])
+    assert [column.label for column in columns] == ["ratings (ratings.csv)", "image_id (ratings.csv)"]
+    write_scores(saved, SAMPLES[:1], {column.label: column.scores for column in columns})
+    again, _ = read_scores(saved, SAMPLES[:1])
+    assert {name: values.tolist() for name, values in again.items()} == {
+        "ratings (ratings.csv)": [0.5],
+        "image_id (ratings.csv)": [7],
+    }
 
 
 @pytest.mark.parametrize(
