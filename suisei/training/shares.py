@@ -7,6 +7,7 @@ made for all processes, by the seed and the epoch alone, and then shared out.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
 import torch
 from torch.utils.data import Sampler
@@ -104,15 +105,18 @@ def part_of(batch: Sequence[int], rank: int, world: int) -> Share:
 
 
 def shared_out(collate: Callable[[Sequence[int]], Batch]) -> Callable[[Sequence[int]], Batch]:
-    """Return what makes a batch of a share, which then knows its places in the batch of all processes."""
+    """Return what makes a batch of a share, which then knows its places in the batch of all processes.
 
-    def made(positions: Sequence[int]) -> Batch:
-        batch = collate(positions)
-        if isinstance(positions, Share):
-            batch.place, batch.whole = torch.tensor(positions.places), positions.whole
-        return batch
+    It can be pickled if ``collate`` can: processes that are not forked are given it so.
+    """
+    return partial(_placed, collate)
 
-    return made
+
+def _placed(collate: Callable[[Sequence[int]], Batch], positions: Sequence[int]) -> Batch:
+    batch = collate(positions)
+    if isinstance(positions, Share):
+        batch.place, batch.whole = torch.tensor(positions.places), positions.whole
+    return batch
 
 
 def parts(batches: Iterable[Sequence[int]], rank: int, world: int) -> list[Sequence[int]]:

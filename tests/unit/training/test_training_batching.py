@@ -1,5 +1,7 @@
 """Orders of training batches: every sample once, decided by seed and epoch, resumable in the middle."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -84,15 +86,16 @@ def test_groups_stay_together_and_are_sorted_by_their_longest():
     ]  # fmt: skip
 
 
-def loader_at(epoch, built=None, workers=0, **options):
-    def collate(positions):
-        if built is not None:
-            built.append(list(positions))
-        return torch.tensor(positions)
+def collate(built, positions):
+    if built is not None:
+        built.append(list(positions))
+    return torch.tensor(positions)
 
+
+def loader_at(epoch, built=None, workers=0, **options):
     sampler = EpochBatches(range(10), 3, 0, **options)
     sampler.set_epoch(epoch)
-    return batch_loader(sampler, collate, workers, ResumableDataLoader)
+    return batch_loader(sampler, partial(collate, built), workers, ResumableDataLoader)
 
 
 def batches(loader):

@@ -290,10 +290,14 @@ def test_a_benchmark_is_read_from_its_own_folder(tmp_path):
     assert len(load("scenes", root={"scenes": str(tmp_path / "two")}, **split).samples) == 8
 
 
+def made_by(positions):
+    return os.getpid()
+
+
 def test_batches_are_made_by_as_many_processes(data):
     for workers in (0, 2):
         module = load(data, num_workers=workers, batch_size=8)
-        module.attach(lambda positions: os.getpid(), seed=0)
+        module.attach(made_by, seed=0)
         makers = {*module.train_dataloader(), *module.val_dataloader()}
         assert (os.getpid() in makers) == (workers == 0)
         assert len(set(module.train_dataloader())) == max(1, workers)

@@ -172,3 +172,8 @@ def test_rated_pairs_are_asked_for_no_unit():
     shares = [share_of(given, rank, 2, 4, names.__getitem__) for rank in range(2)]
     assert shares == [[0, 1, 4], [2, 3, 5]]
     assert [own.places for own in shares] == [[0, 1], [2, 3]]
+
+
+def test_what_makes_batches_can_be_given_to_processes_that_are_not_forked():
+    again = pickle.loads(pickle.dumps(shared_out(SimpleNamespace)))
+    assert again.args == (SimpleNamespace,)
