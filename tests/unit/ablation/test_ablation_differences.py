@@ -59,6 +59,7 @@ def test_a_variant_without_some_scores_is_said_to_be_of_fewer_samples(tables):
     scores[:3] = np.nan
     fewer = {1: RunResult(run.samples, scores, "mean", 1.0), 2: results["no-image"][2]}
     main, second = ablation_tables({"full": results["full"], "no-image": fewer}, n_resamples=0)
+    assert second.notes[0] == "variant minus full"
     assert "no-image has no score of 3 of 60 samples; its figures are of the others" in main.notes
     assert second.row("no-image").cells["pearson"].value is None
 

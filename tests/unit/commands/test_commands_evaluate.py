@@ -191,6 +191,11 @@ def test_scores_of_the_rated_rows_join_where_some_of_a_row_per_rater_are_not_rat
     assert (code, found["rated_samples"]) == (0, 40)
     assert "mine.csv: no ids, joined by row order (80 rows, 40 measured)" in found["notes"]
     assert rows_of(found)["mine"]["cells"] == rows_of(found)["fake-plain"]["cells"]
+    saved = tmp_path / "saved.csv"
+    evaluate(path, tmp_path, "--metrics", "fake-plain", "--save-scores", saved)
+    before = read_result(tmp_path / "out.json").rated.scores["fake-plain"]
+    saved.write_text("fake-plain\n" + "".join(f"{score}\n" for score in rated))  # a row per rater, as once
+    assert read_result(tmp_path / "out.json").rated.scores["fake-plain"].tolist() == before.tolist()
 
 
 def test_a_column_of_scores_called_human_is_not_taken_for_the_raters(ratings, tmp_path):

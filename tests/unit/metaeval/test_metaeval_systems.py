@@ -7,6 +7,7 @@ import pytest
 
 from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError
+from suisei.metaeval import systems
 from suisei.metaeval.resampling import group_weights
 from suisei.metaeval.system_tables import as_dict, example_markdown, pair_table, score_table, system_table
 from suisei.metaeval.systems import Resampling, compare_systems, most_different
@@ -263,6 +264,15 @@ def test_without_resamples_there_are_scores_and_wins_alone():
     assert (pair.p_bootstrap, pair.p_permutation, pair.p_holm) == (None, None, None)
     assert (pair.wins, pair.ties) == (1, 1)
     assert "| a > b | 0.500 | – | – | – | 1 | 1 | 0 |" in pair_table([outcome], Resampling(0)).to_markdown()
+
+
+def test_permutations_are_counted_over_all_parts_and_by_their_own_number(monkeypatch):
+    """Of systems that say the same, every permutation is as extreme."""
+    parts = [slice(start, start + 10) for start in range(0, 50, 10)]
+    monkeypatch.setattr(systems, "weight_chunks", lambda count, _: parts[: count // 10])
+    settings = Resampling(20, n_permutations=50)
+    outcome = compare_systems([fake([[1.0, 2.0], [1.0, 2.0]])], ["a", "b"], settings)[0]
+    assert outcome.pairs[0].p_permutation == 1
 
 
 def test_too_few_permutations_are_said():

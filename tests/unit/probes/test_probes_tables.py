@@ -9,6 +9,7 @@ from PIL import Image
 
 from suisei.data.sample import CaptionSample, Rating
 from suisei.errors import ConfigError, DataError
+from suisei.metaeval.agreement import AgreementData
 from suisei.metaeval.calibration import (
     calibrate,
     calibrate_by_language,
@@ -20,7 +21,7 @@ from suisei.metaeval.tables import Cell
 from suisei.probes.originals import good_samples, some_of_each
 from suisei.probes.outcomes import ChangeOutcome, Scored, change_outcomes, mean_cell
 from suisei.probes.probe_tables import change_notes, change_table, example_lines
-from suisei.probes.sample_tables import language_table, reference_table, spread_table
+from suisei.probes.sample_tables import _change, language_table, reference_table, spread_table
 
 LENGTH = Scored("length", lambda samples: np.array([float(len(s.candidate)) for s in samples]))
 CONSTANT = Scored("constant", lambda samples: np.full(len(samples), 0.5))
@@ -435,3 +436,17 @@ def test_outcomes_have_values_distributions_and_readable_examples():
     lines = "\n".join(example_lines([japanese, english]))
     assert f"**half** (English): {example.original}\n  → {example.changed} (length" in lines
     assert example_lines([]) == []
+
+
+def test_a_change_says_which_resamples_its_interval_leaves_out():
+    """Without the one image that is rated otherwise, all ratings are equal."""
+    samples = [
+        CaptionSample(f"c{n}", ("a", "b"), rating=Rating((2 if n == 0 else 1,), 1, 4), group=f"g{n}")
+        for n in range(12)
+    ]
+    rows, previous = (
+        AgreementData.from_samples(np.random.default_rng(seed).random(12), samples).rows("rows")
+        for seed in (0, 1)
+    )
+    cell = _change(rows, previous, 100, 0)
+    assert "of 100 resamples left out of the interval" in cell.reason

@@ -185,7 +185,11 @@ def test_images_have_no_part_in_what_all_captions_of_a_language_share(model, tow
 def test_a_model_or_tower_that_cannot_be_joined_is_refused(model, build_regressor, tower, data):
     with pytest.raises(ConfigError, match="must be pretrained"):
         with_images(model, ImageEncoderConfig("tiny"), data, epochs=1, seed=1, progress=silent)
-    for other in ({"head": {}}, {"head": {"start": "cosine"}, "blocks": ["image-product"]}):
+    for other in (
+        {"head": {}},
+        {"head": {"start": "cosine"}, "blocks": ["image-product"]},
+        {"head": {"start": "cosine"}, "blocks": None},
+    ):
         built = build_regressor(text={"layers": "last"}, **other)
         with pytest.raises(ConfigError, match="starts from the cosine"):
             with_images(built, tower, data, epochs=1, seed=1, progress=silent)
