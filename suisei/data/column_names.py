@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -186,8 +187,11 @@ def field_called(name: str) -> str | None:
 
 
 def _plain(name: str) -> str:
-    """Return a column's name as names are compared: "Image ID" is image_id."""
-    return re.sub(r"[^0-9a-z]+", "_", name.strip().lower()).strip("_")
+    """Return a column's name as names are compared: "Image ID" is image_id, in full width too.
+
+    Letters of every script count: "自動評価score" is not the score.
+    """
+    return re.sub(r"[\W_]+", "_", unicodedata.normalize("NFKC", name).lower()).strip("_")
 
 
 def _first_of(name: str, plain: Mapping[str, str], tiers: Sequence[Sequence[str]]) -> tuple[str, ...]:
@@ -201,7 +205,7 @@ def _first_of(name: str, plain: Mapping[str, str], tiers: Sequence[Sequence[str]
             (column for column, known in plain.items() if known in tier),
             key=lambda column: (tier.index(plain[column]), column != plain[column]),
         )
-        if len({plain[column] for column in there}) > 1 and name in _DECISIVE:
+        if len(there) > 1 and name in _DECISIVE:
             raise DataError(f"the {name} may be {_listed(there)}; say which: --column {name}={there[0]}")
         if there:
             return (there[0],)

@@ -26,6 +26,12 @@ from suisei.errors import ConfigError, DataError
         (("candidate", "src"), {"candidate": "candidate"}, ()),
         (("caption", "captions"), {"candidate": "caption"}, ("captions",)),
         (("image_path", "file_name", "caption"), {"candidate": "caption", "image": "image_path"}, ()),
+        (("ｃａｎｄｉｄａｔｅ", "Ｒｅｆ＿１", "Ｉｍａｇｅ　ＩＤ"),
+         {"candidate": "ｃａｎｄｉｄａｔｅ", "group": "Ｉｍａｇｅ　ＩＤ"}, ("Ｒｅｆ＿１",)),
+        (("candidate", "自動評価score", "人手評価score", "評価者group", "画像ID"),
+         {"candidate": "candidate"}, ()),
+        (("candidate", "正解reference", "他システムreference", "流暢さrating", "正確さrating"),
+         {"candidate": "candidate"}, ()),
     ],
 )  # fmt: skip
 def test_usual_names_are_known(names, of, references):
@@ -89,6 +95,10 @@ def test_columns_of_raters_that_a_caller_names():
         (("candidate", "refs", "ref1"), {}, "references are given twice, in 'refs' and in ref1"),
         (("candidate",), {"candidate": "candidat"}, "no column 'candidat', .*did you mean 'candidate'"),
         (("a", "b"), {}, "no column 'candidate'; the columns are a, b"),
+        (("正解caption", "生成caption"), {}, "no column 'candidate'; .* are 正解caption, 生成caption"),
+        (("candidate", "rating*", "rating?"), {}, r"rating may be rating\*, rating\?; say which"),
+        (("candidate", "Candidate"), {}, "candidate may be candidate, Candidate; say which"),
+        (("candidate", "refs", "Refs"), {}, "references may be refs, Refs; say which"),
         (("caption",), {"candidate": ""}, "no column 'candidate'"),
     ],
 )
