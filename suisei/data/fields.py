@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from suisei.data.caption_cells import refuse_no_value
 from suisei.data.column_names import NO_CHOICE, Columns, NoCandidateError
 from suisei.data.paths import Root, address_error, is_address
 from suisei.data.sample import CaptionSample, Rating, checked_number, refuse_surrogate
@@ -49,12 +50,15 @@ class Settings:
         root: where relative image and video paths start, and where such files may lie.
         scale: the rating scale of rows that state none.
         cells: values are text cells of a CSV, so numbers and lists have to be parsed.
+        table: rows are of a table or of JSON, whose writers put words where there is no value; lines of text
+            and archives of images are what somebody wrote.
         chosen: which columns the caller says fill a field, as :func:`chosen_columns` returns it.
     """
 
     root: Root
     scale: tuple[float, float] = DEFAULT_SCALE
     cells: bool = False
+    table: bool = False
     chosen: tuple[tuple[str, tuple[str, ...]], ...] = NO_CHOICE
 
 
@@ -85,14 +89,14 @@ def make_sample(record: Mapping[str, Any], columns: Columns, settings: Settings)
     of = columns.of
     candidate = record.get(of["candidate"])
     references = _references(record, columns, settings)
-    for column, caption in [(of["candidate"], candidate), *(("references", text) for text in references)]:
+    for column, caption in [(of["candidate"], candidate), *references]:
         if isinstance(caption, str):
-            refuse_surrogate(column, caption)
+            _check_text(column, caption, settings)
     if candidate is None or (isinstance(candidate, str) and not candidate.strip()):
         raise NoCandidateError(f"{of['candidate']} is empty; every row needs a candidate caption")
     fields: dict[str, Any] = {
         "candidate": candidate,
-        "references": references,
+        "references": tuple(caption for _, caption in references),
         "image": _file(record, of.get("image"), settings, "image"),
         "rating": _rating(record, columns, settings),
         "language": _text(record, of.get("language")),
@@ -109,6 +113,12 @@ def make_sample(record: Mapping[str, Any], columns: Columns, settings: Settings)
     from suisei.data.video import VideoSample
 
     return VideoSample(**fields, video=video, segment=segment)
+
+
+def _check_text(column: str, caption: str, settings: Settings) -> None:
+    refuse_surrogate(column, caption)
+    if settings.table:
+        refuse_no_value(column, caption)
 
 
 def _text(record: Mapping[str, Any], column: str | None) -> str | None:
@@ -133,14 +143,20 @@ def _group(record: Mapping[str, Any], column: str | None, settings: Settings) ->
     return whole[1] if whole else name
 
 
-def _references(record: Mapping[str, Any], columns: Columns, settings: Settings) -> tuple[Any, ...]:
-    found: list[Any] = []
+def _references(record: Mapping[str, Any], columns: Columns, settings: Settings) -> list[tuple[str, Any]]:
+    """Return the references, each with what it is called in messages."""
+    found: list[tuple[str, Any]] = []
     for column in columns.references:
-        found += _references_in(column, record.get(column), settings)
-    return tuple(found)
+        captions = _references_in(column, record.get(column), settings)
+        if isinstance(captions, list):
+            of = "" if column == "references" else f" of {column}"
+            found += [(f"reference {number}{of}", caption) for number, caption in enumerate(captions, 1)]
+        else:
+            found.append((column, captions))
+    return found
 
 
-def _references_in(column: str, value: Any, settings: Settings) -> list[Any]:
+def _references_in(column: str, value: Any, settings: Settings) -> Any:
     """Return the references of one column: a list, or one caption where the name is not ``references``."""
     if value is None or (settings.cells and isinstance(value, str) and not value.strip()):
         return []
@@ -149,14 +165,12 @@ def _references_in(column: str, value: Any, settings: Settings) -> list[Any]:
         listed = settings.cells and (own or value.lstrip().startswith('["'))
         if listed or _LIST.fullmatch(value):  # pandas writes lists as Python does: no caption either
             value = json_cell(column, value, '["a cat", "the cat"]')
-    if isinstance(value, list):
-        return value
-    if own:
+    if own and not isinstance(value, list):
         raise DataError(
             f"references must be a list of captions, got {type(value).__name__} {value!r:.60}; "
             "wrap it: [caption]"
         )
-    return [value]
+    return value
 
 
 def json_cell(column: str, text: str, example: str) -> Any:

@@ -117,6 +117,7 @@ def iter_rows(
         Root(folder if images is None else images, folder, allowed=allowed),
         scale,
         cells=kind in ("csv", "tsv"),
+        table=kind != "text",
         chosen=chosen_columns(columns),
     )
     reader.chosen = settings.chosen

@@ -63,7 +63,7 @@ def _samples(frame: Any) -> list[CaptionSample]:
         warn(f"the DataFrame: columns {note}")
     of_image = columns.of.get("image", "image")
     cells = [frame[name].to_list() for name in names]
-    settings = Settings(Root(Path(), allowed=ANYWHERE))  # rows of the caller's own
+    settings = Settings(Root(Path(), allowed=ANYWHERE), table=True)  # rows of the caller's own
     samples = []
     for position, row in enumerate(zip(*cells, strict=True)):
         record = {name: _plain(value) for name, value in zip(names, row, strict=True)}
