@@ -2,10 +2,50 @@
 
 from __future__ import annotations
 
+import re
+
 from suisei.errors import DataError
 
 _NO_VALUE = frozenset({"nan", "NaN", "None", "NULL", "null", "<NA>", "N/A"})
 """What pandas and databases write into a cell without a value, in their spelling alone."""
+
+_TEXT = r"""(?:"(?:[^"\\]|\\.)*+"|'(?:[^'\\]|\\.)*+')"""
+_LITERAL = re.compile(
+    rf"""
+    \[\s*\] | {{\s*}}
+    | (?=[^"']*["'])                  # a text is in it
+    (?!\(\s*{_TEXT}\s*\)\Z)          # and is not all, in round brackets
+    (?:(?:np\.)?array)?(?=[\[({{])
+    (?>
+        {_TEXT}
+        | [\s\[\](){{}},:]
+        | -?\d[\d.e+-]*
+        | (?:None|True|False|null|true|false|nan|NaN)\b
+        | (?:[a-zA-Z_]\w*\.)*[a-zA-Z_]\w*(?:\(|=[\w.]*)  # tensor(, dtype=object
+    )++
+    (?<=[\])}}])
+    """,
+    re.DOTALL | re.VERBOSE,
+)
+"""A list, a tuple or a dict in JSON, as Python shows it or as NumPy does: nothing but its parts."""
+
+
+def is_literal(text: str) -> bool:
+    """Say whether a text is a list, tuple, dict or array written out; a caption in brackets is none."""
+    text = text.strip()
+    return text[:1] in ("[", "(", "{", "a", "n") and _LITERAL.fullmatch(text) is not None
+
+
+def refuse_literal(column: str, caption: str) -> None:
+    """Make sure that a caption is not a list or a dict as text.
+
+    Raises:
+        DataError: it is; ``column`` is named.
+    """
+    if is_literal(caption):
+        raise DataError(
+            f"{column} is a list or a dict as text, got {caption.strip()[:60]!r}; write the caption alone"
+        )
 
 
 def refuse_no_value(column: str, caption: str) -> None:

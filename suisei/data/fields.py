@@ -18,16 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from suisei.data.caption_cells import refuse_no_value
+from suisei.data.caption_cells import is_literal, refuse_literal, refuse_no_value
 from suisei.data.column_names import NO_CHOICE, Columns, NoCandidateError
 from suisei.data.paths import Root, address_error, is_address
 from suisei.data.sample import CaptionSample, Rating, checked_number, refuse_surrogate
 from suisei.errors import DataError
 
 DEFAULT_SCALE = (0.0, 1.0)
-_LIST = re.compile(r"""\s*(?:\[\s*(?:["'].*)?\]|\(\s*(["']).*\1\s*,.*\))\s*""", re.DOTALL)
-"""A list as text, in JSON or as Python shows it or a tuple, which is no caption."""
-
 _WHOLE = re.compile(r"\s*(-?[0-9]+)\.0\s*")
 """A whole number as pandas writes it where an id is missing elsewhere in the column."""
 
@@ -117,6 +114,7 @@ def make_sample(record: Mapping[str, Any], columns: Columns, settings: Settings)
 
 def _check_text(column: str, caption: str, settings: Settings) -> None:
     refuse_surrogate(column, caption)
+    refuse_literal(column, caption)
     if settings.table:
         refuse_no_value(column, caption)
 
@@ -163,11 +161,11 @@ def _references_in(column: str, value: Any, settings: Settings) -> Any:
     own = column == "references"
     if isinstance(value, str):
         listed = settings.cells and (own or value.lstrip().startswith('["'))
-        if listed or _LIST.fullmatch(value):  # pandas writes lists as Python does: no caption either
+        if listed or is_literal(value):  # pandas writes lists as Python does: no caption either
             value = json_cell(column, value, '["a cat", "the cat"]')
-    if own and not isinstance(value, list):
+    if isinstance(value, dict) or (own and not isinstance(value, list)):
         raise DataError(
-            f"references must be a list of captions, got {type(value).__name__} {value!r:.60}; "
+            f"{column} must be a list of captions, got {type(value).__name__} {value!r:.60}; "
             "wrap it: [caption]"
         )
     return value

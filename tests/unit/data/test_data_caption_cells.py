@@ -59,3 +59,80 @@ def test_a_data_frame_of_text_has_no_such_word_either():
 def test_lines_of_plain_text_are_what_somebody_wrote(tmp_path):
     samples = read_samples(write(tmp_path, "t.txt", "nan\nNone\n"), note=str)
     assert [sample.candidate for sample in samples] == ["nan", "None"]
+
+
+LITERALS = (
+    "[{'generated_text': 'a dog runs'}]",
+    '{"caption": "a dog"}',
+    "['a', 'dog', 'runs']",
+    '["a dog"]',
+    " [ 'it\\'s a dog', \"it's 2\" ,\n None, 1e-05]",
+    "['a dog'\n 'the dog']",
+    "array(['a dog runs', 'the dog'], dtype=object)",
+    "{'sentences': [{'raw': 'a dog'}], 'score': tensor(0.97, device='cuda:0')}",
+    "[np.str_('a dog'), np.str_('b')]",
+    "('a dog', 'the dog')",
+    "[['a dog']]",
+    "[]",
+    "{}",
+)
+CAPTIONS = (
+    "[laughs] a man",
+    "[a cat]",
+    "[2]",
+    "(3)",
+    "('a cat')",
+    '("Stop")',
+    '["Stop" sign]',
+    '["Stop" and "Go"]',
+    '["Stop", says the sign]',
+    '["Stop", "Go"] signs [red]',
+    '["Stop"] sign (red)',
+    '{"Stop" on a sign}',
+    "array of dogs (brown)",
+    "「止まれ」（標識）",
+    "（犬）",
+    "3 dogs",
+    "none of the dogs runs",
+    "a dog's ['best'] day",
+    '"a dog", "a cat"',
+)
+
+
+@pytest.mark.parametrize("kind", [*TABLES, "txt"])
+def test_a_list_or_a_dict_as_text_is_no_candidate_and_a_caption_in_brackets_is_one(tmp_path, kind):
+    texts = [*LITERALS, *CAPTIONS]
+    if kind == "txt":
+        texts = ["a dog", *(text.strip().replace("\n", " ") for text in texts)]
+        path = write(tmp_path, "t.txt", "\n".join(texts))
+    else:
+        path = in_table(tmp_path, kind, candidate=texts)
+    rows = list(iter_rows(path, note=str))
+    refused = [text for text, row in zip(texts, rows, strict=True) if row.sample is None]
+    assert refused == [text for text in texts if text not in ("a dog", *CAPTIONS)]
+    first = next(row for row in rows if row.sample is None)
+    assert f"row {first.number}: candidate is a list or a dict as text, got " in problem(first)
+    assert "write the caption alone" in problem(first)
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_an_array_or_a_dict_as_text_is_no_reference(tmp_path, kind):
+    texts = ["array(['a dog runs', 'the dog'], dtype=object)", "{'sentences': ['a dog']}", '{"raw": "a dog"}']
+    path = in_table(tmp_path, kind, candidate=["a dog"] * 5, refs=[*texts, "[a dog]", '["a dog", "b"]'])
+    *bad, caption, listed = iter_rows(path, note=str)
+    assert ["refs must be a JSON list such as" in problem(row) for row in bad] == [True, True, False]
+    assert "refs must be a list of captions, got dict" in problem(bad[2])
+    assert (caption.sample.references, listed.sample.references) == (("[a dog]",), ("a dog", "b"))
+
+
+def test_a_list_of_references_holds_no_list_as_text(tmp_path):
+    (row,) = iter_rows(jsonl(tmp_path, {"candidate": "a", "references": ["a dog", "['the dog', 'a dog']"]}))
+    assert "reference 2 is a list or a dict as text" in problem(row)
+
+
+def test_what_looks_like_a_list_for_long_is_told_at_once():
+    from suisei.data.caption_cells import is_literal
+
+    for part in ("[", "(a=bc", "'a', ", '"', "\\'", "1e", "a.a", " "):
+        for start in ("['a'", "[", "array("):
+            assert not is_literal(start + part * 100_000 + "!]")
