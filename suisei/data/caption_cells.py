@@ -9,6 +9,8 @@ from suisei.errors import DataError
 _NO_VALUE = frozenset({"nan", "NaN", "None", "NULL", "null", "<NA>", "N/A"})
 """What pandas and databases write into a cell without a value, in their spelling alone."""
 
+_BETWEEN = re.compile(r"[|\r\n]")
+"""What people put between several captions, and hardly ever into one; a semicolon may be in a caption."""
 _TEXT = r"""(?:"(?:[^"\\]|\\.)*+"|'(?:[^'\\]|\\.)*+')"""
 _LITERAL = re.compile(
     rf"""
@@ -58,4 +60,18 @@ def refuse_no_value(column: str, caption: str) -> None:
         raise DataError(
             f"{column} is {caption.strip()!r}, which a table says where it has no value, and no caption; "
             "leave the cell blank, for a candidate the row out"
+        )
+
+
+def refuse_several(column: str, captions: str) -> None:
+    """Make sure that the cell of a column of several references is not several captions as one text.
+
+    Raises:
+        DataError: it may be; ``column`` is named.
+    """
+    if _BETWEEN.search(captions.strip()):
+        raise DataError(
+            f"{column} may hold several captions, got {captions.strip()[:60]!r}; write a JSON list such as "
+            '["a cat", "the cat"] or columns reference_1, reference_2; if it is one caption, call the column '
+            "reference"
         )

@@ -186,6 +186,11 @@ def field_called(name: str) -> str | None:
     return next((field for field, tiers in ALIASES.items() if any(plain in tier for tier in tiers)), None)
 
 
+def is_of_several(name: str) -> bool:
+    """Return whether a column's name says that it holds several references each: refs, but not ref_1."""
+    return field_called(name) == "references" and _plain(name).endswith("s")
+
+
 def _plain(name: str) -> str:
     """Return a column's name as names are compared: "Image ID" is image_id, in full width too.
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from suisei.data.caption_cells import is_literal, refuse_literal, refuse_no_value
-from suisei.data.column_names import NO_CHOICE, Columns, NoCandidateError
+from suisei.data.caption_cells import is_literal, refuse_literal, refuse_no_value, refuse_several
+from suisei.data.column_names import NO_CHOICE, Columns, NoCandidateError, is_of_several
 from suisei.data.paths import Root, address_error, is_address
 from suisei.data.sample import CaptionSample, Rating, checked_number, refuse_surrogate
 from suisei.errors import DataError
@@ -163,6 +163,8 @@ def _references_in(column: str, value: Any, settings: Settings) -> Any:
         listed = settings.cells and (own or value.lstrip().startswith('["'))
         if listed or is_literal(value):  # pandas writes lists as Python does: no caption either
             value = json_cell(column, value, '["a cat", "the cat"]')
+        elif not dict(settings.chosen).get("references") and is_of_several(column):
+            refuse_several(column, value)
     if isinstance(value, dict) or (own and not isinstance(value, list)):
         raise DataError(
             f"{column} must be a list of captions, got {type(value).__name__} {value!r:.60}; "

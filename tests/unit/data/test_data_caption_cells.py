@@ -136,3 +136,22 @@ def test_what_looks_like_a_list_for_long_is_told_at_once():
     for part in ("[", "(a=bc", "'a', ", '"', "\\'", "1e", "a.a", " "):
         for start in ("['a'", "[", "array("):
             assert not is_literal(start + part * 100_000 + "!]")
+
+
+@pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.parametrize("column", ["refs", "gts", "targets", "captions", "Ground Truths"])
+def test_several_captions_as_one_text_are_no_reference(tmp_path, kind, column):
+    texts = ["cat|a cat", "cat ||| a cat", "cat\na cat", "cat; a cat", "犬｜猫", "a cat"]
+    path = in_table(tmp_path, kind, **{"candidate": ["a"] * 6, column: texts})
+    *bad, first, second, third = iter_rows(path, note=str)
+    assert all(f"{column} may hold several captions, got 'cat" in problem(row) for row in bad)
+    assert "write a JSON list such as" in problem(bad[0])
+    assert [row.sample.references for row in (first, second, third)] == [(text,) for text in texts[3:]]
+
+
+@pytest.mark.parametrize("column", ["reference", "ref_1", "ref"])
+def test_a_column_of_one_reference_may_hold_any_caption(tmp_path, column):
+    path = in_table(tmp_path, "csv", **{"candidate": ["a"], column: ["A|B on\na sign"]})
+    assert read_samples(path, note=str)[0].references == ("A|B on\na sign",)
+    path = in_table(tmp_path, "csv", candidate=["a"], refs=["A|B"])
+    assert read_samples(path, columns={"references": "refs"})[0].references == ("A|B",)
