@@ -11,6 +11,7 @@ _NO_VALUE = frozenset({"nan", "NaN", "None", "NULL", "null", "<NA>", "N/A"})
 
 _BETWEEN = re.compile(r"[|\r\n]")
 """What people put between several captions, and hardly ever into one; a semicolon may be in a caption."""
+_NUMBER = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*")
 _TEXT = r"""(?:"(?:[^"\\]|\\.)*+"|'(?:[^'\\]|\\.)*+')"""
 _LITERAL = re.compile(
     rf"""
@@ -74,4 +75,22 @@ def refuse_several(column: str, captions: str) -> None:
             f"{column} may hold several captions, got {captions.strip()[:60]!r}; write a JSON list such as "
             '["a cat", "the cat"] or columns reference_1, reference_2; if it is one caption, call the column '
             "reference"
+        )
+
+
+def refuse_number(column: str, field: str, caption: str) -> None:
+    """Make sure that a cell of a column that was taken for captions is not a number.
+
+    Args:
+        column: its name.
+        field: what it was taken for.
+        caption: the cell.
+
+    Raises:
+        DataError: it is; ``column`` is named.
+    """
+    if _NUMBER.fullmatch(caption):
+        raise DataError(
+            f"{column} is the number {caption.strip()[:60]!r}, and no caption; say which column holds them: "
+            f"--column {field}=NAME (or {column}, if its captions are numbers)"
         )

@@ -191,6 +191,11 @@ def is_of_several(name: str) -> bool:
     return field_called(name) == "references" and _plain(name).endswith("s")
 
 
+def may_be_numbers(name: str) -> bool:
+    """Return whether a column of captions, by its name, may hold numbers too: prediction, but not text."""
+    return re.search("caption|text", _plain(name)) is None
+
+
 def _plain(name: str) -> str:
     """Return a column's name as names are compared: "Image ID" is image_id, in full width too.
 

@@ -18,8 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from suisei.data.caption_cells import is_literal, refuse_literal, refuse_no_value, refuse_several
-from suisei.data.column_names import NO_CHOICE, Columns, NoCandidateError, is_of_several
+from suisei.data.caption_cells import (
+    is_literal,
+    refuse_literal,
+    refuse_no_value,
+    refuse_number,
+    refuse_several,
+)
+from suisei.data.column_names import NO_CHOICE, Columns, NoCandidateError, is_of_several, may_be_numbers
 from suisei.data.paths import Root, address_error, is_address
 from suisei.data.sample import CaptionSample, Rating, checked_number, refuse_surrogate
 from suisei.errors import DataError
@@ -88,7 +94,7 @@ def make_sample(record: Mapping[str, Any], columns: Columns, settings: Settings)
     references = _references(record, columns, settings)
     for column, caption in [(of["candidate"], candidate), *references]:
         if isinstance(caption, str):
-            _check_text(column, caption, settings)
+            _check_text(column, caption, columns, settings)
     if candidate is None or (isinstance(candidate, str) and not candidate.strip()):
         raise NoCandidateError(f"{of['candidate']} is empty; every row needs a candidate caption")
     fields: dict[str, Any] = {
@@ -112,11 +118,13 @@ def make_sample(record: Mapping[str, Any], columns: Columns, settings: Settings)
     return VideoSample(**fields, video=video, segment=segment)
 
 
-def _check_text(column: str, caption: str, settings: Settings) -> None:
+def _check_text(column: str, caption: str, columns: Columns, settings: Settings) -> None:
     refuse_surrogate(column, caption)
     refuse_literal(column, caption)
     if settings.table:
         refuse_no_value(column, caption)
+    if settings.cells and column in columns.guessed and may_be_numbers(column):
+        refuse_number(column, columns.guessed[column], caption)
 
 
 def _text(record: Mapping[str, Any], column: str | None) -> str | None:

@@ -155,3 +155,27 @@ def test_a_column_of_one_reference_may_hold_any_caption(tmp_path, column):
     assert read_samples(path, note=str)[0].references == ("A|B on\na sign",)
     path = in_table(tmp_path, "csv", candidate=["a"], refs=["A|B"])
     assert read_samples(path, columns={"references": "refs"})[0].references == ("A|B",)
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv"])
+def test_a_number_in_a_column_that_was_guessed_is_no_caption(tmp_path, kind):
+    texts = ["0.5", "1", "-2e-05", ".5", "3 dogs", "1st", "1.2.3", "No. 5"]
+    path = in_table(tmp_path, kind, caption=["a dog"] * 8, prediction=texts, reference_1=["a dog"] * 8)
+    rows = list(iter_rows(path, note=str))
+    assert [row.sample and row.sample.candidate for row in rows] == [None] * 4 + texts[4:]
+    assert "row 1: prediction is the number '0.5', and no caption" in problem(rows[0])
+    assert "--column candidate=NAME (or prediction, if" in problem(rows[0])
+    path = in_table(tmp_path, kind, caption=["a dog"] * 2, gt=["1", "a cat"])
+    (bad, good) = iter_rows(path, note=str)
+    assert "gt is the number '1', and no caption; say which column holds them: --column refe" in problem(bad)
+    assert good.sample.references == ("a cat",)
+    said = read_samples(path, columns={"references": "gt"}, note=str)
+    assert [sample.references for sample in said] == [("1",), ("a cat",)]
+
+
+@pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.parametrize("column", ["candidate", "caption", "text", "generated_caption", "mt"])
+def test_a_number_where_captions_are_said_to_be_is_one(tmp_path, kind, column):
+    path = in_table(tmp_path, kind, **{column: ["2015"], "reference_1": ["7"]})
+    (sample,) = read_samples(path, note=str)
+    assert (sample.candidate, sample.references) == ("2015", ("7",))
