@@ -27,7 +27,7 @@ from suisei.data.caption_cells import (
 )
 from suisei.data.column_names import NO_CHOICE, Columns, NoCandidateError, is_of_several, may_be_numbers
 from suisei.data.paths import Root, address_error, is_address
-from suisei.data.sample import CaptionSample, Rating, checked_number, refuse_surrogate
+from suisei.data.sample import CaptionSample, Rating, checked_caption, checked_number, refuse_surrogate
 from suisei.errors import DataError
 
 DEFAULT_SCALE = (0.0, 1.0)
@@ -82,7 +82,8 @@ def make_sample(record: Mapping[str, Any], columns: Columns, settings: Settings)
     """Check one record and make its sample.
 
     Args:
-        record: field name to value; a missing field and None (in CSV: a blank cell) are the same.
+        record: field name to value; a missing field and None (in CSV: a blank cell; of references and names
+            also blank text) are the same.
         columns: what ``match_columns`` said of the record's names.
         settings: what the caller fixed for all rows.
 
@@ -92,7 +93,8 @@ def make_sample(record: Mapping[str, Any], columns: Columns, settings: Settings)
     of = columns.of
     candidate = record.get(of["candidate"])
     references = _references(record, columns, settings)
-    for column, caption in [(of["candidate"], candidate), *references]:
+    captions = [(of["candidate"], candidate), *references]
+    for column, caption in captions:
         if isinstance(caption, str):
             _check_text(column, caption, columns, settings)
     if candidate is None or (isinstance(candidate, str) and not candidate.strip()):
@@ -109,6 +111,15 @@ def make_sample(record: Mapping[str, Any], columns: Columns, settings: Settings)
     }
     video = _file(record, of.get("video"), settings, "video")
     segment = _segment(record, of.get("segment"), settings)
+    try:
+        return _sample(fields, video, segment)
+    except DataError:
+        for column, caption in captions:  # which of them, by its column; made without, as nearly all are good
+            checked_caption(column, caption)
+        raise
+
+
+def _sample(fields: dict[str, Any], video: Path | None, segment: Any) -> CaptionSample:
     if video is None:
         if segment is not None:
             raise DataError("segment is given without a video; name the file in 'video'")
@@ -164,7 +175,7 @@ def _references(record: Mapping[str, Any], columns: Columns, settings: Settings)
 
 def _references_in(column: str, value: Any, settings: Settings) -> Any:
     """Return the references of one column: a list, or one caption where the name is not ``references``."""
-    if value is None or (settings.cells and isinstance(value, str) and not value.strip()):
+    if value is None or (isinstance(value, str) and not value.strip()):
         return []
     own = column == "references"
     if isinstance(value, str):
@@ -262,6 +273,8 @@ def _ratings_in(column: str, value: Any, settings: Settings) -> list[tuple[str, 
     values = value if isinstance(value, list) else [value]
     if not values:
         raise DataError(f"{column} is an empty list; leave it out for an unrated row")
+    if any(one is None for one in values):
+        raise DataError(f"{column} is {values!r:.60}, with null for a number; leave the rater out")
     return [(column, checked_number(column, one)) for one in values]
 
 

@@ -179,3 +179,21 @@ def test_a_number_where_captions_are_said_to_be_is_one(tmp_path, kind, column):
     path = in_table(tmp_path, kind, **{column: ["2015"], "reference_1": ["7"]})
     (sample,) = read_samples(path, note=str)
     assert (sample.candidate, sample.references) == ("2015", ("7",))
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_a_blank_reference_is_none_and_a_bad_one_is_called_by_its_column(tmp_path, kind):
+    bad = ["\u200b", "b" * 10_001, " "]
+    path = in_table(tmp_path, kind, mt=["a"] * 3, reference_1=["", " ", ""], ref=["c"] * 3, reference_3=bad)
+    invisible, long, good = iter_rows(path, note=str)
+    assert "row 1: reference_3 is empty; every caption needs" in problem(invisible)
+    assert "row 2: reference_3 has 10,001 characters" in problem(long)
+    assert good.sample.references == ("c",)
+    path = in_table(tmp_path, kind, mt=["\u200b"], ref=["c"])
+    (row,) = iter_rows(path, note=str)
+    assert "row 1: mt is empty" in problem(row)
+
+
+def test_a_bad_caption_in_a_list_is_called_by_its_place_there(tmp_path):
+    (row,) = iter_rows(jsonl(tmp_path, {"mt": "a", "src": "b", "refs": ["c", ""]}), note=str)
+    assert "row 1: reference 2 of refs is empty" in problem(row)

@@ -76,6 +76,10 @@ def test_scale_of_the_row_before_the_callers_before_0_to_1(tmp_path):
         ({"candidate": "a", "rating": "0.5"}, "rating must be a number, got str '0.5'"),
         ({"candidate": "a", "rating": True}, "rating must be a number, got bool"),
         ({"candidate": "a", "rating": []}, "rating is an empty list"),
+        (
+            {"candidate": "a", "rating": [0.5, None]},
+            r"rating is \[0.5, None\], with null .*leave the rater out",
+        ),
         ({"candidate": "a", "rating": 10**400}, "rating is too large a number"),
         ({"candidate": "a", "rating": 1, "rating_scale": [5, 1]}, "rating_scale must be"),
         ({"candidate": "a", "rating": 1, "rating_scale": 5}, "rating_scale must be"),
