@@ -26,7 +26,7 @@ from suisei.data.caption_cells import (
     refuse_several,
 )
 from suisei.data.column_names import NO_CHOICE, Columns, NoCandidateError, is_of_several, may_be_numbers
-from suisei.data.paths import Root, address_error, is_address
+from suisei.data.paths import Root, address_error, is_address, spellings
 from suisei.data.sample import CaptionSample, Rating, checked_caption, checked_number, refuse_surrogate
 from suisei.errors import DataError
 
@@ -217,18 +217,19 @@ def _file(record: Mapping[str, Any], column: str | None, settings: Settings, wha
         return None
     if is_address(name):
         return _on_the_web(column or what, name, settings, what)
-    path = settings.root.file(name, what=what, column=column)
+    path = settings.root.folder / name
+    paths = (settings.root.file(each, what=what, column=column) for each in spellings(name))
     try:
-        found = path.is_file()
+        found = next((each for each in paths if each.is_file()), None)
     except (OSError, ValueError) as error:  # a name too long for the file system, a NUL inside it
         raise _absent(path, f"{column} {name[:60]!r} cannot be a file name: {error}") from None
-    if not found:
+    if found is None:
         raise _absent(
             path,
             f"{column} {name[:200]!r} is not there: no file {str(path)[:400]}; fix the name or pass the "
             f"folder that holds the {what}s (--images DIR), or do without: --column {what}=",
         )
-    return path
+    return found
 
 
 def _absent(path: Path, text: str) -> AbsentFileError:

@@ -6,6 +6,7 @@ import io
 import os
 import re
 import stat
+import unicodedata
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -200,6 +201,13 @@ def _own_sample() -> str:
     from suisei.resources import resource_path
 
     return str(resource_path("data/scenes"))
+
+
+def spellings(name: str) -> tuple[str, ...]:
+    """Return a file's name as written, and what looks the same: composed, and taken apart as macOS does."""
+    if name.isascii():
+        return (name,)
+    return tuple(dict.fromkeys((name, *(unicodedata.normalize(form, name) for form in ("NFC", "NFD")))))
 
 
 def is_address(name: str) -> bool:

@@ -4,6 +4,7 @@ import io
 import json
 import sys
 import tracemalloc
+import unicodedata
 from itertools import islice
 
 import pytest
@@ -283,6 +284,34 @@ def test_images_are_looked_for_where_the_caller_says(tmp_path):
     assert read_samples(path, images=folder)[0].image == folder / "a.png"
     with pytest.raises(DataError, match="--images DIR"):
         read_samples(path)
+
+
+@pytest.mark.parametrize(("there", "here"), [("NFC", "NFD"), ("NFD", "NFC"), ("NFD", "NFD")])
+def test_an_image_is_found_whether_its_name_is_composed_or_not(tmp_path, there, here):
+    name = "ガード/カード é.png"
+    file = tmp_path / unicodedata.normalize(there, name)
+    file.parent.mkdir()
+    file.write_bytes(b"x")
+    path = jsonl(tmp_path, {"candidate": "a", "image": unicodedata.normalize(here, name)})
+    assert read_samples(path)[0].image == file
+
+
+def test_of_two_images_whose_names_look_alike_the_one_that_is_written_is_taken(tmp_path):
+    names = [unicodedata.normalize(form, "ガード.png") for form in ("NFC", "NFD")]
+    for name in names:
+        write(tmp_path, name, b"x")
+    path = jsonl(tmp_path, *({"candidate": "a", "image": name} for name in names))
+    assert [sample.image.name for sample in read_samples(path)] == names
+
+
+def test_a_link_of_another_spelling_does_not_lead_out(tmp_path):
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    (folder / unicodedata.normalize("NFD", "ガ.png")).symlink_to(write(tmp_path, "secret.png", b"x"))
+    (row,) = iter_rows(jsonl(folder, {"candidate": "a", "image": "ガ.png"}))
+    assert "leads out of the folder" in problem(row)
+    write(folder, "ガ.png", b"x")
+    assert read_samples(folder / "rows.jsonl")[0].image == folder / "ガ.png"
 
 
 def test_on_error_skip_counts_what_it_leaves_out(tmp_path):
