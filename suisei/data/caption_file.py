@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from suisei.errors import DataError
+
+_SHOWN = 5
 
 
 @dataclass(slots=True)
@@ -18,7 +21,10 @@ class CaptionFile:
         form: what it was taken for, in words.
         captions: {image: its captions}, in the file's order.
         file_names: {file name: image}, where an annotation file lists its images.
-        row_files: {file name: image}, where rows name both and a file stands for one image alone.
+        row_files: {file name: images}, where rows name both.
+        row_groups: {group: images}, where rows name an image by their own id and a group beside it.
+        other: the same captions by what else names their images; None where there is nothing else.
+        whole: it has the images of a whole data set, so that rows with names it lacks use other names.
         by_line: the file names no images, so that they are its line numbers, from 1.
         bad: what is wrong with the rows left out.
         repeated: rows left out since they repeat an earlier one.
@@ -28,7 +34,10 @@ class CaptionFile:
     form: str
     captions: dict[str, tuple[str, ...]] = field(default_factory=dict)
     file_names: dict[str, str] = field(default_factory=dict)
-    row_files: dict[str, str] = field(default_factory=dict)
+    row_files: dict[str, set[str]] = field(default_factory=dict)
+    row_groups: dict[str, set[str]] = field(default_factory=dict)
+    other: CaptionFile | None = None
+    whole: bool = False
     by_line: bool = False
     bad: list[DataError] = field(default_factory=list)
     repeated: int = 0
@@ -42,15 +51,55 @@ class CaptionFile:
         """Return the image that an id or a file's name stands for; the name itself where it is neither."""
         return name if name in self.captions else self._of_file(name) or name
 
-    def contradiction(self, image: str, file: str | None) -> str:
-        """Say that a file is of another image here than the one it is said to be of; else ""."""
-        known = self._of_file(file) if file is not None else None
-        if known is None or known == image:
-            return ""
-        return f"{file!r} is said to be image {image!r}, and {self.name} says that it is image {known!r}"
+    def contradiction(self, image: str, names: Mapping[str, str | None]) -> str:
+        """Say that a file or group is of another image here than the one it is said to be of; else "".
+
+        Args:
+            image: as :meth:`image_of` returns it.
+            names: what else names it: "image" is its file, "group" its group.
+        """
+        for kind, images_of in (("image", self._images_of_file), ("group", self.row_groups.get)):
+            name = names[kind]
+            known = images_of(name) if name else None
+            if known and image not in known:
+                images = ", ".join(map(repr, sorted(known)[:_SHOWN]))
+                return (
+                    f"{name!r} is said to be image {image!r}, and {self.name} says that it is image {images}"
+                )
+        return ""
+
+    def named_for(self, rows: Sequence[Mapping[str, str | None]]) -> CaptionFile:
+        """Return these captions by the names that the rows use: these, or those of ``other``.
+
+        An ``id`` may number the rows of its file: where files or groups contradict most of what ids join, the
+        captions are those of files or groups.
+
+        Args:
+            rows: what may name the image of each, by what it is.
+        """
+        if self.other is None or not rows:
+            return self
+        agreeing, against = self._joined(rows)
+        better, _ = self.other._joined(rows)
+        mostly = self.whole or better >= 2 * agreeing
+        return self.other if better > agreeing and mostly and (against or not agreeing) else self
+
+    def _joined(self, rows: Sequence[Mapping[str, str | None]]) -> tuple[int, int]:
+        """Return how many rows the best name joins without contradiction, and how many speak against it."""
+        kinds = {kind: [names for names in rows if self.find(names[kind]) is not None] for kind in rows[0]}
+        kind = max(kinds, key=lambda each: len(kinds[each]))
+        found = kinds[kind]
+        agreeing = sum(not self.contradiction(self.image_of(str(names[kind])), names) for names in found)
+        return agreeing, (len(rows) if self.whole else len(found)) - agreeing
 
     def _of_file(self, name: str) -> str | None:
-        return self.file_names.get(name) or self.row_files.get(name) or self._of_like(name)
+        images = self._images_of_file(name)
+        return next(iter(images)) if len(images) == 1 else None
+
+    def _images_of_file(self, name: str) -> set[str]:
+        listed = self.file_names.get(name)
+        like = self._of_like(name) if listed is None and name not in self.row_files else None
+        return self.row_files.get(name, set()) | {each for each in (listed, like) if each is not None}
 
     def _of_like(self, name: str) -> str | None:
         """Return the image whose file has this name in a folder, or composed otherwise, as macOS names files.

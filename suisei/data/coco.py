@@ -24,7 +24,7 @@ from suisei.errors import DataError
 
 _FILE_FIELDS = tuple(name for tier in ALIASES["image"] for name in tier)
 IMAGE_FIELDS = (*ALIASES["group"][1], "id", *_FILE_FIELDS, "group")
-"""Fields of a JSON Lines row that may name its image, the first that is there."""
+"""Fields of a JSON Lines row that may name its image, the first that is there; an id may be the row's."""
 CAPTION_FIELDS = (
     *(name for tier in ALIASES["references"] for name in tier),
     *("reference", "ref", *ALIASES["candidate"][2]),
@@ -37,11 +37,12 @@ _SHOWN = 80
 
 
 class Record(NamedTuple):
-    """Captions of one image as a file has them, unchecked, and where they stand in it."""
+    """Captions of one image as a file has them, unchecked, where they stand, and its other name, if any."""
 
     place: str
     image: Any
     captions: Any
+    other: str | None = None
 
 
 def is_json(path: Path | str) -> bool:
@@ -136,15 +137,32 @@ def read_references(paths: Sequence[Path | str]) -> CaptionFile:
     if len(paths) > 1:
         return _text_references(paths)
     found = CaptionFile(str(paths[0]), "plain text, a reference a line", by_line=True)
-    collected: dict[str, list[str]] = {}
+    records = []
     for record in _records(paths[0], found):
         try:
             image, captions = _checked(record)
         except DataError as error:
             raise DataError(f"{paths[0]}, {record.place}: {error}") from None
-        collected.setdefault(image, []).extend(captions)
-    found.captions = {image: tuple(captions) for image, captions in collected.items()}
+        records.append(Record(record.place, image, captions, record.other))
+    found.captions = _by_image((record.image, record.captions) for record in records)
+    if any(record.other is not None for record in records):
+        found.other = CaptionFile(found.name, found.form, _by_other_name(records))
     return _not_empty(found)
+
+
+def _by_image(named: Iterable[tuple[str, tuple[str, ...]]]) -> dict[str, tuple[str, ...]]:
+    collected: dict[str, list[str]] = {}
+    for image, captions in named:
+        collected.setdefault(image, []).extend(captions)
+    return {image: tuple(captions) for image, captions in collected.items()}
+
+
+def _by_other_name(records: Iterable[Record]) -> dict[str, tuple[str, ...]]:
+    """Return captions by what else names images; rows of one image that repeat a whole list are one."""
+    named = [(record.other or record.image, record.captions) for record in records]
+    lists: set[tuple[str, tuple[str, ...]]] = set()
+    again = [pair in lists or (len(pair[1]) > 1 and lists.add(pair)) for pair in named]  # type: ignore[func-returns-value]
+    return _by_image(pair for pair, repeated in zip(named, again, strict=True) if not repeated)
 
 
 def read_text(path: Path | str) -> str:
@@ -187,7 +205,7 @@ def _records(path: Path | str, found: CaptionFile) -> Iterator[Record]:
         rows = list(_json_lines(path, text))
         found.by_line = not any(name in row for _, row in rows for name in IMAGE_FIELDS)
         found.form = "a JSON object a line" + (", in the order of the captions" if found.by_line else "")
-        found.row_files = _row_files(rows)
+        found.row_files, found.row_groups = _row_files(rows), _row_groups(rows)
         return _row_records(rows, found.by_line)
     return (Record(f"line {number}", number, line) for number, line in enumerate(text_lines(text), 1))
 
@@ -296,18 +314,46 @@ def _row_records(rows: Sequence[tuple[int, dict[str, Any]]], by_line: bool) -> I
     for order, (number, row) in enumerate(rows, 1):
         image = order if by_line else next((row[name] for name in IMAGE_FIELDS if name in row), None)
         captions = next((row[name] for name in CAPTION_FIELDS if name in row), None)
-        yield Record(f"row {number}", image, captions)
+        other = (_file_of(row) or _group_of(row)) if _has_own_id(row) else None
+        yield Record(f"row {number}", image, captions, other)
 
 
-def _row_files(rows: Iterable[tuple[int, dict[str, Any]]]) -> dict[str, str]:
-    """Return {file name: image} of rows that name both, without files that are of several images."""
+def _has_own_id(row: Mapping[str, Any]) -> bool:
+    """Say whether nothing but its id names the image of a row, which may as well be the id of the row."""
+    return next((name for name in IMAGE_FIELDS if name in row), None) == "id"
+
+
+def _file_of(row: Mapping[str, Any]) -> str | None:
+    return next((row[name] for name in _FILE_FIELDS if isinstance(row.get(name), str)), None) or None
+
+
+def _group_of(row: Mapping[str, Any]) -> str | None:
+    group = row.get("group")
+    return _id_text(group) or None if isinstance(group, int | float | str) else None
+
+
+def _row_files(rows: Iterable[tuple[int, dict[str, Any]]]) -> dict[str, set[str]]:
+    """Return {file name: images} of rows that name both."""
     found: dict[str, set[str]] = {}
     for _, row in rows:
-        file = next((row[name] for name in _FILE_FIELDS if isinstance(row.get(name), str)), None)
-        if file:
+        if file := _file_of(row):
             image = next(row[name] for name in IMAGE_FIELDS if name in row)
-            found.setdefault(Path(file).name, set()).add(str(image).strip())
-    return {file: images.pop() for file, images in found.items() if len(images) == 1}
+            found.setdefault(Path(file).name, set()).add(_id_text(image))
+    return found
+
+
+def _row_groups(rows: Iterable[tuple[int, dict[str, Any]]]) -> dict[str, set[str]]:
+    """Return {group: images} of rows that name an image by their own id."""
+    found: dict[str, set[str]] = {}
+    for _, row in rows:
+        if _has_own_id(row) and (group := _group_of(row)):
+            found.setdefault(group, set()).add(_id_text(row["id"]))
+    return found
+
+
+def _id_text(image: Any) -> str:
+    """Return an image's id as text; pandas writes whole numbers of a column that has gaps as 1.0."""
+    return str(int(image) if isinstance(image, float) and image.is_integer() else image).strip()
 
 
 def _checked(record: Record) -> tuple[str, tuple[str, ...]]:
@@ -317,8 +363,8 @@ def _checked(record: Record) -> tuple[str, tuple[str, ...]]:
         DataError: what is wrong with them, without the place.
     """
     image, captions = record.image, record.captions
-    if isinstance(image, float) and image.is_integer():  # as pandas writes a column that has gaps
-        image = int(image)
+    if isinstance(image, float) and image.is_integer():
+        image = _id_text(image)
     if isinstance(image, bool) or not isinstance(image, int | str) or not str(image).strip():
         raise DataError(f"the image's id must be a number or text, got {image!r:.60} beside {captions!r:.60}")
     every = captions if isinstance(captions, list) else [captions]

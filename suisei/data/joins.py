@@ -171,13 +171,15 @@ def _with_references(
             yield row
             continue
         if kind is None:  # the first good row, which may come after all that were looked at
-            kind = _best_kind(known, samples or [row.sample], name)
+            names_there = [image_names(sample) for sample in samples or [row.sample]]
+            known = known.named_for(names_there)
+            kind = _best_kind(known, names_there, name)
             note(f"{known.describe()}; rows of {name} are joined with it by {kind}")
         names = image_names(row.sample)
         found = known.find(names[kind])
         if found is None:
             absent.add(row)
-        elif problem := known.contradiction(known.image_of(str(names[kind])), names["image"]):
+        elif problem := known.contradiction(known.image_of(str(names[kind])), names):
             error = DataError(f"{name}, row {row.number}: {problem}; name the images alike in both")
             yield replace(row, sample=None, error=error)
             continue
@@ -185,19 +187,18 @@ def _with_references(
     absent.tell(f"{name}: {known.name} has no references", note)
 
 
-def _best_kind(known: CaptionFile, samples: Sequence[CaptionSample], name: str) -> str:
+def _best_kind(known: CaptionFile, names: Sequence[Mapping[str, str | None]], name: str) -> str:
     """Return by which of their names most samples have references.
 
     Raises:
         DataError: none of them has any.
     """
-    names = [image_names(sample) for sample in samples]
     found = {kind: sum(known.find(each[kind]) is not None for each in names) for kind in names[0]}
     best = max(found, key=lambda kind: found[kind])
     if not found[best]:
         ours = "; ".join(f"{kind} such as {value!r}" for kind, value in names[0].items() if value)
         raise DataError(
-            f"{name}: none of its first {len(samples):,} rows has an image of {known.name}, which has ids "
+            f"{name}: none of its first {len(names):,} rows has an image of {known.name}, which has ids "
             f"such as {next(iter(known.captions))!r}; the rows have {ours or 'nothing that names an image'} "
             "(--column group=NAME says which column does)"
         )

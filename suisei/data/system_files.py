@@ -37,6 +37,12 @@ class SystemFile:
     has_ids: bool = False
     skipped: int = 0
 
+    def image_names(self) -> list[Mapping[str, str | None]]:
+        """Return what may name the image of each sample, by what it is."""
+        if self.has_ids:
+            return [{"group": key, "image": None, "id": key} for key in self.keys["id"]]
+        return [image_names(sample) for sample in self.samples]
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:

@@ -81,7 +81,7 @@ def _keys_among(file: SystemFile, given: CaptionFile, notes: list[str]) -> tuple
             f"ids such as {theirs!r}; the rows have {ours or 'nothing that names an image once'}"
         )
     for sample, key in zip(file.samples, resolved[best], strict=True):
-        if problem := given.contradiction(key, image_names(sample)["image"]):
+        if problem := given.contradiction(key, image_names(sample)):
             raise DataError(f"{file.name}: {problem}; name the images alike in both")
     if not file.has_ids or resolved[best] != file.keys[best]:
         notes.append(f"{file.name}: joined with the references by {best}")

@@ -79,6 +79,7 @@ def load_systems(
     found = read_systems(files, Reading(images, columns, on_error, allowed, notes))
     given = read_references(references) if references else None
     if given is not None:
+        given = given.named_for([names for file in found for names in file.image_names()])
         notes.append(given.describe())
     root = None if images is None else Root(images, allowed=allowed)
     return _join(found, given, root, notes)

@@ -249,3 +249,52 @@ def test_ids_that_pandas_wrote_as_floats_are_those_numbers(tmp_path):
     assert list(found.captions) == ["42"]
     with pytest.raises(DataError, match=r"must be a number or text, got 42\.5"):
         read_results(save(tmp_path / "r.json", [{"image_id": 42.5, "caption": "a dog"}]))
+
+
+@pytest.mark.parametrize("name", ["group", "image", "file_name"])
+@pytest.mark.parametrize("form", ["a list a row", "a caption a row"])
+def test_rows_are_joined_by_what_names_the_image_where_ids_number_the_rows(tmp_path, name, form):
+    for image in "abcdef":
+        (tmp_path / image).touch()
+    own = "group" if name == "group" else "image"
+    said = [(image, text) for image in "abcdef" for text in (f"one {image}", f"two {image}")]
+    if form == "a list a row":
+        said = [(image, [f"one {image}", f"two {image}"]) for image in "fedcba"]
+    references = lines(
+        tmp_path / "refs.jsonl",
+        *({"id": n, name: image, "captions": text} for n, (image, text) in enumerate(said)),
+    )
+    rows = [{"id": n, own: image, "candidate": "x"} for n, image in enumerate("abcdef")]
+    notes = []
+    samples = read_samples(lines(tmp_path / "r.jsonl", *rows), references=[references], note=notes.append)
+    assert [sample.references for sample in samples] == [(f"one {x}", f"two {x}") for x in "abcdef"]
+    assert "6 images; rows of" in notes[-1]
+    assert notes[-1].endswith(f"joined with it by {own}")
+
+
+def test_ids_that_agree_join_rows_of_one_group(tmp_path):
+    """As do segments of a video, whose captions differ."""
+    parts = [("s1", "v1"), ("s2", "v1"), ("s3", "v2")]
+    references = lines(
+        tmp_path / "refs.jsonl",
+        *({"id": part, "group": video, "refs": [f"of {part}"]} for part, video in parts),
+    )
+    rows = [{"id": part, "group": video, "candidate": "x"} for part, video in parts]
+    samples = read_samples(lines(tmp_path / "r.jsonl", *rows), references=[references], note=str)
+    assert [sample.references for sample in samples] == [("of s1",), ("of s2",), ("of s3",)]
+    rows[1]["group"] = "v2"
+    _, second, _ = iter_rows(lines(tmp_path / "w.jsonl", *rows), references=[references], note=str)
+    assert "'v2' is said to be image 's2', and" in str(second.error)
+
+
+def test_lists_of_references_that_rows_of_an_image_repeat_are_one(tmp_path):
+    said = [("a", ["x", "y"]), ("a", ["x", "y"]), ("b", ["z", "w"])]
+    references = lines(
+        tmp_path / "refs.jsonl",
+        *({"id": f"r{n}", "group": group, "references": texts} for n, (group, texts) in enumerate(said)),
+    )
+    rows = lines(
+        tmp_path / "r.jsonl", *({"id": n, "group": group, "candidate": "x"} for n, group in enumerate("ba"))
+    )
+    samples = read_samples(rows, references=[references], note=str)
+    assert [sample.references for sample in samples] == [("z", "w"), ("x", "y")]
