@@ -23,6 +23,7 @@ class CaptionFile:
         file_names: {file name: image}, where an annotation file lists its images.
         row_files: {file name: images}, where rows name both.
         row_groups: {group: images}, where rows name an image by their own id and a group beside it.
+        kinds: which names of a row may stand for an image here, those that "image_names" has by default.
         other: the same captions by what else names their images; None where there is nothing else.
         whole: it has the images of a whole data set, so that rows with names it lacks use other names.
         by_line: the file names no images, so that they are its line numbers, from 1.
@@ -36,6 +37,7 @@ class CaptionFile:
     file_names: dict[str, str] = field(default_factory=dict)
     row_files: dict[str, set[str]] = field(default_factory=dict)
     row_groups: dict[str, set[str]] = field(default_factory=dict)
+    kinds: tuple[str, ...] = ("group", "image", "id")
     other: CaptionFile | None = None
     whole: bool = False
     by_line: bool = False
@@ -86,7 +88,7 @@ class CaptionFile:
 
     def _joined(self, rows: Sequence[Mapping[str, str | None]]) -> tuple[int, int]:
         """Return how many rows the best name joins without contradiction, and how many speak against it."""
-        kinds = {kind: [names for names in rows if self.find(names[kind]) is not None] for kind in rows[0]}
+        kinds = {kind: [names for names in rows if self.find(names[kind]) is not None] for kind in self.kinds}
         kind = max(kinds, key=lambda each: len(kinds[each]))
         found = kinds[kind]
         agreeing = sum(not self.contradiction(self.image_of(str(names[kind])), names) for names in found)

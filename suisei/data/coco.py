@@ -146,7 +146,7 @@ def read_references(paths: Sequence[Path | str]) -> CaptionFile:
         records.append(Record(record.place, image, captions, record.other))
     found.captions = _by_image((record.image, record.captions) for record in records)
     if any(record.other is not None for record in records):
-        found.other = CaptionFile(found.name, found.form, _by_other_name(records))
+        found.other = _by_other_name(records, found)
     return _not_empty(found)
 
 
@@ -157,12 +157,16 @@ def _by_image(named: Iterable[tuple[str, tuple[str, ...]]]) -> dict[str, tuple[s
     return {image: tuple(captions) for image, captions in collected.items()}
 
 
-def _by_other_name(records: Iterable[Record]) -> dict[str, tuple[str, ...]]:
+def _by_other_name(records: Sequence[Record], found: CaptionFile) -> CaptionFile:
     """Return captions by what else names images; rows of one image that repeat a whole list are one."""
     named = [(record.other or record.image, record.captions) for record in records]
     lists: set[tuple[str, tuple[str, ...]]] = set()
     again = [pair in lists or (len(pair[1]) > 1 and lists.add(pair)) for pair in named]  # type: ignore[func-returns-value]
-    return _by_image(pair for pair, repeated in zip(named, again, strict=True) if not repeated)
+    captions = _by_image(pair for pair, repeated in zip(named, again, strict=True) if not repeated)
+    form = found.form + (", by imgid" if found.form == _KARPATHY else "")
+    others = {record.image: record.other for record in records if record.other is not None}
+    files = {file: others[image] for file, image in found.file_names.items() if image in others}
+    return CaptionFile(found.name, form, captions, files, kinds=("group", "image"))
 
 
 def read_text(path: Path | str) -> str:
@@ -272,11 +276,16 @@ def _file_names(path: Path | str, images: Any) -> dict[str, str]:
 
 
 def _karpathy_records(path: Path | str, images: list[Any], found: CaptionFile) -> Iterator[Record]:
-    records = []
+    records, numbers = [], set[int | None]()
     for image in read_karpathy(str(path), images):
         found.file_names[image.file] = str(image.id)
+        numbers.add(image.number)
         if image.captions != []:  # a part whose captions are kept secret
-            records.append(Record(image.place, image.id, image.captions))
+            number = None if image.number is None else str(image.number)
+            records.append(Record(image.place, image.id, image.captions, number))
+    if None in numbers or len(numbers) < len(images):
+        return iter(record._replace(other=None) for record in records)
+    found.whole = True
     return iter(records)
 
 

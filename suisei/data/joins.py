@@ -130,16 +130,16 @@ def _joined(
     head, problem = _head(rows, look)
     samples = [row.sample for row in head if row.sample is not None]
     every: Iterable[Row] = chain(head, rows if problem is None else ())
+    files: dict[str, str] = {}  # of the references' images, once it is known how rows are joined with them
     if given is not None:
         if any(sample.references for sample in samples):
             note(f"{name}: references in its rows are not used, for there are files of references")
         if given.streamed or given.loaded().by_line:
             every = _with_lines(every, given, name, note)
         else:
-            every = _with_references(every, given.loaded(), samples, name, note)
+            every = _with_references(every, given.loaded(), samples, name, note, files)
     if images is not None:  # whatever the first rows have: a later one may be the first to name no image
-        known = given.loaded().file_names if given is not None and not given.streamed else {}
-        every = _with_images(every, images, {image: file for file, image in known.items()}, name, note)
+        every = _with_images(every, images, files, name, note)
     yield from every
     if problem is not None:
         raise problem
@@ -162,7 +162,12 @@ def image_names(sample: CaptionSample) -> dict[str, str | None]:
 
 
 def _with_references(
-    rows: Iterable[Row], known: CaptionFile, samples: Sequence[CaptionSample], name: str, note: Note
+    rows: Iterable[Row],
+    known: CaptionFile,
+    samples: Sequence[CaptionSample],
+    name: str,
+    note: Note,
+    files: dict[str, str],
 ) -> Iterator[Row]:
     kind = None
     absent = _Absent()
@@ -174,6 +179,7 @@ def _with_references(
             names_there = [image_names(sample) for sample in samples or [row.sample]]
             known = known.named_for(names_there)
             kind = _best_kind(known, names_there, name)
+            files.update((image, file) for file, image in known.file_names.items())
             note(f"{known.describe()}; rows of {name} are joined with it by {kind}")
         names = image_names(row.sample)
         found = known.find(names[kind])
@@ -193,7 +199,7 @@ def _best_kind(known: CaptionFile, names: Sequence[Mapping[str, str | None]], na
     Raises:
         DataError: none of them has any.
     """
-    found = {kind: sum(known.find(each[kind]) is not None for each in names) for kind in names[0]}
+    found = {kind: sum(known.find(each[kind]) is not None for each in names) for kind in known.kinds}
     best = max(found, key=lambda kind: found[kind])
     if not found[best]:
         ours = "; ".join(f"{kind} such as {value!r}" for kind, value in names[0].items() if value)

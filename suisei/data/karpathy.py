@@ -23,6 +23,7 @@ class KarpathyImage(NamedTuple):
         path: the file within its folder, as ``val2014/NAME``; the name alone where none is named.
         part: which of PARTS it is in.
         captions: as the file has them, unchecked; None where they are no list.
+        number: the split's own ``imgid``, which counts its images; None where it has none.
     """
 
     place: str
@@ -31,6 +32,7 @@ class KarpathyImage(NamedTuple):
     path: str
     part: Any
     captions: list[Any] | None
+    number: int | None = None
 
 
 def karpathy_images(content: Any) -> list[Any] | None:
@@ -95,7 +97,7 @@ def read_karpathy(name: str, images: list[Any]) -> Iterator[KarpathyImage]:
         place = f"image {number}"
         if not isinstance(image, dict) or not isinstance(image.get("filename"), str):
             raise DataError(f"{name}, {place}: expected an object with a filename, got {image!r:.60}")
-        file, sentences = image["filename"], image.get("sentences")
+        file, sentences, number_in_split = image["filename"], image.get("sentences"), image.get("imgid")
         captions = None
         if isinstance(sentences, list):
             captions = [each.get("raw") if isinstance(each, dict) else None for each in sentences]
@@ -106,4 +108,5 @@ def read_karpathy(name: str, images: list[Any]) -> Iterator[KarpathyImage]:
             str(PurePosixPath(str(image.get("filepath") or "")) / file),
             image.get("split"),
             captions,
+            number_in_split if isinstance(number_in_split, int) else None,
         )

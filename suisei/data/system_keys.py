@@ -70,7 +70,9 @@ def _conflict(files: Sequence[SystemFile], keys: Sequence[Sequence[str]], *, cop
 
 def _keys_among(file: SystemFile, given: CaptionFile, notes: list[str]) -> tuple[str, ...]:
     """Return the keys of a file that most references have."""
-    resolved = {kind: tuple(map(given.image_of, keys)) for kind, keys in file.keys.items()}
+    resolved = {
+        kind: tuple(map(given.image_of, keys)) for kind, keys in file.keys.items() if kind in given.kinds
+    }
     found = {kind: sum(key in given.captions for key in keys) for kind, keys in resolved.items()}
     best = max(found, key=lambda kind: (found[kind], _SURER.index(kind)), default=None)
     if best is None or not found[best]:

@@ -298,3 +298,38 @@ def test_lists_of_references_that_rows_of_an_image_repeat_are_one(tmp_path):
     )
     samples = read_samples(rows, references=[references], note=str)
     assert [sample.references for sample in samples] == [("z", "w"), ("x", "y")]
+
+
+@pytest.mark.parametrize("column", ["imgid", "cocoid", "image_id"])
+def test_a_karpathy_split_is_joined_by_its_own_numbers_where_rows_have_those(tmp_path, column):
+    """Numbers of the split are ids of COCO, too: of other images."""
+    numbered = [(n, n + 2, f"{'abcdefgh'[n]}.jpg") for n in range(8)]
+    images = [
+        {"imgid": n, "cocoid": coco, "filename": file, "sentences": [{"raw": f"of {file}"}]}
+        for n, coco, file in numbered
+    ]
+    split = save(tmp_path / "dataset_coco.json", {"images": images})
+    by_number = column == "imgid"
+    said = [(n if by_number else coco, file) for n, coco, file in numbered[1:]]
+    rows = lines(
+        tmp_path / "rows.jsonl", *({"id": k, column: n, "candidate": "x"} for k, (n, _) in enumerate(said))
+    )
+    for _, file in said:
+        (tmp_path / file).touch()
+    notes = []
+    samples = read_samples(rows, references=[split], images=tmp_path, note=notes.append)
+    assert [sample.references for sample in samples] == [(f"of {file}",) for _, file in said]
+    assert [sample.image for sample in samples] == [tmp_path / file for _, file in said]
+    assert any("Karpathy's splits, by imgid, 8 images" in note for note in notes) == by_number
+
+
+def test_numbers_of_a_karpathy_split_are_no_numbers_of_rows(tmp_path):
+    images = [
+        {"imgid": n, "cocoid": n + 100, "filename": f"{n}.jpg", "sentences": [{"raw": f"of {n}"}]}
+        for n in range(8)
+    ]
+    images[5]["sentences"] = []
+    split = save(tmp_path / "dataset_coco.json", {"images": images})
+    rows = lines(tmp_path / "rows.jsonl", *({"id": n, "cocoid": 107 - n, "candidate": "x"} for n in range(5)))
+    samples = read_samples(rows, references=[split], note=str)
+    assert [sample.references for sample in samples] == [("of 7",), ("of 6",), (), ("of 4",), ("of 3",)]
