@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from suisei.data.caption_file import CaptionFile
 from suisei.data.column_names import ALIASES, match_columns
 from suisei.data.compressed import open_plain, plain_suffix
-from suisei.data.documents import RESULT_FIELDS, caption_in, is_row, parse_json
+from suisei.data.documents import RESULT_FIELDS, are_rows_by_id, caption_in, is_row, parse_json
 from suisei.data.karpathy import karpathy_images, read_karpathy
 from suisei.data.sample import checked_caption
 from suisei.errors import DataError
@@ -74,7 +74,7 @@ def has_result_rows(path: Path | str) -> bool:
     except (ValueError, RecursionError):
         return False
     if is_json(path) and isinstance(content, dict):
-        return not is_row(content)
+        return not is_row(content) and not are_rows_by_id(content)
     row = content[0] if isinstance(content, list) and content else content
     return isinstance(row, dict) and (_is_result(row) or (is_json(path) and len(row) == 1))
 
@@ -243,7 +243,10 @@ def _document_records(path: Path | str, content: Any, found: CaptionFile) -> Ite
         return _karpathy_records(path, listed, found)
     if isinstance(content, dict):
         found.form = "captions by image id"
-        return (Record(f"image {image!r:.60}", image, captions) for image, captions in content.items())
+        return (
+            Record(f"image {key!r:.60}", said.get("image_id", key) if isinstance(said, dict) else key, said)
+            for key, said in content.items()
+        )
     if isinstance(content, list) and content and isinstance(content[0], dict):
         if set(content[0]) >= RESULT_FIELDS:
             found.form = "a COCO result file"

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, TextIO
 
-from suisei.data.column_names import match_columns
+from suisei.data.column_names import field_called, match_columns
 from suisei.data.file_rows import NOT_UTF8, FileProblem, Note, RawRow
 from suisei.data.karpathy import karpathy_images
 from suisei.data.lines import checked_first, is_broken
@@ -136,7 +136,7 @@ def _object_rows(content: dict[str, Any], note: Note) -> Iterator[RawRow]:
         for value in content.values()
     ):
         raise FileProblem(f"expected {_FORMS}; it has the fields {', '.join(content)[:_SHOWN]}")
-    note("taken for captions by image id")
+    note("taken for rows by their id" if are_rows_by_id(content) else "taken for captions by image id")
     for image, value in content.items():
         yield _keyed(image, value)
 
@@ -148,6 +148,12 @@ def is_row(content: Mapping[str, Any]) -> bool:
     except DataError:
         return False
     return True
+
+
+def are_rows_by_id(content: Mapping[str, Any]) -> bool:
+    """Say whether an object has rows that name their images, by their ids, and not captions by image id."""
+    first = next(iter(content.values()), None)
+    return isinstance(first, dict) and _names_image(first)
 
 
 def _list_rows(items: Iterator[Any], note: Note, chosen: Collection[str]) -> Iterator[RawRow]:
@@ -185,8 +191,10 @@ def _form(item: Mapping[str, Any]) -> str:
 
 
 def _keyed(image: str, value: Any) -> RawRow:
-    """Return the row of an image's id and what is said of it."""
+    """Return the row of an image's id and what is said of it, or of the row's id and a row with an image."""
     if isinstance(value, dict):
+        if _names_image(value):
+            return RawRow({"id": image, **value})
         return RawRow({"id": image, "group": image, **value})
     if isinstance(value, list):
         if len(value) != 1:
@@ -196,6 +204,11 @@ def _keyed(image: str, value: Any) -> RawRow:
     if isinstance(value, dict):
         others = {name: each for name, each in value.items() if name not in ("caption", "id", "image_id")}
     return RawRow({"id": image, "group": image, **others, "candidate": caption_in(value)})
+
+
+def _names_image(row: Mapping[str, Any]) -> bool:
+    """Say whether a row has a column of its own for its image, so that its key only numbers it."""
+    return not {"group", "image", "video"}.isdisjoint(map(field_called, row))
 
 
 def caption_in(value: Any) -> Any:

@@ -6,6 +6,8 @@ import tracemalloc
 import pytest
 
 from suisei.data.formats import iter_rows, read_samples
+from suisei.data.splits import group_of
+from suisei.data.system_outputs import load_systems
 from suisei.errors import DataError
 from tests.unit.data.row_files import jsonl, problem, write
 
@@ -123,3 +125,30 @@ def test_objects_by_image_id_name_their_image(tmp_path):
     path.write_text(json.dumps({"1": {"caption": "a dog"}}))
     (sample,) = read_samples(path, images=tmp_path, note=str)
     assert (sample.group, sample.image) == ("1", tmp_path / "1.jpg")
+
+
+@pytest.mark.parametrize("column", ["group", "image_id", "image", "video"])
+def test_rows_by_number_keep_the_image_that_they_name(tmp_path, column):
+    """As pandas writes with orient="index"."""
+    (tmp_path / "p7.jpg").touch()
+    content = {str(n): {"candidate": text, column: "p7.jpg"} for n, text in enumerate("ab")}
+    notes = []
+    samples = read_samples(write(tmp_path, "r.json", json.dumps(content)), note=notes.append)
+    assert [(sample.id, group_of(sample)) for sample in samples] == [
+        ("0", group_of(samples[0])),
+        ("1", group_of(samples[0])),
+    ]
+    assert {sample.group for sample in samples} == {None if column in ("image", "video") else "p7.jpg"}
+    assert notes[0].endswith("taken for rows by their id")
+
+
+def test_rows_by_number_are_joined_by_their_image(tmp_path):
+    def saved(name, text, order):
+        rows = {str(n): {"image_id": image, "caption": f"{text} {image}"} for n, image in enumerate(order)}
+        return str(write(tmp_path, name, json.dumps(rows)))
+
+    x, y, references = saved("x.json", "x", "ab"), saved("y.json", "y", "ba"), saved("r.json", "of", "ba")
+    systems = load_systems([x, y], references=[references])
+    found = {name: [sample.candidate for sample in samples] for name, samples in systems.samples.items()}
+    assert found == {"x": ["x a", "x b"], "y": ["y a", "y b"]}
+    assert [sample.references for sample in systems.samples["x"]] == [("of a",), ("of b",)]
