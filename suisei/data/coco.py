@@ -19,6 +19,7 @@ from suisei.data.column_names import ALIASES, match_columns
 from suisei.data.compressed import open_plain, plain_suffix
 from suisei.data.documents import RESULT_FIELDS, are_rows_by_id, caption_in, is_row, parse_json
 from suisei.data.karpathy import karpathy_images, read_karpathy
+from suisei.data.plain_text import caption_lines
 from suisei.data.sample import checked_caption
 from suisei.errors import DataError
 
@@ -100,7 +101,7 @@ def read_results(path: Path | str, *, on_error: str = "raise") -> CaptionFile:
             under "raise", a caption that is no text or empty.
     """
     found = CaptionFile(str(path), "plain text, a caption a line", by_line=True)
-    records = _records(path, found)
+    records = _records(path, found, results=True)
     if found.form in (_ANNOTATIONS, _KARPATHY):
         raise DataError(f"{path}: {found.form} hold references, not a system's captions (--references)")
     places: dict[str, str] = {}
@@ -199,7 +200,7 @@ def read_text(path: Path | str) -> str:
 _ANNOTATIONS, _KARPATHY = "COCO annotations", "Karpathy's splits"
 
 
-def _records(path: Path | str, found: CaptionFile) -> Iterator[Record]:
+def _records(path: Path | str, found: CaptionFile, *, results: bool = False) -> Iterator[Record]:
     """Return the records of a file; its form, and whether it names images, are put into ``found``."""
     text = read_text(path)
     if is_json(path):
@@ -211,7 +212,15 @@ def _records(path: Path | str, found: CaptionFile) -> Iterator[Record]:
         found.form = "a JSON object a line" + (", in the order of the captions" if found.by_line else "")
         found.row_files, found.row_groups = _row_files(rows), _row_groups(rows)
         return _row_records(rows, found.by_line)
-    return (Record(f"line {number}", number, line) for number, line in enumerate(text_lines(text), 1))
+    lines = _caption_lines(path, text, "captions" if results else "references")
+    return (Record(f"line {number}", number, line) for number, line in enumerate(lines, 1))
+
+
+def _caption_lines(path: Path | str, text: str, what: str) -> list[str]:
+    try:
+        return [line for _, line in caption_lines(iter(enumerate(text_lines(text), 1)), what)]
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from None
 
 
 def text_lines(text: str) -> list[str]:
@@ -413,7 +422,7 @@ def _text_references(paths: Sequence[Path | str]) -> CaptionFile:
             f"{documents[0]}: several --references are plain text, one file per reference; "
             "give a JSON file alone"
         )
-    columns = [text_lines(read_text(path)) for path in paths]
+    columns = [_caption_lines(path, read_text(path), "references") for path in paths]
     if len({len(column) for column in columns}) > 1:
         counts = ", ".join(f"{path} {len(column):,}" for path, column in zip(paths, columns, strict=True))
         raise DataError(f"reference files must have a line per image each; they have {counts} lines")

@@ -70,7 +70,7 @@ def document_rows(
     if start.lstrip().startswith("["):
         yield from _list_rows(_items(_Buffer(text, start)), note, chosen)
     elif start.lstrip().startswith("{"):
-        if _is_object(start) and (second := _next_line(text)):
+        if is_object(start) and (second := _next_line(text)):
             note("taken for JSON Lines")
             yield from lines(_Again(second, text), start)  # type: ignore[arg-type]
         else:
@@ -79,7 +79,8 @@ def document_rows(
         raise FileProblem(f"expected {_FORMS}; it begins {start.strip()[:_SHOWN]!r}")
 
 
-def _is_object(line: str) -> bool:
+def is_object(line: str) -> bool:
+    """Say whether a line is a JSON object."""
     try:
         return isinstance(json.loads(line), dict)
     except (ValueError, RecursionError):

@@ -18,6 +18,7 @@ from suisei.data.compressed import open_plain
 from suisei.data.file_rows import Note, Row
 from suisei.data.lines import is_broken, is_cut, numbered_lines, utf8_lines
 from suisei.data.paths import Root, is_stream
+from suisei.data.plain_text import caption_lines
 from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError, DataError
 
@@ -84,12 +85,10 @@ def _text_lines(path: Path, stack: ExitStack) -> Iterator[str]:
     try:
         stream = stack.enter_context(open_plain(path))
         text = utf8_lines(stream, newline="\n")
-        for number, line in numbered_lines(text):
+        for number, line in caption_lines(numbered_lines(text), "references"):
             if is_broken(line) or is_cut(line):
                 what = "is not valid UTF-8; save the file as UTF-8" if is_broken(line) else "is too long"
                 raise DataError(f"line {number:,} {what}")
-            if number == 1 and line.startswith('{"'):
-                raise DataError("its lines are JSON objects, not references; name it .jsonl")
             yield line.rstrip("\r\n")
     except DataError as error:
         raise DataError(f"{path}: {error}") from None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, TextIO
@@ -28,6 +28,7 @@ from suisei.data.lines import (
 )
 from suisei.data.parquet import import_pyarrow
 from suisei.data.paths import is_stream
+from suisei.data.plain_text import caption_lines, has_candidate
 from suisei.errors import DataError
 
 
@@ -128,9 +129,9 @@ class RowReader:
 
     def text_rows(self, text: TextIO) -> Iterator[RawRow]:
         """Yield a row per line of plain text."""
-        for number, line in whole_utf8(numbered_lines(text)):
+        lines = caption_lines(whole_utf8(numbered_lines(text)), "captions", self.chosen)
+        for number, line in lines:
             if number == 1:
-                self._refuse_other_than_text(line)
                 self.told("taken for plain text, a caption a line")
             if is_cut(line):
                 yield RawRow(None, TOO_LONG)
@@ -138,13 +139,6 @@ class RowReader:
                 yield RawRow(None, NOT_UTF8)
             else:
                 yield RawRow({"candidate": line.rstrip("\r\n")})
-
-    def _refuse_other_than_text(self, first: str) -> None:
-        start = first.strip()
-        if start.startswith("{") and _json_row(start).record is not None:
-            raise FileProblem("its lines are JSON objects, not captions; name it .jsonl")
-        if "\t" in start and _has_candidate(start.split("\t"), self.chosen):
-            raise FileProblem("it is a table, not a caption a line; name it .tsv")
 
     def delimited_rows(self, text: TextIO) -> Iterator[RawRow]:
         """Yield the rows of CSV or TSV."""
@@ -172,9 +166,9 @@ class RowReader:
     def _delimiter(self, header: str) -> str:
         """Return what separates the fields: what the format says, or what alone makes a header."""
         usual = "\t" if self.kind == "tsv" else ","
-        if not _has_candidate(_split(header, usual), self.chosen):
+        if not has_candidate(_split(header, usual), self.chosen):
             for other, name in ((";", "semicolons"), ("\t", "tabs"), (",", "commas")):
-                if other != usual and _has_candidate(_split(header, other), self.chosen):
+                if other != usual and has_candidate(_split(header, other), self.chosen):
                     self.told(f"taken for columns separated by {name}")
                     return other
         return usual
@@ -236,14 +230,6 @@ def _again(first: Line, lines: Iterator[Line]) -> Iterator[Line]:
 def _split(header: str, delimiter: str) -> list[str]:
     """Return the names of a header, roughly; what is wrong with it is said by who reads it."""
     return [name.strip().strip('"') for name in header.strip().split(delimiter)]
-
-
-def _has_candidate(names: Sequence[str], chosen: tuple[tuple[str, tuple[str, ...]], ...]) -> bool:
-    try:
-        match_columns(tuple(names), chosen)
-    except DataError:
-        return False
-    return True
 
 
 def _json_row(line: str) -> RawRow:

@@ -1,0 +1,88 @@
+"""Plain text with a caption a line, and what looks like it and is something else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from suisei.data.column_names import NO_CHOICE, field_called, match_columns
+from suisei.data.documents import is_object
+from suisei.data.lines import Line, is_broken, is_cut
+from suisei.errors import DataError
+
+_KEY = re.compile(
+    r"""\S+\t[^\t]*|                                          # a key, and a tab that is the only one
+        [^\s,;]+\.(?:jpe?g|png|webp|gif|bmp)(?:\#[0-9]+)?[,;].*|    # the file of an image
+        [0-9]+[ ]\|\|\|[ ].*                                  # the number of a sentence""",
+    re.VERBOSE | re.IGNORECASE | re.DOTALL,
+)
+_LOOKED_AT = 20
+"""So many lines with a key each are a table; one without shows that a tab is part of a caption."""
+_DELIMITERS = {"\t": ".tsv", ",": ".csv", ";": ".csv"}
+
+
+def caption_lines(
+    lines: Iterator[Line], what: str, chosen: tuple[tuple[str, tuple[str, ...]], ...] = NO_CHOICE
+) -> Iterator[Line]:
+    """Pass the lines of plain text on.
+
+    Args:
+        lines: numbered lines.
+        what: they are, for messages: "captions" or "references".
+        chosen: which columns a caller says fill a field, as :func:`chosen_columns` returns it.
+
+    Raises:
+        DataError: the first lines show JSON objects, a table, a header, or a key before each caption.
+    """
+    head: list[Line] = []
+    keyed = 0
+    for number, line in lines:
+        if not head:
+            _refuse_other(line.strip(), what, chosen)
+        head.append((number, line))
+        is_keyed = _KEY.fullmatch(line.strip()) is not None
+        keyed += is_keyed
+        if len(head) == _LOOKED_AT or (line.strip() and not is_keyed):
+            break
+    if keyed and keyed == sum(bool(line.strip()) for _, line in head):
+        raise DataError(_keyed(next(line.strip() for _, line in head if line.strip()), what))
+    yield from head
+    yield from lines
+
+
+def _refuse_other(first: str, what: str, chosen: tuple[tuple[str, tuple[str, ...]], ...]) -> None:
+    if is_cut(first) or is_broken(first):
+        return
+    if first.startswith("{") and is_object(first):
+        raise DataError(f"its lines are JSON objects, not {what}; name it .jsonl")
+    for delimiter, suffix in _DELIMITERS.items():
+        cells = first.split(delimiter)
+        header = len(cells) > 1 and (delimiter == "\t" or not any(" " in cell for cell in cells))
+        if header and has_candidate([cell.strip().strip('"') for cell in cells], chosen):
+            remedy = f"name it {suffix}" if what == "captions" else _AS_JSON_LINES
+            raise DataError(f"it is a table, not a {what[:-1]} a line; {remedy}")
+    if re.fullmatch(r"\w+", first) and first != "text" and field_called(first) in ("candidate", "references"):
+        raise DataError(f"its first line, {first!r}, is a header, and text has none; take the line out")
+
+
+def has_candidate(names: Sequence[str], chosen: tuple[tuple[str, tuple[str, ...]], ...]) -> bool:
+    """Say whether the names of columns make a header: one of them is the candidate's."""
+    try:
+        match_columns(tuple(names), chosen)
+    except DataError:
+        return False
+    return True
+
+
+_AS_JSON_LINES = 'write {"image": "...", "caption": "..."} a line into a .jsonl file'
+
+
+def _keyed(first: str, what: str) -> str:
+    """Return what is wrong with text whose lines have a key each, and what to do."""
+    table = "name it .tsv and put image<TAB>caption on top" if "\t" in first else "give a table with a header"
+    if what == "references":
+        table = _AS_JSON_LINES
+    return (
+        f"every line has a key before its {what[:-1]}, such as {first[:60]!r}, which would be "
+        f"taken for a part of it; {table}, or take the keys out"
+    )

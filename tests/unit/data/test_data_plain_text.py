@@ -1,0 +1,66 @@
+"""Plain text with a caption a line, and what is refused as something else."""
+
+import pytest
+
+from suisei.data.coco import read_references, read_results
+from suisei.data.formats import read_samples
+from suisei.errors import DataError
+from tests.unit.data.row_files import write
+
+KEYED = {
+    "files": "p0.jpg\ta dog runs\np1.jpg\ta cat\n\n",
+    "captions of files": "p0.jpg#0\ta dog runs\np0.jpg#1\tthe dog\n",
+    "numbers": "0\t犬が走る\n1\t猫\n",
+    "commas": "p0.jpg,a dog, running\np1.png,a cat\n",
+    "bars": "0 ||| a dog runs\n1 ||| a cat\n",
+}
+OTHER = {
+    "image,caption\np0.jpg,a dog\n": "is a table",
+    "id;candidate\n0;a dog\n": "is a table",
+    "image\tcaption\np0.jpg\ta dog\n": "is a table",
+    "caption\na dog\n": "its first line, 'caption', is a header",
+    '{"caption": "a dog"}\n': "its lines are JSON objects",
+}
+
+
+def readers(tmp_path, text):
+    """Return what reads plain text: as rows, as a system, as references streamed, and as several of them."""
+    path, rows = write(tmp_path, "a.txt", text), write(tmp_path, "rows.jsonl", '{"candidate": "a"}\n' * 2)
+    return {
+        "rows": lambda: read_samples(path, note=str),
+        "system": lambda: read_results(path),
+        "streamed": lambda: read_samples(rows, references=[path], note=str),
+        "several": lambda: read_references([path, path]),
+    }
+
+
+@pytest.mark.parametrize("reader", ["rows", "system", "streamed", "several"])
+@pytest.mark.parametrize("form", KEYED)
+def test_a_key_in_every_line_is_no_part_of_captions(tmp_path, form, reader):
+    with pytest.raises(DataError, match=r"a\.txt: every line has a key before its (caption|reference)"):
+        readers(tmp_path, KEYED[form])[reader]()
+
+
+@pytest.mark.parametrize("reader", ["rows", "system", "streamed", "several"])
+@pytest.mark.parametrize("text", OTHER)
+def test_tables_and_objects_are_no_captions(tmp_path, text, reader):
+    with pytest.raises(DataError, match=r"a\.txt: .*" + OTHER[text]):
+        readers(tmp_path, text)[reader]()
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["dog\truns", "a cat"],
+        ["a sign, caption", "a cat"],
+        ["text", "a cat"],
+        ["p0.jpg\ta dog\ttwice", "x\ty\tz"],
+        ["photo.jpg, a file", "a cat"],
+        ["7 ||| a cat", "cat"],
+    ],
+)
+def test_captions_that_look_a_little_like_a_table_are_captions(tmp_path, lines):
+    for read in readers(tmp_path, "".join(f"{line}\n" for line in lines)).values():
+        read()
+    samples = read_samples(tmp_path / "a.txt", note=str)
+    assert [sample.candidate for sample in samples] == lines
