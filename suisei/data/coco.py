@@ -19,6 +19,7 @@ from suisei.data.column_names import ALIASES, match_columns
 from suisei.data.compressed import open_plain, plain_suffix
 from suisei.data.documents import RESULT_FIELDS, are_rows_by_id, caption_in, is_row, parse_json
 from suisei.data.karpathy import karpathy_images, read_karpathy
+from suisei.data.lines import LONE_RETURN, has_lone_return
 from suisei.data.plain_text import caption_lines
 from suisei.data.sample import checked_caption
 from suisei.errors import DataError
@@ -217,10 +218,15 @@ def _records(path: Path | str, found: CaptionFile, *, results: bool = False) -> 
 
 
 def _caption_lines(path: Path | str, text: str, what: str) -> list[str]:
+    lines = text_lines(text)
     try:
-        return [line for _, line in caption_lines(iter(enumerate(text_lines(text), 1)), what)]
+        found = [line for _, line in caption_lines(iter(enumerate(lines, 1)), what)]
     except DataError as error:
         raise DataError(f"{path}: {error}") from None
+    lone = next((number for number, line in enumerate(lines, 1) if has_lone_return(line)), None)
+    if lone is not None:
+        raise DataError(f"{path}, line {lone:,}: {LONE_RETURN}")
+    return found
 
 
 def text_lines(text: str) -> list[str]:

@@ -16,7 +16,7 @@ from suisei.data.caption_file import CaptionFile
 from suisei.data.coco import is_text, read_references
 from suisei.data.compressed import open_plain
 from suisei.data.file_rows import Note, Row
-from suisei.data.lines import is_broken, is_cut, numbered_lines, utf8_lines
+from suisei.data.lines import LONE_RETURN, has_lone_return, is_broken, is_cut, numbered_lines, utf8_lines
 from suisei.data.paths import Root, is_stream
 from suisei.data.plain_text import caption_lines
 from suisei.data.sample import CaptionSample
@@ -89,6 +89,8 @@ def _text_lines(path: Path, stack: ExitStack) -> Iterator[str]:
             if is_broken(line) or is_cut(line):
                 what = "is not valid UTF-8; save the file as UTF-8" if is_broken(line) else "is too long"
                 raise DataError(f"line {number:,} {what}")
+            if has_lone_return(line):
+                raise DataError(f"line {number:,}: {LONE_RETURN}")
             yield line.rstrip("\r\n")
     except DataError as error:
         raise DataError(f"{path}: {error}") from None

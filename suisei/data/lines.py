@@ -21,6 +21,8 @@ TOO_LONG = (
     f"the line has over {MAX_LINE_CHARACTERS:,} characters; it is no caption, and probably a lost line end"
 )
 
+LONE_RETURN = "a carriage return (CR) within the line, which ends none here; save the file with LF line ends"
+
 Line = tuple[int, str]
 """Line number, counted from 1, and the text with its line end."""
 
@@ -61,6 +63,11 @@ def count_lines(path: Path, *, quoted: bool) -> int:
 def is_broken(text: str) -> bool:
     """Say whether the text held bytes that are not UTF-8."""
     return not text.isascii() and _BYTE.search(text) is not None
+
+
+def has_lone_return(line: str) -> bool:
+    """Say whether a carriage return stands within a line, as where each of a file ends in nothing else."""
+    return "\r" in line.rstrip("\r\n")
 
 
 def is_cut(text: str) -> bool:

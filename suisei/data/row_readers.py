@@ -17,9 +17,11 @@ from suisei.data.compressed import open_plain
 from suisei.data.documents import document_rows, parse_json
 from suisei.data.file_rows import NOT_UTF8, FileProblem, Note, RawRow
 from suisei.data.lines import (
+    LONE_RETURN,
     TOO_LONG,
     Line,
     delimited_records,
+    has_lone_return,
     is_broken,
     is_cut,
     numbered_lines,
@@ -137,6 +139,8 @@ class RowReader:
                 yield RawRow(None, TOO_LONG)
             elif is_broken(line):
                 yield RawRow(None, NOT_UTF8)
+            elif has_lone_return(line):
+                yield RawRow(None, LONE_RETURN)
             else:
                 yield RawRow({"candidate": line.rstrip("\r\n")})
 

@@ -64,3 +64,15 @@ def test_captions_that_look_a_little_like_a_table_are_captions(tmp_path, lines):
         read()
     samples = read_samples(tmp_path / "a.txt", note=str)
     assert [sample.candidate for sample in samples] == lines
+
+
+@pytest.mark.parametrize("reader", ["rows", "system", "streamed", "several"])
+@pytest.mark.parametrize("text", ["a dog\ra cat\r", "a dog\r\na cat\ra bird\n"])
+def test_lines_that_end_in_a_carriage_return_are_not_one_caption(tmp_path, text, reader):
+    with pytest.raises(DataError, match=r"a\.txt[,:].* carriage return \(CR\) .*; save the file with LF"):
+        readers(tmp_path, text)[reader]()
+
+
+def test_both_marks_end_a_line(tmp_path):
+    samples = read_samples(write(tmp_path, "a.txt", b"a dog\r\na cat\r\r\na bird\r"), note=str)
+    assert [sample.candidate for sample in samples] == ["a dog", "a cat", "a bird"]
