@@ -19,7 +19,7 @@ from suisei.data.column_names import ALIASES, match_columns
 from suisei.data.compressed import open_plain, plain_suffix
 from suisei.data.documents import RESULT_FIELDS, are_rows_by_id, caption_in, is_row, parse_json
 from suisei.data.karpathy import karpathy_images, read_karpathy
-from suisei.data.lines import LONE_RETURN, has_lone_return
+from suisei.data.lines import LONE_RETURN, has_lone_return, refuse_iso_2022_jp
 from suisei.data.plain_text import caption_lines
 from suisei.data.sample import checked_caption
 from suisei.errors import DataError
@@ -180,7 +180,10 @@ def read_text(path: Path | str) -> str:
     try:
         with open_plain(path) as stream:
             content = stream.read()
-        return content.decode("utf-8-sig")
+        text = content.decode("utf-8-sig")
+        if text.isascii():
+            refuse_iso_2022_jp(text, 1)
+        return text
     except DataError as error:
         raise DataError(f"{path}: {error}") from None
     except OSError as error:

@@ -16,7 +16,15 @@ from suisei.data.caption_file import CaptionFile
 from suisei.data.coco import is_text, read_references
 from suisei.data.compressed import open_plain
 from suisei.data.file_rows import Note, Row
-from suisei.data.lines import LONE_RETURN, has_lone_return, is_broken, is_cut, numbered_lines, utf8_lines
+from suisei.data.lines import (
+    LONE_RETURN,
+    has_lone_return,
+    is_broken,
+    is_cut,
+    numbered_lines,
+    utf8_lines,
+    whole_utf8,
+)
 from suisei.data.paths import Root, is_stream
 from suisei.data.plain_text import caption_lines
 from suisei.data.sample import CaptionSample
@@ -85,7 +93,7 @@ def _text_lines(path: Path, stack: ExitStack) -> Iterator[str]:
     try:
         stream = stack.enter_context(open_plain(path))
         text = utf8_lines(stream, newline="\n")
-        for number, line in caption_lines(numbered_lines(text), "references"):
+        for number, line in caption_lines(whole_utf8(numbered_lines(text)), "references"):
             if is_broken(line) or is_cut(line):
                 what = "is not valid UTF-8; save the file as UTF-8" if is_broken(line) else "is too long"
                 raise DataError(f"line {number:,} {what}")

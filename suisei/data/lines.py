@@ -27,6 +27,7 @@ Line = tuple[int, str]
 """Line number, counted from 1, and the text with its line end."""
 
 _BYTE = re.compile("[\udc80-\udcff]")
+_ISO_2022_JP = re.compile(r"\x1b(?:\$[@B]|\(J)")
 _KANA = re.compile("[\u3041-\u30fa]")
 _LOOKED_AT = 4000
 
@@ -95,7 +96,7 @@ def checked_first(line: str) -> str:
     """Return a file's first line without its byte order mark.
 
     Raises:
-        DataError: it shows that the file is compressed, UTF-16, or not text at all.
+        DataError: it shows that the file is compressed, UTF-16, ISO-2022-JP, or not text at all.
     """
     if line.startswith("\x1f\udc8b"):
         raise DataError("the content is compressed by gzip; let the name end in .gz, or decompress it")
@@ -105,18 +106,39 @@ def checked_first(line: str) -> str:
         )
     if line.startswith(("\udcff\udcfe", "\udcfe\udcff")) or "\0" in line[:1000]:
         raise DataError("the file is UTF-16 or not text; save it as UTF-8 (Excel: 'CSV UTF-8')")
+    refuse_iso_2022_jp(line, 1)
     return line.removeprefix("\ufeff")
 
 
+def refuse_iso_2022_jp(text: str, line: int) -> None:
+    """Refuse text that switches to Japanese characters as ISO-2022-JP does, all of whose bytes are ASCII.
+
+    Args:
+        text: one line or more.
+        line: the number of the first.
+
+    Raises:
+        DataError: it does so.
+    """
+    found = _ISO_2022_JP.search(text) if "\x1b" in text else None
+    if found is not None:
+        number = line + text.count("\n", 0, found.start())
+        raise DataError(
+            f"line {number:,} is in ISO-2022-JP (JIS), not UTF-8, and so is the whole file; save it as UTF-8 "
+            "(Excel: 'CSV UTF-8')"
+        )
+
+
 def whole_utf8(lines: Iterator[Line]) -> Iterator[Line]:
-    """Pass lines on, and refuse a file in Shift_JIS, of which rows in ASCII alone would be read otherwise.
+    """Pass lines on, and refuse a file in Shift_JIS or ISO-2022-JP, whose ASCII would be read all the same.
 
     A broken byte in a file that has other characters in UTF-8 before it is a broken line, and no more.
 
     Raises:
-        DataError: a line is in Shift_JIS.
+        DataError: a line is in Shift_JIS or ISO-2022-JP.
     """
     for number, line in lines:
+        refuse_iso_2022_jp(line, number)
         if not line.isascii():
             if not is_broken(line):
                 yield number, line

@@ -76,3 +76,24 @@ def test_lines_that_end_in_a_carriage_return_are_not_one_caption(tmp_path, text,
 def test_both_marks_end_a_line(tmp_path):
     samples = read_samples(write(tmp_path, "a.txt", b"a dog\r\na cat\r\r\na bird\r"), note=str)
     assert [sample.candidate for sample in samples] == ["a dog", "a cat", "a bird"]
+
+
+@pytest.mark.parametrize("reader", ["rows", "system", "streamed", "several"])
+@pytest.mark.parametrize("before", ["", "a dog\n"])
+def test_text_in_iso_2022_jp_is_refused_though_its_bytes_are_ascii(tmp_path, before, reader):
+    text = (before + "犬が走る\n猫が寝る\n").encode("iso2022_jp")
+    with pytest.raises(DataError, match=rf"a\.txt: line {1 + len(before) // 6} is in ISO-2022-JP \(JIS\)"):
+        readers(tmp_path, text)[reader]()
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.csv", "a.json"])
+def test_tables_and_json_in_iso_2022_jp_are_refused_as_a_whole(tmp_path, name):
+    rows = {"a.csv": "candidate\n犬\n", "a.jsonl": '{"candidate": "犬"}\n', "a.json": '[{"candidate": "犬"}]'}
+    path = write(tmp_path, name, rows[name].encode("iso2022_jp"))
+    with pytest.raises(DataError, match="is in ISO-2022-JP"):
+        read_samples(path, on_error="skip", note=str)
+
+
+def test_another_escape_sequence_is_part_of_its_caption(tmp_path):
+    (sample,) = read_samples(write(tmp_path, "a.txt", "\x1b[1ma dog\x1b(B\n"), note=str)
+    assert sample.candidate == "\x1b[1ma dog\x1b(B"
