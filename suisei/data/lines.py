@@ -7,7 +7,7 @@ import csv
 import io
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TextIO
@@ -188,18 +188,22 @@ def delimited_records(lines: Iterator[Line], delimiter: str) -> Iterator[Record]
 
     Python's reader swallows everything from an opening quote that is never closed to the end of the
     file. Here a record that fails costs its first line; the lines read past it are read again. A
-    blank line is a record without fields.
+    blank line is a record without fields. In TSV a record fails as well that goes on in a
+    quotation although its first line has all fields.
 
     Args:
         lines: numbered lines.
         delimiter: "," or a tab.
     """
-    feed = _Feed(lines)
+    feed, width = _Feed(lines), 0
     reader = csv.reader(feed, delimiter=delimiter, strict=True)
     while True:
         feed.taken.clear()
         try:
             fields = next(reader)
+            if delimiter == "\t" and len(feed.taken) > 1:
+                _refuse_swallowed(fields, feed.taken[0][1], width)
+            width = width or len(fields)
         except StopIteration:
             return
         except csv.Error as error:
@@ -208,6 +212,25 @@ def delimited_records(lines: Iterator[Line], delimiter: str) -> Iterator[Record]
             yield Record(first[0], [], _explain(str(error)))
         else:
             yield Record(feed.taken[0][0], fields)
+
+
+def _refuse_swallowed(fields: Sequence[str], line: str, width: int) -> None:
+    """Refuse a field of TSV that a mark of a later row closes.
+
+    Args:
+        fields: of a record of several lines.
+        line: the first of them.
+        width: how many fields the header has.
+
+    Raises:
+        csv.Error: a field has a tab and a line end, and the first line would be a row of its own.
+    """
+    both = any("\t" in field and not {"\n", "\r"}.isdisjoint(field) for field in fields)
+    if both and line.count("\t") + 1 == width:
+        raise csv.Error(
+            "a quotation mark opens a field with tabs and line ends in it, probably of rows below; write "
+            "a quotation mark in a caption twice, and put the caption in quotation marks"
+        )
 
 
 def _explain(problem: str) -> str:

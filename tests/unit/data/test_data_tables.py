@@ -245,3 +245,21 @@ def test_parquet_columns_keep_their_dots_blanks_and_order(tmp_path):
     assert "no column 'cap'" in problem(row)
     (row,) = iter_rows(parquet(tmp_path, id=["x"], candidate=[None]), columns={"id": None})
     assert row.id == "x"
+
+
+def test_a_quotation_mark_that_a_later_row_closes_costs_no_other_row_of_a_tsv(tmp_path):
+    rows = [
+        '1\t"Hello\tdog\t.3',
+        '2\tb"\tcat\t.4',
+        '3\t"a ""dog""\truns"\tdog\t.5',
+        '4\t"two\nlines"\tcat\t.6',
+    ]
+    text = "\n".join(["id\tcandidate\treference_1\trating", *rows, ""])
+    first, *others = iter_rows(write(tmp_path, "r.tsv", text), note=str)
+    assert "row 1: a quotation mark opens a field with tabs and line ends in it" in problem(first)
+    found = [(row.id, row.sample.candidate, row.sample.rating.mean) for row in others]
+    assert found == [("2", 'b"', 0.4), ("3", 'a "dog"\truns', 0.5), ("4", "two\nlines", 0.6)]
+    kept = CaptionSample("two, or\nmore\tlines", id="1")
+    for name in ("r.csv", "r.tsv"):
+        write_samples(tmp_path / name, [kept])
+        assert read_samples(tmp_path / name) == [kept]
