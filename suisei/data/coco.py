@@ -161,10 +161,16 @@ def _by_image(named: Iterable[tuple[str, tuple[str, ...]]]) -> dict[str, tuple[s
 
 def _by_other_name(records: Sequence[Record], found: CaptionFile) -> CaptionFile:
     """Return captions by what else names images; rows of one image that repeat a whole list are one."""
-    named = [(record.other or record.image, record.captions) for record in records]
+    named: list[tuple[str, tuple[str, ...]]] = []
     lists: set[tuple[str, tuple[str, ...]]] = set()
-    again = [pair in lists or (len(pair[1]) > 1 and lists.add(pair)) for pair in named]  # type: ignore[func-returns-value]
-    captions = _by_image(pair for pair, repeated in zip(named, again, strict=True) if not repeated)
+    for record in records:
+        pair = (record.other or record.image, record.captions)
+        if pair in lists:
+            continue
+        if len(record.captions) > 1:
+            lists.add(pair)
+        named.append(pair)
+    captions = _by_image(named)
     form = found.form + (", by imgid" if found.form == _KARPATHY else "")
     others = {record.image: record.other for record in records if record.other is not None}
     files = {file: others[image] for file, image in found.file_names.items() if image in others}
