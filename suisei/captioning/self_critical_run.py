@@ -26,6 +26,7 @@ from suisei.cli import safe_console, say
 from suisei.data.sample import is_blank
 from suisei.data.writers import write_samples
 from suisei.errors import ConfigError
+from suisei.metaeval.terminal import FittedTable
 from suisei.progress import progress_bar
 from suisei.ranges import NAME, Several, check
 from suisei.training.devices import moved
@@ -192,7 +193,7 @@ def _report(cli: Any, folder: Path, stage: Path, said: dict[str, Any]) -> None:
         content["comparison"] = found.as_dict()
         text += found.to_markdown([outcome.label for outcome in found.outcomes][: len(model.rewarder.terms)])
         for table in found.tables().values():
-            safe_console().print(table.to_rich())
+            safe_console().print(FittedTable(table))
     (stage / "report.md").write_text(text.rstrip() + "\n", encoding="utf-8")
     (stage / "report.json").write_text(
         json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"

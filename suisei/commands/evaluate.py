@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from suisei.data.formats import Row
     from suisei.data.sample import CaptionSample
-    from suisei.metaeval.protocols import Measured, Protocol
+    from suisei.metaeval.protocol import Measured, Protocol
     from suisei.metaeval.settings import EvaluationSettings
     from suisei.scoring.columns import ScoreColumn
     from suisei.scoring.fitting import Corpus
@@ -90,7 +90,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     from rich.console import Console
 
     from suisei.encoders.sharing import shared_encoders
-    from suisei.metaeval.protocols import Evaluation, protocol_of
+    from suisei.metaeval.protocol import Evaluation
+    from suisei.metaeval.protocols import protocol_of
     from suisei.progress import counting_bar
     from suisei.scoring.columns import column_notes, refused_samples
     from suisei.scoring.fitting import protocol_corpus
@@ -115,10 +116,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     saved = {column.label: column.scores for column in columns if column.scores is not None}
     problems = save_scores(options.save_scores, samples, saved)
     measured = protocol.measure(
-        Evaluation(options.data, samples, columns, external, further),
+        Evaluation(options.data, samples, columns, external, further, options.compare),
         settings,
         counting_bar,
-        compare=options.compare,
     )
     table = measured.table
     meta = {**_meta(options, samples), **refused_samples(columns, samples), **table.meta}
@@ -237,7 +237,7 @@ def _check(options: argparse.Namespace) -> None:
 
 def _labels(plans: Sequence[MetricPlan]) -> list[str]:
     """Return what no column of scores may be called: the metrics' names, and that of the raters' row."""
-    from suisei.metaeval.tables import HUMAN
+    from suisei.metaeval.labels import HUMAN
 
     labels = [plan.label for plan in plans]
     if HUMAN in labels:

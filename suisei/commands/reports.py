@@ -111,10 +111,12 @@ class Report:
         return problems
 
     def _show(self) -> None:
+        from suisei.metaeval.terminal import FittedTable
+
         console = table_console()
         for table in self.tables:
             if any(section.rows for section in table.sections):
-                console.print(table.to_rich())
+                console.print(FittedTable(table))
         for line in self.lines:
             say(console, line)
         for note in self.notes:

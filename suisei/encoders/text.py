@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +19,15 @@ from suisei.encoders.layers import cut_layers, depth_of, light
 from suisei.encoders.locks import Lock
 from suisei.encoders.pretrained import longest_input
 from suisei.encoders.rules import BUILD_ERRORS, LARGEST_VOCABULARY, check_folder, one_line
+from suisei.encoders.text_config import LAYERS, TextEncoderConfig
 from suisei.encoders.text_parts import build_backbone, check_storable, fetch_parts, read_tokenizer
-from suisei.encoders.tiny import TinyTextConfig, build_text_backbone, train_tokenizer
+from suisei.encoders.tiny import build_text_backbone, train_tokenizer
 from suisei.encoders.tokenizer import FolderTokenizer, no_panic
 from suisei.encoders.used_rows import UsedRows, worth_leaving_out
 from suisei.errors import ConfigError, ModelError
-from suisei.ranges import NAME, SWITCH, Either, Of, Rule, Word, at_least, check_settings
+from suisei.ranges import Of, Rule, Word, at_least
 
 logger = logging.getLogger(__name__)
-LAYERS = ("mix", "last")
 MAX_TOKENS = 128
 """Captions are cut to this many tokens, special tokens included, or to what the encoder's positions allow."""
 _ARCHITECTURE: dict[str, Rule] = {
@@ -42,55 +41,6 @@ CALL_OVERHEAD, SPAN_OVERHEAD = 64, 200
 CALL_OVERHEAD_CUDA = 2048
 """What one more call of an encoder costs, in tokens: short matrices, and launching its operations. Where
 attention alone is padded, one more span of captions."""
-
-RULES: dict[str, Rule] = {
-    "name": NAME,
-    "layers": Either(Word(LAYERS), at_least(1, 1000)),
-    "frozen": SWITCH,
-    "trained_layers": at_least(1, 1000, null=True),
-    "checkpointing": SWITCH,
-}
-
-
-@dataclass
-class TextEncoderConfig:
-    """Which text encoder, and how it is used.
-
-    Attributes:
-        name: a Hugging Face encoder name or a local folder, also of a trained model, for its text encoder;
-            "tiny" is a small one built from ``tiny``.
-        layers: "mix" for a learned mixture of all layers, "last" for the last layer alone; a number for the
-            state after so many layers, counted from the first, where those above are left out. Lower layers
-            keep to words, and err on other captions than the last.
-        frozen: whether the encoder keeps its weights; its features are then computed once.
-        trained_layers: how many layers are trained, counted from the last; embeddings and the layers below
-            keep their weights, and in training nothing of theirs is dropped. As many as there are layers
-            leaves the embeddings alone, two thirds of XLM-R base's weights, as in COMET. Null trains all. Of
-            BERT's kind with ``layers: last``, what lies below is computed once for a whole run.
-        checkpointing: whether training keeps the input of each layer alone and computes the rest once
-            more on the way back: much less memory, a third more time, the same numbers.
-        tiny: size of the encoder when the name is "tiny".
-    """
-
-    name: str = "FacebookAI/xlm-roberta-base"
-    layers: int | str = "mix"
-    frozen: bool = False
-    trained_layers: int | None = None
-    checkpointing: bool = False
-    tiny: TinyTextConfig = field(default_factory=TinyTextConfig)
-
-    def __post_init__(self) -> None:
-        check_settings("model.text", self, RULES)
-
-    @property
-    def depth(self) -> int | None:
-        """How many layers are there; None for all."""
-        return self.layers if isinstance(self.layers, int) else None
-
-    @property
-    def states(self) -> str:
-        """Which states are read of the layers that are there, of LAYERS."""
-        return self.layers if isinstance(self.layers, str) else "last"
 
 
 class TextEncoder(nn.Module):

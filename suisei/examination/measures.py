@@ -14,7 +14,8 @@ from suisei.examination.kept import Kept, samples_digest
 from suisei.examination.kept_columns import Candidate, kept_column
 from suisei.examination.places import Place
 from suisei.metaeval.best import significantly_best
-from suisei.metaeval.protocols import Evaluation, protocol_of, usual_settings
+from suisei.metaeval.protocol import Evaluation
+from suisei.metaeval.protocols import protocol_of, usual_settings
 from suisei.metaeval.settings import EvaluationSettings
 from suisei.metaeval.table_reading import read_table
 from suisei.metaeval.tables import Cell, Table
@@ -164,7 +165,7 @@ def lacking(plan: MetricPlan, samples: Sequence[CaptionSample]) -> str:
 def _measured(evaluation: Evaluation, means: Means, failed: Sequence[str]) -> dict[str, Any]:
     protocol = protocol_of(evaluation.data)
     means.say(f"{evaluation.data}: measuring")
-    measured = protocol.measure(evaluation, means.settings, _silent, compare=False)
+    measured = protocol.measure(evaluation, means.settings, _silent)
     tables = {"results": measured.table, **measured.others}
     scores = {column.label: column.oriented for column in evaluation.columns if column.scores is not None}
     column = protocol.plotted(means.settings)

@@ -9,7 +9,7 @@ import numpy as np
 
 from suisei.data.sample import CaptionSample
 from suisei.metaeval.correlation import CorrelationError
-from suisei.metaeval.protocols import Protocol
+from suisei.metaeval.protocol import Protocol
 from suisei.metaeval.resampling import percentile_interval
 from suisei.metaeval.settings import EvaluationSettings
 

@@ -13,9 +13,10 @@ from suisei.data.sample import CaptionSample
 from suisei.metaeval.agreement import Agreement, AgreementData, Rows, agree, systemless_notes
 from suisei.metaeval.correlation import CORRELATIONS, MINIMUM, CorrelationError
 from suisei.metaeval.human import human_agreement, human_bootstrap, human_rounds
+from suisei.metaeval.labels import HUMAN
 from suisei.metaeval.resampling import Interval, bootstrap
 from suisei.metaeval.settings import EvaluationSettings
-from suisei.metaeval.tables import HUMAN, LABELS, Cell, Row, Section, Table
+from suisei.metaeval.tables import LABELS, Cell, Row, Section, Table
 from suisei.version import __version__
 
 _RATERS_NOTE = {

@@ -13,6 +13,7 @@ from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError
 from suisei.metaeval.agreement import AgreementData, Rows, agree, systemless_notes
 from suisei.metaeval.correlation import CorrelationError, pearson
+from suisei.metaeval.labels import VERSUS
 from suisei.metaeval.resampling import bootstrap_difference, paired_rows
 from suisei.metaeval.settings import EvaluationSettings
 from suisei.metaeval.significance import (
@@ -24,7 +25,7 @@ from suisei.metaeval.significance import (
     too_few_units,
     williams_test,
 )
-from suisei.metaeval.tables import LABELS, VERSUS, Cell, Row, Section, Table
+from suisei.metaeval.tables import LABELS, Cell, Row, Section, Table
 
 
 @dataclass(frozen=True, slots=True)

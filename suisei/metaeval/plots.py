@@ -10,7 +10,8 @@ import numpy as np
 
 from suisei.data.figures import new_figure, save_figure, style
 from suisei.errors import DataError
-from suisei.metaeval.tables import HUMAN, Row, Table, short_names
+from suisei.metaeval.labels import HUMAN, short_names
+from suisei.metaeval.tables import Row, Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

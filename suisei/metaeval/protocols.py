@@ -1,14 +1,14 @@
 """How metrics are measured on a data set: by correlation with ratings, or as its authors do.
 
 A benchmark names its protocol (:attr:`suisei.data.benchmarks.benchmark.Benchmark.protocol`); files of ratings
-have the first. A new one is a subclass of :class:`Protocol` and an entry of PROTOCOLS.
+have the first. A new one is a subclass of :class:`~suisei.metaeval.protocol.Protocol`
+and an entry of PROTOCOLS.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 
@@ -19,15 +19,11 @@ from suisei.data.benchmarks.vatex import limit_references
 from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError
 from suisei.metaeval import detection, pair_tables
-from suisei.metaeval.agreement import AgreementData
-from suisei.metaeval.correlation import CorrelationError
-from suisei.metaeval.correlation_tables import add_failed, add_ranks, evaluation_table
 from suisei.metaeval.detection import AVERAGE_PRECISION, detection_table
-from suisei.metaeval.metric_pairs import Comparison, compare_metrics
 from suisei.metaeval.pair_tables import MEAN, pair_table
-from suisei.metaeval.published import beside_published, published_table
+from suisei.metaeval.protocol import Evaluation, Measured, Progress, Protocol, Score
+from suisei.metaeval.published import beside_published
 from suisei.metaeval.published_figures import ONE_REFERENCE
-from suisei.metaeval.resampling import bootstrap_values, group_weights
 from suisei.metaeval.scale_tables import reference_pair_table, scale_table
 from suisei.metaeval.settings import EvaluationSettings
 from suisei.metaeval.tables import Cell, Row, Section, Table
@@ -35,139 +31,6 @@ from suisei.metaeval.video_protocols import columns_by_references, foil_table, v
 from suisei.metrics.registry import get_entry
 from suisei.scoring.columns import ScoreColumn
 from suisei.scoring.plan import MetricPlan
-
-Score = Callable[[MetricPlan, Sequence[CaptionSample], int], ScoreColumn]
-"""Scores a metric on samples that have so many references each."""
-Progress = Callable[[str], AbstractContextManager[Callable[[int, int], None]]]
-"""Shows what is done: called with a description, gives what is called with (done, total)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Evaluation:
-    """What metrics are measured by.
-
-    Attributes:
-        data: the benchmark's name, or the file.
-        samples: N samples, all rated where the protocol needs ratings.
-        columns: the metrics' scores of them.
-        external: those of the columns that were read from files.
-        further: more columns that the protocol asked for, by number of references.
-    """
-
-    data: str
-    samples: Sequence[CaptionSample]
-    columns: Sequence[ScoreColumn]
-    external: Sequence[ScoreColumn] = ()
-    further: Mapping[int | None, Sequence[ScoreColumn]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """What came of it.
-
-    Attributes:
-        table: the main table.
-        others: further tables, by their name in the JSON.
-        comparison: the metrics compared pair by pair, where that was asked for.
-    """
-
-    table: Table
-    others: dict[str, Table]
-    comparison: Comparison | None = None
-
-
-class Protocol:
-    """Correlation with ratings, as in files of ratings and most benchmarks.
-
-    Attributes:
-        needs_ratings: whether samples without rating are left out.
-    """
-
-    needs_ratings: bool = True
-
-    def check(self, data: str, settings: EvaluationSettings, *, compare: bool) -> None:
-        """Refuse settings that the protocol has no use for, before hours of scoring.
-
-        Raises:
-            ConfigError: such a setting is given.
-        """
-
-    def plotted(self, settings: EvaluationSettings) -> str:
-        """Return the column of the main table that a plot shows."""
-        return settings.correlation
-
-    def further_columns(
-        self,
-        plans: Sequence[MetricPlan],
-        columns: Sequence[ScoreColumn],
-        samples: Sequence[CaptionSample],
-        score: Score,
-    ) -> tuple[Mapping[int | None, Sequence[ScoreColumn]], list[str]]:
-        """Score what the protocol needs beside every metric's scores of the samples; returns it and notes."""
-        return {}, []
-
-    def measure(
-        self, evaluation: Evaluation, settings: EvaluationSettings, progress: Progress, *, compare: bool
-    ) -> Measured:
-        """Return the figures of an evaluation.
-
-        Args:
-            evaluation: scores and samples.
-            settings: how they are correlated and resampled.
-            progress: reports long work.
-            compare: whether every pair of metrics is tested.
-        """
-        columns, samples = evaluation.columns, evaluation.samples
-        scored = {column.label: column.oriented for column in columns if column.scores is not None}
-        with progress("correlations") as report:
-            table = evaluation_table(
-                scored,
-                samples,
-                settings,
-                signatures={column.label: column.signature or "" for column in columns},
-                title=f"Agreement with human ratings: {Path(evaluation.data).name}",
-                progress=report,
-            )
-        others: dict[str, Table] = {}
-        comparison = None
-        if settings.published:
-            published = published_table(
-                evaluation.data, scored, samples, settings.raters, _backbones(columns)
-            )
-            others |= {} if published is None else {"published": published}
-        if compare:
-            with progress("paired tests") as report:
-                comparison = compare_metrics(scored, samples, settings, progress=report)
-            table = add_ranks(table, comparison.ranks, settings.correlation)
-            others["comparison"] = comparison.table
-        errors = {column.label: column.error for column in columns if column.error}
-        return Measured(add_failed(table, errors, [column.label for column in columns]), others, comparison)
-
-    def resampled_difference(
-        self, a: np.ndarray, b: np.ndarray, samples: Sequence[CaptionSample], settings: EvaluationSettings
-    ) -> np.ndarray | None:
-        """Return how much better a metric is than another by the plotted figure, on resamples of groups.
-
-        Args:
-            a: scores of N captions, higher is better, NaN where missing.
-            b: those of the other metric; captions without score of both are left out.
-            samples: the captions.
-            settings: the coefficient, resamples and seed.
-
-        Returns:
-            float64 [resamples], NaN where a resample has no figure; None where there is nothing to resample.
-        """
-        both = ~np.isnan(a + b)
-        try:
-            datas = [AgreementData.from_samples(each, samples).subset(both) for each in (a, b)]
-            rows = [data.correlated(settings.averaging).rows(settings.raters) for data in datas]
-            weights = group_weights(len(rows[0].group_names), settings.n_resamples, settings.seed)
-            drawn = [
-                bootstrap_values(each, settings.correlation, settings.averaging, weights) for each in rows
-            ]
-        except (CorrelationError, ConfigError):
-            return None
-        return drawn[0] - drawn[1]
 
 
 class VatexProtocol(Protocol):
@@ -183,11 +46,9 @@ class VatexProtocol(Protocol):
         """Score every metric with fewer references."""
         return columns_by_references(plans, columns, samples, score)
 
-    def measure(
-        self, evaluation: Evaluation, settings: EvaluationSettings, progress: Progress, *, compare: bool
-    ) -> Measured:
+    def measure(self, evaluation: Evaluation, settings: EvaluationSettings, progress: Progress) -> Measured:
         """Add the table of the protocol to that of ratings."""
-        measured = super().measure(evaluation, settings, progress, compare=compare)
+        measured = super().measure(evaluation, settings, progress)
         columns = {**evaluation.further, None: evaluation.external}
         measured.others["protocol"] = vatex_table(columns, evaluation.samples, settings)
         return measured
@@ -196,11 +57,9 @@ class VatexProtocol(Protocol):
 class ScaleProtocol(Protocol):
     """Correlation with the mean or total rating, and with the ratings of each scale on each part."""
 
-    def measure(
-        self, evaluation: Evaluation, settings: EvaluationSettings, progress: Progress, *, compare: bool
-    ) -> Measured:
+    def measure(self, evaluation: Evaluation, settings: EvaluationSettings, progress: Progress) -> Measured:
         """Add the table by scale to that of ratings."""
-        measured = super().measure(evaluation, settings, progress, compare=compare)
+        measured = super().measure(evaluation, settings, progress)
         scored = {column.label: column.oriented for column in evaluation.columns if column.scores is not None}
         title = f"Agreement by scale: {Path(evaluation.data).name}"
         with progress("correlations by scale"):
@@ -230,11 +89,9 @@ class ReferencePairProtocol(Protocol):
             found[number] = [score(plan, chosen, 2) for plan in plans]
         return found, []
 
-    def measure(
-        self, evaluation: Evaluation, settings: EvaluationSettings, progress: Progress, *, compare: bool
-    ) -> Measured:
+    def measure(self, evaluation: Evaluation, settings: EvaluationSettings, progress: Progress) -> Measured:
         """Add the table by pairs of references to that of ratings."""
-        measured = super().measure(evaluation, settings, progress, compare=compare)
+        measured = super().measure(evaluation, settings, progress)
         if evaluation.further:
             title = f"By pairs of references: {Path(evaluation.data).name}"
             measured.others["reference_pairs"] = reference_pair_table(
@@ -279,9 +136,7 @@ class ParagraphProtocol(NoRatingsProtocol):
 
     column, what = "accuracy", "pairs"
 
-    def measure(
-        self, evaluation: Evaluation, settings: EvaluationSettings, progress: Progress, *, compare: bool
-    ) -> Measured:
+    def measure(self, evaluation: Evaluation, settings: EvaluationSettings, progress: Progress) -> Measured:
         """Return how often each metric prefers the right paragraph."""
         return Measured(foil_table(evaluation.columns, evaluation.samples, settings), {})
 
@@ -298,9 +153,7 @@ class PairProtocol(NoRatingsProtocol):
     def __init__(self, *, detection: bool = False) -> None:
         self._detection = self.needs_ratings = detection  # a rating says which captions are to be found
 
-    def measure(
-        self, evaluation: Evaluation, settings: EvaluationSettings, progress: Progress, *, compare: bool
-    ) -> Measured:
+    def measure(self, evaluation: Evaluation, settings: EvaluationSettings, progress: Progress) -> Measured:
         """Return how often each metric prefers the caption that people prefer."""
         title = f"Agreement with human preferences: {Path(evaluation.data).name}"
         with progress("pairs"):
@@ -344,9 +197,7 @@ class FoilProtocol(PairProtocol):
             found.append(column if blind or column.scores is None else score(plan, fewer, 1))
         return {1: found}, []
 
-    def measure(
-        self, evaluation: Evaluation, settings: EvaluationSettings, progress: Progress, *, compare: bool
-    ) -> Measured:
+    def measure(self, evaluation: Evaluation, settings: EvaluationSettings, progress: Progress) -> Measured:
         """Return the accuracies with four references and with one, side by side."""
         title = f"Agreement with human preferences: {Path(evaluation.data).name}"
         with progress("pairs"):
@@ -364,15 +215,11 @@ class FoilProtocol(PairProtocol):
         return Measured(table, _published(evaluation, table, settings))
 
 
-def _backbones(columns: Sequence[ScoreColumn]) -> dict[str, str | None]:
-    return {column.label: column.backbone for column in columns}
-
-
 def _published(evaluation: Evaluation, table: Table, settings: EvaluationSettings) -> dict[str, Table]:
     """Return the table beside published figures, under its name, where it is wanted."""
     if not settings.published:
         return {}
-    return beside_published(evaluation.data, table, _backbones(evaluation.columns))
+    return beside_published(evaluation.data, table, evaluation.backbones)
 
 
 def _alone(row: Row) -> Cell:
@@ -388,9 +235,7 @@ class DetectionProtocol(NoRatingsProtocol):
     needs_ratings = True
     column, what = AVERAGE_PRECISION, "good and bad captions"
 
-    def measure(
-        self, evaluation: Evaluation, settings: EvaluationSettings, progress: Progress, *, compare: bool
-    ) -> Measured:
+    def measure(self, evaluation: Evaluation, settings: EvaluationSettings, progress: Progress) -> Measured:
         """Return how well each metric's low scores find the bad captions."""
         title = f"Finding hallucinated captions: {Path(evaluation.data).name}"
         with progress("average precision"):

@@ -10,10 +10,11 @@ import numpy as np
 
 from suisei.data.sample import CaptionSample
 from suisei.metaeval.correlation_tables import evaluation_table
+from suisei.metaeval.labels import HUMAN
 from suisei.metaeval.published_backbones import BACKBONE_NOTE, BACKBONED, published_name
 from suisei.metaeval.published_figures import PUBLISHED, PUBLISHED_OF_MEANS, PublishedFigures
 from suisei.metaeval.settings import EvaluationSettings
-from suisei.metaeval.tables import HUMAN, LABELS, Cell, Row, Section, Table
+from suisei.metaeval.tables import LABELS, Cell, Row, Section, Table
 
 Backbones = Mapping[str, str | None]
 """{a row's label: :attr:`suisei.scoring.columns.ScoreColumn.backbone`}."""

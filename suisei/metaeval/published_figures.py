@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from suisei.data.benchmarks.consensus50s import KINDS
+from suisei.metaeval.labels import HUMAN
 from suisei.metaeval.published_backbones import of_backbones
-from suisei.metaeval.tables import HUMAN
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from suisei.metaeval.labels import VERSUS
 from suisei.metaeval.resampling import Interval
 from suisei.metaeval.significance import too_few_permutations, too_few_units
 from suisei.metaeval.systems import Example, MetricOutcome, Pair, Resampling
-from suisei.metaeval.tables import VERSUS, Cell, Row, Section, Table
+from suisei.metaeval.tables import Cell, Row, Section, Table
 
 _PER_CENT = ("bleu-1", "bleu-2", "bleu-3", "bleu-4", "rouge-l", "cider", "meteor", "spice")
 """Metrics that papers on captioning print times 100."""

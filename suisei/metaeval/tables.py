@@ -1,28 +1,17 @@
-"""A table of results and its four renderings: terminal, Markdown, LaTeX, JSON."""
+"""A table of results as Markdown, LaTeX and JSON; :mod:`suisei.metaeval.terminal` shows it on a console."""
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from suisei.metaeval.labels import short_names
 from suisei.metaeval.latex import LatexRow, latex_table
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderableType
-    from rich.table import Table as RichTable
 
 LABELS = {"pearson": "Pearson", "spearman": "Spearman", "tau-b": "Kendall tau-b", "tau-c": "Kendall tau-c"}
 SCOPES = ("overall", "language", "system")
 """What sections of correlations may be over: all samples, those of a language, those of a system."""
-VERSUS = " > "
-"""Stands between the names of two that a row compares."""
-_LEAST_LABEL = 10
-"""Cells to which labels are folded before anything else is."""
-MOST_SECTIONS = 8
-"""With more, a console shows no sections by system."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +189,7 @@ class Table:
         Args:
             by_system: whether to keep the sections by system.
         """
-        shown = self.sections if by_system else self._without_systems()
+        shown = self.sections if by_system else self.without_systems()
         lines = [f"## {self.title}", ""]
         for section in shown:
             if len(shown) > 1:
@@ -208,7 +197,7 @@ class Table:
             lines += ["| " + " | ".join(map(_markdown, (self.row_heading, *self.columns.values()))) + " |"]
             lines += ["|:---|" + "---:|" * len(self.columns)]
             for row in section.rows:
-                texts = [row.label, *self._marked(row, self._texts(row), "**", "**")]
+                texts = [row.label, *self.marked(row, self.texts(row), "**", "**")]
                 lines.append("| " + " | ".join(map(_markdown, texts)) + " |")
             lines.append("")
         lines += [f"- {_markdown(note)}" for note in self.all_notes(shown)]
@@ -235,92 +224,28 @@ class Table:
         lines += [f"% signature: {row.signature}" for row in self.overall.rows if row.signature]
         return "\n".join(lines) + "\n"
 
-    def to_rich(self) -> RenderableType:
-        """Return the table for a rich console; intervals stand below their figures where there is no room.
-
-        With more than MOST_SECTIONS sections, those by system are left out, and counted.
-        """
-        return _FittedTable(self)
-
-    def rich_table(self, layout: str) -> tuple[RichTable, list[str]]:
-        """Return the rich table and the notes below it.
-
-        Args:
-            layout: "wide"; "stacked" for each interval below its figure, with no lines between columns; or
-                "folded" for the same where intervals take two lines.
-        """
-        from rich.box import HEAVY_HEAD, SIMPLE_HEAD
-        from rich.markup import escape
-        from rich.table import Table as NewTable
-        from rich.text import Text
-
-        narrow = layout != "wide"
-        table = NewTable(
-            title=escape(self.title),
-            title_justify="left",
-            title_style="bold",
-            box=SIMPLE_HEAD if narrow else HEAVY_HEAD,
-            pad_edge=not narrow,
-            padding=0 if narrow else (0, 1),
-        )
-        table.add_column(self.row_heading, overflow="fold")
-        for key, heading in self.columns.items():
-            shown_heading = self._broken(key, heading) if narrow else heading
-            table.add_column(
-                escape(shown_heading), justify="right", overflow="fold", no_wrap=layout == "stacked"
-            )
-        shown = self.sections
-        if len(shown) > MOST_SECTIONS:
-            shown = self._without_systems()
-        notes = self.all_notes(shown)
-        if len(shown) < len(self.sections):
-            notes.append(f"{len(self.sections) - len(shown)} sections by system are in the written reports")
-        for section in shown:
-            table.add_section()
-            if len(shown) > 1:
-                table.add_row(Text(section.title, style="bold cyan"))
-            for row in section.rows:
-                style = "red" if row.error else "italic" if row.label == HUMAN else ""
-                texts = self._stacked(row, layout == "folded") if narrow else self._texts(row)
-                cells = self._marked(row, [escape(text) for text in texts], "[bold]", "[/bold]")
-                table.add_row(escape(row.label), *cells, style=style)
-        return table, notes
-
-    def _without_systems(self) -> tuple[Section, ...]:
+    def without_systems(self) -> tuple[Section, ...]:
+        """Return the sections that are not of one system."""
         return tuple(section for section in self.sections if section.scope != "system")
 
-    def _texts(self, row: Row) -> list[str]:
-        return [cell.text(self.digits) for cell in self._cells(row)]
+    def texts(self, row: Row) -> list[str]:
+        """Return what a row's cells show, in the order of the columns."""
+        return [cell.text(self.digits) for cell in self.cells(row)]
 
-    def _marked(self, row: Row, texts: Sequence[str], begin: str, end: str) -> list[str]:
+    def marked(self, row: Row, texts: Sequence[str], begin: str, end: str) -> list[str]:
         """Return the texts of a row's columns, the best between what makes them bold."""
         return [
             f"{begin}{text}{end}" if row.is_best(key) else text
             for key, text in zip(self.columns, texts, strict=True)
         ]
 
-    def _stacked(self, row: Row, folded: bool) -> list[str]:
-        """Return figures with their intervals on a second line, or folded on two."""
-        texts = []
-        for cell in self._cells(row):
-            interval = cell.interval_text(self.digits).replace(" ", "\n" if folded else " ")
-            texts.append(f"{cell.text(self.digits, False)}\n{interval}".rstrip())
-        return texts
-
-    def _broken(self, key: str, heading: str) -> str:
-        """Return a heading a word a line if it is wider than what stands below it."""
-        rows = (row.cells[key] for section in self.sections for row in section.rows if key in row.cells)
-        widest = max(
-            (max(len(c.text(self.digits, False)), len(c.interval_text(self.digits))) for c in rows), default=0
-        )
-        return heading if len(heading) <= widest else heading.replace(" ", "\n")
-
     def _latex_row(self, row: Row, label: str) -> LatexRow:
-        cells = self._cells(row)
-        figures = self._marked(row, [cell.text(self.digits, False) for cell in cells], r"\textbf{", "}")
+        cells = self.cells(row)
+        figures = self.marked(row, [cell.text(self.digits, False) for cell in cells], r"\textbf{", "}")
         return label, figures, [cell.interval_text(self.digits) for cell in cells]
 
-    def _cells(self, row: Row) -> list[Cell]:
+    def cells(self, row: Row) -> list[Cell]:
+        """Return a row's cells in the order of the columns, empty ones where it has none."""
         empty = Cell(None)
         return [row.cells.get(key, empty) for key in self.columns]
 
@@ -337,55 +262,6 @@ class Table:
                 overall = {row.label: row for row in section.rows}
         notes = [f"{', '.join(labels)}{scope}: {reason}" for (scope, reason), labels in found.items()]
         return [" ".join(note.split()) for note in (*self.notes, *notes)]
-
-
-@dataclass(frozen=True, slots=True)
-class _FittedTable:
-    """A table that decides when it is printed, and the width is known, where its intervals stand."""
-
-    table: Table
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        from rich.cells import cell_len
-        from rich.measure import Measurement
-        from rich.text import Text
-
-        labels = [row.label for section in self.table.sections for row in section.rows]
-        spare = max((cell_len(label) - _LEAST_LABEL for label in labels), default=0)
-        for layout, may_fold in (("wide", 0), ("stacked", max(spare, 0)), ("folded", math.inf)):
-            shown, notes = self.table.rich_table(layout)
-            needed = Measurement.get(console, options.update(width=10_000), shown).maximum
-            if needed - may_fold <= options.max_width:
-                break
-        yield shown
-        for note in notes:
-            yield Text(f"· {note}", style="dim")
-
-
-def short_names(labels: Sequence[str]) -> dict[str, str]:
-    """Return what metrics are called in papers and figures: the end of a path in place of the whole.
-
-    >>> short_names(["cider", "suisei:runs/a/model", "suisei:runs/b/model"])
-    {'cider': 'cider', 'suisei:runs/a/model': 'suisei:a', 'suisei:runs/b/model': 'suisei:b'}
-    """
-    names = {part: part for label in labels for part in label.split(VERSUS)}
-    depth = {name: 1 for name in names if "/" in name.partition(":")[2] and "//" not in name}
-    while depth:
-        for name, kept in depth.items():
-            metric, _, path = name.partition(":")
-            steps = [step for step in path.split("/") if step]
-            if len(steps) > 1 and steps[-1] == "model":  # as every run calls it
-                steps = steps[:-1]
-            names[name] = f"{metric}:{'/'.join(steps[-kept:])}" if kept <= len(steps) else name
-        taken = Counter(names.values())
-        depth = {
-            name: kept + 1 for name, kept in depth.items() if taken[names[name]] > 1 and names[name] != name
-        }
-    return {label: VERSUS.join(names[part] for part in label.split(VERSUS)) for label in labels}
-
-
-HUMAN = "human"
-"""Label of the row that holds the ceiling: each rater against the mean of the others."""
 
 
 def _markdown(text: str) -> str:

@@ -132,7 +132,8 @@ class Cosine(Metric):
 
 def _text_encoder(name: str) -> TextEncoder:
     from suisei.encoders.pretrained import longest_input
-    from suisei.encoders.text import TextEncoder, TextEncoderConfig
+    from suisei.encoders.text import TextEncoder
+    from suisei.encoders.text_config import TextEncoderConfig
     from suisei.models.folder import is_model_folder
 
     if is_model_folder(name):

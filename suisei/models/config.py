@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from suisei.encoders.image import ImageEncoderConfig
-from suisei.encoders.text import TextEncoderConfig
+from suisei.encoders.text_config import TextEncoderConfig
 from suisei.errors import ConfigError, ModelError
 from suisei.models.blocks import BLOCKS
 from suisei.models.feedforward import ACTIVATIONS

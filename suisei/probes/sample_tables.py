@@ -17,8 +17,9 @@ from suisei.data.spoken import beside_references_in
 from suisei.errors import DataError
 from suisei.metaeval.agreement import AgreementData, Rows, agree
 from suisei.metaeval.correlation import CorrelationError, pearson
+from suisei.metaeval.labels import HUMAN
 from suisei.metaeval.resampling import bootstrap_difference
-from suisei.metaeval.tables import HUMAN, Cell, Row, Section, Table
+from suisei.metaeval.tables import Cell, Row, Section, Table
 from suisei.probes.degrade import by_language, seeded_key
 from suisei.probes.outcomes import QUANTILES, Scored, mean_cell
 

@@ -11,8 +11,9 @@ from suisei.data.leaks import describe_shared
 from suisei.data.sample import CaptionSample
 from suisei.data.splits import group_of
 from suisei.metaeval.correlation_tables import evaluation_table
+from suisei.metaeval.labels import HUMAN
 from suisei.metaeval.settings import FEW, EvaluationSettings
-from suisei.metaeval.tables import HUMAN, LABELS, Row, Table
+from suisei.metaeval.tables import LABELS, Row, Table
 from suisei.scoring.run_scores import SAMPLES, SCORES
 
 ADVICE = {

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from suisei.data.sample import CaptionSample
 from suisei.encoders.image import ImageEncoderConfig
 from suisei.encoders.precision import quick_gradients
-from suisei.encoders.text import TextEncoderConfig
+from suisei.encoders.text_config import TextEncoderConfig
 from suisei.errors import ConfigError, ModelError
 from suisei.models.batch import Batch
 from suisei.models.config import FusionConfig, HeadConfig, RegressorConfig

@@ -23,6 +23,7 @@ from suisei.metaeval.correlation_tables import evaluation_table
 from suisei.metaeval.prediction_plots import plot_predicted
 from suisei.metaeval.settings import EvaluationSettings
 from suisei.metaeval.tables import Table
+from suisei.metaeval.terminal import FittedTable
 from suisei.metrics.loading import load
 from suisei.metrics.registry import get_metric
 from suisei.models.config import portable
@@ -137,7 +138,7 @@ def write_outputs(
     (stage / "report.md").write_text(markdown, encoding="utf-8")
     (stage / "report.json").write_text(text, encoding="utf-8")
     console = safe_console()
-    console.print(table.to_rich())
+    console.print(FittedTable(table))
     for caution in content["cautions"]:
         console.print(f"Caution: {caution}", style="bold yellow", markup=False, highlight=False)
 

@@ -11,7 +11,8 @@ from torch import Tensor
 from suisei.data.idf import IdfTable
 from suisei.data.sample import CaptionSample
 from suisei.encoders.layers import cut_layers
-from suisei.encoders.text import TextEncoder, TextEncoderConfig
+from suisei.encoders.text import TextEncoder
+from suisei.encoders.text_config import TextEncoderConfig
 from suisei.errors import ConfigError, DataError
 from suisei.metrics.extras import check_names
 from suisei.models.folder import is_model_folder, load_model

@@ -13,7 +13,8 @@ from suisei.data.idf import IdfTable
 from suisei.data.load import load_data
 from suisei.data.sample import CaptionSample
 from suisei.encoders.image import ImageEncoder, ImageEncoderConfig
-from suisei.encoders.text import TextEncoder, TextEncoderConfig
+from suisei.encoders.text import TextEncoder
+from suisei.encoders.text_config import TextEncoderConfig
 from suisei.encoders.tiny import TinyImageConfig, image_architecture, train_tokenizer
 from suisei.metrics.default_model import default_model, default_model_reason
 from suisei.models.config import FusionConfig, HeadConfig, RegressorConfig

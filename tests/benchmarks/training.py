@@ -16,7 +16,8 @@ from lightning.pytorch import Callback, Trainer
 from suisei.data.sample import CaptionSample, Rating
 from suisei.data.splits import Split
 from suisei.encoders.layers import light
-from suisei.encoders.text import TextEncoder, TextEncoderConfig
+from suisei.encoders.text import TextEncoder
+from suisei.encoders.text_config import TextEncoderConfig
 from suisei.encoders.tiny import TinyTextConfig
 from suisei.models.config import FusionConfig, HeadConfig
 from suisei.models.regressor import Regressor

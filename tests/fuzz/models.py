@@ -41,7 +41,8 @@ def build_model(folder: Path) -> None:
     from suisei.data.idf import IdfTable
     from suisei.data.sample import CaptionSample, Rating
     from suisei.encoders.image import ImageEncoder, ImageEncoderConfig
-    from suisei.encoders.text import TextEncoder, TextEncoderConfig
+    from suisei.encoders.text import TextEncoder
+    from suisei.encoders.text_config import TextEncoderConfig
     from suisei.encoders.tiny import TinyImageConfig, TinyTextConfig
     from suisei.metrics.extras import ExtraInputs
     from suisei.models.config import FusionConfig, HeadConfig, RegressorConfig
@@ -91,7 +92,8 @@ def _resign(folder: Path) -> None:
 def _build_lower(folder: Path) -> None:
     """Write a model of captions alone, whose network can read with that model's encoder."""
     from suisei.data.idf import IdfTable
-    from suisei.encoders.text import TextEncoder, TextEncoderConfig
+    from suisei.encoders.text import TextEncoder
+    from suisei.encoders.text_config import TextEncoderConfig
     from suisei.encoders.tiny import TinyTextConfig
     from suisei.models.config import FusionConfig, HeadConfig, RegressorConfig
     from suisei.models.folder import save_model

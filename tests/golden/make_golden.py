@@ -71,7 +71,8 @@ def make_model() -> None:
 
     from suisei.data.idf import IdfTable
     from suisei.encoders.image import ImageEncoder, ImageEncoderConfig
-    from suisei.encoders.text import TextEncoder, TextEncoderConfig
+    from suisei.encoders.text import TextEncoder
+    from suisei.encoders.text_config import TextEncoderConfig
     from suisei.encoders.tiny import TinyImageConfig, TinyTextConfig
     from suisei.metrics.extras import ExtraInputs
     from suisei.models.config import FusionConfig, HeadConfig, RegressorConfig

@@ -12,7 +12,8 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
-from suisei.encoders.text import TextEncoder, TextEncoderConfig
+from suisei.encoders.text import TextEncoder
+from suisei.encoders.text_config import TextEncoderConfig
 from suisei.encoders.tiny import TinyTextConfig
 from suisei.metrics.registry import get_metric
 

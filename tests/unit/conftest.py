@@ -54,7 +54,8 @@ def build_regressor() -> Callable[..., Any]:
 
         from suisei.data.idf import IdfTable
         from suisei.encoders.image import ImageEncoder, ImageEncoderConfig
-        from suisei.encoders.text import TextEncoder, TextEncoderConfig
+        from suisei.encoders.text import TextEncoder
+        from suisei.encoders.text_config import TextEncoderConfig
         from suisei.encoders.tiny import TinyImageConfig, TinyTextConfig
         from suisei.models.config import FusionConfig, HeadConfig, RegressorConfig
         from suisei.models.regressor import Regressor
@@ -173,7 +174,8 @@ def tuned_model(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     import torch
 
     from suisei.data.idf import IdfTable
-    from suisei.encoders.text import TextEncoder, TextEncoderConfig
+    from suisei.encoders.text import TextEncoder
+    from suisei.encoders.text_config import TextEncoderConfig
     from suisei.encoders.tiny import TinyTextConfig
     from suisei.models.config import FusionConfig, HeadConfig, RegressorConfig
     from suisei.models.folder import save_model

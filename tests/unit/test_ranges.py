@@ -19,7 +19,7 @@ from suisei.captioning import (
     transformer,
     word_pretraining,
 )
-from suisei.encoders import image, text, tiny
+from suisei.encoders import image, text_config, tiny
 from suisei.errors import ConfigError, ModelError
 from suisei.models import config
 from suisei.pacs import dual_module as pacs
@@ -40,7 +40,7 @@ from suisei.training import module as suisei
 RULES = {
     tiny.TinyTextConfig: tiny.TEXT,
     tiny.TinyImageConfig: tiny.IMAGE,
-    text.TextEncoderConfig: text.RULES,
+    text_config.TextEncoderConfig: text_config.RULES,
     image.ImageEncoderConfig: image.RULES,
     config.FusionConfig: config.FUSION,
     config.HeadConfig: config.HEAD,
@@ -66,7 +66,7 @@ RULES = {
     caption_model.Decoding: caption_model.DECODING,
 }
 ELSEWHERE = {
-    text.TextEncoderConfig: {"tiny"},
+    text_config.TextEncoderConfig: {"tiny"},
     image.ImageEncoderConfig: {"tiny"},
     datamodule.CaptionDataModule: {"train", "validation", "test", "support", "root", "images", "fold"},
     pair_datamodule.PairDataModule: {"root"},

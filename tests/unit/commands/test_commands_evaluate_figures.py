@@ -151,9 +151,9 @@ def test_every_option_of_the_figures_reaches_the_protocol(tmp_path, monkeypatch)
     seen = []
     measure = PROTOCOLS["ratings"].measure
 
-    def noted(evaluation, settings, progress, *, compare):
-        seen.append((settings, compare))
-        return measure(evaluation, settings, progress, compare=compare)
+    def noted(evaluation, settings, progress):
+        seen.append((settings, evaluation.compare))
+        return measure(evaluation, settings, progress)
 
     monkeypatch.setattr(PROTOCOLS["ratings"], "measure", noted)
     given = ["--data", str(data), "--metrics", "length,unigram-f1", "--compare", "--bootstrap", "7"]

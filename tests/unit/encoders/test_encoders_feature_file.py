@@ -393,7 +393,7 @@ def test_training_with_frozen_encoders_encodes_once_for_all_runs_and_folds(
 ):
     from suisei.data.sample import CaptionSample, Rating
     from suisei.encoders.image import ImageEncoderConfig
-    from suisei.encoders.text import TextEncoderConfig
+    from suisei.encoders.text_config import TextEncoderConfig
     from suisei.encoders.tiny import TinyImageConfig, TinyTextConfig
     from suisei.models.config import FusionConfig
     from suisei.models.table import SampleTable

@@ -13,7 +13,8 @@ from suisei.data.sample import CaptionSample
 from suisei.encoders.descriptions import check_image_encoder, check_model
 from suisei.encoders.dual_folder import check_savable, new_dual_encoder, save_dual_encoder
 from suisei.encoders.dual_loading import load_dual_encoder
-from suisei.encoders.text import TextEncoder, TextEncoderConfig
+from suisei.encoders.text import TextEncoder
+from suisei.encoders.text_config import TextEncoderConfig
 from suisei.encoders.tiny import TinyTextConfig, build_text_backbone, train_tokenizer
 from suisei.errors import ConfigError, ModelError, SuiseiError, UnavailableError
 from suisei.metrics.registry import get_metric

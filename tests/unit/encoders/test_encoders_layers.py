@@ -5,7 +5,8 @@ import torch
 
 from suisei.encoders.bert import BertEncoder
 from suisei.encoders.layers import cut_layers
-from suisei.encoders.text import TextEncoder, TextEncoderConfig
+from suisei.encoders.text import TextEncoder
+from suisei.encoders.text_config import TextEncoderConfig
 from suisei.encoders.tiny import TinyTextConfig
 from suisei.errors import ConfigError, ModelError
 

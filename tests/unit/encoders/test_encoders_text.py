@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from suisei.encoders.text import TextEncoder, TextEncoderConfig
+from suisei.encoders.text import TextEncoder
+from suisei.encoders.text_config import TextEncoderConfig
 from suisei.encoders.text_parts import fetch_parts, save_parts
 from suisei.encoders.tiny import TinyTextConfig, build_text_backbone, train_tokenizer
 from suisei.errors import ConfigError, DataError, ModelError, UnavailableError

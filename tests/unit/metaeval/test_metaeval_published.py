@@ -7,9 +7,10 @@ import scipy.stats
 from suisei.data.benchmarks import BENCHMARKS
 from suisei.data.load import load_data
 from suisei.data.sample import CaptionSample, Rating
+from suisei.metaeval.labels import HUMAN
 from suisei.metaeval.published import beside_published, published_table
 from suisei.metaeval.published_figures import PUBLISHED, PUBLISHED_OF_MEANS
-from suisei.metaeval.tables import HUMAN, Cell, Row, Section, Table
+from suisei.metaeval.tables import Cell, Row, Section, Table
 from suisei.metrics.registry import REGISTRY, get_metric
 
 ELSEWHERE = {

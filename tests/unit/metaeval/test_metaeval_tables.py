@@ -1,4 +1,4 @@
-"""The table model, its renderings, and tables of correlations."""
+"""The table model, its renderings in files, and tables of correlations."""
 
 import dataclasses
 import io
@@ -14,10 +14,12 @@ from suisei.data.sample import CaptionSample, Rating
 from suisei.errors import ConfigError
 from suisei.metaeval.correlation import CORRELATIONS, CorrelationError
 from suisei.metaeval.correlation_tables import add_failed, evaluation_table
+from suisei.metaeval.labels import HUMAN
 from suisei.metaeval.metric_pairs import compare_metrics
 from suisei.metaeval.resampling import group_weights
 from suisei.metaeval.settings import EvaluationSettings
-from suisei.metaeval.tables import HUMAN, Cell, Row, Section, Table, short_names
+from suisei.metaeval.tables import Cell, Row, Section, Table
+from suisei.metaeval.terminal import FittedTable
 
 
 @pytest.fixture
@@ -29,12 +31,6 @@ def table():
         Row(HUMAN, {"x": Cell(None, reason="not available: one rater")}),
     )
     return Table("T_1 #5", {"x": "tau-c", "n": "n"}, (Section("overall", rows),), ("a note",), {"seed": 0})
-
-
-def render(table, width=160):
-    console = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
-    console.print(table.to_rich())
-    return console.export_text()
 
 
 def rated(count=40, raters=2, languages=("en",), systems=(None,), seed=0):
@@ -86,7 +82,7 @@ def test_what_is_best_is_bold_in_every_rendering_and_nothing_else_is():
     assert table.to_latex().count("textbf") == 1
     for width in (160, 24):  # intervals beside figures, and below them
         console = Console(width=width, record=True, file=io.StringIO(), force_terminal=True)
-        console.print(table.to_rich())
+        console.print(FittedTable(table))
         marked = re.findall("\x1b\\[1m([^\x1b]*)", console.export_text(styles=True))
         assert [text.split()[0] for text in marked if "0." in text][:1] == ["-0.500"]
         assert not any("0.900" in text or "0.700" in text for text in marked)
@@ -132,37 +128,6 @@ def test_json_has_full_precision_and_reasons(table):
     assert rows[3]["cells"]["x"] == {"value": None, "reason": "not available: one rater"}
 
 
-def test_terminal_with_and_without_room_for_intervals(table):
-    assert "0.123 [0.100, 0.200]" in render(table)
-    narrow = [line.rstrip() for line in render(table, width=40).splitlines()]
-    place = next(number for number, line in enumerate(narrow) if "a_b|50%" in line)
-    assert narrow[place].split() == ["a_b|50%", "0.123", "16,992"]
-    assert narrow[place + 1].split() == ["[0.100,", "0.200]"]
-
-
-CORRELATED = {"p": "Pearson", "s": "Spearman", "b": "Kendall tau-b", "c": "Kendall tau-c", "n": "n"}
-
-
-def correlated(*labels, value=0.5):
-    cells = {key: Cell(value, value - 0.03, value + 0.03) for key in "psbc"}
-    return Table(
-        "T",
-        CORRELATED,
-        (Section("overall", tuple(Row(each, {**cells, "n": Cell(16992)}) for each in labels)),),
-    )
-
-
-@pytest.mark.parametrize(("width", "value"), [(80, 0.5), (80, -0.5), (70, 0.5), (60, -0.5)])
-def test_no_interval_vanishes_in_a_narrow_terminal(width, value):
-    text = render(correlated("suisei", "suisei:runs/a-long-name/model", value=value), width)
-    assert max(map(len, text.splitlines())) <= width
-    joined = "".join(text.split())
-    for end in (value - 0.03, value + 0.03):
-        assert joined.count(f"{end:.3f}") == 8
-    if (width, value) == (80, 0.5):
-        assert text.count("[0.470, 0.530] [0.470, 0.530] [0.470, 0.530] [0.470, 0.530]") == 2
-
-
 def test_latex_has_a_table_per_section_and_leaves_systems_out_unless_asked():
     rows = (Row("m", {"x": Cell(0.5)}),)
     titles = ["overall", "language: ja", "system: s", "1 reference"]
@@ -179,24 +144,12 @@ def test_latex_has_a_table_per_section_and_leaves_systems_out_unless_asked():
 
 def test_papers_get_names_and_no_paths():
     labels = ["suisei:/home/me/runs/a/model", "suisei:runs/b/model", "suisei:/home/me/runs/a/model > cider"]
-    text = correlated(*labels).to_latex()
+    rows = tuple(Row(label, {"x": Cell(0.5)}) for label in labels)
+    text = Table("T", {"x": "r"}, (Section("overall", rows),)).to_latex()
     assert "suisei:a & " in text
     assert "suisei:b & " in text
     assert r"suisei:a \textgreater{} cider & " in text
     assert "/home" not in text
-
-
-@pytest.mark.parametrize(
-    ("labels", "names"),
-    [
-        (["suisei:x/a/model", "suisei:y/a/model"], ["suisei:x/a", "suisei:y/a"]),
-        (["suisei:a/model", "suisei:/z/a/model"], ["suisei:a/model", "suisei:z/a"]),
-        (["jaspice:http://h:1/x", "a/b", "cider"], ["jaspice:http://h:1/x", "a/b", "cider"]),
-        (["suisei:x/a", "pac-s:x/a"], ["suisei:a", "pac-s:a"]),
-    ],
-)
-def test_short_names_stay_different(labels, names):
-    assert list(short_names(labels).values()) == names
 
 
 def test_system_level_tables_say_rows_and_systems():
@@ -240,18 +193,6 @@ def test_means_per_system_need_two_named_systems(systems, count):
     cell = table.row("q").cells["tau-c"]
     assert cell.value is None
     assert cell.reason == f"system-level correlation needs at least two systems, got {count}"
-
-
-def test_terminal_leaves_out_many_systems(table):
-    row = Row("m", {"x": Cell(0.7)})
-    sections = [Section("overall", (row,)), Section("language: ja", (row,))]
-    sections += [Section(f"system: s{i}", (row,)) for i in range(7)]
-    text = render(Table("T", {"x": "tau-c"}, tuple(sections)))
-    assert "language: ja" in text
-    assert "system: s0" not in text
-    assert "7 sections by system are in the written reports" in text
-    assert "system: s0" in Table("T", {"x": "tau-c"}, tuple(sections)).to_markdown()
-    assert "system: s0" in render(Table("T", {"x": "tau-c"}, tuple(sections[:8])))
 
 
 def test_written_tables_carry_signatures_and_can_leave_systems_out():

@@ -9,7 +9,8 @@ import torch
 from suisei.data.sample import CaptionSample, Rating
 from suisei.data.splits import group_of
 from suisei.encoders.image import ImageEncoderConfig
-from suisei.encoders.text import TextEncoder, TextEncoderConfig
+from suisei.encoders.text import TextEncoder
+from suisei.encoders.text_config import TextEncoderConfig
 from suisei.encoders.tiny import TinyImageConfig, TinyTextConfig
 from suisei.errors import ConfigError, DataError
 from suisei.models.alignment import alignment_inputs

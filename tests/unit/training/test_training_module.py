@@ -8,7 +8,7 @@ import torch
 
 from suisei.data.sample import CaptionSample, Rating
 from suisei.encoders.image import ImageEncoderConfig
-from suisei.encoders.text import TextEncoderConfig
+from suisei.encoders.text_config import TextEncoderConfig
 from suisei.encoders.tiny import TinyImageConfig, TinyTextConfig
 from suisei.errors import ConfigError, ModelError
 from suisei.models.batch import Batch

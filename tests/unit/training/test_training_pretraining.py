@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from suisei.data.idf import IdfTable
-from suisei.encoders.text import TextEncoder, TextEncoderConfig
+from suisei.encoders.text import TextEncoder
+from suisei.encoders.text_config import TextEncoderConfig
 from suisei.encoders.tiny import TinyTextConfig
 from suisei.errors import ConfigError, DataError, ModelError
 from suisei.training import image_pretraining, pretraining

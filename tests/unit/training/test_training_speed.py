@@ -9,7 +9,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from suisei.data.sample import CaptionSample, Rating
 from suisei.encoders.precision import quick_gradients
-from suisei.encoders.text import SMALL_ENCODER, TextEncoder, TextEncoderConfig
+from suisei.encoders.text import SMALL_ENCODER, TextEncoder
+from suisei.encoders.text_config import TextEncoderConfig
 from suisei.encoders.tiny import TinyTextConfig
 from suisei.errors import ConfigError
 from suisei.models.table import Collator, SampleTable

@@ -1,0 +1,108 @@
+"""A table of results as a console shows it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from suisei.metaeval.labels import HUMAN
+from suisei.metaeval.tables import Row, Table
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.table import Table as RichTable
+
+_LEAST_LABEL = 10
+"""Cells to which labels are folded before anything else is."""
+MOST_SECTIONS = 8
+"""With more, a console shows no sections by system."""
+
+
+@dataclass(frozen=True, slots=True)
+class FittedTable:
+    """A table that decides when it is printed, and the width is known, where its intervals stand.
+
+    With more than MOST_SECTIONS sections, those by system are left out, and counted.
+    """
+
+    table: Table
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        from rich.cells import cell_len
+        from rich.measure import Measurement
+        from rich.text import Text
+
+        labels = [row.label for section in self.table.sections for row in section.rows]
+        spare = max((cell_len(label) - _LEAST_LABEL for label in labels), default=0)
+        for layout, may_fold in (("wide", 0), ("stacked", max(spare, 0)), ("folded", math.inf)):
+            shown, notes = _rich_table(self.table, layout)
+            needed = Measurement.get(console, options.update(width=10_000), shown).maximum
+            if needed - may_fold <= options.max_width:
+                break
+        yield shown
+        for note in notes:
+            yield Text(f"· {note}", style="dim")
+
+
+def _rich_table(table: Table, layout: str) -> tuple[RichTable, list[str]]:
+    """Return the rich table and the notes below it.
+
+    Args:
+        table: what is shown.
+        layout: "wide"; "stacked" for each interval below its figure, with no lines between columns; or
+            "folded" for the same where intervals take two lines.
+    """
+    from rich.box import HEAVY_HEAD, SIMPLE_HEAD
+    from rich.markup import escape
+    from rich.table import Table as NewTable
+    from rich.text import Text
+
+    narrow = layout != "wide"
+    made = NewTable(
+        title=escape(table.title),
+        title_justify="left",
+        title_style="bold",
+        box=SIMPLE_HEAD if narrow else HEAVY_HEAD,
+        pad_edge=not narrow,
+        padding=0 if narrow else (0, 1),
+    )
+    made.add_column(table.row_heading, overflow="fold")
+    for key, heading in table.columns.items():
+        shown_heading = _broken(table, key, heading) if narrow else heading
+        made.add_column(escape(shown_heading), justify="right", overflow="fold", no_wrap=layout == "stacked")
+    shown = table.sections
+    if len(shown) > MOST_SECTIONS:
+        shown = table.without_systems()
+    notes = table.all_notes(shown)
+    if len(shown) < len(table.sections):
+        notes.append(f"{len(table.sections) - len(shown)} sections by system are in the written reports")
+    for section in shown:
+        made.add_section()
+        if len(shown) > 1:
+            made.add_row(Text(section.title, style="bold cyan"))
+        for row in section.rows:
+            style = "red" if row.error else "italic" if row.label == HUMAN else ""
+            texts = _stacked(table, row, layout == "folded") if narrow else table.texts(row)
+            cells = table.marked(row, [escape(text) for text in texts], "[bold]", "[/bold]")
+            made.add_row(escape(row.label), *cells, style=style)
+    return made, notes
+
+
+def _stacked(table: Table, row: Row, folded: bool) -> list[str]:
+    """Return figures with their intervals on a second line, or folded on two."""
+    texts = []
+    for cell in table.cells(row):
+        interval = cell.interval_text(table.digits).replace(" ", "\n" if folded else " ")
+        texts.append(f"{cell.text(table.digits, False)}\n{interval}".rstrip())
+    return texts
+
+
+def _broken(table: Table, key: str, heading: str) -> str:
+    """Return a heading a word a line if it is wider than what stands below it."""
+    rows = (row.cells[key] for section in table.sections for row in section.rows if key in row.cells)
+    widest = max(
+        (max(len(c.text(table.digits, False)), len(c.interval_text(table.digits))) for c in rows), default=0
+    )
+    return heading if len(heading) <= widest else heading.replace(" ", "\n")
