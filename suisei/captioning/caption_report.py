@@ -14,8 +14,9 @@ from suisei.captioning.rewards import LOWEST
 from suisei.data.sample import CaptionSample, is_blank
 from suisei.encoders.sharing import shared_encoders
 from suisei.errors import ConfigError
+from suisei.metaeval.settings import Resampling
 from suisei.metaeval.system_tables import as_dict, example_markdown, pair_table, system_table
-from suisei.metaeval.systems import MetricOutcome, Resampling, compare_systems, most_different
+from suisei.metaeval.systems import MetricOutcome, compare_systems, most_different
 from suisei.metaeval.tables import Table
 from suisei.metrics.registry import canonical
 from suisei.metrics.repetition import corpus_distinct

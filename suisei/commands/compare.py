@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from suisei.data.system_outputs import Systems
-    from suisei.metaeval.systems import Example, MetricOutcome, Resampling
+    from suisei.metaeval.settings import Resampling
+    from suisei.metaeval.systems import Example, MetricOutcome
     from suisei.metaeval.tables import Table
     from suisei.scoring.columns import ScoreColumn
     from suisei.scoring.plan import MetricPlan
@@ -205,7 +206,7 @@ def _human_scores(path: str | None, names: Sequence[str]) -> tuple[dict[str, flo
 
 
 def _resampling(options: argparse.Namespace, systems: int) -> Resampling:
-    from suisei.metaeval.systems import Resampling
+    from suisei.metaeval.settings import Resampling
 
     resamples, permutations = resampling_counts(options, comb(systems, 2))
     return Resampling(resamples, options.seed, n_permutations=permutations)
@@ -213,9 +214,10 @@ def _resampling(options: argparse.Namespace, systems: int) -> Resampling:
 
 def _too_few(settings: Resampling, systems: int) -> list[str]:
     """Return what the table will say of too few permutations, while the number can still be changed."""
+    from suisei.metaeval.settings import ALPHA
     from suisei.metaeval.significance import too_few_permutations
 
-    few = too_few_permutations(comb(systems, 2), settings.permutations, settings.alpha)
+    few = too_few_permutations(comb(systems, 2), settings.permutations, ALPHA)
     return few if settings.n_resamples else []
 
 
@@ -332,14 +334,16 @@ class _Findings:
     def plot(self, path: str) -> None:
         """Write the figure, a panel per metric."""
         from suisei.metaeval.plots import plot_dots
+        from suisei.metaeval.settings import CONFIDENCE
         from suisei.metaeval.system_tables import score_table
 
-        sure = f" with {self.settings.confidence:.0%} interval" if self.settings.n_resamples else ""
+        sure = f" with {CONFIDENCE:.0%} interval" if self.settings.n_resamples else ""
         table, heading = score_table(self.outcomes, self.title), f"corpus score{sure}"
         plot_dots(path, table, "score", line=None, heading=heading, figures=True)
 
     def content(self) -> dict[str, Any]:
         """Return what the JSON file holds."""
+        from suisei.metaeval.settings import ALPHA, CONFIDENCE
         from suisei.metaeval.system_tables import as_dict
         from suisei.version import __version__
 
@@ -353,8 +357,8 @@ class _Findings:
                 "resamples": settings.n_resamples,
                 "permutations": settings.permutations,
                 "seed": settings.seed,
-                "confidence": settings.confidence,
-                "alpha": settings.alpha,
+                "confidence": CONFIDENCE,
+                "alpha": ALPHA,
             },
             "metrics": [as_dict(outcome, self.examples[outcome.label]) for outcome in self.outcomes],
             "notes": list(self.notes),

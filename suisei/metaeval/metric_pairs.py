@@ -15,7 +15,7 @@ from suisei.metaeval.agreement import AgreementData, Rows, agree, systemless_not
 from suisei.metaeval.correlation import CorrelationError, pearson
 from suisei.metaeval.labels import VERSUS
 from suisei.metaeval.resampling import bootstrap_difference, paired_rows
-from suisei.metaeval.settings import EvaluationSettings
+from suisei.metaeval.settings import ALPHA, EvaluationSettings
 from suisei.metaeval.significance import (
     TestResult,
     holm,
@@ -60,7 +60,7 @@ def compare_metrics(
     samples: Sequence[CaptionSample],
     settings: EvaluationSettings,
     *,
-    alpha: float = 0.05,
+    alpha: float = ALPHA,
     progress: Callable[[int, int], None] | None = None,
 ) -> Comparison:
     """Compare every pair of metrics on the samples that both score.

@@ -11,9 +11,43 @@ FEW = 50
 USUAL = 1000
 """Bootstrap resamples where nobody says how many, and permutations of a few pairs."""
 
+CONFIDENCE = 0.95
+"""Of intervals."""
+
+ALPHA = 0.05
+"""Level of the clusters that a table ranks by."""
+
+
+class _Permuted:
+    """How many permutations a paired test has, where it may be said apart from the resamples."""
+
+    __slots__ = ()
+    n_resamples: int
+    n_permutations: int | None
+
+    @property
+    def permutations(self) -> int:
+        """How many permutations a paired test has."""
+        return self.n_resamples if self.n_permutations is None else self.n_permutations
+
 
 @dataclass(frozen=True, slots=True)
-class EvaluationSettings:
+class Resampling(_Permuted):
+    """How sure figures of systems are made; intervals are at CONFIDENCE, clusters at ALPHA.
+
+    Attributes:
+        n_resamples: bootstrap resamples; 0 for neither intervals nor tests.
+        seed: of both.
+        n_permutations: of the tests; None for as many as resamples.
+    """
+
+    n_resamples: int = USUAL
+    seed: int = 0
+    n_permutations: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationSettings(_Permuted):
     """How metrics are correlated with people, and how sure that is made.
 
     Attributes:
@@ -34,16 +68,11 @@ class EvaluationSettings:
     missing: str = "drop"
     n_resamples: int = 0
     seed: int = 0
-    confidence: float = 0.95
+    confidence: float = CONFIDENCE
     correlation: str = "tau-c"
     unit: str = "group"
     published: bool = True
     n_permutations: int | None = None
-
-    @property
-    def permutations(self) -> int:
-        """How many permutations a paired test has."""
-        return self.n_resamples if self.n_permutations is None else self.n_permutations
 
     def resampling(self) -> dict[str, Any]:
         """Return what decides the intervals, for the JSON of a table."""

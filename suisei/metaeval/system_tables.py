@@ -7,8 +7,9 @@ from typing import Any
 
 from suisei.metaeval.labels import VERSUS
 from suisei.metaeval.resampling import Interval
+from suisei.metaeval.settings import ALPHA, Resampling
 from suisei.metaeval.significance import too_few_permutations, too_few_units
-from suisei.metaeval.systems import Example, MetricOutcome, Pair, Resampling
+from suisei.metaeval.systems import Example, MetricOutcome, Pair
 from suisei.metaeval.tables import Cell, Row, Section, Table
 
 _PER_CENT = ("bleu-1", "bleu-2", "bleu-3", "bleu-4", "rouge-l", "cider", "meteor", "spice")
@@ -145,14 +146,14 @@ def _pair_notes(outcomes: Sequence[MetricOutcome], settings: Resampling) -> list
         "range of most scores is a tie",
         "a difference is the better system less the worse: below 0 where lower is better",
         "rank: systems of one rank cannot be told apart; the next begins where a system is worse than any "
-        f"of the rank (Holm p <= {settings.alpha:g})",
+        f"of the rank (Holm p <= {ALPHA:g})",
     ]
     few = [
         note
         for images in sorted({outcome.images for outcome in outcomes})
-        for note in too_few_units(pairs, images, settings.alpha, two_sided=True, what="images")
+        for note in too_few_units(pairs, images, ALPHA, two_sided=True, what="images")
     ]
-    return [*notes, *_thin_notes(outcomes), *few, *too_few_permutations(pairs, count, settings.alpha)]
+    return [*notes, *_thin_notes(outcomes), *few, *too_few_permutations(pairs, count, ALPHA)]
 
 
 def _thin_notes(outcomes: Sequence[MetricOutcome]) -> list[str]:

@@ -17,7 +17,7 @@ from suisei.data.sample import CaptionSample
 from suisei.errors import DataError
 from suisei.metaeval.kendall import GroupSum, weight_chunks
 from suisei.metaeval.resampling import Interval, percentile_interval, weight_parts
-from suisei.metaeval.settings import USUAL
+from suisei.metaeval.settings import ALPHA, CONFIDENCE, Resampling
 from suisei.metaeval.significance import holm, rank_clusters
 from suisei.scoring.columns import FAILURES, ScoreColumn, failure_text
 
@@ -31,30 +31,6 @@ place of 0 make no caption the better one, nor do last digits of bfloat16.
 """
 
 _ROUNDING = 1e-10
-
-
-@dataclass(frozen=True, slots=True)
-class Resampling:
-    """How sure figures are made.
-
-    Attributes:
-        n_resamples: bootstrap resamples; 0 for neither intervals nor tests.
-        seed: of both.
-        confidence: of the intervals.
-        alpha: level of the clusters.
-        n_permutations: of the tests; None for as many as resamples.
-    """
-
-    n_resamples: int = USUAL
-    seed: int = 0
-    confidence: float = 0.95
-    alpha: float = 0.05
-    n_permutations: int | None = None
-
-    @property
-    def permutations(self) -> int:
-        """How many permutations a test has."""
-        return self.n_resamples if self.n_permutations is None else self.n_permutations
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +130,7 @@ def compare_systems(
     Args:
         columns: scores [S * N] with their summands, system after system.
         names: the S systems.
-        settings: resamples and levels.
+        settings: resamples, permutations and seed.
         progress: called with 1 after each metric.
         images: the image of each of the N captions, which is resampled and swapped as a whole; by default
             each caption is of another.
@@ -200,7 +176,7 @@ def _outcome(
                 (names[a], names[b]), sums.observed[[a, b]], resampled[:, [a, b]], swapped, gained, settings
             )
         )
-    pairs, ranks = _ranked(pairs, [names[system] for system in order], settings)
+    pairs, ranks = _ranked(pairs, [names[system] for system in order])
     return MetricOutcome(
         column.label,
         column.signature,
@@ -208,7 +184,7 @@ def _outcome(
         images=count,
         largest_share=float(np.bincount(units).max() / len(units)),
         systems={
-            name: SystemScore(float(value), _interval(values, settings), ranks.get(name))
+            name: SystemScore(float(value), _interval(values), ranks.get(name))
             for name, value, values in zip(names, sums.observed, resampled.T, strict=True)
         },
         pairs=tuple(pairs),
@@ -294,7 +270,7 @@ def _pair(
         resampled: their scores on each resample, [B, 2].
         swapped: of how many permutations the difference is as extreme.
         gained: by how much the better system's caption is better, per caption; 0 for a tie.
-        settings: of the interval and the permutations.
+        settings: of the permutations.
     """
     difference = float(observed[0] - observed[1])
     differences = resampled[:, 0] - resampled[:, 1]
@@ -302,7 +278,7 @@ def _pair(
     return Pair(
         *names,
         difference,
-        _interval(differences, settings),
+        _interval(differences),
         # Centred on the observed difference: on the resamples' own mean, an image with many captions would
         # move the centre along and make a difference surer than its interval says.
         _p_value(_as_extreme(differences - difference, difference), len(differences)),
@@ -324,13 +300,11 @@ def _p_value(extreme: int, count: int) -> float | None:
     return (1 + extreme) / (1 + count) if count else None
 
 
-def _interval(values: np.ndarray, settings: Resampling) -> Interval:
-    return percentile_interval(values, settings.confidence) if len(values) else Interval(None, None)
+def _interval(values: np.ndarray) -> Interval:
+    return percentile_interval(values, CONFIDENCE) if len(values) else Interval(None, None)
 
 
-def _ranked(
-    pairs: Sequence[Pair], order: Sequence[str], settings: Resampling
-) -> tuple[list[Pair], dict[str, int]]:
+def _ranked(pairs: Sequence[Pair], order: Sequence[str]) -> tuple[list[Pair], dict[str, int]]:
     """Return the pairs with Holm's p-values, and {system: cluster}."""
     values = [pair.p_permutation for pair in pairs if pair.p_permutation is not None]
     if len(values) < len(pairs):
@@ -339,7 +313,7 @@ def _ranked(
     matrix = np.ones((len(order), len(order)))
     for pair in corrected:
         matrix[order.index(pair.better), order.index(pair.worse)] = pair.p_holm
-    return corrected, dict(zip(order, rank_clusters(matrix, settings.alpha), strict=True))
+    return corrected, dict(zip(order, rank_clusters(matrix, ALPHA), strict=True))
 
 
 def most_different(

@@ -5,7 +5,7 @@ import pytest
 
 from suisei.captioning.caption_report import compare_captions
 from suisei.captioning.caption_sources import CaptionedImage
-from suisei.metaeval.systems import Resampling
+from suisei.metaeval.settings import Resampling
 
 METRICS = ["bleu-1", "repetition-1", "hallucinated-nouns", "incomplete-ending", "length"]
 

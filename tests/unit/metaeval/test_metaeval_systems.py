@@ -9,8 +9,9 @@ from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError
 from suisei.metaeval import systems
 from suisei.metaeval.resampling import group_weights
+from suisei.metaeval.settings import Resampling
 from suisei.metaeval.system_tables import as_dict, example_markdown, pair_table, score_table, system_table
-from suisei.metaeval.systems import Resampling, compare_systems, most_different
+from suisei.metaeval.systems import compare_systems, most_different
 from suisei.metrics.base import Metric
 from suisei.metrics.registry import get_metric
 from suisei.scoring.columns import ScoreColumn, score_column
