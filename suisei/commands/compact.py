@@ -265,7 +265,7 @@ def _figures(options: argparse.Namespace) -> dict[str, Any] | None:
     """Return what --card-figures holds, of which a table can be made; None without it."""
     if not options.card_figures:
         return None
-    from suisei.data.benchmarks.jsonfile import read_object
+    from suisei.data.json_files import read_object
     from suisei.training.small_card import figures_table
 
     figures = read_object(Path(options.card_figures))

@@ -193,7 +193,7 @@ def _human_scores(path: str | None, names: Sequence[str]) -> tuple[dict[str, flo
     """Return people's scores of the systems, none without a file, and which are of one side alone."""
     if path is None:
         return {}, []
-    from suisei.data.benchmarks.jsonfile import read_object
+    from suisei.data.json_files import read_object
     from suisei.metaeval.system_agreement import checked_human_scores
 
     found = read_object(Path(path))

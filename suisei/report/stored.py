@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from suisei.data.json_files import read_json
 from suisei.data.load import load_data
 from suisei.data.paths import Allowed
 from suisei.data.raters import raters_joined
@@ -125,12 +125,7 @@ def _oriented(rated: Rated, tables: Mapping[str, Table]) -> Rated:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: not JSON ({error})") from None
+    content = read_json(path)
     if not isinstance(content, dict):
         raise DataError(f"{path}: holds no object; give the JSON that a command wrote with --json")
     return content

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from suisei.data.benchmarks.benchmark import Benchmark, find_file, make_row
-from suisei.data.benchmarks.jsonfile import read_object
 from suisei.data.benchmarks.vatex import find_video
 from suisei.data.formats import Row
+from suisei.data.json_files import read_object
 from suisei.data.sample import Rating
 from suisei.data.video import VideoSample
 from suisei.errors import DataError

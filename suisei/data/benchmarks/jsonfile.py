@@ -1,51 +1,13 @@
-"""Benchmarks that come as JSON: whole files or lines, and the fields of their records."""
+"""Benchmarks that come as JSON: their lines, and the fields of their records."""
 
 from __future__ import annotations
 
 import json
 import sys
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from suisei.errors import DataError
-
-
-def read_object(path: Path) -> dict[str, Any]:
-    """Return the object that a JSON file holds.
-
-    Raises:
-        DataError: the file cannot be read, or holds something else or nothing.
-    """
-    content = _read(path)
-    if not isinstance(content, dict) or not content:
-        raise DataError(f"{path}: expected an object with named entries, got {_described(content)}")
-    return content
-
-
-def read_list(path: Path) -> list[Any]:
-    """Return the list that a JSON file holds.
-
-    Raises:
-        DataError: the file cannot be read, or holds something else or nothing.
-    """
-    content = _read(path)
-    if not isinstance(content, list) or not content:
-        raise DataError(f"{path}: expected a list of entries, got {_described(content)}")
-    return content
-
-
-def _read(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: not JSON ({error}); copy the file again") from None
-
-
-def _described(content: Any) -> str:
-    return type(content).__name__ if content or content is None else "nothing"
 
 
 def parse_line(line: str) -> dict[str, Any]:

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from suisei.data.benchmarks.benchmark import Benchmark, find_file, make_row
-from suisei.data.benchmarks.jsonfile import read_object
 from suisei.data.benchmarks.pickled import read_pickled_array
 from suisei.data.formats import Row
+from suisei.data.json_files import read_object
 from suisei.data.sample import CaptionSample, Rating
 from suisei.data.video import VideoSample
 from suisei.errors import ConfigError, DataError
