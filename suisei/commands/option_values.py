@@ -11,6 +11,7 @@ MAX_RESAMPLES = 100_000
 MAX_SEED = 2**63 - 1
 MAX_PROCESSES = 256
 
+_DEVICES = re.compile(r"all|0*[1-9]\d{0,5}", re.ASCII)
 _DEVICE = re.compile(r"auto|(cpu|mps)|(cuda|xpu)(:\d{1,3})?")
 
 
@@ -64,6 +65,13 @@ def filled(text: str) -> str:
     """Read a name, which an unset variable of a shell script would leave empty."""
     if not text.strip():
         raise argparse.ArgumentTypeError("is empty; give a name or leave the option out")
+    return text
+
+
+def devices(text: str) -> str:
+    """Read a number of GPUs, or "all"; whether they are there is seen by what uses them."""
+    if not _DEVICES.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"expected a number of GPUs, or all, got {text[:40]!r}")
     return text
 
 

@@ -113,8 +113,6 @@ def chosen_devices(options: argparse.Namespace) -> list[str | None]:
     import torch
 
     there = torch.cuda.device_count()
-    if options.devices != "all" and not (options.devices.isdecimal() and int(options.devices)):
-        raise ConfigError(f"--devices is {options.devices!r}; expected a number of GPUs, or all")
     wanted = max(there, 1) if options.devices == "all" else int(options.devices)
     if wanted > there:
         raise ConfigError(f"--devices {options.devices}: {there} GPUs here; --processes N is for the CPU")

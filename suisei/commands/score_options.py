@@ -5,7 +5,7 @@ from __future__ import annotations
 from suisei.commands.allowances import add_web_option
 from suisei.commands.command_parser import CommandParser
 from suisei.commands.metric_options import add_metric_options
-from suisei.commands.option_values import filled, positive, processes
+from suisei.commands.option_values import devices, filled, positive, processes
 from suisei.commands.options import add_log_options, add_row_options
 from suisei.commands.score_shards import add_shard_options
 
@@ -69,7 +69,7 @@ def parser() -> CommandParser:
     )  # fmt: skip
     add = parser.add_argument_group("machine").add_argument
     add("--processes", type=processes, metavar="N", help="CPU processes that score side by side (default 1)")
-    add("--devices", metavar="N|all", type=filled, help="GPUs, each with a process of its own (default 1)")
+    add("--devices", metavar="N|all", type=devices, help="GPUs, each with a process of its own (default 1)")
     add_shard_options(parser.add_argument_group("shards").add_argument)
     add = parser.add_argument_group("output").add_argument
     add(

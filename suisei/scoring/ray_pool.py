@@ -115,8 +115,6 @@ def _nodes() -> list[_Node]:
 def _chosen(nodes: Sequence[_Node], processes: int | None, devices: str | None) -> Cluster:
     if processes:
         return Cluster(processes, 0, _threads(nodes, processes, 0))
-    if devices is not None and devices != "all" and not (devices.isdecimal() and int(devices)):
-        raise ConfigError(f"--devices is {devices!r}; expected a number of GPUs, or all")
     gpus = sum(node.gpus for node in nodes)
     wanted = gpus if devices in (None, "all") else int(devices or 0)
     if wanted > gpus:

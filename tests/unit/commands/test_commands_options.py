@@ -24,7 +24,7 @@ BASE = {
     "images": ["in.jsonl", "--output", "made"],
 }
 NUMBERS = {
-    "score": ["--batch-size", "--window", "--processes"],
+    "score": ["--batch-size", "--window", "--processes", "--devices"],
     "evaluate": ["--batch-size", "--bootstrap", "--seed"],
     "probe": ["--batch-size", "--bootstrap", "--seed", "--limit", "--max-references", "--bins", "--good"],
     "ablate": ["--jobs", "--seeds", "--bootstrap"],
