@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.metadata import version
 from importlib.util import find_spec
+from typing import Any
 
 from suisei.data.sample import CaptionSample, detect_language, language_of
 from suisei.errors import ConfigError, UnavailableError
@@ -175,19 +176,28 @@ def _mecab() -> Tokenizer:
     return _Plain("mecab", signature, cut)
 
 
-@cache
-def _surfaces() -> Callable[[str], list[str]]:
-    """Return what cuts Japanese into words as they stand in the text, without punctuation and joiners."""
+def tagger(options: str = "") -> Any:
+    """Return a tagger of MeCab with the dictionary that is installed; one thread at a time may use it.
+
+    Args:
+        options: of MeCab's command line.
+    """
     import fugashi
     import unidic_lite
 
     folder = unidic_lite.DICDIR
-    tagger = fugashi.GenericTagger(f'-Owakati -r "{folder}/mecabrc" -d "{folder}"')
+    return fugashi.GenericTagger(f'{options} -r "{folder}/mecabrc" -d "{folder}"'.strip())
+
+
+@cache
+def _surfaces() -> Callable[[str], list[str]]:
+    """Return what cuts Japanese into words as they stand in the text, without punctuation and joiners."""
+    mecab = tagger("-Owakati")
     lock = threading.Lock()  # a MeCab tagger keeps state between calls
 
     def cut(text: str) -> list[str]:
         with lock:
-            found = tagger.parse(text.replace("\x00", " ")).split()
+            found = mecab.parse(text.replace("\x00", " ")).split()
         return [surface for surface in found if not _is_silent(surface)]
 
     return cut

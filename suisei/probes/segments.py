@@ -16,7 +16,7 @@ from importlib.metadata import version
 from itertools import combinations
 from typing import Any, NamedTuple
 
-from suisei.metrics.tokenizers import mecab_missing
+from suisei.metrics.tokenizers import mecab_missing, tagger
 from suisei.probes.words import ABOUT_PICTURES, ING_NOUNS, NOT_THINGS, STOP_WORDS, SYMMETRIC, VERBS
 
 _TAIL = re.compile(r"\s*[.。．｡!?！？…]*\s*$")
@@ -220,11 +220,7 @@ def _cut(text: str) -> list[_Node]:
 
 @lru_cache(maxsize=1)
 def _tagger() -> tuple[Any, threading.Lock]:
-    import fugashi
-    import unidic_lite
-
-    folder = unidic_lite.DICDIR
-    return fugashi.GenericTagger(f'-r "{folder}/mecabrc" -d "{folder}"'), threading.Lock()
+    return tagger(), threading.Lock()
 
 
 def _by_script(text: str) -> list[Segment]:
