@@ -15,7 +15,13 @@ from torch.autograd.graph import saved_tensors_hooks
 from suisei.encoders.efficientnet_lite import EfficientNetLite
 from suisei.encoders.image import ImageEncoder, ImageEncoderConfig
 from suisei.encoders.resnet import ClipResNet
-from suisei.encoders.timm_tower import fill_timm_tower, is_timm, timm_architecture
+from suisei.encoders.timm_tower import (
+    RANDOM_WEIGHTS,
+    fill_timm_tower,
+    is_timm,
+    is_untrained,
+    timm_architecture,
+)
 from suisei.encoders.tiny import TinyImageConfig, image_architecture
 from suisei.errors import ConfigError, ModelError
 from suisei.ranges import NAME, SWITCH, Of, Rule, at_least, check_settings, or_null
@@ -69,7 +75,7 @@ class TowerConfig:
     @property
     def starts_from_random_weights(self) -> bool:
         """Whether it has to learn before it says anything."""
-        return self.name == "tiny" or (is_timm(self.name) and self.pretrained is None)
+        return is_untrained(self.name, self.pretrained)
 
 
 def create_image_encoder(config: TowerConfig) -> ImageEncoder:
@@ -99,9 +105,7 @@ def _named(config: TowerConfig) -> ImageEncoder:
     if names_folder(config.name):
         return tower_of_folder(config.name, "model.tower.name")
     if config.pretrained is None:
-        raise ConfigError(
-            "model.tower.pretrained is null; random weights are for tiny and for timm's architectures"
-        )
+        raise ConfigError(f"model.tower.pretrained is null; {RANDOM_WEIGHTS}")
     return ImageEncoder.create(ImageEncoderConfig(name=config.name, pretrained=config.pretrained))
 
 

@@ -21,7 +21,13 @@ from suisei.encoders.hub_errors import explain_hub_error, hub_guard, no_hub
 from suisei.encoders.pixels import MEAN, STD, open_clip_transform, preprocess_pixels
 from suisei.encoders.resnet import ClipResNet, is_resnet
 from suisei.encoders.rules import BUILD_ERRORS, one_line
-from suisei.encoders.timm_tower import fill_timm_tower, is_timm, timm_architecture
+from suisei.encoders.timm_tower import (
+    RANDOM_WEIGHTS,
+    fill_timm_tower,
+    is_timm,
+    is_untrained,
+    timm_architecture,
+)
 from suisei.encoders.tiny import TinyImageConfig, image_architecture
 from suisei.errors import ConfigError, ModelError
 from suisei.ranges import NAME, SWITCH, Of, Rule, check_settings
@@ -65,7 +71,7 @@ class ImageEncoderConfig:
     @property
     def starts_from_random_weights(self) -> bool:
         """Whether it has to learn before it says anything."""
-        return self.name == "tiny" or (is_timm(self.name) and self.pretrained is None)
+        return is_untrained(self.name, self.pretrained)
 
 
 class ImageEncoder(nn.Module):
@@ -109,9 +115,7 @@ class ImageEncoder(nn.Module):
             fill_timm_tower(encoder.tower, config.name, config.pretrained)
             return encoder
         if config.pretrained is None:
-            raise ConfigError(
-                "model.image.pretrained is null; random weights are for tiny and for timm's architectures"
-            )
+            raise ConfigError(f"model.image.pretrained is null; {RANDOM_WEIGHTS}")
         model = _pretrained_model(config.name, config.pretrained)
         architecture = {
             "embed_dim": int(model.visual.output_dim),

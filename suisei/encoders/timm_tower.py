@@ -16,12 +16,19 @@ from suisei.errors import ConfigError
 
 PREFIX = "timm:"
 """Begins the name of an image tower that is one of timm's architectures."""
+RANDOM_WEIGHTS = "random weights are for tiny and for timm's architectures"
+"""Why a tower without weights is refused."""
 _CLASSIFIER = ("classifier.", "fc.", "head.", "head_dist.")
 
 
 def is_timm(name: str) -> bool:
     """Return whether a name is one of timm's architectures, to be had without any hub."""
     return name.startswith(PREFIX)
+
+
+def is_untrained(name: str, pretrained: str | None) -> bool:
+    """Return whether an image tower starts from random weights, and has to learn before it says anything."""
+    return name == "tiny" or (is_timm(name) and pretrained is None)
 
 
 def timm_architecture(name: str, image_size: int | None = None) -> dict[str, Any]:
