@@ -11,12 +11,12 @@ import torch
 from torch import nn
 
 from suisei.encoders.descriptions import DESCRIPTION, read_description
-from suisei.encoders.dual_weights import WEIGHT_FILES
+from suisei.encoders.dual_weights import find_weights
 from suisei.encoders.hub_errors import no_hub
 from suisei.encoders.pretrained import check_tokenizer_file, read_settings, text_config
 from suisei.encoders.rules import BUILD_ERRORS, one_line
 from suisei.encoders.weights import check_size
-from suisei.errors import ConfigError, ModelError
+from suisei.errors import ModelError
 
 
 def check_dual_folder(folder: Path, *, weighed: bool = True) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -37,12 +37,10 @@ def check_dual_folder(folder: Path, *, weighed: bool = True) -> tuple[dict[str, 
     described, preprocess = read_description(folder)
     if described["text_cfg"].get("hf_tokenizer_name"):
         check_tokenizer_file(folder)
-    path = next((folder / file for file in WEIGHT_FILES if (folder / file).is_file()), None)
-    if weighed and path is None:
-        raise ConfigError(f"{folder} has no weights; expected one of {', '.join(WEIGHT_FILES)}")
+    path = find_weights(folder) if weighed else None
     with torch.device("meta"), no_hub():
         model = model_of_folder(folder, described, preprocess)
-    if weighed and path is not None:
+    if path is not None:
         check_size(model, path)
     return described, preprocess
 

@@ -50,17 +50,24 @@ def load_weights(
         return f"sha256-{file_hash(checkpoint)}{kind}"
     if seed is not None:
         return f"seed-{seed}"
-    if folder is not None:
-        path = next((folder / file for file in WEIGHT_FILES if (folder / file).is_file()), None)
-        if path is None:
-            raise ConfigError(f"{folder} has no weights; expected one of {', '.join(WEIGHT_FILES)}")
-    else:
-        path = _download(tag or {})
+    path = find_weights(folder) if folder is not None else _download(tag or {})
     fit_weights(model, _adapted(model, read_weights(path)), str(path))
     if folder is None:
         return pretrained or f"sha256-{file_hash(path)}"
     hashes = "".join(map(file_hash, [path, *described_by(folder)]))
     return f"sha256-{hashlib.sha256(hashes.encode()).hexdigest()[:12]}"
+
+
+def find_weights(folder: Path) -> Path:
+    """Return the file of weights in a folder of a dual encoder.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    path = next((folder / file for file in WEIGHT_FILES if (folder / file).is_file()), None)
+    if path is None:
+        raise ConfigError(f"{folder} has no weights; expected one of {', '.join(WEIGHT_FILES)}")
+    return path
 
 
 def _download(tag: dict[str, Any]) -> Path:

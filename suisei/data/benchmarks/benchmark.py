@@ -97,8 +97,13 @@ def find_file(root: Path, *names: str) -> Path:
     for name in names:
         if (root / name).is_file():
             return root / name
+    raise not_found(root, names)
+
+
+def not_found(root: Path, names: Sequence[str]) -> LayoutError:
+    """Return the error that none of the files, or of those that fit a pattern, is under ``root``."""
     what = "the folder exists, but has no" if root.is_dir() else "there is no such folder; looked for its"
-    raise LayoutError(f"{root}: {what} {' or '.join(names)}")
+    return LayoutError(f"{root}: {what} {' or '.join(names)}")
 
 
 class ImageFolder:

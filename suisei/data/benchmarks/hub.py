@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from suisei.data.benchmarks.benchmark import Benchmark, LayoutError, make_row
+from suisei.data.benchmarks.benchmark import Benchmark, make_row, not_found
 from suisei.data.benchmarks.pictures import Pictures
 from suisei.data.file_rows import NOT_UTF8
 from suisei.data.formats import Row
@@ -101,8 +101,7 @@ def find_tables(root: Path, patterns: tuple[str, ...]) -> list[Path]:
     if found is not None:
         _check_shards(found)
         return found
-    what = "the folder exists, but has no" if root.is_dir() else "there is no such folder; looked for its"
-    raise LayoutError(f"{root}: {what} {' or '.join(patterns)}")
+    raise not_found(root, patterns)
 
 
 def _check_shards(paths: Sequence[Path]) -> None:
