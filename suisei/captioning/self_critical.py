@@ -157,7 +157,7 @@ class SelfCritical(StepTraining):
         tokens, texts = self._write(grid, generator)
         rewards = self._reward(texts, pairs)
         advantage, base = advantages(rewards.total, self.baseline)
-        self._check_skipped(rewards, batch_idx)
+        self._check_skipped(rewards)
         memory = self.writer.memory(grid)
         logits = self.writer.logits(memory, tokens, self.language)
         every, own = token_log_probs(logits, tokens, self.writer.pad_id, self.writer.end_id)
@@ -215,7 +215,7 @@ class SelfCritical(StepTraining):
         self.seconds["reward"] += time.perf_counter() - began
         return rewards
 
-    def _check_skipped(self, rewards: Rewards, batch_idx: int) -> None:
+    def _check_skipped(self, rewards: Rewards) -> None:
         """Stop where too few captions have a reward; all processes stop together.
 
         Raises:

@@ -168,7 +168,7 @@ def _join(
         notes.append("references in the systems' own rows are not used: --references is given")
     if not any(shared.values()):
         notes.append("no image has references; metrics that need them want --references FILE")
-    pictures = _pictures(common, files, keyed, given, images, notes)
+    pictures = _pictures(common, keyed, given, images, notes)
     joined = {
         file.name: tuple(
             replace(
@@ -248,7 +248,6 @@ def _shared_references(
 
 def _pictures(
     common: Sequence[str],
-    files: Sequence[SystemFile],
     keyed: Sequence[Mapping[str, CaptionSample]],
     given: CaptionFile | None,
     images: Root | None,

@@ -31,8 +31,6 @@ def new_dual_encoder(
     text_encoder: str | None = None,
     image_weights: str | None = None,
     seed: int = 0,
-    name: str = "new",
-    device: str = "cpu",
 ) -> DualEncoder:
     """Build a dual encoder with random weights.
 
@@ -44,8 +42,6 @@ def new_dual_encoder(
         image_weights: timm's own file of weights for the image tower, one of timm's architectures, which then
             gets pixels as that expects them.
         seed: of the random weights; the state of the global generator is left as it is.
-        name: for signatures.
-        device: a torch device.
 
     Raises:
         ConfigError: a description that open_clip refuses, or of which it builds what cannot compute; weights
@@ -62,7 +58,7 @@ def new_dual_encoder(
         described["text_cfg"] = _with_text_encoder(described.get("text_cfg", {}), text_encoder)
     kind = open_clip.CLIP if text_encoder is None else open_clip.CustomTextCLIP
     try:
-        with torch.random.fork_rng(devices=[]), quiet_transformers(), hub_guard(text_encoder or name):
+        with torch.random.fork_rng(devices=[]), quiet_transformers(), hub_guard(text_encoder or "new"):
             torch.manual_seed(seed)
             model = kind(**described)
     except (TypeError, KeyError, ValueError, AssertionError) as error:
@@ -77,9 +73,9 @@ def new_dual_encoder(
         model,
         _new_tokenizer(described["text_cfg"], text_encoder),
         image_transform(model),
-        name=name,
+        name="new",
         weights=f"seed-{seed}",
-        device=device,
+        device="cpu",
         architecture=described,
     )
     check_savable(encoder)

@@ -26,6 +26,10 @@ _FEW = 3000
 """Points up to which each is drawn; of more, their density."""
 _MANY = 400
 """Points from which a cloud of them is an image inside of a vector figure."""
+_MOST_LEVELS = 40
+"""Ratings of more values have a histogram of equal bins."""
+_MOST_BINS = 16
+"""Bins of the human score that predictions are averaged in."""
 
 
 def plot_predicted(
@@ -145,11 +149,11 @@ def _statistics(predicted: np.ndarray, human: np.ndarray) -> str:
         return "correlation undefined"
 
 
-def _edges(human: np.ndarray, most: int = 40) -> np.ndarray:
+def _edges(human: np.ndarray) -> np.ndarray:
     """Return histogram edges over [0, 1], half-way between the levels where ratings take few values."""
     levels = np.unique(np.round(human, 9))
-    if not 1 < len(levels) <= most:
-        return np.linspace(-0.0125, 1.0125, most + 2)
+    if not 1 < len(levels) <= _MOST_LEVELS:
+        return np.linspace(-0.0125, 1.0125, _MOST_LEVELS + 2)
     middles = (levels[1:] + levels[:-1]) / 2
     half = np.diff(levels).min() / 2
     return np.r_[max(levels[0] - half, -0.03), middles, min(levels[-1] + half, 1.03)]
@@ -162,13 +166,13 @@ def _density(panels: list[tuple[str, np.ndarray]]) -> LogNorm:
     return NewLogNorm(1, max(10.0, max(mask.sum() for _, mask in panels) / 80))
 
 
-def _running_mean(human: np.ndarray, predicted: np.ndarray, most: int = 16) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean human and mean predicted score in up to ``most`` bins of the human score."""
+def _running_mean(human: np.ndarray, predicted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean human and mean predicted score in up to _MOST_BINS bins of the human score."""
     levels = np.unique(human)
-    if len(levels) <= most:
+    if len(levels) <= _MOST_BINS:
         bins = np.searchsorted(levels, human)
     else:
-        inner = np.unique(np.quantile(human, np.linspace(0, 1, most + 1)[1:-1]))
+        inner = np.unique(np.quantile(human, np.linspace(0, 1, _MOST_BINS + 1)[1:-1]))
         bins = np.unique(np.searchsorted(inner, human, side="right"), return_inverse=True)[1]
     counts = np.bincount(bins)
     return np.bincount(bins, weights=human) / counts, np.bincount(bins, weights=predicted) / counts

@@ -200,7 +200,7 @@ def _restored(name: str, saved: Mapping[str, SavedInput]) -> Metric:
         metric = _made(name.partition(":")[0], given)
         metric.load_state(dict(given.state))
         if given.settings is not None and given.folder is None and given.encoder is None:
-            _compare(name, metric.settings(), given)
+            _compare(metric.settings(), given)
     except SuiseiError as error:
         raise ModelError(f"extra input {name!r} of the model: {error}") from None
     except BUILD_ERRORS as error:
@@ -240,7 +240,7 @@ def _decisive(settings: Mapping[str, str]) -> dict[str, str]:
     return {key: signature_now(value) if key == "tok" else value for key, value in kept.items()}
 
 
-def _compare(name: str, here: Mapping[str, str], given: SavedInput) -> None:
+def _compare(here: Mapping[str, str], given: SavedInput) -> None:
     """Refuse to compute an extra input otherwise than in training: the regressor would be misled unseen."""
     ours, theirs = _decisive(here), _decisive(given.settings or {})
     differing = [key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)]

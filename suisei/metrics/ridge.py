@@ -196,22 +196,19 @@ CHUNK = 4096
 """Samples scored at once: bounds the memory of the sparse features."""
 
 
-def widen(
-    samples: Sequence[CaptionSample], negatives: int, resampled: int, seed: int = 0
-) -> list[CaptionSample]:
+def widen(samples: Sequence[CaptionSample], negatives: int, resampled: int) -> list[CaptionSample]:
     """Return rated samples followed by what can be concluded from them.
 
     A candidate beside references of another image is rated low: the rating that a fifth of the samples
     do not exceed, for some candidates fit other images too. A candidate beside other references of its
-    own image keeps its rating.
+    own image keeps its rating. The same is drawn every time.
 
     Args:
         samples: rated samples with references.
         negatives: samples made per sample with another image's references.
         resampled: samples made per sample with other references of its image, where there are more.
-        seed: decides what is drawn.
     """
-    rng = random.Random(seed)
+    rng = random.Random(0)
     images = references_by_image(samples)
     names: dict[str, list[str]] = {}
     for group, language in images:

@@ -93,9 +93,7 @@ def _is_deep(content: Any) -> bool:
     return bool(level)
 
 
-def verify_files(
-    folder: Path, config: dict[str, Any], within: Path | None, checked: Sequence[str] = CHECKED
-) -> None:
+def verify_files(folder: Path, config: dict[str, Any], within: Path | None, checked: Sequence[str]) -> None:
     """Hold a folder's files against the checksums in its config.
 
     Args:

@@ -80,7 +80,7 @@ class Fusion(nn.Module):
             candidate: [B, P, d].
             references: [B, R, P, d]; R may be 0.
             reference_mask: bool [B, R], True where there is a reference.
-            image: [B, d_image], any finite values where there is none; None for a model without image.
+            image: [B, d_img], any finite values where there is none; None for a model without image.
             image_mask: bool [B], True where there is an image.
         """
         references, reference_mask = self._widen(references, reference_mask)

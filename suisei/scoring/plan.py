@@ -63,7 +63,6 @@ def plan_metrics(
     """
     specs = [canonical(spec) for spec in specs]
     called = {canonical(spec): name for spec, name in (names or {}).items()}
-    names = {canonical(spec): name for spec, name in (names or {}).items()}
     repeated = [spec for spec, count in Counter(specs).items() if count > 1]
     if repeated:
         raise ConfigError(f"metric {repeated[0]!r} is given twice")

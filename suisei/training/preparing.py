@@ -65,9 +65,9 @@ class Preparation:
     regressor: Regressor
     objective: Objective
     progress: Progress
-    parts: Sequence[PartEncoder] = ()
-    taught: bool = False
-    mixed: bool = False
+    parts: Sequence[PartEncoder]
+    taught: bool
+    mixed: bool
 
     def of(
         self, table: SampleTable, training: Sequence[int], device: torch.device | str | None

@@ -186,7 +186,7 @@ def stops(captioner, rank, max_skipped):
     model = tuned(captioner, world_size=2, max_skipped=max_skipped)
     rewards = Rewards(np.full((2, 3), np.nan if rank == 0 else 1.0), {}, np.zeros((2, 3), bool))
     try:
-        model._check_skipped(rewards, 0)
+        model._check_skipped(rewards)
     except DataError as error:
         return str(error).split(":")[1].split(",")[0].strip()
     return ""
