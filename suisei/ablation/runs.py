@@ -20,6 +20,7 @@ import yaml
 
 from suisei.data.paths import try_lock
 from suisei.data.writers import replacing
+from suisei.encoders.rules import one_line
 from suisei.errors import ConfigError
 from suisei.ranges import differences
 
@@ -71,7 +72,7 @@ def prepare_runs(runs: Sequence[Run], *, redo: bool = False) -> list[Run]:
         redo: delete runs that were made with other settings, instead of refusing them.
 
     Raises:
-        ConfigError: a run that exists was made with other settings.
+        ConfigError: a run that exists was made with other settings, or with such as cannot be read.
     """
     for run in runs:
         if run.folder.exists() and not run.settings_file.is_file():
@@ -98,8 +99,11 @@ def _differences(run: Run) -> list[str]:
     """Return how a run's settings differ from those it was made with: ``key: old, now new``."""
     try:
         old = yaml.safe_load(run.settings_file.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError) as error:
-        raise ConfigError(f"{run.settings_file} cannot be read: {error}") from None
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        raise ConfigError(
+            f"{run.settings_file} cannot be read: {one_line(error)}; delete {run.folder}, and the same "
+            "command trains that run anew"
+        ) from None
     return list(differences(old, run.settings).values())
 
 

@@ -139,11 +139,13 @@ def make_plan(options: argparse.Namespace, settings: Sequence[str]) -> Plan:
         settings: options of ``suisei train``.
 
     Raises:
-        ConfigError: an unknown variant, or a setting that the ablation decides itself.
+        ConfigError: an unknown variant, a setting that the ablation decides itself, or a config that cannot
+            be read or holds nothing.
     """
     from suisei.ablation.runs import Run
     from suisei.commands.train import quiet_libraries, with_config
     from suisei.pacs.dual_run import task_of
+    from suisei.training.run_settings import read_config
 
     for argument in settings:
         if argument.partition("=")[0] in _RESERVED:
@@ -152,7 +154,8 @@ def make_plan(options: argparse.Namespace, settings: Sequence[str]) -> Plan:
             )
     quiet_libraries()
     arguments = with_config(["--config", options.config, *settings])
-    _check_config(Path(arguments[1]))
+    if not read_config(Path(arguments[1])):
+        raise ConfigError(f"--config {arguments[1]}: holds no settings; see configs/scenes.yaml")
     if task_of(arguments) is not None:
         raise ConfigError(f"{options.config} trains an encoder alone; an ablation is of the metric itself")
     own = [parse_variant(text) for text in options.variant]
@@ -169,18 +172,6 @@ def make_plan(options: argparse.Namespace, settings: Sequence[str]) -> Plan:
         for variant in variants
     ]  # fmt: skip
     return Plan(folder, variants, skipped, runs)
-
-
-def _check_config(path: Path) -> None:
-    import yaml
-
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise ConfigError(f"--config {path}: cannot be read as YAML: {reason}") from None
-    if not isinstance(content, dict):
-        raise ConfigError(f"--config {path}: holds no settings; expected YAML such as configs/scenes.yaml")
 
 
 def resolve(arguments: Sequence[str]) -> dict[str, Any]:

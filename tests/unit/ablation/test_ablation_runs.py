@@ -41,6 +41,18 @@ def test_runs_with_other_settings_are_refused_or_redone(tmp_path):
     assert not before.finished
 
 
+@pytest.mark.parametrize("damaged", [b"a: 2020-13-45\n", b"[" * 3000, b"a: [1\n", b"\xff\n"])
+def test_damaged_settings_of_a_run_are_named_and_not_touched(damaged, tmp_path):
+    run = run_of(tmp_path)
+    prepare_runs([run])
+    finish(run)
+    run.settings_file.write_bytes(damaged)
+    with pytest.raises(ConfigError, match=r"seed-1\.yaml cannot be read: .*; delete .*seed-1, and") as error:
+        prepare_runs([run])
+    assert "\n" not in str(error.value)
+    assert run.finished
+
+
 def test_a_folder_of_something_else_is_not_touched(tmp_path):
     run = run_of(tmp_path)
     finish(run)

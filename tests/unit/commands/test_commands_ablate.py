@@ -132,6 +132,24 @@ def test_refused_options(arguments, message, tmp_path, capsys):
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("data:\n  x: 2020-13-45\n", "not YAML of plain values"),
+        ("[" * 3000, "nested too deeply"),
+        ("- 1\n", "holds a list, not settings"),
+        ("{}\n", "holds no settings"),
+    ],
+)
+def test_a_config_that_is_none_is_one_line(text, message, tmp_path, capsys):
+    config = tmp_path / "broken.yaml"
+    config.write_text(text)
+    assert command("--config", config, "--output", tmp_path / "ab", "--dry-run") == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"--config {config}" in line
+    assert message in line
+
+
 def test_a_setting_that_train_does_not_know_is_refused(tmp_path, capsys):
     given = ("--config", "scenes", "--output", tmp_path / "ab", "--variant", "x:model.hed=1", "--dry-run")
     assert command(*given) == 2
