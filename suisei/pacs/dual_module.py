@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-import yaml
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -36,6 +35,7 @@ from suisei.ranges import (
 from suisei.training.augment import AUGMENTATION, Augmentation
 from suisei.training.contrastive import MAX_SCALE, gather_features, positive_augmented_loss
 from suisei.training.losses import require_finite
+from suisei.training.run_settings import parse_value
 from suisei.training.step_training import STEPS, StepTraining
 
 TRAINABLE = ("projections", "lora", "image", "all")
@@ -75,11 +75,16 @@ class Architecture:
         check("model.architecture.embed_dim", self.embed_dim, at_least(1, 16_384))
 
     def described(self) -> dict[str, Any]:
-        """Return it as open_clip takes it; what an override on the command line left as text is read."""
+        """Return it as open_clip takes it; what an override on the command line left as text is read.
+
+        Raises:
+            ConfigError: such a text is not YAML of plain values.
+        """
         values: dict[str, Any] = {"embed_dim": self.embed_dim}
         for name in ("vision_cfg", "text_cfg"):
+            place = f"model.architecture.{name}"
             values[name] = {
-                key: yaml.safe_load(value) if isinstance(value, str) else value
+                key: parse_value(value, f"{place}.{key}") if isinstance(value, str) else value
                 for key, value in getattr(self, name).items()
             }
         return values

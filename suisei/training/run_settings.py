@@ -101,16 +101,11 @@ def parse_config(text: str, place: str) -> dict[str, Any]:
     Args:
         text: YAML.
         place: what messages begin with.
+
+    Raises:
+        ConfigError: it is not YAML of plain values, is beyond the limits of a config, or is no settings.
     """
-    try:
-        content = load_limited(text, place, yaml.safe_load)
-    except ConfigError:
-        raise
-    except (yaml.YAMLError, ValueError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f", line {mark.line + 1}" if mark is not None else ""
-        problem = " ".join(str(getattr(error, "problem", None) or error).split())[:200]
-        raise ConfigError(f"{place}{where}: not YAML of plain values: {problem}") from None
+    content = parse_value(text, place)
     if content is None:
         return {}
     if not isinstance(content, dict):
@@ -118,6 +113,27 @@ def parse_config(text: str, place: str) -> dict[str, Any]:
             f"{place}: holds a {type(content).__name__}, not settings; write them as `name: value`"
         )
     return content
+
+
+def parse_value(text: str, place: str) -> Any:
+    """Return the plain values that a text holds, within the limits of a config.
+
+    Args:
+        text: YAML.
+        place: what messages begin with.
+
+    Raises:
+        ConfigError: it is not YAML of plain values, or is beyond the limits.
+    """
+    try:
+        return load_limited(text, place, yaml.safe_load)
+    except ConfigError:
+        raise
+    except (yaml.YAMLError, ValueError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f", line {mark.line + 1}" if mark is not None else ""
+        problem = " ".join(str(getattr(error, "problem", None) or error).split())[:200]
+        raise ConfigError(f"{place}{where}: not YAML of plain values: {problem}") from None
 
 
 def load_limited(text: str, place: str, load: Callable[[str], Any]) -> Any:

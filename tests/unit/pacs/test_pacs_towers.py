@@ -32,6 +32,13 @@ def test_one_entry_of_the_architecture_is_overridden_on_the_command_line(folder,
     assert saved["model_cfg"]["vision_cfg"]["patch_size"] == 16
 
 
+@pytest.mark.parametrize("damaged", ["[", "2020-13-45", "[" * 3000, "{class_path: os.system}"])
+def test_an_entry_of_the_architecture_that_cannot_be_read_is_named(damaged):
+    with pytest.raises(ConfigError, match=r"^model\.architecture\.vision_cfg\.layers.*: ") as error:
+        Architecture(16, {"width": 32, "layers": damaged}).described()
+    assert "\n" not in str(error.value)
+
+
 @pytest.mark.parametrize("architecture", [VIT, RESNET])
 def test_split_towers_equal_the_whole(architecture):
     encoder = new_dual_encoder({"embed_dim": 16, "vision_cfg": architecture, "text_cfg": TEXT}, seed=1)
