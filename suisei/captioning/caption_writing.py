@@ -17,12 +17,11 @@ from torch import Tensor
 from suisei.captioning.caption_model import CaptionModel, Decoding
 from suisei.captioning.image_grids import ImageGrids
 from suisei.encoders.decoding import DECODING_THREADS
-from suisei.encoders.precision import PRECISIONS, choose_precision, matrix_products, of_images
+from suisei.encoders.precision import DTYPES, choose_precision, matrix_products, of_images
+from suisei.encoders.precision_words import CAPTION_PRECISIONS
 from suisei.errors import ConfigError, DataError
 
 BATCH_SIZE = 32
-CAPTION_PRECISIONS = ("auto", "fp32", "tf32", "bf16", "fp16")
-"""What captions are computed in; int8 is for text encoders."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +129,7 @@ def _computing(model: CaptionModel, precision: str) -> Iterator[None]:
     """Compute in a precision inside this block."""
     kind = model.device.type
     chosen = of_images(choose_precision(precision, kind))  # SUISEI_PRECISION may be int8
-    dtype = PRECISIONS[chosen]
+    dtype = DTYPES[chosen]
     low = dtype != torch.float32
     with matrix_products(chosen), torch.autocast(kind, dtype if low else torch.bfloat16, enabled=low):
         yield

@@ -15,6 +15,7 @@ from suisei.commands.option_values import device, filled, real, whole
 from suisei.commands.options import add_log_options
 from suisei.data.coco import is_json
 from suisei.data.outputs import given
+from suisei.encoders.precision_words import CAPTION_PRECISIONS
 from suisei.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def _parser() -> CommandParser:
     add("--language", choices=("en", "ja"), help="what to write, of a captioner of both (default: its first)")
     add("--device", type=device, default="auto", help="auto (default), cpu, cuda, cuda:1, mps")
     add(
-        "--precision", choices=("auto", "fp32", "tf32", "bf16", "fp16"), default="auto",
+        "--precision", choices=CAPTION_PRECISIONS, default="auto",
         help="of the computation (default auto: bf16 where the machine multiplies it in hardware, else fp32)",
     )  # fmt: skip
     add = parser.add_argument_group("images").add_argument

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from suisei.commands.command_parser import Add
 from suisei.commands.option_values import device, filled, positive
+from suisei.encoders.precision_words import PRECISIONS
 from suisei.errors import ConfigError
 
 if TYPE_CHECKING:
     from suisei.scoring.plan import MetricPlan
-
-PRECISIONS = ("auto", "fp32", "tf32", "bf16", "fp16", "int8")
 
 
 def add_metric_options(add: Add) -> None:

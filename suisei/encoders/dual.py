@@ -19,9 +19,9 @@ from suisei.encoders.batch_sizes import images_per_batch
 from suisei.encoders.decoding import decoded_batches
 from suisei.encoders.locks import Lock
 from suisei.encoders.memory import FeatureMemory
-from suisei.encoders.precision import PRECISIONS, check_tf32, matrix_products, of_images
-from suisei.errors import ConfigError
+from suisei.encoders.precision import DTYPES, check_tf32, matrix_products, of_images
 from suisei.progress import progress_bar
+from suisei.ranges import Word, check
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -60,8 +60,7 @@ class DualEncoder:
         device: str = "cpu",
         architecture: dict[str, Any] | None = None,
     ) -> None:
-        if precision not in PRECISIONS:
-            raise ConfigError(f"precision is {precision!r}; expected auto, {', '.join(PRECISIONS)}")
+        check("precision", precision, Word(tuple(DTYPES)))
         check_tf32(precision, device)
         self.memory: FeatureMemory | None = None
         self.compiled = False
@@ -220,7 +219,7 @@ class DualEncoder:
     @contextmanager
     def _computing(self) -> Iterator[None]:
         """Compute in this encoder's precision; weights are then converted once for all batches."""
-        dtype, low = PRECISIONS[self.precision], PRECISIONS[self.precision] != torch.float32
+        dtype, low = DTYPES[self.precision], DTYPES[self.precision] != torch.float32
         with matrix_products(self.precision), torch.autocast(self.device.type, dtype, enabled=low):
             yield
 

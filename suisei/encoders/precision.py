@@ -12,10 +12,12 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from suisei.encoders.int8 import to_int8
+from suisei.encoders.precision_words import PRECISION
 from suisei.encoders.threads import one_thread
 from suisei.errors import ConfigError, UnavailableError
+from suisei.ranges import check
 
-PRECISIONS = {
+DTYPES = {
     "fp32": torch.float32,
     "tf32": torch.float32,
     "bf16": torch.bfloat16,
@@ -67,7 +69,7 @@ def choose_precision(precision: str, device: str, *, on_gpu: str | None = None) 
     be the same on machines with and without bf16 products.
 
     Args:
-        precision: "auto" or one of PRECISIONS.
+        precision: one of :data:`suisei.encoders.precision_words.PRECISIONS`.
         device: a torch device.
         on_gpu: what "auto" is on a CUDA device, where that is not the same as elsewhere.
 
@@ -80,8 +82,7 @@ def choose_precision(precision: str, device: str, *, on_gpu: str | None = None) 
         return on_gpu
     if precision == "auto":
         return "bf16" if has_fast_bf16(device) else "fp32"
-    if precision not in PRECISIONS:
-        raise ConfigError(f"precision is {precision!r}; there are: auto, {', '.join(PRECISIONS)}")
+    check("precision", precision, PRECISION)
     if precision == "int8" and torch.device(device).type != "cpu":
         raise ConfigError(f"precision int8 is for CPUs; on {device} use bf16 or fp16")
     check_tf32(precision, device)
@@ -125,12 +126,12 @@ def to_precision(module: nn.Module, precision: str) -> None:
     """
     if precision == "int8":
         to_int8(module)
-    if PRECISIONS[precision] == torch.float32:
+    if DTYPES[precision] == torch.float32:
         return
     with one_thread():
         for part in module.modules():
             if not isinstance(part, nn.modules.batchnorm._BatchNorm):
-                _convert(part, PRECISIONS[precision])
+                _convert(part, DTYPES[precision])
 
 
 def _convert(part: nn.Module, dtype: torch.dtype) -> None:

@@ -19,18 +19,19 @@ import numpy as np
 
 from suisei.data.sample import CaptionSample
 from suisei.encoders.locks import Lock
+from suisei.encoders.precision_words import PRECISION
 from suisei.encoders.pretrained import check_config_file, longest_input
 from suisei.errors import ConfigError, DataError
 from suisei.metrics.base import Metric, as_samples
 from suisei.metrics.windows import windows
 from suisei.progress import in_parts, progress_bar
+from suisei.ranges import check
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 DEFAULT_MODEL = "bert-base-multilingual-cased"
 OUTPUTS = ("precision", "recall", "f1")
-PRECISIONS = ("auto", "fp32", "tf32", "bf16", "fp16", "int8")
 
 # The layer that agrees best with people on WMT16, as published with the bert-score package.
 LAYERS = {
@@ -98,8 +99,7 @@ class BertScore(Metric):
     ) -> None:
         if output not in OUTPUTS:
             raise ConfigError(f"output is {output!r}; expected one of {', '.join(OUTPUTS)}")
-        if precision not in PRECISIONS:
-            raise ConfigError(f"precision is {precision!r}; there are: {', '.join(PRECISIONS)}")
+        check("precision", precision, PRECISION)
         self._precision = precision
         self.model_name = model
         self.output = output

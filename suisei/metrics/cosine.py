@@ -12,10 +12,12 @@ import numpy as np
 
 from suisei.data.sample import CaptionSample
 from suisei.encoders.locks import Lock
-from suisei.errors import ConfigError, UnavailableError
+from suisei.encoders.precision_words import PRECISION
+from suisei.errors import UnavailableError
 from suisei.metrics.base import Metric
-from suisei.metrics.bertscore import PRECISIONS, model_label
+from suisei.metrics.bertscore import model_label
 from suisei.progress import progress_bar
+from suisei.ranges import Word, check
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -54,12 +56,8 @@ class Cosine(Metric):
     ) -> None:
         if model is None:
             raise UnavailableError(f"metric 'cosine' needs a text encoder: {HINT}")
-        for word, given, known in (
-            ("references", references, REFERENCES),
-            ("precision", precision, PRECISIONS),
-        ):
-            if given not in known:
-                raise ConfigError(f"{word} is {given!r}; expected one of {', '.join(known)}")
+        check("references", references, Word(REFERENCES))
+        check("precision", precision, PRECISION)
         self.model_name = str(model)
         self.references, self.prefix, self.device = references, prefix, device
         self._precision = precision

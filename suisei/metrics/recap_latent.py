@@ -14,10 +14,11 @@ import numpy as np
 
 from suisei.data.sample import CaptionSample
 from suisei.encoders.locks import Lock
-from suisei.errors import ConfigError, UnavailableError
+from suisei.encoders.precision_words import PRECISION
+from suisei.errors import UnavailableError
 from suisei.metrics.base import Metric
-from suisei.metrics.bertscore import PRECISIONS
 from suisei.progress import progress_bar
+from suisei.ranges import Word, check
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -60,9 +61,8 @@ class RecapLatent(Metric):
                 "metric 'recap-latent' needs a trained folder: recap-latent:DIR; "
                 "`suisei train --config recap_latent` makes one"
             )
-        for word, given, known in (("distance", distance, DISTANCES), ("precision", precision, PRECISIONS)):
-            if given not in known:
-                raise ConfigError(f"{word} is {given!r}; expected one of {', '.join(known)}")
+        check("distance", distance, Word(DISTANCES))
+        check("precision", precision, PRECISION)
         self.path, self.distance, self.device = Path(path), distance, device
         self._precision, self._cache = precision, cache
         self._lock = Lock()

@@ -7,9 +7,9 @@ import pytest
 
 from suisei.__main__ import main
 from suisei.commands.command_parser import CommandParser
-from suisei.commands.metric_options import PRECISIONS
 from suisei.commands.option_values import device, filled, real, whole
-from suisei.encoders.precision import PRECISIONS as KNOWN
+from suisei.encoders.precision import DTYPES
+from suisei.encoders.precision_words import PRECISIONS
 from suisei.errors import ConfigError
 from suisei.metaeval.resampling import group_weights
 
@@ -197,7 +197,7 @@ def test_values_are_read():
     assert real(0, 1)("0.5") == 0.5
     assert filled("a b") == "a b"
     assert [device(name) for name in ("auto", "cpu", "cuda", "cuda:12", "mps")][-1] == "mps"
-    assert set(PRECISIONS) == {"auto", *KNOWN}
+    assert set(PRECISIONS) == {"auto", *DTYPES}
     parser = CommandParser(prog="x")
     parser.add_argument("--many", action="append", default=[])
     assert parser.parse_args(["--many", "a"]).many == ["a"]

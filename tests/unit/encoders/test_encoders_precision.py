@@ -75,7 +75,7 @@ def test_auto_on_a_gpu_follows_the_gpu(monkeypatch, fast):
 
 
 def test_unknown_precisions_are_refused():
-    with pytest.raises(ConfigError, match="'fp8'; there are: auto, fp32, tf32, bf16, fp16"):
+    with pytest.raises(ConfigError, match="'fp8'; it must be one of auto, fp32, tf32, bf16, fp16, int8"):
         choose_precision("fp8", "cpu")
 
 

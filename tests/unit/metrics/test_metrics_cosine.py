@@ -83,7 +83,7 @@ def test_a_model_folder_gives_its_own_encoder(model_folder):
 def test_what_cannot_be_is_refused(tiny_bert):
     with pytest.raises(UnavailableError, match="cosine:intfloat/multilingual-e5-small"):
         get_metric("cosine")
-    with pytest.raises(ConfigError, match="references is 'min'; expected one of mean, max"):
+    with pytest.raises(ConfigError, match="references is 'min'; it must be one of mean, max"):
         get_metric(f"cosine:{tiny_bert}", references="min")
     with pytest.raises(ConfigError, match="precision is 'int4'"):
         get_metric(f"cosine:{tiny_bert}", precision="int4")

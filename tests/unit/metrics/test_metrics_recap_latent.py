@@ -118,7 +118,7 @@ def test_a_caption_without_tokens_and_a_very_long_one_have_scores(model, folder,
 def test_options_that_are_none(folder):
     with pytest.raises(UnavailableError, match="suisei train --config recap_latent"):
         get_metric("recap-latent")
-    with pytest.raises(ConfigError, match="distance is 'cosine'; expected one of mean, l2"):
+    with pytest.raises(ConfigError, match="distance is 'cosine'; it must be one of mean, l2"):
         metric_of(folder, distance="cosine")
 
 
