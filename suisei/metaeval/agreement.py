@@ -18,8 +18,8 @@ import numpy as np
 
 from suisei.data.sample import CaptionSample, language_of
 from suisei.data.splits import group_of
-from suisei.errors import ConfigError
 from suisei.metaeval.correlation import CorrelationError, check_kind, correlate
+from suisei.ranges import Word, check
 from suisei.version import __version__
 
 AVERAGING = ("pooled", "item", "system")
@@ -167,8 +167,8 @@ class AgreementData:
             CorrelationError: a score is NaN and ``missing`` is "raise", or all scores are.
             ConfigError: an unknown choice.
         """
-        _check_choice("raters", raters, RATERS)
-        _check_choice("missing", missing, MISSING)
+        check("raters", raters, Word(RATERS))
+        check("missing", missing, Word(MISSING))
         absent = np.isnan(self.scores)
         if absent.any() and missing == "raise":
             raise CorrelationError(
@@ -243,7 +243,7 @@ def agree(rows: Rows, correlation: str = "tau-c", averaging: str = "pooled") -> 
         ConfigError: an unknown choice.
     """
     check_kind(correlation)
-    _check_choice("averaging", averaging, AVERAGING)
+    check("averaging", averaging, Word(AVERAGING))
     undefined: tuple[str, ...] = ()
     if averaging == "pooled":
         value = correlate(correlation, rows.x, rows.y)
@@ -326,8 +326,3 @@ def usual_size(sizes: np.ndarray) -> float:
 def mean_rating(ratings: Sequence[float] | np.ndarray) -> float:
     """Return the mean without its rounding, which would break ties between equal means apart."""
     return round(float(np.mean(ratings)), DIGITS)
-
-
-def _check_choice(name: str, value: str, valid: tuple[str, ...]) -> None:
-    if value not in valid:
-        raise ConfigError(f"{name} is {value!r}; expected one of {', '.join(valid)}")

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from suisei.errors import ConfigError
 from suisei.metaeval.correlation import CorrelationError
+from suisei.ranges import Word, check
 
 TIES = ("half", "wrong")
 
@@ -39,8 +39,7 @@ def pair_credits(
         CorrelationError: different lengths, or NaN.
         ConfigError: an unknown way to count ties.
     """
-    if ties not in TIES:
-        raise ConfigError(f"ties is {ties!r}; expected one of {', '.join(TIES)}")
+    check("ties", ties, Word(TIES))
     a, b, wanted = (np.asarray(side, dtype=np.float64) for side in (first, second, preference))
     if not len(a) == len(b) == len(wanted):
         raise CorrelationError(f"pairs differ in length: {len(a)}, {len(b)} and {len(wanted)}")

@@ -25,7 +25,7 @@ from suisei.errors import ConfigError, DataError
 from suisei.metrics.base import Metric, as_samples
 from suisei.metrics.windows import windows
 from suisei.progress import in_parts, progress_bar
-from suisei.ranges import check
+from suisei.ranges import Word, check
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -97,8 +97,7 @@ class BertScore(Metric):
         device: str = "auto",
         precision: str = "auto",
     ) -> None:
-        if output not in OUTPUTS:
-            raise ConfigError(f"output is {output!r}; expected one of {', '.join(OUTPUTS)}")
+        check("output", output, Word(OUTPUTS))
         check("precision", precision, PRECISION)
         self._precision = precision
         self.model_name = model

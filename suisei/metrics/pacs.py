@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from suisei.errors import ConfigError, UnavailableError
 from suisei.metrics.clipscore import ContrastiveScore
 from suisei.metrics.dual_metric import MODEL, folder_as_model, like, split_tag, weights_given
+from suisei.ranges import Word, check
 
 if TYPE_CHECKING:
     from suisei.encoders.dual import DualEncoder
@@ -62,8 +63,7 @@ class PacScore(ContrastiveScore):
         untrained: bool = False,
         **options: Any,
     ) -> None:
-        if variant not in PAPER_W:
-            raise ConfigError(f"variant is {variant!r}; expected one of {', '.join(PAPER_W)}")
+        check("variant", variant, Word(tuple(PAPER_W)))
         if not weights_given(checkpoint, untrained, options) and not Path(model).is_dir():
             raise UnavailableError(
                 f"{variant} needs its trained weights: {variant}:CHECKPOINT with the authors' file or with "

@@ -35,6 +35,7 @@ from suisei.metrics.image_measures import (
     image_similarity,
 )
 from suisei.progress import progress_bar
+from suisei.ranges import Word, check
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -236,8 +237,7 @@ def _check(metric: str, measure: str, size: int | None, fit: str, tower: str | P
         )
     if size is not None and (isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= 8192):
         raise ConfigError(f"{metric}.size must be a whole number of pixels from 1 to 8192, got {size!r}")
-    if fit not in FITS:
-        raise ConfigError(f"{metric}.fit is {fit!r}; expected one of {', '.join(FITS)}")
+    check(f"{metric}.fit", fit, Word(FITS))
     if measure == "clip" and tower is None:
         raise ConfigError(
             f"{metric}:clip needs its tower: --metric-option {metric}.tower=NAME@TAG or a folder"

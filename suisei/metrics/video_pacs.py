@@ -31,6 +31,7 @@ from suisei.metrics.matching import (
     match_video,
 )
 from suisei.progress import progress_bar
+from suisei.ranges import Word, check
 
 VARIANTS = ("em-score", "pac-s", "pac-s++")
 PROMPTS = dict.fromkeys(VARIANTS, "")
@@ -96,10 +97,10 @@ class VideoScore(DualMetric):
         untrained: bool = False,
         **options: Any,
     ) -> None:
-        _check("variant", variant, VARIANTS)
-        _check("aggregate", aggregate, AGGREGATIONS)
-        _check("part", part, MATCH_SCORES)
-        _check("overlong", overlong, OVERLONG)
+        check("variant", variant, Word(VARIANTS))
+        check("aggregate", aggregate, Word(AGGREGATIONS))
+        check("part", part, Word(MATCH_SCORES))
+        check("overlong", overlong, Word(OVERLONG))
         if frames is not None and (type(frames) is not int or frames < 1):
             raise ConfigError(f"frames must be a whole number of at least 1, or null for all, got {frames!r}")
         _check_weights(variant, checkpoint, given=weights_given(checkpoint, untrained, options))
@@ -336,11 +337,6 @@ class VideoScore(DualMetric):
             return video
         matches = [match_texts(candidate, captions[text]) for text in sample.references]
         return video.mean_with(best_reference(matches, separate=self.aggregate == "separate"))
-
-
-def _check(name: str, value: str, valid: Sequence[str]) -> None:
-    if value not in valid:
-        raise ConfigError(f"{name} is {value!r}; expected one of {', '.join(valid)}")
 
 
 def _check_weights(variant: str, checkpoint: str | Path | None, *, given: bool) -> None:

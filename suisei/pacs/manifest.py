@@ -24,6 +24,7 @@ from suisei.data.pairs import ImageCaptions
 from suisei.data.paths import is_inside, try_lock
 from suisei.data.writers import replacing
 from suisei.errors import ConfigError, DataError
+from suisei.ranges import Word, check
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -186,8 +187,7 @@ class PositiveWriter:
     """
 
     def __init__(self, folder: Path | str, kind: str) -> None:
-        if kind not in KINDS:
-            raise ConfigError(f"kind is {kind!r}; expected one of {', '.join(KINDS)}")
+        check("kind", kind, Word(KINDS))
         self.folder, self.kind = Path(folder), kind
         self.path = self.folder / f"{kind}.jsonl"
         self.done: set[str] = set()

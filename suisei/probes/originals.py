@@ -8,8 +8,9 @@ from dataclasses import replace
 
 from suisei.data.sample import CaptionSample, detect_language, language_of
 from suisei.data.splits import group_of, portable_names
-from suisei.errors import ConfigError, DataError
+from suisei.errors import DataError
 from suisei.probes.degrade import WELL_RATED, seeded_key
+from suisei.ranges import Word, check
 
 SOURCES = ("rated", "references")
 HELD_OUT = ("random", "first")
@@ -40,8 +41,7 @@ def good_samples(
         ConfigError: an unknown source, or ``which`` is unknown.
         DataError: there is no such sample.
     """
-    if source not in SOURCES:
-        raise ConfigError(f"originals {source!r}; expected one of {', '.join(SOURCES)}")
+    check("originals", source, Word(SOURCES))
     if source == "rated":
         found = [s for s in samples if s.rating is not None and s.rating.mean >= good]
         why = f"none of {len(samples)} samples is rated {good:g} or better (of 1)"
@@ -83,8 +83,7 @@ def held_out(samples: Sequence[CaptionSample], seed: int = 0, which: str = "rand
     Raises:
         ConfigError: ``which`` is unknown.
     """
-    if which not in HELD_OUT:
-        raise ConfigError(f"held out {which!r}; expected one of {', '.join(HELD_OUT)}")
+    check("held out", which, Word(HELD_OUT))
     references: dict[tuple[str, str], dict[str, None]] = {}
     first: dict[tuple[str, str], CaptionSample] = {}
     for sample in samples:

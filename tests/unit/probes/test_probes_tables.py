@@ -92,14 +92,14 @@ def test_the_first_reference_of_an_image_can_be_the_one_held_out():
         assert first.references == tuple(own[1:])
     drawn = {good_samples(rows, "references", seed=seed)[0].candidate for seed in range(9)}
     assert len(drawn) > 3
-    with pytest.raises(ConfigError, match="held out 'last'; expected one of random, first"):
+    with pytest.raises(ConfigError, match="held out is 'last'; it must be one of random, first"):
         good_samples(rows, "references", which="last")
 
 
 def test_no_good_sample_is_an_error_that_says_why():
     with pytest.raises(DataError, match=r"none of 1 samples is rated 0\.75 or better"):
         good_samples([CaptionSample("a dog", rating=0.2)], "rated")
-    with pytest.raises(ConfigError, match="expected one of rated, references"):
+    with pytest.raises(ConfigError, match="originals is 'best'; it must be one of rated, references"):
         good_samples(captions(), "best")
 
 
