@@ -327,23 +327,37 @@ class PacTraining(StepTraining):
         self._validation.append(tuple(part for part in features if part is not None))
 
     def on_validation_epoch_end(self) -> None:
-        """Log the loss of batches as large as in training, and recall@10 of images by their first caption."""
+        """Log the loss of batches as large as in training, and recall@10 of images by their first caption.
+
+        With fewer images than a batch it is the loss of all of them.
+        """
         columns = iter([torch.cat(parts) for parts in zip(*self._validation, strict=True)])
-        first = len(self._validation[0][0])
+        batch = len(self._validation[0][0]) * self.trainer.world_size
         features = tuple(next(columns) if kind else None for kind in self._kinds)
         self._validation.clear()
         images, texts = features[0], features[1]
         assert images is not None
         assert texts is not None
-        first *= self.trainer.world_size
-        count = max(1, len(images) // first)  # a smaller rest would have fewer negatives and a lower loss
         losses = [
-            self.loss(tuple(None if f is None else f[i * first : (i + 1) * first] for f in features))
-            for i in range(count)
+            self.loss(tuple(None if own is None else own[part] for own in features))
+            for part in equal_parts(len(images), batch)
         ]
         self.log("val_loss", torch.stack(losses).mean(), prog_bar=True)
         owners = torch.arange(len(images), device=images.device)
         self.log("val_recall10", recall_at(10, images, texts, owners), prog_bar=True)
+
+
+def equal_parts(count: int, size: int) -> list[slice]:
+    """Return slices of ``size`` that cover ``count`` rows; one of all where there are fewer rows.
+
+    The last overlaps the one before where rows are left over: a smaller rest would have fewer negatives,
+    and so a lower loss.
+
+    >>> equal_parts(10, 4)
+    [slice(0, 4, None), slice(4, 8, None), slice(6, 10, None)]
+    """
+    size = min(size, count)
+    return [slice(start, start + size) for start in (*range(0, count - size, size), count - size)]
 
 
 def recall_at(k: int, images: Tensor, texts: Tensor, owners: Tensor) -> Tensor:

@@ -253,18 +253,22 @@ def test_what_is_frozen_keeps_its_batch_statistics_and_is_computed_once_unless_i
     assert (plain.towers.transformer.training, plain.towers.visual.training) == (towers, visual)
 
 
-def test_the_loss_of_validation_is_that_of_full_batches(folder, monkeypatch):
+@pytest.mark.parametrize(
+    ("processes", "parts"),
+    [(1, [(0, 4), (4, 8), (6, 10)]), (2, [(0, 8), (2, 10)]), (3, [(0, 10)])],
+)
+def test_the_loss_of_validation_is_that_of_full_batches_of_all_images(folder, monkeypatch, processes, parts):
     model = PacTraining(str(folder / "clip"), lambda_v=0.0, lambda_t=0.0)
     images, texts = torch.randn(2, 10, 16, generator=torch.Generator().manual_seed(0))
     model._validation = [(images[i : i + 4], texts[i : i + 4]) for i in (0, 4, 8)]
     model._kinds = [True, True, False, False]
-    monkeypatch.setattr(PacTraining, "trainer", SimpleNamespace(world_size=1))
+    monkeypatch.setattr(PacTraining, "trainer", SimpleNamespace(world_size=processes))
     logged = {}
     monkeypatch.setattr(model, "log", lambda name, value, **_: logged.update({name: float(value)}))
     with torch.no_grad():
         model.on_validation_epoch_end()
-        full = [model.loss((images[i : i + 4], texts[i : i + 4], None, None)) for i in (0, 4)]
-    assert logged["val_loss"] == pytest.approx(float(sum(full) / 2))
+        full = [model.loss((images[i:j], texts[i:j], None, None)) for i, j in parts]
+    assert logged["val_loss"] == pytest.approx(float(sum(full) / len(parts)))
 
 
 @pytest.mark.parametrize(("name", "lambdas"), [("both", (0.5, 0.25)), ("none", (0.0, 0.0))])
