@@ -26,9 +26,11 @@ class ContrastiveScore(DualMetric):
     cosine between the caption and a reference (Hessel et al., 2021, equations 1 and 2).
 
     The papers clip the second number at 0 and the authors' programs do not; here ``clip_reference``
-    decides, and the signature says which. Where the two numbers sum to 0 (both are 0, say) the
-    programs return NaN or infinity; the score is then 0, the limit of the mean as both approach 0
-    from above.
+    decides, and the signature says which. Clipped, or where no best cosine is negative, the range is
+    [0, 2w / (w + 1)]. Otherwise it has no limits: of a number above 0 and one below there is no harmonic
+    mean, and what the formula gives, any number of either sign, is said once to mean nothing. Where the two
+    numbers sum to 0 (both are 0, say) the programs return NaN or infinity; the score is then 0, the limit
+    of the mean as both approach 0 from above.
 
     A subclass sets ``name`` first.
 
@@ -61,6 +63,7 @@ class ContrastiveScore(DualMetric):
         self.references = references
         self.clip_reference = clip_reference
         self._warned = False
+        self._warned_of_negative = False
 
     def settings(self) -> dict[str, str]:
         """Return model, weights, preprocessing, precision, prompt, w and the reference term."""
@@ -93,7 +96,10 @@ class ContrastiveScore(DualMetric):
         owners = np.repeat(np.arange(len(samples)), counts)
         cosines = _row_dot(features[len(samples) :], captions[owners])
         best = np.maximum.reduceat(cosines, np.cumsum([0, *counts[:-1]]))
-        return harmonic_mean(scores, np.clip(best, 0, None) if self.clip_reference else best)
+        if self.clip_reference:
+            return harmonic_mean(scores, np.clip(best, 0, None))
+        self._warn_about_negative(scores, best)
+        return harmonic_mean(scores, best)
 
     def _warn_about_language(self, samples: Sequence[CaptionSample]) -> None:
         if self._warned or self.encoder.reads_japanese:
@@ -106,6 +112,20 @@ class ContrastiveScore(DualMetric):
                 "model='xlm-roberta-base-ViT-B-32', pretrained='laion5b_s13b_b90k'",
                 stacklevel=3,
             )
+
+    def _warn_about_negative(self, scores: np.ndarray, best: np.ndarray) -> None:
+        """Say once that scores mean nothing where the best reference cosine alone is below 0."""
+        count = int(((scores > 0) & (best < 0)).sum())
+        if self._warned_of_negative or not count:
+            return
+        self._warned_of_negative = True
+        warnings.warn(
+            f"{self.name}: {count} of {len(best)} captions have a negative cosine with every reference and a "
+            "positive one with the image: their harmonic mean means nothing and may be any number; "
+            f"clip_reference=True (--metric-option {self.name}.clip_reference=true) clips the former at 0 as "
+            "the papers do; later ones are scored without another warning",
+            stacklevel=4,
+        )
 
 
 class ClipScore(ContrastiveScore):
@@ -124,6 +144,8 @@ class ClipScore(ContrastiveScore):
 
 def harmonic_mean(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Return ``2ab / (a + b)`` of arrays [N], and 0 where a + b is 0.
+
+    It is a mean where neither is negative; where one is, it has no limits as the sum approaches 0.
 
     >>> harmonic_mean(np.array([1.0, 0.0]), np.array([0.5, 0.0])).tolist()
     [0.6666666666666666, 0.0]

@@ -30,6 +30,10 @@ PAPER_W: dict[str, dict[str, float]] = {
 class PacScore(ContrastiveScore):
     """PAC-S in [0, w], or RefPAC-S: equations 1, 5 and 6 of the first paper, 4 and 5 of the second.
 
+    RefPAC-S is in [0, 2w / (w + 1)] with ``clip_reference``; without it, as in the authors' programs, it has
+    no limits where a caption's best reference cosine is negative, see
+    :class:`suisei.metrics.clipscore.ContrastiveScore`.
+
     Args:
         checkpoint: the trained weights: a file as the authors publish it, or a model folder with
             ``open_clip_config.json``.

@@ -119,6 +119,29 @@ def test_ends_of_the_harmonic_mean(candidate, reference, clip, expected):
     assert metric.score([sample])[0] == pytest.approx(expected, abs=1e-6)
 
 
+def test_a_best_reference_cosine_below_0_is_warned_of_once():
+    encoder = Fixed(near=60, apart=170, opposite=180, far=95)
+    odd = CaptionSample("near", ("apart", "opposite"), picture(0))
+    fine = [
+        CaptionSample("near", ("near", "opposite"), picture(0)),
+        CaptionSample("far", ("near",), picture(0)),
+        CaptionSample("opposite", ("near",), picture(0)),  # the image term is 0, and so is the score
+    ]
+    metric = ClipScore(encoder=encoder, references=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        metric.score(fine)
+        ClipScore(encoder=encoder, references=True, clip_reference=True).score([odd])
+        ClipScore(encoder=encoder).score([odd])
+    said = r"ref-clip-s: 2 of 5 captions .*--metric-option ref-clip-s\.clip_reference=true"
+    with pytest.warns(UserWarning, match=said) as caught:
+        metric.score([odd, *fine, odd])
+    assert [warning.filename for warning in caught] == [__file__]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        metric.score([odd])
+
+
 def test_harmonic_mean_is_never_nan_or_infinite():
     values = np.array([0.0, 1.0, 0.5, 0.0, 2.0])
     others = np.array([0.0, -1.0, 0.5, 0.7, 1.0])
