@@ -17,7 +17,7 @@ from suisei.probes.lexicon import (
     WRONG,
     numbers_of,
 )
-from suisei.probes.segments import Segmented, segment
+from suisei.probes.segments import Segmented, joins_looks, segment
 from suisei.probes.spans import Span, find_spans, put, texts, without
 from suisei.probes.words import AUXILIARIES, word_set
 
@@ -179,8 +179,20 @@ def omit(task: Task) -> str | None:
         spans = _attributes(task.caption)
     if not spans:
         return None
-    text = without(task.caption, task.rng.choice(spans))
+    span = task.rng.choice(spans)
+    text = without(task.caption, span if task.caption.language == "ja" else _with_joints(task.caption, span))
     return text.removeprefix("、").replace("、、", "、")  # 公園で、犬が走る
+
+
+def _with_joints(caption: Segmented, span: Span) -> Span:
+    """Return an English span with the commas, or the "and", that would be left over without it."""
+    words, start, stop = [text.lower() for text in texts(caption)], span.start, span.stop
+    while joins_looks(words, start - 1):
+        start -= 1
+    if start and words[start - 1] == "," and (stop == len(words) or words[stop] == ","):
+        said = stop + 1 < len(words) and (caption.words[stop + 1].verb or words[stop + 1] in AUXILIARIES)
+        start, stop = start - 1, stop + said  # A girl, in a field, plays
+    return replace(span, start=start, stop=stop)
 
 
 def _attributes(caption: Segmented) -> list[Span]:
@@ -212,7 +224,9 @@ def phrase_end(caption: Segmented, lowered: Sequence[str], start: int) -> int:
     """Return where the English phrase that begins with a preposition ends."""
     stop = start + 1
     while stop < len(lowered):
-        ends = lowered[stop] in PREPOSITIONS or lowered[stop] in CLAUSE_WORDS or lowered[stop] in AUXILIARIES
+        word = lowered[stop]
+        ends = word in PREPOSITIONS or word in AUXILIARIES
+        ends = ends or (word in CLAUSE_WORDS and not joins_looks(lowered, stop))
         if ends or (
             caption.words[stop].verb and caption.words[stop - 1].noun
         ):  # "in a striped shirt" goes on

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from suisei.probes.lexicon import GODAN_RU, ICHIDAN_VERBS
+from suisei.probes.lexicon import GODAN_RU, ICHIDAN_VERBS, PREPOSITIONS
 from suisei.probes.segments import Segment, Segmented
-from suisei.probes.words import ARTICLES, AUXILIARIES, STOP_WORDS, VERBS
+from suisei.probes.words import ARTICLES, AUXILIARIES, ING_NOUNS, LOOKS, STOP_WORDS, VERBS, word_set
 
 _JAPANESE_REMOVE = (
     ("いないです", "います"),
@@ -41,6 +41,11 @@ _BASES = set(VERBS.values())
 _OF_HAVE = {"has": "does", "have": "do", "had": "did"}
 _OWNED = {*ARTICLES, "his", "her", "its", "their"}
 """What begins what somebody has."""
+_NO_SUBJECT = PREPOSITIONS | word_set("a an the to of for his its their")
+"""After these a word of the list of verbs is a noun, as in "in swim trunks"."""
+_ONE = word_set("a an one another each every")
+_MANY = word_set("couple crowd family group pair team")
+"""Words for several, which a plural verb may follow: a couple pose."""
 _CONTRACTED = {"cannot": "can", "can't": "can", "won't": "will"}
 _JAPANESE_ADD = (
     ("ました", "ませんでした"),
@@ -128,11 +133,27 @@ def _after_auxiliary(words: list[str], lowered: Sequence[str]) -> list[str] | No
 def _do_not(words: list[str], lowered: Sequence[str]) -> list[str] | None:
     """Turn "a dog runs" into "a dog does not run"."""
     for place, word in enumerate(lowered):
-        base = VERBS.get(word)
-        if base and place and lowered[place - 1] not in ("a", "an", "the", "to"):
-            helper = "do" if word == base else "does"
-            return [*words[:place], helper, "not", base, *words[place + 1 :]]
+        if word in VERBS and place and _is_verb(lowered, place):
+            helper = "do" if word == VERBS[word] else "does"
+            return [*words[:place], helper, "not", VERBS[word], *words[place + 1 :]]
     return None
+
+
+def _is_verb(lowered: Sequence[str], place: int) -> bool:
+    """Return whether a word of the list has a subject, unlike those of "swim goggles" and "a food stand"."""
+    before = lowered[place - 1]
+    worn = before.endswith("ing") and before not in ING_NOUNS  # wearing skates
+    described = before in LOOKS and lowered[place - 2 : place - 1] != ["in"]
+    if before in _NO_SUBJECT or worn or described:
+        return False
+    plain = lowered[place] == VERBS[lowered[place]]
+    return not plain or before in _MANY or not (before == "and" or _is_one(lowered[:place]))
+
+
+def _is_one(lowered: Sequence[str]) -> bool:
+    """Return whether words end in one thing, which no plural verb follows: "a dog", but not "and a dog"."""
+    start = next((n for n in reversed(range(len(lowered))) if lowered[n] in (*STOP_WORDS, ",")), 0)
+    return lowered[start] in _ONE and (not start or lowered[start - 1] != "and")
 
 
 def _not_doing(words: list[str], lowered: Sequence[str]) -> list[str] | None:

@@ -17,7 +17,7 @@ from itertools import combinations
 from typing import Any, NamedTuple
 
 from suisei.metrics.tokenizers import mecab_missing, tagger
-from suisei.probes.words import ABOUT_PICTURES, ING_NOUNS, NOT_THINGS, STOP_WORDS, SYMMETRIC, VERBS
+from suisei.probes.words import ABOUT_PICTURES, ING_NOUNS, LOOKS, NOT_THINGS, STOP_WORDS, SYMMETRIC, VERBS
 
 _TAIL = re.compile(r"\s*[.。．｡!?！？…]*\s*$")
 _CONTRACTION = re.compile(r".*(?:n't|'(?:re|m|ll|ve|d))|(?:it|that|there|he|she|what|who|here)'s")
@@ -36,6 +36,7 @@ _JOINING = frozenset(("で", "に", "な"))
 """Forms of だ that join what is before to what follows: 静かで, 猫のように, きれいな."""
 _CLOSING = frozenset(("など", "だけ", "のみ", "ばかり", "ほど", "くらい", "ぐらい", "か"))
 """Particles with which a caption may end: 犬と猫など."""
+_JOINTS = frozenset(("and", "or", "&", ","))
 _SCRIPTS = re.compile(
     r"[\u3005\u3400-\u9fff\uf900-\ufaff]+|[\u30a0-\u30ff\uff66-\uff9f]+|[\u3040-\u309f]+"
     r"|[A-Za-z]+|[0-9０-９]+|\s+|."
@@ -167,6 +168,15 @@ def _english(texts: Sequence[str]) -> list[Segment]:
         noun = content[place] and thing
         segments.append(Segment(text, content[place], noun, verb))
     return segments
+
+
+def joins_looks(lowered: Sequence[str], place: int) -> bool:
+    """Return whether an English "and" or comma stands between words for looks: red , white and blue."""
+    if not 0 < place < len(lowered) or lowered[place] not in _JOINTS:
+        return False
+    before = next((word for word in reversed(lowered[:place]) if word not in _JOINTS), "")
+    after = next((word for word in lowered[place + 1 :] if word not in _JOINTS), "")
+    return before in LOOKS and after in LOOKS
 
 
 def _is_content(word: str) -> bool:

@@ -39,6 +39,13 @@ NOT_THINGS = ABOUT_PICTURES | word_set(
     赤 青 白 黒 緑 黄色 茶色 赤色 青色 白色 黒色 緑色 水色 紫 紫色 ピンク オレンジ グレー 灰色"""
 )
 
+LOOKS = word_set(
+    """red blue green yellow black white brown purple pink gray grey orange tan gold golden silver cream beige
+    teal turquoise maroon navy fuchsia neon light dark bright big large small little wooden metal plastic
+    striped plaid checkered checked multicolored multi-colored"""
+)
+"""English words for how a thing looks, of which two may stand before it: red and white, big, brown."""
+
 SYMMETRIC = {
     "en": word_set("and or & , a an the some next to beside near by"),
     "ja": word_set("と や も か 、 , 及び および または"),
