@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from suisei.probes.words import word_set
+from suisei.probes.words import LOOKS, word_set
 
 Choices = Mapping[str, tuple[str, ...]]
 """{word or phrase: what may stand in its place}."""
@@ -242,6 +242,41 @@ WRONG = {
 
 ALIKE = {"synonym": _of(_SYNONYMS_EN, _SYNONYMS_JA), "script": _of(_SPELLINGS_EN, _SPELLINGS_JA)}
 """{what is changed: {language: {word: words that say the same}}}."""
+
+_OWNERS = word_set("a an the his her its their my some two three four several")
+_CLIMBED = word_set("climb climbs climbing climber climbers face faces wall walls band bands star stars")
+NO_SYNONYM_BEFORE: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        "near": word_set("to"),
+        "sitting": word_set("down up"),
+        "walking": _OWNERS | word_set("dog dogs stick sticks"),
+        "rock": _CLIMBED | word_set("concert music"),
+        "little": word_set("league bit"),
+        "jumping": word_set("rope jacks"),
+        "jumps": word_set("rope"),
+        "sea": word_set("lion lions"),
+    }
+)
+"""{English word: words before which the synonyms of the list do not say the same, or nothing}."""
+NO_SYNONYM_AFTER: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        "bike": word_set("dirt mountain motor motocross quad"),
+        "bikes": word_set("dirt mountain motor motocross quad"),
+        "jumps": word_set("ski dirt"),
+        "forest": word_set("a"),
+    }
+)
+"""{English word: words after which they do not}."""
+SYNONYM_AFTER: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        "pants": LOOKS
+        | word_set(
+            "in wearing wears with of no his her their khaki camouflage denim leather jean sweat cargo"
+        )
+        | word_set("cropped long short baggy dress snow ski")
+    }
+)
+"""{English word: words after which alone they do: a dog pants}."""
 
 ADDITIONS: Mapping[str, tuple[Addition, ...]] = {
     "en": (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from suisei.probes.falsify import BOUND_AFTER_NI, Rule, Task, counts_ja, phrase_end, phrase_start
@@ -16,7 +16,10 @@ from suisei.probes.lexicon import (
     DIGITS_JA,
     GODAN_RU,
     ICHIDAN_VERBS,
+    NO_SYNONYM_AFTER,
+    NO_SYNONYM_BEFORE,
     PLACE_PREPOSITIONS,
+    SYNONYM_AFTER,
 )
 from suisei.probes.segments import Segment, Segmented
 from suisei.probes.spans import Span, find_spans, moved_to_front, put, texts
@@ -63,12 +66,10 @@ def other_spelling(task: Task) -> str | None:
 
 def _alike(task: Task, kind: str) -> str | None:
     caption, choices = task.caption, ALIKE[kind][task.caption.language]
-    fits = _is_spelled if kind == "script" else _is_meant
+    fits = _FITS.get((caption.language, kind), lambda *_: True)
     possible = []
     for span in find_spans(caption, choices):
-        others = [
-            other for other in choices[span.phrase] if caption.language == "en" or fits(caption, span, other)
-        ]
+        others = [other for other in choices[span.phrase] if fits(caption, span, other)]
         if others:
             possible.append((span, others))
     if not possible:
@@ -87,6 +88,23 @@ def _is_meant(caption: Segmented, span: Span, other: str) -> bool:
     """Return whether another word may stand there: 大きな and 赤色の only before a noun."""
     before_noun = span.stop < len(caption.words) and caption.words[span.stop].content
     return before_noun or not other.endswith(("な", "の"))
+
+
+def _is_used_so(caption: Segmented, span: Span, _other: str) -> bool:
+    """Return whether an English word is what the list takes it for, by its neighbours: a dog pants."""
+    words = [text.lower() for text in texts(caption)]
+    before = words[span.start - 1] if span.start else ""
+    after = words[span.stop] if span.stop < len(words) else ""
+    apart = after in NO_SYNONYM_BEFORE.get(span.phrase, ()) or before in NO_SYNONYM_AFTER.get(span.phrase, ())
+    return not apart and before in SYNONYM_AFTER.get(span.phrase, (before,))
+
+
+_FITS: dict[tuple[str, str], Callable[[Segmented, Span, str], bool]] = {
+    ("ja", "script"): _is_spelled,
+    ("ja", "synonym"): _is_meant,
+    ("en", "synonym"): _is_used_so,
+}
+"""{(language, list): whether a word may be put in a span's place}; any may where there is no entry."""
 
 
 def other_politeness(task: Task) -> str | None:

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from suisei.probes.degrade import CHANGES, DEGRADATIONS, INVARIANCES, degrade
-from suisei.probes.lexicon import ALIKE, WRONG, numbers_of
+from suisei.probes.lexicon import ALIKE, NO_SYNONYM_AFTER, NO_SYNONYM_BEFORE, SYNONYM_AFTER, WRONG, numbers_of
 from suisei.probes.segments import segment
 from suisei.probes.spans import find_spans, put
 
@@ -167,6 +167,24 @@ def test_politeness(caption, expected):
         ("男性がいる", "synonym", "ja", {"男の人がいる"}),
         ("a gray cat", "script", "en", {"a grey cat"}),
         ("猫がいる", "script", "ja", {"ねこがいる", "ネコがいる"}),
+        ("a cat near a mat", "synonym", "en", {"a cat close to a mat"}),
+        ("a cat near to a mat", "synonym", "en", set()),
+        ("a dog pants", "synonym", "en", set()),
+        ("a man in black pants", "synonym", "en", {"a man in black trousers"}),
+        ("a man walking a dog", "synonym", "en", set()),
+        ("a man walking alone", "synonym", "en", {"a man strolling alone"}),
+        ("a man sitting down", "synonym", "en", set()),
+        ("a dirt bike", "synonym", "en", set()),
+        ("his bike", "synonym", "en", {"his bicycle"}),
+        ("a rock climber", "synonym", "en", set()),
+        ("a rock", "synonym", "en", {"a stone"}),
+        ("a Little League player", "synonym", "en", set()),
+        ("a little dog", "synonym", "en", {"a small dog"}),
+        ("ski jumps", "synonym", "en", set()),
+        ("a forest", "synonym", "en", set()),
+        ("the forest", "synonym", "en", {"the woods"}),
+        ("a dog jumps high", "synonym", "en", {"a dog leaps high"}),
+        ("girls jumping rope", "synonym", "en", set()),
         ("A man sits on a bench in the park.", "order", "en", {"In the park, a man sits on a bench."}),
         ("a man and a woman smile", "order", "en", {"a woman and a man smile"}),
         ("dogs and cats sleep", "order", "en", {"cats and dogs sleep"}),
@@ -206,6 +224,11 @@ def test_no_wrong_word_is_a_synonym_and_none_changes_to_itself(language):
     for by_language in WRONG.values():
         for word, others in by_language[language].items():
             assert not set(others) & set(alike.get(word, ())), word
+
+
+def test_neighbours_are_told_of_words_that_have_synonyms():
+    words = {*NO_SYNONYM_BEFORE, *NO_SYNONYM_AFTER, *SYNONYM_AFTER}
+    assert words <= set(ALIKE["synonym"]["en"])
 
 
 def test_phrases_are_found_as_whole_words_and_the_longest_first():
