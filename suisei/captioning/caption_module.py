@@ -84,6 +84,7 @@ class CaptionTraining(ResumableTraining):
         self.eyes.requires_grad_(tower.train)
         self.captioner: Captioner | None = None
         self.figures: Figures | None = None
+        self.max_length = layers.positions
         self._losses: list[tuple[float, int]] = []
         self._said: list[str] = []
 
@@ -109,6 +110,7 @@ class CaptionTraining(ResumableTraining):
                 f"data.max_length is {max_length}; model.layers.positions must be at least that, and is "
                 f"{self.layers.positions}"
             )
+        self.max_length = max_length
         pieces = Pieces.learned(captions, self.vocabulary)
         self.captioner = Captioner(self.eyes, self.layers, pieces, languages, trained_tower=self.tower.train)
         del self.eyes  # it is the captioner's; under two names its weights would be saved twice
@@ -158,9 +160,8 @@ class CaptionTraining(ResumableTraining):
         self._losses.append((float(loss), count))
         assert self.figures is not None
         for language in self.figures.languages(batch.images.tolist()):
-            found = model.generate(
-                memory, Decoding("greedy", max_length=batch.tokens.shape[-1]), language=language
-            )
+            # Not as long as the references of the batch: what is said must not depend on the batch size.
+            found = model.generate(memory, Decoding("greedy", max_length=self.max_length), language=language)
             self.figures.add(batch.images.tolist(), language, [own[0] for own in model.texts(found.tokens)])
 
     def on_validation_epoch_end(self) -> None:

@@ -20,6 +20,7 @@ from suisei.commands.train import main
 from suisei.data.load import load_data
 from suisei.data.paths import ANYWHERE
 from suisei.errors import ConfigError, DataError
+from suisei.models.pixel_store import PixelStore
 from tests.unit.moves import recorded
 
 SIZES = {
@@ -152,6 +153,26 @@ def all_colours(tmp_path, pictures):
         path = tmp_path / f"{part}.jsonl"
         path.write_text("".join(json.dumps(row) + "\n" for row in rows[part]), encoding="utf-8")
     return tmp_path / "train.jsonl", tmp_path / "validation.jsonl"
+
+
+def test_what_is_said_in_validation_does_not_depend_on_the_batch_size(all_colours):
+    """A caption may be longer than the references of the images beside it."""
+    torch.manual_seed(0)
+    module = CaptionTraining(TowerConfig("tiny", train=True), TransformerConfig(**SIZES), vocabulary=60)
+    data = CaptionedImages(*map(str, all_colours))
+    data.load(0)
+    module.build(data.captions, data.languages, data.max_length)
+    pixels = PixelStore(data.files, module.model.tower.image.preprocess)
+    data.attach(module.model, pixels, None)
+    module.eval().figures = Figures(data.validation_part, len(data.train_part))
+
+    def said(batch_size):
+        data.batch_size = batch_size
+        for number, batch in enumerate(data.val_dataloader()):
+            module.validation_step(batch, number)
+        return [(sample.id, sample.candidate) for sample in module.figures.samples()]
+
+    assert said(1) == said(4) == said(6)
 
 
 def test_a_run_learns_to_say_what_is_seen_in_both_languages(tmp_path, all_colours):
