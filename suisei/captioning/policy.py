@@ -42,10 +42,11 @@ def advantages(rewards: np.ndarray, baseline: str) -> tuple[np.ndarray, np.ndarr
 def policy_loss(log_probs: Tensor, advantage: np.ndarray, length: int) -> Tensor:
     """Return minus the mean over captions of advantage times log probability.
 
-    Its gradient is minus that of the expected reward (Rennie et al., 2017, equation 8).
+    Its gradient is minus that of the expected reward (Rennie et al., 2017, equation 8) of captions drawn from
+    the distribution that the log probabilities are of.
 
     Args:
-        log_probs: of the tokens, float32 [B, K, L], 0 after the end.
+        log_probs: of the tokens at the temperature they were drawn at, float32 [B, K, L], 0 after the end.
         advantage: float64 [B, K]; NaN for captions that are left out.
         length: what the sum over tokens is divided by, the same for all captions.
     """
@@ -54,22 +55,26 @@ def policy_loss(log_probs: Tensor, advantage: np.ndarray, length: int) -> Tensor
     return -(weights * log_probs.sum(dim=-1)).sum() / (counted * length)
 
 
-def token_log_probs(logits: Tensor, tokens: Tensor, pad_id: int, end_id: int) -> tuple[Tensor, Tensor]:
-    """Return the log probabilities of all tokens and of those that were written.
+def token_log_probs(
+    logits: Tensor, tokens: Tensor, pad_id: int, end_id: int, temperature: float = 1.0
+) -> tuple[Tensor, Tensor]:
+    """Return the log probabilities of all tokens, and of those that were written at a temperature.
 
     Args:
         logits: [B, K, L, V].
         tokens: int64 [B, K, L].
         pad_id: padding.
         end_id: the end of a caption.
+        temperature: what divided the logits when the captions were drawn.
 
     Returns:
-        float32 [B, K, L, V], and [B, K, L] with 0 after the end.
+        float32 [B, K, L, V], at temperature 1, and [B, K, L], at the temperature, with 0 after the end.
     """
     all_tokens = logits.float().log_softmax(dim=-1)
+    drawn = all_tokens if temperature == 1 else (logits.float() / temperature).log_softmax(dim=-1)
     padding = tokens == pad_id
     wanted = tokens.masked_fill(padding, end_id)[..., None]
-    return all_tokens, all_tokens.gather(-1, wanted)[..., 0].masked_fill(padding, 0.0)
+    return all_tokens, drawn.gather(-1, wanted)[..., 0].masked_fill(padding, 0.0)
 
 
 def divergence(log_probs: Tensor, start: Tensor, written: Tensor) -> Tensor:

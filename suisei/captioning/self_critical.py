@@ -78,7 +78,7 @@ class SelfCritical(StepTraining):
             random against the greedy one) or sample-mean (captions drawn, against their mean).
         captions: captions of an image in a step: the width of the search, or how many are drawn.
         max_length: most tokens of a caption.
-        temperature: of the draw; no matter for beams.
+        temperature: of the draw, and of the probabilities that learn from it; no matter for beams.
         kl_weight: weight in the loss of the divergence from the start model.
         cross_entropy_weight: weight in the loss of a caption that people wrote, drawn anew every epoch.
         max_skipped: training stops where more than this share of a step's captions has no reward.
@@ -160,7 +160,7 @@ class SelfCritical(StepTraining):
         self._check_skipped(rewards)
         memory = self.writer.memory(grid)
         logits = self.writer.logits(memory, tokens, self.language)
-        every, own = token_log_probs(logits, tokens, self.writer.pad_id, self.writer.end_id)
+        every, own = token_log_probs(logits, tokens, self.writer.pad_id, self.writer.end_id, self._drawn_at)
         counted = int((~np.isnan(advantage)).sum())
         loss = policy_loss(own, advantage, self.max_length) * token_weight(counted, self.device)
         parts = {"policy_loss": loss.detach()}
@@ -173,6 +173,11 @@ class SelfCritical(StepTraining):
         require_finite(loss, self.writer, f"step {self.global_step + 1}", "model.learning_rate")
         self._log_step(loss, parts, rewards, advantage, base)
         return loss
+
+    @property
+    def _drawn_at(self) -> float:
+        """The temperature of the distribution that captions come from."""
+        return 1.0 if self.baseline == "beam-mean" else self.temperature
 
     def _random(self, batch_idx: int) -> tuple[torch.Generator, np.random.Generator]:
         """Return random numbers that the seed, the place in the training and the process alone decide."""

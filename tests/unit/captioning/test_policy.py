@@ -41,14 +41,16 @@ def test_captions_without_reward_do_not_count():
     assert float(policy_loss(log_probs, np.array([[NAN, NAN]]), 1)) == 0
 
 
-def test_the_expected_gradient_is_that_of_the_expected_reward():
+@pytest.mark.parametrize("temperature", [1.0, 0.5, 2.0])
+def test_the_expected_gradient_is_that_of_the_expected_reward(temperature):
     """One token of four: over many draws the loss's gradient is minus the gradient of the expected reward."""
     logits = torch.tensor([0.3, -0.2, 0.9, 0.0], requires_grad=True)
     worth = torch.tensor([1.0, 0.0, 3.0, 2.0])
-    (exact,) = torch.autograd.grad((logits.softmax(-1) * worth).sum(), logits)
+    chances = (logits / temperature).softmax(-1)
+    (exact,) = torch.autograd.grad((chances * worth).sum(), logits, retain_graph=True)
     generator = torch.Generator().manual_seed(0)
-    drawn = torch.multinomial(logits.detach().softmax(-1), 40_000, replacement=True, generator=generator)
-    own = logits.log_softmax(-1)[drawn].view(1, -1, 1)
+    drawn = torch.multinomial(chances.detach(), 40_000, replacement=True, generator=generator)
+    _, own = token_log_probs(logits.expand(1, 40_000, 1, 4), drawn.view(1, -1, 1), -1, -1, temperature)
     rewards = worth[drawn].numpy()[None].astype(np.float64)
     found, _ = advantages(rewards, "sample-mean")
     (estimate,) = torch.autograd.grad(policy_loss(own, found, 1), logits)
@@ -65,6 +67,10 @@ def test_log_probabilities_of_what_was_written():
     expected = logits.log_softmax(-1)[1, 2, 3, tokens[1, 2, 3]]
     assert float(own[1, 2, 3]) == pytest.approx(float(expected))
     assert every.shape == logits.shape
+    same, warm = token_log_probs(logits, tokens, 0, 1, 2.0)
+    assert torch.equal(same, every)  # what the divergence takes is of the model itself
+    expected = (logits / 2).log_softmax(-1)[1, 2, 3, tokens[1, 2, 3]]
+    assert float(warm[1, 2, 3]) == pytest.approx(float(expected))
 
 
 def test_the_divergence_is_torchs_and_its_gradient_is_finite():

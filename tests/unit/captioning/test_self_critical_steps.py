@@ -8,6 +8,7 @@ import torch
 
 from suisei.captioning.caption_model import Decoding
 from suisei.captioning.caption_sources import CaptionedImage
+from suisei.captioning.policy import advantages
 from suisei.captioning.rewards import Rewards
 from suisei.captioning.self_critical import SelfCritical
 from suisei.errors import DataError
@@ -123,6 +124,23 @@ def test_what_a_step_logs_is_what_its_captions_are_worth(captioner, baseline):
     assert logged["cross_entropy"].item() == pytest.approx(-said[counted].mean().item(), rel=1e-5)
     together = policy + 0.25 * logged["cross_entropy"].item()
     assert loss.item() == logged["train_loss"].item() == pytest.approx(together, rel=1e-5)
+
+
+@pytest.mark.parametrize("baseline", ["beam-mean", "greedy", "sample-mean"])
+def test_the_policy_is_that_which_the_captions_are_drawn_from(captioner, baseline):
+    """At a temperature the loss is of the probabilities there; a search knows none."""
+    logged, seen = {}, []
+    model = tuned(captioner, logged, baseline=baseline, temperature=0.5)
+    write = model._write
+    model._write = lambda *given: seen.append(write(*given)) or seen[-1]
+    rewarding(model).training_step(torch.arange(4), 0)
+    tokens, texts = seen[0]
+    logits = model.writer.logits(model.writer.memory(model._grids), tokens, "ja").detach()
+    chances = (logits if baseline == "beam-mean" else logits / 0.5).log_softmax(-1)
+    padding = tokens == model.writer.pad_id
+    own = chances.gather(-1, tokens[..., None])[..., 0].masked_fill(padding, 0.0).sum(-1).numpy()
+    advantage, _ = advantages(worth(texts, [pair.image for pair in model._pairs]), baseline)
+    assert logged["policy_loss"].item() == pytest.approx(-np.nanmean(advantage * own) / LONGEST, rel=1e-5)
 
 
 def test_any_of_an_images_captions_is_what_people_wrote(captioner):
