@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import comb
@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from suisei.data.sample import CaptionSample
     from suisei.metaeval.protocol import Measured, Protocol
     from suisei.metaeval.settings import EvaluationSettings
+    from suisei.metaeval.tables import Table
+    from suisei.report.parts import Rated
     from suisei.scoring.columns import ScoreColumn
     from suisei.scoring.fitting import Corpus
     from suisei.scoring.plan import MetricPlan
@@ -93,6 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     from suisei.metaeval.protocol import Evaluation
     from suisei.metaeval.protocols import protocol_of
     from suisei.progress import counting_bar
+    from suisei.report.parts import Rated
     from suisei.scoring.columns import column_notes, refused_samples
     from suisei.scoring.fitting import protocol_corpus
     from suisei.scoring.scorefile import join_columns
@@ -123,8 +126,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     table = measured.table
     meta = {**_meta(options, samples), **refused_samples(columns, samples), **table.meta}
     measured = replace(measured, table=replace(table, notes=(*table.notes, *notes), meta=meta))
-    report = _report(options, measured, protocol.plotted(settings))
-    report = replace(report, page=_page(options, argv, measured, report, (samples, columns, plans)))
+    rated = Rated(samples, {column.label: column.oriented for column in columns if column.scores is not None})
+    calibration = _calibration(options, settings, rated)
+    report = _report(options, measured, calibration, protocol.plotted(settings))
+    tables = {"results": measured.table, **measured.others, **calibration}
+    shown = Shown(measured.table.title, report.content, rated, plans=plans)
+    report = replace(report, page=shown.writer(options, argv, "evaluate", tables))
     report.conclude(Files.of(options), problems)
     every = [*columns, *(column for own in further.values() for column in own)]
     return 1 if any(_has_failed(column, options) for column in every) else 0
@@ -340,28 +347,28 @@ def _meta(options: argparse.Namespace, samples: list[CaptionSample]) -> dict[str
     return {"command": command, "rated_samples": sum(sample.rating is not None for sample in samples)}
 
 
-def _page(
-    options: argparse.Namespace,
-    argv: Sequence[str] | None,
-    measured: Measured,
-    report: Report,
-    scored: tuple[Sequence[CaptionSample], Sequence[ScoreColumn], Sequence[MetricPlan]],
-) -> Callable[[], None] | None:
-    """Return what writes the page, with the samples and their scores."""
-    from suisei.report.parts import Rated
+def _calibration(options: argparse.Namespace, settings: EvaluationSettings, rated: Rated) -> dict[str, Table]:
+    """Return how far scores are from ratings, for the JSON and the page; nothing where none can say."""
+    from suisei.metaeval.calibration import calibrate_metrics, calibration_table, is_graded
 
-    samples, columns, plans = scored
-    rated = Rated(samples, {column.label: column.oriented for column in columns if column.scores is not None})
-    tables = {"results": measured.table, **measured.others}
-    shown = Shown(measured.table.title, report.content, rated, plans=plans)
-    return shown.writer(options, argv, "evaluate", tables)
+    wanted = options.json or options.html or options.figures
+    if not wanted or not is_graded(rated.samples):
+        return {}
+    found = calibrate_metrics(
+        rated.scores, rated.samples, n_resamples=settings.n_resamples, seed=settings.seed
+    )
+    on_scale = any(not isinstance(value, str) for value in found.values())
+    return {"calibration": calibration_table(found)} if on_scale else {}
 
 
-def _report(options: argparse.Namespace, measured: Measured, plotted: str) -> Report:
+def _report(
+    options: argparse.Namespace, measured: Measured, calibration: Mapping[str, Table], plotted: str
+) -> Report:
     from suisei.metaeval.plots import plot_table
 
     table, others, comparison = measured.table, measured.others, measured.comparison
-    content = {**table.as_dict(), **{name: other.as_dict() for name, other in others.items()}}
+    further = {**others, **calibration}
+    content = {**table.as_dict(), **{name: other.as_dict() for name, other in further.items()}}
     if comparison:
         content["comparison"]["ranks"] = comparison.ranks
     plot = partial(plot_table, options.plot, table, plotted) if options.plot else None

@@ -222,19 +222,14 @@ def calibrations_of(
     samples: list[CaptionSample],
 ) -> dict[str, dict[str, Calibration] | str]:
     """Return the calibrations of each metric, or why it has none; nothing without ratings."""
-    from suisei.metaeval.calibration import calibrate_by_language
+    from suisei.metaeval.calibration import calibrate_metrics
 
-    result: dict[str, dict[str, Calibration] | str] = {}
     if all(sample.rating is None for sample in samples):
-        return result
-    for metric, column in zip(metrics, scores, strict=True):
-        try:
-            result[metric.label] = calibrate_by_language(
-                column, samples, bins=options.bins, n_resamples=options.bootstrap, seed=options.seed
-            )
-        except DataError as error:
-            result[metric.label] = str(error)
-    return result
+        return {}
+    named = {metric.label: column for metric, column in zip(metrics, scores, strict=True)}
+    return calibrate_metrics(
+        named, samples, bins=options.bins, n_resamples=options.bootstrap, seed=options.seed
+    )
 
 
 def calibration_tables(calibrations: dict[str, dict[str, Calibration] | str]) -> dict[str, Table]:

@@ -10,8 +10,11 @@ import numpy as np
 from suisei.data.sample import LANGUAGE_NAMES, CaptionSample, language_of
 from suisei.data.splits import group_of
 from suisei.errors import DataError
+from suisei.metaeval.agreement import mean_rating
 from suisei.metaeval.resampling import Interval, group_weights, percentile_interval
 from suisei.metaeval.tables import Cell, Row, Section, Table
+
+_VERDICTS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +197,40 @@ def calibrate_by_language(
         )
         for name, mask in masks.items()
     }
+
+
+def calibrate_metrics(
+    named_scores: Mapping[str, np.ndarray],
+    samples: Sequence[CaptionSample],
+    *,
+    bins: int = 10,
+    n_resamples: int = 1000,
+    seed: int = 0,
+) -> dict[str, dict[str, Calibration] | str]:
+    """Return the calibrations of each metric by language, or why it has none.
+
+    Args:
+        named_scores: {metric: float64 [N]}; samples with NaN are left out.
+        samples: N samples, of which those with a rating count.
+        bins: number of bins over [0, 1].
+        n_resamples: bootstrap resamples; 0 for no intervals.
+        seed: of the bootstrap.
+    """
+    result: dict[str, dict[str, Calibration] | str] = {}
+    for label, scores in named_scores.items():
+        try:
+            result[label] = calibrate_by_language(
+                scores, samples, bins=bins, n_resamples=n_resamples, seed=seed
+            )
+        except DataError as error:
+            result[label] = str(error)
+    return result
+
+
+def is_graded(samples: Sequence[CaptionSample]) -> bool:
+    """Say whether people gave more than good or bad: of two values there is no curve."""
+    means = {mean_rating(sample.rating.scaled) for sample in samples if sample.rating is not None}
+    return len(means) > _VERDICTS
 
 
 def calibration_table(named: Mapping[str, Mapping[str, Calibration] | str]) -> Table:

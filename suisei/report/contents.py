@@ -11,7 +11,13 @@ import numpy as np
 
 from suisei.data.sample import LANGUAGE_NAMES, language_of
 from suisei.errors import DataError
-from suisei.metaeval.calibration import Bin, Calibration, calibrate_by_language, calibration_table
+from suisei.metaeval.calibration import (
+    Bin,
+    Calibration,
+    calibrate_metrics,
+    calibration_table,
+    is_graded,
+)
 from suisei.metaeval.plots import (
     plot_boxes,
     plot_curves,
@@ -29,7 +35,6 @@ from suisei.report.parts import Block, Figure, Part, Rated, Result
 from suisei.report.vector import plain
 
 _MOST_SYSTEMS = 40
-_VERDICTS = 2
 _PREFERRED = ("tau-c", "mean", "average-precision", "accuracy")
 """Columns of a main table, of which the first that is there is drawn."""
 _NOT_DRAWN = ("published",)
@@ -69,7 +74,7 @@ def part_of(result: Result, explained: Callable[[str], Explain | None] | None = 
             texts=_example_texts(probes.values()),
         ),
     ]
-    graded = result.rated if result.rated is not None and _is_graded(result.rated) else None
+    graded = result.rated if result.rated is not None and is_graded(result.rated.samples) else None
     if graded is not None:
         blocks.append(Block("Predicted against human", figures=_predicted(graded, result.drawn)))
     blocks.append(_calibration(calibration, graded))
@@ -213,12 +218,6 @@ def _example_texts(tables: Iterable[Table]) -> list[tuple[str, str]]:
     return texts
 
 
-def _is_graded(rated: Rated) -> bool:
-    """Say whether people gave more than good or bad: of two values there is no curve."""
-    human = human_scores(rated.samples)
-    return len(np.unique(human[np.isfinite(human)])) > _VERDICTS
-
-
 def _predicted(rated: Rated, most: int) -> list[Figure]:
     human, figures = human_scores(rated.samples), []
     languages = np.array([language_of(sample) for sample in rated.samples], dtype=object)
@@ -253,29 +252,19 @@ def _predicted(rated: Rated, most: int) -> list[Figure]:
 
 
 def _calibration(tables: Mapping[str, Table], rated: Rated | None) -> Block:
-    """Return calibration as the tables have it, else as the scores give it."""
-    if not tables and rated is not None:
-        named = {label: _calibrate(scores, rated) for label, scores in rated.scores.items()}
-        if any(not isinstance(value, str) for value in named.values()):
-            figures = [
-                _reliability(label, value, number)
-                for number, (label, value) in enumerate(named.items())
-                if not isinstance(value, str)
-            ]
-            return Block("Calibration", [calibration_table(named)], figures)
-    figures = []
-    for number, (name, table) in enumerate(tables.items()):
-        label = name.removeprefix("reliability ")
-        if label != name:
-            figures.append(_reliability(label, _read_calibrations(table), number))
-    return Block("Calibration", list(tables.values()), figures)
-
-
-def _calibrate(scores: np.ndarray, rated: Rated) -> dict[str, Calibration] | str:
-    try:
-        return calibrate_by_language(scores, rated.samples)
-    except DataError as error:
-        return str(error)
+    """Return calibration as the tables have it; what they leave out, as the scores give it."""
+    drawn = {
+        name.removeprefix("reliability "): _read_calibrations(table)
+        for name, table in tables.items()
+        if name.startswith("reliability ")
+    }
+    shown = list(tables.values())
+    if not drawn and rated is not None:
+        named = calibrate_metrics(rated.scores, rated.samples)
+        drawn = {label: value for label, value in named.items() if not isinstance(value, str)}
+        shown = shown or ([calibration_table(named)] if drawn else [])
+    figures = [_reliability(label, value, number) for number, (label, value) in enumerate(drawn.items())]
+    return Block("Calibration", shown, figures)
 
 
 def _reliability(label: str, values: Mapping[str, Calibration], number: int) -> Figure:

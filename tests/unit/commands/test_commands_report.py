@@ -35,6 +35,21 @@ def test_evaluate_writes_a_page_that_report_can_write_again(tmp_path, rated):
     assert text.count("<svg") == page.count("<svg")
 
 
+def test_what_a_page_says_of_calibration_is_in_the_json(tmp_path, rated):
+    html, out, again = (tmp_path / name for name in ("page.html", "out.json", "again.html"))
+    arguments = ["--metrics", "bleu-4,length", "--data", str(rated), "--bootstrap", "30", "--seed", "5"]
+    assert evaluate.main([*arguments, "--json", str(out), "--html", str(html)]) == 0
+    rows = json.loads(out.read_text())["calibration"]["sections"][0]["rows"]
+    assert [row["label"] for row in rows] == ["bleu-4", "length"]
+    assert "not on the human scale" in rows[1]["error"]
+    error = rows[0]["cells"]["error"]
+    assert report.main([str(out), "--output", str(again)]) == 0  # without the scores
+    for page in (html, again):
+        text = page.read_text()
+        assert text.count("<h4><bdi>Calibration to the human scale</bdi></h4>") == 1
+        assert f"[{error['low']:.3f}, {error['high']:.3f}]" in text
+
+
 def test_a_metric_that_the_user_named_is_explained_too(tmp_path, rated):
     html = tmp_path / "page.html"
     arguments = ["--metrics", "words=unigram-f1", "--data", str(rated), "--bootstrap", "0"]
