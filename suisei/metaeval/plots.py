@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +30,8 @@ _MARKED = 40
 """Points of a curve below which each has a marker."""
 _ROOMY = 24
 """Systems that can be named beside a figure in letters of usual size."""
+_LONGEST = 60
+"""Characters of a system's name, of which the middle is left out where there are more."""
 
 
 def plot_table(path: str | Path, table: Table, correlation: str = "tau-c") -> None:
@@ -263,16 +266,16 @@ def plot_systems(path: str | Path, predicted: np.ndarray, human: np.ndarray, sys
     if not known.any():
         raise DataError("plot: no sample has both a predicted and a human score")
     names, number = np.unique(np.asarray(systems, dtype=object)[known].astype(str), return_inverse=True)
-    counts = np.bincount(number)
+    shown, counts = _legible([str(name) for name in names]), np.bincount(number)
     x, y = (np.bincount(number, weights=values[known]) / counts for values in (human, predicted))
     with style():
-        figure = new_figure((6.4, 4.6))
+        figure = new_figure((4.2 + _room(shown), 4.6))
         axis = figure.subplots()
         axis.scatter(x, y, s=150, color=_BLUE, alpha=0.25, linewidths=0, zorder=2)
         for place, (across, up) in enumerate(zip(x, y, strict=True), start=1):
             axis.text(across, up, str(place), ha="center", va="center", fontsize=8, zorder=3)
             axis.text(
-                1.04, 1 - place / (len(names) + 1), f"{place}  {str(names[place - 1])[:24]}", va="center",
+                1.04, 1 - place / (len(names) + 1), f"{place}  {shown[place - 1]}", va="center",
                 transform=axis.transAxes, fontsize=8 if len(names) <= _ROOMY else 6,
             )  # fmt: skip
         axis.margins(0.1)
@@ -316,6 +319,17 @@ def plot_curves(
         axis.grid(color=_LIGHT, linewidth=0.6)
         axis.set_axisbelow(True)
         save_figure(figure, path)
+
+
+def _legible(systems: Sequence[str]) -> list[str]:
+    """Return systems' names for beside a figure; no two that differ become the same."""
+    short, half = short_names(systems), _LONGEST // 2
+    cut = {
+        system: name if len(name) <= _LONGEST else f"{name[:half]}…{name[-half:]}"
+        for system, name in short.items()
+    }
+    taken = Counter(cut.values())
+    return [cut[system] if taken[cut[system]] == 1 else short[system] for system in systems]
 
 
 def _room(labels: Sequence[str]) -> float:

@@ -182,6 +182,21 @@ def test_systems_are_numbered_and_named(tmp_path):
         plot_systems(tmp_path / "s.svg", np.array([np.nan]), np.array([1.0]), ["a"])
 
 
+def test_systems_whose_names_begin_alike_can_be_told_apart(drawn):
+    names = [f"blip2-opt-2.7b-finetuned-coco-karpathy-{end}" for end in ("epoch0", "epoch1")]
+    names += [f"{40 * 'a'}{middle}{40 * 'b'}" for middle in "xy"] + [f"{60 * 'c'} the end"]
+    human = np.linspace(0, 1, len(names))
+    plot_systems("x", human, human, names)
+    (figure,) = drawn
+    figure.canvas.draw()
+    (axis,) = figure.axes
+    entries = [text for text in axis.texts if "  " in text.get_text()]
+    assert [text.get_text()[3:] for text in entries[:4]] == sorted(names[2:4]) + names[:2]
+    assert entries[4].get_text() == f"5  {30 * 'c'}…{22 * 'c'} the end"
+    assert max(text.get_window_extent().x1 for text in entries) <= figure.bbox.width
+    assert axis.get_window_extent().width > figure.bbox.width / 4
+
+
 def test_distributions_have_a_row_each(tmp_path):
     from suisei.metaeval.plots import plot_boxes
 
