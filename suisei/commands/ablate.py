@@ -270,7 +270,7 @@ def _report(plan: Plan, tables: dict[str, Table], correlation: str) -> Report:
     content["variants"] = {variant.name: variant.changes for variant in plan.variants}
     differences, plot = tables["differences"], None
     if any(correlation in row.cells for row in differences.overall.rows):
-        heading = f"difference in {LABELS[correlation]}, with interval"
+        heading = f"difference in {LABELS[correlation]}"
         plot = partial(plot_dots, plan.folder / _PLOT, differences, correlation, heading=heading)
     return Report(
         content,

@@ -334,12 +334,10 @@ class _Findings:
     def plot(self, path: str) -> None:
         """Write the figure, a panel per metric."""
         from suisei.metaeval.plots import plot_dots
-        from suisei.metaeval.settings import CONFIDENCE
         from suisei.metaeval.system_tables import score_table
 
-        sure = f" with {CONFIDENCE:.0%} interval" if self.settings.n_resamples else ""
-        table, heading = score_table(self.outcomes, self.title), f"corpus score{sure}"
-        plot_dots(path, table, "score", line=None, heading=heading, figures=True)
+        table = score_table(self.outcomes, self.title)
+        plot_dots(path, table, "score", line=None, figures=True)
 
     def content(self) -> dict[str, Any]:
         """Return what the JSON file holds."""

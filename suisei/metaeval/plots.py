@@ -12,6 +12,7 @@ import numpy as np
 from suisei.data.figures import new_figure, save_figure, style
 from suisei.errors import DataError
 from suisei.metaeval.labels import HUMAN, short_names
+from suisei.metaeval.settings import CONFIDENCE
 from suisei.metaeval.tables import Row, Table
 
 if TYPE_CHECKING:
@@ -52,7 +53,8 @@ def plot_table(path: str | Path, table: Table, correlation: str = "tau-c") -> No
     with style():
         figure = new_figure((5.4 + _room([row.label for row in rows]), 1.5 + 0.38 * len(rows)))
         axis = figure.subplots()
-        _bars(axis, rows, correlation, table.columns[correlation])
+        _bars(axis, rows, correlation)
+        axis.set_xlabel(_heading(table.columns[correlation], table, rows, correlation))
         figure.suptitle(table.title)
         save_figure(figure, path)
 
@@ -94,7 +96,7 @@ def plot_dots(
             _dots(axis, section.rows, labels, column, line)
             if figures:
                 _figures(axis, section.rows, labels, column, table.digits)
-            axis.set_xlabel(heading or table.columns[column])
+            axis.set_xlabel(_heading(heading or table.columns[column], table, section.rows, column))
             if limits:
                 axis.set_xlim(*limits)
             if len(table.sections) > 1:
@@ -332,6 +334,22 @@ def _legible(systems: Sequence[str]) -> list[str]:
     return [cut[system] if taken[cut[system]] == 1 else short[system] for system in systems]
 
 
+def _heading(heading: str, table: Table, rows: Sequence[Row], column: str) -> str:
+    """Return what stands below an axis: what is drawn, how sure its intervals are, and of how many."""
+    drawn, said = [row for row in rows if row.value(column) is not None], []
+    if any(row.cells[column].low is not None for row in drawn):
+        said.append(_interval(table.meta.get("settings", {}).get("confidence", CONFIDENCE)))
+    counts = [int(n) for row in drawn if (n := row.value("n")) is not None]
+    if counts:
+        least, most = min(counts), max(counts)
+        said.append(f"n = {least:,}" + (f" to {most:,}" if most > least else ""))
+    return f"{heading}\n({', '.join(said)})" if said else heading
+
+
+def _interval(confidence: float = CONFIDENCE) -> str:
+    return f"{confidence:.0%} bootstrap interval"
+
+
 def _room(labels: Sequence[str]) -> float:
     """Return the inches that labels beside an axis take, within limits."""
     longest = max(map(len, short_names(labels).values()), default=0)
@@ -347,19 +365,21 @@ def legend_below(figure: Figure, axis: Axes) -> None:
 
 def _reliability_panel(axis: Axes, value: Calibration) -> None:
     axis.plot([0, 1], [0, 1], color=_GREY, linewidth=1, linestyle="--", label="identity")
+    sure = any(each.low is not None for each in value.bins)
     for each in value.bins:
         if each.low is not None and each.high is not None:
             axis.vlines(each.predicted, each.low, each.high, color=_ORANGE, linewidth=1.6)
     axis.plot(
         [each.predicted for each in value.bins], [each.human for each in value.bins],
-        color=_ORANGE, marker="o", markersize=5, linewidth=1.2, label="mean rating with interval",
+        color=_ORANGE, marker="o", markersize=5, linewidth=1.2,
+        label=f"mean rating, {_interval()}" if sure else "mean rating",
     )  # fmt: skip
     axis.set_ylim(-0.03, 1.03)
     axis.grid(color=_LIGHT, linewidth=0.6)
     axis.set_axisbelow(True)
 
 
-def _bars(axis: Axes, rows: list[Row], correlation: str, heading: str) -> None:
+def _bars(axis: Axes, rows: list[Row], correlation: str) -> None:
     values = np.array([row.value(correlation) for row in rows], dtype=np.float64)
     positions = np.arange(len(rows))
     colours = [_GREY if row.label == HUMAN else _BLUE for row in rows]
@@ -383,7 +403,5 @@ def _bars(axis: Axes, rows: list[Row], correlation: str, heading: str) -> None:
     axis.set_yticks(positions, [names[row.label] for row in rows])
     axis.set(xlim=(low - (0.03 * span if low < 0 else 0), max(ends) + 0.13 * span))
     axis.axvline(0, color="black", linewidth=0.8)
-    intervals = any(cell.low is not None for cell in cells)
-    axis.set_xlabel(heading + (" with bootstrap interval" if intervals else ""))
     axis.grid(axis="x", color=_LIGHT, linewidth=0.6)
     axis.set_axisbelow(True)

@@ -8,11 +8,11 @@ from typing import Any
 FEW = 50
 """Below so many samples, figures say little."""
 
+CONFIDENCE = 0.95
+"""Of intervals where nobody says how sure."""
+
 USUAL = 1000
 """Bootstrap resamples where nobody says how many, and permutations of a few pairs."""
-
-CONFIDENCE = 0.95
-"""Of intervals."""
 
 ALPHA = 0.05
 """Level of the clusters that a table ranks by."""

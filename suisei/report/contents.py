@@ -128,11 +128,10 @@ def _system_scores(tables: Sequence[Table]) -> Iterator[Figure]:
         if not rows:
             continue
         text = "; ".join(f"{row.label} {row.cells[key].text(table.digits)}" for row in rows)
-        sure = " with interval" if any(row.cells[key].low is not None for row in rows) else ""
         plainly = _plain_table(table)
         drawn = partial(
             plot_dots, table=plainly, column=key, line=None, figures=True,
-            heading=f"{plainly.columns[key]}, corpus score{sure}",
+            heading=f"{plainly.columns[key]}, corpus score",
         )  # fmt: skip
         yield Figure(f"scores-{number}", f"{table.title}: {table.columns[key]}", plain(text), drawn)
 

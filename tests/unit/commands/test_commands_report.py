@@ -117,7 +117,9 @@ def test_compare_shows_where_systems_differ(tmp_path, rated):
         assert said in text
         named = {path.name for path in (tmp_path / folder).iterdir()}
         assert named == {f"scores-{n}.{kind}" for n in (1, 2) for kind in ("svg", "pdf", "png")}
-        assert "bleu-1 x100, corpus score with interval" in (tmp_path / folder / "scores-1.svg").read_text()
+        drawn = (tmp_path / folder / "scores-1.svg").read_text()
+        assert "bleu-1 x100, corpus score<" in drawn
+        assert "(95% bootstrap interval)" in drawn
 
 
 def test_outputs_that_would_destroy_something_are_refused(tmp_path, rated):

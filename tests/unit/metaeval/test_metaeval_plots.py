@@ -171,6 +171,34 @@ def test_labels_are_names_and_have_room(drawn):
         assert axis.get_window_extent().width > figure.bbox.width / 3
 
 
+@pytest.mark.parametrize(
+    ("cells", "meta", "said"),
+    [
+        ([(0.4, 0.3, 0.5), (0.2, 0.1, 0.3)], {}, "tau-c\n(95% bootstrap interval, n = 1,200 to 3,400)"),
+        ([(0.4, 0.3, 0.5)], {"settings": {"confidence": 0.9}}, "tau-c\n(90% bootstrap interval, n = 1,200)"),
+        ([(0.4,)], {}, "tau-c\n(n = 1,200)"),
+    ],
+)
+def test_axes_say_how_sure_and_of_how_many(cells, meta, said, drawn):
+    rows = [Row(f"m{n}", {"tau-c": Cell(*cell), "n": Cell(1200 + 2200 * n)}) for n, cell in enumerate(cells)]
+    rows.append(Row("failed", {"tau-c": Cell(None), "n": Cell(9)}))
+    table = Table("t", {"tau-c": "tau-c", "n": "n"}, (Section("overall", tuple(rows)),), meta=meta)
+    plot_table("x", table)
+    plot_dots("x", table, "tau-c")
+    assert [figure.axes[0].get_xlabel() for figure in drawn] == [said, said]
+
+
+@pytest.mark.parametrize(
+    ("n_resamples", "said"), [(20, "mean rating, 95% bootstrap interval"), (0, "mean rating")]
+)
+def test_a_reliability_diagram_says_how_sure(n_resamples, said, drawn):
+    human = np.linspace(0, 1, 50)
+    groups = [str(value) for value in human]
+    plot_reliability("x", {"a": calibrate(human, human, groups, n_resamples=n_resamples)}, title="t")
+    texts = [text.get_text() for text in drawn[0].legends[0].get_texts()]
+    assert texts == ["identity", said]
+
+
 def test_systems_are_numbered_and_named(tmp_path):
     human, systems = np.array([0.0, 0.5, 1.0, np.nan]), ["a", "b", "b", "c"]
     plot_systems(tmp_path / "s.svg", np.array([0.1, 0.2, 0.4, 0.9]), human, systems)
