@@ -76,7 +76,9 @@ def part_of(result: Result, explained: Callable[[str], Explain | None] | None = 
     ]
     graded = result.rated if result.rated is not None and is_graded(result.rated.samples) else None
     if graded is not None:
-        blocks.append(Block("Predicted against human", figures=_predicted(graded, result.drawn)))
+        figures = _predicted(graded, result.drawn)
+        notes = _not_drawn(graded, result.drawn) if figures else []
+        blocks.append(Block("Predicted against human", figures=figures, notes=notes))
     blocks.append(_calibration(calibration, graded))
     blocks.append(Block("Learning curves", figures=_curves(result.curves)))
     if result.rated is not None and result.rated.scores:
@@ -248,6 +250,17 @@ def _predicted(rated: Rated, most: int) -> list[Figure]:
             text = f"mean predicted over mean human score of {len(set(names))} systems"
             figures.append(Figure(f"systems-{metric + 1}", f"{plain(label)}, by system", text, drawn))
     return figures
+
+
+def _not_drawn(rated: Rated, most: int) -> list[str]:
+    """Say which metrics, and which figures by system, are left out beside ratings."""
+    notes, metrics = [], len(rated.scores)
+    if metrics > most:
+        notes.append(f"the first {most} of {metrics} metrics are drawn; tables have all")
+    systems = len({sample.system for sample in rated.samples if sample.system and sample.rating is not None})
+    if systems > _MOST_SYSTEMS:
+        notes.append(f"by system, metrics are drawn for up to {_MOST_SYSTEMS} systems; there are {systems}")
+    return notes
 
 
 def _calibration(tables: Mapping[str, Table], rated: Rated | None) -> Block:

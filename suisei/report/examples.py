@@ -17,6 +17,7 @@ from suisei.report.parts import Card, Cards, Rated
 from suisei.report.thumbnails import thumbnail
 
 SHOWN_REFERENCES = 5
+SHOWN_METRICS = 7
 _FAR = 0.15
 """Scores in [0, 1] whose mean is farther than this from that of the ratings are compared by rank."""
 
@@ -44,6 +45,8 @@ def prediction_cards(rated: Rated, label: str, count: int, explain: Explain | No
     if not len(known) or not count:
         return []
     distance, how = _distance(predicted[known], human[known])
+    if len(rated.scores) > SHOWN_METRICS:
+        how = f"{how}; {SHOWN_METRICS} of {len(rated.scores)} metrics are shown"
     groups = [group_of(rated.samples[place]) for place in known.tolist()]
     worst = _first_of_groups(np.argsort(-distance, kind="stable"), groups, count)
     order = np.argsort(human[known], kind="stable")
@@ -157,7 +160,7 @@ def _cards(rated: Rated, label: str, places: np.ndarray, explain: Explain | None
 def _card(rated: Rated, label: str, place: int, reasons: tuple[str, ...]) -> Card:
     sample = rated.samples[place]
     figures = [("human", f"{sample.rating.mean:.2f}" if sample.rating else "–")]
-    others = [name for name in rated.scores if name != label][:6]
+    others = [name for name in rated.scores if name != label][: SHOWN_METRICS - 1]
     for name in (label, *others):
         value = rated.scores[name][place]
         figures.append((name, f"{value:.2f}" if np.isfinite(value) else "–"))

@@ -126,6 +126,26 @@ def test_headings_are_there_for_what_there_is(page, result):
     assert [block.title for block in bare.blocks] == ["Results"]
 
 
+def test_what_is_not_drawn_is_said():
+    def block(systems, metrics):
+        samples = [
+            CaptionSample("a", rating=Rating((float(n % 5),), 0, 4), system=f"s{n % systems}", id=str(n))
+            for n in range(60)
+        ]
+        scores = {f"m{n}": np.linspace(0, 1, 60) for n in range(metrics)}
+        blocks = part_of(Result("t", {}, Rated(samples, scores))).blocks
+        return {each.title: each for each in blocks}
+
+    many, few = block(41, 8), block(40, 6)
+    assert many["Predicted against human"].notes == [
+        "the first 6 of 8 metrics are drawn; tables have all",
+        "by system, metrics are drawn for up to 40 systems; there are 41",
+    ]
+    assert many["Best and worst predictions"].cards[0].note.endswith("; 7 of 8 metrics are shown")
+    assert few["Predicted against human"].notes == []
+    assert "metrics are shown" not in few["Best and worst predictions"].cards[0].note
+
+
 def test_japanese_is_marked_as_japanese(page):
     assert re.search(r'<p class="candidate" lang="ja"><bdi>赤いボールがある</bdi>', page)
 
