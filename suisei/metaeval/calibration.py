@@ -131,10 +131,15 @@ def _check(predicted: np.ndarray, human: np.ndarray) -> None:
         raise DataError("no sample has both a score and a rating")
     if np.isnan(predicted).any() or np.isnan(human).any():
         raise DataError(f"calibration needs scores and ratings of all of its {len(predicted)} samples")
-    if predicted.min() < -1e-9 or predicted.max() > 1 + 1e-9:
+    if not on_human_scale(predicted):
         raise DataError(
             f"scores from {predicted.min():.3g} to {predicted.max():.3g} are not on the human scale, 0 to 1"
         )
+
+
+def on_human_scale(scores: np.ndarray) -> bool:
+    """Say whether all scores, at least one and none of them NaN, lie in [0, 1] but for rounding."""
+    return bool(scores.min() >= -1e-9 and scores.max() <= 1 + 1e-9)
 
 
 def _slope(predicted: np.ndarray, human: np.ndarray) -> float | None:

@@ -12,6 +12,7 @@ from suisei.data.figures import new_figure, save_figure, style
 from suisei.data.sample import LANGUAGE_NAMES
 from suisei.errors import DataError
 from suisei.metaeval.agreement import DIGITS
+from suisei.metaeval.calibration import on_human_scale
 from suisei.metaeval.correlation import CorrelationError, kendall_tau_c, pearson
 from suisei.metaeval.plots import COLOURS, legend_below
 from suisei.metaeval.tables import Table
@@ -24,6 +25,8 @@ _BLUE, _ORANGE, _GREY, _LIGHT = (COLOURS[name] for name in ("blue", "orange", "g
 _ALL = "All"
 _FEW = 3000
 """Points up to which each is drawn; of more, their density."""
+_MARGIN = 0.03
+"""Of the range of scores, above and below it."""
 _MANY = 400
 """Points from which a cloud of them is an image inside of a vector figure."""
 _MOST_LEVELS = 40
@@ -80,6 +83,8 @@ def plot_predicted(
         axes = figure.subplots(1, len(panels), squeeze=False)[0]
         limits, density = _limits(predicted), _density(panels)
         for axis, (name, mask) in zip(axes, panels, strict=True):
+            if on_human_scale(predicted):
+                _identity(axis)
             _predicted_panel(axis, predicted[mask], human[mask], limits, density)
             said = _statistics(predicted[mask], human[mask]) + (f"\n({note})" if note else "")
             if figures is not None:
@@ -97,6 +102,10 @@ def plot_predicted(
         save_figure(figure, path)
 
 
+def _identity(axis: Axes) -> None:
+    axis.plot([0, 1], [0, 1], color=_GREY, linewidth=1, linestyle="--", label="identity", zorder=2.5)
+
+
 def _predicted_panel(
     axis: Axes,
     predicted: np.ndarray,
@@ -105,7 +114,6 @@ def _predicted_panel(
     density: LogNorm,
 ) -> None:
     low, high = limits
-    axis.plot([0, 1], [0, 1], color=_GREY, linewidth=1, linestyle="--", label="identity", zorder=2.5)
     if len(predicted) <= _FEW:
         # Ratings take few values: a seeded jitter keeps the points from hiding each other.
         jitter = np.random.default_rng(0).uniform(-0.012, 0.012, size=len(human))
@@ -179,8 +187,10 @@ def _running_mean(human: np.ndarray, predicted: np.ndarray) -> tuple[np.ndarray,
 
 
 def _limits(predicted: np.ndarray) -> tuple[float, float]:
-    """Return [0, 1] with a margin, wider only where the predictions are: metrics have other ranges."""
-    return min(-0.03, float(predicted.min()) - 0.03), max(1.03, float(predicted.max()) + 0.03)
+    """Return [0, 1] with a margin; of scores on a scale of their own, their range with one."""
+    low, high = (0.0, 1.0) if on_human_scale(predicted) else (float(predicted.min()), float(predicted.max()))
+    margin = _MARGIN * ((high - low) or 1.0)
+    return low - margin, high + margin
 
 
 def _blues() -> LinearSegmentedColormap:

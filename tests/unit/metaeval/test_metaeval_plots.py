@@ -199,6 +199,22 @@ def test_a_reliability_diagram_says_how_sure(n_resamples, said, drawn):
     assert texts == ["identity", said]
 
 
+@pytest.mark.parametrize(
+    ("factor", "limits", "lines"),
+    [
+        (1.0, (-0.03, 1.03), ["identity", "mean predicted"]),
+        (10.0, (-0.3, 10.3), ["mean predicted"]),
+        (-0.1, (-0.103, 0.003), ["mean predicted"]),
+    ],
+)
+def test_only_scores_on_the_human_scale_have_an_identity(factor, limits, lines, drawn):
+    human = np.linspace(0, 1, 50)
+    plot_predicted("x", factor * human, human)
+    (figure,) = drawn
+    assert figure.axes[0].get_ylim() == pytest.approx(limits)
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == lines
+
+
 def test_systems_are_numbered_and_named(tmp_path):
     human, systems = np.array([0.0, 0.5, 1.0, np.nan]), ["a", "b", "b", "c"]
     plot_systems(tmp_path / "s.svg", np.array([0.1, 0.2, 0.4, 0.9]), human, systems)
