@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 import warnings
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -51,6 +52,10 @@ _FAMILIES = (
     *("Meiryo", "MS Gothic", "Noto Serif CJK JP", "IPAexMincho", "WenQuanYi Zen Hei", "Droid Sans Fallback"),
 )
 """Fonts that have kana and kanji, the most readable first."""
+_MISSING = re.compile(r"Glyph (\d+) .*missing from ")
+"""What matplotlib says of a character."""
+_TOLD: set[str] = set()
+"""Characters that a warning named already."""
 _FONT_PACKAGES = ("matplotlib_fontja", "japanize_matplotlib")
 """Packages whose fonts are taken without importing them, which would set them for the whole process."""
 
@@ -87,6 +92,8 @@ def save_figure(figure: Figure, path: str | Path) -> None:
 
     The same figure gives the same bytes. In SVG text stays text, in PDF fonts are embedded as journals ask.
 
+    Of other characters that no font here has, a warning names each once; PNG and PDF have boxes for them.
+
     Args:
         figure: from :func:`new_figure`, drawn inside :func:`style`.
         path: of the file; its folder must exist.
@@ -111,10 +118,9 @@ def save_figure(figure: Figure, path: str | Path) -> None:
     settings = {"svg.fonttype": "none", "svg.hashsalt": "suisei", "pdf.fonttype": 3 if wide else 42}
     metadata = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}[kind]
     box = _with_room(figure, wide) if wide and family is None else None
-    with replacing(Path(path)) as temporary, rc_context(settings), warnings.catch_warnings():
-        warnings.filterwarnings(
-            "ignore", message="Glyph .* missing from font"
-        )  # SVG: the reader's font has it
+    # In SVG the reader's font has them.
+    missing = _ignored() if kind == "svg" else _told_once()
+    with replacing(Path(path)) as temporary, rc_context(settings), missing:
         figure.savefig(
             temporary,
             dpi=150,
@@ -122,6 +128,37 @@ def save_figure(figure: Figure, path: str | Path) -> None:
             metadata=metadata,
             bbox_inches=box,
             transparent=True if kind == "svg" else None,
+        )
+
+
+@contextmanager
+def _ignored() -> Iterator[None]:
+    """Hold back what matplotlib says of each character that its fonts lack."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=_MISSING.pattern)
+        yield
+
+
+@contextmanager
+def _told_once() -> Iterator[None]:
+    """Say in one line, and of each character once, what no font has, in place of matplotlib's many."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.filterwarnings("always", message=_MISSING.pattern)
+        yield
+    lacking = set()
+    for each in caught:
+        found = _MISSING.match(str(each.message))
+        if found:
+            lacking.add(chr(int(found[1])))
+        else:
+            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+    if fresh := sorted(lacking - _TOLD):
+        _TOLD.update(fresh)
+        listed = ", ".join(f"{character} (U+{ord(character):04X})" for character in fresh)
+        warnings.warn(
+            f"no font here has {listed}: a box is drawn; SVG needs no font (--plot FILE.svg, --figures DIR)",
+            UserWarning,
+            stacklevel=1,
         )
 
 

@@ -73,6 +73,20 @@ def test_svg_needs_no_font_and_leaves_room(tmp_path, no_font):
     assert widths[0] > widths[1]
 
 
+def test_a_character_that_no_font_has_is_named_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(figures, "_TOLD", set())
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        save_figure(titled("\U0001f999 llava"), tmp_path / "a.svg")
+        assert caught == []
+        save_figure(titled("\U0001f999 llava"), tmp_path / "a.png")
+        save_figure(titled("\U0001f999"), tmp_path / "a.pdf")
+        save_figure(titled("\U0001f999\U0001f9ec"), tmp_path / "b.png")
+    first, second = (str(each.message) for each in caught)
+    assert first.startswith("no font here has \U0001f999 (U+1F999): a box is drawn; SVG needs no font")
+    assert second.startswith("no font here has \U0001f9ec (U+1F9EC): ")
+
+
 def test_a_font_that_is_there_is_used(tmp_path, monkeypatch):
     monkeypatch.setattr(figures, "_FAMILIES", ("STIXGeneral",))  # which matplotlib brings
     east_asian_font.cache_clear()
