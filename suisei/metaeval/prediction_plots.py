@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colors import LinearSegmentedColormap, LogNorm
 
-_BLUE, _ORANGE, _GREY, _LIGHT = (COLOURS[name] for name in ("blue", "orange", "grey", "grid"))
+_ORANGE, _GREY, _LIGHT = (COLOURS[name] for name in ("orange", "grey", "grid"))
+_CLOUD = "#3a80bf"
+"""Points may be an image, which takes no colour of a page: this stands out from white and black alike."""
 _ALL = "All"
 _FEW = 3000
 """Points up to which each is drawn; of more, their density."""
@@ -119,7 +121,7 @@ def _predicted_panel(
         jitter = np.random.default_rng(0).uniform(-0.012, 0.012, size=len(human))
         alpha = float(np.clip(60 / len(human) ** 0.7, 0.12, 0.8))
         axis.scatter(
-            human + jitter, predicted, s=11, color=_BLUE, alpha=alpha, linewidths=0, zorder=2,
+            human + jitter, predicted, s=11, color=_CLOUD, alpha=alpha, linewidths=0, zorder=2,
             rasterized=len(human) > _MANY,
         )  # fmt: skip
     else:
@@ -198,4 +200,4 @@ def _blues() -> LinearSegmentedColormap:
     from matplotlib.colors import LinearSegmentedColormap as NewColormap
     from matplotlib.colors import to_rgba
 
-    return NewColormap.from_list("density", [to_rgba(_BLUE, 0.18), to_rgba(_BLUE, 1.0)])
+    return NewColormap.from_list("density", [to_rgba(_CLOUD, 0.18), to_rgba(_CLOUD, 1.0)])

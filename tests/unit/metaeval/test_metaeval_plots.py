@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_rgb
 from PIL import Image
 
 from suisei.data.sample import CaptionSample, Rating
@@ -32,6 +33,24 @@ def test_one_panel_per_language_and_one_for_all(tmp_path):
     assert one.format == "PNG"
     assert two.width > 2 * one.width
     assert np.asarray(two.convert("L")).std() > 10  # something is drawn
+
+
+def luminance(colour):
+    """The relative luminance of WCAG 2.2 in [0, 1]."""
+    linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in to_rgb(colour)]
+    return float(np.dot(linear, (0.2126, 0.7152, 0.0722)))
+
+
+@pytest.mark.parametrize("count", [500, 5000])
+def test_points_that_are_an_image_stand_out_from_light_and_dark(count, drawn):
+    human = np.linspace(0, 1, count)
+    plot_predicted("x", human, human)
+    (cloud,) = drawn[0].axes[0].collections
+    assert cloud.get_rasterized()
+    blue = luminance(cloud.cmap(1.0) if count > 3000 else cloud.get_facecolor()[0])
+    for paper in ("#ffffff", "#14171a"):  # of the page, light and dark
+        light, dark = sorted([luminance(paper), blue], reverse=True)
+        assert (light + 0.05) / (dark + 0.05) > 4
 
 
 def test_thousands_of_points_become_a_density(tmp_path):
