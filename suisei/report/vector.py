@@ -45,7 +45,7 @@ def inline_svg(figure: Figure, prefix: str) -> str:
         root = ElementTree.fromstring(path.read_bytes())
     _theme(root, prefix)
     size = float(str(root.get("width", "0")).removesuffix("pt"))
-    root.set("style", f"width: {size * _PIXELS:.0f}px")
+    root.set("style", f"--drawn: {size * _PIXELS:.0f}px; width: var(--drawn)")
     for name in ("width", "height"):
         root.attrib.pop(name, None)
     root.set("role", "img")

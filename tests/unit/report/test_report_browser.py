@@ -101,6 +101,32 @@ def test_a_phone_needs_no_scrolling_sideways(opened):
     assert said == []
 
 
+def test_figures_on_a_phone_keep_letters_that_can_be_read(opened):
+    page, _ = opened(viewport={"width": 360, "height": 740})
+    pixels_per_point = page.locator("figure svg").evaluate_all(
+        "drawn => drawn.map(svg => svg.getBoundingClientRect().width / svg.viewBox.baseVal.width)"
+    )
+    assert min(pixels_per_point) > 1
+    regions = page.locator("figure .scroll").evaluate_all(
+        "all => all.filter(e => e.scrollWidth > e.clientWidth).map(e => e.tabIndex === 0 && e.ariaLabel)"
+    )
+    assert regions
+    assert all(regions)
+
+
+def test_numbers_on_cards_stay_in_one_piece(opened):
+    page, _ = opened(viewport={"width": 360, "height": 740})
+    pieces = page.locator(".scores div").evaluate_all(
+        """scores => scores.map(score => {
+            score.querySelector("dt").textContent = "a-metric-of-a-long-name-".repeat(3);
+            const number = document.createRange();
+            number.selectNodeContents(score.querySelector("dd"));
+            return number.getClientRects().length;
+        })"""
+    )
+    assert set(pieces) == {1}
+
+
 def test_all_is_there_on_paper(opened):
     page, _ = opened()
     page.emulate_media(media="print")
