@@ -233,7 +233,20 @@ def _is_list(caption: Segmented, words: Sequence[str], start: int, stop: int) ->
     if not start:
         return True
     goes_on = bool(after) and (after in AUXILIARIES or caption.words[stop].content)
-    return not goes_on and (caption.words[start - 1].verb or words[start - 1].lower() == "of")
+    return not (goes_on or _clause_follows(caption, words, stop)) and (
+        caption.words[start - 1].verb or words[start - 1].lower() == "of"
+    )
+
+
+def _clause_follows(caption: Segmented, words: Sequence[str], start: int) -> bool:
+    """Return whether a verb of their own follows: a fountain and a boy in the background laughs."""
+    said = zip(caption.words[start:], (word.lower() for word in words[start:]), strict=True)
+    for each, word in said:
+        if word in CLAUSE_WORDS:
+            return False
+        if word in AUXILIARIES or (each.verb and not word.endswith(("ing", "ed"))):
+            return True
+    return False
 
 
 def _place_first_ja(task: Task) -> str | None:
@@ -250,7 +263,7 @@ def _place_first_ja(task: Task) -> str | None:
     bound = words[stop] == "に" and words[stop + 1].startswith(BOUND_AFTER_NI)  # 束になって
     if bound or _counts_the_subject(words, place + 1, stop):
         return None
-    if _attributive(caption, stop + 1):
+    if _attributive(caption, stop + 1) or words[stop + 1] == "、":  # 一面が緑の丘に、牛がいる
         return None
     if phrase_start(caption, words, place) != 0 or phrase_start(caption, words, stop) != place + 1:
         return None
