@@ -140,10 +140,14 @@ def swappable(caption: Segmented) -> list[tuple[int, int]]:
     """Return pairs of positions whose words, exchanged, say something else.
 
     Two different nouns that are not merely listed ("a man and a woman" stays as true the other way
-    round); where there is no such pair, two different content words.
+    round), nor colours that are ("a brown and white dog"); where there is no such pair, two different
+    content words.
     """
+    lowered = [word.text.lower() for word in caption.words]
     for wanted in ("noun", "content"):
         places = [n for n, word in enumerate(caption.words) if getattr(word, wanted)]
+        if wanted == "noun":
+            places = [n for n in places if not (lowered[n] in LOOKS and joins_looks(lowered, n + 1))]
         pairs = [(a, b) for a, b in combinations(places, 2) if _matters(caption, a, b)]
         if pairs:
             return pairs

@@ -48,6 +48,19 @@ def test_swap_exchanges_two_nouns_and_nothing_else():
     assert degrade("机の上に猫がいる", "swap") == "猫の上に机がいる"
 
 
+@pytest.mark.parametrize(
+    ("caption", "nouns"),
+    [
+        ("a smaller brown and white dog runs on grass", {"dog", "grass"}),
+        ("a red , white , and blue flag on a house", {"flag", "house"}),
+        ("a man in black and a dog", {"man", "black", "dog"}),
+    ],
+)
+def test_swap_takes_no_colour_of_several_for_a_thing(caption, nouns):
+    cut = segment(caption, "en")
+    assert {cut.words[place].text for pair in swappable(cut) for place in pair} == nouns
+
+
 @pytest.mark.parametrize("caption", ["a man and a woman", "携帯電話とペンが置かれている", "a dog"])
 def test_swap_leaves_alone_what_is_as_true_the_other_way_round(caption):
     nouns = [word.text for word in segment(caption, "ja" if "と" in caption else "en").words if word.noun]
