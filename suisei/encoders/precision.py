@@ -13,7 +13,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from suisei.encoders.int8 import to_int8
 from suisei.encoders.precision_words import PRECISION
-from suisei.encoders.threads import one_thread
+from suisei.encoders.threads import compute_alone_if_forked, one_thread
 from suisei.errors import ConfigError, UnavailableError
 from suisei.ranges import check
 
@@ -179,8 +179,10 @@ def own_formats() -> Iterator[None]:
     """Compute, inside this block, in the formats that signatures name, whatever the caller's are.
 
     Mixed precision (``torch.autocast``) of the caller's thread is off, and new tensors are float32 where
-    another default type was set, which is one for the whole process.
+    another default type was set, which is one for the whole process. A process forked from one that
+    computed here does so in one thread from then on.
     """
+    compute_alone_if_forked()
     with ExitStack() as stack:
         for kind in filter(torch.is_autocast_enabled, DEVICE_KINDS):
             stack.enter_context(torch.autocast(kind, enabled=False))

@@ -1,11 +1,29 @@
-"""How many threads small work takes."""
+"""How many threads small work takes, and work in a forked process."""
 
 from __future__ import annotations
 
+import os
 from contextlib import AbstractContextManager
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+import torch
+
+_with_threads: set[int] = set()
+"""This process, if several of its threads have computed together, or the one that it was forked from."""
+
+
+def compute_alone_if_forked() -> None:
+    """Have this process compute in one thread if it was forked from one that computed here in several.
+
+    Those are not in it, and OpenMP of GCC, which does not know, waits for them without end.
+    """
+    if _with_threads and os.getpid() not in _with_threads:
+        torch.set_num_threads(1)
+        _with_threads.clear()
+    if torch.get_num_threads() > 1:
+        _with_threads.add(os.getpid())
 
 
 def one_thread() -> AbstractContextManager[Any]:

@@ -61,7 +61,8 @@ class Metric(ABC):
     and missing inputs. A score depends on its own sample alone, never on its batch or neighbours.
     A metric with corpus statistics (idf) gets them from ``fit`` and refuses to score before.
 
-    Once fitted, a metric may be used by several threads at once, and pickled for other processes.
+    Once fitted, a metric may be used by several threads at once, and pickled for other processes. One that
+    computes with torch takes one thread in a process forked from one where such a metric was in use.
 
     Attributes:
         name: the registry name, lower case with dashes, such as "bleu-4".

@@ -1,5 +1,8 @@
-"""Small work in one thread: of the calling thread alone, and for as long as it takes."""
+"""One thread: small work, of the calling thread alone, for as long as it takes; and all work after a fork."""
 
+import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -53,3 +56,31 @@ def test_a_model_is_opened_by_one_thread(monkeypatch):
     load(device="cpu", cache="off")
     assert seen == [1]
     assert torch.get_num_threads() == 2
+
+
+FORKING = """
+import os, signal, sys
+import suisei, torch
+
+def scores(metric):
+    return metric.score(["a dog runs", "犬が走る"], [["a dog"], ["犬がいる"]])
+
+torch.set_num_threads(2)
+metric = suisei.load(device="cpu", cache="off")
+expected = scores(metric)
+child = os.fork()
+if child:
+    assert torch.get_num_threads() == 2
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+signal.alarm(100)  # ends what waits for threads that are not there
+assert torch.get_num_threads() == 2  # whatever else a forked process is for
+same = abs(scores(suisei.load(device="cpu", cache="off")) - expected).max() < 1e-5
+same &= abs(scores(metric) - expected).max() < 1e-5
+os._exit(0 if same and torch.get_num_threads() == 1 else 1)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_process_loads_and_scores_in_one_thread():
+    done = subprocess.run([sys.executable, "-c", FORKING], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
