@@ -28,6 +28,10 @@ def caption_metric(
             sign of distances is turned, for capevalkit takes higher scores for better.
         images: whether the images are looked at; without them their files need not exist.
         batch_size: captions at once; changes no score.
+
+    Raises:
+        ConfigError: an unknown name, or something that is no metric.
+        UnavailableError: the metric cannot run on this machine.
     """
     made = metric_of(metric)
 

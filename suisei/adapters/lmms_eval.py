@@ -53,13 +53,18 @@ def make_pair(
 
         Raises:
             DataError: a field is absent or of the wrong type.
+            ConfigError: an unknown metric, one to be fitted first, or whose corpus score is no mean.
         """
         prediction = results[0] if results else ""
         row = make_row(prediction, _references(doc, references), None if image is None else doc.get(image))
         return {scorer().name: float(score_rows(scorer(), [row])[0])}
 
     def aggregation(results: Sequence[float]) -> float:
-        """Return the mean of the scores that there are; NaN for none."""
+        """Return the mean of the scores that there are; NaN for no results.
+
+        Raises:
+            DataError: none of the results has a score.
+        """
         return corpus_mean(scorer().name, results) if len(results) else math.nan
 
     return process_results, aggregation

@@ -56,7 +56,11 @@ class Reading:
 
 
 def named_files(files: Sequence[str]) -> list[tuple[str, str]]:
-    """Return (name, path) of each system."""
+    """Return (name, path) of each system.
+
+    Raises:
+        ConfigError: a system without a name or a file, or two of one name.
+    """
     pairs = []
     for text in files:
         name, equals, path = text.partition("=")

@@ -118,6 +118,7 @@ def williams_test(r_a: float, r_b: float, r_ab: float, n: int, *, alternative: s
 
     Raises:
         CorrelationError: fewer than four rows, or the two metrics are the same (r_ab = 1).
+        ConfigError: another alternative.
     """
     from scipy.stats import t as student
 
@@ -139,6 +140,9 @@ def holm(p_values: Sequence[float]) -> np.ndarray:
 
     An adjusted p-value of at most alpha is significant with the family-wise error rate kept at alpha; at
     twice alpha, if the p-values are one-sided in the direction that the data show.
+
+    Raises:
+        CorrelationError: a p-value is not in [0, 1].
     """
     p = np.asarray(p_values, dtype=np.float64)
     if not ((p >= 0) & (p <= 1)).all():

@@ -157,7 +157,11 @@ class BertScore(Metric):
         self.fit_stream(as_samples(samples))
 
     def fit_stream(self, samples: Iterable[CaptionSample]) -> None:
-        """Count as :meth:`fit` does, holding a few thousand references at a time."""
+        """Count as :meth:`fit` does, holding a few thousand references at a time.
+
+        Raises:
+            DataError: there is no reference.
+        """
         references = (reference for sample in samples for reference in sample.references)
         counts: Counter[int] = Counter()
         number = 0

@@ -67,7 +67,11 @@ class Cider(TokenMetric):
         self.fit_stream(as_samples(samples))
 
     def fit_stream(self, samples: Iterable[CaptionSample]) -> None:
-        """Count as :meth:`fit` does, holding a few thousand samples at a time."""
+        """Count as :meth:`fit` does, holding a few thousand samples at a time.
+
+        Raises:
+            DataError: see :meth:`fit`.
+        """
         usable = (sample for sample in samples if sample.references)
         documents = 0
         frequency: Counter[Ngram] = Counter()

@@ -155,6 +155,7 @@ class FileOutput:
 
         Raises:
             DataError: a row of the part file is damaged.
+            ConfigError: the note beside it is missing or damaged.
         """
         if not self._found:
             return
@@ -178,7 +179,11 @@ class FileOutput:
             raise DataError(f"{self.part}: {error}; delete the file and start again") from None
 
     def write(self, rows: Sequence[ScoredRow]) -> None:
-        """Append a block of rows; they are in the file when this returns."""
+        """Append a block of rows; they are in the file when this returns.
+
+        Raises:
+            DataError: they cannot be written, such as on a full disk.
+        """
         if not rows:
             return
         try:

@@ -28,6 +28,9 @@ def started_run(cli: Any, folder: Path, split: Split | None = None) -> Iterator[
 
     A run that fails for a reason it can name, before it has anything to go on from, leaves the folder as it
     was, so that it can be started again.
+
+    Raises:
+        DataError: the folder cannot be written.
     """
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     try:

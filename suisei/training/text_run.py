@@ -40,6 +40,9 @@ def run_pretraining(cli: Any) -> None:
 
     Args:
         cli: the training command line, with ``config``, ``model`` and ``datamodule``.
+
+    Raises:
+        ConfigError: pre-training without an epoch, cross-fitting, or the text encoder of a trained model.
     """
     folder, data, settings = Path(cli.config.output), cli.datamodule, cli.model.pretraining
     if settings is None or not settings.epochs:
