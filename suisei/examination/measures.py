@@ -23,7 +23,7 @@ from suisei.metrics.registry import get_entry
 from suisei.metrics.training_data import seen_notes
 from suisei.scoring.columns import ScoreColumn, column_notes
 from suisei.scoring.digest import value_digest
-from suisei.scoring.fitting import protocol_corpus
+from suisei.scoring.fitting import Corpus, protocol_corpus
 from suisei.scoring.plan import MetricPlan
 from suisei.version import __version__
 
@@ -98,29 +98,14 @@ def measure_benchmark(place: Place, candidates: Sequence[Candidate], means: Mean
     samples, name = list(place.samples or ()), place.name
     means = replace(means, settings=usual_settings(name, means.settings))
     digest, protocol = samples_digest(samples), protocol_of(name)
-    plans = [candidate.plan for candidate in candidates]
-    known = {candidate.label: candidate for candidate in candidates}
-    corpus = protocol_corpus(name, place.root, plans)
-    settings: dict[str, Any] = {"batch_size": means.batch_size, "corpus": corpus}
-
-    def score(plan: MetricPlan, some: Sequence[CaptionSample], count: int | None = None) -> ScoreColumn:
-        part = name if count is None else f"{name}-{count}-references-{samples_digest(some)}"
-        what = digest if count is None else samples_digest(some)
-        problem = lacking(plan, some)
-        if problem:
-            return ScoreColumn(plan.label, None, error=problem)
-        means.say(f"{name}: {len(some):,} captions with {plan.spec}")
-        return kept_column(means.kept, part, known[plan.label], some, what, **settings)
-
-    columns = [score(plan, samples) for plan in plans]
-    further, notes = protocol.further_columns(plans, columns, samples, score)
-    evaluation = Evaluation(name, samples, columns, (), further)
+    corpus = protocol_corpus(name, place.root, [candidate.plan for candidate in candidates])
+    evaluation, notes = _scored(name, samples, digest, candidates, corpus, means)
+    columns = evaluation.columns
     metrics = [[candidate.label, candidate.state] for candidate in candidates]
     decided = [digest, metrics, repr(means.settings), __version__, *([corpus.decides()] if corpus else [])]
-    every = [*columns, *(column for own in further.values() for column in own)]
-    broken = {each.label: each.error for each in reversed(every) if each.error}
-    failed = [label for label in known if label in broken and not lacking(known[label].plan, samples)]
-    means.tell_failed(name, candidates, {label: broken[label] for label in failed})
+    failures = _failures(evaluation, candidates)
+    failed = list(failures)
+    means.tell_failed(name, candidates, failures)
     errors = {column.label: column.error for column in columns if column.error}
     if len(errors) == len(columns):
         told = [f"{label}: {error}" for label, error in errors.items()]
@@ -134,7 +119,7 @@ def measure_benchmark(place: Place, candidates: Sequence[Candidate], means: Mean
     main = tables["results"]
     figures = {row.label: row.cells[column] for row in main.overall.rows if column in row.cells}
     labels = {each.label for each in columns}
-    seen = seen_notes({plan.label: plan.spec for plan in plans}, name)
+    seen = seen_notes({each.plan.label: each.plan.spec for each in candidates}, name)
     return Measure(
         name,
         f"{name}: {main.columns[column]}",
@@ -148,6 +133,44 @@ def measure_benchmark(place: Place, candidates: Sequence[Candidate], means: Mean
         list(seen),
         errors,
     )
+
+
+def _scored(
+    name: str,
+    samples: Sequence[CaptionSample],
+    digest: str,
+    candidates: Sequence[Candidate],
+    corpus: Corpus | None,
+    means: Means,
+) -> tuple[Evaluation, list[str]]:
+    """Score a benchmark as its protocol wants it, or take what is kept; returns the scores and notes."""
+    plans = [candidate.plan for candidate in candidates]
+    known = {candidate.label: candidate for candidate in candidates}
+    settings: dict[str, Any] = {"batch_size": means.batch_size, "corpus": corpus}
+
+    def score(plan: MetricPlan, some: Sequence[CaptionSample], count: int | None = None) -> ScoreColumn:
+        part = name if count is None else f"{name}-{count}-references-{samples_digest(some)}"
+        what = digest if count is None else samples_digest(some)
+        problem = lacking(plan, some)
+        if problem:
+            return ScoreColumn(plan.label, None, error=problem)
+        means.say(f"{name}: {len(some):,} captions with {plan.spec}")
+        return kept_column(means.kept, part, known[plan.label], some, what, **settings)
+
+    columns = [score(plan, samples) for plan in plans]
+    further, notes = protocol_of(name).further_columns(plans, columns, samples, score)
+    return Evaluation(name, samples, columns, (), further), notes
+
+
+def _failures(evaluation: Evaluation, candidates: Sequence[Candidate]) -> dict[str, str]:
+    """Return {metric that failed: why}; one that lacks what it needs in the samples is none of them."""
+    every = [*evaluation.columns, *(column for own in evaluation.further.values() for column in own)]
+    broken = {each.label: each.error for each in reversed(every) if each.error}
+    return {
+        candidate.label: broken[candidate.label]
+        for candidate in candidates
+        if candidate.label in broken and not lacking(candidate.plan, evaluation.samples)
+    }
 
 
 def lacking(plan: MetricPlan, samples: Sequence[CaptionSample]) -> str:
