@@ -194,7 +194,7 @@ BROKEN = "holds a broken character (half of a surrogate pair): '\\ud800'"
     ("more", "error"),
     [
         ({"uid": "\ud800"}, f"00000.tar, row 1: uid {BROKEN}"),
-        ({"references": ["\ud800"]}, f"00000.tar, row 1: references {BROKEN}"),
+        ({"references": ["\ud800"]}, f"00000.tar, row 1: reference 1 {BROKEN}"),
         ({"references": {"\ud800": 1}}, "got dict {'\\ud800': 1}"),
     ],
 )
