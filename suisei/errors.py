@@ -23,3 +23,13 @@ class ModelError(SuiseiError, ValueError):
 
 class UnavailableError(SuiseiError, RuntimeError):
     """Something outside the package is missing: an extra, Java, a server, a model on the hub."""
+
+
+def one_line(error: BaseException, most: int | None = 300) -> str:
+    """Return what an error says, on one line; the name of its class where it says nothing.
+
+    Args:
+        error: the error.
+        most: how many characters at most; None for all.
+    """
+    return (" ".join(str(error).split()) or type(error).__name__)[:most]

@@ -20,8 +20,7 @@ import yaml
 
 from suisei.data.paths import try_lock
 from suisei.data.writers import replacing
-from suisei.encoders.rules import one_line
-from suisei.errors import ConfigError
+from suisei.errors import ConfigError, one_line
 from suisei.ranges import differences
 
 _GRACE_SECONDS = 30.0

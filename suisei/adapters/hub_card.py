@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from suisei.data.sample import LANGUAGES, detect_language
-from suisei.errors import DataError, ModelError
+from suisei.errors import DataError, ModelError, one_line
 from suisei.metaeval.tables import LABELS
 from suisei.training.card import without_places
 from suisei.training.cautions import SIMULATED
@@ -135,8 +135,9 @@ def _written(card: str) -> tuple[str, dict[str, Any]]:
         parsed = ModelCard(card, ignore_metadata_errors=True)
         return parsed.text, parsed.data.to_dict()
     except (yaml.YAMLError, ValueError, TypeError, AttributeError, RecursionError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise DataError(f"the card's metadata, between its lines of ---, is not YAML ({reason})") from None
+        raise DataError(
+            f"the card's metadata, between its lines of ---, is not YAML ({one_line(error)})"
+        ) from None
 
 
 def _metadata(name: str, facts: RunFacts) -> dict[str, Any]:

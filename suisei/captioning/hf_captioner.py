@@ -31,8 +31,7 @@ from suisei.data.images import read_image
 from suisei.data.sample import LANGUAGES
 from suisei.encoders.hub_errors import explain_hub_error, hub_guard, quiet_transformers
 from suisei.encoders.pretrained import check_config_file, check_tokenizer_file, read_settings
-from suisei.encoders.rules import one_line
-from suisei.errors import ModelError, SuiseiError, UnavailableError
+from suisei.errors import ModelError, SuiseiError, UnavailableError, one_line
 
 KINDS = ("vision-encoder-decoder", "blip")
 """What model_type may be."""

@@ -8,8 +8,7 @@ from typing import Any
 import torch
 
 from suisei.captioning.captioner_interface import CaptionModel
-from suisei.encoders.rules import one_line
-from suisei.errors import ModelError
+from suisei.errors import ModelError, one_line
 
 _UNUSED = ("encoder.pooler.",)
 """Weights that no caption depends on; TrOCR's folders are without them."""

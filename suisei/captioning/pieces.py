@@ -7,9 +7,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from suisei.encoders.rules import one_line
 from suisei.encoders.tiny import MASK, SPECIAL_PIECES, train_tokenizer
-from suisei.errors import ModelError
+from suisei.errors import ModelError, one_line
 
 FILE = "tokenizer.json"
 _STOPS = ".。．"

@@ -21,7 +21,7 @@ from suisei.data.images import content_keys
 from suisei.data.sample import CaptionSample, is_blank
 from suisei.encoders.dual import DualEncoder
 from suisei.encoders.sharing import shared_encoders
-from suisei.errors import ConfigError, DataError
+from suisei.errors import ConfigError, DataError, one_line
 from suisei.metrics.base import Metric
 from suisei.metrics.clipscore import ContrastiveScore
 from suisei.metrics.dual_metric import EncoderMetric
@@ -188,7 +188,7 @@ class CaptionReward:
         for label, metric, lowest in zip(self.labels, self._metrics, self._lowest, strict=True):
             scores, refused = metric.score_each(samples, batch_size=self._batch_size)
             for error in refused.values():
-                reason = f"{label}: {' '.join(str(error).split())[:200]}"
+                reason = f"{label}: {one_line(error, 200)}"
                 problems[reason] = problems.get(reason, 0) + 1
             scores = scores if metric.higher_is_better else -scores
             scores = np.maximum(scores, lowest)  # NaN stays NaN

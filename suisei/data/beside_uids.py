@@ -6,7 +6,7 @@ from pathlib import Path
 
 from suisei.data.file_rows import Note, uid_text
 from suisei.data.parquet import import_pyarrow
-from suisei.errors import UnavailableError
+from suisei.errors import UnavailableError, one_line
 
 
 class UidsBeside:
@@ -45,9 +45,8 @@ class UidsBeside:
             pairs = zip(table["key"].to_pylist(), table["uid"].to_pylist(), strict=True)
             return {str(key): uid_text(uid) or str(uid) for key, uid in pairs if uid}
         except (OSError, ValueError, pyarrow.ArrowException) as error:
-            reason = " ".join(str(error).split())[:300]
             self._note(
                 f"the uids of {self._path} cannot be read, so that samples have those of their JSON alone; "
-                f"put the file back whole ({reason})"
+                f"put the file back whole ({one_line(error)})"
             )
             return {}

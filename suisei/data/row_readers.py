@@ -31,7 +31,7 @@ from suisei.data.lines import (
 from suisei.data.parquet import import_pyarrow
 from suisei.data.paths import is_stream
 from suisei.data.plain_text import caption_lines, has_candidate
-from suisei.errors import DataError
+from suisei.errors import DataError, one_line
 
 
 class RowReader:
@@ -289,7 +289,7 @@ def _batch_row(batch: Any, position: int) -> RawRow:
         except UnicodeDecodeError:
             return RawRow(None, NOT_UTF8)
         except _NO_OBJECT as error:
-            reason = " ".join(str(error).split())[:200]
+            reason = one_line(error)
             return RawRow(None, f"{name} cannot be read as {column.type} ({reason}); write it as text")
     return RawRow(record)
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from suisei.data.item_seeds import item_seed, text_key
 from suisei.encoders.locks import Lock
-from suisei.errors import ConfigError, DataError, UnavailableError
+from suisei.errors import ConfigError, DataError, UnavailableError, one_line
 from suisei.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ class Drawings:
                 raise
             if len(jobs) > 1:  # one of them is to blame
                 return [image for job in jobs for image in self._draw([job])]
-            return [f"the model failed with {type(error).__name__}, {' '.join(str(error).split())[:200]}"]
+            return [f"the model failed with {type(error).__name__}, {one_line(error)}"]
 
     def _loaded(self) -> Illustrator:
         if self._illustrator is None:

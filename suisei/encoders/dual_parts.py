@@ -14,9 +14,9 @@ from suisei.encoders.descriptions import DESCRIPTION, read_description
 from suisei.encoders.dual_weights import find_weights
 from suisei.encoders.hub_errors import no_hub
 from suisei.encoders.pretrained import check_tokenizer_file, read_settings, text_config
-from suisei.encoders.rules import BUILD_ERRORS, one_line
+from suisei.encoders.rules import BUILD_ERRORS
 from suisei.encoders.weights import check_size
-from suisei.errors import ModelError
+from suisei.errors import ModelError, one_line
 
 
 def check_dual_folder(folder: Path, *, weighed: bool = True) -> tuple[dict[str, Any], dict[str, Any]]:

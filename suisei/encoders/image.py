@@ -20,7 +20,7 @@ from suisei.encoders.efficientnet_lite import FEATURES, LITE, EfficientNetLite, 
 from suisei.encoders.hub_errors import explain_hub_error, hub_guard, no_hub
 from suisei.encoders.pixels import MEAN, STD, open_clip_transform, preprocess_pixels
 from suisei.encoders.resnet import ClipResNet, is_resnet
-from suisei.encoders.rules import BUILD_ERRORS, one_line
+from suisei.encoders.rules import BUILD_ERRORS
 from suisei.encoders.timm_tower import (
     RANDOM_WEIGHTS,
     fill_timm_tower,
@@ -29,7 +29,7 @@ from suisei.encoders.timm_tower import (
     timm_architecture,
 )
 from suisei.encoders.tiny import TinyImageConfig, image_architecture
-from suisei.errors import ConfigError, ModelError
+from suisei.errors import ConfigError, ModelError, one_line
 from suisei.ranges import NAME, SWITCH, Of, Rule, check_settings
 
 MINIMAL_TEXT_TOWER = {"context_length": 4, "vocab_size": 8, "width": 8, "heads": 1, "layers": 1}
@@ -250,8 +250,7 @@ def _from_checkpoint(name: str, path: Path) -> Any:
     except (OSError, RuntimeError, ValueError, AssertionError, KeyError, EOFError) as error:
         if "TorchScript" in str(error):  # which holds code, as OpenAI's own files do
             raise ModelError(f"{path}: {NOT_WEIGHTS}") from None
-        reason = " ".join(str(error).split())[:300]
-        raise ModelError(f"{path}: does not fit open_clip model {name!r}: {reason}") from None
+        raise ModelError(f"{path}: does not fit open_clip model {name!r}: {one_line(error)}") from None
     quick = f"{name}-quickgelu"
     if quick in open_clip.list_models() and any(type(part) is nn.GELU for part in model.visual.modules()):
         logger.warning(

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from suisei.encoders.rules import LARGEST_VOCABULARY, MOST_LAYERS, WIDEST, check_folder, one_line
-from suisei.errors import ModelError
+from suisei.encoders.rules import LARGEST_VOCABULARY, MOST_LAYERS, WIDEST, check_folder
+from suisei.errors import ModelError, one_line
 from suisei.ranges import Range, Rule, Word, at_least, shown
 
 ENCODERS = (

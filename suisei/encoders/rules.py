@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from suisei.errors import ModelError, SuiseiError
+from suisei.errors import ModelError, SuiseiError, one_line
 from suisei.ranges import Rule, check, shown
 
 WIDEST = 65_536
@@ -53,11 +53,6 @@ def check_folder(
     if absent:
         raise ModelError(f"{place} lacks {', '.join(absent)}")
     return dict(values)
-
-
-def one_line(error: BaseException) -> str:
-    """Return what an error says, on one line of bounded length."""
-    return (" ".join(str(error).split()) or type(error).__name__)[:300]
 
 
 @contextmanager

@@ -18,13 +18,13 @@ from suisei.encoders.bert import BertEncoder
 from suisei.encoders.layers import cut_layers, depth_of, light
 from suisei.encoders.locks import Lock
 from suisei.encoders.pretrained import longest_input
-from suisei.encoders.rules import BUILD_ERRORS, LARGEST_VOCABULARY, check_folder, one_line
+from suisei.encoders.rules import BUILD_ERRORS, LARGEST_VOCABULARY, check_folder
 from suisei.encoders.text_config import LAYERS, TextEncoderConfig
 from suisei.encoders.text_parts import build_backbone, check_storable, fetch_parts, read_tokenizer
 from suisei.encoders.tiny import build_text_backbone, train_tokenizer
 from suisei.encoders.tokenizer import FolderTokenizer, no_panic
 from suisei.encoders.used_rows import UsedRows, worth_leaving_out
-from suisei.errors import ConfigError, ModelError
+from suisei.errors import ConfigError, ModelError, one_line
 from suisei.ranges import Of, Rule, Word, at_least
 
 logger = logging.getLogger(__name__)

@@ -12,9 +12,9 @@ import torch
 from suisei.encoders.bert import BertEncoder, is_bert
 from suisei.encoders.hub_errors import explain_hub_error, hub_guard, no_bars, no_hub
 from suisei.encoders.pretrained import check_bert, check_config_file, check_tokenizer_file, text_config
-from suisei.encoders.rules import BUILD_ERRORS, one_line
+from suisei.encoders.rules import BUILD_ERRORS
 from suisei.encoders.tokenizer import FolderTokenizer, no_panic
-from suisei.errors import ConfigError, ModelError
+from suisei.errors import ConfigError, ModelError, one_line
 
 
 def check_storable(name: str, backbone: Any) -> None:

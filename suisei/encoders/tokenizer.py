@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from suisei.encoders.locks import Lock
-from suisei.encoders.rules import one_line
-from suisei.errors import ModelError
+from suisei.errors import ModelError, one_line
 
 _SPECIAL = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 _FILES = ("tokenizer.json", "tokenizer_config.json")

@@ -11,9 +11,8 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from suisei.data.checksums import sha256_of
-from suisei.encoders.rules import one_line
 from suisei.encoders.torch_files import TORCH_ERRORS, load_tensors
-from suisei.errors import ModelError
+from suisei.errors import ModelError, one_line
 
 SMALL_MODEL = 10_000_000
 """Numbers that a model may have beyond what its file could hold: they cost little memory."""

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from suisei.data.sample import CaptionSample
-from suisei.encoders.rules import BUILD_ERRORS, check_folder, one_line
-from suisei.errors import ConfigError, ModelError, SuiseiError
+from suisei.encoders.rules import BUILD_ERRORS, check_folder
+from suisei.errors import ConfigError, ModelError, SuiseiError, one_line
 from suisei.metrics.base import Metric
 from suisei.metrics.registry import REGISTRY, get_entry, get_metric
 from suisei.metrics.ridge import Ridge

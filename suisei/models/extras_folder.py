@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from suisei.encoders.rules import BUILD_ERRORS, check_folder, one_line
-from suisei.errors import ModelError
+from suisei.encoders.rules import BUILD_ERRORS, check_folder
+from suisei.errors import ModelError, one_line
 from suisei.models.packed_counts import PackedCounts
 from suisei.ranges import Rule, Suits, shown
 

@@ -27,10 +27,10 @@ from typing import Any
 from torch import Tensor
 
 from suisei.data.checksums import sha256_of
-from suisei.encoders.rules import built_from, one_line
+from suisei.encoders.rules import built_from
 from suisei.encoders.threads import one_thread
 from suisei.encoders.weights import save_weights
-from suisei.errors import ConfigError, ModelError
+from suisei.errors import ConfigError, ModelError, one_line
 from suisei.models.config import RegressorConfig, portable
 from suisei.models.extras_folder import SavedInput, read_extras, write_extras
 from suisei.models.folder_checks import (

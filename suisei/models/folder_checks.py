@@ -12,8 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from suisei.data.checksums import sha256_of
-from suisei.encoders.rules import one_line
-from suisei.errors import ModelError
+from suisei.errors import ModelError, one_line
 from suisei.models.second import FOLDERS
 from suisei.ranges import shown
 

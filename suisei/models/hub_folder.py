@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from suisei.encoders.hub_errors import hub_guard, is_hub_error
-from suisei.errors import ConfigError, ModelError, UnavailableError
+from suisei.errors import ConfigError, ModelError, UnavailableError, one_line
 from suisei.models.folder_checks import read_config
 from suisei.ranges import shown
 from suisei.version import __version__
@@ -145,4 +145,4 @@ def _reason(error: Exception) -> str:
         return "log in with a token that may write there ('hf auth login', or HF_TOKEN)"
     if status is None and isinstance(error, OSError):
         return "the Hugging Face hub cannot be reached; --dry-run shows what would be pushed"
-    return " ".join(str(error).split())[:300]
+    return one_line(error)

@@ -9,6 +9,7 @@ import numpy as np
 
 from suisei.data.sample import CaptionSample
 from suisei.data.splits import group_of
+from suisei.errors import one_line
 from suisei.metrics.base import SummableCorpus
 from suisei.metrics.registry import get_metric
 from suisei.probes.outcomes import Refused, Scored
@@ -51,7 +52,7 @@ def ready_metric(
         if problems and len(problems) == len(wanted):
             raise problems[0]
         for place, problem in problems.items():
-            told[group_of(wanted[place]), wanted[place].candidate] = " ".join(str(problem).split())
+            told[group_of(wanted[place]), wanted[place].candidate] = one_line(problem, None)
         return sign * scores
 
     counts = partial(summands, metric) if isinstance(metric, SummableCorpus) else None

@@ -11,8 +11,7 @@ from suisei.data.json_files import read_json
 from suisei.data.load import load_data
 from suisei.data.paths import Allowed
 from suisei.data.raters import raters_joined
-from suisei.encoders.rules import one_line
-from suisei.errors import ConfigError, DataError, SuiseiError
+from suisei.errors import ConfigError, DataError, SuiseiError, one_line
 from suisei.metaeval.correlation_tables import versions
 from suisei.metaeval.protocols import measured_places
 from suisei.metaeval.table_reading import read_table

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from suisei.data.sample import CaptionSample
-from suisei.errors import ConfigError, DataError, SuiseiError
+from suisei.errors import ConfigError, DataError, SuiseiError, one_line
 from suisei.metrics.base import LearnsFromCaptions, Metric
 from suisei.metrics.registry import get_metric
 from suisei.scoring.corpus import Summands, summands
@@ -116,8 +116,8 @@ class ScoreColumn:
 
 def failure_text(error: BaseException) -> str:
     """Say in one line why a metric failed."""
-    text = " ".join(str(error).split())[:500]
-    return text if isinstance(error, SuiseiError) else f"{type(error).__name__}: {text}"
+    text, kind = one_line(error, 500), type(error).__name__
+    return text if isinstance(error, SuiseiError) or text == kind else f"{kind}: {text}"
 
 
 def make_metric(plan: MetricPlan) -> Metric:
@@ -195,7 +195,7 @@ def score_column(
         scores,
         signature,
         missing=dict(missing),
-        refused={position: " ".join(str(error).split()) for position, error in refused.items()},
+        refused={position: one_line(error, None) for position, error in refused.items()},
         notes=notes,
         higher_is_better=metric.higher_is_better,
         largest=metric.largest,

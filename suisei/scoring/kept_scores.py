@@ -13,7 +13,7 @@ import numpy as np
 
 from suisei.data.formats import Row
 from suisei.data.sample import CaptionSample
-from suisei.errors import ConfigError, DataError
+from suisei.errors import ConfigError, DataError, one_line
 from suisei.metrics.base import Metric
 from suisei.progress import progress_bar
 from suisei.scoring.columns import KeptError, Scores
@@ -133,7 +133,7 @@ def _score_block(
             row.number,
             row.id or row.number,
             {label: float(score)},
-            {label: " ".join(str(refused[position]).split())} if position in refused else {},
+            {label: one_line(refused[position], None)} if position in refused else {},
             digest=digest,
         )
         for position, ((row, digest), score) in enumerate(zip(block, scores, strict=True))

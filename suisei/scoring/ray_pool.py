@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from suisei.cli import usable_cores
-from suisei.errors import ConfigError, SuiseiError, UnavailableError
+from suisei.errors import ConfigError, SuiseiError, UnavailableError, one_line
 from suisei.scoring.parallel import CollectedWarnings, WorkerSettings, warn_again, worker_scorer
 from suisei.scoring.shard_pool import Attempts, Run, ShardWorker
 from suisei.scoring.shard_scores import ShardReport, ShardSettings, ShardTask
@@ -72,8 +72,8 @@ def _join(address: str) -> None:
         import_ray().init(address=address, **_QUIET)
     except Exception as error:  # noqa: BLE001 - of an address, Ray raises a ValueError, RuntimeError or others
         raise UnavailableError(
-            f"RAY_ADDRESS {address}: {_short(error)}; give HOST:PORT of a cluster that runs, auto for one on "
-            "this machine, or unset it to have one started here; one that demands a token is joined with "
+            f"RAY_ADDRESS {address}: {one_line(error)}; give HOST:PORT of a cluster that runs, auto for one "
+            "on this machine, or unset it to have one started here; one that demands a token is joined with "
             "RAY_AUTH_MODE=token and its token in RAY_AUTH_TOKEN or ~/.ray/auth_token"
         ) from None
 
@@ -93,7 +93,7 @@ def start_here(cores: int) -> None:
             **_QUIET,
         )
     except Exception as error:  # noqa: BLE001 - Ray raises no other where its own processes do not come up
-        raise UnavailableError(f"Ray does not start on this machine: {_short(error)}") from None
+        raise UnavailableError(f"Ray does not start on this machine: {one_line(error)}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,8 +299,4 @@ class _Fleet:
                 raise cause from None
             raise
         except errors.RayError as error:  # it crashed, its machine went away, or was short of memory
-            return _short(error)
-
-
-def _short(error: BaseException) -> str:
-    return " ".join(str(error).split())[:300] or type(error).__name__
+            return one_line(error)

@@ -13,7 +13,7 @@ from typing import Any
 from suisei.data.parquet import import_pyarrow
 from suisei.data.sample import without_surrogates
 from suisei.data.shards import ShardRow
-from suisei.errors import DataError
+from suisei.errors import DataError, one_line
 from suisei.scoring.stream import ScoredRow
 
 
@@ -87,8 +87,7 @@ def read_written(path: Path, label: str) -> Iterator[tuple[str | None, float]]:
                 row = json.loads(line)
                 yield row["uid"], math.nan if row[label] is None else float(row[label])
     except (OSError, ValueError, KeyError) as error:
-        reason = " ".join(str(error).split())[:300]
         raise DataError(
-            f"{path}: no scores of {label} can be read ({reason}); delete it, and the same command scores "
-            "its shard again"
+            f"{path}: no scores of {label} can be read ({one_line(error)}); delete it, and the same command "
+            "scores its shard again"
         ) from None

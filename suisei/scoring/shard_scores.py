@@ -21,7 +21,7 @@ from suisei.data.paths import DEFAULT, Allowed, full_path
 from suisei.data.shard_names import TAR
 from suisei.data.shards import ShardRow, shard_rows
 from suisei.data.writers import replacing, temporaries
-from suisei.errors import DataError
+from suisei.errors import DataError, one_line
 from suisei.metrics.base import Metric
 from suisei.scoring.seen_images import SeenImages, files_of, topmost_missing
 from suisei.scoring.shard_files import scores_writer
@@ -251,7 +251,7 @@ def _guarded(rows: Iterable[ShardRow], report: ShardReport) -> Iterator[ShardRow
     try:
         yield from rows
     except DataError as error:
-        report.problem = " ".join(str(error).split())
+        report.problem = one_line(error, None)
 
 
 def _watched(rows: Iterable[ShardRow], seen: SeenImages) -> Iterator[ShardRow]:

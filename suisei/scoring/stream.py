@@ -11,7 +11,7 @@ import numpy as np
 
 from suisei.data.formats import Row
 from suisei.data.sample import CaptionSample
-from suisei.errors import DataError
+from suisei.errors import DataError, one_line
 from suisei.metrics.base import Metric
 from suisei.scoring.columns import FAILURES, failure_text
 from suisei.scoring.corpus import CorpusScore
@@ -142,7 +142,7 @@ class Scorer:
         nothing = dict.fromkeys(self.metrics, math.nan)
         result = ScoredRow(row.number, row.id or row.number, nothing, digest=row_digest(row))
         if row.error is not None:
-            result.bad, result.stop = " ".join(str(row.error).split()), row.error
+            result.bad, result.stop = one_line(row.error, None), row.error
         return result
 
     def _score_column(
@@ -162,7 +162,7 @@ class Scorer:
         for position, (result, score) in enumerate(zip(results, scores.tolist(), strict=True)):
             problem = refused.get(position)
             if problem is not None:
-                result.errors[label] = " ".join(str(problem).split())
+                result.errors[label] = one_line(problem, None)
                 result.stop = result.stop or DataError(f"{self.name}, row {result.number}: {problem}")
             elif math.isfinite(score):
                 result.scores[label] = score

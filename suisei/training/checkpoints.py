@@ -21,7 +21,7 @@ from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from torch import Tensor, nn
 
 from suisei.encoders.torch_files import TORCH_ERRORS, load_tensors
-from suisei.errors import DataError, ModelError
+from suisei.errors import DataError, ModelError, one_line
 
 MARK = b"\nsuisei checkpoint sha256 "
 TRAILER = len(MARK) + 64
@@ -119,7 +119,7 @@ def write_checkpoint(checkpoint: Mapping[str, Any], path: Path) -> None:
         _sync_folder(path.parent)
     except (OSError, RuntimeError) as error:
         cause = (hashed.problem if hashed is not None else None) or error
-        reason = (cause.strerror if isinstance(cause, OSError) else None) or _one_line(cause)
+        reason = (cause.strerror if isinstance(cause, OSError) else None) or one_line(cause)
         raise DataError(
             f"{path}: the checkpoint cannot be written ({reason}); {_kept_before(path)}; make room, then go "
             "on with --ckpt_path last"
@@ -221,7 +221,7 @@ def resumed_settings(path: Path) -> dict[str, Any]:
     try:
         settings: dict[str, Any] = dict(json.loads(content[SETTINGS]))
     except (ValueError, TypeError, RecursionError) as error:
-        raise ModelError(f"{path}: the settings in it are damaged: {_one_line(error)}; train anew") from None
+        raise ModelError(f"{path}: the settings in it are damaged: {one_line(error)}; train anew") from None
     return settings
 
 
@@ -238,7 +238,7 @@ def _load(path: Path, *, mmap: bool = False) -> dict[str, Any]:
     try:
         content = load_tensors(path, mmap=mmap)
     except (*TORCH_ERRORS, pickle.UnpicklingError) as error:
-        raise ModelError(f"{path}: not a readable checkpoint: {_one_line(error)}") from None
+        raise ModelError(f"{path}: not a readable checkpoint: {one_line(error)}") from None
     if not isinstance(content, dict) or not isinstance(content.get("state_dict"), dict):
         raise ModelError(f"{path}: not a checkpoint of a training: it holds no state_dict")
     return content
@@ -336,7 +336,3 @@ def _fingerprint(tensors: list[tuple[str, Tensor]]) -> str:
         sha256.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
         sha256.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return sha256.hexdigest()
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__

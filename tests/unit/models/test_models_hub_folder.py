@@ -237,6 +237,7 @@ def test_pushing_replaces_an_older_model(hub, model_folder):
         (OfflineModeIsEnabled("offline"), "cannot be reached; --dry-run"),
         (huggingface_hub.errors.LocalTokenNotFoundError("no token"), "log in with a token"),
         (huggingface_hub.errors.HFValidationError("bad\nname"), "bad name"),
+        (huggingface_hub.errors.HFValidationError(), "cannot be written to: HFValidationError"),
     ],
 )
 def test_what_stops_a_push_is_one_line(hub, model_folder, monkeypatch, error, said):
