@@ -25,7 +25,7 @@ from suisei.data.lines import (
     utf8_lines,
     whole_utf8,
 )
-from suisei.data.paths import Root, is_stream
+from suisei.data.paths import Root, is_stream, spellings
 from suisei.data.plain_text import caption_lines
 from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError, DataError
@@ -34,6 +34,7 @@ IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
 IMAGE_NAMES = (
     "{}",
     *(name + suffix for name in ("{}", "{:0>12}") for suffix in IMAGE_SUFFIXES),
+    *("{}" + suffix.upper() for suffix in IMAGE_SUFFIXES),  # as cameras call them
     *("COCO_val2014_{:0>12}.jpg", "COCO_train2014_{:0>12}.jpg"),
 )
 """How image files are called after an image's id."""
@@ -276,7 +277,8 @@ def image_file(images: Root, image: str, file: str | None) -> Path | None:
     Raises:
         DataError: there is one, and it leads out of the folder.
     """
-    names = [file] if file else [pattern.format(image) for pattern in IMAGE_NAMES]
+    patterns = [file] if file else [pattern.format(image) for pattern in IMAGE_NAMES]
+    names = [name for pattern in patterns for name in spellings(pattern)]
     try:
         found = next((each for each in names if (images.folder / each).is_file()), None)
     except (OSError, ValueError):  # an id that cannot be a file's name

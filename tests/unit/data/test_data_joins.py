@@ -106,6 +106,22 @@ def test_images_are_found_by_group_whatever_the_rows_before_name(tmp_path, first
 
 
 @pytest.mark.parametrize(
+    ("image", "file"),
+    [
+        ("7", "7.JPG"),
+        ("8", "8.JPEG"),
+        ("ガ", "カ\u3099.png"),
+        ("カ\u3099", "ガ.PNG"),
+        ("ガ.png", "カ\u3099.png"),
+    ],
+)
+def test_images_are_found_by_id_in_capitals_and_composed_or_not(tmp_path, image, file):
+    save(tmp_path / file, "x")
+    rows = lines(tmp_path / "rows.jsonl", {"candidate": "a", "group": image})
+    assert read_samples(rows, images=tmp_path, note=str)[0].image == tmp_path / file
+
+
+@pytest.mark.parametrize(
     "row", [{"image_id": 7}, {"group": "7"}, {"id": 7}, {"id": "x7", "image_id": "seven.jpg"}]
 )
 def test_rows_are_joined_by_what_has_references(tmp_path, annotations, row):
