@@ -393,3 +393,12 @@ def as_samples(samples: Any, references: Any = None, images: Any = None) -> list
 def _refuse_beside(references: Any, images: Any) -> None:
     if references is not None or images is not None:
         raise DataError("references and images are inside the samples already; do not pass them again")
+
+
+def given_as(option: str) -> str:
+    """Return how an option of a metric is given on command lines, to say so in a message.
+
+    >>> given_as("pac-s++.w=2.5")
+    "--metric-option pac-s++.w=2.5 (of a reward: --model.reward_options '[pac-s++.w=2.5]')"
+    """
+    return f"--metric-option {option} (of a reward: --model.reward_options '[{option}]')"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from suisei.errors import ConfigError
+from suisei.metrics.base import given_as
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -76,7 +77,7 @@ def check_size(size: tuple[int, int], name: str, metric: str = "recap") -> None:
     if min(width, height) < least:
         raise ConfigError(
             f"{metric}:{name} compares images of at least {least} x {least} pixels, and these have {width} x "
-            f"{height}; have both enlarged: --metric-option {metric}.size={max(256, least)}"
+            f"{height}; have both enlarged: {given_as(f'{metric}.size={max(256, least)}')}"
         )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suisei.errors import ConfigError, UnavailableError
+from suisei.metrics.base import given_as
 from suisei.metrics.clipscore import ContrastiveScore
 from suisei.metrics.dual_metric import MODEL, folder_as_model, like, split_tag, weights_given
 from suisei.ranges import Word, check
@@ -100,5 +101,5 @@ def _paper_w(name: str, variant: str, model: str | Path, encoder: DualEncoder | 
     known = ", ".join(f"{known} {value:g}" for known, value in table.items())
     raise ConfigError(
         f"{name}: the paper gives no w for the architecture of {shown!r} (only {known}); give w, as by "
-        f"--metric-option {name}.w=2.5, or code_w"
+        f"{given_as(f'{name}.w=2.5')}, or code_w"
     )

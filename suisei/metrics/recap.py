@@ -25,6 +25,7 @@ from suisei.data.sample import CaptionSample
 from suisei.encoders.drawings import Drawings
 from suisei.encoders.sharing import shared_drawings
 from suisei.errors import ConfigError, DataError
+from suisei.metrics.base import given_as
 from suisei.metrics.dual_metric import EncoderMetric
 from suisei.metrics.image_measures import (
     FITS,
@@ -240,7 +241,7 @@ def _check(metric: str, measure: str, size: int | None, fit: str, tower: str | P
     check(f"{metric}.fit", fit, Word(FITS))
     if measure == "clip" and tower is None:
         raise ConfigError(
-            f"{metric}:clip needs its tower: --metric-option {metric}.tower=NAME@TAG or a folder"
+            f"{metric}:clip needs its tower, NAME@TAG or a folder: {given_as(f'{metric}.tower=NAME@TAG')}"
         )
 
 

@@ -160,6 +160,15 @@ def test_suiseis_image_and_captions_are_encoded_once(pictures, model_folder, mon
     assert sum(texts) == 20 + 4
 
 
+@pytest.mark.parametrize("name", ["pac-s++", "ref-pac-s++"])
+def test_an_option_that_a_metric_lacks_is_named_as_a_reward_takes_it(clip, name):
+    option = f"{name}.w=2.5"
+    with pytest.raises(ConfigError) as error:
+        CaptionReward(f"{name}:{clip}")
+    assert f"--model.reward_options '[{option}]'" in str(error.value)
+    assert CaptionReward(f"{name}:{clip}", options=[option]).metrics[name].w == 2.5
+
+
 def test_captions_that_come_twice_are_scored_once(pictures, monkeypatch):
     from suisei.metrics.sacrebleu import ChrF
 
