@@ -39,10 +39,10 @@ _IMAGES_AT_ONCE = 512
 
 @dataclass(frozen=True)
 class Rewards:
-    """What captions of B images, K of each, are worth.
+    """What captions of B images, at most K of each, are worth.
 
     Attributes:
-        total: the weighted sum, float64 [B, K]; NaN where a metric has no score.
+        total: the weighted sum, float64 [B, K]; NaN where a metric has no score, or an image fewer captions.
         parts: {metric: its score, the sign turned for a distance, before weighting, float64 [B, K]}.
         empty: captions without a word, bool [B, K].
         problems: {why there is no score: how many captions}.
@@ -55,7 +55,7 @@ class Rewards:
 
     @property
     def skipped(self) -> int:
-        """How many captions have no reward."""
+        """How many captions have no reward, places of images with fewer captions included."""
         return int(np.isnan(self.total).sum())
 
 
@@ -170,7 +170,7 @@ class CaptionReward:
         """Return what captions are worth.
 
         Args:
-            captions: K texts of each of the B images.
+            captions: texts of each of the B images, at most K.
             images: the B images.
             references: captions that people wrote of each image.
             language: of the captions; detected where None.
@@ -196,7 +196,9 @@ class CaptionReward:
         total = np.zeros(shape)
         for term, values in zip(self.terms, parts.values(), strict=True):
             total = total + term.weight * values
-        empty = np.array([[is_blank(text) for text in own] for own in captions]).reshape(shape)
+        empty = np.zeros(shape, bool)
+        for image, own in enumerate(captions):
+            empty[image, : len(own)] = [is_blank(text) for text in own]
         return Rewards(total, parts, empty, problems)
 
 

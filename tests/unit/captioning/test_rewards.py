@@ -207,6 +207,16 @@ def _noting(encode, seen):
     return noting
 
 
+def test_images_may_have_different_numbers_of_captions(pictures):
+    reward, captions = fitted("rouge-l"), [["a red wall", " "], ["a blue wall"], []]
+    found = asked(reward, pictures, captions)
+    whole = asked(reward, pictures, [["a red wall", " "], ["a blue wall", "a dog"]])
+    np.testing.assert_array_equal(
+        found.total, [whole.total[0], [whole.total[1, 0], math.nan], [math.nan] * 2]
+    )
+    np.testing.assert_array_equal(found.empty, [[False, True], [False, False], [False, False]])
+
+
 def test_captions_without_a_word_get_the_lowest_reward(pictures):
     captions = [["", "a red wall", " "], ["a dog", "。", "a wall"], ["", "", ""]]
     found = asked(CaptionReward("chrf+0.5*repetition-1"), pictures, captions)
