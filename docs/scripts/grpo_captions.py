@@ -19,12 +19,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from suisei.adapters.rows import fitted, metric_of
 from suisei.adapters.trl import make_reward
 from suisei.data.given_columns import listed_references
 from suisei.data.images import load_image
 from suisei.data.outputs import write_texts
-from suisei.data.sample import check_captions
+from suisei.data.sample import CaptionSample, check_captions
 from suisei.errors import DataError
+from suisei.metrics.base import Metric
 
 PROMPT = "Describe the image in one sentence."
 
@@ -37,6 +39,7 @@ def main(argv: Sequence[str] | None = None) -> list[float]:
 
     sees = _sees_images(options.model)
     rows = read_rows(Path(options.data), with_pictures=sees)
+    metric = reward_metric(options.reward, rows)
     settings = GRPOConfig(
         output_dir=options.output,
         max_steps=options.steps,
@@ -52,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> list[float]:
         use_cpu=options.cpu,
         disable_tqdm=not sys.stderr.isatty(),
     )
-    reward = make_reward(options.reward, image="image" if sees else "picture")
+    reward = make_reward(metric, image="image" if sees else "picture")
     trainer = GRPOTrainer(options.model, reward, settings, train_dataset=Dataset.from_list(rows))
     trainer.train()
     trainer.save_model(options.output)
@@ -84,6 +87,21 @@ def read_rows(path: Path, *, with_pictures: bool) -> list[dict[str, Any]]:
         except DataError as error:
             raise DataError(f"{path}, row {number}: {error}") from None
     return rows
+
+
+def reward_metric(name: str, rows: Sequence[dict[str, Any]]) -> Metric:
+    """Return the metric that rewards; one with corpus statistics, as CIDEr, counts the rows' references.
+
+    Args:
+        name: of the metric.
+        rows: what :func:`read_rows` returned; those without references count nothing.
+
+    Raises:
+        ConfigError: an unknown metric.
+        DataError: there is nothing to count.
+    """
+    given = [row["references"] for row in rows if row["references"]]
+    return fitted(metric_of(name), [CaptionSample(own[0], own) for own in given])
 
 
 def _read_row(line: str, folder: Path, *, with_pictures: bool) -> dict[str, Any]:
@@ -132,7 +150,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("data", help="JSON lines with references, image, or both")
     parser.add_argument("--output", default="runs/grpo", help="folder of the tuned model")
     parser.add_argument(
-        "--reward", default="suisei", help="a metric: suisei, suisei:DIR, pac-s:DIR, chrf, ..."
+        "--reward", default="suisei", help="a metric: suisei, suisei:DIR, pac-s:DIR, cider, ..."
     )
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--batch-size", type=int, default=16, help="completions per step and device")

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from suisei.adapters.trl import make_reward
+from suisei.data.sample import CaptionSample
 from suisei.errors import DataError
+from suisei.metrics.registry import get_metric
 
 SCRIPT = Path(__file__).parents[3] / "docs" / "scripts" / "grpo_captions.py"
 WORDS = ["<pad>", "<end>", "?", "a", "dog", "runs", "blue", "of", "table", "seven", "the", "x"]
@@ -71,6 +74,20 @@ def test_a_language_model_is_rewarded_by_images_that_it_cannot_see(
     )  # fmt: skip
     assert len(rewards) == 2
     assert all(0 < reward < 1 for reward in rewards)
+
+
+def test_a_metric_with_corpus_statistics_counts_the_references_of_the_rows(script, tmp_path):
+    rows = [{"references": ["a dog runs"]}, {"references": ["a cat sits", "the cat"]}, {"image": "x.png"}]
+    (tmp_path / "x.png").write_bytes(b"")
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    read = script.read_rows(tmp_path / "rows.jsonl", with_pictures=False)
+    metric, cider = script.reward_metric("cider", read), get_metric("cider")
+    cider.fit([CaptionSample(own[0], own) for own in (row["references"] for row in read[:2])])
+    assert metric.signature == cider.signature
+    own = make_reward(metric)(completions=["a dog runs"], references=[["a dog runs"]])
+    assert own == cider.score(["a dog runs"], [["a dog runs"]]).tolist()
+    with pytest.raises(DataError, match="got 0 sample"):
+        script.reward_metric("cider", read[2:])
 
 
 def test_rows_of_the_script(script, pictures, tmp_path):
