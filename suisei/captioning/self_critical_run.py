@@ -31,6 +31,7 @@ from suisei.progress import progress_bar
 from suisei.ranges import NAME, Several, check
 from suisei.training.devices import moved
 from suisei.training.run_callbacks import best_checkpoint, states_to_go_on_with
+from suisei.training.run_facts import kept_step
 from suisei.training.run_folder import staged
 from suisei.training.task_cli import TASK_DEFAULTS, TaskCLI
 from suisei.training.task_run import checkpoint_of, train
@@ -160,6 +161,7 @@ def facts(cli: Any, minutes: float) -> dict[str, Any]:
         "seed": cli.config.seed_everything,
         "minutes": round(minutes, 2),
         "steps": trainer.global_step,
+        "kept": kept_step(trainer),
         "precision": str(trainer.precision),
         "processes": trainer.world_size,
         "seconds": {name: round(value, 2) for name, value in seconds.items()},
@@ -222,7 +224,9 @@ def _captions(model: SelfCritical, pairs: Sequence[Any], folder: Path) -> dict[s
 def _described(said: Mapping[str, Any]) -> str:
     share = said["reward_share_of_step"]
     cost = "" if share is None else f"; the reward took {share:.0%} of the steps' time"
+    kept = "" if said["kept"] is None else f" (kept: step {said['kept']:,})"
     return (
         f"`{said['start']}` rewarded by `{said['reward']}` (baseline {said['baseline']}) on "
-        f"{said['images']['train']:,} images: {said['steps']:,} steps in {said['minutes']:g} minutes{cost}."
+        f"{said['images']['train']:,} images: {said['steps']:,} steps{kept} in {said['minutes']:g} "
+        f"minutes{cost}."
     )

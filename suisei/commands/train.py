@@ -46,7 +46,7 @@ from suisei.training.pooled_folds import pool_folds
 from suisei.training.processes import check_processes, is_first_process, several_processes
 from suisei.training.run import DEFAULT_BASELINES, run_training
 from suisei.training.run_callbacks import (
-    ValidatesOnce,
+    ValidatesLast,
     early_stopping,
     mode_of,
     progress_lines,
@@ -171,7 +171,7 @@ class TrainingCLI(RunCLI):
         states = states_to_go_on_with(folder, config.checkpoint_steps)
         lines = progress_lines(config.trainer)
         told = [lines] if first else []
-        self.trainer_defaults["callbacks"] = [*self._early_stopping(), *states, ValidatesOnce(), *told]
+        self.trainer_defaults["callbacks"] = [*self._early_stopping(), *states, ValidatesLast(), *told]
 
     def instantiate_trainer(self, **options: Any) -> Any:
         """Make the trainer; of several processes each has a share of a batch, in which a part may be idle."""

@@ -21,6 +21,7 @@ from suisei.pacs.lora import merge_lora
 from suisei.pacs.pair_datamodule import PairDataModule
 from suisei.progress import progress_bar
 from suisei.training.devices import moved
+from suisei.training.run_facts import kept_step
 from suisei.training.run_folder import staged
 from suisei.training.run_settings import named_configs, read_config
 from suisei.training.task_cli import TASK_DEFAULTS, StepCLI
@@ -138,6 +139,7 @@ def report(cli: PacTrainingCLI, minutes: float) -> dict[str, Any]:
         "seed": cli.config.seed_everything,
         "minutes": round(minutes, 2),
         "steps": trainer.global_step,
+        "kept": kept_step(trainer),
         "trainable_parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
         cli.config.monitor: float(best) if best is not None else None,
         "val_recall10_all_captions": recall,

@@ -29,6 +29,7 @@ from suisei.recap.mapper_folder import MapperSource, find_mapper, save_mapper
 from suisei.recap.prefix_training import PrefixTraining
 from suisei.resources import resource_path
 from suisei.training.command_line import settings_of
+from suisei.training.run_facts import kept_step
 from suisei.training.run_folder import find_checkpoint, staged
 from suisei.training.run_settings import check_resumed, read_config
 from suisei.training.task_cli import TASK_DEFAULTS
@@ -208,6 +209,7 @@ def _facts(cli: RecapCLI, minutes: float) -> dict[str, Any]:
         "seed": cli.config.seed_everything,
         "minutes": round(minutes, 2),
         "steps": trainer.global_step,
+        "kept": kept_step(trainer),
         "trainable_parameters": _trainable(model),
         "validation": {name.removeprefix("val_"): float(value) for name, value in figures.items()},
     }

@@ -101,23 +101,26 @@ def progress_lines(trainer: Any) -> ProgressLines:
     return ProgressLines(lines=lines)
 
 
-class ValidatesOnce(Callback):
-    """Has a training that ends before its first validation validated at its end.
+class ValidatesLast(Callback):
+    """Has a training validated after its last batch too, wherever the batches between validations end.
 
-    Without that, no weights would have been chosen.
+    Without that, what was learned since the last validation could not be kept. Who has only some epochs
+    validated (``trainer.check_val_every_n_epoch``) gets what was asked for.
     """
 
-    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """Move the validation to the last batch where there are fewer than ``trainer.val_check_interval``."""
-        if (trainer.check_val_every_n_epoch or 1) > 1 or not trainer.enable_validation:
-            return
-        batches = float("inf")
-        if trainer.max_epochs is not None and trainer.max_epochs >= 0:
-            batches = trainer.num_training_batches * trainer.max_epochs
-        if trainer.max_steps >= 0:
-            batches = min(batches, trainer.max_steps * trainer.accumulate_grad_batches)
-        if 0 < batches < trainer.val_check_batch:
-            trainer.val_check_batch = int(batches)
+    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        """Move a validation to the last batch, before anything is kept of it."""
+        if trainer.enable_validation and _is_last(trainer, batch_idx):
+            trainer.val_check_batch = 1
+
+
+def _is_last(trainer: Any, batch_idx: int) -> bool:
+    """Say whether the limit of epochs or of steps ends the training after a batch."""
+    ends_epoch = batch_idx + 1 == trainer.num_training_batches
+    if ends_epoch and trainer.current_epoch + 1 == trainer.max_epochs:
+        return True
+    steps = ends_epoch or (batch_idx + 1) % trainer.accumulate_grad_batches == 0
+    return bool(steps and trainer.global_step + 1 == trainer.max_steps)
 
 
 def _checkpoint(

@@ -15,7 +15,7 @@ from suisei.ranges import Word, at_least, check
 from suisei.training.command_line import RunCLI, best_precision
 from suisei.training.processes import is_first_process, several_processes
 from suisei.training.run_callbacks import (
-    ValidatesOnce,
+    ValidatesLast,
     best_checkpoint,
     early_stopping,
     progress_lines,
@@ -73,7 +73,7 @@ class TaskCLI(RunCLI, ABC):
             config.trainer.precision = best_precision()
         self.trainer_defaults["callbacks"] = [
             *self.callbacks(),
-            ValidatesOnce(),
+            ValidatesLast(),
             progress_lines(config.trainer),
         ]
 

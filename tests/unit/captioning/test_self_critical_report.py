@@ -53,10 +53,14 @@ def test_what_a_run_writes(folder, tmp_path):
     output = tmp_path / "run"
     more = [f"--data.test={folder / 'dev.jsonl'}", "--data.test_images=6", "--model.shown=3"]
     more += ["--reward=cider+0.5*repetition-1", "--report_metrics=[BLEU-1,CIDEr,length]"]
+    more += ["--trainer.val_check_interval=4"]
     assert run(arguments(folder, output, *more)) == 0
     report = json.loads((output / "report.json").read_text())
     said = report["training"]
     assert said["steps"] == 6
+    tuned = [row for row in lines(output / "curve.jsonl") if row["step"]]
+    assert [row["step"] for row in tuned] == [4, 6]  # what is learned last can be kept too
+    assert said["kept"] == max(tuned, key=lambda row: row["reward"])["step"]
     assert said["images"] == {"train": 8, "validation": 8}
     assert set(said["reward_signatures"]) == {"cider", "repetition-1"}
     assert "8-documents" in said["reward_signatures"]["cider"]
@@ -71,6 +75,7 @@ def test_what_a_run_writes(folder, tmp_path):
     assert (output / "curve.png").stat().st_size > 1000
     page = (output / "report.md").read_text()
     assert "![the curve](curve.png)" in page
+    assert f"6 steps (kept: step {said['kept']})" in page
     assert "| start |" in page
     samples = lines(output / "samples.jsonl")
     first = [row for row in samples if row["step"] == 0]
