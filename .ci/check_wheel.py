@@ -55,6 +55,8 @@ def check_files(checkout: Path) -> list[str]:
         found = package / path.relative_to(checkout / "suisei")
         if not found.is_file() or found.read_bytes() != path.read_bytes():
             problems.append(f"{path} is not in the wheel")
+    if not (package / "py.typed").is_file():
+        problems.append("py.typed is not in the wheel, so type checkers ignore its types")
     return problems
 
 

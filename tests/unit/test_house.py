@@ -32,6 +32,10 @@ def test_file_names_occur_once():
     assert twice <= entry_points
 
 
+def test_type_checkers_of_users_read_the_types():
+    assert (PACKAGE / "py.typed").read_bytes() == b""  # without it they ignore an installed package's
+
+
 PAGES = ["CONTRIBUTING.md", "README.md", "README.ja.md", "SECURITY.md"]
 PAGES += sorted(path.relative_to(REPOSITORY).as_posix() for path in (REPOSITORY / "docs").rglob("*.md"))
 
