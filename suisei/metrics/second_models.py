@@ -65,7 +65,8 @@ class SecondModels:
     def __getstate__(self) -> dict[str, Any]:
         for second in self._seconds:
             self.open(second)  # whose folder may not be where it is unpickled
-        return self.__dict__
+        # nothing is left to read, and what read them holds a model that may not be pickled as it is
+        return {name: value for name, value in self.__dict__.items() if name != "_read"}
 
     @property
     def languages(self) -> list[str]:

@@ -6,6 +6,7 @@ import copy
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -102,8 +103,9 @@ class SuiSeiMetric(Metric):
         self.extras = ExtraInputs(model.regressor.config.fusion.extra_inputs, model.extras)
         kept_by = self.precision + ("-compiled" if compile else "")
         self._features = KeptFeatures(self.regressor, disk_cache(cache), kept_by)
-        self._cache = cache
-        self._seconds = SecondModels(model.seconds, self._read_second)
+        # not one of its own methods: the metric would keep itself alive, and its gigabytes with it
+        read = partial(_read_second, model, device, self.precision, compile, cache)
+        self._seconds = SecondModels(model.seconds, read)
         self._compile()
 
     def _compile(self) -> None:
@@ -248,11 +250,6 @@ class SuiSeiMetric(Metric):
         start = self.regressor.start
         return (samples, None) if start is None or start.bridge is None else with_own_references(samples)
 
-    def _read_second(self, second: Second) -> SuiSeiMetric:
-        scoring = self.precision if self.device.type == "cpu" and not self.compiled else None
-        found = load_second(second, check_names, self.model, scoring=scoring)
-        return SuiSeiMetric(found, str(self.device), self.precision, compile=self.compiled, cache=self._cache)
-
     def _compute(
         self,
         samples: Sequence[CaptionSample],
@@ -363,6 +360,19 @@ class SuiSeiMetric(Metric):
                 "%d of %d samples are scored from the candidate alone: %s",
                 blind, len(samples), _lacking(self.reads),
             )  # fmt: skip
+
+
+def _read_second(
+    first: LoadedModel,
+    device: str,
+    precision: str,
+    compiled: bool,
+    cache: str | Path | None,
+    second: Second,
+) -> SuiSeiMetric:
+    scoring = precision if torch.device(device).type == "cpu" and not compiled else None
+    found = load_second(second, check_names, first, scoring=scoring)
+    return SuiSeiMetric(found, device, precision, compile=compiled, cache=cache)
 
 
 def _lacking(reads: frozenset[str]) -> str:

@@ -1,8 +1,11 @@
 """A second model in a folder: asked of what it should be, weighed as it says, and checked like the first."""
 
+import copy
+import gc
 import json
 import pickle
 import shutil
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -100,6 +103,20 @@ def test_the_second_is_read_once_by_whichever_thread_asks_first(parts):
         found = list(pool.map(lambda _: metric.score(SAMPLES).tolist(), range(4)))
     assert found == [found[0]] * 4
     assert read(parts[2]).score(SAMPLES).tolist() == found[0]
+
+
+def test_a_pair_nobody_holds_is_gone_at_once(parts):
+    """Without waiting for the collector of cycles, which a few gigabytes do not call."""
+    metric = read(parts[2])
+    metric.score(SAMPLES)
+    copied = copy.deepcopy(metric)
+    kept = [weakref.ref(metric), weakref.ref(metric.regressor), weakref.ref(copied)]
+    gc.disable()
+    try:
+        del metric, copied
+        assert [reference() for reference in kept] == [None] * 3
+    finally:
+        gc.enable()
 
 
 def test_a_pickled_pair_scores_the_same(parts):
