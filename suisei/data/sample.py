@@ -144,6 +144,20 @@ class CaptionSample:
     group: str | None = None
     id: str | None = None
 
+    if TYPE_CHECKING:  # what may be given is more than what is kept
+
+        def __init__(
+            self,
+            candidate: str,
+            references: Iterable[str] | None = (),
+            image: str | Path | Image | ImageBytes | Any = None,
+            rating: Rating | float | None = None,
+            language: str | None = None,
+            system: str | None = None,
+            group: str | None = None,
+            id: str | None = None,  # noqa: A002 - the field's name
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "candidate", checked_caption("candidate", self.candidate))
         references = enumerate(listed_references(self.references), start=1)

@@ -1,5 +1,10 @@
 """CaptionSample and Rating: what they accept, and what they refuse with which words."""
 
+import ast
+import dataclasses
+import inspect
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -170,3 +175,20 @@ def test_parallel_lists_become_samples():
 def test_bad_lists_are_refused(arguments, message):
     with pytest.raises(DataError, match=message):
         make_samples(*arguments)
+
+
+def test_type_checkers_are_told_of_every_field_and_its_default():
+    source = ast.parse(Path(inspect.getfile(CaptionSample)).read_text(encoding="utf-8"))
+    (told,) = (
+        part.args
+        for kind in ast.walk(source)
+        if isinstance(kind, ast.ClassDef) and kind.name == "CaptionSample"
+        for part in ast.walk(kind)
+        if isinstance(part, ast.FunctionDef) and part.name == "__init__"
+    )
+    fields = dataclasses.fields(CaptionSample)
+    assert [own.arg for own in told.args[1:]] == [field.name for field in fields]
+    defaults = [field.default for field in fields if field.default is not dataclasses.MISSING]
+    assert [ast.literal_eval(value) for value in told.defaults] == defaults
+    assert ast.unparse(told.args[2].annotation) == "Iterable[str] | None"  # a list will do
+    assert ast.unparse(told.args[4].annotation) == "Rating | float | None"
