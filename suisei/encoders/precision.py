@@ -179,13 +179,16 @@ def own_formats() -> Iterator[None]:
     """Compute, inside this block, in the formats that signatures name, whatever the caller's are.
 
     Mixed precision (``torch.autocast``) of the caller's thread is off, and new tensors are float32 where
-    another default type was set, which is one for the whole process. A process forked from one that
+    another default type was set, which is one for the whole process, and on the CPU where another default
+    device was set. A process forked from one that
     computed here does so in one thread from then on.
     """
     compute_alone_if_forked()
     with ExitStack() as stack:
         for kind in filter(torch.is_autocast_enabled, DEVICE_KINDS):
             stack.enter_context(torch.autocast(kind, enabled=False))
+        if torch.get_default_device().type != "cpu":  # only then: the context costs at every call of torch
+            stack.enter_context(torch.device("cpu"))
         _default.enter()
         stack.callback(_default.leave)
         yield

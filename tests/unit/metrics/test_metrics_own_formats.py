@@ -55,6 +55,16 @@ def test_another_default_type_changes_no_score(encoder, default_dtype, dtype):
     assert torch.get_default_dtype() == dtype
 
 
+def test_another_default_device_changes_no_score():
+    def found():
+        return suisei.load(device="cpu", precision="fp32", cache="off").score(CAPTIONS, REFERENCES)
+
+    expected = found()
+    with torch.device("meta"):
+        np.testing.assert_array_equal(found(), expected)
+        assert torch.get_default_device().type == "meta"
+
+
 def test_the_default_type_comes_back_when_the_last_thread_is_done(default_dtype):
     default_dtype(torch.float64)
     first, second = own_formats(), own_formats()
