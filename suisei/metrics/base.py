@@ -112,9 +112,7 @@ class Metric(ABC):
             DataError: invalid input.
             ConfigError: the metric needs ``fit`` first, or ``batch_size`` is not positive.
         """
-        if isinstance(batch_size, bool) or not isinstance(batch_size, Integral) or batch_size < 1:
-            raise ConfigError(f"batch_size must be a whole number of at least 1, got {batch_size!r}")
-        batch_size = int(batch_size)
+        batch_size = _checked_batch_size(batch_size)
         prepared = as_samples(samples, references, images)
         missing = self.missing(prepared)
         usable = [i for i in range(len(prepared)) if i not in missing]
@@ -147,6 +145,7 @@ class Metric(ABC):
         Raises:
             ConfigError: the metric needs ``fit`` first, or ``batch_size`` is not positive.
         """
+        batch_size = _checked_batch_size(batch_size)
         prepared = as_samples(samples)
         if not prepared:
             return np.empty(0), {}
@@ -280,6 +279,12 @@ def _own_formats() -> AbstractContextManager[None]:
     from suisei.encoders.precision import own_formats
 
     return own_formats()
+
+
+def _checked_batch_size(batch_size: int) -> int:
+    if isinstance(batch_size, bool) or not isinstance(batch_size, Integral) or batch_size < 1:
+        raise ConfigError(f"batch_size must be a whole number of at least 1, got {batch_size!r}")
+    return int(batch_size)
 
 
 def _one_per_sample(scores: Sequence[float] | np.ndarray, count: int) -> np.ndarray:

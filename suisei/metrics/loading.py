@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from os import PathLike
 from pathlib import Path
 
 from suisei.encoders.precision import choose_device, choose_precision, own_formats
@@ -34,11 +35,13 @@ def load(
 
     Raises:
         ModelError: a part of the folder is missing, altered, or does not fit.
-        ConfigError: an unknown precision, int8 compiled or on a GPU, a cache folder that cannot be made, or a
-            revision of a folder.
+        ConfigError: an unknown precision, int8 compiled or on a GPU, a cache folder that cannot be made, a
+            revision of a folder, or a path that is neither text nor a Path.
         UnavailableError: a model on the hub that is neither in the hub's cache nor within reach; or no
             path, and this installation has no model.
     """
+    if not isinstance(path, str | PathLike | None):
+        raise ConfigError(f"path must be a folder's name, or org/name on the hub, got {path!r:.60}")
     device = choose_device(device)
     path = default_model() if path is None else path  # an empty name is no wish for that
     precision = choose_precision(precision, device)

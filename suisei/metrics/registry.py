@@ -330,6 +330,8 @@ def get_metric(spec: str, **options: Any) -> Metric:
             agree with its entry.
         UnavailableError: the metric cannot run on this machine; the reason and the cure are named.
     """
+    if not isinstance(spec, str):
+        raise ConfigError(f"a metric's name must be text such as 'bleu-4', got {spec!r:.60}")
     name, _, argument = canonical(spec).partition(":")
     entry = get_entry(name)
     if argument:

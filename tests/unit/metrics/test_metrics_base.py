@@ -8,6 +8,7 @@ from suisei.data.images import load_image
 from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError, DataError
 from suisei.metrics.base import Metric
+from suisei.metrics.loading import load
 from suisei.metrics.registry import REGISTRY, Entry, canonical, get_entry, get_metric
 from suisei.scoring.plan import plan_metrics
 
@@ -70,6 +71,20 @@ def test_a_broken_image_in_memory_costs_no_other_of_its_name(pictures):
 def test_a_batch_size_below_one_is_refused():
     with pytest.raises(ConfigError, match="batch_size"):
         Longest().score(["a"], [["x"]], batch_size=0)
+    with pytest.raises(ConfigError, match="batch_size"):
+        Longest().score_each([], batch_size=0)
+
+
+@pytest.mark.parametrize("name", [None, 3, b"bleu-4"])
+def test_a_name_that_is_no_text_is_refused(name):
+    with pytest.raises(ConfigError, match="name must be text"):
+        get_metric(name)
+
+
+@pytest.mark.parametrize("path", [3, b"/tmp"])
+def test_a_path_that_is_none_is_refused(path):
+    with pytest.raises(ConfigError, match="path must be a folder's name"):
+        load(path)
 
 
 def test_a_metric_that_loses_scores_is_a_defect_and_not_cut_short():
