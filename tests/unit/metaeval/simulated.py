@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from suisei.data.sample import CaptionSample, Rating
 from suisei.metaeval.agreement import AgreementData
 
 
@@ -26,3 +27,18 @@ def without_copies(tau_c, weights):
     """Tau-c of points repeated by weights [N], once no point makes a pair with its own copy."""
     total, copies = weights.sum() ** 2, (weights * (weights - 1)).sum()
     return np.clip(tau_c * total / (total - copies), -1, 1)
+
+
+def rated(count=40, raters=2, languages=("en",), systems=(None,), seed=0):
+    """Return captions that people rated by a hidden quality, two of each image, and that quality [count]."""
+    rng = np.random.default_rng(seed)
+    quality = rng.random(count)
+    samples = []
+    for i, value in enumerate(quality):
+        ratings = np.clip(np.round(1 + 4 * value + 0.5 * rng.normal(size=raters)), 1, 5)
+        caption = "犬" if languages[i % len(languages)] == "ja" else "dog"
+        system = systems[i % len(systems)]
+        samples.append(
+            CaptionSample(caption, rating=Rating(tuple(ratings), 1, 5), system=system, group=f"{i // 2}")
+        )
+    return samples, quality
