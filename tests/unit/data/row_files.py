@@ -1,5 +1,6 @@
 """Files of rows, and what is said of a bad one."""
 
+import csv
 import json
 from pathlib import Path
 
@@ -27,5 +28,16 @@ def problem(row: Row) -> str:
 
 def parquet(folder: Path, **columns: object) -> Path:
     path = folder / "r.parquet"
-    pyarrow.parquet.write_table(pyarrow.table(columns), path)
+    write_parquet(path, **columns)
     return path
+
+
+def write_csv(path, header, *rows):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        csv.writer(stream).writerows([header, *rows])
+
+
+def write_parquet(path, **columns):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pyarrow.parquet.write_table(pyarrow.table(columns), path)
