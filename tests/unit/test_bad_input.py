@@ -24,6 +24,7 @@ from suisei.encoders.dual_loading import load_dual_encoder
 from suisei.errors import DataError
 from suisei.metrics.video_pacs import VideoScore
 from suisei.pacs.manifest import PositiveWriter, Recipe, text_key
+from tests.unit.runs import read_rows, run, write_rows
 
 pytest.importorskip("av", reason="needs the extra video")
 
@@ -54,22 +55,13 @@ def rows(tmp_path, films):
     ]
 
 
-def write_rows(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
-def run(command, *arguments):
-    return run_command(command.main, [str(argument) for argument in arguments])
-
-
 def score_rows(tmp_path, rows, metric, *arguments):
     out = tmp_path / "scores.jsonl"
     source = write_rows(tmp_path / "in.jsonl", rows)
-    code = run(score, "--input", source, "--output", out, "--metrics", metric, "--device", "cpu",
+    code = run(score.main, "--input", source, "--output", out, "--metrics", metric, "--device", "cpu",
                "--precision", "fp32", *arguments)  # fmt: skip
     part = out if out.exists() else out.with_name("scores.jsonl.part")
-    return code, [json.loads(line) for line in part.read_text().splitlines()] if part.exists() else []
+    return code, read_rows(part) if part.exists() else []
 
 
 def em_score(model):
@@ -197,9 +189,9 @@ def pictures(tmp_path):
 def evaluate_rows(tmp_path, rows, metrics, *arguments):
     out, scores = tmp_path / "out.json", tmp_path / "s.jsonl"
     source = write_rows(tmp_path / "rated.jsonl", rows)
-    code = run(evaluate, "--data", source, "--metrics", metrics, "--bootstrap", 0, "--json", out,
+    code = run(evaluate.main, "--data", source, "--metrics", metrics, "--bootstrap", 0, "--json", out,
                "--save-scores", scores, "--device", "cpu", "--precision", "fp32", *arguments)  # fmt: skip
-    return code, json.loads(out.read_text()), [json.loads(line) for line in scores.read_text().splitlines()]
+    return code, json.loads(out.read_text()), read_rows(scores)
 
 
 def test_unreadable_images_cost_their_own_rows(tmp_path, pictures, tiny_clip, capsys):
@@ -308,11 +300,11 @@ def test_a_bad_manifest_of_positives_writes_nothing(tmp_path, made, capsys, brok
     folder, data = made
     target = tmp_path / "train.jsonl"
     arguments = ("join", data, "--positives", folder, "--output", target)
-    assert run(positives, *arguments) == 0
+    assert run(positives.main, *arguments) == 0
     whole = target.read_text()
     assert whole.count("a generated dog") == 6
     broken(folder)
     capsys.readouterr()
-    assert run(positives, *arguments) == 2
+    assert run(positives.main, *arguments) == 2
     assert re.search(message, capsys.readouterr().err)
     assert target.read_text() == whole

@@ -9,7 +9,8 @@ from PIL import Image
 
 from suisei.metrics.registry import REGISTRY, Entry
 from tests.unit.commands.evaluate_runs import MODES, Fake
-from tests.unit.commands.score_runs import ENGLISH, JAPANESE, write
+from tests.unit.commands.score_runs import ENGLISH, JAPANESE
+from tests.unit.runs import write_rows
 
 
 @pytest.fixture(scope="session")
@@ -50,7 +51,7 @@ def records(tmp_path):
 
 @pytest.fixture
 def caption_file(tmp_path, records):
-    return write(tmp_path / "captions.jsonl", records)
+    return write_rows(tmp_path / "captions.jsonl", records)
 
 
 @pytest.fixture

@@ -1,12 +1,13 @@
 """What tests of the evaluate command share: a metric whose scores are known, and a run of the command."""
 
 import json
+from functools import partial
 
 import numpy as np
 
-from suisei.cli import run_command
 from suisei.commands.evaluate import main
 from suisei.metrics.base import Metric
+from tests.unit import runs
 
 
 class Fake(Metric):
@@ -43,9 +44,7 @@ class Fake(Metric):
 
 MODES = ("plain", "dies", "fit", "distance", "references", "infinite")
 
-
-def run(*arguments):
-    return run_command(main, [str(argument) for argument in arguments])
+run = partial(runs.run, main)
 
 
 def evaluate(ratings, tmp_path, *arguments):

@@ -1,13 +1,14 @@
 """The compare command on small files, and on published outputs of captioning systems."""
 
 import json
+from functools import partial
 
 import pytest
 from PIL import Image
 
 from suisei.__main__ import main as suisei
-from suisei.cli import run_command
 from suisei.commands.compare import main
+from tests.unit import runs
 
 REFERENCES = {
     "1": ["a red dog runs on the grass", "a dog on the green grass"],
@@ -31,8 +32,7 @@ def files(tmp_path):
     return paths
 
 
-def run(*arguments):
-    return run_command(main, [str(argument) for argument in arguments])
+run = partial(runs.run, main)
 
 
 def compare(files, *arguments):

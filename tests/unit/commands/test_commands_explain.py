@@ -1,14 +1,15 @@
 """The explain command: a caption on the command line, or rows of a file."""
 
 import json
+from functools import partial
 
 import pytest
 
 from suisei.__main__ import main as suisei
-from suisei.cli import run_command
 from suisei.commands.explain import main
 from suisei.metrics.loading import load
 from suisei.metrics.registry import get_metric
+from tests.unit import runs
 
 ROWS = [
     {"id": "x", "candidate": "a red dog runs", "references": ["a dog runs on grass", "dogs run"]},
@@ -24,8 +25,7 @@ def rows(tmp_path):
     return path
 
 
-def run(*arguments):
-    return run_command(main, [str(argument) for argument in arguments])
+run = partial(runs.run, main)
 
 
 def explained(tmp_path, *arguments):

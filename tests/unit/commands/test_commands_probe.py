@@ -1,12 +1,12 @@
 """The probe command on the bundled scenes and on files, with text metrics and a small model."""
 
 import json
+from functools import partial
 
 import pytest
 from rich.console import Console
 
 from suisei.__main__ import main as suisei
-from suisei.cli import run_command
 from suisei.commands.probe import main
 from suisei.commands.probe_metrics import fitted_on, probed_metrics
 from suisei.data import figures
@@ -16,12 +16,11 @@ from suisei.errors import DataError
 from suisei.metrics.overlap import UnigramF1
 from suisei.probes.originals import good_samples, held_out
 from suisei.scoring.plan import MetricPlan
+from tests.unit import runs
 
 QUICK = ("--limit", "30", "--bootstrap", "20")
 
-
-def run(*arguments):
-    return run_command(main, [str(argument) for argument in arguments])
+run = partial(runs.run, main)
 
 
 @pytest.fixture

@@ -16,14 +16,15 @@ from suisei.commands.score import main
 from suisei.errors import DataError
 from suisei.metrics.base import Metric
 from suisei.metrics.registry import REGISTRY, Entry
-from tests.unit.commands.score_runs import ENGLISH, JAPANESE, read, run, write
+from tests.unit.commands.score_runs import ENGLISH, JAPANESE, run
+from tests.unit.runs import read_rows, write_rows
 
 CAPTIONS = ENGLISH + JAPANESE
 
 
 def test_scores_equal_the_python_interface_and_keep_order_and_ids(tmp_path, model, caption_file, records):
     assert run("--model", model, "--input", caption_file, "--output", tmp_path / "s.jsonl") == 0
-    rows = read(tmp_path / "s.jsonl")
+    rows = read_rows(tmp_path / "s.jsonl")
     assert [list(row) for row in rows] == [["id", "suisei"]] * 40
     assert [row["id"] for row in rows] == [record["id"] for record in records]
     images = [tmp_path / record["image"] if "image" in record else None for record in records]
@@ -41,7 +42,7 @@ def test_windows_and_batches_do_not_change_scores(tmp_path, model, caption_file)
         output, summary = tmp_path / f"{number}.jsonl", tmp_path / f"{number}.json"
         sizes = ["--window", sizes[0], "--batch-size", sizes[1]]
         assert run(*metrics, "--input", caption_file, "--output", output, "--summary", summary, *sizes) == 0
-        found.append([list(row.values())[1:] for row in read(output)])
+        found.append([list(row.values())[1:] for row in read_rows(output)])
         corpora.append([entry["corpus"] for entry in json.loads(summary.read_text())["metrics"].values()])
     assert np.shape(found) == (3, 40, 7)
     np.testing.assert_allclose(found[1], found[0], atol=1e-5)
@@ -60,7 +61,7 @@ def test_every_input_and_output_format_gives_the_same(tmp_path, caption_file, ki
     output = tmp_path / f"out.{written}"
     assert run("--metrics", "rouge-l,length", "--input", tmp_path / f"in.{kind}", "--output", output) == 0
     if written == "jsonl":
-        rows = read(output)
+        rows = read_rows(output)
     else:
         with output.open(newline="", encoding="utf-8") as stream:
             rows = list(csv.DictReader(stream, delimiter="," if written == "csv" else "\t"))
@@ -74,7 +75,7 @@ def test_comet_columns_and_rows_without_id(tmp_path):
     data = tmp_path / "in.csv"
     data.write_text("src,mt,ref\na cat,a dog,a cat sits\na cat,the cat,a cat sits\n", encoding="utf-8")
     assert run("--metrics", "unigram-f1", "--input", data, "--output", tmp_path / "o.jsonl") == 0
-    rows = read(tmp_path / "o.jsonl")
+    rows = read_rows(tmp_path / "o.jsonl")
     assert [row["id"] for row in rows] == [1, 2]
     expected = suisei.get_metric("unigram-f1").score(["a dog", "the cat"], [["a cat", "a cat sits"]] * 2)
     assert [row["unigram-f1"] for row in rows] == expected.tolist()
@@ -101,7 +102,7 @@ def test_standard_input_to_standard_output(tmp_path, caption_file, records):
 
 def test_a_reader_that_goes_away_leaves_no_traceback(tmp_path):
     rows = [{"candidate": f"a red ball {number}"} for number in range(20_000)]
-    data = write(tmp_path / "many.jsonl", rows)
+    data = write_rows(tmp_path / "many.jsonl", rows)
     script = f'"{sys.executable}" -m suisei score --metrics length --window 100 --input "{data}" | head -n 1'
     done = subprocess.run(["bash", "-c", script], capture_output=True, check=False)
     assert json.loads(done.stdout)["id"] == 1
@@ -119,7 +120,7 @@ def test_where_cider_has_too_few_rows_to_learn_from_the_bad_ones_are_named(tmp_p
              "2 of the 3 rows are bad, the first problem: {}, row 1: rating 3 is"),
         ]
     ):  # fmt: skip
-        source = write(tmp_path / f"{number}.jsonl", [{**row, "rating": 3}] * 2 + [last])
+        source = write_rows(tmp_path / f"{number}.jsonl", [{**row, "rating": 3}] * 2 + [last])
         assert run("--metrics", "cider", "--input", source, "--output", tmp_path / "o.jsonl", *more) == 2
         assert message.format(source) in capsys.readouterr().err
 
@@ -157,10 +158,10 @@ class Dying(Metric):
 def test_a_metric_that_dies_half_way_loses_only_its_column(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(REGISTRY, "dying", Entry(f"{__name__}:Dying", (), "a fake"))
     texts = ["a", "b", "stars", "d"]
-    data = write(tmp_path / "in.jsonl", [{"candidate": text} for text in texts])
+    data = write_rows(tmp_path / "in.jsonl", [{"candidate": text} for text in texts])
     output = tmp_path / "o.jsonl"
     assert run("--metrics", "dying,length", "--input", data, "--output", output, "--window", 2) == 1
-    rows = read(output)
+    rows = read_rows(output)
     assert [row["dying"] for row in rows] == [1, 1, None, None]
     assert all(isinstance(row["length"], float) for row in rows)
     assert rows[3]["error"] == "dying: OSError: the child process went away"
@@ -175,19 +176,19 @@ def test_rows_across_languages_are_counted(tmp_path, capsys, window):
         {"candidate": ENGLISH[0], "references": [JAPANESE[0]]},
         {"candidate": ENGLISH[0], "references": []},
     ]
-    source, summary = write(tmp_path / "in.jsonl", rows), tmp_path / "summary.json"
+    source, summary = write_rows(tmp_path / "in.jsonl", rows), tmp_path / "summary.json"
     options = ["--metrics", "bleu-1", "--input", source, "--summary", summary, "--window", window]
     assert run(*options, "--output", tmp_path / "a.jsonl") == 0
     note = "of the rows 2 have no reference in the candidate's language"
     assert note in capsys.readouterr().err
     assert json.loads(summary.read_text(encoding="utf-8"))["rows_across_languages"] == 2
-    write(source, rows[1:2])
+    write_rows(source, rows[1:2])
     assert run(*options, "--output", tmp_path / "b.jsonl") == 0
     assert "candidate's language" not in capsys.readouterr().err
 
 
 def test_samples_without_references_are_counted_not_stopped_at(tmp_path):
-    data = write(
+    data = write_rows(
         tmp_path / "in.jsonl",
         [{"candidate": "a ball", "references": ["a ball"]}, {"candidate": "a ball"}],
     )
@@ -205,7 +206,7 @@ def test_samples_without_references_are_counted_not_stopped_at(tmp_path):
         )
         == 0
     )
-    assert read(tmp_path / "o.jsonl")[1]["error"] == "rouge-l: no references"
+    assert read_rows(tmp_path / "o.jsonl")[1]["error"] == "rouge-l: no references"
     entry = json.loads(summary.read_text())["metrics"]["rouge-l"]
     assert (entry["n"], entry["mean"], entry["skipped"]) == (1, 1.0, {"no references": 1})
 
@@ -213,7 +214,7 @@ def test_samples_without_references_are_counted_not_stopped_at(tmp_path):
 def test_missing_files_are_named(tmp_path, model):
     with pytest.raises(DataError, match=r"nowhere\.jsonl"):
         main(["--metrics", "length", "--input", str(tmp_path / "nowhere.jsonl")])
-    data = write(tmp_path / "in.jsonl", [{"candidate": "a"}])
+    data = write_rows(tmp_path / "in.jsonl", [{"candidate": "a"}])
     (model / "idf.json").rename(model / "away")
     try:
         assert run("--model", model, "--input", data) == 2
@@ -222,7 +223,7 @@ def test_missing_files_are_named(tmp_path, model):
 
 
 def test_warnings_come_once_and_not_in_every_window(tmp_path, model, capsys):
-    data = write(tmp_path / "in.jsonl", [{"candidate": text} for text in CAPTIONS])
+    data = write_rows(tmp_path / "in.jsonl", [{"candidate": text} for text in CAPTIONS])
     output = tmp_path / "o.jsonl"
     assert run("--model", model, "--input", data, "--output", output, "--window", 2) == 0
     assert capsys.readouterr().err.count("scored from the candidate alone") == 1
@@ -233,7 +234,7 @@ def test_scores_can_be_evaluated(tmp_path):
     from suisei.scoring.scorefile import read_scores
 
     rows = [{"candidate": f"{word} ball", "references": ["a ball"]} for word in ("a", "red", "the")]
-    data = write(tmp_path / "in.jsonl", [*rows, {"candidate": "x"}])
+    data = write_rows(tmp_path / "in.jsonl", [*rows, {"candidate": "x"}])
     for output in (tmp_path / "o.jsonl", tmp_path / "o.csv"):
         assert run("--metrics", "rouge-l", "--input", data, "--output", output) == 0
         columns, note = read_scores(output, read_samples(data))
@@ -296,7 +297,7 @@ def test_device_and_precision_go_to_the_metrics_that_take_them(tmp_path, model, 
 
 
 def test_without_any_score_quiet_runs_say_why_too(tmp_path, capsys):
-    source = write(tmp_path / "in.jsonl", [{"candidate": text} for text in ENGLISH])
+    source = write_rows(tmp_path / "in.jsonl", [{"candidate": text} for text in ENGLISH])
     none = "bleu-1: 4 rows without score: no references"
     for metrics, code, said in (("bleu-1", 1, none), ("bleu-1,length", 0, "")):
         assert run("--metrics", metrics, "--input", source, "--output", tmp_path / "o.csv", "--quiet") == code
@@ -304,16 +305,16 @@ def test_without_any_score_quiet_runs_say_why_too(tmp_path, capsys):
 
 
 def test_rows_that_a_model_scores_by_the_image_alone_are_counted_beside_others(caption_file, model, capsys):
-    source, rows = caption_file, read(caption_file)
+    source, rows = caption_file, read_rows(caption_file)
     note = "an image and no references: "
     assert run("--model", model, "--input", source, "--output", source.with_name("a.jsonl")) == 0
     assert note not in capsys.readouterr().err
     looked = [row | {"references": []} if "image" in row else row for row in rows]
-    write(source, looked)
+    write_rows(source, looked)
     for metrics in (["--model", model], ["--metrics", "bleu-1"]):
         assert run(*metrics, "--input", source, "--output", source.with_name("b.jsonl")) == 0
         count = sum("image" in row for row in looked)
         assert (f"of the rows {count} have {note}" in capsys.readouterr().err) == (metrics[0] == "--model")
-    write(source, [row for row in looked if "image" in row])
+    write_rows(source, [row for row in looked if "image" in row])
     assert run("--model", model, "--input", source, "--output", source.with_name("c.jsonl")) == 0
     assert note not in capsys.readouterr().err

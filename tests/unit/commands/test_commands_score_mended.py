@@ -9,7 +9,8 @@ import pytest
 
 from suisei.metrics.base import Metric
 from suisei.metrics.registry import REGISTRY, Entry
-from tests.unit.commands.score_runs import read, run, write
+from tests.unit.commands.score_runs import run
+from tests.unit.runs import read_rows, write_rows
 
 BAD_ROWS = {
     "empty": ('{"id": "bad-1", "candidate": " "}', "candidate is empty"),
@@ -49,13 +50,13 @@ def test_bad_rows_are_skipped_with_reasons_and_nothing_else_is_lost(tmp_path, mo
     whole = ["--model", model, "--summary", summary, "--on-error", "skip"]
     assert run(*whole, "--input", caption_file, "--output", tmp_path / "whole.jsonl") == 0
     assert run(*whole, "--input", broken(*BAD_ROWS), "--output", tmp_path / "s.jsonl", "--window", 23) == 0
-    rows, count = read(tmp_path / "s.jsonl"), len(BAD_ROWS)
+    rows, count = read_rows(tmp_path / "s.jsonl"), len(BAD_ROWS)
     bad = rows[20 : 20 + count]
     for row, (kind, (_, message)) in zip(bad, BAD_ROWS.items(), strict=True):
         assert row["suisei"] is None, kind
         assert message in row["error"], kind
     good = rows[:20] + rows[20 + count :]
-    expected = read(tmp_path / "whole.jsonl")
+    expected = read_rows(tmp_path / "whole.jsonl")
     assert [row["id"] for row in good] == [row["id"] for row in expected]
     np.testing.assert_allclose([r["suisei"] for r in good], [r["suisei"] for r in expected], atol=1e-5)
     content = json.loads(summary.read_text(encoding="utf-8"))
@@ -76,7 +77,7 @@ def test_a_bad_row_stops_a_strict_run_which_keeps_what_it_has(tmp_path, model, b
     assert "--resume" in message
     assert message.count("--on-error skip leaves") == 1
     assert not output.exists()
-    assert [row["id"] for row in read(f"{output}.part")] == [f"c{number}" for number in range(20)]
+    assert [row["id"] for row in read_rows(f"{output}.part")] == [f"c{number}" for number in range(20)]
 
 
 def test_a_strict_run_goes_on_after_the_row_is_mended(tmp_path, caption_file, broken):
@@ -142,15 +143,15 @@ def test_resuming_on_changed_input_is_refused(tmp_path, caption_file, records, c
     counting.stop_at = 18
     assert run(*arguments, "--input", caption_file) == 130
     counting.stop_at = None
-    assert run(*arguments, "--input", write(tmp_path / "other.jsonl", records[1:])) == 2
+    assert run(*arguments, "--input", write_rows(tmp_path / "other.jsonl", records[1:])) == 2
     assert "the input has changed" in capsys.readouterr().err
-    assert run(*arguments, "--input", write(tmp_path / "short.jsonl", records[:10])) == 2
+    assert run(*arguments, "--input", write_rows(tmp_path / "short.jsonl", records[:10])) == 2
     assert "8 rows more than" in capsys.readouterr().err
-    assert len(read(f"{output}.part")) == 18
+    assert len(read_rows(f"{output}.part")) == 18
 
 
 def test_rows_are_written_as_windows_finish(tmp_path, caption_file, counting):
     output = tmp_path / "s.jsonl"
     counting.stop_at = 30
     assert run("--metrics", "counting", "--input", caption_file, "--output", output, "--window", 10) == 130
-    assert len(read(f"{output}.part")) == 30
+    assert len(read_rows(f"{output}.part")) == 30

@@ -9,7 +9,8 @@ import pytest
 from suisei.commands.score import main
 from suisei.commands.score_rows import quick_count
 from suisei.errors import ConfigError
-from tests.unit.commands.score_runs import ENGLISH, JAPANESE, read, run, write
+from tests.unit.commands.score_runs import ENGLISH, JAPANESE, run
+from tests.unit.runs import read_rows, write_rows
 
 
 @pytest.mark.parametrize("content", ["", "\n\n"])
@@ -22,10 +23,10 @@ def test_an_empty_input_is_an_error_and_leaves_no_file(tmp_path, content, capsys
 
 
 def test_no_row_that_can_be_scored_is_a_failure(tmp_path):
-    data = write(tmp_path / "in.jsonl", [{"candidate": ""}] * 3)
+    data = write_rows(tmp_path / "in.jsonl", [{"candidate": ""}] * 3)
     output = tmp_path / "o.jsonl"
     assert run("--metrics", "length", "--input", data, "--output", output, "--on-error", "skip") == 1
-    assert [row["length"] for row in read(output)] == [None] * 3
+    assert [row["length"] for row in read_rows(output)] == [None] * 3
 
 
 @pytest.mark.parametrize(
@@ -44,7 +45,7 @@ def test_no_row_that_can_be_scored_is_a_failure(tmp_path):
 )
 def test_what_cannot_work_is_refused_before_any_work(tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
-    write(tmp_path / "in.jsonl", [{"candidate": "a"}])
+    write_rows(tmp_path / "in.jsonl", [{"candidate": "a"}])
     with pytest.raises(ConfigError, match=message):
         main(["--input", "in.jsonl", *arguments])
     assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
@@ -78,7 +79,7 @@ def test_captions_and_references_in_text_are_what_they_are_in_json_lines(tmp_pat
     (tmp_path / "hyp.txt.gz").write_bytes(gzip.compress("\n".join(captions).encode()))
     outputs = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
     chosen = ("--metrics", "CIDEr,rouge-l", "--output")
-    assert run(*chosen, outputs[0], "--input", write(tmp_path / "in.jsonl", rows)) == 0
+    assert run(*chosen, outputs[0], "--input", write_rows(tmp_path / "in.jsonl", rows)) == 0
     assert "taken for" not in capsys.readouterr().err
     assert run(*chosen, outputs[1], "--input", tmp_path / "hyp.txt.gz", "--references", *texts) == 0
     told = capsys.readouterr().err
@@ -88,7 +89,7 @@ def test_captions_and_references_in_text_are_what_they_are_in_json_lines(tmp_pat
 
 
 def test_scores_of_other_metrics_are_no_ratings(tmp_path, capsys):
-    data = write(tmp_path / "in.jsonl", [{"caption": "a dog", "image_id": 3, "score": -7.5}])
+    data = write_rows(tmp_path / "in.jsonl", [{"caption": "a dog", "image_id": 3, "score": -7.5}])
     assert run("--metrics", "length", "--input", data) == 0
     told = capsys.readouterr().err
     assert "taken: 'caption' for the candidate, 'image_id' for the group; ignored: 'score'; --column" in told
@@ -107,7 +108,7 @@ def test_scores_of_other_metrics_are_no_ratings(tmp_path, capsys):
 )
 def test_references_and_columns_that_cannot_be(tmp_path, monkeypatch, capsys, arguments, message):
     monkeypatch.chdir(tmp_path)
-    write(tmp_path / "in.jsonl", [{"candidate": "a"}])
+    write_rows(tmp_path / "in.jsonl", [{"candidate": "a"}])
     assert run("--metrics", "length", "--input", "in.jsonl", *arguments) == 2
     found = capsys.readouterr()
     assert (found.out, found.err.count("\n")) == ("", 1)

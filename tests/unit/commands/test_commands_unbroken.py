@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from suisei.cli import run_command
 from suisei.commands import compare, evaluate, score
 from suisei.metrics.base import Metric
 from suisei.metrics.registry import REGISTRY, Entry
 from suisei.runlog import events
+from tests.unit.runs import read_rows, run, write_rows
 
 
 class Acting(Metric):
@@ -59,19 +59,13 @@ def data(tmp_path):
             "id": f"r{number}", "candidate": f"a dog {number}", "references": ["a dog runs", "犬が走る"],
             "image": str(images / f"{number}.png"), "rating": number / 12,
         })  # fmt: skip
-    path = tmp_path / "rows.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
-
-
-def run(command, *arguments):
-    return run_command(command.main, [str(argument) for argument in arguments])
+    return write_rows(tmp_path / "rows.jsonl", rows)
 
 
 def scoring(data, output, *more, metrics="acting"):
     images = data.parent / "images"
     return run(
-        score,
+        score.main,
         "--input",
         data,
         "--images",
@@ -111,10 +105,10 @@ def test_a_resumed_run_takes_the_blocks_of_the_one_before(data, acting, monkeypa
     arguments = ["--input", data, "--images", data.parent / "images", "--metrics", "acting"]
     arguments += ["--output", data.parent / "s.jsonl"]
     acting.act = staticmethod(interrupt)
-    assert run(score, *arguments, "--window", 4) == 130
+    assert run(score.main, *arguments, "--window", 4) == 130
     acting.act = staticmethod(lambda: None)
     sizes.clear()
-    assert run(score, *arguments, "--resume") == 0
+    assert run(score.main, *arguments, "--resume") == 0
     assert sizes == [4]
 
 
@@ -175,7 +169,7 @@ def test_a_folder_of_images_that_goes_away_stops_the_run(data, acting, capsys, m
     acting.act = staticmethod(lambda: None)
     away.rename(images)
     assert scoring(data, output, *more, "--resume", metrics="looking") == 0
-    rows = [json.loads(line) for line in output.read_text().splitlines()]
+    rows = read_rows(output)
     assert [row["looking"] for row in rows] == [7.0] * 10 + [8.0] * 2
 
 
@@ -198,27 +192,27 @@ def test_a_folder_that_goes_away_between_two_blocks_stops_the_run(data, capsys, 
 
     with monkeypatch.context() as patch:
         patch.setattr(FileOutput, "write", write)
-        assert run(score, *arguments) == 2
+        assert run(score.main, *arguments) == 2
     said = capsys.readouterr().err
     gone = images / "3.png" if emptied else images
     assert f"suisei: {gone} is not there any more (4 rows before it are in {output}.part; --resume" in said
-    assert run(score, *arguments, "--resume") == 2
+    assert run(score.main, *arguments, "--resume") == 2
     assert "0.png is not there any more; the same command goes on once it is back" in capsys.readouterr().err
     if emptied:
         images.rmdir()
     away.rename(images)
-    assert run(score, *arguments, "--resume") == 0
-    assert ["error" in json.loads(line) for line in output.read_text().splitlines()] == [False] * 12
+    assert run(score.main, *arguments, "--resume") == 0
+    assert ["error" in row for row in read_rows(output)] == [False] * 12
 
 
 def test_images_that_never_were_there_are_bad_rows(data):
     output, images = data.parent / "s.jsonl", data.parent / "images"
     arguments = ("--input", data, "--metrics", "length", "--window", 4, "--on-error", "skip")
     (images / "6.png").unlink()
-    assert run(score, *arguments, "--output", output) == 0
-    assert ["error" in json.loads(line) for line in output.read_text().splitlines()].index(True) == 6
+    assert run(score.main, *arguments, "--output", output) == 0
+    assert ["error" in row for row in read_rows(output)].index(True) == 6
     images.rename(data.parent / "elsewhere")
-    assert run(score, *arguments, "--output", data.parent / "none.jsonl") == 1
+    assert run(score.main, *arguments, "--output", data.parent / "none.jsonl") == 1
     assert (data.parent / "none.jsonl").read_text().count("is not there: no file") == 12
 
 
@@ -238,11 +232,11 @@ def test_an_image_that_goes_away_stops_an_evaluation_that_keeps_scores(data, act
     monkeypatch.setitem(REGISTRY, "looking", Entry(f"{__name__}:Looking", (), "a fake"))
     monkeypatch.setitem(globals(), "Looking", Looking)
     acting.act = staticmethod(lambda: image.rename(away) if image.exists() else None)
-    assert run(evaluate, *arguments) == 2
+    assert run(evaluate.main, *arguments) == 2
     assert f"{image} is not there any more; the same command goes on" in capsys.readouterr().err
     acting.act = staticmethod(lambda: None)
     away.rename(image)
-    assert run(evaluate, *arguments) == 0
+    assert run(evaluate.main, *arguments) == 0
 
 
 def test_an_output_that_became_a_folder_keeps_its_rows(data, acting, capsys):
@@ -316,28 +310,28 @@ def test_ctrl_c_of_an_evaluation_says_what_is_kept(data, acting, capsys):
     arguments = ["--data", data, *EVALUATING, "--json", data.parent / "e.json"]
     keep = ["--keep", data.parent / "kept"]
     acting.act = staticmethod(interrupt)
-    assert run(evaluate, *arguments) == 130
+    assert run(evaluate.main, *arguments) == 130
     assert (
         "1 of 3 metrics are done; their scores are lost; with --keep DIR they would"
         in capsys.readouterr().err
     )
-    assert run(evaluate, *arguments, *keep) == 130
+    assert run(evaluate.main, *arguments, *keep) == 130
     assert (
         f"1 of 3 metrics are done; scores are in {data.parent / 'kept'}, and the same"
         in capsys.readouterr().err
     )
     acting.act = staticmethod(lambda: None)
-    assert run(evaluate, *arguments, *keep) == 0
+    assert run(evaluate.main, *arguments, *keep) == 0
     whole = (data.parent / "e.json").read_bytes()
-    assert run(evaluate, *arguments) == 0
+    assert run(evaluate.main, *arguments) == 0
     assert (data.parent / "e.json").read_bytes() == whole
 
 
 def test_a_comparison_goes_on_from_what_is_kept(data, acting):
-    rows = [json.loads(line) for line in data.read_text().splitlines()]
+    rows = read_rows(data)
     for name in ("one", "two"):
         own = [{**row, "candidate": f"{row['candidate']} {name}"} for row in rows]
-        (data.parent / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in own))
+        write_rows(data.parent / f"{name}.jsonl", own)
     arguments = [
         data.parent / "one.jsonl",
         data.parent / "two.jsonl",
@@ -345,14 +339,14 @@ def test_a_comparison_goes_on_from_what_is_kept(data, acting):
         "--json",
         data.parent / "c.json",
     ]
-    assert run(compare, *arguments) == 0
+    assert run(compare.main, *arguments) == 0
     whole = (data.parent / "c.json").read_bytes()
     acting.at = "a dog 9 two"
     acting.act = staticmethod(interrupt)
     try:
-        assert run(compare, *arguments, "--keep", data.parent / "kept") == 130
+        assert run(compare.main, *arguments, "--keep", data.parent / "kept") == 130
         acting.act = staticmethod(lambda: None)
-        assert run(compare, *arguments, "--keep", data.parent / "kept") == 0
+        assert run(compare.main, *arguments, "--keep", data.parent / "kept") == 0
     finally:
         acting.at = "a dog 9"
     assert (data.parent / "c.json").read_bytes() == whole
@@ -363,7 +357,7 @@ def test_quiet_leaves_warnings_and_results(data, capsys):
     assert capsys.readouterr().err == ""
     assert scoring(data, data.parent / "t.jsonl") == 0
     assert "12 rows" in capsys.readouterr().err
-    assert run(evaluate, "--data", data, *EVALUATING, "--quiet") == 0
+    assert run(evaluate.main, "--data", data, *EVALUATING, "--quiet") == 0
     told = capsys.readouterr()
     assert told.err == ""
     assert "rouge-l" in told.out
@@ -377,7 +371,7 @@ def test_the_log_of_a_run_and_of_its_end(data, acting, capsys):
     assert scoring(data, data.parent / "s.jsonl", "--log-json", log) == 130
     acting.act = staticmethod(lambda: None)
     assert scoring(data, data.parent / "s.jsonl", "--log-json", log, "--resume") == 0
-    told = [json.loads(line) for line in log.read_text().splitlines()]
+    told = read_rows(log)
     assert [event["status"] for event in told if event["event"] == "end"] == [130, 0]
     assert [event["text"][:12] for event in told if event["event"] == "error"] == ["interrupted;"]
     (summary,) = [event for event in told if event["event"] == "summary"]
@@ -385,7 +379,7 @@ def test_the_log_of_a_run_and_of_its_end(data, acting, capsys):
     (done,) = [event for event in told if event["event"] == "done"]
     assert (done["stage"], done["done"], done["total"]) == ("scoring", 12, 12)
     capsys.readouterr()
-    assert run(evaluate, "--data", data, *EVALUATING, "--log-json", "-") == 0
+    assert run(evaluate.main, "--data", data, *EVALUATING, "--log-json", "-") == 0
     events_only = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     assert {"start", "stage", "note", "done", "end"} <= {event["event"] for event in events_only}
 

@@ -14,9 +14,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from suisei.cli import run_command
 from suisei.commands.score import main
 from suisei.scoring import parallel
+from tests.unit import runs
+from tests.unit.runs import read_rows, write_rows
 
 WORDS = [
     "red",
@@ -54,21 +55,11 @@ def rows(pictures):
     ]
 
 
-def write(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
-def read(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-def run(*arguments):
-    return run_command(main, ["--any-path", *map(str, arguments)])  # the pictures lie elsewhere
+run = partial(runs.run, main, "--any-path")  # the pictures lie elsewhere
 
 
 def test_two_processes_give_the_rows_of_one(tmp_path, model_folder, rows):
-    source = write(tmp_path / "rows.jsonl", rows)
+    source = write_rows(tmp_path / "rows.jsonl", rows)
     metrics = ["--model", model_folder, "--metrics", "cider,bleu-1,rouge-l", "--window", 7]
     metrics += ["--precision", "fp32"]  # what is the default depends on the machine
     found = {}
@@ -76,7 +67,7 @@ def test_two_processes_give_the_rows_of_one(tmp_path, model_folder, rows):
         output, summary = tmp_path / f"{processes}.jsonl", tmp_path / f"{processes}.json"
         given = ["--input", source, "--output", output, "--summary", summary, "--processes", processes]
         assert run(*metrics, *given) == 0
-        found[processes] = read(output), json.loads(summary.read_text())["metrics"]
+        found[processes] = read_rows(output), json.loads(summary.read_text())["metrics"]
     assert [row["id"] for row in found[2][0]] == [row["id"] for row in rows]
     scores = [[list(row.values())[1:] for row in found[processes][0]] for processes in (1, 2)]
     assert np.std(scores[0], axis=0).min() > 1e-4
@@ -87,29 +78,29 @@ def test_two_processes_give_the_rows_of_one(tmp_path, model_folder, rows):
 
 
 def test_a_bad_row_ends_the_run_after_all_rows_before_it_which_resuming_keeps(tmp_path, rows, capsys):
-    good = write(tmp_path / "good.jsonl", rows)
-    bad = write(tmp_path / "bad.jsonl", [*rows[:40], {"id": "r40", "candidate": " "}, *rows[41:]])
+    good = write_rows(tmp_path / "good.jsonl", rows)
+    bad = write_rows(tmp_path / "bad.jsonl", [*rows[:40], {"id": "r40", "candidate": " "}, *rows[41:]])
     output = tmp_path / "scores.jsonl"
     settings = ["--metrics", "rouge-l", "--output", output, "--window", 8, "--processes", 2]
     assert run("--input", bad, *settings) == 2
     assert "row 41" in capsys.readouterr().err
-    assert [row["id"] for row in read(tmp_path / "scores.jsonl.part")] == [f"r{n}" for n in range(40)]
+    assert [row["id"] for row in read_rows(tmp_path / "scores.jsonl.part")] == [f"r{n}" for n in range(40)]
     assert run("--input", good, *settings, "--resume") == 0
-    assert [row["id"] for row in read(output)] == [f"r{n}" for n in range(60)]
+    assert [row["id"] for row in read_rows(output)] == [f"r{n}" for n in range(60)]
     assert run("--metrics", "rouge-l", "--input", good, "--output", tmp_path / "one.jsonl") == 0
-    assert read(tmp_path / "one.jsonl") == read(output)
+    assert read_rows(tmp_path / "one.jsonl") == read_rows(output)
 
 
 def test_a_kind_of_warning_is_said_once_however_many_windows_have_it(tmp_path, model_folder, capsys):
     rows = [{"candidate": f"a dog {n}", "references": ["a dog"] if n > 5 else []} for n in range(8)]
-    source = write(tmp_path / "rows.jsonl", rows)
+    source = write_rows(tmp_path / "rows.jsonl", rows)
     given = ["--model", model_folder, "--input", source, "--output", tmp_path / "out.jsonl", "--window", 4]
     assert run(*given, "--processes", 2) == 0
     assert capsys.readouterr().err.count("are scored from the candidate alone") == 1
 
 
 def test_every_warning_of_a_process_is_an_event_of_the_log(tmp_path, rows, capfd):
-    source = write(tmp_path / "rows.jsonl", [row | {"candidate": "犬がいる"} for row in rows])
+    source = write_rows(tmp_path / "rows.jsonl", [row | {"candidate": "犬がいる"} for row in rows])
     given = ["--metrics", "bleu-4", "--tokenizer", "ptb", "--input", source, "--processes", 2]
     assert run(*given, "--output", tmp_path / "out.jsonl", "--window", 8, "--log-json", "-") == 0
     events = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
@@ -128,7 +119,7 @@ def test_warnings_of_processes_are_said_as_they_are():
 
 
 def test_processes_and_devices_exclude_each_other_and_devices_must_exist(tmp_path, rows, capsys):
-    given = ["--metrics", "rouge-l", "--input", write(tmp_path / "rows.jsonl", rows)]
+    given = ["--metrics", "rouge-l", "--input", write_rows(tmp_path / "rows.jsonl", rows)]
     for extra, message in (
         (["--processes", 2, "--devices", "all"], "give one of them"),
         (["--devices", "none"], "expected a number of GPUs"),
@@ -141,7 +132,7 @@ def test_processes_and_devices_exclude_each_other_and_devices_must_exist(tmp_pat
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs Linux's list of processes")
 def test_a_run_that_is_killed_leaves_no_process_and_can_be_resumed(tmp_path, rows):
-    output, source = tmp_path / "scores.jsonl", write(tmp_path / "rows.jsonl", rows)
+    output, source = tmp_path / "scores.jsonl", write_rows(tmp_path / "rows.jsonl", rows)
     command = [sys.executable, "-m", "suisei", "score", "--metrics", "rouge-l", "--output", str(output)]
     command += ["--processes", "2", "--window", "8", "--any-path"]
     with subprocess.Popen([*command, "--input", "-"], stdin=subprocess.PIPE) as process:
@@ -155,7 +146,7 @@ def test_a_run_that_is_killed_leaves_no_process_and_can_be_resumed(tmp_path, row
     wait_until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers))
     resumed = [*command, "--input", str(source), "--resume"]
     assert subprocess.run(resumed, capture_output=True, check=False).returncode == 0
-    assert [row["id"] for row in read(output)] == [row["id"] for row in rows]
+    assert [row["id"] for row in read_rows(output)] == [row["id"] for row in rows]
 
 
 LAUNCHER = """
@@ -170,7 +161,7 @@ raise SystemExit(main())
 @pytest.mark.parametrize("shards", [False, True])
 def test_a_process_that_cannot_make_its_metric_says_why(tmp_path, rows, shards):
     for number in range(2):
-        write(tmp_path / f"s-{number}.jsonl", rows[:4])
+        write_rows(tmp_path / f"s-{number}.jsonl", rows[:4])
     command = [sys.executable, "-c", LAUNCHER, "score", "--metrics", "mine", "--processes", "2"]
     source, output = ("s-*.jsonl", "scores") if shards else ("s-0.jsonl", "scores.jsonl")
     command += ["--input", source, "--output", output, "--any-path"]
@@ -204,7 +195,7 @@ def test_keys_that_interrupt_end_all_processes_whatever_they_are_at(tmp_path, ti
     """A terminal signals the whole group, workers that begin too; nobody takes windows under way."""
     (tmp_path / "sitecustomize.py").write_text(ENDLESS)
     for shard in range(2):
-        write(tmp_path / f"{shard}.jsonl", [{"candidate": "a dog"}] * 80)
+        write_rows(tmp_path / f"{shard}.jsonl", [{"candidate": "a dog"}] * 80)
     source, output = ("*.jsonl", "out") if shards else ("0.jsonl", "out.jsonl")
     command = [sys.executable, "-m", "suisei", "score", "--metrics", "length", "--processes", "2"]
     command += ["--input", str(tmp_path / source), "--output", str(tmp_path / output), "--window", "8"]
@@ -250,7 +241,7 @@ def wait_until(condition):
 def test_warnings_of_shards_are_said_once_too(tmp_path, model_folder, capfd):
     for shard in range(2):
         rows = [{"candidate": f"a dog {shard} {n}"} for n in range(5)]
-        write(tmp_path / f"{shard}.jsonl", rows)
+        write_rows(tmp_path / f"{shard}.jsonl", rows)
     given = ["--model", model_folder, "--input", str(tmp_path / "*.jsonl"), "--output", tmp_path / "out"]
     assert run(*given, "--processes", 2, "--window", 2) == 0
     said = capfd.readouterr().err  # of all processes
@@ -258,7 +249,7 @@ def test_warnings_of_shards_are_said_once_too(tmp_path, model_folder, capfd):
 
 
 def test_quiet_leaves_warnings(tmp_path, model_folder, capsys):
-    source = write(tmp_path / "rows.jsonl", [{"candidate": "a dog"}])
+    source = write_rows(tmp_path / "rows.jsonl", [{"candidate": "a dog"}])
     assert run("--model", model_folder, "--input", source, "--output", tmp_path / "o.jsonl", "--quiet") == 0
     said = capsys.readouterr().err
     assert "suisei: 1 of 1 samples are scored from the candidate alone" in said

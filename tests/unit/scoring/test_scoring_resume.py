@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from suisei.cli import run_command
 from suisei.commands.score import main
 from suisei.data.formats import Row, iter_rows
 from suisei.data.video import VideoSample
@@ -23,6 +22,8 @@ from suisei.metrics.registry import REGISTRY, Entry
 from suisei.scoring.digest import BAD_ROW, row_digest
 from suisei.scoring.output import FileOutput
 from suisei.scoring.stream import ScoredRow
+from tests.unit import runs
+from tests.unit.runs import write_rows
 
 
 class Halting(Metric):
@@ -62,18 +63,12 @@ def rows(tmp_path):
     ]
 
 
-def write(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
-def run(*arguments):
-    return run_command(main, [str(argument) for argument in arguments])
+run = partial(runs.run, main)
 
 
 def start(tmp_path, rows, halting, *more, metrics="halting,rouge-l", suffix="jsonl"):
     """Score the first eight of twelve rows, then stop; returns the command that goes on."""
-    source, output = write(tmp_path / "in.jsonl", rows), tmp_path / f"o.{suffix}"
+    source, output = write_rows(tmp_path / "in.jsonl", rows), tmp_path / f"o.{suffix}"
     command = ["--metrics", metrics, "--output", output, "--window", 4, *more]
     halting.stop_at = "a dog 9"
     assert run(*command, "--input", source) == 130
@@ -115,7 +110,7 @@ def test_another_column_of_candidates_is_refused(tmp_path, rows, halting, capsys
 
 def test_white_space_around_captions_is_no_change(tmp_path, rows, halting):
     again = start(tmp_path, rows, halting)
-    write(tmp_path / "in.jsonl", [{**row, "candidate": f" {row['candidate']}\n"} for row in rows])
+    write_rows(tmp_path / "in.jsonl", [{**row, "candidate": f" {row['candidate']}\n"} for row in rows])
     assert run(*again) == 0
 
 
@@ -136,7 +131,7 @@ def test_a_finished_row_that_changed_is_refused_by_name(tmp_path, rows, halting,
     again = start(tmp_path, rows, halting, suffix=suffix)
     before = part_files(tmp_path)
     CHANGES[change](rows[2])
-    write(tmp_path / "in.jsonl", rows)
+    write_rows(tmp_path / "in.jsonl", rows)
     assert run(*again) == 2
     error = capsys.readouterr().err
     assert "row 3 of the input ('r2') is not what was scored" in error
@@ -157,7 +152,7 @@ def test_rows_that_are_not_scored_yet_and_ratings_may_change(tmp_path, rows, hal
     for row in rows:
         row["rating"] = 0.5
     rows[10]["candidate"] = "quite another caption"
-    write(tmp_path / "in.jsonl", rows)
+    write_rows(tmp_path / "in.jsonl", rows)
     assert run(*again) == 0
     found = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
     assert [row["halting"] for row in found] == [len(row["candidate"]) for row in rows]
@@ -169,7 +164,7 @@ def test_a_bad_row_that_was_mended_is_noticed(tmp_path, rows, halting, capsys):
     rows[1]["candidate"] = " "
     again = start(tmp_path, rows, halting, "--on-error", "skip")
     rows[1]["candidate"] = good
-    write(tmp_path / "in.jsonl", rows)
+    write_rows(tmp_path / "in.jsonl", rows)
     assert run(*again) == 2
     assert "row 2 of the input ('r1') is not what was scored" in capsys.readouterr().err
 
@@ -196,7 +191,7 @@ def test_other_metrics_or_options_are_refused(tmp_path, rows, halting, capsys, c
 def test_weights_from_changed_references_are_refused(tmp_path, rows, halting, capsys):
     again = start(tmp_path, rows, halting, metrics="halting,cider")
     rows[11]["references"] = ["quite another thing", "the dog"]  # of a row that is not scored yet
-    write(tmp_path / "in.jsonl", rows)
+    write_rows(tmp_path / "in.jsonl", rows)
     assert run(*again) == 2
     assert "other references in the input, which decide weights" in capsys.readouterr().err
 
@@ -204,15 +199,15 @@ def test_weights_from_changed_references_are_refused(tmp_path, rows, halting, ca
 WRONG_INPUTS = {
     "mistyped": lambda folder: folder / "inn.jsonl",
     "a folder": lambda folder: folder,
-    "empty": lambda folder: write(folder / "empty.jsonl", []),
+    "empty": lambda folder: write_rows(folder / "empty.jsonl", []),
     "a header alone": lambda folder: raw(folder / "head.csv", b"id,candidate\n"),
     "a bad header": lambda folder: raw(folder / "head.csv", b"id,text\n1,a\n"),
     "other encoding": lambda folder: raw(folder / "x.csv", "id,candidate\nr0,赤い\n".encode("utf-16")),
     "bytes": lambda folder: raw(folder / "x.jsonl", b"\xff\x00\x81" * 50),
     "Parquet that is cut": lambda folder: raw(folder / "x.parquet", b"PAR1\x00\x00"),
     "no format": lambda folder: raw(folder / "x.txt", b"a"),
-    "other rows": lambda folder: write(folder / "x.jsonl", [{"id": "z", "candidate": "a"}]),
-    "fewer rows": lambda folder: write(folder / "x.jsonl", rows_of(folder)[:5]),
+    "other rows": lambda folder: write_rows(folder / "x.jsonl", [{"id": "z", "candidate": "a"}]),
+    "fewer rows": lambda folder: write_rows(folder / "x.jsonl", rows_of(folder)[:5]),
 }
 
 
@@ -250,14 +245,14 @@ def test_ctrl_c_before_the_first_new_window_keeps_the_part_file(tmp_path, rows, 
 
 def test_a_run_that_begins_and_stops_before_its_first_row_leaves_nothing(tmp_path, rows, halting):
     halting.stop_at = "a dog 0"
-    source = write(tmp_path / "in.jsonl", rows)
+    source = write_rows(tmp_path / "in.jsonl", rows)
     assert run("--metrics", "halting", "--input", source, "--output", tmp_path / "o.csv") == 130
     assert part_files(tmp_path) == {}
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL, signal.SIGTERM])
 def test_a_run_ended_by_a_signal_is_resumed_to_the_same_file(tmp_path, rows, number):
-    source = write(tmp_path / "in.jsonl", rows)
+    source = write_rows(tmp_path / "in.jsonl", rows)
     command = [sys.executable, "-m", "suisei", "score", "--metrics", "length", "--window", "2"]
     command += ["--output", str(tmp_path / "o.jsonl"), "--images", str(tmp_path)]
     heeding = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a shell's background jobs ignore it
@@ -421,19 +416,19 @@ def test_an_output_older_than_its_input_is_not_taken_for_its_scores(tmp_path, ca
     data, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     data.write_text('{"id": "1", "candidate": "a dog"}\n', encoding="utf-8")
     given = ["--metrics", "length", "--input", str(data), "--output", str(output)]
-    assert run_command(main, given) == 0
-    assert run_command(main, [*given, "--resume"]) == 0
+    assert run(*given) == 0
+    assert run(*given, "--resume") == 0
     assert "nothing to resume" in capsys.readouterr().err
-    assert run_command(main, [*given, "--resume", "--summary", str(tmp_path / "sum.json")]) == 2
+    assert run(*given, "--resume", "--summary", tmp_path / "sum.json") == 2
     assert "nothing is scored that --summary" in " ".join(capsys.readouterr().err.split())
     data.write_text('{"id": "1", "candidate": "quite another caption"}\n', encoding="utf-8")
     later = output.stat().st_mtime_ns + 1_000_000_000
     os.utime(data, ns=(later, later))
     before = output.read_bytes()
-    assert run_command(main, [*given, "--resume"]) == 2
+    assert run(*given, "--resume") == 2
     assert f"{data} was changed after it" in " ".join(capsys.readouterr().err.split())
     assert output.read_bytes() == before
-    assert run_command(main, given) == 0
+    assert run(*given) == 0
     assert output.read_bytes() != before
 
 
