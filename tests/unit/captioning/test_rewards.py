@@ -11,12 +11,10 @@ from suisei.captioning.caption_sources import CaptionedImage
 from suisei.captioning.reward_terms import Term, parse_reward
 from suisei.captioning.rewards import CaptionReward, folders_of
 from suisei.data.sample import CaptionSample
-from suisei.encoders.dual_folder import new_dual_encoder, save_dual_encoder
 from suisei.errors import ConfigError, DataError, UnavailableError
 from suisei.metrics.registry import get_metric
+from tests.unit.tiny_models import write_clip
 
-TEXT = {"context_length": 77, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 1}
-VIT = {"image_size": 32, "layers": 1, "width": 32, "patch_size": 16, "head_width": 16}
 REFERENCES = [["a red wall", "something red"], ["a blue wall", "blue things here"], ["赤い壁", "壁が赤い"]]
 CAPTIONS = [["a red wall", "red", "a dog"], ["a wall", "a wall", "blue blue"], ["赤い壁", "壁", "a cat"]]
 
@@ -58,11 +56,7 @@ def test_what_is_no_sum_is_refused(text, message):
 
 @pytest.fixture(scope="module")
 def clip(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("dual") / "clip"
-    save_dual_encoder(
-        new_dual_encoder({"embed_dim": 16, "vision_cfg": VIT, "text_cfg": TEXT}, seed=0), folder
-    )
-    return folder
+    return write_clip(tmp_path_factory.mktemp("dual") / "clip", context=77)
 
 
 def asked(reward, pictures, captions=CAPTIONS):

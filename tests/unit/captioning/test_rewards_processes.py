@@ -6,16 +6,10 @@ import torch
 from PIL import Image
 
 from suisei.captioning.rewards import CaptionReward
-from suisei.encoders.dual_folder import new_dual_encoder, save_dual_encoder
 from suisei.errors import DataError
 from suisei.training.processes import gather_texts, process_number
+from tests.unit.tiny_models import write_clip
 from tests.unit.two_processes import answers_of
-
-SMALL = {
-    "embed_dim": 16,
-    "vision_cfg": {"image_size": 32, "layers": 1, "width": 32, "patch_size": 16, "head_width": 16},
-    "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 1},
-}
 
 
 def look(clip, pictures, damaged):
@@ -42,7 +36,7 @@ def work(rank, clip, pictures, damaged):
 
 @pytest.mark.slow
 def test_each_process_looks_at_its_share_and_all_know_all(tmp_path):
-    save_dual_encoder(new_dual_encoder(SMALL, seed=0), tmp_path / "clip")
+    write_clip(tmp_path / "clip", context=77)
     pictures = []
     for number, colour in enumerate(["red", "blue", "green", "white", "red"]):  # the last is the first again
         pictures.append(str(tmp_path / f"{number}.png"))

@@ -15,9 +15,9 @@ from suisei.captioning.grid_tower import GridTower
 from suisei.captioning.rewards import CaptionReward
 from suisei.captioning.self_critical import SelfCritical
 from suisei.captioning.self_critical_run import TASK, run
-from suisei.encoders.dual_folder import new_dual_encoder, save_dual_encoder
 from suisei.errors import DataError, ModelError
 from tests.unit.captioning.tuning import arguments, lines, logged
+from tests.unit.tiny_models import write_clip
 
 
 def final(run_folder):
@@ -211,12 +211,7 @@ def test_a_captioner_of_hugging_face_takes_its_place(folder, tmp_path):
 
 @pytest.mark.slow
 def test_two_processes_tune_as_one(folder, tmp_path):
-    encoder = {
-        "embed_dim": 16,
-        "vision_cfg": {"image_size": 32, "layers": 1, "width": 32, "patch_size": 16, "head_width": 16},
-        "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 1},
-    }
-    save_dual_encoder(new_dual_encoder(encoder, seed=0), tmp_path / "clip")
+    write_clip(tmp_path / "clip", context=77)
 
     def rewards(name, processes):
         given = [

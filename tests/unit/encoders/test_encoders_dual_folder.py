@@ -11,9 +11,8 @@ from suisei.encoders.dual_loading import load_dual_encoder
 from suisei.encoders.tiny import TinyTextConfig, build_text_backbone, train_tokenizer
 from suisei.encoders.weights import read_weights, save_weights
 from suisei.errors import ConfigError, ModelError
+from tests.unit.tiny_models import RESNET, TEXT
 
-RESNET = {"layers": [1, 1, 1, 1], "width": 8, "image_size": 32, "head_width": 16}
-TEXT = {"context_length": 20, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 1}
 CAPTIONS = ["a dog runs", "犬が走っている", "two cats"]
 
 

@@ -8,8 +8,8 @@ from suisei.encoders.dual_folder import new_dual_encoder
 from suisei.encoders.dual_tokens import encode_tokens, tokenize
 from suisei.encoders.tiny import TinyTextConfig, build_text_backbone, train_tokenizer
 from suisei.errors import ConfigError
+from tests.unit.tiny_models import RESNET
 
-RESNET = {"layers": [1, 1, 1, 1], "width": 8, "image_size": 32, "head_width": 16}
 CAPTIONS = ["a dog runs", "犬が走っている", "two cats and a dog and a mat"]
 
 

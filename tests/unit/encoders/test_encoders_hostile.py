@@ -18,8 +18,8 @@ from suisei.encoders.text_config import TextEncoderConfig
 from suisei.encoders.tiny import TinyTextConfig, build_text_backbone, train_tokenizer
 from suisei.errors import ConfigError, ModelError, SuiseiError, UnavailableError
 from suisei.metrics.registry import get_metric
+from tests.unit.tiny_models import RESNET
 
-RESNET = {"layers": [1, 1, 1, 1], "width": 8, "image_size": 32, "head_width": 16}
 CAPTIONS = ["a dog runs", "犬が走っている", "two cats"]
 
 

@@ -10,7 +10,6 @@ import pytest
 import yaml
 
 from suisei.data.sample import CaptionSample, Rating
-from suisei.encoders.dual_folder import new_dual_encoder, save_dual_encoder
 from suisei.errors import ConfigError, ModelError
 from suisei.metrics import tokenizers
 from suisei.metrics.extras import ExtraInputs
@@ -18,10 +17,9 @@ from suisei.metrics.loading import load
 from suisei.metrics.registry import REGISTRY
 from suisei.models.folder import save_model, save_pair
 from suisei.models.second import Second, Weighing
+from tests.unit.tiny_models import RESNET, write_clip
 
 TEXT_INPUTS = ["ridge", "cider", "bleu-2", "unigram-f1", "chrf", "sacrebleu", "length"]
-RESNET = {"layers": [1, 1, 1, 1], "width": 8, "image_size": 32, "head_width": 16}
-TEXT = {"context_length": 20, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 1}
 
 
 @pytest.fixture(scope="module")
@@ -42,11 +40,7 @@ def trained(build_regressor, samples, names):
 
 @pytest.fixture(scope="module")
 def clip_folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("clip") / "mine"
-    save_dual_encoder(
-        new_dual_encoder({"embed_dim": 16, "vision_cfg": RESNET, "text_cfg": TEXT}, seed=1), folder
-    )
-    return folder
+    return write_clip(tmp_path_factory.mktemp("clip") / "mine", RESNET, seed=1)
 
 
 @pytest.fixture
@@ -250,9 +244,7 @@ def test_dual_encoders_travel_in_the_folder(build_regressor, samples, tmp_path, 
 
 
 def test_two_encoders_have_two_folders(build_regressor, samples, tmp_path, clip_folder):
-    other = tmp_path / "other"
-    made = new_dual_encoder({"embed_dim": 16, "vision_cfg": RESNET, "text_cfg": TEXT}, seed=2)
-    save_dual_encoder(made, other)
+    other = write_clip(tmp_path / "other", RESNET, seed=2)
     names = [f"pac-s:{clip_folder}", f"pac-s:{other}"]
     model, extras = trained(build_regressor, samples, names)
     save_model(tmp_path / "model", model, extras=extras.state())

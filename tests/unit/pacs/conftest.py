@@ -5,8 +5,8 @@ import json
 import pytest
 from PIL import Image
 
-from suisei.encoders.dual_folder import new_dual_encoder, save_dual_encoder
-from tests.unit.pacs.pacs_models import COLOURS, TEXT, VIT
+from tests.unit.pacs.pacs_models import COLOURS
+from tests.unit.tiny_models import write_clip
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +26,5 @@ def folder(tmp_path_factory):
             }
         )
     (folder / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    start = new_dual_encoder({"embed_dim": 16, "vision_cfg": VIT, "text_cfg": TEXT}, seed=0)
-    save_dual_encoder(start, folder / "clip")
+    write_clip(folder / "clip")
     return folder

@@ -1,7 +1,5 @@
-"""Settings of tiny dual encoders, and of runs that train them."""
+"""Settings of runs that train tiny dual encoders."""
 
-TEXT = {"context_length": 20, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 1}
-VIT = {"image_size": 32, "layers": 1, "width": 32, "patch_size": 16, "head_width": 16}
 COLOURS = {"red": (250, 10, 10), "green": (10, 250, 10), "blue": (10, 10, 250), "white": (250, 250, 250)}
 
 

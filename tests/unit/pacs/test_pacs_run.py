@@ -20,7 +20,8 @@ from suisei.pacs.pair_datamodule import PairDataModule
 from suisei.resources import resource_path
 from suisei.training import task_run
 from tests.unit.moves import recorded
-from tests.unit.pacs.pacs_models import COLOURS, TEXT, VIT, arguments
+from tests.unit.pacs.pacs_models import COLOURS, arguments
+from tests.unit.tiny_models import TEXT, VIT
 
 
 @pytest.mark.parametrize("trainable", ["projections", "lora", "image", "all"])

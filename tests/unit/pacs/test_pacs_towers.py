@@ -12,7 +12,8 @@ from suisei.errors import ConfigError
 from suisei.pacs.dual_module import Architecture, PacTraining
 from suisei.pacs.dual_run import run
 from suisei.pacs.towers import image_slot, image_states, project, projections, text_slot, text_states
-from tests.unit.pacs.pacs_models import TEXT, VIT, arguments
+from tests.unit.pacs.pacs_models import arguments
+from tests.unit.tiny_models import TEXT, VIT
 
 RESNET = {"layers": [1, 1, 1, 1], "width": 4, "image_size": 32, "head_width": 16}
 

@@ -7,21 +7,14 @@ import torch
 from PIL import Image
 
 from suisei.data.images import read_image
-from suisei.encoders.dual_folder import new_dual_encoder, save_dual_encoder
 from suisei.encoders.dual_loading import load_dual_encoder
 from suisei.training.folder_towers import tower_of_folder
-
-VIT = {"image_size": 32, "layers": 1, "width": 32, "patch_size": 16, "head_width": 16}
-TEXT = {"context_length": 8, "vocab_size": 49408, "width": 16, "heads": 2, "layers": 1}
+from tests.unit.tiny_models import write_clip
 
 
 @pytest.fixture(scope="module")
 def dual(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("dual") / "model"
-    save_dual_encoder(
-        new_dual_encoder({"embed_dim": 16, "vision_cfg": VIT, "text_cfg": TEXT}, seed=0), folder
-    )
-    return folder
+    return write_clip(tmp_path_factory.mktemp("dual") / "model")
 
 
 @pytest.mark.parametrize(

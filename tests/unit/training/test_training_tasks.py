@@ -9,12 +9,12 @@ from suisei.captioning.grid_tower import GridTower, TowerConfig, create_image_en
 from suisei.captioning.pieces import Pieces
 from suisei.captioning.transformer import TransformerConfig
 from suisei.commands.train import main
-from suisei.encoders.dual_folder import new_dual_encoder, save_dual_encoder
 from suisei.errors import ConfigError
 from suisei.training import run_callbacks, run_lock
 from suisei.training.progress_lines import ProgressLines
 from suisei.training.run_lock import alone_in
 from suisei.training.task_cli import TaskCLI
+from tests.unit.tiny_models import write_clip
 
 TASKS = ("pacs", "captioner", "self-critical", "recap-mapper", "recap-latent")
 
@@ -33,14 +33,7 @@ def captioner(tmp_path_factory):
 @pytest.fixture(scope="module")
 def clip(tmp_path_factory):
     """The folder of a tiny CLIP."""
-    sizes = {"width": 32, "layers": 1}
-    text = {**sizes, "context_length": 20, "vocab_size": 49408, "heads": 2}
-    vision = {**sizes, "image_size": 32, "patch_size": 16, "head_width": 16}
-    folder = tmp_path_factory.mktemp("clip") / "model"
-    save_dual_encoder(
-        new_dual_encoder({"embed_dim": 16, "vision_cfg": vision, "text_cfg": text}, seed=0), folder
-    )
-    return folder
+    return write_clip(tmp_path_factory.mktemp("clip") / "model")
 
 
 @pytest.fixture
