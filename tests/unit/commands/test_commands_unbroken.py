@@ -16,6 +16,7 @@ import pytest
 from PIL import Image
 
 from suisei.commands import compare, evaluate, score
+from suisei.data.images import load_image
 from suisei.metrics.base import Metric
 from suisei.metrics.registry import REGISTRY, Entry
 from suisei.runlog import events
@@ -35,13 +36,25 @@ class Acting(Metric):
         return np.array([float(len(sample.candidate)) for sample in samples])
 
 
+class Looking(Acting):
+    """Looks at the images besides."""
+
+    def _score(self, samples, **options):
+        scores = super()._score(samples, **options)
+        for sample in samples:
+            load_image(sample.image)
+        return scores
+
+
 def interrupt():
     raise KeyboardInterrupt
 
 
 @pytest.fixture(autouse=True)
 def acting(monkeypatch):
-    monkeypatch.setitem(REGISTRY, "acting", Entry(f"{__name__}:Acting", (), "a fake"))
+    for fake in (Acting, Looking):
+        entry = Entry(f"{__name__}:{fake.__name__}", (), "a fake")
+        monkeypatch.setitem(REGISTRY, fake.__name__.lower(), entry)
     monkeypatch.setattr(Acting, "act", staticmethod(lambda: None))
     yield Acting
     events.end(None)
@@ -146,20 +159,8 @@ def test_an_output_whose_summary_cannot_be_written_is_gone_on_with(data, acting,
 
 
 @pytest.mark.parametrize("more", [(), ("--on-error", "skip")])
-def test_a_folder_of_images_that_goes_away_stops_the_run(data, acting, capsys, monkeypatch, more):
+def test_a_folder_of_images_that_goes_away_stops_the_run(data, acting, capsys, more):
     output, images = data.parent / "s.jsonl", data.parent / "images"
-
-    class Looking(Acting):
-        def _score(self, samples, **options):
-            from suisei.data.images import load_image
-
-            scores = super()._score(samples, **options)
-            for sample in samples:
-                load_image(sample.image)
-            return scores
-
-    monkeypatch.setitem(REGISTRY, "looking", Entry(f"{__name__}:Looking", (), "a fake"))
-    monkeypatch.setitem(globals(), "Looking", Looking)
     away = data.parent / "away"
     acting.act = staticmethod(lambda: images.rename(away) if images.exists() else None)
     assert scoring(data, output, *more, metrics="looking") == 2
@@ -216,21 +217,9 @@ def test_images_that_never_were_there_are_bad_rows(data):
     assert (data.parent / "none.jsonl").read_text().count("is not there: no file") == 12
 
 
-def test_an_image_that_goes_away_stops_an_evaluation_that_keeps_scores(data, acting, capsys, monkeypatch):
+def test_an_image_that_goes_away_stops_an_evaluation_that_keeps_scores(data, acting, capsys):
     image, away = data.parent / "images" / "9.png", data.parent / "away.png"
     arguments = ["--data", data, "--metrics", "looking", "--bootstrap", 10, "--keep", data.parent / "kept"]
-
-    class Looking(Acting):
-        def _score(self, samples, **options):
-            from suisei.data.images import load_image
-
-            scores = super()._score(samples, **options)
-            for sample in samples:
-                load_image(sample.image)
-            return scores
-
-    monkeypatch.setitem(REGISTRY, "looking", Entry(f"{__name__}:Looking", (), "a fake"))
-    monkeypatch.setitem(globals(), "Looking", Looking)
     acting.act = staticmethod(lambda: image.rename(away) if image.exists() else None)
     assert run(evaluate.main, *arguments) == 2
     assert f"{image} is not there any more; the same command goes on" in capsys.readouterr().err
