@@ -1,23 +1,12 @@
 """Preprocessed images are the same from memory and decoded, and unreadable ones are counted."""
 
-import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 from suisei.data.images import load_image
 from suisei.errors import DataError
 from suisei.models.pixel_store import PixelStore
-
-COLOURS = ("red", "green", "blue")
-
-
-def image(number):
-    return Image.new("RGB", (4 + number, 4), COLOURS[number])
-
-
-def pixels_of(picture):
-    return torch.from_numpy(np.asarray(picture)[0, :1].astype(np.float32)).permute(1, 0)[..., None]
+from tests.unit.models.coloured import image, pixels_of
 
 
 def test_pixels_kept_and_decoded_per_batch_are_the_same():

@@ -7,7 +7,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image
 
 from suisei.data.image_bytes import ImageBytes
 from suisei.data.sample import CaptionSample, Rating
@@ -15,6 +14,7 @@ from suisei.errors import DataError
 from suisei.models.batch import length_spans
 from suisei.models.pixel_store import PixelStore
 from suisei.models.table import Collator, SampleTable
+from tests.unit.models.coloured import image, pixels_of
 
 TEXTS = st.sampled_from(["a dog", "犬", "two dogs", "a cat", "猫がいる"])
 SAMPLES = st.lists(
@@ -24,15 +24,6 @@ SAMPLES = st.lists(
     min_size=1,
     max_size=8,
 )
-COLOURS = ("red", "green", "blue")
-
-
-def image(number):
-    return Image.new("RGB", (4 + number, 4), COLOURS[number])
-
-
-def pixels_of(picture):
-    return torch.from_numpy(np.asarray(picture)[0, :1].astype(np.float32)).permute(1, 0)[..., None]
 
 
 def sample(candidate, references, picture, rating):
