@@ -15,6 +15,7 @@ from suisei.data.sample import CaptionSample
 from suisei.data.shards import shard_rows
 from suisei.data.tar_members import tar_members
 from suisei.errors import DataError
+from tests.unit.data.tar_files import add
 
 CAPTIONS = ["a red ball", "赤いボール", "two dogs run"]
 
@@ -23,14 +24,6 @@ def picture(colour="red"):
     stream = io.BytesIO()
     Image.new("RGB", (40, 30), colour).save(stream, "PNG")
     return stream.getvalue()
-
-
-def add(tar, name, content=b"", **fields):
-    info = tarfile.TarInfo(name)
-    info.size = len(content)
-    for field, value in fields.items():
-        setattr(info, field, value)
-    tar.addfile(info, io.BytesIO(content))
 
 
 def add_sample(tar, key, caption, **more):

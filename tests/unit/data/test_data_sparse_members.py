@@ -1,23 +1,15 @@
 """Sparse files in archives, as tar -S writes them: refused by their names, and what follows is read."""
 
-import io
 import tarfile
 
 import pytest
 
 from suisei.data.shards import shard_rows
 from suisei.data.tar_members import tar_members
+from tests.unit.data.tar_files import add
 
 PART = b"a ball"
 FEW, MANY = 4, 60  # a header of GNU's has room for four parts, a block after it for 21 more each
-
-
-def add(tar, name, content, **fields):
-    info = tarfile.TarInfo(name)
-    info.size = len(content)
-    for field, value in fields.items():
-        setattr(info, field, value)
-    tar.addfile(info, io.BytesIO(content))
 
 
 def octal(number):
