@@ -16,6 +16,7 @@ from suisei.encoders.text import TextEncoder
 from suisei.encoders.text_config import TextEncoderConfig
 from suisei.encoders.tiny import TinyTextConfig
 from suisei.metrics.registry import get_metric
+from tests.unit.two_processes import environment
 
 VALIDATION = ("val_pearson", "val_kendall", "val_loss")
 
@@ -76,10 +77,6 @@ def command(settings, run, *options):
         sys.executable, "-m", "suisei", "train", "--config", str(settings), f"--output={run}",
         "--trainer.devices=2", *options,
     ]  # fmt: skip
-
-
-def environment():
-    return {k: v for k, v in os.environ.items() if not k.startswith(("PL_", "LIGHTNING_"))}
 
 
 def killed_together(settings, run, *options):

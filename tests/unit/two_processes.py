@@ -1,4 +1,4 @@
-"""Two processes that speak to each other, as those of one training do."""
+"""Two processes that speak to each other, as those of one training do, and what they are started with."""
 
 import multiprocessing
 import os
@@ -19,6 +19,11 @@ def answers_of(work, folder, *given):
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(2, context, initializer=_alone) as pool:
         return list(pool.map(partial(_together, work, str(folder / "meet"), given), (0, 1), timeout=300))
+
+
+def environment():
+    """Return this process's variables but Lightning's, which would tell its children what they are."""
+    return {k: v for k, v in os.environ.items() if not k.startswith(("PL_", "LIGHTNING_"))}
 
 
 def _alone():

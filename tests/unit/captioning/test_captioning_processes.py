@@ -2,7 +2,6 @@
 
 import csv
 import json
-import os
 import subprocess
 import sys
 
@@ -13,7 +12,7 @@ from PIL import Image
 from suisei.captioning.caption_data import CaptionedImages
 from suisei.encoders.weights import read_weights
 from suisei.training.processes import token_weight
-from tests.unit.two_processes import answers_of
+from tests.unit.two_processes import answers_of, environment
 
 SIZES = {
     "width": 32, "heads": 4, "encoder_layers": 1, "decoder_layers": 1, "feed_forward": 64, "dropout": 0.0,
@@ -56,8 +55,9 @@ def trained(config, processes, batch_size):
         sys.executable, "-m", "suisei", "train", "--config", str(config), f"--output={output}",
         f"--trainer.devices={processes}", f"--data.batch_size={batch_size}",
     ]  # fmt: skip
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("PL_", "LIGHTNING_"))}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=300, env=environment(), check=False
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     with (output / "logs" / "version_0" / "metrics.csv").open() as file:
         losses = [float(row["train_loss"]) for row in csv.DictReader(file) if row["train_loss"]]

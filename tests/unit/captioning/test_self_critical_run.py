@@ -1,6 +1,5 @@
 """Tuning by rewards, from the command line to the model folder: tiny captioner, pictures of one colour."""
 
-import os
 import subprocess
 import sys
 
@@ -18,6 +17,7 @@ from suisei.captioning.self_critical_run import TASK, run
 from suisei.errors import DataError, ModelError
 from tests.unit.captioning.tuning import arguments, lines, logged
 from tests.unit.tiny_models import write_clip
+from tests.unit.two_processes import environment
 
 
 def final(run_folder):
@@ -221,11 +221,10 @@ def test_two_processes_tune_as_one(folder, tmp_path):
             f"--trainer.strategy={'ddp' if processes > 1 else 'auto'}",
             f"--data.batch_size={8 // processes}",
         ]
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(("PL_", "LIGHTNING_"))}
         if processes > 1:
             (tmp_path / "task.yaml").write_text(f"task: {TASK}\n")
             command = [sys.executable, "-m", "suisei.train", "--config", str(tmp_path / "task.yaml"), *given]
-            subprocess.run(command, check=True, capture_output=True, timeout=900, env=environment)
+            subprocess.run(command, check=True, capture_output=True, timeout=900, env=environment())
         else:
             run(given)
         return [row["reward"] for row in lines(tmp_path / name / "curve.jsonl")], final(tmp_path / name)

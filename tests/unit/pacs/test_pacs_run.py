@@ -1,6 +1,5 @@
 import csv
 import json
-import os
 import subprocess
 import sys
 
@@ -22,6 +21,7 @@ from suisei.training import task_run
 from tests.unit.moves import recorded
 from tests.unit.pacs.pacs_models import COLOURS, arguments
 from tests.unit.tiny_models import TEXT, VIT
+from tests.unit.two_processes import environment
 
 
 @pytest.mark.parametrize("trainable", ["projections", "lora", "image", "all"])
@@ -124,12 +124,10 @@ def test_two_processes_train_as_one(folder, tmp_path):
             f"--trainer.strategy={'ddp' if processes > 1 else 'auto'}",
             f"--data.batch_size={8 // processes}",
         ]
-        # what this process has loaded must not decide what its children are told
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(("PL_", "LIGHTNING_"))}
         if processes > 1:
             (tmp_path / "task.yaml").write_text(f"task: {TASK}\n")
             command = [sys.executable, "-m", "suisei.train", "--config", str(tmp_path / "task.yaml"), *given]
-            subprocess.run(command, check=True, capture_output=True, timeout=300, env=environment)
+            subprocess.run(command, check=True, capture_output=True, timeout=300, env=environment())
         else:
             run(given)
         with (tmp_path / name / "logs" / "version_0" / "metrics.csv").open() as file:
