@@ -1,7 +1,5 @@
 """SPICE and the Java tokenizer: real where Java is, and every way in which Java can fail."""
 
-import shutil
-
 import numpy as np
 import pytest
 
@@ -9,14 +7,7 @@ from suisei.data.sample import CaptionSample
 from suisei.errors import UnavailableError
 from suisei.metrics import java, spice
 from suisei.metrics.registry import get_metric, unavailable_reason
-
-pytest.importorskip("pycocoevalcap")
-needs_java = pytest.mark.skipif(shutil.which("java") is None, reason="needs a Java runtime")
-
-SAMPLES = [
-    CaptionSample("a dog runs fast", ("a dog runs", "the dog")),
-    CaptionSample("zebra", ("a red car", "one car on a road")),
-]
+from tests.unit.metrics.java_programs import SAMPLES, needs_java
 
 
 @needs_java

@@ -1,6 +1,5 @@
 """METEOR: real where Java is, and every way in which its program can fail."""
 
-import shutil
 import threading
 from contextlib import contextmanager
 
@@ -11,14 +10,8 @@ from suisei.data.sample import CaptionSample
 from suisei.errors import UnavailableError
 from suisei.metrics import meteor
 from suisei.metrics.registry import get_metric
+from tests.unit.metrics.java_programs import SAMPLES, needs_java
 
-pytest.importorskip("pycocoevalcap")
-needs_java = pytest.mark.skipif(shutil.which("java") is None, reason="needs a Java runtime")
-
-SAMPLES = [
-    CaptionSample("a dog runs fast", ("a dog runs", "the dog")),
-    CaptionSample("zebra", ("a red car", "one car on a road")),
-]
 STATISTICS = " ".join(["1.0"] * 23)
 
 
