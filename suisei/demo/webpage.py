@@ -124,7 +124,16 @@ def _one_caption(gr: Any, board: Scoreboard) -> None:
 
     given, results = [caption, references, image], [scores, why]
     # preprocess: Gradio would open the image, in any format, and make its colours RGB in a way of its own
-    gr.on([button.click, caption.submit], score, given, results, api_name="score", preprocess=False)
+    scored = gr.on([button.click, caption.submit], score, given, results, api_name="score", preprocess=False)
+    # in the browser alone; Clear and the examples change what is given, too
+    empty = {
+        "fn": None,
+        "outputs": results,
+        "js": f"() => {json.dumps([EMPTY, ''])}",
+        "api_visibility": "private",
+    }
+    gr.on([each.change for each in given], **empty, cancels=[scored])
+    scored.failure(**empty)
 
 
 def _uploaded(file: Any, what: str) -> str | None:

@@ -13,6 +13,7 @@ import pytest
 
 import suisei
 from suisei.commands.demo import HERE, temporary_uploads
+from suisei.demo.panels import EMPTY
 from suisei.demo.webpage import examples, launch_settings, load_gradio, make_page
 from suisei.errors import UnavailableError
 
@@ -66,6 +67,20 @@ def test_a_file_that_is_scored_again_is_still_the_one_that_was_given(tmp_path):
     given.write_text("candidate,reference_1\na dog,a dog\n")
     first, second = (score({"path": str(given)})[1].value for _ in range(2))
     assert first["data"] == second["data"] != []
+
+
+def test_scores_go_when_what_they_belong_to_changes_or_fails():
+    pytest.importorskip("gradio", reason="needs the extra demo")
+    with temporary_uploads():
+        page = make_page(suisei.demo.scoreboard.Scoreboard({"rouge-l": suisei.get_metric("rouge-l")}))
+    (score,) = [each for each in page.fns.values() if each.api_name == "score"]
+    emptied = [each for each in page.fns.values() if each.js == f"() => {json.dumps([EMPTY, ''])}"]
+    changed, failed = emptied
+    assert set(changed.targets) == {(each._id, "change") for each in score.inputs}
+    cancelled = [each.targets for each in page.fns.values() if each.cancels == [score._id]]
+    assert cancelled == [changed.targets]  # what is still computed does not come later
+    assert (failed.trigger_after, failed.trigger_only_on_failure) == (score._id, True)
+    assert all(each.outputs == score.outputs for each in emptied)
 
 
 @pytest.fixture
@@ -139,6 +154,8 @@ def test_clicked_through_in_a_browser(running, browser, model_folder, tmp_path):
     assert "the image" in page.locator(".sui table").first.inner_text()
 
     page.get_by_role("button", name="Clear").click()
+    page.get_by_text("Scores appear here.").wait_for()
+    assert page.locator(".sui .words").count() == 0
     page.get_by_label("Caption", exact=True).fill("<b>a dog</b>")
     page.get_by_role("button", name="Score", exact=True).click()
     alone = metric.score(["<b>a dog</b>"])[0]
@@ -147,6 +164,7 @@ def test_clicked_through_in_a_browser(running, browser, model_folder, tmp_path):
     page.get_by_label("Caption", exact=True).fill("")
     page.get_by_role("button", name="Score", exact=True).click()
     page.get_by_text("candidate is empty").wait_for()
+    assert page.locator(".row.first").count() == 0
 
     large = {"name": "large.csv", "mimeType": "text/csv", "buffer": b"candidate\n" * 110_000}  # 1.1 MB
     address = f"http://{HERE}:{port}/gradio_api/upload"
