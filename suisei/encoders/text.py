@@ -148,9 +148,16 @@ class TextEncoder(nn.Module):
 
     def tokenize(self, captions: Sequence[str]) -> list[list[int]]:
         """Return the token ids of every caption, special tokens included, cut to ``max_tokens``."""
+        return self._tokenized(captions, self.max_tokens)
+
+    def token_counts(self, captions: Sequence[str]) -> list[int]:
+        """Return how many tokens captions have, special tokens included: ``max_tokens`` + 1 where more."""
+        return [len(ids) for ids in self._tokenized(captions, self.max_tokens + 1)]
+
+    def _tokenized(self, captions: Sequence[str], max_tokens: int) -> list[list[int]]:
         if not captions:
             return []
-        ids = self._tokenized(captions)
+        ids = self._ids(captions, max_tokens)
         if not self._said:
             self._warn_long(captions, ids)
         return ids
@@ -166,14 +173,14 @@ class TextEncoder(nn.Module):
                 len(long), self.max_tokens, captions[long[0]][:60],
             )  # fmt: skip
 
-    def _tokenized(self, captions: Sequence[str]) -> list[list[int]]:
+    def _ids(self, captions: Sequence[str], max_tokens: int) -> list[list[int]]:
         if isinstance(self.tokenizer, FolderTokenizer):
-            return self.tokenizer.encode(captions, self.max_tokens)
+            return self.tokenizer.encode(captions, max_tokens)
         with self._lock, no_panic():  # truncation and padding are the tokenizer's own state
             encoded = self.tokenizer(
                 list(captions),
                 truncation=True,
-                max_length=self.max_tokens,
+                max_length=max_tokens,
                 add_special_tokens=True,
                 return_attention_mask=False,
             )

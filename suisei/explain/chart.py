@@ -66,6 +66,8 @@ def explanation_figure(explanation: Explanation) -> Figure:
         _panel(axis, title, bars, None if absolute else explanation.helps)
     title = f"{explanation.metric} {explanation.score:.3f}\n{_wrapped(explanation.candidate)}"
     figure.suptitle(title, fontsize=10, x=0.02, ha="left")
+    if explanation.notes:
+        figure.supxlabel("\n".join(map(_wrapped, explanation.notes)), fontsize=8, x=0.02, ha="left")
     return figure
 
 

@@ -29,6 +29,8 @@ MAX_WORDS = 200
 COSINES, METRICS = "cosines with references", "metrics"
 
 _ALL, _IMAGE, _REFERENCES, _CANDIDATE = "all", "image", "references", "candidate"
+_QUOTED = 30
+"""Characters that a note quotes of a caption."""
 _CLOSING = ",.;:!?)]」』、。"
 
 Key = Hashable
@@ -92,6 +94,14 @@ class ReadsInputs(Protocol):
         """
 
 
+@runtime_checkable
+class ReadsTokens(Protocol):
+    """A metric whose text encoder reads so many tokens of a caption and no more."""
+
+    def tokens_left(self, texts: Sequence[str]) -> list[int]:
+        """Return how many tokens it would read after each text: -1 where not all of it is read."""
+
+
 @dataclass(frozen=True, slots=True)
 class SecondOpinion:
     """What two models say of a sample, of which the second is weighed beside the first.
@@ -136,13 +146,16 @@ def explain(
     if any(map(str.isalpha, sample.candidate)):  # a caption without its kanji is Japanese still
         sample = replace(sample, language=language_of(sample))
     spans = word_spans(sample.candidate, cut(sample.candidate, language_of(sample)))
+    spans, notes = _read(metric, sample, spans)  # before the variants, which no warning is to count
+    opinion = metric.second_opinion(sample) if isinstance(metric, AsksSecond) else None
     asked = _Asked(sample, dict(_variants(sample, spans[:MAX_WORDS], metric.reads)))
     scores, inputs, groups = asked.of(metric, batch_size)
     score = scores[_ALL]
     if score is None:
         lacking = metric.missing([sample]).get(0, "it gave none")
         raise DataError(f"{metric.name} has no score for this caption: {lacking}")
-    notes = [f"the first {MAX_WORDS} of {len(spans)} words were left out"] if len(spans) > MAX_WORDS else []
+    if len(spans) > MAX_WORDS:
+        notes.append(f"the first {MAX_WORDS} of {len(spans)} words were left out")
     return Explanation(
         metric.name,
         metric.signature,
@@ -161,8 +174,27 @@ def explain(
         groups,
         tuple(notes),
         metric.higher_is_better,
-        _second_effect(metric, sample, score),
+        _second_effect(opinion, score),
     )
+
+
+def _read(metric: Scorer, sample: CaptionSample, spans: list[Span]) -> tuple[list[Span], list[str]]:
+    """Return which words of the candidate are read, and notes on what is not."""
+    if not isinstance(metric, ReadsTokens):
+        return spans, []
+    references = sample.references if "references" in metric.reads else ()
+    candidate, *others = (left < 0 for left in metric.tokens_left([sample.candidate, *references]))
+    notes = []
+    if candidate:
+        left = metric.tokens_left([sample.candidate[:start] for start, _ in spans])
+        spans = [span for span, room in zip(spans, left, strict=True) if room > 0]
+        read = sample.candidate[: spans[-1][1]] if spans else ""
+        notes.append(
+            f"the text encoder read the caption up to “…{read[-_QUOTED:]}”; later words were not left out"
+        )
+    if any(others):
+        notes.append(f"the text encoder read {sum(others)} of {len(others)} references not to the end")
+    return spans, notes
 
 
 def word_spans(caption: str, words: Sequence[str]) -> list[Span]:
@@ -283,8 +315,7 @@ def _group_effect(kind: str, members: int, score: float, changed: float) -> Inpu
     return InputEffect(f"all {kind}", kind, None, None, float(changed), float(score - changed), members)
 
 
-def _second_effect(metric: Scorer, sample: CaptionSample, score: float) -> SecondEffect | None:
-    found = metric.second_opinion(sample) if isinstance(metric, AsksSecond) else None
+def _second_effect(found: SecondOpinion | None, score: float) -> SecondEffect | None:
     if found is None:
         return None
     return SecondEffect(found.second, found.share, found.first, score - found.first)

@@ -164,6 +164,11 @@ class SuiSeiMetric(Metric):
             second.weigh(scores, extras, list(self.extras.metrics), batch_size, replaced=metrics)
         return scores, inputs
 
+    def tokens_left(self, texts: Sequence[str]) -> list[int]:
+        """Return how many tokens would still be read, see :class:`suisei.explain.leave_out.ReadsTokens`."""
+        encoder = self.regressor.text
+        return [encoder.max_tokens - count for count in encoder.token_counts(texts)]
+
     def second_opinion(self, sample: CaptionSample) -> SecondOpinion | None:
         """Return what both models say of a sample, see :class:`suisei.explain.leave_out.AsksSecond`."""
         samples, across = self._told_apart([sample])

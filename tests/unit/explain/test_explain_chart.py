@@ -72,6 +72,18 @@ def test_the_strongest_words_are_drawn_and_what_is_left_out_is_said(explanation)
         assert explanation_figure(explanation).axes[1].get_title("left") == "moved by each word"
 
 
+def test_notes_are_under_the_chart(explanation):
+    note = "the text encoder read the caption up to “…a red blue”; later words were not left out, and so on"
+    with style():
+        assert explanation_figure(explanation).get_supxlabel() == ""
+        figure = explanation_figure(replace(explanation, notes=("short", note)))
+        figure.canvas.draw()
+        box = figure._supxlabel.get_window_extent()
+        assert 0 <= box.x0 < box.x1 <= figure.bbox.width
+        assert box.y1 < figure.axes[-1].get_tightbbox().y0
+    assert " ".join(figure.get_supxlabel().split()) == f"short {note}"
+
+
 def test_another_suffix_is_refused(explanation, tmp_path):
     with pytest.raises(ConfigError, match=r"a\.gif: must end in \.png, \.pdf or \.svg"):
         plot_explanation(tmp_path / "a.gif", explanation)

@@ -229,6 +229,25 @@ def test_a_long_caption_says_how_many_words_were_left_out(monkeypatch):
     assert found.notes == ("the first 3 of 5 words were left out",)
 
 
+def test_what_is_not_read_is_said_and_not_left_out(metric, caplog, monkeypatch):
+    text = metric.regressor.text
+    monkeypatch.setattr(text, "_said", False)
+    words = [f"dog{'s' * (n % 2)}" for n in range(text.max_tokens)]
+    with caplog.at_level(logging.WARNING, logger="suisei.encoders.text"):
+        found = metric.explain(" ".join(words), ["two dogs", "cat " * text.max_tokens])
+    (warned,) = caplog.records
+    assert f"2 captions reach the {text.max_tokens} tokens" in warned.message
+    count = len(found.words)
+    assert 20 < count < len(words)
+    assert text.tokenize([" ".join(words[:count])]) == text.tokenize([found.candidate])
+    assert len(text.tokenize([" ".join(words[: count - 1])])[0]) < text.max_tokens
+    read, references = found.notes
+    quoted = " ".join(words[:count])[-30:]
+    assert read == f"the text encoder read the caption up to “…{quoted}”; later words were not left out"
+    assert references == "the text encoder read 1 of 2 references not to the end"
+    assert metric.explain(" ".join(words[: count - 2]), ["two dogs"]).notes == ()
+
+
 @pytest.mark.parametrize(
     ("metric_name", "arguments", "error", "message"),
     [
