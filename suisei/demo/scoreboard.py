@@ -106,6 +106,10 @@ class Scoreboard:
         share = score / 100 if metric.name in HUNDREDS else score
         return Shown(label, summary, score, min(max(share, 0.0), 1.0))
 
+    def explains(self, sample: CaptionSample) -> bool:
+        """Return whether the first metric has a score to explain."""
+        return not next(iter(self.metrics.values())).missing([sample])
+
     def explanation(self, sample: CaptionSample) -> Explanation:
         """Return why the first metric gives the sample its score.
 

@@ -10,7 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from suisei.data.sample import LANGUAGES
+from suisei.data.sample import LANGUAGES, CaptionSample
 from suisei.demo.panels import EMPTY, STYLE, explanation_panel, score_panel
 from suisei.demo.scoreboard import FORMATS, MAX_ROWS, Scoreboard, write_table
 from suisei.demo.uploads import UploadsAlone
@@ -115,25 +115,33 @@ def _one_caption(gr: Any, board: Scoreboard) -> None:
         with gr.Column():
             scores, why = gr.HTML(EMPTY), gr.HTML()
 
-    @_told(gr)
-    def score(caption: Any, references: Any, image: Any) -> tuple[str, str]:
-        sample = board.one(str(caption or ""), str(references or ""), _uploaded(image, "image"))
-        lines = board.scores(sample)
-        known = lines[0].score is not None
-        return score_panel(lines), explanation_panel(board.explanation(sample)) if known else ""
+    def sample_of(caption: Any, references: Any, image: Any) -> CaptionSample:
+        return board.one(str(caption or ""), str(references or ""), _uploaded(image, "image"))
 
-    given, results = [caption, references, image], [scores, why]
+    @_told(gr)
+    def score(*given: Any) -> str:
+        return score_panel(board.scores(sample_of(*given)))
+
+    @_told(gr)
+    def explain(*given: Any) -> str:
+        sample = sample_of(*given)
+        return explanation_panel(board.explanation(sample)) if board.explains(sample) else ""
+
+    given = [caption, references, image]
     # preprocess: Gradio would open the image, in any format, and make its colours RGB in a way of its own
-    scored = gr.on([button.click, caption.submit], score, given, results, api_name="score", preprocess=False)
+    scored = gr.on([button.click, caption.submit], score, given, scores, api_name="score", preprocess=False)
+    # an event of its own: it may take a while, in which others are scored
+    explained = scored.success(explain, given, why, api_name="explain", preprocess=False)
     # in the browser alone; Clear and the examples change what is given, too
     empty = {
         "fn": None,
-        "outputs": results,
+        "outputs": [scores, why],
         "js": f"() => {json.dumps([EMPTY, ''])}",
         "api_visibility": "private",
     }
-    gr.on([each.change for each in given], **empty, cancels=[scored])
-    scored.failure(**empty)
+    gr.on([each.change for each in given], **empty, cancels=[scored, explained])
+    for event in (scored, explained):
+        event.failure(**empty)
 
 
 def _uploaded(file: Any, what: str) -> str | None:

@@ -69,18 +69,37 @@ def test_a_file_that_is_scored_again_is_still_the_one_that_was_given(tmp_path):
     assert first["data"] == second["data"] != []
 
 
-def test_scores_go_when_what_they_belong_to_changes_or_fails():
+def functions_of(labels):
+    """The page's functions: what scores, what explains, and all."""
     pytest.importorskip("gradio", reason="needs the extra demo")
     with temporary_uploads():
-        page = make_page(suisei.demo.scoreboard.Scoreboard({"rouge-l": suisei.get_metric("rouge-l")}))
-    (score,) = [each for each in page.fns.values() if each.api_name == "score"]
-    emptied = [each for each in page.fns.values() if each.js == f"() => {json.dumps([EMPTY, ''])}"]
-    changed, failed = emptied
+        page = make_page(
+            suisei.demo.scoreboard.Scoreboard({each: suisei.get_metric(each) for each in labels})
+        )
+    named = {each.api_name: each for each in page.fns.values()}
+    return named["score"], named["explain"], list(page.fns.values())
+
+
+def test_scores_go_when_what_they_belong_to_changes_or_fails():
+    score, explain, functions = functions_of(["rouge-l"])
+    emptied = [each for each in functions if each.js == f"() => {json.dumps([EMPTY, ''])}"]
+    changed, *failed = emptied
     assert set(changed.targets) == {(each._id, "change") for each in score.inputs}
-    cancelled = [each.targets for each in page.fns.values() if each.cancels == [score._id]]
+    cancelled = [each.targets for each in functions if set(each.cancels) == {score._id, explain._id}]
     assert cancelled == [changed.targets]  # what is still computed does not come later
-    assert (failed.trigger_after, failed.trigger_only_on_failure) == (score._id, True)
-    assert all(each.outputs == score.outputs for each in emptied)
+    assert [each.trigger_after for each in failed] == [score._id, explain._id]
+    assert all(each.trigger_only_on_failure for each in failed)
+    assert all(each.outputs == [*score.outputs, *explain.outputs] for each in emptied)
+
+
+def test_scores_do_not_wait_for_reasons(monkeypatch):
+    score, explain, _ = functions_of(["rouge-l", "length"])
+    assert (explain.trigger_after, explain.trigger_only_on_success) == (score._id, True)
+    assert explain.concurrency_id != score.concurrency_id  # nobody's scores wait for another's reasons
+    assert "Why" in explain.fn("a dog runs", "a dog", None)
+    assert explain.fn("a dog runs", "", None) == ""  # rouge-l has no score
+    monkeypatch.setattr(suisei.metrics.base.Metric, "explain", lambda *_: pytest.fail("explained"))
+    assert "row first" in score.fn("a dog runs", "a dog", None)
 
 
 @pytest.fixture
