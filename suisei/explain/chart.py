@@ -85,8 +85,8 @@ def _strongest(words: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
 def _part_bars(explanation: Explanation) -> list[Bar]:
     named = parts_of(explanation)
     named += [
-        (f"only: {effect.text}", effect.alone)
-        for effect in explanation.references[:MOST_REFERENCES]
+        (f"only reference {number}: {effect.text}", effect.alone)  # as the terminal's table counts
+        for number, effect in enumerate(explanation.references[:MOST_REFERENCES], start=1)
         if effect.alone is not None and len(explanation.references) > 1
     ]
     return [(_short(name), score, f"{score:.3f}") for name, score in named]

@@ -160,10 +160,14 @@ def _reference_table(explanation: Explanation) -> Table:
         "reference",
         [*(["cosine"] if cosines else []), "alone", "without", "moved"],
     )
-    for effect in explanation.references:
+    for number, effect in enumerate(explanation.references, start=1):
         near = [_plain(effect.cosine)] if cosines else []
         table.add_row(
-            Text(effect.text), *near, _plain(effect.alone), _plain(effect.without), _signed(effect.moved)
+            Text(f"{number}: {effect.text}"),
+            *near,
+            _plain(effect.alone),
+            _plain(effect.without),
+            _signed(effect.moved),
         )
     return table
 

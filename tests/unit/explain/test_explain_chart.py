@@ -51,7 +51,7 @@ def test_the_chart_has_every_part(explanation):
     assert [bar.get_width() for bar in words.patches] == [0.3, -0.2]
     assert [text.get_text() for text in words.get_yticklabels()] == ["red", "blue"]
     assert len(numbers.patches) == 1 + MOST_INPUTS
-    assert "only: the mathematical $x_1$ dog of…" in texts_of(figure)
+    assert "only reference 2: the mathematical…" in texts_of(figure)
     assert "a red blue dog" in figure.get_suptitle()
 
 
@@ -70,6 +70,18 @@ def test_the_strongest_words_are_drawn_and_what_is_left_out_is_said(explanation)
     assert numbers.get_title("left") == "moved by numbers that went in (not drawn: 12 of less effect)"
     with style():
         assert explanation_figure(explanation).axes[1].get_title("left") == "moved by each word"
+
+
+def test_references_that_begin_alike_are_told_apart(explanation):
+    alike = [f"the mathematical dog of a very, very long reference {end}" for end in ("by a", "by b")]
+    references = [replace(each, text=text) for each, text in zip(explanation.references, alike, strict=True)]
+    changed = replace(explanation, references=tuple(references))
+    with style():
+        labels = texts_of(explanation_figure(changed))
+    assert "only reference 1: the mathematical…" in labels
+    assert "only reference 2: the mathematical…" in labels
+    shown = " ".join(text_of(changed).split())
+    assert shown.index("1: the mathematical") < shown.index("2: the mathematical")
 
 
 def test_notes_are_under_the_chart(explanation):
