@@ -51,8 +51,15 @@ def refuse_literal(column: str, caption: str) -> None:
         )
 
 
-def refuse_no_value(column: str, caption: str) -> None:
+def refuse_no_value(
+    column: str, caption: str, fix: str = "leave the cell blank, for a candidate the row out"
+) -> None:
     """Make sure that a caption is not what tables write where there is none.
+
+    Args:
+        column: where it stands.
+        caption: the text.
+        fix: what to do, for the message.
 
     Raises:
         DataError: it is; ``column`` is named.
@@ -60,7 +67,7 @@ def refuse_no_value(column: str, caption: str) -> None:
     if caption.strip() in _NO_VALUE:
         raise DataError(
             f"{column} is {caption.strip()!r}, which a table says where it has no value, and no caption; "
-            "leave the cell blank, for a candidate the row out"
+            f"{fix}"
         )
 
 

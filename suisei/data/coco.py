@@ -14,6 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from suisei.data.caption_cells import refuse_literal, refuse_no_value
 from suisei.data.caption_file import CaptionFile
 from suisei.data.column_names import ALIASES, match_columns
 from suisei.data.compressed import open_plain, plain_suffix
@@ -99,7 +100,7 @@ def read_results(path: Path | str, *, on_error: str = "raise") -> CaptionFile:
 
     Raises:
         DataError: an unreadable file or another layout, an image with several captions that differ, or,
-            under "raise", a caption that is no text or empty.
+            under "raise", a caption that is no text, empty, or what stands where there is none.
     """
     found = CaptionFile(str(path), "plain text, a caption a line", by_line=True)
     records = _records(path, found, results=True)
@@ -108,7 +109,7 @@ def read_results(path: Path | str, *, on_error: str = "raise") -> CaptionFile:
     places: dict[str, str] = {}
     for record in records:
         try:
-            image, captions = _checked(record)
+            image, captions = _checked(record, table=not is_text(path))
             _add_one(found, image, captions, record.place, places)
         except DataError as error:
             problem = DataError(f"{path}, {record.place}: {error}")
@@ -127,8 +128,8 @@ def read_references(paths: Sequence[Path | str]) -> CaptionFile:
             parts are taken, and of each image the captions that are there.
 
     Raises:
-        DataError: an unreadable file or another layout, a reference that is no text or empty, or text
-            files of different lengths.
+        DataError: an unreadable file or another layout, a reference that is no text, empty, or what stands
+            where there is none, or text files of different lengths.
     """
     tables = [path for path in paths if plain_suffix(path) in _TABLES]
     if tables:
@@ -141,10 +142,7 @@ def read_references(paths: Sequence[Path | str]) -> CaptionFile:
     found = CaptionFile(str(paths[0]), "plain text, a reference a line", by_line=True)
     records = []
     for record in _records(paths[0], found):
-        try:
-            image, captions = _checked(record)
-        except DataError as error:
-            raise DataError(f"{paths[0]}, {record.place}: {error}") from None
+        image, captions = _checked_in(paths[0], record)
         records.append(Record(record.place, image, captions, record.other))
     found.captions = _by_image((record.image, record.captions) for record in records)
     if any(record.other is not None for record in records):
@@ -392,8 +390,24 @@ def _id_text(image: Any) -> str:
     return str(int(image) if isinstance(image, float) and image.is_integer() else image).strip()
 
 
-def _checked(record: Record) -> tuple[str, tuple[str, ...]]:
+def _checked_in(path: Path | str, record: Record) -> tuple[str, tuple[str, ...]]:
     """Return the image and its captions.
+
+    Raises:
+        DataError: what is wrong with them, with the file and the place.
+    """
+    try:
+        return _checked(record, table=not is_text(path))
+    except DataError as error:
+        raise DataError(f"{path}, {record.place}: {error}") from None
+
+
+def _checked(record: Record, *, table: bool) -> tuple[str, tuple[str, ...]]:
+    """Return the image and its captions.
+
+    Args:
+        record: what the file has.
+        table: it is JSON, whose writers put words where there is no value; not lines that somebody wrote.
 
     Raises:
         DataError: what is wrong with them, without the place.
@@ -407,7 +421,12 @@ def _checked(record: Record) -> tuple[str, tuple[str, ...]]:
     if not every:
         raise DataError(f"image {image!r:.60} has an empty list of captions; leave it out or fill it in")
     what = f"the caption of image {image!r:.60}"
-    return str(image).strip(), tuple(checked_caption(what, caption_in(caption)) for caption in every)
+    texts = tuple(checked_caption(what, caption_in(caption)) for caption in every)
+    for text in texts:
+        refuse_literal(what, text)
+        if table:
+            refuse_no_value(what, text, "leave it out")
+    return str(image).strip(), texts
 
 
 def _add_one(
@@ -444,10 +463,11 @@ def _text_references(paths: Sequence[Path | str]) -> CaptionFile:
     form = f"{len(paths)} references a line in plain text"
     found = CaptionFile(", ".join(map(str, paths)), form, by_line=True)
     for number, lines in enumerate(zip(*columns, strict=True), 1):
-        there = [line for line in lines if line.strip()]
+        there = [(path, line) for path, line in zip(paths, lines, strict=True) if line.strip()]
         if not there:
             raise DataError(f"{paths[0]}, line {number}: none of the reference files has a reference here")
-        found.captions[str(number)] = _checked(Record("", number, there))[1]
+        checked = (_checked_in(path, Record(f"line {number}", number, line))[1] for path, line in there)
+        found.captions[str(number)] = tuple(chain.from_iterable(checked))
     return _not_empty(found)
 
 

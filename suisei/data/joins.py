@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import chain, islice, zip_longest
 from pathlib import Path
 
+from suisei.data.caption_cells import refuse_literal
 from suisei.data.caption_file import CaptionFile
 from suisei.data.coco import is_text, read_references
 from suisei.data.compressed import open_plain
@@ -76,7 +77,7 @@ class References:
         """Yield the references of line after line of the text files, blank ones left out.
 
         Raises:
-            DataError: the files differ in length, or hold what is no UTF-8 text.
+            DataError: the files differ in length, or hold what is no UTF-8 text or no caption.
         """
         with ExitStack() as stack:
             streams = [_text_lines(path, stack) for path in self.paths]
@@ -100,6 +101,7 @@ def _text_lines(path: Path, stack: ExitStack) -> Iterator[str]:
                 raise DataError(f"line {number:,} {what}")
             if has_lone_return(line):
                 raise DataError(f"line {number:,}: {LONE_RETURN}")
+            refuse_literal(f"line {number:,}", line)
             yield line.rstrip("\r\n")
     except DataError as error:
         raise DataError(f"{path}: {error}") from None

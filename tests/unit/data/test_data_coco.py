@@ -226,3 +226,57 @@ def test_files_that_cannot_be_read(tmp_path, content, message):
         read_results(tmp_path / "a.json.gz")
     with pytest.raises(DataError, match="cannot be read"):
         read_results(tmp_path / "absent.json")
+
+
+LITERAL = "[{'generated_text': 'a dog'}]"
+NO_CAPTIONS = {
+    "None": "is 'None', which a table says .*; leave it out",
+    LITERAL: "is a list or a dict as text",
+}
+FORMS = {
+    "row": ("a.json", lambda text: [{"image_id": 7, "caption": "a"}, {"image_id": 12, "caption": text}]),
+    "image '12'": ("a.json", lambda text: {"7": "a", "12": [{"caption": text}]}),
+    "row 2": (
+        "a.jsonl.gz",
+        lambda text: f'{{"id": 7, "caption": "a"}}\n{json.dumps({"id": 12, "caption": text})}',
+    ),
+}
+
+
+@pytest.mark.parametrize("text", NO_CAPTIONS)
+@pytest.mark.parametrize("form", FORMS)
+def test_what_is_no_caption_in_rows_is_none_here(tmp_path, form, text):
+    name, content = FORMS[form]
+    path = save(tmp_path / name, content(text))
+    message = rf"{name}, {form}.*: the caption of image '?12'? {NO_CAPTIONS[text]}"
+    for read in (read_results, lambda path: read_references([path])):
+        with pytest.raises(DataError, match=message):
+            read(path)
+    found = read_results(path, on_error="skip")
+    assert (found.captions, len(found.bad)) == ({"7": ("a",)}, 1)
+
+
+@pytest.mark.parametrize("text", NO_CAPTIONS)
+def test_annotations_and_splits_have_no_such_caption_either(tmp_path, text):
+    annotations = {"annotations": [{"id": 3, "image_id": 7, "caption": text}]}
+    with pytest.raises(DataError, match=f"annotation 1: the caption of image 7 {NO_CAPTIONS[text]}"):
+        read_references([save(tmp_path / "a.json", annotations)])
+    split = {"images": [{"filename": "a.jpg", "sentences": [{"raw": "a dog"}, {"raw": text}]}]}
+    with pytest.raises(DataError, match=f"image 1: the caption of image 'a.jpg' {NO_CAPTIONS[text]}"):
+        read_references([save(tmp_path / "a.json", split)])
+
+
+def test_a_line_of_text_may_say_none_and_is_no_list(tmp_path):
+    said, path = save(tmp_path / "said.txt", "None\nnan\n"), save(tmp_path / "a.txt", f"a dog\n{LITERAL}\n")
+    none = {"1": ("None",), "2": ("nan",)}
+    assert read_results(said).captions == read_references([said]).captions == none
+    for read in (
+        read_results,
+        lambda path: read_references([path]),
+        lambda path: read_references([said, path]),
+    ):
+        with pytest.raises(
+            DataError, match=r"a\.txt, line 2: the caption of image 2 is a list or a dict as text"
+        ):
+            read(path)
+    assert read_results(path, on_error="skip").captions == {"1": ("a dog",)}

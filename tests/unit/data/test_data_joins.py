@@ -215,6 +215,7 @@ def test_text_beside_text_line_by_line(tmp_path):
         (("a\nb\nc\n",), "has more than the 2 lines that .*hyp.txt has rows"),
         (("a\nb\n", "a\n"), r"r1.txt has 1 lines, and another file of references more"),
         ((b"a\n\xff\n",), r"r0.txt: line 2 is not valid UTF-8"),
+        (("None\n['a dog', 'dog']\n",), r"r0.txt: line 2 is a list or a dict as text, got "),
         (('{"refs": ["a"]}\n',), r"r0.txt: its lines are JSON objects, not references; name it .jsonl"),
     ],
 )

@@ -324,6 +324,17 @@ def test_bad_rows_of_rows_files(save):
     assert any("1 bad rows skipped" in note for note in systems.notes)
 
 
+@pytest.mark.parametrize("said", ["None", "['a', 'dog']"])
+def test_a_result_that_is_no_caption_is_named_and_can_be_skipped(save, said):
+    rows = [{"image_id": n, "caption": f"a {n}"} for n in (1, 2, 3)]
+    files = save("a.json", [*rows[:2], {"image_id": 3, "caption": said}]), save("b.json", rows)
+    with pytest.raises(DataError, match=r"a\.json, row 3: the caption of image 3 is "):
+        load_systems(files)
+    systems = load_systems(files, on_error="skip")
+    assert systems.keys == ("1", "2")
+    assert any("1 bad rows skipped" in note for note in systems.notes)
+
+
 @pytest.mark.parametrize("name", ["a.jsonl", "a.json"])
 def test_rows_with_references_are_more_than_a_result_file(save, name):
     rows = [{"image_id": n, "caption": f"a {n}", "references": [f"r {n}"]} for n in (1, 2)]
