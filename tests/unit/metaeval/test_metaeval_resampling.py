@@ -1,5 +1,7 @@
 """Bootstrap intervals of correlations and of their differences."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.stats
@@ -133,6 +135,13 @@ def test_item_and_system_statistics_leave_out_what_is_undefined():
     np.testing.assert_allclose(system, [expected, scipy.stats.kendalltau([1, 2, 3], [2, 2, 3])[0], 1, np.nan])
 
 
+def test_resampled_means_over_groups_leave_out_a_group_without_a_correlation():
+    scores = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 7.0, 7.0])
+    data = AgreementData(scores, tuple((n,) for n in (1, 2, 3) * 3), tuple("aaabbbccc"), (), tuple("xyz" * 3))
+    interval = bootstrap(data.rows(), "pearson", "item", n_resamples=50)
+    assert [interval.low, interval.high] == pytest.approx([1, 1])
+
+
 def test_resampled_systems_are_those_of_the_figure_however_many_ratings_a_caption_has():
     ratings = ((1, 3), (2,), (5, 5, 6), (6,), (1,), (0, 0, 0, 1))
     data = AgreementData(np.array([1.0, 3, 5, 4, 2, 4]), ratings, tuple("aabbcc"), (), tuple("xxyyzz"))
@@ -189,6 +198,19 @@ def test_difference_is_that_of_shared_resamples():
     values = [bootstrap_values(rows, "pearson", "pooled", weights) for rows in (a, b)]
     interval = bootstrap_difference(a, b, "pearson", n_resamples=60, seed=4, confidence=0.8)
     assert [interval.low, interval.high] == pytest.approx(np.quantile(values[0] - values[1], [0.1, 0.9]))
+
+
+def test_metrics_are_compared_on_the_groups_in_which_both_have_a_correlation():
+    a, b = simulate(14, groups=8, noise=(0.3, 0.9))
+    first = np.array([name == "g0" for name in a.groups])
+    a = replace(a, scores=np.where(first, 0.5, a.scores)).rows()
+    b = b.rows()
+    others = np.array([name != "g0" for name in a.group_names])
+    found, expected = (
+        bootstrap_difference(*pair, "pearson", "item", n_resamples=40, seed=2)
+        for pair in ((a, b), (a.of_groups(others), b.of_groups(others)))
+    )
+    assert found == expected
 
 
 @pytest.mark.parametrize("change", ["ratings", "groups", "names", "length"])
