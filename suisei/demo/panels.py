@@ -30,6 +30,7 @@ STYLE = """
 .sui .words { font-size: 19px; line-height: 2.1; }
 .sui .words span { padding: 3px 5px; margin: 0 1px; border-radius: 5px; white-space: nowrap; color: #0f172a; }
 .sui .words span.flat { color: inherit; }
+.sui .words span.costs { border-bottom: 3px solid #d9722b; border-radius: 5px 5px 0 0; }
 .sui table { border-collapse: collapse; width: 100%; border: none; }
 .sui tr { border: none; background: none; }
 .sui td, .sui th { text-align: left; padding: 4px 10px 4px 0; vertical-align: top; font-weight: 400;
@@ -41,7 +42,8 @@ STYLE = """
 """Style sheet of the panels; colours of text and lines are those of the page, light or dark."""
 
 EMPTY = '<div class="sui hint">Scores appear here.</div>'
-_HELPS, _COSTS = "34, 197, 94", "248, 113, 113"
+_HELPS, _COSTS = "#68a3d6", "#e99a62"
+"""Blue and orange as in the chart of an explanation, lighter: dark letters stand on them."""
 _FAINTEST, _STRONGEST = 0.15, 0.85
 
 
@@ -102,20 +104,24 @@ def _words(explanation: Explanation) -> str:
         pieces += [escape(explanation.candidate[end : word.start]), _word(explanation, word, most)]
         end = word.end
     pieces.append(escape(explanation.candidate[end:]))
-    green, red = ("raise", "lower") if explanation.higher_is_better else ("lower", "raise")
-    hint = f"Green words {green} the score, red ones {red} it; hover for by how much."
+    blue, orange = ("raise", "lower") if explanation.higher_is_better else ("lower", "raise")
+    hint = f"Blue words {blue} the score, orange ones, underlined, {orange} it; hover for by how much."
     if not explanation.higher_is_better:
         hint += " Lower is better."
     return f'<div class="words">{"".join(pieces)}</div><div class="hint">{hint}</div>'
 
 
 def _word(explanation: Explanation, word: WordEffect, most: float) -> str:
-    moved = word.moved or 0
-    if not most or abs(moved) < _FAINTEST / 2 * most:
-        return f'<span class="flat" title="{_signed(word.moved)}">{escape(word.text)}</span>'
-    strength = _FAINTEST + (_STRONGEST - _FAINTEST) * abs(moved) / most
-    colour = f"rgba({_HELPS if explanation.helps(moved) else _COSTS}, {strength:.2f})"
-    return f'<span style="background: {colour}" title="{_signed(moved)}">{escape(word.text)}</span>'
+    moved, by = word.moved or 0, _signed(word.moved)
+    kind, style = "flat", ""
+    if most and abs(moved) >= _FAINTEST / 2 * most:
+        strength = _FAINTEST + (_STRONGEST - _FAINTEST) * abs(moved) / most
+        kind, colour = ("helps", _HELPS) if explanation.helps(moved) else ("costs", _COSTS)
+        # with white, not with the page, which may be dark as the letters are
+        style = f' style="background: color-mix(in srgb, {colour} {strength:.0%}, white)"'
+    text = escape(word.text)
+    label = f'role="img" aria-label="{text}: {by}"'  # a bare span cannot be labelled
+    return f'<span class="{kind}"{style} title="{by}" {label}>{text}</span>'
 
 
 def _reference(effect: ReferenceEffect) -> str:

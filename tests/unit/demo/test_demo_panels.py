@@ -3,7 +3,7 @@
 import re
 from html import unescape
 
-from suisei.demo.panels import explanation_panel, score_panel
+from suisei.demo.panels import STYLE, explanation_panel, score_panel
 from suisei.demo.scoreboard import Shown
 from suisei.explain.explanation import Explanation, ReferenceEffect, WordEffect
 
@@ -33,9 +33,17 @@ def test_words_are_tinted_by_what_they_do():
     words = panel.partition('<div class="words">')[2].partition("</div>")[0]
     assert unescape(re.sub("<[^>]*>", "", words)) == "two  dogs run."
     strong, weak, flat = re.findall(r"<span ([^>]*)>", words)
-    assert "34, 197, 94, 0.85" in strong
-    assert "248, 113, 113, 0.50" in weak
-    assert "flat" in flat
+    assert "color-mix(in srgb, #68a3d6 85%, white)" in strong
+    assert "color-mix(in srgb, #e99a62 50%, white)" in weak
+    assert [re.search('class="([^"]*)"', each)[1] for each in (strong, weak, flat)] == [
+        "helps",
+        "costs",
+        "flat",
+    ]
+    assert re.search(r"span\.costs {[^}]*border-bottom", STYLE)  # not by colour alone
+    assert 'aria-label="two: +0.200"' in strong
+    assert 'aria-label="dogs: −0.100"' in weak
+    assert "Blue words raise the score, orange ones, underlined, lower it" in panel
 
 
 def test_effects_and_parts_are_in_tables():
@@ -55,7 +63,10 @@ def test_effects_and_parts_are_in_tables():
 def test_nothing_of_a_visitors_text_is_markup():
     effects = tuple(ReferenceEffect(HOSTILE, n, None, None, None, None) for n in range(2))
     panel = explanation_panel(
-        made(f"a {HOSTILE}", [("a", 0.1), ("script", 0.2)], references=effects, notes=(HOSTILE,))
+        made(
+            f"a {HOSTILE}", [("a", 0.1), ('"x"', 0.1), ("script", 0.2)], references=effects, notes=(HOSTILE,)
+        )
     )
     assert "<script" not in panel
+    assert 'aria-label="&quot;x&quot;: +0.100"' in panel
     assert "<script" not in score_panel([Shown(HOSTILE, HOSTILE, reason=HOSTILE)])
