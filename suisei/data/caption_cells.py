@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from suisei.errors import DataError
 
@@ -31,12 +32,14 @@ _LITERAL = re.compile(
     re.DOTALL | re.VERBOSE,
 )
 """A list, a tuple or a dict in JSON, as Python shows it or as NumPy does: nothing but its parts."""
+_STARTS, _ENDS = ("[", "(", "{", "array", "np."), ("]", ")", "}")
+"""What it starts and ends in, which nearly no caption does, and which is looked for faster."""
 
 
 def is_literal(text: str) -> bool:
     """Say whether a text is a list, tuple, dict or array written out; a caption in brackets is none."""
     text = text.strip()
-    return text[:1] in ("[", "(", "{", "a", "n") and _LITERAL.fullmatch(text) is not None
+    return text.endswith(_ENDS) and text.startswith(_STARTS) and _LITERAL.fullmatch(text) is not None
 
 
 def refuse_literal(column: str, caption: str) -> None:
@@ -69,6 +72,25 @@ def refuse_no_value(
             f"{column} is {caption.strip()!r}, which a table says where it has no value, and no caption; "
             f"{fix}"
         )
+
+
+def refuse_any(what: str, captions: Sequence[str], *, table: bool) -> None:
+    """Make sure that none of the captions of an image is a list or a dict as text, or no value.
+
+    Args:
+        what: they are, for the message.
+        captions: stripped.
+        table: where they stand may have words for no value.
+
+    Raises:
+        DataError: one is; ``what`` is named.
+    """
+    for caption in captions:
+        if caption.endswith(_ENDS):
+            refuse_literal(what, caption)
+    if table and not _NO_VALUE.isdisjoint(captions):
+        for caption in captions:
+            refuse_no_value(what, caption, "leave it out")
 
 
 def refuse_several(column: str, captions: str) -> None:

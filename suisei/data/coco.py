@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from suisei.data.caption_cells import refuse_literal, refuse_no_value
+from suisei.data.caption_cells import refuse_any
 from suisei.data.caption_file import CaptionFile
 from suisei.data.column_names import ALIASES, match_columns
 from suisei.data.compressed import open_plain, plain_suffix
@@ -107,9 +107,10 @@ def read_results(path: Path | str, *, on_error: str = "raise") -> CaptionFile:
     if found.form in (_ANNOTATIONS, _KARPATHY):
         raise DataError(f"{path}: {found.form} hold references, not a system's captions (--references)")
     places: dict[str, str] = {}
+    table = not is_text(path)
     for record in records:
         try:
-            image, captions = _checked(record, table=not is_text(path))
+            image, captions = _checked(record, table=table)
             _add_one(found, image, captions, record.place, places)
         except DataError as error:
             problem = DataError(f"{path}, {record.place}: {error}")
@@ -140,9 +141,9 @@ def read_references(paths: Sequence[Path | str]) -> CaptionFile:
     if len(paths) > 1:
         return _text_references(paths)
     found = CaptionFile(str(paths[0]), "plain text, a reference a line", by_line=True)
-    records = []
+    records, table = [], not is_text(paths[0])
     for record in _records(paths[0], found):
-        image, captions = _checked_in(paths[0], record)
+        image, captions = _checked_in(paths[0], record, table=table)
         records.append(Record(record.place, image, captions, record.other))
     found.captions = _by_image((record.image, record.captions) for record in records)
     if any(record.other is not None for record in records):
@@ -346,15 +347,15 @@ def _json_lines(path: Path | str, text: str) -> Iterator[tuple[int, dict[str, An
 
 def _row_records(rows: Sequence[tuple[int, dict[str, Any]]], by_line: bool) -> Iterator[Record]:
     for order, (number, row) in enumerate(rows, 1):
-        image = order if by_line else next((row[name] for name in IMAGE_FIELDS if name in row), None)
+        name = _image_field(row)
         captions = next((row[name] for name in CAPTION_FIELDS if name in row), None)
-        other = (_file_of(row) or _group_of(row)) if _has_own_id(row) else None
-        yield Record(f"row {number}", image, captions, other)
+        other = (_file_of(row) or _group_of(row)) if name == "id" else None
+        yield Record(f"row {number}", order if by_line else row.get(str(name)), captions, other)
 
 
-def _has_own_id(row: Mapping[str, Any]) -> bool:
-    """Say whether nothing but its id names the image of a row, which may as well be the id of the row."""
-    return next((name for name in IMAGE_FIELDS if name in row), None) == "id"
+def _image_field(row: Mapping[str, Any]) -> str | None:
+    """Return which field names the image of a row: where it is the id, that may as well be the row's own."""
+    return next((name for name in IMAGE_FIELDS if name in row), None)
 
 
 def _file_of(row: Mapping[str, Any]) -> str | None:
@@ -371,8 +372,7 @@ def _row_files(rows: Iterable[tuple[int, dict[str, Any]]]) -> dict[str, set[str]
     found: dict[str, set[str]] = {}
     for _, row in rows:
         if file := _file_of(row):
-            image = next(row[name] for name in IMAGE_FIELDS if name in row)
-            found.setdefault(Path(file).name, set()).add(_id_text(image))
+            found.setdefault(Path(file).name, set()).add(_id_text(row[str(_image_field(row))]))
     return found
 
 
@@ -380,7 +380,7 @@ def _row_groups(rows: Iterable[tuple[int, dict[str, Any]]]) -> dict[str, set[str
     """Return {group: images} of rows that name an image by their own id."""
     found: dict[str, set[str]] = {}
     for _, row in rows:
-        if _has_own_id(row) and (group := _group_of(row)):
+        if "group" in row and _image_field(row) == "id" and (group := _group_of(row)):
             found.setdefault(group, set()).add(_id_text(row["id"]))
     return found
 
@@ -390,14 +390,14 @@ def _id_text(image: Any) -> str:
     return str(int(image) if isinstance(image, float) and image.is_integer() else image).strip()
 
 
-def _checked_in(path: Path | str, record: Record) -> tuple[str, tuple[str, ...]]:
+def _checked_in(path: Path | str, record: Record, *, table: bool) -> tuple[str, tuple[str, ...]]:
     """Return the image and its captions.
 
     Raises:
         DataError: what is wrong with them, with the file and the place.
     """
     try:
-        return _checked(record, table=not is_text(path))
+        return _checked(record, table=table)
     except DataError as error:
         raise DataError(f"{path}, {record.place}: {error}") from None
 
@@ -422,10 +422,7 @@ def _checked(record: Record, *, table: bool) -> tuple[str, tuple[str, ...]]:
         raise DataError(f"image {image!r:.60} has an empty list of captions; leave it out or fill it in")
     what = f"the caption of image {image!r:.60}"
     texts = tuple(checked_caption(what, caption_in(caption)) for caption in every)
-    for text in texts:
-        refuse_literal(what, text)
-        if table:
-            refuse_no_value(what, text, "leave it out")
+    refuse_any(what, texts, table=table)
     return str(image).strip(), texts
 
 
@@ -466,7 +463,9 @@ def _text_references(paths: Sequence[Path | str]) -> CaptionFile:
         there = [(path, line) for path, line in zip(paths, lines, strict=True) if line.strip()]
         if not there:
             raise DataError(f"{paths[0]}, line {number}: none of the reference files has a reference here")
-        checked = (_checked_in(path, Record(f"line {number}", number, line))[1] for path, line in there)
+        checked = (
+            _checked_in(path, Record(f"line {number}", number, line), table=False)[1] for path, line in there
+        )
         found.captions[str(number)] = tuple(chain.from_iterable(checked))
     return _not_empty(found)
 

@@ -186,11 +186,13 @@ def field_called(name: str) -> str | None:
     return next((field for field, tiers in ALIASES.items() if any(plain in tier for tier in tiers)), None)
 
 
+@lru_cache
 def is_of_several(name: str) -> bool:
     """Return whether a column's name says that it holds several references each: refs, but not ref_1."""
     return field_called(name) == "references" and _plain(name).endswith("s")
 
 
+@lru_cache
 def may_be_numbers(name: str) -> bool:
     """Return whether a column of captions, by its name, may hold numbers too: prediction, but not text."""
     return re.search("caption|text", _plain(name)) is None

@@ -182,7 +182,7 @@ def _references_in(column: str, value: Any, settings: Settings) -> Any:
         listed = settings.cells and (own or value.lstrip().startswith('["'))
         if listed or is_literal(value):  # pandas writes lists as Python does: no caption either
             value = json_cell(column, value, '["a cat", "the cat"]')
-        elif not dict(settings.chosen).get("references") and is_of_several(column):
+        elif is_of_several(column) and not dict(settings.chosen).get("references"):
             refuse_several(column, value)
     if isinstance(value, dict) or (own and not isinstance(value, list)):
         raise DataError(
