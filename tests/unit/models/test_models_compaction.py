@@ -98,6 +98,11 @@ def test_images_are_read_by_weights_in_half_precision(build_regressor, tmp_path)
     assert {weight.dtype for weight in read.parameters()} == {torch.float32}
 
 
+def test_a_base_has_the_vectors_of_the_pieces_that_are_kept(tuned_model):
+    whole = read_base(tuned_model[1], None)[WORDS]
+    assert torch.equal(read_base(tuned_model[1], [0, 7, 3])[WORDS], whole[[0, 7, 3]])
+
+
 def test_a_base_of_another_encoder_is_refused(tuned_model, whole, tmp_path):
     base = read_base(tuned_model[1], None)
     fewer = {name: weight for name, weight in base.items() if ".layer.1." not in name}

@@ -133,6 +133,19 @@ def test_mean_and_scale_follow_what_a_trained_encoder_says(model):
     torch.testing.assert_close(model.extra_mean[4:], extras[:, 4:].mean(dim=0) / 2)
 
 
+def test_a_batch_that_stands_in_for_none_moves_no_mean(model, captions):
+    """The last batch of a process that has none left counts in no process's figures."""
+    before = model.extra_mean.clone()
+    batch = batch_of(model, captions)
+    batch.place = torch.full((len(batch),), -1)
+    model.train()
+    model.outputs(batch)
+    assert torch.equal(model.extra_mean, before)
+    batch.place = None
+    model.outputs(batch)
+    assert not torch.equal(model.extra_mean, before)
+
+
 def test_scoring_leaves_mean_and_scale_alone(model, captions):
     before = model.extra_mean.clone()
     model.eval()

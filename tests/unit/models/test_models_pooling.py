@@ -58,6 +58,16 @@ def test_pooling_equals_a_plain_loop(seed, captions, length, normalise):
             torch.testing.assert_close(pooled[:, s, p], expected, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("normalise", [False, True])
+def test_states_in_half_precision_are_pooled_in_full(normalise):
+    hidden, mask, idf = example()
+    half = [state.bfloat16() for state in hidden]
+    pooled = pool_layers(half, mask, idf, POOLINGS, normalise=normalise)
+    expected = pool_layers([state.float() for state in half], mask, idf, POOLINGS, normalise=normalise)
+    assert pooled.dtype == torch.float32
+    assert torch.equal(pooled, expected)
+
+
 def test_padding_never_matters():
     hidden, mask, idf = example()
     longer = [torch.cat([state, torch.full((3, 4, 5), 1e6)], dim=1) for state in hidden]

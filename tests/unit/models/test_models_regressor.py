@@ -146,6 +146,20 @@ def test_cosines_of_references_enter_behind_the_extra_inputs(build_regressor, sa
 
 
 @torch.no_grad()
+def test_what_is_put_in_place_of_extra_inputs_stays_away_where_there_was_nothing(build_regressor, samples):
+    model = build_regressor(image=False, extra_inputs=["length", "chrf"], similarity=True)
+    extras = np.array([[0.5, 0.25], [0.5, np.nan], [0.5, np.nan]], dtype=np.float32)
+    batch = batch_of(model, samples, extras)
+    with torch.no_grad():
+        before = model.outputs(batch).extras
+        batch.replaced = torch.full_like(before, 0.75)
+        batch.replaced[:, 0] = torch.nan
+        after = model.outputs(batch).extras
+    expected = torch.where(before.isnan(), before, 0.75)
+    expected[:, 0] = before[:, 0]
+    torch.testing.assert_close(after, expected, equal_nan=True)
+
+
 def test_what_is_known_already_is_not_encoded_again(build_regressor, samples, pictures):
     model = build_regressor(image_similarity=True)
     batch = batch_of(model, samples)

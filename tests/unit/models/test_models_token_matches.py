@@ -7,6 +7,7 @@ from suisei.data.sample import CaptionSample
 from suisei.models.alignment import alignment_inputs
 from suisei.models.inputs import ALIGNMENTS
 from suisei.models.table import Collator, SampleTable
+from suisei.models.token_matches import aligned
 
 
 def test_a_batch_is_aligned_as_samples_are_for_scoring(build_regressor, captions):
@@ -57,3 +58,14 @@ def test_a_batch_without_any_reference_is_aligned_with_nothing(build_regressor):
     assert bool(outputs.extras.isnan().all())
     outputs.logits.sum().backward()
     assert all(bool(p.grad.isfinite().all()) for p in model.parameters() if p.grad is not None)
+
+
+def test_tokens_of_every_caption_weigh_nothing_but_are_there():
+    """A token that is in all references of the training has idf 0; what is no token has less."""
+    axes = torch.eye(3)
+    candidate, reference = axes[None, :2], axes[None, None, 1:]
+    again = torch.zeros(1, 1, dtype=torch.bool)
+    found = aligned(candidate, torch.tensor([[0.0, 1.0]]), reference, torch.tensor([[[0.0, 1.0]]]), again)
+    numbers = dict(zip(ALIGNMENTS, found[0].tolist(), strict=True))
+    assert numbers["precision-max"] == numbers["recall-max"] == 0.5
+    assert (numbers["idf-precision-max"], numbers["idf-recall-max"]) == (1, 0)
