@@ -3,10 +3,12 @@
 import csv
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
 from suisei.errors import ConfigError, DataError
+from suisei.scoring.digest import BAD_ROW
 from suisei.scoring.output import FileOutput, RowFormat, StreamOutput
 from suisei.scoring.stream import ScoredRow
 
@@ -20,7 +22,7 @@ def row(number, bleu=0.25, suisei=1 / 3, identifier=None, **more):
 ROWS = [
     row(1),
     row(2, math.nan, 0.1, 'a "quoted"\nid, with, commas\t', errors={"bleu-4": "no references"}),
-    row(3, math.nan, math.nan, "三", bad="candidate is empty"),
+    row(3, math.nan, math.nan, '5" 三', bad="candidate is empty"),
 ]
 
 
@@ -122,3 +124,21 @@ def test_a_stream_gets_json_lines(capsys):
     assert first == {"id": 1, "bleu-4": 0.25, "suisei": 1 / 3}
     assert second["bleu-4"] is None
     assert second["error"] == "bleu-4: no references"
+
+
+def test_rows_after_a_cut_have_digests_of_their_own(tmp_path):
+    path = tmp_path / "s.jsonl"
+    blocks = [[replace(own, digest=str(number) * len(BAD_ROW))] for number, own in enumerate(ROWS, 1)]
+    output = FileOutput(path, SIGNATURES)
+    for block in blocks[:2]:
+        output.write(block)
+    output.close()
+    part = tmp_path / "s.jsonl.part"
+    part.write_bytes(part.read_bytes()[:-1])  # the second row is not whole, its digest is
+    output = FileOutput(path, SIGNATURES, resume=True)
+    assert len(list(output.finished())) == 1
+    output.write(blocks[2])
+    output.close()
+    again = FileOutput(path, SIGNATURES, resume=True)
+    assert [record["digest"] for record in again.finished()] == [blocks[n][0].digest for n in (0, 2)]
+    again.close()

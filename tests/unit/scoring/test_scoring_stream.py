@@ -11,8 +11,8 @@ from suisei.data.sample import CaptionSample
 from suisei.errors import DataError
 from suisei.metrics.base import Metric
 from suisei.metrics.registry import get_metric
-from suisei.scoring.corpus import CorpusScore
-from suisei.scoring.digest import row_digest
+from suisei.scoring.corpus import CorpusScore, summands
+from suisei.scoring.digest import BAD_ROW, row_digest
 from suisei.scoring.resume import match_finished
 from suisei.scoring.stream import ScoredRow, Scorer, windows
 from suisei.scoring.summary import RowCounts, general_reason, summary
@@ -153,6 +153,13 @@ def test_bleu_keeps_no_samples_for_its_corpus_score():
     assert corpus._kept == []
 
 
+def test_a_sample_without_a_score_adds_nothing_to_a_mean():
+    samples = [row.sample for row in rows(1, 2, 6)]
+    parts = summands(Number(), samples, np.array([1.0, math.nan, 6.0]))
+    np.testing.assert_array_equal(parts.rows, [[1, 1], [math.nan, math.nan], [6, 1]])
+    assert parts.score(np.nansum(parts.rows, axis=0)[None]).tolist() == [3.5]
+
+
 def test_an_empty_corpus_has_no_score():
     corpus = CorpusScore(get_metric("bleu-4"))
     corpus.add([], np.array([]))
@@ -215,6 +222,27 @@ def test_finished_records_must_belong_to_the_input():
         match_finished(window, iter([{**records[0], "id": "other"}]), ["a", "b"])
     with pytest.raises(DataError, match=r"row 1 of the input \('r1'\) is not what was scored"):
         match_finished(window, iter([{**records[0], "digest": digests[1]}]), ["a", "b"])
+
+
+def test_a_finished_row_whose_image_was_never_there_stays_a_bad_one():
+    """What was scored is missed once its image is gone; what was refused is refused again."""
+    gone = Row(1, "r1", None, DataError("in, row 1: no image"), absent="in, row 1: no image")
+    record = {"id": "r1", "error": "in, row 1: no image", "scores": {"a": math.nan}, "digest": BAD_ROW}
+    [matched] = match_finished([gone], iter([record]), ["a"])
+    assert (matched.bad, matched.errors) == (record["error"], {})
+    with pytest.raises(DataError, match="is not there any more"):
+        match_finished([gone], iter([{**record, "digest": "1" * len(BAD_ROW)}]), ["a"])
+
+
+def test_kinds_of_rows_are_counted():
+    counts = RowCounts()
+    samples = [
+        CaptionSample("a dog", references, image)
+        for references in ((), ("two dogs",))
+        for image in (None, Image.new("RGB", (2, 2)))
+    ]
+    counts.add((), [*samples, CaptionSample("a dog", ("犬",))])
+    assert (counts.compared, counts.looked, counts.across) == (3, 1, 1)
 
 
 def test_a_score_that_is_no_finite_number_is_none():
