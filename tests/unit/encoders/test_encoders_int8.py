@@ -125,6 +125,19 @@ def test_an_encoder_is_replaced_once_and_stays_near(build_regressor, captions):
     assert 1e-5 < difference < 0.05
 
 
+@torch.inference_mode()
+def test_the_vector_of_the_padding_decides_nothing(build_regressor, captions):
+    states = []
+    for channel in (3, 7):
+        text = build_regressor(image=False).text
+        words = text.backbone.embeddings.word_embeddings.weight
+        words[text.tokenizer.pad_token_id] = 100 * F.one_hot(torch.tensor(channel), words.shape[1])
+        to_int8(text.backbone, hardware=False)
+        ids, mask = text.pad(text.tokenize(captions))
+        states.append(text(ids, mask)[-1][mask.bool()])
+    assert torch.equal(*states)
+
+
 @pytest.mark.skipif(not has_int8_products(), reason="no int8 products")
 @torch.inference_mode()
 def test_without_hardware_the_numbers_are_the_same(build_regressor, captions):

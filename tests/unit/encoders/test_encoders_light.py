@@ -37,12 +37,14 @@ def spread(module, seed=0):
     return module.eval()
 
 
-@pytest.mark.parametrize("kind", ["bert", "roberta", "xlm-roberta", "camembert"])
+@pytest.mark.parametrize(
+    ("kind", "pad"), [("bert", 0), ("roberta", 1), ("xlm-roberta", 1), ("camembert", 1), ("roberta", 3)]
+)
 @pytest.mark.parametrize("padded", [True, False])
-def test_states_equal_those_of_transformers(kind, padded):
+def test_states_equal_those_of_transformers(kind, pad, padded):
     from transformers import AutoConfig, AutoModel
 
-    theirs = spread(AutoModel.from_config(AutoConfig.for_model(kind, **SIZES)))
+    theirs = spread(AutoModel.from_config(AutoConfig.for_model(kind, **SIZES, pad_token_id=pad)))
     theirs.pooler = None
     settings = theirs.config.to_diff_dict()
     assert is_bert(settings)
