@@ -221,6 +221,13 @@ def test_batches_of_one_chunk_are_sorted_by_the_longest_of_a_group(monkeypatch):
         assert sorted(map(sorted, order)) == [[0, 1, 5], [2, 3, 4]]  # by 4, 8 and 9
 
 
+def test_epochs_do_not_share_the_batches_of_lengths_that_are_all_different(monkeypatch):
+    monkeypatch.setattr(module, "BATCHES_PER_CHUNK", 2)
+    sampler = EpochBatches(range(80), 4, 0, lengths=np.arange(80))
+    one, other = ({frozenset(batch) for batch in at_epoch(sampler, epoch)} for epoch in (0, 1))
+    assert len(one & other) < 5
+
+
 def test_going_through_batches_draws_no_random_numbers_of_the_training():
     loader = batch_loader(EpochBatches(range(6), 2, 0), torch.tensor, kind=ResumableDataLoader)
     state = torch.random.get_rng_state()

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from suisei.errors import ConfigError
+from suisei.training import optimizers
 from suisei.training.optimizers import OptimizerConfig, build_optimizer, parameter_groups, schedule_factor
 
 
@@ -127,6 +128,22 @@ def test_the_named_optimizer_is_built(make):
     adam = build_optimizer(model, OptimizerConfig())
     assert type(adam) is torch.optim.Adam
     assert type(build_optimizer(model, OptimizerConfig(name="adamw"))) is torch.optim.AdamW
+
+
+def test_gradients_of_a_fused_optimizer_can_be_clipped_in_mixed_precision(make, monkeypatch):
+    """Of an optimizer that unscales them itself, the trainer refuses to."""
+    from lightning.pytorch.plugins import MixedPrecision
+
+    monkeypatch.setattr(optimizers, "FUSED_WEIGHTS", 1)
+    model = make()
+    optimizer = build_optimizer(model, OptimizerConfig())
+    for parameter in model.members[0].parameters():
+        parameter.grad = torch.full_like(parameter, 100.0)
+    MixedPrecision("bf16-mixed", "cpu").clip_gradients(optimizer, 0.5)
+    clipped = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+    assert float(torch.cat([gradient.flatten() for gradient in clipped]).norm()) == pytest.approx(
+        0.5, rel=1e-3
+    )
 
 
 def test_constant_schedule_with_warmup():
