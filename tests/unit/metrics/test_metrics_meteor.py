@@ -31,6 +31,7 @@ def test_meteor_equals_pycocoevalcap():
         CaptionSample("!", ("a dog",)),
         CaptionSample("犬が公園を走る", ("犬が走る", "公園の犬"), language="ja"),
         CaptionSample("the dog is brown", ("the dog is brown", "a cat")),  # matched whole: counts no chunk
+        CaptionSample("is brown the dog", ("the dog is brown",)),  # matched whole too, in two chunks
         CaptionSample("a red car", ("a red car on a road",)),  # one chunk, and not all of the reference
         CaptionSample("two women are sitting ||| on\nbenches", ("a couple of women sit on a bench",)),
     ]

@@ -281,3 +281,10 @@ def test_the_published_scores_of_a_caption_of_coco(name, printed):
     digits = 4 if name == "sacrebleu" else 6  # of a percentage, where the paper has a share
     score = get_metric(name).score([sample])[0]
     assert np.floor(score * 10**digits) == pytest.approx(printed * 10**digits)
+
+
+@pytest.mark.parametrize(
+    ("caption", "expected"), [("a dog and a dog", 3 / 4), ("dog", 1), ("犬", 1), ("犬と犬と犬", 2 / 4)]
+)
+def test_distinct_2_is_the_share_of_bigrams_that_are_not_said_again(caption, expected):
+    assert get_metric("distinct-2").score([CaptionSample(caption)]).tolist() == [expected]
