@@ -160,16 +160,12 @@ def _by_image(named: Iterable[tuple[str, tuple[str, ...]]]) -> dict[str, tuple[s
 
 def _by_other_name(records: Sequence[Record], found: CaptionFile) -> CaptionFile:
     """Return captions by what else names images; rows of one image that repeat a whole list are one."""
-    named: list[tuple[str, tuple[str, ...]]] = []
-    lists: set[tuple[str, tuple[str, ...]]] = set()
+    lists: dict[str, list[tuple[str, ...]]] = {}
     for record in records:
-        pair = (record.other or record.image, record.captions)
-        if pair in lists:
-            continue
-        if len(record.captions) > 1:
-            lists.add(pair)
-        named.append(pair)
-    captions = _by_image(named)
+        own = lists.setdefault(record.other or record.image, [])
+        if len(record.captions) == 1 or record.captions not in own:
+            own.append(record.captions)
+    captions = {image: tuple(chain.from_iterable(own)) for image, own in lists.items()}
     form = found.form + (", by imgid" if found.form == _KARPATHY else "")
     others = {record.image: record.other for record in records if record.other is not None}
     files = {file: others[image] for file, image in found.file_names.items() if image in others}

@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import chain, islice, zip_longest
 from pathlib import Path
 
-from suisei.data.caption_cells import refuse_literal
+from suisei.data.caption_cells import is_literal, refuse_literal
 from suisei.data.caption_file import CaptionFile
 from suisei.data.coco import is_text, read_references
 from suisei.data.compressed import open_plain
@@ -101,7 +101,8 @@ def _text_lines(path: Path, stack: ExitStack) -> Iterator[str]:
                 raise DataError(f"line {number:,} {what}")
             if has_lone_return(line):
                 raise DataError(f"line {number:,}: {LONE_RETURN}")
-            refuse_literal(f"line {number:,}", line)
+            if is_literal(line):
+                refuse_literal(f"line {number:,}", line)
             yield line.rstrip("\r\n")
     except DataError as error:
         raise DataError(f"{path}: {error}") from None

@@ -68,7 +68,7 @@ def is_broken(text: str) -> bool:
 
 def has_lone_return(line: str) -> bool:
     """Say whether a carriage return stands within a line, as where each of a file ends in nothing else."""
-    return "\r" in line.rstrip("\r\n")
+    return "\r" in line and "\r" in line.rstrip("\r\n")
 
 
 def is_cut(text: str) -> bool:
@@ -138,7 +138,8 @@ def whole_utf8(lines: Iterator[Line]) -> Iterator[Line]:
         DataError: a line is in Shift_JIS or ISO-2022-JP.
     """
     for number, line in lines:
-        refuse_iso_2022_jp(line, number)
+        if "\x1b" in line:
+            refuse_iso_2022_jp(line, number)
         if not line.isascii():
             if not is_broken(line):
                 yield number, line
