@@ -180,8 +180,7 @@ def own_formats() -> Iterator[None]:
 
     Mixed precision (``torch.autocast``) of the caller's thread is off, and new tensors are float32 where
     another default type was set, which is one for the whole process, and on the CPU where another default
-    device was set. A process forked from one that
-    computed here does so in one thread from then on.
+    device was set. A process forked from one that computed here does so in one thread.
     """
     compute_alone_if_forked()
     with ExitStack() as stack:

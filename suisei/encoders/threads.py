@@ -10,20 +10,22 @@ from typing import Any
 
 import torch
 
-_with_threads: set[int] = set()
-"""This process, if several of its threads have computed together, or the one that it was forked from."""
+_with_threads: list[int] = []
+"""The first process in which several threads computed together: this one, or one that it was forked from."""
 
 
 def compute_alone_if_forked() -> None:
-    """Have this process compute in one thread if it was forked from one that computed here in several.
+    """Have this thread compute alone where its process was forked from one that computed in several threads.
 
-    Those are not in it, and OpenMP of GCC, which does not know, waits for them without end.
+    Those are not in it, and OpenMP of GCC, which does not know, waits for them without end. Every thread asks
+    anew, for each has a number of its own.
     """
-    if _with_threads and os.getpid() not in _with_threads:
+    if torch.get_num_threads() == 1:
+        return
+    if not _with_threads:
+        _with_threads.append(os.getpid())
+    elif os.getpid() != _with_threads[0]:
         torch.set_num_threads(1)
-        _with_threads.clear()
-    if torch.get_num_threads() > 1:
-        _with_threads.add(os.getpid())
 
 
 def one_thread() -> AbstractContextManager[Any]:

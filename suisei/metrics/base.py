@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
@@ -175,11 +175,12 @@ class Metric(ABC):
 
         Raises:
             DataError: invalid input, or no score for the sample.
-            ConfigError: the metric needs ``fit`` first.
+            ConfigError: the metric needs ``fit`` first, or ``batch_size`` is not positive.
         """
         from suisei.explain.leave_out import explain
         from suisei.metrics.tokenizers import caption_words
 
+        batch_size = _checked_batch_size(batch_size)
         own = None if references is None else [references]
         samples = as_samples([sample], own, None if image is None else [image])
         with _own_formats():
@@ -272,13 +273,22 @@ class Metric(ABC):
         return "|".join([self.name, *(f"{key}:{value}" for key, value in fields.items())])
 
 
-def _own_formats() -> AbstractContextManager[None]:
-    """Return where scores are computed as their signature says; without torch there is nothing to mind."""
-    if "torch" not in sys.modules:
-        return nullcontext()
-    from suisei.encoders.precision import own_formats
+@contextmanager
+def _own_formats() -> Iterator[None]:
+    """Compute as signatures say; where torch is not there yet, note afterwards if it came and computed."""
+    if "torch" in sys.modules:
+        from suisei.encoders.precision import own_formats
 
-    return own_formats()
+        with own_formats():
+            yield
+        return
+    try:
+        yield
+    finally:
+        if "torch" in sys.modules:
+            from suisei.encoders.threads import compute_alone_if_forked
+
+            compute_alone_if_forked()
 
 
 def _checked_batch_size(batch_size: int) -> int:

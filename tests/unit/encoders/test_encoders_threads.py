@@ -80,7 +80,69 @@ os._exit(0 if same and torch.get_num_threads() == 1 else 1)
 """
 
 
+THREADED = """
+import os, signal, sys, threading
+import torch
+from suisei.encoders.threads import compute_alone_if_forked
+
+def compute():
+    compute_alone_if_forked()
+    torch.ones(2_000_000).sin().sum()
+    return torch.get_num_threads()
+
+torch.set_num_threads(2)
+assert compute() == 2
+child = os.fork()
+if child:
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+signal.alarm(30)
+counts = []
+thread = threading.Thread(target=lambda: counts.append(compute()))
+thread.start()
+thread.join()
+counts.append(compute())
+os._exit(0 if counts == [1, 1] else 1)
+"""
+
+LATER = """
+import os, signal, sys
+import numpy as np
+from suisei.metrics.base import Metric
+
+class Lazy(Metric):
+    name = "lazy"
+
+    def _score(self, samples, *, batch_size, progress):
+        import torch
+
+        if not counts:
+            torch.set_num_threads(2)
+        torch.ones(2_000_000).sin().sum()
+        counts.append(torch.get_num_threads())
+        return np.zeros(len(samples))
+
+counts = []
+assert "torch" not in sys.modules
+metric = Lazy()
+metric.score(["a dog"])
+child = os.fork()
+if child:
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+signal.alarm(30)
+metric.score(["a dog"])
+os._exit(0 if counts == [2, 1] else 1)
+"""
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_process_loads_and_scores_in_one_thread():
-    done = subprocess.run([sys.executable, "-c", FORKING], capture_output=True, text=True, timeout=300)
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param(FORKING, id="loads and scores"),
+        pytest.param(THREADED, id="another of its threads came first"),
+        pytest.param(LATER, id="torch came with the first score"),
+    ],
+)
+def test_a_forked_process_computes_in_one_thread(program):
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
