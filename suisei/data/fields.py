@@ -217,19 +217,23 @@ def _file(record: Mapping[str, Any], column: str | None, settings: Settings, wha
         return None
     if is_address(name):
         return _on_the_web(column or what, name, settings, what)
-    path = settings.root.folder / name
     paths = (settings.root.file(each, what=what, column=column) for each in spellings(name))
-    try:
-        found = next((each for each in paths if each.is_file()), None)
-    except (OSError, ValueError) as error:  # a name too long for the file system, a NUL inside it
-        raise _absent(path, f"{column} {name[:60]!r} cannot be a file name: {error}") from None
+    found = next((path for path in paths if _is_there(path, f"{column} {name[:60]!r}")), None)
     if found is None:
+        path = settings.root.folder / name
         raise _absent(
             path,
             f"{column} {name[:200]!r} is not there: no file {str(path)[:400]}; fix the name or pass the "
             f"folder that holds the {what}s (--images DIR), or do without: --column {what}=",
         )
     return found
+
+
+def _is_there(path: Path, called: str) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError) as error:  # a name too long for the file system, a NUL inside it
+        raise _absent(path, f"{called} cannot be a file name: {error}") from None
 
 
 def _absent(path: Path, text: str) -> AbsentFileError:
