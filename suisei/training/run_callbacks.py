@@ -108,6 +108,22 @@ class ValidatesLast(Callback):
     validated (``trainer.check_val_every_n_epoch``) gets what was asked for.
     """
 
+    _asked: Any = None
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Have a run that goes on behind an epoch's validated last batch end that epoch.
+
+        The trainer asks the interval whether that batch was validated; told no, it trains one more.
+        """
+        loop = trainer.fit_loop.epoch_loop
+        if loop.restarted_on_last and loop.batch_progress.is_last_batch and trainer.enable_validation:
+            self._asked, trainer.val_check_batch = trainer.val_check_batch, 1
+
+    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        """Take the interval again that was asked for."""
+        if self._asked is not None:
+            trainer.val_check_batch, self._asked = self._asked, None
+
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         """Move a validation to the last batch, before anything is kept of it."""
         if trainer.enable_validation and _is_last(trainer, batch_idx):

@@ -5,7 +5,7 @@ import torch
 from lightning.pytorch import LightningModule, Trainer
 from torch.utils.data import DataLoader
 
-from suisei.training.run_callbacks import ValidatesLast, _validation_follows
+from suisei.training.run_callbacks import ValidatesLast, _validation_follows, states_to_go_on_with
 
 
 class Watched(LightningModule):
@@ -61,3 +61,46 @@ def test_the_last_batch_is_validated_wherever_the_interval_ends(tmp_path, settin
     assert model.validated == validated
     if "accumulate_grad_batches" not in settings:
         assert model.foretold == validated
+
+
+BATCHES = torch.arange(1.0, 6.0)[:, None] / 5
+
+
+def trained(folder, epochs, resumed=None, **settings):
+    """Train on five batches an epoch, validated every four, and keep the state in a folder."""
+    torch.manual_seed(0)
+    model = Watched()
+    trainer = Trainer(
+        **{"max_epochs": epochs, "val_check_interval": 4, "check_val_every_n_epoch": None, **settings},
+        accelerator="cpu",
+        callbacks=[ValidatesLast(), *states_to_go_on_with(folder, 1000)],
+        logger=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+    )
+    trainer.fit(model, DataLoader(BATCHES), DataLoader(BATCHES[:1]), ckpt_path=resumed)
+    return model, trainer.global_step
+
+
+@pytest.mark.parametrize("settings", [{}, {"val_check_interval": 0.8, "check_val_every_n_epoch": 1}])
+def test_a_run_resumed_behind_its_last_validation_ends_that_epoch(tmp_path, settings):
+    first, _ = trained(tmp_path, 1, **settings)
+    last = tmp_path / "checkpoints" / "last.ckpt"
+    again, steps = trained(tmp_path / "again", 1, last, **settings)
+    assert (steps, again.validated) == (5, [])
+    assert torch.equal(again.slope.weight, first.slope.weight)
+    longer, steps = trained(tmp_path / "longer", 3, last, **settings)
+    unbroken, _ = trained(tmp_path / "unbroken", 3, **settings)
+    assert steps == 15
+    assert longer.validated == [step for step in unbroken.validated if step > 5]
+    assert torch.equal(longer.slope.weight, unbroken.slope.weight)
+
+
+def test_a_run_resumed_behind_its_last_step_ends_that_epoch(tmp_path):
+    trained(tmp_path, -1, max_steps=5)
+    last = tmp_path / "checkpoints" / "last.ckpt"
+    longer, steps = trained(tmp_path / "longer", -1, last, max_steps=9)
+    unbroken, _ = trained(tmp_path / "unbroken", -1, max_steps=9)
+    assert (steps, longer.validated) == (9, [8, 9])
+    assert torch.equal(longer.slope.weight, unbroken.slope.weight)
