@@ -62,11 +62,11 @@ def check_trainer(trainer: Any) -> None:
 
 
 def _check_batches(name: str, value: Any) -> None:
-    """Check a number of batches, or a share of them; val_check_interval may be a time as well."""
+    """Check a number of batches, or a share of them.
+
+    A time, which the trainer takes for val_check_interval, does not say at which batch a validation follows.
+    """
     if value is None:
-        return
-    if isinstance(value, str) and name.endswith("interval"):
-        _check_time(name, value)
         return
     if not any(rule.holds(value) for rule in BATCHES):
         raise ConfigError(

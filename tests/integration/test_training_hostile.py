@@ -126,6 +126,7 @@ def test_a_config_that_names_a_function_is_refused(place, settings, tmp_path):
         ("trainer.devices", "[0, 1]"), ("trainer.devices", "-1"),
         ("trainer.devices", "foo"), ("trainer.strategy", "foo"), ("trainer.limit_val_batches", "0"),
         ("trainer.limit_train_batches", "5.5"), ("trainer.val_check_interval", "0"),
+        ("trainer.val_check_interval", "00:00:10:00"),
         ("trainer.gradient_clip_val", "-1"), ("trainer.gradient_clip_algorithm", "foo"),
         ("trainer.num_nodes", "0"), ("trainer.profiler", "foo"), ("trainer.fast_dev_run", "true"),
         ("trainer.barebones", "true"), ("trainer.enable_checkpointing", "false"),
