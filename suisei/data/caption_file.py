@@ -73,8 +73,8 @@ class CaptionFile:
     def named_for(self, rows: Sequence[Mapping[str, str | None]]) -> CaptionFile:
         """Return these captions by the names that the rows use: these, or those of ``other``.
 
-        An ``id`` may number the rows of its file: where files or groups contradict most of what ids join, the
-        captions are those of files or groups.
+        An ``id`` may number the rows of its file: where files or groups contradict most of what ids join, or
+        what they join is of other files or groups, the captions are those of files or groups.
 
         Args:
             rows: what may name the image of each, by what it is.
@@ -91,7 +91,15 @@ class CaptionFile:
         kinds = {kind: [names for names in rows if self.find(names[kind]) is not None] for kind in self.kinds}
         kind = max(kinds, key=lambda each: len(kinds[each]))
         found = kinds[kind]
-        agreeing = sum(not self.contradiction(self.image_of(str(names[kind])), names) for names in found)
+        named = {
+            "image": _by_image({_composed(file): images for file, images in self.row_files.items()}),
+            "group": _by_image(self.row_groups),
+        }
+        joined = [(self.image_of(str(names[kind])), names) for names in found]
+        agreeing = sum(
+            not self.contradiction(image, names) and not _is_of_others(image, names, named)
+            for image, names in joined
+        )
         return agreeing, (len(rows) if self.whole else len(found)) - agreeing
 
     def _of_file(self, name: str) -> str | None:
@@ -123,6 +131,26 @@ class CaptionFile:
         names = ", ".join(Path(name).name for name in self.name.split(", "))
         text = f"{names}: taken for {self.form}, {len(self.captions):,} images"
         return text + (f"; {self.repeated:,} rows repeat another" if self.repeated else "")
+
+
+def _by_image(images_of: Mapping[str, set[str]]) -> dict[str, set[str]]:
+    """Return {image: the names it has}."""
+    found: dict[str, set[str]] = {}
+    for name, images in images_of.items():
+        for image in images:
+            found.setdefault(image, set()).add(name)
+    return found
+
+
+def _is_of_others(
+    image: str, names: Mapping[str, str | None], named: Mapping[str, Mapping[str, set[str]]]
+) -> bool:
+    """Say whether an image has files or groups, and a row's own is none of them."""
+    for kind, of_image in named.items():
+        name, known = names[kind], of_image.get(image)
+        if name and known and _composed(name) not in known and name not in known:
+            return True
+    return False
 
 
 def _composed(name: str) -> str:

@@ -289,6 +289,34 @@ def test_rows_are_joined_by_what_names_the_image_where_ids_number_the_rows(tmp_p
     assert notes[-1].endswith(f"joined with it by {own}")
 
 
+@pytest.mark.parametrize("name", ["image", "group"])
+def test_ids_that_number_rows_join_none_with_another_image_where_references_lack_theirs(tmp_path, name):
+    for image in "abcde":
+        (tmp_path / image).touch()
+    said = [(image, f"{text} {image}") for image in "ab" for text in ("one", "two")]
+    references = lines(
+        tmp_path / "refs.jsonl",
+        *({"id": n, name: image, "captions": text} for n, (image, text) in enumerate(said)),
+    )
+    rows = [{"id": n, name: image, "candidate": "x"} for n, image in enumerate("abcde")]
+    notes = []
+    samples = read_samples(lines(tmp_path / "r.jsonl", *rows), references=[references], note=notes.append)
+    assert [s.references for s in samples] == [("one a", "two a"), ("one b", "two b"), (), (), ()]
+    assert "has no references for 3 rows" in notes[-1]
+
+
+def test_ids_join_images_whose_files_are_called_otherwise_in_the_references(tmp_path):
+    for image in "ab":
+        (tmp_path / image).touch()
+    references = lines(
+        tmp_path / "refs.jsonl",
+        *({"id": n, "image": f"copy-{image}", "captions": image} for n, image in enumerate("ab")),
+    )
+    rows = [{"id": n, "image": image, "candidate": "x"} for n, image in enumerate("ab")]
+    samples = read_samples(lines(tmp_path / "r.jsonl", *rows), references=[references], note=str)
+    assert [sample.references for sample in samples] == [("a",), ("b",)]
+
+
 def test_ids_that_agree_join_rows_of_one_group(tmp_path):
     """As do segments of a video, whose captions differ."""
     parts = [("s1", "v1"), ("s2", "v1"), ("s3", "v2")]
