@@ -14,9 +14,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from suisei.data.caption_cells import refuse_any
+from suisei.data.caption_cells import refuse_any, refuse_several
 from suisei.data.caption_file import CaptionFile
-from suisei.data.column_names import ALIASES, match_columns
+from suisei.data.column_names import ALIASES, is_of_several, match_columns
 from suisei.data.compressed import open_plain, plain_suffix
 from suisei.data.documents import RESULT_FIELDS, are_rows_by_id, caption_in, is_row, parse_json
 from suisei.data.karpathy import karpathy_images, read_karpathy
@@ -40,12 +40,16 @@ _SHOWN = 80
 
 
 class Record(NamedTuple):
-    """Captions of one image as a file has them, unchecked, where they stand, and its other name, if any."""
+    """Captions of one image as a file has them, unchecked, where they stand, and its other name, if any.
+
+    ``column`` is the field of a row that holds the captions; "" where the file's form says which does.
+    """
 
     place: str
     image: Any
     captions: Any
     other: str | None = None
+    column: str = ""
 
 
 def is_json(path: Path | str) -> bool:
@@ -344,9 +348,11 @@ def _json_lines(path: Path | str, text: str) -> Iterator[tuple[int, dict[str, An
 def _row_records(rows: Sequence[tuple[int, dict[str, Any]]], by_line: bool) -> Iterator[Record]:
     for order, (number, row) in enumerate(rows, 1):
         name = _image_field(row)
-        captions = next((row[name] for name in CAPTION_FIELDS if name in row), None)
+        column = next((name for name in CAPTION_FIELDS if name in row), "")
         other = (_file_of(row) or _group_of(row)) if name == "id" else None
-        yield Record(f"row {number}", order if by_line else row.get(str(name)), captions, other)
+        yield Record(
+            f"row {number}", order if by_line else row.get(str(name)), row.get(column), other, column
+        )
 
 
 def _image_field(row: Mapping[str, Any]) -> str | None:
@@ -419,6 +425,8 @@ def _checked(record: Record, *, table: bool) -> tuple[str, tuple[str, ...]]:
     what = f"the caption of image {image!r:.60}"
     texts = tuple(checked_caption(what, caption_in(caption)) for caption in every)
     refuse_any(what, texts, table=table)
+    if isinstance(captions, str) and is_of_several(record.column):
+        refuse_several(record.column, captions)
     return str(image).strip(), texts
 
 

@@ -6,7 +6,7 @@ import unicodedata
 
 import pytest
 
-from suisei.data.coco import read_results
+from suisei.data.coco import read_references, read_results
 from suisei.data.formats import iter_rows, read_samples
 from suisei.data.joins import References
 from suisei.errors import ConfigError, DataError
@@ -378,3 +378,16 @@ def test_numbers_of_a_karpathy_split_are_no_numbers_of_rows(tmp_path):
     rows = lines(tmp_path / "rows.jsonl", *({"id": n, "cocoid": 107 - n, "candidate": "x"} for n in range(5)))
     samples = read_samples(rows, references=[split], note=str)
     assert [sample.references for sample in samples] == [("of 7",), ("of 6",), (), ("of 4",), ("of 3",)]
+
+
+@pytest.mark.parametrize("name", ["refs", "references", "captions"])
+def test_several_references_of_a_row_as_one_text_are_refused(tmp_path, name):
+    rows = ({"id": 1, name: ["a one", "a two"]}, {"id": 2, name: "b one|b two"})
+    with pytest.raises(DataError, match=rf"row 2: {name} may hold several captions, got 'b one\|b two'"):
+        read_references([lines(tmp_path / "refs.jsonl", *rows)])
+
+
+@pytest.mark.parametrize("name", ["reference", "caption"])
+def test_one_reference_of_a_row_may_hold_any_text(tmp_path, name):
+    found = read_references([lines(tmp_path / "refs.jsonl", {"id": 1, name: "a sign says A|B"})])
+    assert found.captions == {"1": ("a sign says A|B",)}
