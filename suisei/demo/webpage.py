@@ -128,10 +128,6 @@ def _one_caption(gr: Any, board: Scoreboard) -> None:
         return explanation_panel(board.explanation(sample)) if board.explains(sample) else ""
 
     given = [caption, references, image]
-    # preprocess: Gradio would open the image, in any format, and make its colours RGB in a way of its own
-    scored = gr.on([button.click, caption.submit], score, given, scores, api_name="score", preprocess=False)
-    # an event of its own: it may take a while, in which others are scored
-    explained = scored.success(explain, given, why, api_name="explain", preprocess=False)
     # in the browser alone; Clear and the examples change what is given, too
     empty = {
         "fn": None,
@@ -139,9 +135,14 @@ def _one_caption(gr: Any, board: Scoreboard) -> None:
         "js": f"() => {json.dumps([EMPTY, ''])}",
         "api_visibility": "private",
     }
+    asked = [button.click, caption.submit]
+    # first, and at no failure: Gradio takes what is cancelled for failed, when newer scores may be there
+    gr.on(asked, **empty)
+    # preprocess: Gradio would open the image, in any format, and make its colours RGB in a way of its own
+    scored = gr.on(asked, score, given, scores, api_name="score", preprocess=False)
+    # an event of its own: it may take a while, in which others are scored
+    explained = scored.success(explain, given, why, api_name="explain", preprocess=False)
     gr.on([each.change for each in given], **empty, cancels=[scored, explained])
-    for event in (scored, explained):
-        event.failure(**empty)
 
 
 def _uploaded(file: Any, what: str) -> str | None:

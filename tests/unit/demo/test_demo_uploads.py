@@ -93,7 +93,7 @@ def refused(answer):
 def test_an_upload_is_scored_from_its_own_bytes(visitor, metric, pictures):
     image = visitor.upload("a dog.png", pictures[0].read_bytes())
     assert Path(image["path"]).read_bytes() == pictures[0].read_bytes()
-    event, (scores, _) = visitor.call("score", "a dog", "", image)
+    event, (scores,) = visitor.call("score", "a dog", "", image)
     expected = metric.score(["a dog"], images=[str(pictures[0])])[0]
     assert event == "complete"
     assert f'"value">{expected:.3f}<' in scores
@@ -112,7 +112,9 @@ def test_colours_are_read_as_the_command_reads_them(visitor, metric, mode, tmp_p
     else:
         colours.convert(mode).save(path)
     assert Image.open(path).mode == mode
-    _, (scores, reasons) = visitor.call("score", "a dog", "", visitor.upload(path.name, path.read_bytes()))
+    given = ["a dog", "", visitor.upload(path.name, path.read_bytes())]
+    _, (scores,) = visitor.call("score", *given)
+    _, (reasons,) = visitor.call("explain", *given)
     explanation = metric.explain(CaptionSample("a dog", image=str(path)))
     assert f'"value">{explanation.score:.3f}<' in scores
     assert reasons == explanation_panel(explanation)
@@ -165,7 +167,7 @@ def test_a_request_of_another_form_is_refused_in_one_line_and_not_printed(visito
 
 
 def test_words_that_are_no_text_are_read_as_text(visitor, metric):
-    event, (scores, _) = visitor.call("score", 5, 5, None)
+    event, (scores,) = visitor.call("score", 5, 5, None)
     assert event == "complete"
     assert f'"value">{metric.score(["5"], [["5"]])[0]:.3f}<' in scores
 
@@ -177,7 +179,7 @@ def test_an_example_is_scored(visitor, metric):
     caption, references, image = (update["value"] for update in updates)
     given, lines, picture = examples()[2]
     assert (caption, references) == (given, lines)
-    event, (scores, _) = visitor.call("score", caption, references, image)
+    event, (scores,) = visitor.call("score", caption, references, image)
     expected = metric.score([given], [lines.splitlines()], [picture])[0]
     assert event == "complete"
     assert f'"value">{expected:.3f}<' in scores

@@ -80,16 +80,18 @@ def functions_of(labels):
     return named["score"], named["explain"], list(page.fns.values())
 
 
-def test_scores_go_when_what_they_belong_to_changes_or_fails():
+def test_scores_go_when_what_they_belong_to_changes_or_is_asked_anew():
     score, explain, functions = functions_of(["rouge-l"])
     emptied = [each for each in functions if each.js == f"() => {json.dumps([EMPTY, ''])}"]
-    changed, *failed = emptied
+    asked, changed = emptied
+    assert asked.targets == score.targets  # so that what fails leaves nothing of the inputs before
+    assert {kind for _, kind in asked.targets} == {"click", "submit"}
     assert set(changed.targets) == {(each._id, "change") for each in score.inputs}
     cancelled = [each.targets for each in functions if set(each.cancels) == {score._id, explain._id}]
     assert cancelled == [changed.targets]  # what is still computed does not come later
-    assert [each.trigger_after for each in failed] == [score._id, explain._id]
-    assert all(each.trigger_only_on_failure for each in failed)
     assert all(each.outputs == [*score.outputs, *explain.outputs] for each in emptied)
+    # Gradio takes what is cancelled for failed, some time later, when newer scores may be there
+    assert not any(each.trigger_only_on_failure for each in functions)
 
 
 def test_scores_do_not_wait_for_reasons(monkeypatch):
