@@ -58,11 +58,17 @@ def _refuse_other(first: str, what: str, chosen: tuple[tuple[str, tuple[str, ...
     for delimiter, suffix in _DELIMITERS.items():
         cells = first.split(delimiter)
         header = len(cells) > 1 and (delimiter == "\t" or not any(" " in cell for cell in cells))
-        if header and has_candidate([cell.strip().strip('"') for cell in cells], chosen):
+        names = [cell.strip().strip('"') for cell in cells]
+        if header and (has_candidate(names, chosen) or (what == "references" and _has_references(names))):
             remedy = f"name it {suffix}" if what == "captions" else _AS_JSON_LINES
             raise DataError(f"it is a table, not a {what[:-1]} a line; {remedy}")
     if re.fullmatch(r"\w+", first) and first != "text" and field_called(first) in ("candidate", "references"):
         raise DataError(f"its first line, {first!r}, is a header, and text has none; take the line out")
+
+
+def _has_references(names: Sequence[str]) -> bool:
+    fields = [field_called(name) for name in names]
+    return None not in fields and "references" in fields
 
 
 def has_candidate(names: Sequence[str], chosen: tuple[tuple[str, tuple[str, ...]], ...]) -> bool:

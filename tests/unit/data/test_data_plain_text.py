@@ -66,6 +66,13 @@ def test_captions_that_look_a_little_like_a_table_are_captions(tmp_path, lines):
     assert [sample.candidate for sample in samples] == lines
 
 
+@pytest.mark.parametrize("reader", ["streamed", "several"])
+@pytest.mark.parametrize("header", ["id,reference", "reference_1;reference_2", "image\treferences"])
+def test_tables_of_references_are_no_references(tmp_path, header, reader):
+    with pytest.raises(DataError, match=r"a\.txt: it is a table, not a reference a line"):
+        readers(tmp_path, f"{header}\n1,a dog\n")[reader]()
+
+
 @pytest.mark.parametrize("reader", ["rows", "system", "streamed", "several"])
 @pytest.mark.parametrize("text", ["a dog\ra cat\r", "a dog\r\na cat\ra bird\n"])
 def test_lines_that_end_in_a_carriage_return_are_not_one_caption(tmp_path, text, reader):

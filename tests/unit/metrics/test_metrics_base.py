@@ -73,6 +73,8 @@ def test_a_batch_size_below_one_is_refused():
         Longest().score(["a"], [["x"]], batch_size=0)
     with pytest.raises(ConfigError, match="batch_size"):
         Longest().score_each([], batch_size=0)
+    with pytest.raises(ConfigError, match="batch_size"):
+        Longest().explain("a dog", ["x"], batch_size=0)
 
 
 @pytest.mark.parametrize("name", [None, 3, b"bleu-4"])
