@@ -54,6 +54,7 @@ def test_tables_and_objects_are_no_captions(tmp_path, text, reader):
         ["dog\truns", "a cat"],
         ["a sign, caption", "a cat"],
         ["text", "a cat"],
+        ["logo,reference", "a cat"],
         ["p0.jpg\ta dog\ttwice", "x\ty\tz"],
         ["photo.jpg, a file", "a cat"],
         ["7 ||| a cat", "cat"],
