@@ -20,6 +20,7 @@ from tests.benchmarks.harness import Options, Row, machine, markdown, table_line
 
 SECTIONS = {
     "scoring": "SuiSei and PAC-S beside COMET and a plain loop; shares of the machine's peak",
+    "images": "images per second of CLIP-S and PAC-S, by tower, beside torchmetrics",
     "training": "full fine-tuning beside COMET, training from cached features",
     "precision": "bf16 and int8 beside fp32: time, and what they change of scores",
     "rewards": "what a reward costs in a step of self-critical training",
@@ -75,6 +76,9 @@ def main() -> int:
     parser.add_argument("--kill-only", help="only commands with one of these in their name, as 'CSV;Parquet'")
     parser.add_argument("--model", type=Path, help="a model folder in the place of the one in the package")
     parser.add_argument("--comet-python", help="interpreter with unbabel-comet and torchmetrics")
+    parser.add_argument(
+        "--device", choices=["cpu", "cuda"], help="of scoring, images and training (default cpu)"
+    )
     parser.add_argument("--threads", type=int, help="compute threads of every side (default: torch's)")
     parser.add_argument("--json", type=Path, help="write the results here")
     parser.add_argument("--markdown", type=Path, help="write the table here too")

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-MATRIX = 2048
+MATRIX = {"cpu": 2048, "cuda": 8192}
 """Side of the matrices whose product gives the machine's peak."""
 
 
@@ -40,6 +40,7 @@ class Options:
         model: a model folder to measure in the place of the one in the package.
         comet_python: interpreter of an environment with unbabel-comet and torchmetrics.
         threads: compute threads of every side.
+        device: where every side computes, "cpu" or "cuda".
     """
 
     size: str = "base"
@@ -59,6 +60,7 @@ class Options:
     model: Path | None = None
     comet_python: str | None = None
     threads: int = field(default_factory=torch.get_num_threads)
+    device: str = "cpu"
 
 
 @dataclass
@@ -87,10 +89,17 @@ class Row:
 
 
 def seconds(function: Callable[[], Any]) -> float:
-    """Return how long a call takes."""
+    """Return how long a call takes, with all that it has a GPU do."""
     start = time.perf_counter()
     function()
+    settle()
     return time.perf_counter() - start
+
+
+def settle() -> None:
+    """Wait for what a GPU was asked to compute."""
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()
 
 
 def alternate(sides: Sequence[Callable[[], float]], repeats: int) -> list[list[float]]:
@@ -124,11 +133,13 @@ def spread(items: Sequence[Any], count: int) -> list[Any]:
     return [items[int(number * step)] for number in range(min(count, len(items)))]
 
 
-def matrix_peak(dtype: torch.dtype = torch.float32, repeats: int = 5) -> float:
+def matrix_peak(dtype: torch.dtype = torch.float32, repeats: int = 5, device: str = "cpu") -> float:
     """Return the operations per second of a large matrix product, the best of several."""
-    one, other = (torch.randn(MATRIX, MATRIX).to(dtype) for _ in range(2))
+    side = MATRIX[device]
+    one, other = (torch.randn(side, side, device=device).to(dtype) for _ in range(2))
     one @ other
-    return 2 * MATRIX**3 / min(seconds(lambda: one @ other) for _ in range(repeats))
+    settle()
+    return 2 * side**3 / min(seconds(lambda: one @ other) for _ in range(repeats))
 
 
 def peak_memory() -> float:

@@ -1,9 +1,10 @@
 """Runs in the environment of unbabel-comet and torchmetrics: does what it is told, and says how long it took.
 
 python peer_side.py JOB.json, where the job holds the rows and the folder of a tokenizer and a config. Every
-line on standard input is a command ("score", "train", "clip"); every answer a line "@@ {json}".
+line on standard input is a command ("score", "train", "train in bf16"); every answer a line "@@ {json}".
 """
 
+import functools
 import json
 import sys
 import time
@@ -27,14 +28,16 @@ def build_comet(job):
         hidden_sizes=job["hidden"],
         batch_size=job["batch_size"],
     )
-    return model.eval()
+    return model.to(job["device"]).eval()
 
 
 def score(model, job):
-    model.predict(job["rows"], batch_size=job["batch_size"], gpus=0, progress_bar=False)
+    gpus = int(job["device"] == "cuda")
+    model.predict(job["rows"], batch_size=job["batch_size"], gpus=gpus, progress_bar=False)
+    model.to(job["device"])  # the trainer that predicts takes it back
 
 
-def train(model, job):
+def train(model, job, half=False):
     import torch
 
     model.train()
@@ -44,9 +47,15 @@ def train(model, job):
     for start in range(0, len(rows), size):
         inputs, target = model.prepare_sample(rows[start : start + size], stage="fit")
         optimizer.zero_grad()
-        model.compute_loss(model(**inputs), target).backward()
+        inputs = {name: tensor.to(job["device"]) for name, tensor in inputs.items()}
+        target = type(target)(score=target.score.to(job["device"]))
+        with torch.autocast(job["device"], torch.bfloat16, enabled=half):
+            loss = model.compute_loss(model(**inputs), target)
+        loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
+    if job["device"] == "cuda":
+        torch.cuda.synchronize()
     model.eval()
 
 
@@ -65,7 +74,7 @@ def main():
 
     model = build_comet(job)
     answer({"ready": True, "version": version("unbabel-comet"), "torch": torch.__version__})
-    commands = {"score": score, "train": train}
+    commands = {"score": score, "train": train, "train in bf16": functools.partial(train, half=True)}
     for line in sys.stdin:
         start = time.perf_counter()
         commands[line.strip()](model, job)

@@ -49,6 +49,7 @@ class Peer:
             "batch_size": BATCH,
             "train_batch_size": train_batch_size,
             "threads": options.threads,
+            "device": options.device,
             "rows": [_triple(row) for row in rows],
             "train_rows": [_triple(row) for row in train_rows],
         }

@@ -31,10 +31,12 @@ class PlainRegressor(nn.Module):
             layers += [nn.Linear(first, width), nn.Tanh()]
             first = width
         self.head = nn.Sequential(*layers, nn.Linear(first, 1), nn.Sigmoid())
+        self.to(options.device)
 
     def embed(self, captions: Sequence[str]) -> Tensor:
         """Encode captions [B] to [B, d], padded to the longest of them."""
-        ids, mask = self.text.pad(self.text.tokenize(captions))
+        device = self.weights.device
+        ids, mask = (part.to(device) for part in self.text.pad(self.text.tokenize(captions)))
         states = torch.stack(self.text(ids, mask))
         states = F.layer_norm(states, states.shape[-1:])
         mixed = torch.einsum("s,sbld->bld", torch.softmax(self.weights, 0), states)
@@ -81,6 +83,7 @@ def train(model: PlainRegressor, rows: Sequence[CaptionSample], batch_size: int)
     for start in range(0, len(rows), batch_size):
         part = rows[start : start + batch_size]
         target = torch.tensor([row.rating.mean for row in part if row.rating is not None])
+        target = target.to(model.weights.device)
         optimizer.zero_grad()
         F.mse_loss(model(part), target).backward()
         torch.nn.utils.clip_grad_norm_(trained, 1.0)
@@ -91,12 +94,13 @@ def clip_scores(
     model: Any, transform: Any, tokenize: Any, rows: Sequence[CaptionSample], prompt: str, batch_size: int
 ) -> Tensor:
     """Return cosines of images and captions by open_clip in fp32, pair by pair."""
-    scores = []
+    scores, device = [], next(model.parameters()).device
     with torch.no_grad():
         for start in range(0, len(rows), batch_size):
             part = rows[start : start + batch_size]
             pixels = torch.stack([transform(load_image(row.image)) for row in part])
-            images = F.normalize(model.encode_image(pixels), dim=-1)
-            texts = F.normalize(model.encode_text(tokenize([prompt + row.candidate for row in part])), dim=-1)
+            images = F.normalize(model.encode_image(pixels.to(device)), dim=-1)
+            tokens = tokenize([prompt + row.candidate for row in part]).to(device)
+            texts = F.normalize(model.encode_text(tokens), dim=-1)
             scores.append((images * texts).sum(-1))
     return torch.cat(scores)

@@ -57,13 +57,14 @@ def _regressor(
     for what, (references, image) in cases.items():
         own = inputs.with_references(rows, references, image=image)
         model = inputs.loaded(options, image=image, references="concat" if references == 2 else "mean")
-        metric = SuiSeiMetric(model, device="cpu", cache="off")
+        metric = SuiSeiMetric(model, device=options.device, cache="off")
         yield from _beside(what, metric, own, sides, peer_count, options)
+        yield _one_by_one(what, metric, spread(own, min(100, options.peer_rows)), options)
     folder = inputs.shipped(options)
     if folder is not None:
         what = "candidate and two references, the model in the package"
         own = inputs.with_references(rows, 2, image=False)
-        metric = load(folder, device="cpu", cache="off")
+        metric = load(folder, device=options.device, cache="off")
         yield from _beside(what, metric, own, sides, peer_count, options)
 
 
@@ -83,6 +84,20 @@ def _beside(
         yield compared(SECTION, what, (times[0], theirs), (len(own), peer_count), name, note=note)
 
 
+def _one_by_one(what: str, metric: SuiSeiMetric, own: list[CaptionSample], options: Options) -> Row:
+    """Measure how long a sample takes that is scored alone, as a program that waits for each would."""
+
+    def alone() -> float:
+        metric._features.forget()
+        return seconds(lambda: [metric.score([row]) for row in own])
+
+    times = [alone() for _ in range(options.repeats)]
+    each = 1000 * statistics.median(times) / len(own)
+    return Row(
+        SECTION, f"{what}, one sample at a time", each, "ms", note=f"{metric.precision}, {len(own)} rows"
+    )
+
+
 def _timed(metric: SuiSeiMetric, rows: list[CaptionSample]) -> Callable[[], float]:
     """Return what scores rows of which nothing is known yet and says how long it took."""
 
@@ -99,8 +114,8 @@ def _second_opinions(options: Options) -> Iterator[Row]:
     folder = inputs.shipped(options)
     if folder is None:
         return
-    metric = load(folder, device="cpu", cache="off")
-    alone = SuiSeiMetric(replace(metric.model, seconds=()), device="cpu", cache="off")
+    metric = load(folder, device=options.device, cache="off")
+    alone = SuiSeiMetric(replace(metric.model, seconds=()), device=options.device, cache="off")
     for language in ("ja", "en"):
         spoken = [row for row in inputs.samples(None, 10**9) if language_of(row) == language]
         rows = inputs.with_references(spread(spoken, options.rows), 2, image=False)
@@ -135,13 +150,13 @@ def _contrastive(options: Options, rows: Sequence[CaptionSample]) -> list[Row]:
 
     if options.size == "tiny":  # CLIP ViT-B/32 has no smaller sister in open_clip; a few pairs do
         rows = rows[:2]
-    fast = load_dual_encoder("ViT-B-32", seed=0, device="cpu")
-    slow = load_dual_encoder("ViT-B-32", seed=0, device="cpu", precision="fp32")
+    fast = load_dual_encoder("ViT-B-32", seed=0, device=options.device)
+    slow = load_dual_encoder("ViT-B-32", seed=0, device=options.device, precision="fp32")
     fast.memory = None  # repeats must not find what the first one left
     metric = PacScore(encoder=fast)
     peers = spread(rows, 2 * options.peer_rows)
     own = inputs.with_references(rows, 0, image=True)
-    torchmetrics = clip_peer.scorer()
+    torchmetrics = clip_peer.scorer("ViT-B-32", options.device)
 
     def loop() -> float:
         return seconds(
@@ -165,7 +180,8 @@ def _contrastive(options: Options, rows: Sequence[CaptionSample]) -> list[Row]:
 
 def _shares(options: Options) -> list[Row]:
     """Return how much of the measured matrix-product peak the encoders reach."""
-    metric = SuiSeiMetric(inputs.loaded(options, image=True, references="mean"), device="cpu", cache="off")
+    loaded = inputs.loaded(options, image=True, references="mean")
+    metric = SuiSeiMetric(loaded, device=options.device, cache="off")
     model, dtype = metric.regressor, DTYPES[metric.precision]
     rows = inputs.samples(options.root, 10**9)
     captions = spread(inputs.captions_of(rows), options.captions)
@@ -174,8 +190,8 @@ def _shares(options: Options) -> list[Row]:
     images = list(dict.fromkeys(row.image for row in rows))[: max(2, options.captions // 10)]
     assert model.image is not None
     preprocess = model.image.preprocess
-    pixels = torch.stack([preprocess(load_image(image)) for image in images])
-    size = images_per_batch(model.image.tower, "cpu")
+    pixels = torch.stack([preprocess(load_image(image)) for image in images]).to(options.device)
+    size = images_per_batch(model.image.tower, options.device)
     encode_captions(model, ids[:8], mixed=True)
 
     def text() -> float:
@@ -187,9 +203,9 @@ def _shares(options: Options) -> list[Row]:
 
     peaks, times = [], [[], []]
     for _ in range(options.repeats):
-        peaks.append(matrix_peak(dtype))
+        peaks.append(matrix_peak(dtype, device=options.device))
         times[0].append(text())
-        peaks.append(matrix_peak(dtype))
+        peaks.append(matrix_peak(dtype, device=options.device))
         times[1].append(tower())
     image_operations = _image_operations(model.image.tower, len(pixels), pixels.shape[-1])
     shares = [

@@ -15,26 +15,29 @@ from lightning.pytorch import Callback, Trainer
 
 from suisei.data.sample import CaptionSample, Rating
 from suisei.data.splits import Split
+from suisei.encoders.image import ImageEncoderConfig
 from suisei.encoders.layers import light
+from suisei.encoders.precision import choose_precision
 from suisei.encoders.text import TextEncoder
 from suisei.encoders.text_config import TextEncoderConfig
 from suisei.encoders.tiny import TinyTextConfig
 from suisei.models.config import FusionConfig, HeadConfig
 from suisei.models.regressor import Regressor
 from suisei.models.table import Collator, SampleTable
-from suisei.training.command_line import best_precision
 from suisei.training.datamodule import CaptionDataModule
 from suisei.training.feature_table import FeatureTable
 from suisei.training.module import SuiSei
 from suisei.training.optimizers import OptimizerConfig
 from tests.benchmarks import inputs, plain
-from tests.benchmarks.harness import Options, Row, alternate, compared, seconds, spread
+from tests.benchmarks.harness import Options, Row, alternate, compared, seconds, settle, spread
 from tests.benchmarks.peers import Peer
 
 SECTION = "training"
 BATCH = 16
 """Samples per step; COMET takes 6 GB of memory for 32."""
 FROZEN_BATCH = 1024
+PAPER_SAMPLES, PAPER_EPOCHS, PAPER_BATCH, PAPER_PARTS = 52_000, 9, 32, 4
+"""What the paper trained on, and how."""
 REFERENCES, WIDTH, IMAGES = 5, 384, 1000
 
 
@@ -45,13 +48,20 @@ def run(options: Options) -> Iterator[Row]:
     yield from _frozen(options)
     yield from _fine_tuning(options)
     yield _embeddings(options)
+    yield _paper(options)
 
 
-def _trainer(epochs: int, callbacks: Sequence[Callback] = ()) -> Trainer:
+def _precision(options: Options) -> str:
+    return "bf16-mixed" if choose_precision("auto", options.device) == "bf16" else "32-true"
+
+
+def _trainer(epochs: int, options: Options, callbacks: Sequence[Callback] = (), parts: int = 1) -> Trainer:
     return Trainer(
         max_epochs=epochs,
-        accelerator="cpu",
-        precision=best_precision(),
+        accelerator="gpu" if options.device == "cuda" else "cpu",
+        devices=1,
+        precision=_precision(options),
+        accumulate_grad_batches=parts,
         gradient_clip_val=1.0,
         logger=False,
         enable_checkpointing=False,
@@ -73,7 +83,7 @@ def _fine_tuning(options: Options) -> list[Row]:
         "group": inputs.with_references(everything[: options.train_samples], 2, image=False),
     }
     model = _fine_tuned(options)
-    ours = {batching: _epoch(model, own, batching) for batching, own in rows.items()}
+    ours = {batching: _epoch(model, own, batching, options) for batching, own in rows.items()}
     shuffled = rows["shuffled"]
     slow = plain.PlainRegressor(options)
     sides = [("plain loop", lambda: seconds(lambda: plain.train(slow, shuffled, BATCH)))]
@@ -81,15 +91,21 @@ def _fine_tuning(options: Options) -> list[Row]:
         return _compare(options, ours, sides, len(shuffled))
     with Peer(options, shuffled[:2], shuffled, BATCH) as comet:
         name = f"unbabel-comet {comet.about['version']}"
-        return _compare(options, ours, [(name, lambda: comet.run("train")), *sides], len(shuffled))
+        theirs = [(name, lambda: comet.run("train"))]
+        if _precision(options) == "bf16-mixed":
+            theirs.append((f"{name} in bf16-mixed", lambda: comet.run("train in bf16")))
+        return _compare(options, ours, [*theirs, *sides], len(shuffled))
 
 
 def _compare(options: Options, ours: dict[str, Callable[[], float]], sides: list, count: int) -> list[Row]:
-    times = alternate([*ours.values(), *(side for _, side in sides)], options.repeats)
+    every = [*ours.values(), *(side for _, side in sides)]
+    if options.device == "cuda":
+        alternate(every, 1)  # what a GPU computes first is built first
+    times = alternate(every, options.repeats)
     found = []
     for number, batching in enumerate(ours):
         for (name, _), theirs in zip(sides, times[len(ours) :], strict=True):
-            note = f"batches of {BATCH}, ours {best_precision()}, all embeddings frozen; {count} samples"
+            note = f"batches of {BATCH}, ours {_precision(options)}, all embeddings frozen; {count} samples"
             what = f"full fine-tuning, {batching} batches"
             found.append(compared(SECTION, what, (times[number], theirs), (count, count), name, note=note))
     return found
@@ -102,11 +118,47 @@ def _embeddings(options: Options) -> Row:
     sides = []
     for all_words in (False, True):
         model = _fine_tuned(options, layers=None)
-        sides.append(_epoch(model, rows, "shuffled", all_words=all_words))
+        sides.append(_epoch(model, rows, "shuffled", options, all_words=all_words))
     used, whole = alternate(sides, options.repeats)
-    note = f"batches of {BATCH}, {best_precision()}; {len(rows)} samples"
+    note = f"batches of {BATCH}, {_precision(options)}; {len(rows)} samples"
     what = "full fine-tuning, embeddings too"
     return compared(SECTION, what, (used, whole), (len(rows),) * 2, "all word vectors held", note=note)
+
+
+def _paper(options: Options) -> Row:
+    """Measure the paper's training, on two references and the image, and say what its length would take."""
+    everything = inputs.samples(options.root, 10**9)
+    rows = inputs.with_references(spread(everything, options.train_samples), 2, image=True)
+    model = SuiSei(
+        text=TextEncoderConfig(name="random"),
+        image=ImageEncoderConfig(name="random", frozen=True),
+        fusion=FusionConfig(poolings=["idf", "mean"], references="concat"),
+        head=HeadConfig(hidden=inputs.HIDDEN[options.size]),
+        optimizer=OptimizerConfig(name="adam", frozen_fraction=0.0),
+        image_dropout=0.0,
+    )
+    regressor = inputs.regressor(options, image=True, references="concat")
+    regressor.text.backbone = light(regressor.text.backbone)
+    regressor.text.set_trainable(True)
+    model.regressor = regressor
+    collates: list[Collator] = []
+    table = SampleTable(rows, with_images=True)
+    ahead = seconds(
+        lambda: collates.append(
+            model.prepare(table, range(len(rows)), lambda *_: lambda _: None, options.device)
+        )
+    )
+    clock = _Clock()
+    data = _data(rows, collates[0], len(rows), PAPER_BATCH, "shuffled")
+    _trainer(3, options, [clock], PAPER_PARTS).fit(model, datamodule=data)
+    rate = len(rows) / statistics.median(clock.seconds[1:])
+    minutes = PAPER_SAMPLES * (PAPER_EPOCHS / rate + ahead / len(rows)) / 60
+    note = f"from {len(rows)} samples: {rate:,.0f} a second, images encoded once at {len(rows) / ahead:,.0f} "
+    note += (
+        f"a second; {_precision(options)}, batches of {PAPER_BATCH} x {PAPER_PARTS}, all of the text encoder"
+    )
+    what = f"the paper's configuration, {PAPER_EPOCHS} epochs of {PAPER_SAMPLES:,} samples"
+    return Row(SECTION, what, minutes, "minutes", note=note)
 
 
 def _fine_tuned(options: Options, layers: int | None = 12) -> SuiSei:
@@ -125,7 +177,7 @@ def _fine_tuned(options: Options, layers: int | None = 12) -> SuiSei:
 
 
 def _epoch(
-    model: SuiSei, rows: list[CaptionSample], batching: str, *, all_words: bool = False
+    model: SuiSei, rows: list[CaptionSample], batching: str, options: Options, *, all_words: bool = False
 ) -> Callable[[], float]:
     """Return what trains one epoch on the rows and says how long it took."""
     table = SampleTable(rows, with_images=False)
@@ -136,7 +188,7 @@ def _epoch(
     def epoch() -> float:
         clock = _Clock()
         data = _data(rows, collate, len(rows), BATCH, batching)
-        _trainer(1, [clock]).fit(model, datamodule=data)
+        _trainer(1, options, [clock]).fit(model, datamodule=data)
         return clock.seconds[0]
 
     return epoch
@@ -162,6 +214,7 @@ class _Clock(Callback):
 
     def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
         if trainer.is_last_batch:
+            settle()
             self.seconds.append(time.perf_counter() - self._start)
 
 
@@ -182,14 +235,20 @@ def _frozen(options: Options) -> Iterator[Row]:
         cases = [("frozen", 32, "mix", {}, (8,))]
     for what, width, layers, fusion, hidden in cases:
         several = count if layers == "last" else count // 8
-        rates, loading = _frozen_rates(rows[: several + 8], several, width, layers, fusion, hidden)
+        rates, loading = _frozen_rates(options, rows[: several + 8], several, width, layers, fusion, hidden)
         note = f"{several} samples, {REFERENCES} references, batches of {FROZEN_BATCH}, later epochs; "
         note += f"making batches alone: {loading:,.0f} samples/s"
         yield Row(SECTION, what, statistics.median(rates), "samples/s", note=note)
 
 
 def _frozen_rates(
-    rows: list[CaptionSample], count: int, width: int, layers: str, fusion: dict, hidden: tuple[int, ...]
+    options: Options,
+    rows: list[CaptionSample],
+    count: int,
+    width: int,
+    layers: str,
+    fusion: dict,
+    hidden: tuple[int, ...],
 ) -> tuple[list[float], float]:
     depth = 12 if layers == "mix" and width == 768 else 2
     tiny = TinyTextConfig(vocabulary=60, width=width, layers=depth)
@@ -215,7 +274,7 @@ def _frozen_rates(
     for _ in data.train_dataloader():
         pass
     loading = count / (time.perf_counter() - start)
-    _trainer(3, [clock]).fit(model, datamodule=data)
+    _trainer(3, options, [clock]).fit(model, datamodule=data)
     return [count / each for each in clock.seconds[1:]], loading
 
 
