@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from suisei.data.sample import CaptionSample
+from suisei.encoders.half_weights import converted_at_once
 from suisei.encoders.image import ImageEncoderConfig
 from suisei.encoders.precision import quick_gradients
 from suisei.encoders.text_config import TextEncoderConfig
@@ -116,6 +118,7 @@ class SuiSei(LightningModule):
         self._validation: list[Tensor] = []
         self._losses: list[Tensor] = []
         self._frozen = FrozenWeights()
+        self._text_is_frozen: bool | None = None
 
     # -- building ---------------------------------------------------------------------------------
 
@@ -204,6 +207,7 @@ class SuiSei(LightningModule):
     def on_train_start(self) -> None:
         """Let what is followed batch by batch be that of the batches of all processes."""
         self.regressor.whole_batch = gather_rows
+        self._text_is_frozen = None
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         """Freeze the text encoder for the first part of the first epoch; restore random numbers."""
@@ -215,7 +219,15 @@ class SuiSei(LightningModule):
             return
         frozen_batches = self.optimizer_config.frozen_fraction * float(self.trainer.num_training_batches)
         frozen = self.current_epoch == 0 and batch_idx < frozen_batches
-        self.regressor.text.set_trainable(not frozen, layers=self.config.text.trained_layers)
+        if frozen != self._text_is_frozen:  # every step anew it would cost a GPU's time
+            self._text_is_frozen = frozen
+            self.regressor.text.set_trainable(not frozen, layers=self.config.text.trained_layers)
+
+    def _converted(self) -> AbstractContextManager[None]:
+        """Return what has a GPU convert the weights of the text encoder at once."""
+        if self.device.type != "cuda" or self.config.text.checkpointing:
+            return nullcontext()
+        return converted_at_once(self.regressor.text.backbone, "cuda")
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Return the loss of a batch whose references and images are dropped at random.
@@ -225,7 +237,7 @@ class SuiSei(LightningModule):
         their gradients, which is then the gradient of the whole batch.
         """
         self._drop(batch)
-        with quick_gradients(recomputed=self.config.text.checkpointing):
+        with quick_gradients(recomputed=self.config.text.checkpointing), self._converted():
             part: Tensor = self.objective(self.outputs(batch), batch)
         loss = total(part.detach()) if world_size() > 1 else part
         place = f"epoch {self.current_epoch + 1}, step {self.global_step + 1}"

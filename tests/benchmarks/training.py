@@ -36,8 +36,9 @@ SECTION = "training"
 BATCH = 16
 """Samples per step; COMET takes 6 GB of memory for 32."""
 FROZEN_BATCH = 1024
-PAPER_SAMPLES, PAPER_EPOCHS, PAPER_BATCH, PAPER_PARTS = 52_000, 9, 32, 4
-"""What the paper trained on, and how."""
+PAPER_SAMPLES, PAPER_EPOCHS = 52_000, 9
+PAPER_BATCHES = ((32, 4), (128, 1))
+"""What the paper trained on; a step's batch in four parts as there, and at once, which is the same step."""
 REFERENCES, WIDTH, IMAGES = 5, 384, 1000
 
 
@@ -48,7 +49,8 @@ def run(options: Options) -> Iterator[Row]:
     yield from _frozen(options)
     yield from _fine_tuning(options)
     yield _embeddings(options)
-    yield _paper(options)
+    for batch, parts in PAPER_BATCHES:
+        yield _paper(options, batch, parts)
 
 
 def _precision(options: Options) -> str:
@@ -125,7 +127,7 @@ def _embeddings(options: Options) -> Row:
     return compared(SECTION, what, (used, whole), (len(rows),) * 2, "all word vectors held", note=note)
 
 
-def _paper(options: Options) -> Row:
+def _paper(options: Options, batch: int, parts: int) -> Row:
     """Measure the paper's training, on two references and the image, and say what its length would take."""
     everything = inputs.samples(options.root, 10**9)
     rows = inputs.with_references(spread(everything, options.train_samples), 2, image=True)
@@ -149,14 +151,12 @@ def _paper(options: Options) -> Row:
         )
     )
     clock = _Clock()
-    data = _data(rows, collates[0], len(rows), PAPER_BATCH, "shuffled")
-    _trainer(3, options, [clock], PAPER_PARTS).fit(model, datamodule=data)
+    data = _data(rows, collates[0], len(rows), batch, "shuffled")
+    _trainer(3, options, [clock], parts).fit(model, datamodule=data)
     rate = len(rows) / statistics.median(clock.seconds[1:])
     minutes = PAPER_SAMPLES * (PAPER_EPOCHS / rate + ahead / len(rows)) / 60
     note = f"from {len(rows)} samples: {rate:,.0f} a second, images encoded once at {len(rows) / ahead:,.0f} "
-    note += (
-        f"a second; {_precision(options)}, batches of {PAPER_BATCH} x {PAPER_PARTS}, all of the text encoder"
-    )
+    note += f"a second; {_precision(options)}, batches of {batch} x {parts}, all of the text encoder"
     what = f"the paper's configuration, {PAPER_EPOCHS} epochs of {PAPER_SAMPLES:,} samples"
     return Row(SECTION, what, minutes, "minutes", note=note)
 
