@@ -18,7 +18,15 @@ _KEY = re.compile(
 )
 _LOOKED_AT = 20
 """So many lines with a key each are a table; one without shows that a tab is part of a caption."""
-_DELIMITERS = {"\t": ".tsv", ",": ".csv", ";": ".csv"}
+_SURE_KEY = re.compile(r"\S*[\d.]")
+"""A number or a file: a key even in the only line there is, where a word before a tab may be a caption's."""
+_DELIMITERS = {
+    "\t": "name it .tsv",
+    ",": "name it .csv",
+    ";": "name it .csv",
+    "|": "put commas between its columns, captions in quotation marks, and name it .csv",
+}
+"""What stands between the columns of a table, and what to do with one."""
 
 
 def caption_lines(
@@ -44,8 +52,9 @@ def caption_lines(
         keyed += is_keyed
         if len(head) == _LOOKED_AT or (line.strip() and not is_keyed):
             break
-    if keyed and keyed == sum(bool(line.strip()) for _, line in head):
-        raise DataError(_keyed(next(line.strip() for _, line in head if line.strip()), what))
+    texts = [line.strip() for _, line in head if line.strip()]
+    if keyed and keyed == len(texts) and (keyed > 1 or _SURE_KEY.match(texts[0])):
+        raise DataError(_keyed(texts[0], what))
     yield from head
     yield from lines
 
@@ -55,20 +64,29 @@ def _refuse_other(first: str, what: str, chosen: tuple[tuple[str, tuple[str, ...
         return
     if first.startswith("{") and is_object(first):
         raise DataError(f"its lines are JSON objects, not {what}; name it .jsonl")
-    for delimiter, suffix in _DELIMITERS.items():
-        cells = first.split(delimiter)
-        header = len(cells) > 1 and (delimiter == "\t" or not any(" " in cell for cell in cells))
-        names = [cell.strip().strip('"') for cell in cells]
-        if header and (has_candidate(names, chosen) or (what == "references" and _has_references(names))):
-            remedy = f"name it {suffix}" if what == "captions" else _AS_JSON_LINES
+    for delimiter, remedy in _DELIMITERS.items():
+        if _is_header(first.split(delimiter), delimiter, what, chosen):
+            remedy = remedy if what == "captions" else _AS_JSON_LINES
             raise DataError(f"it is a table, not a {what[:-1]} a line; {remedy}")
     if re.fullmatch(r"\w+", first) and first != "text" and field_called(first) in ("candidate", "references"):
         raise DataError(f"its first line, {first!r}, is a header, and text has none; take the line out")
 
 
-def _has_references(names: Sequence[str]) -> bool:
-    fields = [field_called(name) for name in names]
-    return None not in fields and "references" in fields
+def _is_header(
+    cells: Sequence[str], delimiter: str, what: str, chosen: tuple[tuple[str, tuple[str, ...]], ...]
+) -> bool:
+    """Say whether the cells of a line are names of columns: all are known, or without blanks half of them.
+
+    One of several tags may be called as a column is ("logo,text,sign").
+    """
+    if len(cells) < 2:
+        return False
+    names = [cell.strip().strip('"') for cell in cells]
+    fields = [field_called(name) for name in names if name]
+    if fields and None not in fields:
+        return "candidate" in fields or (what == "references" and "references" in fields)
+    spaced = delimiter != "\t" and any(" " in cell for cell in cells)
+    return not spaced and has_candidate(names, chosen) and 2 * fields.count(None) <= len(fields)
 
 
 def has_candidate(names: Sequence[str], chosen: tuple[tuple[str, tuple[str, ...]], ...]) -> bool:

@@ -12,12 +12,18 @@ KEYED = {
     "captions of files": "p0.jpg#0\ta dog runs\np0.jpg#1\tthe dog\n",
     "numbers": "0\t犬が走る\n1\t猫\n",
     "commas": "p0.jpg,a dog, running\np1.png,a cat\n",
+    "one line": "p0.jpg\ta dog\n\n",
+    "one number": "0\ta dog\n",
     "bars": "0 ||| a dog runs\n1 ||| a cat\n",
 }
 OTHER = {
     "image,caption\np0.jpg,a dog\n": "is a table",
     "id;candidate\n0;a dog\n": "is a table",
     "image\tcaption\np0.jpg\ta dog\n": "is a table",
+    "id, caption\n0, a dog\n": "is a table",
+    "id | caption\n0 | a dog\n": r"is a table, not a (caption|reference) a line; (put commas|write {)",
+    "| Image ID | caption |\n| 0 | a dog |\n": "is a table",
+    "image,caption,split\np0.jpg,a dog,test\n": "is a table",
     "caption\na dog\n": "its first line, 'caption', is a header",
     '{"caption": "a dog"}\n': "its lines are JSON objects",
 }
@@ -55,6 +61,11 @@ def test_tables_and_objects_are_no_captions(tmp_path, text, reader):
         ["a sign, caption", "a cat"],
         ["text", "a cat"],
         ["logo,reference", "a cat"],
+        ["logo,text,sign", "a cat"],
+        ["logo\ttext\tsign", "a cat"],
+        ["dog, text", "a cat"],
+        ["logo|text|sign", "a cat"],
+        ["犬、caption", "a cat"],
         ["p0.jpg\ta dog\ttwice", "x\ty\tz"],
         ["photo.jpg, a file", "a cat"],
         ["7 ||| a cat", "cat"],
@@ -67,8 +78,15 @@ def test_captions_that_look_a_little_like_a_table_are_captions(tmp_path, lines):
     assert [sample.candidate for sample in samples] == lines
 
 
+@pytest.mark.parametrize("end", ["\n", ""])
+def test_one_line_with_a_tab_after_a_word_is_a_caption(tmp_path, end):
+    path = write(tmp_path, "a.txt", f"a\tdog{end}")
+    assert list(read_results(path).captions.values()) == [("a\tdog",)]
+    assert len(read_references([path, path]).captions) == 1
+
+
 @pytest.mark.parametrize("reader", ["streamed", "several"])
-@pytest.mark.parametrize("header", ["id,reference", "reference_1;reference_2", "image\treferences"])
+@pytest.mark.parametrize("header", ["id,reference", "reference_1;ref_2", "image\treferences", "id | ref"])
 def test_tables_of_references_are_no_references(tmp_path, header, reader):
     with pytest.raises(DataError, match=r"a\.txt: it is a table, not a reference a line"):
         readers(tmp_path, f"{header}\n1,a dog\n")[reader]()
