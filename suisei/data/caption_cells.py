@@ -13,7 +13,7 @@ _NO_VALUE = frozenset({"nan", "NaN", "None", "NULL", "null", "<NA>", "N/A"})
 _BETWEEN = re.compile(r"[|\r\n]")
 """What people put between several captions, and hardly ever into one; a semicolon may be in a caption."""
 _NUMBER = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*")
-_TEXT = r"""(?:"(?:[^"\\]|\\.)*+"|'(?:[^'\\]|\\.)*+')"""
+_TEXT = r"""[bu]?(?:"(?:[^"\\]|\\.)*+"|'(?:[^'\\]|\\.)*+')"""
 _LITERAL = re.compile(
     rf"""
     \[\s*\] | {{\s*}}
@@ -24,6 +24,7 @@ _LITERAL = re.compile(
         {_TEXT}
         | [\s\[\](){{}},:]
         | -?\d[\d.e+-]*
+        | \.{{3}}
         | (?:None|True|False|null|true|false|nan|NaN)\b
         | (?:[a-zA-Z_]\w*\.)*[a-zA-Z_]\w*(?:\(|=[\w.]*)  # tensor(, dtype=object
     )++
@@ -32,6 +33,20 @@ _LITERAL = re.compile(
     re.DOTALL | re.VERBOSE,
 )
 """A list, a tuple or a dict in JSON, as Python shows it or as NumPy does: nothing but its parts."""
+_SCALAR = (
+    r"(?:[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?(?:nan|NaN|inf)|None|null|True|true|False|false)"
+)
+_SCALARS = re.compile(
+    rf"""
+    (?!\[\s*\d+\s*\]\Z | \(\s*{_SCALAR}\s*\)\Z)  # a whole number or one in round brackets
+    (?:(?:np\.)?array\()?[\[(]
+    [\s\[(]*+{_SCALAR}(?=[\s,\])])
+    (?>[\s,\[\]()] | {_SCALAR}(?=[\s,\])]) | \.{{3}} | dtype=\w+)++
+    (?<=[\])])
+    """,
+    re.VERBOSE,
+)
+"""A list, a tuple or an array of numbers and values without a text."""
 _STARTS, _ENDS = ("[", "(", "{", "array", "np."), ("]", ")", "}")
 """What it starts and ends in, which nearly no caption does, and which is looked for faster."""
 
@@ -39,7 +54,9 @@ _STARTS, _ENDS = ("[", "(", "{", "array", "np."), ("]", ")", "}")
 def is_literal(text: str) -> bool:
     """Say whether a text is a list, tuple, dict or array written out; a caption in brackets is none."""
     text = text.strip()
-    return text.endswith(_ENDS) and text.startswith(_STARTS) and _LITERAL.fullmatch(text) is not None
+    if not (text.endswith(_ENDS) and text.startswith(_STARTS)):
+        return False
+    return (_LITERAL.fullmatch(text) or _SCALARS.fullmatch(text)) is not None
 
 
 def refuse_literal(column: str, caption: str) -> None:

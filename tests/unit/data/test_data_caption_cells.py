@@ -75,12 +75,32 @@ LITERALS = (
     "[['a dog']]",
     "[]",
     "{}",
+    "[0.5, 0.25]",
+    "[0.5]",
+    "[None]",
+    "[nan, -1e-05, True]",
+    "(1, 2)",
+    "[[1, 2], [3, 4]]",
+    "[0.5 0.25 ... 0.75]",
+    "array([0.5, 1.], dtype=float32)",
+    '["a", ...]',
+    "['a' 'b' ... 'z']",
+    "[b'a']",
+    "[u'a dog', u'the dog']",
 )
 CAPTIONS = (
     "[laughs] a man",
     "[a cat]",
     "[2]",
     "(3)",
+    "(None)",
+    "[2] dogs",
+    "(10:30)",
+    "[12 a.m.]",
+    "[1 dog, 2 cats]",
+    "[None of the dogs]",
+    "[true story]",
+    "[...]",
     "('a cat')",
     '("Stop")',
     '["Stop" sign]',
@@ -133,8 +153,8 @@ def test_a_list_of_references_holds_no_list_as_text(tmp_path):
 def test_what_looks_like_a_list_for_long_is_told_at_once():
     from suisei.data.caption_cells import is_literal
 
-    for part in ("[", "(a=bc", "'a', ", '"', "\\'", "1e", "a.a", " "):
-        for start in ("['a'", "[", "array("):
+    for part in ("[", "1 ", "1.", "None,", "...", "(a=bc", "'a', ", '"', "\\'", "1e", "a.a", " "):
+        for start in ("['a'", "[", "array(", "[1, "):
             assert not is_literal(start + part * 100_000 + "!]")
 
 
