@@ -28,6 +28,7 @@ from suisei.errors import DataError
 _FILE_FIELDS = tuple(name for tier in ALIASES["image"] for name in tier)
 IMAGE_FIELDS = (*ALIASES["group"][1], "id", *_FILE_FIELDS, "group")
 """Fields of a JSON Lines row that may name its image, the first that is there; an id may be the row's."""
+_IMAGE_IDS = frozenset(ALIASES["group"][1])
 CAPTION_FIELDS = (
     *(name for tier in ALIASES["references"] for name in tier),
     *("reference", "ref", *ALIASES["candidate"][2]),
@@ -266,17 +267,16 @@ def _document_records(path: Path | str, content: Any, found: CaptionFile) -> Ite
         return _karpathy_records(path, listed, found)
     if isinstance(content, dict):
         found.form = "captions by image id"
-        return (
-            Record(f"image {key!r:.60}", said.get("image_id", key) if isinstance(said, dict) else key, said)
-            for key, said in content.items()
-        )
+        return _keyed_records([(f"image {key!r:.60}", key, said) for key, said in content.items()], found)
     if isinstance(content, list) and content and isinstance(content[0], dict):
         if set(content[0]) >= RESULT_FIELDS:
             found.form = "a COCO result file"
             return _field_records(content, "row")
         if len(content[0]) == 1:
             found.form = "a list of captions by image id"
-            return chain.from_iterable(_one_key_records(n, row) for n, row in enumerate(content, 1))
+            return _keyed_records(
+                [(f"row {n}", *_only_entry(row)) for n, row in enumerate(content, 1)], found
+            )
     start = json.dumps(content, ensure_ascii=False)[:_SHOWN]
     raise DataError(
         f'{path}: expected [{{"image_id": 1, "caption": "..."}}], {{"1": "..."}}, {{"1": ["...", "..."]}} or '
@@ -324,12 +324,28 @@ def _field_records(rows: Iterable[Any], noun: str) -> Iterator[Record]:
             yield Record(place, row.get("image_id"), row.get("caption"))
 
 
-def _one_key_records(number: int, row: Any) -> Iterator[Record]:
-    place = f"row {number}"
-    if not isinstance(row, dict) or len(row) != 1:
-        yield Record(place, None, row)
-    else:
-        yield from (Record(place, image, captions) for image, captions in row.items())
+def _only_entry(row: Any) -> tuple[str | None, Any]:
+    """Return the key of an object with one and what is under it; None and the object of any other."""
+    return next(iter(row.items())) if isinstance(row, dict) and len(row) == 1 else (None, row)
+
+
+def _keyed_records(entries: Sequence[tuple[str, str | None, Any]], found: CaptionFile) -> Iterator[Record]:
+    """Yield the records of (place, key, what is under it); a row is as in JSON Lines with the key as id."""
+    rows = [_row_under(key, said) for _, key, said in entries]
+    found.row_files, found.row_groups = _row_files(enumerate(rows)), _row_groups(enumerate(rows))
+    numbered = any(_image_field(row) != "id" for row in rows)
+    for (place, _key, said), row in zip(entries, rows, strict=True):
+        field = str(_image_field(row))
+        image = row[field]
+        if numbered and field == "id" and isinstance(said, dict) and not _IMAGE_IDS.isdisjoint(said):
+            image = None  # its own is null, and the key may be the id of another row's image
+        yield Record(place, image, said, _other_name(row))
+
+
+def _row_under(key: str | None, said: Any) -> dict[str, Any]:
+    if key is None or not isinstance(said, dict):
+        return {"id": key}
+    return {name: value for name, value in said.items() if value is not None} | {"id": key}
 
 
 def _json_lines(path: Path | str, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -349,15 +365,18 @@ def _row_records(rows: Sequence[tuple[int, dict[str, Any]]], by_line: bool) -> I
     for order, (number, row) in enumerate(rows, 1):
         name = _image_field(row)
         column = next((name for name in CAPTION_FIELDS if name in row), "")
-        other = (_file_of(row) or _group_of(row)) if name == "id" else None
-        yield Record(
-            f"row {number}", order if by_line else row.get(str(name)), row.get(column), other, column
-        )
+        image = order if by_line else row.get(str(name))
+        yield Record(f"row {number}", image, row.get(column), _other_name(row), column)
 
 
 def _image_field(row: Mapping[str, Any]) -> str | None:
     """Return which field names the image of a row: where it is the id, that may as well be the row's own."""
     return next((name for name in IMAGE_FIELDS if name in row), None)
+
+
+def _other_name(row: Mapping[str, Any]) -> str | None:
+    """Return what else names the image of a row that is known by its id."""
+    return (_file_of(row) or _group_of(row)) if _image_field(row) == "id" else None
 
 
 def _file_of(row: Mapping[str, Any]) -> str | None:

@@ -5,6 +5,7 @@ import tracemalloc
 
 import pytest
 
+from suisei.data.coco import read_references
 from suisei.data.formats import iter_rows, read_samples
 from suisei.data.splits import group_of
 from suisei.data.system_outputs import load_systems
@@ -142,9 +143,13 @@ def test_rows_by_number_keep_the_image_that_they_name(tmp_path, column):
     assert notes[0].endswith("taken for rows by their id")
 
 
-def test_rows_by_number_are_joined_by_their_image(tmp_path):
+@pytest.mark.parametrize("column", ["image_id", "cocoid", "image", "group"])
+def test_rows_by_number_are_joined_by_their_image(tmp_path, column):
+    for image in "ab":
+        (tmp_path / image).touch()
+
     def saved(name, text, order):
-        rows = {str(n): {"image_id": image, "caption": f"{text} {image}"} for n, image in enumerate(order)}
+        rows = {str(n): {column: image, "caption": f"{text} {image}"} for n, image in enumerate(order)}
         return str(write(tmp_path, name, json.dumps(rows)))
 
     x, y, references = saved("x.json", "x", "ab"), saved("y.json", "y", "ba"), saved("r.json", "of", "ba")
@@ -152,3 +157,17 @@ def test_rows_by_number_are_joined_by_their_image(tmp_path):
     found = {name: [sample.candidate for sample in samples] for name, samples in systems.samples.items()}
     assert found == {"x": ["x a", "x b"], "y": ["y a", "y b"]}
     assert [sample.references for sample in systems.samples["x"]] == [("of a",), ("of b",)]
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_a_null_in_the_place_of_an_image_says_nothing_where_keys_may_be_images(tmp_path, listed):
+    def found(**rows):
+        content = [{key: row} for key, row in rows.items()] if listed else rows
+        return read_references([write(tmp_path, "r.json", json.dumps(content))]).captions
+
+    null, other = {"caption": "a", "image_id": None}, {"caption": "b", "image_id": 4}
+    assert found(x=null, y=null) == {"x": ("a",), "y": ("a",)}
+    assert found(x={**null, "cocoid": 3}, y=other) == {"3": ("a",), "4": ("b",)}
+    assert found(x={"caption": "a"}, y=other) == {"x": ("a",), "4": ("b",)}
+    with pytest.raises(DataError, match="the image's id must be a number or text, got None"):
+        found(x=null, y=other)
