@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -51,6 +52,10 @@ class Record(NamedTuple):
     captions: Any
     other: str | None = None
     column: str = ""
+
+
+_Named = tuple[str, tuple[str, ...], str | None]
+"""An image, its captions and its other name, if any."""
 
 
 def is_json(path: Path | str) -> bool:
@@ -146,33 +151,33 @@ def read_references(paths: Sequence[Path | str]) -> CaptionFile:
     if len(paths) > 1:
         return _text_references(paths)
     found = CaptionFile(str(paths[0]), "plain text, a reference a line", by_line=True)
-    records, table = [], not is_text(paths[0])
-    for record in _records(paths[0], found):
-        image, captions = _checked_in(paths[0], record, table=table)
-        records.append(Record(record.place, image, captions, record.other))
-    found.captions = _by_image((record.image, record.captions) for record in records)
-    if any(record.other is not None for record in records):
-        found.other = _by_other_name(records, found)
+    table = not is_text(paths[0])
+    named = [
+        (*_checked_in(paths[0], record, table=table), record.other) for record in _records(paths[0], found)
+    ]
+    found.captions = _by_image(named)
+    if any(other is not None for _, _, other in named):
+        found.other = _by_other_name(named, found)
     return _not_empty(found)
 
 
-def _by_image(named: Iterable[tuple[str, tuple[str, ...]]]) -> dict[str, tuple[str, ...]]:
+def _by_image(named: Iterable[_Named]) -> dict[str, tuple[str, ...]]:
     collected: dict[str, list[str]] = {}
-    for image, captions in named:
+    for image, captions, _ in named:
         collected.setdefault(image, []).extend(captions)
     return {image: tuple(captions) for image, captions in collected.items()}
 
 
-def _by_other_name(records: Sequence[Record], found: CaptionFile) -> CaptionFile:
+def _by_other_name(named: Sequence[_Named], found: CaptionFile) -> CaptionFile:
     """Return captions by what else names images; rows of one image that repeat a whole list are one."""
     lists: dict[str, list[tuple[str, ...]]] = {}
-    for record in records:
-        own = lists.setdefault(record.other or record.image, [])
-        if len(record.captions) == 1 or record.captions not in own:
-            own.append(record.captions)
+    for image, said, other in named:
+        own = lists.setdefault(other or image, [])
+        if len(said) == 1 or said not in own:
+            own.append(said)
     captions = {image: tuple(chain.from_iterable(own)) for image, own in lists.items()}
     form = found.form + (", by imgid" if found.form == _KARPATHY else "")
-    others = {record.image: record.other for record in records if record.other is not None}
+    others = {image: other for image, _, other in named if other is not None}
     files = {file: others[image] for file, image in found.file_names.items() if image in others}
     return CaptionFile(found.name, form, captions, files, kinds=("group", "image"))
 
@@ -363,15 +368,32 @@ def _json_lines(path: Path | str, text: str) -> Iterator[tuple[int, dict[str, An
 
 def _row_records(rows: Sequence[tuple[int, dict[str, Any]]], by_line: bool) -> Iterator[Record]:
     for order, (number, row) in enumerate(rows, 1):
-        name = _image_field(row)
-        column = next((name for name in CAPTION_FIELDS if name in row), "")
+        name, column = _image_field(row), _fields(tuple(row)).captions
         image = order if by_line else row.get(str(name))
         yield Record(f"row {number}", image, row.get(column), _other_name(row), column)
 
 
+class _Fields(NamedTuple):
+    """What the fields of a row may hold: its image, its captions and files of its image."""
+
+    image: str | None
+    captions: str
+    files: tuple[str, ...]
+
+
+@lru_cache(maxsize=256)
+def _fields(names: tuple[str, ...]) -> _Fields:
+    """Return which of a row's fields are which; looked up, as nearly all rows of a file have the same."""
+    return _Fields(
+        next((name for name in IMAGE_FIELDS if name in names), None),
+        next((name for name in CAPTION_FIELDS if name in names), ""),
+        tuple(name for name in _FILE_FIELDS if name in names),
+    )
+
+
 def _image_field(row: Mapping[str, Any]) -> str | None:
     """Return which field names the image of a row: where it is the id, that may as well be the row's own."""
-    return next((name for name in IMAGE_FIELDS if name in row), None)
+    return _fields(tuple(row)).image
 
 
 def _other_name(row: Mapping[str, Any]) -> str | None:
@@ -380,7 +402,10 @@ def _other_name(row: Mapping[str, Any]) -> str | None:
 
 
 def _file_of(row: Mapping[str, Any]) -> str | None:
-    return next((row[name] for name in _FILE_FIELDS if isinstance(row.get(name), str)), None) or None
+    for name in _fields(tuple(row)).files:
+        if isinstance(row[name], str):
+            return row[name] or None
+    return None
 
 
 def _group_of(row: Mapping[str, Any]) -> str | None:
@@ -393,7 +418,8 @@ def _row_files(rows: Iterable[tuple[int, dict[str, Any]]]) -> dict[str, set[str]
     found: dict[str, set[str]] = {}
     for _, row in rows:
         if file := _file_of(row):
-            found.setdefault(Path(file).name, set()).add(_id_text(row[str(_image_field(row))]))
+            name = Path(file).name if "/" in file or "\\" in file else file  # a path costs far more
+            found.setdefault(name, set()).add(_id_text(row[str(_image_field(row))]))
     return found
 
 
