@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from suisei.errors import DataError
@@ -29,6 +29,7 @@ class CaptionFile:
         by_line: the file names no images, so that they are its line numbers, from 1.
         bad: what is wrong with the rows left out.
         repeated: rows left out since they repeat an earlier one.
+        doubt: what speaks against the names that rows are joined by, in words; "" for nothing.
     """
 
     name: str
@@ -43,6 +44,7 @@ class CaptionFile:
     by_line: bool = False
     bad: list[DataError] = field(default_factory=list)
     repeated: int = 0
+    doubt: str = ""
     _like: dict[str, str] | None = None
 
     def find(self, name: str | None) -> tuple[str, ...] | None:
@@ -76,6 +78,8 @@ class CaptionFile:
         An ``id`` may number the rows of its file: where files or groups contradict most of what ids join, or
         what they join is of other files or groups, the captions are those of files or groups.
 
+        Where both join rows, and some with other captions, their ``doubt`` says so.
+
         Args:
             rows: what may name the image of each, by what it is.
         """
@@ -84,13 +88,25 @@ class CaptionFile:
         agreeing, against = self._joined(rows)
         better, _ = self.other._joined(rows)
         mostly = self.whole or better >= 2 * agreeing
-        return self.other if better > agreeing and mostly and (against or not agreeing) else self
+        chosen = self.other if better > agreeing and mostly and (against or not agreeing) else self
+        return replace(chosen, doubt=self._doubt(self.other, rows))
+
+    def _doubt(self, other: CaptionFile, rows: Sequence[Mapping[str, str | None]]) -> str:
+        """Say for how many rows the names here and those of ``other`` are of different images; else ""."""
+        kind, also = self._best_kind(rows), other._best_kind(rows)
+        both = [(self.find(names[kind]), other.find(names[also])) for names in rows]
+        count = sum(not set(mine) <= set(theirs) for mine, theirs in both if mine and theirs)
+        return (
+            f"by {kind} {count:,} rows are of other images than by {also}" if count and kind != also else ""
+        )
+
+    def _best_kind(self, rows: Sequence[Mapping[str, str | None]]) -> str:
+        return max(self.kinds, key=lambda kind: sum(self.find(names[kind]) is not None for names in rows))
 
     def _joined(self, rows: Sequence[Mapping[str, str | None]]) -> tuple[int, int]:
         """Return how many rows the best name joins without contradiction, and how many speak against it."""
-        kinds = {kind: [names for names in rows if self.find(names[kind]) is not None] for kind in self.kinds}
-        kind = max(kinds, key=lambda each: len(kinds[each]))
-        found = kinds[kind]
+        kind = self._best_kind(rows)
+        found = [names for names in rows if self.find(names[kind]) is not None]
         named = {
             "image": _by_image({_composed(file): images for file, images in self.row_files.items()}),
             "group": _by_image(self.row_groups),
@@ -130,7 +146,8 @@ class CaptionFile:
         """Return what the file was taken for and how much is in it, in one line."""
         names = ", ".join(Path(name).name for name in self.name.split(", "))
         text = f"{names}: taken for {self.form}, {len(self.captions):,} images"
-        return text + (f"; {self.repeated:,} rows repeat another" if self.repeated else "")
+        text += f"; {self.repeated:,} rows repeat another" if self.repeated else ""
+        return text + (f"; {self.doubt}" if self.doubt else "")
 
 
 def _by_image(images_of: Mapping[str, set[str]]) -> dict[str, set[str]]:

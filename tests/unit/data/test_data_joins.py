@@ -285,7 +285,7 @@ def test_rows_are_joined_by_what_names_the_image_where_ids_number_the_rows(tmp_p
     notes = []
     samples = read_samples(lines(tmp_path / "r.jsonl", *rows), references=[references], note=notes.append)
     assert [sample.references for sample in samples] == [(f"one {x}", f"two {x}") for x in "abcdef"]
-    assert "6 images; rows of" in notes[-1]
+    assert "6 images; " in notes[-1]
     assert notes[-1].endswith(f"joined with it by {own}")
 
 
@@ -315,6 +315,19 @@ def test_ids_join_images_whose_files_are_called_otherwise_in_the_references(tmp_
     rows = [{"id": n, "image": image, "candidate": "x"} for n, image in enumerate("ab")]
     samples = read_samples(lines(tmp_path / "r.jsonl", *rows), references=[references], note=str)
     assert [sample.references for sample in samples] == [("a",), ("b",)]
+
+
+@pytest.mark.parametrize(("swapped", "kind"), [(0, "id"), (2, "id"), (6, "group")])
+def test_rows_that_ids_and_groups_join_with_different_images_are_told(tmp_path, swapped, kind):
+    groups = "aabbccdd"
+    said = ({"id": n, "group": group, "captions": f"{n} of {group}"} for n, group in enumerate(groups))
+    references = lines(tmp_path / "refs.jsonl", *said)
+    others = groups[: 8 - swapped] + "".join("abcd"["dabc".index(group)] for group in groups[8 - swapped :])
+    rows = [{"id": n, "group": group, "candidate": "x"} for n, group in enumerate(others)]
+    path, notes = lines(tmp_path / "r.jsonl", *rows), []
+    read_samples(path, references=[references], note=notes.append, on_error="skip")
+    told = f"by id {swapped} rows are of other images than by group; " if swapped else ""
+    assert notes[0].endswith(f" images; {told}rows of {path} are joined with it by {kind}")
 
 
 def test_ids_that_agree_join_rows_of_one_group(tmp_path):
