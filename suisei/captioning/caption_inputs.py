@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from suisei.captioning.caption_sources import load_captioned
-from suisei.data.coco import is_json_lines, is_text, read_text, text_lines
+from suisei.data.caption_texts import is_json_lines, is_text, read_text, text_lines
 from suisei.data.compressed import plain_suffix
 from suisei.data.fields import json_cell
 from suisei.data.lines import delimited_records, numbered_lines

@@ -14,7 +14,7 @@ from typing import Any, TextIO
 from suisei.captioning.caption_inputs import Wanted
 from suisei.captioning.caption_model import Decoding
 from suisei.captioning.caption_writing import Written
-from suisei.data.coco import is_json, is_json_lines
+from suisei.data.caption_texts import is_json, is_json_lines
 from suisei.data.compressed import is_gzip
 from suisei.data.outputs import Named, check_outputs
 from suisei.data.sample import without_surrogates

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from suisei.data.coco import is_json, read_references
+from suisei.data.caption_texts import is_json
+from suisei.data.coco import read_references
 from suisei.data.compressed import plain_suffix
 from suisei.data.karpathy_parts import file_of, read_parts
 from suisei.data.load import load_data

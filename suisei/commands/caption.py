@@ -13,7 +13,7 @@ from suisei.commands.command_parser import CommandParser
 from suisei.commands.metric_options import check_device
 from suisei.commands.option_values import device, filled, real, whole
 from suisei.commands.options import add_log_options
-from suisei.data.coco import is_json
+from suisei.data.caption_texts import is_json
 from suisei.data.outputs import given
 from suisei.encoders.precision_words import CAPTION_PRECISIONS
 from suisei.errors import ConfigError

@@ -11,7 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from suisei.data.coco import is_json, read_references, read_text
+from suisei.data.caption_texts import is_json, read_text
+from suisei.data.coco import read_references
 from suisei.data.documents import is_row, parse_json
 from suisei.data.file_rows import Note, warn
 from suisei.data.joins import image_file

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from suisei.data.caption_cells import is_literal, refuse_literal
 from suisei.data.caption_file import CaptionFile
-from suisei.data.coco import is_text, read_references
+from suisei.data.caption_texts import is_text
+from suisei.data.coco import read_references
 from suisei.data.compressed import open_plain
 from suisei.data.file_rows import Note, Row
 from suisei.data.lines import (

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from suisei.data.coco import read_text
+from suisei.data.caption_texts import read_text
 from suisei.data.karpathy import check_parts, karpathy_images, named_parts, read_karpathy, split_name
 from suisei.data.paths import Allowed, Root
 from suisei.data.sample import check_captions

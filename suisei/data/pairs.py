@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from suisei.data.benchmarks.flickr8k import FLICKR8K_PARTS, IMAGE_FOLDERS, read_captions, read_image_list
-from suisei.data.coco import is_json
+from suisei.data.caption_texts import is_json
 from suisei.data.compressed import open_plain, plain_suffix
 from suisei.data.karpathy_parts import file_of, names_parts, read_parts
 from suisei.data.paths import Allowed, Root, full_path

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from suisei.data.caption_file import CaptionFile
-from suisei.data.coco import has_result_rows, is_json, is_json_lines, read_results
+from suisei.data.caption_texts import is_json, is_json_lines
+from suisei.data.coco import has_result_rows, read_results
 from suisei.data.compressed import plain_suffix
 from suisei.data.file_rows import skipped_note
 from suisei.data.formats import NamedColumns, OnError, Row, collect, iter_rows

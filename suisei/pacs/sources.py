@@ -9,7 +9,7 @@ from pathlib import Path
 
 from suisei.data.benchmarks import BENCHMARKS
 from suisei.data.benchmarks.flickr8k import FLICKR8K_PARTS
-from suisei.data.coco import is_json
+from suisei.data.caption_texts import is_json
 from suisei.data.compressed import open_plain, plain_suffix
 from suisei.data.file_rows import warn
 from suisei.data.formats import NamedColumns

@@ -1,0 +1,134 @@
+"""Captions of images in JSON Lines: which fields of a row name its image, and which hold its captions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from suisei.data.caption_texts import text_lines
+from suisei.data.column_names import ALIASES
+from suisei.data.documents import parse_json
+from suisei.errors import DataError
+
+_FILE_FIELDS = tuple(name for tier in ALIASES["image"] for name in tier)
+IMAGE_FIELDS = (*ALIASES["group"][1], "id", *_FILE_FIELDS, "group")
+"""Fields of a JSON Lines row that may name its image, the first that is there; an id may be the row's."""
+CAPTION_FIELDS = (
+    *(name for tier in ALIASES["references"] for name in tier),
+    *("reference", "ref", *ALIASES["candidate"][2]),
+)
+"""Fields of a row that may hold its captions, the first that is there."""
+
+
+class Record(NamedTuple):
+    """Captions of one image as a file has them, unchecked, where they stand, and its other name, if any.
+
+    ``column`` is the field of a row that holds the captions; "" where the file's form says which does.
+    """
+
+    place: str
+    image: Any
+    captions: Any
+    other: str | None = None
+    column: str = ""
+
+
+def json_lines(path: Path | str, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the number and the object of each line that is not blank.
+
+    Args:
+        path: of the file, for messages.
+        text: what is in it.
+
+    Raises:
+        DataError: a line that is no object in JSON.
+    """
+    for number, line in enumerate(text_lines(text), 1):
+        if not line.strip():
+            continue
+        try:
+            row = parse_json(line)
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"{path}, row {number}: not valid JSON: {error}") from None
+        if not isinstance(row, dict):
+            raise DataError(f"{path}, row {number}: expected an object, got {line.strip()[:60]!r}")
+        yield number, row
+
+
+def row_records(rows: Sequence[tuple[int, dict[str, Any]]], by_line: bool) -> Iterator[Record]:
+    """Yield the record of each row.
+
+    Args:
+        rows: (number, row).
+        by_line: no row names its image, so that the images are numbered from 1.
+    """
+    for order, (number, row) in enumerate(rows, 1):
+        name, column = image_field(row), _fields(tuple(row)).captions
+        image = order if by_line else row.get(str(name))
+        yield Record(f"row {number}", image, row.get(column), other_name(row), column)
+
+
+class _Fields(NamedTuple):
+    """What the fields of a row may hold: its image, its captions and files of its image."""
+
+    image: str | None
+    captions: str
+    files: tuple[str, ...]
+
+
+@lru_cache(maxsize=256)
+def _fields(names: tuple[str, ...]) -> _Fields:
+    """Return which of a row's fields are which; looked up, as nearly all rows of a file have the same."""
+    return _Fields(
+        next((name for name in IMAGE_FIELDS if name in names), None),
+        next((name for name in CAPTION_FIELDS if name in names), ""),
+        tuple(name for name in _FILE_FIELDS if name in names),
+    )
+
+
+def image_field(row: Mapping[str, Any]) -> str | None:
+    """Return which field names the image of a row: where it is the id, that may as well be the row's own."""
+    return _fields(tuple(row)).image
+
+
+def other_name(row: Mapping[str, Any]) -> str | None:
+    """Return what else names the image of a row that is known by its id."""
+    return (_file_of(row) or _group_of(row)) if image_field(row) == "id" else None
+
+
+def _file_of(row: Mapping[str, Any]) -> str | None:
+    for name in _fields(tuple(row)).files:
+        if isinstance(row[name], str):
+            return row[name] or None
+    return None
+
+
+def _group_of(row: Mapping[str, Any]) -> str | None:
+    group = row.get("group")
+    return id_text(group) or None if isinstance(group, int | float | str) else None
+
+
+def row_files(rows: Iterable[tuple[int, dict[str, Any]]]) -> dict[str, set[str]]:
+    """Return {file name: images} of rows that name both."""
+    found: dict[str, set[str]] = {}
+    for _, row in rows:
+        if file := _file_of(row):
+            name = Path(file).name if "/" in file or "\\" in file else file  # a path costs far more
+            found.setdefault(name, set()).add(id_text(row[str(image_field(row))]))
+    return found
+
+
+def row_groups(rows: Iterable[tuple[int, dict[str, Any]]]) -> dict[str, set[str]]:
+    """Return {group: images} of rows that name an image by their own id."""
+    found: dict[str, set[str]] = {}
+    for _, row in rows:
+        if "group" in row and image_field(row) == "id" and (group := _group_of(row)):
+            found.setdefault(group, set()).add(id_text(row["id"]))
+    return found
+
+
+def id_text(image: Any) -> str:
+    """Return an image's id as text; pandas writes whole numbers of a column that has gaps as 1.0."""
+    return str(int(image) if isinstance(image, float) and image.is_integer() else image).strip()

@@ -1,0 +1,183 @@
+"""The captions of a file by image, unchecked, whichever of the layouts in use it has."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from suisei.data.caption_file import CaptionFile
+from suisei.data.caption_objects import (
+    IMAGE_FIELDS,
+    Record,
+    image_field,
+    json_lines,
+    other_name,
+    row_files,
+    row_groups,
+    row_records,
+)
+from suisei.data.caption_texts import is_json, is_json_lines, read_text, text_lines
+from suisei.data.column_names import ALIASES
+from suisei.data.documents import RESULT_FIELDS, parse_json
+from suisei.data.karpathy import karpathy_images, read_karpathy
+from suisei.data.lines import LONE_RETURN, has_lone_return
+from suisei.data.plain_text import caption_lines
+from suisei.errors import DataError
+
+_IMAGE_IDS = frozenset(ALIASES["group"][1])
+_SHOWN = 80
+ANNOTATIONS, KARPATHY = "COCO annotations", "Karpathy's splits"
+"""The forms of files that hold references alone."""
+
+
+def records_of(path: Path | str, found: CaptionFile, *, results: bool = False) -> Iterator[Record]:
+    """Return the records of a file; its form, and whether it names images, are put into ``found``.
+
+    Args:
+        path: .json, .jsonl or text, or one of them compressed by gzip.
+        found: gets what the file says beside captions.
+        results: whether its lines of text are what a system says, not references.
+
+    Raises:
+        DataError: an unreadable file or another layout.
+    """
+    text = read_text(path)
+    if is_json(path):
+        found.by_line = False
+        return _document_records(path, _parsed(path, text), found)
+    if is_json_lines(path):
+        rows = list(json_lines(path, text))
+        found.by_line = not any(name in row for _, row in rows for name in IMAGE_FIELDS)
+        found.form = "a JSON object a line" + (", in the order of the captions" if found.by_line else "")
+        found.row_files, found.row_groups = row_files(rows), row_groups(rows)
+        return row_records(rows, found.by_line)
+    lines = lines_of_captions(path, text, "captions" if results else "references")
+    return (Record(f"line {number}", number, line) for number, line in enumerate(lines, 1))
+
+
+def lines_of_captions(path: Path | str, text: str, what: str) -> list[str]:
+    """Return the lines of plain text, blank ones among them.
+
+    Args:
+        path: of the file, for messages.
+        text: what is in it.
+        what: they are: "captions" or "references".
+
+    Raises:
+        DataError: the text shows that it is something else.
+    """
+    lines = text_lines(text)
+    try:
+        found = [line for _, line in caption_lines(iter(enumerate(lines, 1)), what)]
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from None
+    lone = next((number for number, line in enumerate(lines, 1) if has_lone_return(line)), None)
+    if lone is not None:
+        raise DataError(f"{path}, line {lone:,}: {LONE_RETURN}")
+    return found
+
+
+def _parsed(path: Path | str, text: str) -> Any:
+    try:
+        return parse_json(text)
+    except json.JSONDecodeError as error:
+        lines = "; if each line is an object of its own, name the file .jsonl" if error.lineno == 2 else ""
+        place = f"line {error.lineno}, character {error.colno}"
+        raise DataError(f"{path}: not valid JSON: {error.msg} at {place}{lines}") from None
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: not usable JSON: {error}") from None
+
+
+def _document_records(path: Path | str, content: Any, found: CaptionFile) -> Iterator[Record]:
+    if isinstance(content, dict) and "annotations" in content:
+        found.form = ANNOTATIONS
+        found.file_names = _file_names(path, content.get("images", []))
+        rows = _list_of(path, content, "annotations")
+        return _field_records(rows, "annotation")
+    listed = karpathy_images(content)
+    if listed is not None:
+        found.form = KARPATHY
+        return _karpathy_records(path, listed, found)
+    if isinstance(content, dict):
+        found.form = "captions by image id"
+        return _keyed_records([(f"image {key!r:.60}", key, said) for key, said in content.items()], found)
+    if isinstance(content, list) and content and isinstance(content[0], dict):
+        if set(content[0]) >= RESULT_FIELDS:
+            found.form = "a COCO result file"
+            return _field_records(content, "row")
+        if len(content[0]) == 1:
+            found.form = "a list of captions by image id"
+            return _keyed_records(
+                [(f"row {n}", *_only_entry(row)) for n, row in enumerate(content, 1)], found
+            )
+    start = json.dumps(content, ensure_ascii=False)[:_SHOWN]
+    raise DataError(
+        f'{path}: expected [{{"image_id": 1, "caption": "..."}}], {{"1": "..."}}, {{"1": ["...", "..."]}} or '
+        f'COCO annotations {{"images": [...], "annotations": [...]}}; it begins {start}'
+    )
+
+
+def _list_of(path: Path | str, content: Mapping[str, Any], name: str) -> list[Any]:
+    if not isinstance(content[name], list):
+        raise DataError(f"{path}: {name!r} must be a list, got {type(content[name]).__name__}")
+    return content[name]
+
+
+def _file_names(path: Path | str, images: Any) -> dict[str, str]:
+    """Return {file name: image id} of an annotation file's images."""
+    names = {}
+    for number, image in enumerate(_list_of(path, {"images": images}, "images"), 1):
+        if not isinstance(image, dict) or "id" not in image:
+            raise DataError(f"{path}, image {number}: expected an object with an 'id', got {image!r:.60}")
+        if isinstance(image.get("file_name"), str):
+            names[image["file_name"]] = str(image["id"])
+    return names
+
+
+def _karpathy_records(path: Path | str, images: list[Any], found: CaptionFile) -> Iterator[Record]:
+    records, numbers = [], set[int | None]()
+    for image in read_karpathy(str(path), images):
+        found.file_names[image.file] = str(image.id)
+        numbers.add(image.number)
+        if image.captions != []:  # a part whose captions are kept secret
+            number = None if image.number is None else str(image.number)
+            records.append(Record(image.place, image.id, image.captions, number))
+    if None in numbers or len(numbers) < len(images):
+        return iter(record._replace(other=None) for record in records)
+    found.whole = True
+    return iter(records)
+
+
+def _field_records(rows: Iterable[Any], noun: str) -> Iterator[Record]:
+    for number, row in enumerate(rows, 1):
+        place = f"{noun} {number}"
+        if not isinstance(row, dict):
+            yield Record(place, None, row)
+        else:
+            yield Record(place, row.get("image_id"), row.get("caption"))
+
+
+def _only_entry(row: Any) -> tuple[str | None, Any]:
+    """Return the key of an object with one and what is under it; None and the object of any other."""
+    return next(iter(row.items())) if isinstance(row, dict) and len(row) == 1 else (None, row)
+
+
+def _keyed_records(entries: Sequence[tuple[str, str | None, Any]], found: CaptionFile) -> Iterator[Record]:
+    """Yield the records of (place, key, what is under it); a row is as in JSON Lines with the key as id."""
+    rows = [_row_under(key, said) for _, key, said in entries]
+    found.row_files, found.row_groups = row_files(enumerate(rows)), row_groups(enumerate(rows))
+    numbered = any(image_field(row) != "id" for row in rows)
+    for (place, _key, said), row in zip(entries, rows, strict=True):
+        field = str(image_field(row))
+        image = row[field]
+        if numbered and field == "id" and isinstance(said, dict) and not _IMAGE_IDS.isdisjoint(said):
+            image = None  # its own is null, and the key may be the id of another row's image
+        yield Record(place, image, said, other_name(row))
+
+
+def _row_under(key: str | None, said: Any) -> dict[str, Any]:
+    if key is None or not isinstance(said, dict):
+        return {"id": key}
+    return {name: value for name, value in said.items() if value is not None} | {"id": key}
