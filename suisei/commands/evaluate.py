@@ -94,6 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     from suisei.encoders.sharing import shared_encoders
     from suisei.metaeval.protocol import Evaluation
     from suisei.metaeval.protocols import protocol_of
+    from suisei.metaeval.settings import Resampling
     from suisei.progress import counting_bar
     from suisei.report.parts import Rated
     from suisei.scoring.columns import column_notes, refused_samples
@@ -130,7 +131,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     calibration = _calibration(options, settings, rated)
     report = _report(options, measured, calibration, protocol.plotted(settings))
     tables = {"results": measured.table, **measured.others, **calibration}
-    shown = Shown(measured.table.title, report.content, rated, plans=plans)
+    resampling = Resampling(settings.n_resamples, settings.seed)
+    shown = Shown(measured.table.title, report.content, rated, plans=plans, resampling=resampling)
     report = replace(report, page=shown.writer(options, argv, "evaluate", tables))
     report.conclude(Files.of(options), problems)
     every = [*columns, *(column for own in further.values() for column in own)]

@@ -230,6 +230,7 @@ def _settings(options: argparse.Namespace) -> dict[str, object]:
 
 def _result(measure: Measure, options: argparse.Namespace) -> Result:
     """Return what the page shows of a benchmark or a probe."""
+    from suisei.metaeval.settings import Resampling
     from suisei.report.parts import Rated, Result
 
     scores = {column.label: column.oriented for column in measure.columns if column.scores is not None}
@@ -242,4 +243,5 @@ def _result(measure: Measure, options: argparse.Namespace) -> Result:
         notes=measure.notes,
         examples=options.examples,
         drawn=options.drawn,
+        resampling=Resampling(options.bootstrap, options.seed),
     )

@@ -10,7 +10,7 @@ import json
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,6 +21,7 @@ from suisei.commands.option_values import filled
 from suisei.data.figures import check_figure
 from suisei.data.outputs import Named, check_outputs, given, raise_first, write_texts
 from suisei.errors import ConfigError, DataError
+from suisei.metaeval.settings import Resampling
 
 if TYPE_CHECKING:
     from suisei.data.sample import CaptionSample
@@ -230,6 +231,7 @@ class Shown:
         results: further parts of the page, after the tables.
         overview: a table above all parts.
         plans: the metrics, of which the one whose predictions are shown is explained.
+        resampling: of the figures that the page computes itself.
     """
 
     title: str
@@ -240,6 +242,7 @@ class Shown:
     results: Sequence[Result] = ()
     overview: Table | None = None
     plans: Sequence[MetricPlan] = ()
+    resampling: Resampling = field(default_factory=Resampling)
 
     def writer(
         self,
@@ -268,7 +271,10 @@ class Shown:
         from suisei.report.stored import environment, facts_of
 
         facts = [("Command", line), *facts_of(self.content), ("Environment", environment())]
-        whole = Result(self.title, tables, self.rated, facts=facts, notes=self.notes, cards=self.cards)
+        whole = Result(
+            self.title, tables, self.rated, facts=facts, notes=self.notes, cards=self.cards,
+            resampling=self.resampling,
+        )  # fmt: skip
         if not tables:  # a page of many results ends with where they come from
             whole = replace(whole, title="The whole page")
         parts = [

@@ -29,6 +29,7 @@ from suisei.metaeval.plots import (
 )
 from suisei.metaeval.prediction_plots import plot_predicted
 from suisei.metaeval.resampling import Interval
+from suisei.metaeval.settings import Resampling
 from suisei.metaeval.tables import Cell, Row, Section, Table
 from suisei.report.examples import Explain, human_scores, nearest_metric, prediction_cards
 from suisei.report.parts import Block, Figure, Part, Rated, Result
@@ -79,7 +80,7 @@ def part_of(result: Result, explained: Callable[[str], Explain | None] | None = 
         figures = _predicted(graded, result.drawn)
         notes = _not_drawn(graded, result.drawn) if figures else []
         blocks.append(Block("Predicted against human", figures=figures, notes=notes))
-    blocks.append(_calibration(calibration, graded))
+    blocks.append(_calibration(calibration, graded, result.resampling))
     blocks.append(Block("Learning curves", figures=_curves(result.curves)))
     if result.rated is not None and result.rated.scores:
         label = nearest_metric(result.rated)
@@ -263,7 +264,7 @@ def _not_drawn(rated: Rated, most: int) -> list[str]:
     return notes
 
 
-def _calibration(tables: Mapping[str, Table], rated: Rated | None) -> Block:
+def _calibration(tables: Mapping[str, Table], rated: Rated | None, resampling: Resampling) -> Block:
     """Return calibration as the tables have it; what they leave out, as the scores give it."""
     drawn = {
         name.removeprefix("reliability "): _read_calibrations(table)
@@ -272,7 +273,8 @@ def _calibration(tables: Mapping[str, Table], rated: Rated | None) -> Block:
     }
     shown = list(tables.values())
     if not drawn and rated is not None:
-        named = calibrate_metrics(rated.scores, rated.samples)
+        settings = {"n_resamples": resampling.n_resamples, "seed": resampling.seed}
+        named = calibrate_metrics(rated.scores, rated.samples, **settings)
         drawn = {label: value for label, value in named.items() if not isinstance(value, str)}
         shown = shown or ([calibration_table(named)] if drawn else [])
     figures = [_reliability(label, value, number) for number, (label, value) in enumerate(drawn.items())]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from suisei.data.sample import CaptionSample
+from suisei.metaeval.settings import Resampling
 from suisei.metaeval.tables import Table
 
 CAUTION = "Caution: "
@@ -128,6 +129,7 @@ class Result:
         examples: how many best and how many worst predictions are shown.
         drawn: how many metrics are drawn beside ratings; tables have all.
         cards: what else is shown with pictures.
+        resampling: of the figures that the page computes itself.
     """
 
     title: str
@@ -139,3 +141,4 @@ class Result:
     examples: int = 8
     drawn: int = 6
     cards: Sequence[Cards] = ()
+    resampling: Resampling = field(default_factory=Resampling)

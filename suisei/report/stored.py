@@ -14,6 +14,7 @@ from suisei.data.raters import raters_joined
 from suisei.errors import ConfigError, DataError, SuiseiError, one_line
 from suisei.metaeval.correlation_tables import versions
 from suisei.metaeval.protocols import measured_places
+from suisei.metaeval.settings import Resampling
 from suisei.metaeval.table_reading import read_table
 from suisei.metaeval.tables import Table
 from suisei.report.parts import CAUTION, Rated, Result
@@ -54,7 +55,16 @@ def _read_file(path: Path, allowed: Allowed | None) -> Result:
         )
     rated, notes = _rated_of(content, allowed)
     rated = None if rated is None else _oriented(rated, tables)
-    return Result(path.stem, tables, rated, facts=facts_of(content), notes=notes)
+    facts, resampling = facts_of(content), _resampling(content)
+    return Result(path.stem, tables, rated, facts=facts, notes=notes, resampling=resampling)
+
+
+def _resampling(content: Mapping[str, Any]) -> Resampling:
+    """Return how a JSON says that its figures were resampled; as usual where it does not."""
+    settings = content.get("settings")
+    found = [settings.get(name) for name in ("n_resamples", "seed")] if isinstance(settings, dict) else []
+    whole = [value for value in found if isinstance(value, int) and value >= 0]
+    return Resampling(*whole) if len(whole) == 2 else Resampling()
 
 
 def _read_run(folder: Path) -> Result:

@@ -8,6 +8,8 @@ from suisei.commands import compare, evaluate, report
 from suisei.data.load import load_data
 from suisei.data.writers import write_samples
 from suisei.errors import ConfigError
+from suisei.metaeval.calibration import calibrate_metrics
+from suisei.report import contents
 from suisei.report.stored import read_result
 
 
@@ -48,6 +50,22 @@ def test_what_a_page_says_of_calibration_is_in_the_json(tmp_path, rated):
         text = page.read_text()
         assert text.count("<h4><bdi>Calibration to the human scale</bdi></h4>") == 1
         assert f"[{error['low']:.3f}, {error['high']:.3f}]" in text
+
+
+def test_figures_of_reliability_are_resampled_as_the_command_says(tmp_path, rated, monkeypatch):
+    asked = []
+
+    def calibrated(*given, **settings):
+        asked.append((settings["n_resamples"], settings["seed"]))
+        return calibrate_metrics(*given, **settings)
+
+    monkeypatch.setattr(contents, "calibrate_metrics", calibrated)
+    html, out = tmp_path / "page.html", tmp_path / "out.json"
+    kept = ["--json", str(out), "--save-scores", str(tmp_path / "scores.jsonl"), "--html", str(html)]
+    data = ["--metrics", "bleu-4", "--data", str(rated), "--bootstrap", "30", "--seed", "5"]
+    assert evaluate.main([*data, *kept]) == 0
+    assert report.main([str(out), "--output", str(tmp_path / "again.html")]) == 0
+    assert asked == [(30, 5), (30, 5)]
 
 
 def test_a_metric_that_the_user_named_is_explained_too(tmp_path, rated):

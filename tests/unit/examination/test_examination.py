@@ -1,12 +1,13 @@
 """An examination: finds what is there, keeps what is finished, says what is not there."""
 
 import json
+from argparse import Namespace
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from suisei.commands.examine import _EPILOG, main
+from suisei.commands.examine import _EPILOG, _result, main
 from suisei.data.benchmarks import BENCHMARKS
 from suisei.data.benchmarks.sugarcrepe import KINDS as SUGARCREPE_KINDS
 from suisei.data.load import load_data
@@ -17,7 +18,7 @@ from suisei.examination.measures import Means, Measure, lacking, measure_benchma
 from suisei.examination.overview import overview_table
 from suisei.examination.places import Place, find_benchmark
 from suisei.examination.probing import Probed, measure_probes
-from suisei.metaeval.settings import EvaluationSettings
+from suisei.metaeval.settings import EvaluationSettings, Resampling
 from suisei.metaeval.tables import Cell
 from suisei.metrics.overlap import UnigramF1
 from suisei.scoring.columns import ScoreColumn
@@ -327,6 +328,13 @@ def test_the_command_writes_page_and_json_and_goes_on(tmp_path, jsts, capsys):
     assert "0 finished parts" in capsys.readouterr().err
     assert main(arguments) == 0
     assert "5 finished parts" in capsys.readouterr().err  # scores and probes of two metrics, and measures
+
+
+def test_the_figures_of_the_page_are_resampled_as_the_options_say(samples):
+    column = ScoreColumn("length", scores=np.zeros(len(samples)))
+    measure = Measure("m", "m", {}, {}, samples=samples, columns=[column])
+    options = Namespace(examples=1, drawn=1, bootstrap=20, seed=7)
+    assert _result(measure, options).resampling == Resampling(20, 7)
 
 
 def test_ratings_are_examined_once_unless_named(tmp_path, monkeypatch):

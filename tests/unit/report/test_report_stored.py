@@ -10,6 +10,7 @@ import pytest
 from suisei.data.paths import ANYWHERE
 from suisei.data.writers import write_samples
 from suisei.errors import ConfigError, DataError
+from suisei.metaeval.settings import Resampling
 from suisei.metaeval.table_reading import read_table
 from suisei.metaeval.tables import Cell, Row, Section, Table
 from suisei.report.contents import part_of
@@ -301,6 +302,20 @@ def test_pictures_of_a_json_come_from_the_folder_of_its_data_unless_allowed(tmp_
     assert result.rated is None
     assert "leads out of the folder" in result.notes[0]
     assert read_result(tmp_path / "r.json", ANYWHERE).rated.samples[0].image == picture
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"n_resamples": 0, "seed": 3}, Resampling(0, 3)),
+        ({"n_resamples": -1, "seed": 3}, Resampling()),
+        ({"seed": 3}, Resampling()),
+        ("none", Resampling()),
+    ],
+)
+def test_figures_are_resampled_as_those_of_the_json_were(tmp_path, settings, expected):
+    (tmp_path / "r.json").write_text(json.dumps({**TABLE.as_dict(), "settings": settings}))
+    assert read_result(tmp_path / "r.json").resampling == expected
 
 
 def test_facts_leave_out_what_is_not_set():
