@@ -159,10 +159,11 @@ def _for_tests(
     settings: EvaluationSettings, options: argparse.Namespace, pairs: int, messages: Console
 ) -> EvaluationSettings:
     """Return settings with permutations enough for the pairs, or say that those given are too few."""
+    from suisei.metaeval.settings import ALPHA
     from suisei.metaeval.significance import too_few_permutations
 
     settings = replace(settings, n_permutations=resampling_counts(options, pairs)[1])
-    for note in too_few_permutations(pairs, settings.permutations, 0.05):
+    for note in too_few_permutations(pairs, settings.permutations, ALPHA):
         say(messages, note)
     return settings
 

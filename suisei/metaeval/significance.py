@@ -13,7 +13,7 @@ from suisei.metaeval.agreement import Rows, agree
 from suisei.metaeval.correlation import CorrelationError, standardized
 from suisei.metaeval.kendall import weight_chunks
 from suisei.metaeval.resampling import RowStatistic, paired_rows
-from suisei.metaeval.settings import USUAL
+from suisei.metaeval.settings import ALPHA, USUAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ def holm(p_values: Sequence[float]) -> np.ndarray:
     return result
 
 
-def rank_clusters(p_values: np.ndarray, alpha: float = 0.05) -> list[int]:
+def rank_clusters(p_values: np.ndarray, alpha: float = ALPHA) -> list[int]:
     """Return the rank cluster, from 1, of metrics sorted by decreasing correlation.
 
     A metric starts a new cluster when any member of the current one is significantly better than it,
@@ -184,7 +184,7 @@ def too_few_permutations(pairs: int, count: int, alpha: float) -> list[str]:
     ]
 
 
-def usual_permutations(pairs: int, alpha: float = 0.05) -> int:
+def usual_permutations(pairs: int, alpha: float = ALPHA) -> int:
     """Return how many permutations there are where nobody says: enough for Holm over the pairs."""
     return max(USUAL, _enough(pairs, alpha))
 
