@@ -53,6 +53,17 @@ def test_positions_that_no_caption_reaches_go(whole):
     torch.testing.assert_close(*states)
 
 
+def test_the_padding_has_the_new_id_of_its_piece(whole):
+    """RoBERTa counts positions from it."""
+    _, old = with_fewer_pieces(whole, BALL)
+    moved = next(id_ for place, id_ in enumerate(old) if place != id_)
+    whole, made = copy.deepcopy(whole), whole.text.architecture()
+    made["backbone"]["pad_token_id"] = moved
+    whole.text.architecture = lambda: copy.deepcopy(made)
+    smaller, old = with_fewer_pieces(whole, BALL)
+    assert old[smaller.text.backbone.config.pad_token_id] == moved
+
+
 def test_idf_goes_with_its_pieces_and_nothing_becomes_unknown(whole):
     smaller, old = with_fewer_pieces(whole, [])
     for text in (*BALL, "people watch from their windows"):
