@@ -117,7 +117,7 @@ class Metric(ABC):
         missing = self.missing(prepared)
         usable = [i for i in range(len(prepared)) if i not in missing]
         scores = np.full(len(prepared), math.nan)
-        if usable:
+        if usable or (self.needs_fit and not prepared):  # what is not fitted says so, of no sample too
             with _own_formats():
                 values = self._score([prepared[i] for i in usable], batch_size=batch_size, progress=progress)
             values = np.asarray(values, dtype=np.float64)
@@ -147,8 +147,6 @@ class Metric(ABC):
         """
         batch_size = _checked_batch_size(batch_size)
         prepared = as_samples(samples)
-        if not prepared:
-            return np.empty(0), {}
         outcomes = _score_around(self, prepared, batch_size=batch_size, progress=progress)
         refused = {i: outcome for i, outcome in enumerate(outcomes) if isinstance(outcome, DataError)}
         scores = [math.nan if isinstance(outcome, DataError) else outcome for outcome in outcomes]

@@ -89,6 +89,16 @@ def test_a_path_that_is_none_is_refused(path):
         load(path)
 
 
+@pytest.mark.parametrize("score", [lambda m, s: m.score(s), lambda m, s: m.score_each(s)])
+def test_what_is_not_fitted_says_so_of_no_sample_too(score):
+    metric = get_metric("cider")
+    with pytest.raises(ConfigError, match="fit") as one:
+        score(metric, [CaptionSample("a dog", ("a cat",))])
+    with pytest.raises(ConfigError) as none:
+        score(metric, [])
+    assert str(none.value) == str(one.value)
+
+
 def test_a_metric_that_loses_scores_is_a_defect_and_not_cut_short():
     with pytest.raises(RuntimeError, match=r"shape \(1,\) for 2 samples"):
         Longest(cut=1).score(["a", "b"], [["x"], ["y"]])
