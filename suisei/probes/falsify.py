@@ -25,6 +25,7 @@ _PARTICLES = word_set("が は を に で へ から まで も と")
 _ADJUNCTS = word_set("に で へ から")
 JOINING = ("て", "ながら", "たり", "だり", "ば", "つつ")
 """Endings of a verb after which another clause begins."""
+_ANDS = ("and", "or", "&")
 _UP_OR_DOWN = ("lay", "lie", "lying", "hang", "upside", "hold", "sit", "kneel")
 _ON_AS_PART = ("try", "tries", "look")
 """Words that "up" and "down", or "on", belong to."""
@@ -189,7 +190,10 @@ def _with_joints(caption: Segmented, span: Span) -> Span:
     words, start, stop = [text.lower() for text in texts(caption)], span.start, span.stop
     while joins_looks(words, start - 1):
         start -= 1
-    if start and words[start - 1] == "," and (stop == len(words) or words[stop] == ","):
+    ends = stop == len(words) or words[stop] == ","
+    if start and words[start - 1] in _ANDS and (ends or words[stop] in _ANDS):
+        start -= 1  # A man jumps off a dock and into the water
+    if start and words[start - 1] == "," and ends:
         said = stop + 1 < len(words) and (caption.words[stop + 1].verb or words[stop + 1] in AUXILIARIES)
         start, stop = start - 1, stop + said  # A girl, in a field, plays
     return replace(span, start=start, stop=stop)
@@ -215,7 +219,9 @@ def _phrases_en(caption: Segmented) -> list[Span]:
         if word not in PREPOSITIONS or stands_alone or not _says_something(caption, 0, start):
             continue
         stop = phrase_end(caption, lowered, start)
-        if _says_something(caption, start, stop):
+        # A girl in water, with goggles and a cap
+        goes_on = lowered[start - 1] == "," and stop < len(lowered) and lowered[stop] in _ANDS
+        if _says_something(caption, start, stop) and not goes_on:
             found.append(Span(start, stop, " ".join(lowered[start:stop])))
     return found
 
