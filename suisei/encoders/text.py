@@ -168,7 +168,7 @@ class TextEncoder(nn.Module):
         if long:
             self._said = True
             logger.warning(
-                "%d captions reach the %d tokens that the text encoder reads, such as %r: what follows is "
+                "%d captions reach the %d tokens that the text encoder reads, such as %r: what is beyond is "
                 "not read; later ones are cut without another warning",
                 len(long), self.max_tokens, captions[long[0]][:60],
             )  # fmt: skip

@@ -42,6 +42,7 @@ class FolderTokenizer:
         mask_token_id: id of the token that hides another; None where there is none.
         all_special_ids: ids of all special tokens.
         model_max_length: longest input in tokens that the tokenizer's config allows.
+        truncation_side: where longer texts are cut, "left" (their beginning) or "right" (their end).
 
     Raises:
         ModelError: a file is damaged.
@@ -59,7 +60,7 @@ class FolderTokenizer:
             ids = {name: self._id(settings.get(name)) for name in _SPECIAL}
             further = [self._id(token) for token in _listed(settings)]
             self.model_max_length = int(settings.get("model_max_length") or 10**30)
-            self._direction = "left" if settings.get("truncation_side") == "left" else "right"
+            self.truncation_side = "left" if settings.get("truncation_side") == "left" else "right"
         except Exception as error:  # noqa: BLE001 - the library raises Exception itself
             raise ModelError(f"{folder}: not a tokenizer that can be read ({one_line(error)})") from None
         if self.model_max_length < 1:
@@ -84,7 +85,7 @@ class FolderTokenizer:
         """
         with self._lock:  # where texts are cut is the tokenizer's own state
             if max_tokens != self._max_tokens:
-                self._backend.enable_truncation(max_tokens, direction=self._direction)
+                self._backend.enable_truncation(max_tokens, direction=self.truncation_side)
                 self._max_tokens = max_tokens
             with no_panic():
                 encoded = self._backend.encode_batch_fast(list(texts))

@@ -98,6 +98,10 @@ class ReadsInputs(Protocol):
 class ReadsTokens(Protocol):
     """A metric whose text encoder reads so many tokens of a caption and no more."""
 
+    @property
+    def reads_ends(self) -> bool:
+        """Whether it reads the last tokens of what is too long, and not the first."""
+
     def tokens_left(self, texts: Sequence[str]) -> list[int]:
         """Return how many tokens it would read after each text: -1 where not all of it is read."""
 
@@ -186,15 +190,26 @@ def _read(metric: Scorer, sample: CaptionSample, spans: list[Span]) -> tuple[lis
     candidate, *others = (left < 0 for left in metric.tokens_left([sample.candidate, *references]))
     notes = []
     if candidate:
-        left = metric.tokens_left([sample.candidate[:start] for start, _ in spans])
-        spans = [span for span, room in zip(spans, left, strict=True) if room > 0]
-        read = sample.candidate[: spans[-1][1]] if spans else ""
-        notes.append(
-            f"the text encoder read the caption up to “…{read[-_QUOTED:]}”; later words were not left out"
-        )
+        spans, note = _words_read(metric, sample.candidate, spans)
+        notes.append(note)
     if any(others):
-        notes.append(f"the text encoder read {sum(others)} of {len(others)} references not to the end")
+        part = "from the beginning" if metric.reads_ends else "to the end"
+        notes.append(f"the text encoder read {sum(others)} of {len(others)} references not {part}")
     return spans, notes
+
+
+def _words_read(metric: ReadsTokens, caption: str, spans: list[Span]) -> tuple[list[Span], str]:
+    """Return which words of a caption that is too long are read, and a note on the others."""
+    ends = metric.reads_ends
+    left = metric.tokens_left([caption[stop:] if ends else caption[:start] for start, stop in spans])
+    spans = [span for span, room in zip(spans, left, strict=True) if room > 0]
+    if ends:
+        read = caption[spans[0][0] :] if spans else ""
+        which, others = f"from “{read[:_QUOTED]}…” on", "earlier"
+    else:
+        read = caption[: spans[-1][1]] if spans else ""
+        which, others = f"up to “…{read[-_QUOTED:]}”", "later"
+    return spans, f"the text encoder read the caption {which}; {others} words were not left out"
 
 
 def word_spans(caption: str, words: Sequence[str]) -> list[Span]:

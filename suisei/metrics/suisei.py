@@ -169,6 +169,11 @@ class SuiSeiMetric(Metric):
         encoder = self.regressor.text
         return [encoder.max_tokens - count for count in encoder.token_counts(texts)]
 
+    @property
+    def reads_ends(self) -> bool:
+        """Whether long texts lose their beginning, see :class:`suisei.explain.leave_out.ReadsTokens`."""
+        return bool(self.regressor.text.tokenizer.truncation_side == "left")
+
     def second_opinion(self, sample: CaptionSample) -> SecondOpinion | None:
         """Return what both models say of a sample, see :class:`suisei.explain.leave_out.AsksSecond`."""
         samples, across = self._told_apart([sample])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from suisei.data.sample import CaptionSample
+from suisei.encoders.tokenizer import FolderTokenizer
 from suisei.errors import ConfigError, DataError
 from suisei.explain import leave_out
 from suisei.explain.leave_out import without_word, word_spans
@@ -246,6 +247,26 @@ def test_what_is_not_read_is_said_and_not_left_out(metric, caplog, monkeypatch):
     assert read == f"the text encoder read the caption up to “…{quoted}”; later words were not left out"
     assert references == "the text encoder read 1 of 2 references not to the end"
     assert metric.explain(" ".join(words[: count - 2]), ["two dogs"]).notes == ()
+
+
+def test_of_an_encoder_that_reads_ends_the_beginning_is_not_left_out(metric, tmp_path, monkeypatch):
+    text = metric.regressor.text
+    text.tokenizer.save_pretrained(tmp_path)
+    path = tmp_path / "tokenizer_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"truncation_side": "left"}))
+    monkeypatch.setattr(text, "tokenizer", FolderTokenizer(tmp_path))
+    words = [f"cat{'s' * (n % 2)}" for n in range(text.max_tokens)]
+    found = metric.explain(" ".join(words), ["two cats", "a dog " * text.max_tokens])
+    count = len(found.words)
+    assert 20 < count < len(words)
+    assert found.words[-1].end == len(found.candidate)
+    assert text.tokenize([" ".join(words[-count:])]) == text.tokenize([found.candidate])
+    assert len(text.tokenize([" ".join(words[1 - count :])])[0]) < text.max_tokens
+    quoted = " ".join(words[-count:])[:30]
+    assert found.notes == (
+        f"the text encoder read the caption from “{quoted}…” on; earlier words were not left out",
+        "the text encoder read 1 of 2 references not from the beginning",
+    )
 
 
 @pytest.mark.parametrize(
