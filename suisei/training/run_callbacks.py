@@ -25,7 +25,10 @@ class Stopping(EarlyStopping):
 
     The patience is that of the settings now, where the trainer's own takes that of the checkpoint. Where none
     was left, nothing more is trained, where the trainer's own trains on until the next validation.
+    A validation besides the interval (:class:`ValidatesLast`), which a longer run does not have, takes none.
     """
+
+    wait_count: int
 
     @property
     def state_key(self) -> str:
@@ -35,6 +38,13 @@ class Stopping(EarlyStopping):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take what has been found out, and nothing that the settings say."""
         super().load_state_dict({**state_dict, "patience": self.patience})
+
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+        """Count a validation that is no better, unless it was besides the interval."""
+        waited = self.wait_count
+        super().on_validation_end(trainer, pl_module)
+        if any(isinstance(each, ValidatesLast) and each.besides for each in trainer.callbacks):
+            self.wait_count = min(self.wait_count, waited)
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """End at once what had ended."""
@@ -106,8 +116,12 @@ class ValidatesLast(Callback):
 
     Without that, what was learned since the last validation could not be kept. Who has only some epochs
     validated (``trainer.check_val_every_n_epoch``) gets what was asked for.
+
+    Attributes:
+        besides: whether the interval alone would not have had the last batch validated.
     """
 
+    besides = False
     _asked: Any = None
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
@@ -127,6 +141,7 @@ class ValidatesLast(Callback):
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         """Move a validation to the last batch, before anything is kept of it."""
         if trainer.enable_validation and _is_last(trainer, batch_idx):
+            self.besides = not _validation_follows(trainer)
             trainer.val_check_batch = 1
 
 

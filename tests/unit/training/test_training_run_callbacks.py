@@ -5,7 +5,12 @@ import torch
 from lightning.pytorch import LightningModule, Trainer
 from torch.utils.data import DataLoader
 
-from suisei.training.run_callbacks import ValidatesLast, _validation_follows, states_to_go_on_with
+from suisei.training.run_callbacks import (
+    ValidatesLast,
+    _validation_follows,
+    early_stopping,
+    states_to_go_on_with,
+)
 
 
 class Watched(LightningModule):
@@ -23,6 +28,7 @@ class Watched(LightningModule):
 
     def validation_step(self, batch, batch_idx):
         self.validated.append(self.trainer.global_step)
+        self.log("val_loss", float(self.trainer.global_step))  # never better than the first
 
     def configure_optimizers(self):
         return torch.optim.SGD(self.parameters(), lr=0.1)
@@ -66,14 +72,18 @@ def test_the_last_batch_is_validated_wherever_the_interval_ends(tmp_path, settin
 BATCHES = torch.arange(1.0, 6.0)[:, None] / 5
 
 
-def trained(folder, epochs, resumed=None, **settings):
+def trained(folder, epochs, resumed=None, patience=99, **settings):
     """Train on five batches an epoch, validated every four, and keep the state in a folder."""
     torch.manual_seed(0)
     model = Watched()
     trainer = Trainer(
         **{"max_epochs": epochs, "val_check_interval": 4, "check_val_every_n_epoch": None, **settings},
         accelerator="cpu",
-        callbacks=[ValidatesLast(), *states_to_go_on_with(folder, 1000)],
+        callbacks=[
+            early_stopping("val_loss", patience),
+            ValidatesLast(),
+            *states_to_go_on_with(folder, 1000),
+        ],
         logger=False,
         enable_progress_bar=False,
         enable_model_summary=False,
@@ -104,3 +114,13 @@ def test_a_run_resumed_behind_its_last_step_ends_that_epoch(tmp_path):
     unbroken, _ = trained(tmp_path / "unbroken", -1, max_steps=9)
     assert (steps, longer.validated) == (9, [8, 9])
     assert torch.equal(longer.slope.weight, unbroken.slope.weight)
+
+
+@pytest.mark.parametrize("patience", [1, 2, 3])
+def test_patience_of_a_run_that_is_extended_is_that_of_an_unbroken_one(tmp_path, patience):
+    trained(tmp_path, 1, patience=patience)  # validated after 4 and, for its end, after 5
+    last = tmp_path / "checkpoints" / "last.ckpt"
+    longer, steps = trained(tmp_path / "longer", 4, last, patience=patience)
+    unbroken, expected = trained(tmp_path / "unbroken", 4, patience=patience)
+    assert (steps, expected) == (4 * (patience + 1), 4 * (patience + 1))
+    assert longer.validated == [step for step in unbroken.validated if step > 5]
