@@ -50,14 +50,18 @@ def pool_layers(
     to be kept when the encoder is frozen.
     """
     weights = torch.stack([pooling_weights(name, attention_mask, idf) for name in poolings], dim=1)
-    pooled = []
-    for state in states:
-        state = state.float()  # encoders may compute in half precision, what follows does not
-        if normalise:
-            state = F.layer_norm(state, state.shape[-1:])
-        with torch.autocast(state.device.type, enabled=False):
-            pooled.append(weights.to(state.dtype) @ state)  # [T, P, L] @ [T, L, d] -> [T, P, d]
-    return torch.stack(pooled, dim=1)
+    if states[0].is_cuda and torch.is_grad_enabled():  # in training fewer calls count more than memory
+        return _pooled(torch.stack(list(states), dim=1), weights[:, None], normalise=normalise)
+    return torch.stack([_pooled(state, weights, normalise=normalise) for state in states], dim=1)
+
+
+def _pooled(states: Tensor, weights: Tensor, *, normalise: bool) -> Tensor:
+    """Pool hidden states [T, ..., L, d] by weights [T, ..., P, L] to [T, ..., P, d]."""
+    states = states.float()  # encoders may compute in half precision, what follows does not
+    if normalise:
+        states = F.layer_norm(states, states.shape[-1:])
+    with torch.autocast(states.device.type, enabled=False):
+        return weights.to(states.dtype) @ states
 
 
 class LayerMix(nn.Module):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from suisei.encoders.bert import BertEncoder
+from suisei.encoders.bert import BertEncoder, at_once
 from suisei.encoders.layers import cut_layers
 from suisei.encoders.text import TextEncoder
 from suisei.encoders.text_config import TextEncoderConfig
@@ -106,3 +106,18 @@ def test_dropout_in_training_leaves_the_mean_where_it_was(captions):
         text.train()
         mean = torch.stack([text(ids, mask)[-1] for _ in range(400)]).mean(dim=0)
     assert (mean - expected)[mask.bool()].abs().mean() < 0.15
+
+
+def test_layers_at_once_say_and_learn_what_they_do_one_by_one():
+    torch.manual_seed(0)
+    parts = [torch.nn.Linear(6, 6) for _ in range(3)]
+    states = torch.randn(2, 4, 6, requires_grad=True)
+    weighted = torch.randn(3, 2, 4, 6)
+
+    def learned(found):
+        weights = [states, *(own for part in parts for own in part.parameters())]
+        return torch.autograd.grad((torch.stack(list(found)) * weighted).sum(), weights)
+
+    found, expected = at_once(states, *parts), [part(states) for part in parts]
+    torch.testing.assert_close(list(found), expected)
+    torch.testing.assert_close(learned(found), learned(expected))

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suisei.errors import ConfigError
-from suisei.models.pooling import LayerMix, pool_layers, pooling_weights
+from suisei.models.pooling import LayerMix, _pooled, pool_layers, pooling_weights
 from suisei.models.poolings import POOLINGS, Pooling
 
 
@@ -194,3 +194,12 @@ def test_either_of_two_layers_is_left_out_at_times():
     with torch.no_grad():
         assert {float(mix(pooled)) for _ in range(64)} == {0.0, 0.5, 1.0}
         assert float(mix.eval()(pooled)) == 0.5
+
+
+@pytest.mark.parametrize("normalise", [False, True])
+def test_all_layers_at_once_are_pooled_as_one_by_one(normalise):
+    hidden, mask, idf = example(states=3)
+    expected = pool_layers(hidden, mask, idf, ["idf", "mean"], normalise=normalise)
+    weights = torch.stack([pooling_weights(name, mask, idf) for name in ("idf", "mean")], dim=1)
+    found = _pooled(torch.stack(hidden, dim=1), weights[:, None], normalise=normalise)
+    torch.testing.assert_close(found, expected)
