@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 
 import torch
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from suisei.encoders.fp32_products import round_products
 from suisei.encoders.int8 import to_int8
 from suisei.encoders.precision_words import PRECISION
 from suisei.encoders.threads import compute_alone_if_forked, one_thread
@@ -24,7 +25,7 @@ DTYPES = {
     "fp16": torch.float16,
     "int8": torch.float32,
 }
-"""What the weights of an encoder are kept in; tf32 and int8 round within matrix products alone."""
+"""What the weights of an encoder are kept in; tf32 and int8 round within products alone."""
 DEVICE_KINDS = ("cpu", "cuda", "mps", "xpu")
 """Where something may compute in mixed precision."""
 
@@ -220,7 +221,7 @@ _default = _Default()
 
 
 class _Products:
-    """PyTorch's setting for fp32 matrix products, which is one for the whole process.
+    """PyTorch's settings for fp32 products and convolutions, which are one for the whole process.
 
     Threads that want the same compute side by side; those that want another wait until these are done.
     """
@@ -230,16 +231,15 @@ class _Products:
         self._own = threading.local()  # how deep a thread is inside its own blocks
         self._threads = 0
         self._tf32 = False
-        self._before = ""
+        self._put_back: Callable[[], None] | None = None
 
     def enter(self, tf32: bool) -> None:
         depth = getattr(self._own, "depth", 0)
         with self._changed:
             if not depth:
                 self._changed.wait_for(lambda: not self._threads or self._tf32 == tf32)
-                if not self._threads and tf32:
-                    self._before = torch.get_float32_matmul_precision()
-                    torch.set_float32_matmul_precision("high")
+                if not self._threads:
+                    self._put_back = round_products(tf32)
                 self._tf32 = tf32
                 self._threads += 1
             self._own.depth = depth + 1
@@ -249,8 +249,8 @@ class _Products:
             self._own.depth -= 1
             if not self._own.depth:
                 self._threads -= 1
-                if not self._threads and self._tf32:
-                    torch.set_float32_matmul_precision(self._before)
+                if not self._threads and self._put_back is not None:
+                    self._put_back()
                 self._changed.notify_all()
 
 
@@ -259,9 +259,10 @@ _products = _Products()
 
 @contextmanager
 def matrix_products(precision: str) -> Iterator[None]:
-    """Compute fp32 matrix products in TF32 inside this block, if that is the precision.
+    """Compute fp32 products and convolutions in TF32 inside this block for tf32, and in fp32 for all others.
 
-    Blocks inside a thread's outermost one keep its setting.
+    Whatever the program has set (``torch.set_float32_matmul_precision``) holds again afterwards. Blocks
+    inside a thread's outermost one keep its setting.
     """
     _products.enter(precision == "tf32")
     try:
