@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 from suisei.encoders.descriptions import DESCRIPTION, OWN_FOLDER, check_model
@@ -20,6 +19,7 @@ from suisei.encoders.dual_loading import image_transform
 from suisei.encoders.dual_weights import WEIGHT_FILES
 from suisei.encoders.hub_errors import hub_guard, quiet_transformers
 from suisei.encoders.pretrained import text_config
+from suisei.encoders.seeded import seeded
 from suisei.encoders.timm_tower import PREFIX, check_head, read_timm_weights, timm_architecture
 from suisei.encoders.weights import save_weights
 from suisei.errors import ConfigError, ModelError
@@ -58,8 +58,7 @@ def new_dual_encoder(
         described["text_cfg"] = _with_text_encoder(described.get("text_cfg", {}), text_encoder)
     kind = open_clip.CLIP if text_encoder is None else open_clip.CustomTextCLIP
     try:
-        with torch.random.fork_rng(devices=[]), quiet_transformers(), hub_guard(text_encoder or "new"):
-            torch.manual_seed(seed)
+        with seeded(seed), quiet_transformers(), hub_guard(text_encoder or "new"):
             model = kind(**described)
     except (TypeError, KeyError, ValueError, AssertionError) as error:
         raise ConfigError(f"open_clip cannot build a model from {described}: {error}") from error

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from suisei.encoders.dual import DualEncoder
@@ -17,6 +16,7 @@ from suisei.encoders.dual_weights import load_weights
 from suisei.encoders.hub_errors import hub_guard, no_hub
 from suisei.encoders.pixels import open_clip_transform
 from suisei.encoders.precision import choose_device, choose_precision
+from suisei.encoders.seeded import seeded
 from suisei.errors import ConfigError
 
 
@@ -79,8 +79,7 @@ def _load_folder(
 ) -> DualEncoder:
     """Load a dual encoder from its folder, and from nowhere else."""
     described, preprocess = check_dual_folder(folder, weighed=checkpoint is None and seed is None)
-    with torch.random.fork_rng(devices=[]), no_hub():
-        torch.manual_seed(0 if seed is None else seed)
+    with seeded(0 if seed is None else seed), no_hub():
         model = model_of_folder(folder, described, preprocess)
         tokenizer = tokenizer_of_folder(folder, described["text_cfg"])
     weights = load_weights(model, folder, None, None, checkpoint, seed)
@@ -134,8 +133,7 @@ def _build(architecture: str, described: dict[str, Any], tag: dict[str, Any], se
     import open_clip
 
     keys = ("mean", "std", "interpolation", "resize_mode")
-    with torch.random.fork_rng(devices=[]), _quiet_logging():
-        torch.manual_seed(0 if seed is None else seed)
+    with seeded(0 if seed is None else seed), _quiet_logging():
         return open_clip.create_model(
             architecture,
             pretrained=None,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from suisei.encoders.pretrained import check_config_file
+from suisei.encoders.seeded import seeded
 from suisei.encoders.text_to_image import Illustrator, generator_device, loading, model_identity
 from suisei.errors import ConfigError
 
@@ -81,8 +82,7 @@ class Captioner:
             return self._generate(images)
         captions = []
         for image, seed in zip(images, seeds, strict=True):
-            with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
-                torch.manual_seed(seed)
+            with seeded(seed, self.device):
                 captions += self._generate([image])
         return captions
 

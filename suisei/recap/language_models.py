@@ -18,6 +18,7 @@ from torch import Tensor
 
 from suisei.encoders.hub_errors import explain_hub_error, hub_guard, no_bars
 from suisei.encoders.pretrained import check_config_file, check_tokenizer_file
+from suisei.encoders.seeded import seeded
 from suisei.encoders.tokenizer import FolderTokenizer
 from suisei.errors import ConfigError, DataError, ModelError
 from suisei.ranges import DROPOUT, Rule, at_least, check_settings
@@ -131,8 +132,7 @@ def new_language_model(captions: Iterable[str], config: TinyLanguageModel, seed:
         bos_token_id=end,
         eos_token_id=end,
     )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed):
         model = GPT2LMHeadModel(settings)
     return model, tokenizer
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from suisei.encoders.image import ImageEncoder
+from suisei.encoders.seeded import seeded
 from suisei.errors import ConfigError
 from suisei.models.latent import (
     HIDDEN,
@@ -124,8 +125,7 @@ class LatentTraining(StepTraining):
             max_tokens=len(places),
             normalise=source.image.normalise,
         )
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with seeded(seed):
             captions = CaptionReconstruction(shape)
         captions.words.data, captions.places.data = words, places
         torch.nn.init.normal_(captions.prefix, std=float(words.std()))

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from suisei.encoders.seeded import seeded
 from suisei.encoders.tokenizer import FolderTokenizer
 from suisei.errors import ConfigError
 from suisei.models.latent import MAX_TOKENS
@@ -117,8 +118,7 @@ class PrefixTraining(StepTraining):
             raise ConfigError(
                 f"model.heads is {self.sizes['heads']}; it must divide {width}, the language model's width"
             )
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with seeded(seed):
             self.mapper = PrefixMapper(MapperShape(features, width, hidden=2 * width, **self.sizes))
         self.note_frozen()
 

@@ -23,6 +23,7 @@ from suisei.data.images import content_keys
 from suisei.data.sample import CaptionSample, language_of
 from suisei.encoders.cache_place import disk_cache
 from suisei.encoders.image import ImageEncoder, ImageEncoderConfig
+from suisei.encoders.seeded import seeded
 from suisei.errors import ConfigError, DataError
 from suisei.models.blocks import BLOCKS, PAPER
 from suisei.models.compaction import IMAGE_SIDE
@@ -132,8 +133,7 @@ def _with_tower(model: Regressor, tower: ImageEncoderConfig, seed: int, start: s
     head = replace(model.config.head, start=start)
     named = Path(tower.pretrained).name  # a folder of this machine is no part of a model
     config = replace(model.config, image=replace(tower, frozen=True, pretrained=named), head=head)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed):
         new = Regressor(config, model.text, ImageEncoder.create(tower), model.idf)
     own = {name: weight for name, weight in model.state_dict().items() if not name.startswith(IMAGE_SIDE)}
     _, unexpected = new.load_state_dict(own, strict=False)

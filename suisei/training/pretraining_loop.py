@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from suisei.encoders.seeded import seeded
 from suisei.training.losses import require_finite
 
 BatchLoss = Callable[[np.ndarray, np.random.Generator], Tensor]
@@ -85,8 +86,7 @@ def run_passes(
     rng = np.random.default_rng(passes.seed)
     losses: list[float] = []
     module.train()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(passes.seed)
+    with seeded(passes.seed, clipped[0].device):
         for epoch in range(1, passes.epochs + 1):
             total = 0.0
             for step, rows in enumerate(np.array_split(rng.permutation(items), steps), start=1):
