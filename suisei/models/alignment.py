@@ -114,9 +114,9 @@ class _Tokens:
                     pooled |= dict(zip(own, vectors, strict=True))
             kept = ordinary_tokens(text, batch, mask)
             idf = model.idf_weights[batch]
-            for row, caption in enumerate(own):
-                self._vectors[caption] = hidden[row, kept[row]]
-                self._weights[caption] = idf[row, kept[row]]
+            counts = kept.sum(dim=1).tolist()
+            self._vectors |= dict(zip(own, hidden[kept].split(counts), strict=True))
+            self._weights |= dict(zip(own, idf[kept].split(counts), strict=True))
             advance(len(positions))
         model.train(was_training)
 
