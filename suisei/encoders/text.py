@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -188,13 +190,11 @@ class TextEncoder(nn.Module):
 
     def pad(self, token_ids: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
         """Return ids and attention mask, int64 [T, L], padded on the right to the longest."""
-        length = max(len(ids) for ids in token_ids)
-        ids = torch.full((len(token_ids), length), self.pad_id, dtype=torch.long)
-        mask = torch.zeros((len(token_ids), length), dtype=torch.long)
-        for row, tokens in enumerate(token_ids):
-            ids[row, : len(tokens)] = torch.as_tensor(tokens, dtype=torch.long)
-            mask[row, : len(tokens)] = 1
-        return ids, mask
+        lengths = np.array([len(own) for own in token_ids], dtype=np.int64)
+        mask = np.arange(lengths.max()) < lengths[:, None]
+        ids = np.full(mask.shape, self.pad_id, dtype=np.int64)
+        ids[mask] = np.fromiter(chain.from_iterable(token_ids), np.int64, int(lengths.sum()))
+        return torch.from_numpy(ids), torch.from_numpy(mask.astype(np.int64))
 
     @property
     def pad_id(self) -> int:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
 
 from suisei.encoders.text import TextEncoder
 from suisei.encoders.text_config import TextEncoderConfig
@@ -35,6 +36,16 @@ def folder(encoder, tmp_path_factory):
 def states(encoder, texts):
     with torch.inference_mode():
         return encoder(*encoder.pad(encoder.tokenize(texts)))
+
+
+class Calls(TorchFunctionMode):
+    """Counts calls of torch."""
+
+    count = 0
+
+    def __torch_function__(self, function, types, given=(), named=None):
+        self.count += 1
+        return function(*given, **named or {})
 
 
 def assert_same_encoder(one, other):
@@ -116,6 +127,25 @@ def test_padding_is_masked(encoder):
     length = alone[0].shape[1]
     for left, right in zip(alone, together, strict=True):
         torch.testing.assert_close(left[0], right[0, :length], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("rows", [[[5, 9, 4], [], [7]], [[], []], [[8]]])
+def test_captions_are_padded_on_the_right_to_the_longest(encoder, rows):
+    ids, mask = encoder.pad(rows)
+    longest = max(map(len, rows))
+    assert ids.dtype == mask.dtype == torch.int64
+    assert ids.shape == mask.shape == (len(rows), longest)
+    assert ids.tolist() == [own + [encoder.pad_id] * (longest - len(own)) for own in rows]
+    assert mask.tolist() == [[1] * len(own) + [0] * (longest - len(own)) for own in rows]
+
+
+def test_padding_asks_torch_for_no_caption_by_itself(encoder):
+    def calls(captions):
+        with Calls() as mode:
+            encoder.pad([[1, 2]] * captions)
+        return mode.count
+
+    assert calls(50) == calls(1)
 
 
 def test_mix_gives_every_layer_and_last_the_last(encoder, captions):
