@@ -16,6 +16,11 @@ with 1,024 tokens at once, and 0.51 with 4,096."""
 TOKENS = 4096
 """Tokens per batch of a narrow encoder, where the cost of a call matters more."""
 TOKENS_CUDA = 65_536
+SAMPLES = 64
+SAMPLES_CUDA = 1024
+"""Samples whose tokens are matched at once, where they are short: a GPU waits for calls, not for numbers."""
+TOKENS_MATCHED_CUDA = 131_072
+"""Padded tokens of references that more samples than on a CPU may have at once."""
 IMAGES = 32
 IMAGES_CUDA = 256
 DRAWINGS = 4
@@ -31,6 +36,13 @@ def tokens_per_batch(width: int, device: str) -> int:
     if torch.device(device).type == "cuda":
         return TOKENS_CUDA
     return max(256, min(TOKENS, NUMBERS_IN_CACHE // width))
+
+
+def samples_per_batch(tokens: int, device: str) -> int:
+    """Return how many samples, each of at most so many tokens of references, to match at once."""
+    if torch.device(device).type == "cuda":
+        return max(SAMPLES, min(SAMPLES_CUDA, TOKENS_MATCHED_CUDA // tokens))
+    return SAMPLES
 
 
 def images_per_batch(tower: nn.Module, device: str) -> int:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from suisei.encoders.batch_sizes import tokens_per_batch
+from suisei.encoders.batch_sizes import samples_per_batch, tokens_per_batch
 from suisei.encoders.text import TextEncoder
 from suisei.models.features import ignore_progress, token_batches
 from suisei.models.inputs import ALIGNMENTS
@@ -25,8 +25,6 @@ from suisei.models.lower_layers import LowerStates
 from suisei.models.regressor import Regressor
 from suisei.models.table import SampleTable
 from suisei.models.token_matches import aligned, ordinary_tokens, said_before
-
-SAMPLES_PER_BATCH = 64
 
 
 def alignment_inputs(
@@ -61,8 +59,9 @@ def alignment_inputs(
     known = known if known is not None and known.covers(captions.values()) else None
     tokens = _Tokens(model, captions, advance, pooled, lower, known)
     compared.sort(key=lambda row: (len(table.references[row]), tokens.count(int(table.candidate[row]))))
-    for start in range(0, len(compared), SAMPLES_PER_BATCH):
-        batch = compared[start : start + SAMPLES_PER_BATCH]
+    size = samples_per_batch(len(table.references[compared[-1]]) * tokens.longest, tokens.device.type)
+    for start in range(0, len(compared), size):
+        batch = compared[start : start + size]
         values[[place[row] for row in batch]] = _align(tokens, table, batch).cpu().numpy()
     return values
 
@@ -83,7 +82,10 @@ def _align(tokens: _Tokens, table: SampleTable, rows: Sequence[int]) -> Tensor:
 
 
 class _Tokens:
-    """The token vectors of captions at unit length, and their idf; special tokens left out."""
+    """The token vectors of captions at unit length, and their idf; special tokens left out.
+
+    They stand one caption after the other, after a row for no token: zeros, and an idf of -1.
+    """
 
     def __init__(
         self,
@@ -94,17 +96,21 @@ class _Tokens:
         lower: Sequence[LowerStates],
         known: LowerStates | None,
     ) -> None:
-        text, device = model.text, model.idf_weights.device
+        text, self.device = model.text, model.idf_weights.device
         ids = dict(zip(captions, text.tokenize(list(captions.values())), strict=True))
-        self._vectors: dict[int, Tensor] = {}
-        self._weights: dict[int, Tensor] = {}
+        rows = 1 + sum(map(len, ids.values()))  # more than enough: special tokens are left out
+        self._vectors = torch.zeros(rows, text.width, device=self.device)
+        self._weights = torch.full((rows,), -1.0, device=self.device)
+        self._counts = np.zeros(max(captions) + 2, dtype=np.int64)  # by caption; the last, -1, has none
+        self._starts = np.zeros_like(self._counts)
+        end = 1
         was_training = model.training
         model.eval()
-        budget = tokens_per_batch(text.width, device.type)
+        budget = tokens_per_batch(text.width, self.device.type)
         numbers = list(ids)
         for positions in token_batches([len(own) for own in ids.values()], budget):
             own = [numbers[position] for position in positions]
-            batch, mask = (part.to(device) for part in text.pad([ids[caption] for caption in own]))
+            batch, mask = (part.to(self.device) for part in text.pad([ids[caption] for caption in own]))
             texts = [captions[caption] for caption in own]
             with torch.inference_mode():
                 states = _states(text, batch, mask, texts, lower, known)
@@ -113,29 +119,28 @@ class _Tokens:
                     vectors = model.mix_layers(model.pool(states, batch, mask)).float().cpu()
                     pooled |= dict(zip(own, vectors, strict=True))
             kept = ordinary_tokens(text, batch, mask)
-            idf = model.idf_weights[batch]
-            counts = kept.sum(dim=1).tolist()
-            self._vectors |= dict(zip(own, hidden[kept].split(counts), strict=True))
-            self._weights |= dict(zip(own, idf[kept].split(counts), strict=True))
+            counts = kept.sum(dim=1).cpu().numpy()
+            start, end = end, end + int(counts.sum())
+            self._vectors[start:end], self._weights[start:end] = hidden[kept], model.idf_weights[batch[kept]]
+            self._counts[own], self._starts[own] = counts, start + np.cumsum(counts) - counts
             advance(len(positions))
         model.train(was_training)
 
     def count(self, caption: int) -> int:
         """Return the number of tokens of a caption."""
-        return len(self._weights[caption])
+        return int(self._counts[caption])
+
+    @property
+    def longest(self) -> int:
+        """The number of tokens of the longest caption, at least 1."""
+        return int(self._counts.max(initial=1))
 
     def padded(self, captions: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Return vectors [T, L, d] and idf [T, L], -1 where there is no token; caption -1 has none."""
-        length = max(1, max(self.count(caption) for caption in captions if caption >= 0))
-        like = next(iter(self._vectors.values()))
-        width = like.shape[-1]
-        vectors = like.new_zeros(len(captions), length, width)
-        weights = like.new_full((len(captions), length), -1.0)
-        for row, caption in enumerate(captions):
-            if caption >= 0:
-                vectors[row, : self.count(caption)] = self._vectors[caption]
-                weights[row, : self.count(caption)] = self._weights[caption]
-        return vectors, weights
+        counts, starts = self._counts[captions, None], self._starts[captions, None]
+        places = np.arange(counts.max(initial=1))
+        rows = torch.from_numpy(np.where(places < counts, starts + places, 0)).to(self.device)
+        return self._vectors.index_select(0, rows.flatten()).unflatten(0, rows.shape), self._weights[rows]
 
 
 def _states(

@@ -6,7 +6,10 @@ Shape letters: T captions, L tokens (padded), d encoder width.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from itertools import compress
 
+import numpy as np
+import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
@@ -26,9 +29,12 @@ class LowerStates:
 
     def keep(self, captions: Sequence[str], states: Tensor, lengths: Sequence[int]) -> None:
         """Take the states [T, L, d] of captions of so many tokens each, special ones included."""
-        for row, caption in enumerate(captions):
-            if caption in self._wanted:
-                self._states[caption] = states[row, : lengths[row]].clone()
+        # not slices of the padded states, which would keep all of them in memory
+        wanted = [caption in self._wanted for caption in captions]
+        counts = np.where(wanted, lengths, 0)
+        places = torch.from_numpy(np.flatnonzero(np.arange(states.shape[1]) < counts[:, None]))
+        own = states.flatten(0, 1).index_select(0, places.to(states.device)).split(counts.tolist())
+        self._states |= dict(zip(compress(captions, wanted), compress(own, wanted), strict=True))
 
     def covers(self, captions: Collection[str]) -> bool:
         """Return whether there are states of all of these captions."""

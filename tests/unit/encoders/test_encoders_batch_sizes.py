@@ -6,9 +6,11 @@ import pytest
 from suisei.encoders.batch_sizes import (
     IMAGES,
     IMAGES_CUDA,
+    SAMPLES,
     TOKENS,
     TOKENS_CUDA,
     images_per_batch,
+    samples_per_batch,
     tokens_per_batch,
 )
 
@@ -19,6 +21,12 @@ from suisei.encoders.batch_sizes import (
 def test_wider_encoders_get_fewer_tokens_on_a_cpu(width, tokens):
     assert tokens_per_batch(width, "cpu") == tokens
     assert tokens_per_batch(width, "cuda") == tokens_per_batch(width, "cuda:1") == TOKENS_CUDA
+
+
+@pytest.mark.parametrize(("tokens", "samples"), [(1, 1024), (5 * 20, 1024), (1024, 128), (50 * 128, SAMPLES)])
+def test_a_gpu_matches_more_samples_at_once_where_they_are_short(tokens, samples):
+    assert samples_per_batch(tokens, "cuda") == samples_per_batch(tokens, "cuda:1") == samples
+    assert samples_per_batch(tokens, "cpu") == SAMPLES
 
 
 def tower(**vision):

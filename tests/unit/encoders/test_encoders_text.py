@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch.overrides import TorchFunctionMode
 
 from suisei.encoders.text import TextEncoder
 from suisei.encoders.text_config import TextEncoderConfig
 from suisei.encoders.text_parts import fetch_parts, save_parts
 from suisei.encoders.tiny import TinyTextConfig, build_text_backbone, train_tokenizer
 from suisei.errors import ConfigError, DataError, ModelError, UnavailableError
+from tests.unit.kernels import Kernels
 
 TINY = TinyTextConfig(vocabulary=200, width=16, layers=2)
 TEXTS = ["A RED Ball", "ﾎﾞｰﾙがある", "ＡＢＣ dogs", "unseen ☃ zebra", "猫  と   dogs"]
@@ -36,16 +36,6 @@ def folder(encoder, tmp_path_factory):
 def states(encoder, texts):
     with torch.inference_mode():
         return encoder(*encoder.pad(encoder.tokenize(texts)))
-
-
-class Calls(TorchFunctionMode):
-    """Counts calls of torch."""
-
-    count = 0
-
-    def __torch_function__(self, function, types, given=(), named=None):
-        self.count += 1
-        return function(*given, **named or {})
 
 
 def assert_same_encoder(one, other):
@@ -141,9 +131,9 @@ def test_captions_are_padded_on_the_right_to_the_longest(encoder, rows):
 
 def test_padding_asks_torch_for_no_caption_by_itself(encoder):
     def calls(captions):
-        with Calls() as mode:
+        with Kernels() as asked:
             encoder.pad([[1, 2]] * captions)
-        return mode.count
+        return asked.count
 
     assert calls(50) == calls(1)
 
