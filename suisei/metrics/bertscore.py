@@ -220,7 +220,7 @@ class BertScore(Metric):
         different = list(dict.fromkeys(pairs))
         texts = dict.fromkeys(text for pair in different for text in pair)
         ids = self._tokenise(texts)
-        vectors = self._embed(ids, batch_size, in_parts(advance, len(samples), len(ids)))
+        vectors = self._embed(ids, in_parts(advance, len(samples), len(ids)))
         weights = {text: self._weights(own) for text, own in ids.items()}
         different.sort(key=lambda pair: (len(ids[pair[1]]), len(ids[pair[0]])))
         values: dict[tuple[str, str], float] = {}
@@ -261,14 +261,16 @@ class BertScore(Metric):
         total = precision + recall
         return torch.where(total != 0, 2 * precision * recall / total, 0.0).tolist()
 
-    def _embed(
-        self, ids: dict[str, list[int]], batch_size: int, advance: Callable[[int], Any]
-    ) -> dict[str, Tensor]:
+    def _embed(self, ids: dict[str, list[int]], advance: Callable[[int], Any]) -> dict[str, Tensor]:
         """Return unit token vectors float32 [L, d] of every text, encoding the longest first."""
-        texts = sorted(ids, key=lambda text: len(ids[text]), reverse=True)
+        from suisei.encoders.batch_sizes import tokens_per_batch
+        from suisei.models.features import token_batches
+
+        model = self._encoder()[0]
+        texts, lengths = list(ids), [len(own) for own in ids.values()]
         vectors: dict[str, Tensor] = {}
-        for start in range(0, len(texts), batch_size):
-            batch = texts[start : start + batch_size]
+        for rows in token_batches(lengths, tokens_per_batch(model.config.hidden_size, model.device.type)):
+            batch = [texts[row] for row in rows]
             vectors.update(zip(batch, self._embed_batch([ids[text] for text in batch]), strict=True))
             advance(len(batch))
         return vectors

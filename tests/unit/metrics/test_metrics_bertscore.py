@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from suisei.data.sample import CaptionSample
+from suisei.encoders import batch_sizes
 from suisei.errors import ConfigError, DataError, UnavailableError
 from suisei.metrics import bertscore
 from suisei.metrics.bertscore import BertScore, model_label
@@ -231,6 +232,21 @@ def test_each_different_caption_is_encoded_once(bert, monkeypatch):
     )
     metric.score([CaptionSample("a dog", ("a cat", "a dog")), CaptionSample("a cat", ("a cat",))] * 3)
     assert sum(rows) == 2
+
+
+def test_as_many_tokens_are_encoded_at_once_as_suit_the_device(bert, samples, monkeypatch):
+    expected = BertScore(bert, device="cpu").score(samples)
+    metric, asked, shapes = BertScore(bert, device="cpu"), [], []
+    model = metric._encoder()[0]
+    forward = model.forward
+    monkeypatch.setattr(
+        model, "forward", lambda **given: shapes.append(given["input_ids"].shape) or forward(**given)
+    )
+    monkeypatch.setattr(batch_sizes, "tokens_per_batch", lambda *given: asked.append(given) or 100)
+    np.testing.assert_allclose(metric.score(samples, batch_size=3), expected, atol=1e-6)
+    assert asked == [(32, "cpu")]
+    assert max(shape.numel() for shape in shapes) <= 100
+    assert max(rows for rows, _ in shapes) > 3  # pairs at once are no bound of texts at once
 
 
 def test_rescaling_by_number_and_by_file(bert, samples, tmp_path):
