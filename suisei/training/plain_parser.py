@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import operator
 import re
 from collections.abc import Iterator
+from functools import reduce
 from typing import Any, Literal, NoReturn, get_args, get_type_hints
 
 from lightning.pytorch import Trainer
@@ -67,6 +69,19 @@ def _one_of(text: str) -> str:
     return f"{text}; a list is one word, as '[1,5]'" if listed else text
 
 
+def _whole_first(kind: Any) -> Any:
+    """Return a type whose values are read as whole numbers where they are, and then as other numbers.
+
+    The parser takes the first type that fits, and 3 fits a float. The order of an annotation is no help:
+    typing takes Optional[Union[int, float]] and Optional[Union[float, int]] for one, and gives whichever was
+    made first in the process.
+    """
+    kinds = get_args(kind)
+    if not {int, float} <= set(kinds):
+        return kind
+    return reduce(operator.or_, sorted(kinds, key=lambda one: (one is not int, one is not float)))
+
+
 def _settings_within(name: str, kind: Any) -> Iterator[str]:
     """Yield the names of the settings that one has which may be null, and for which there is no option."""
     for one in get_args(kind):
@@ -118,6 +133,9 @@ class PlainParser(LightningArgumentParser):
         added: list[str] = self.add_class_arguments(
             Trainer, nested_key, fail_untyped=False, instantiate=False, sub_configs=True, skip=set(PLAIN)
         )
+        for action in self._actions:
+            if hasattr(action, "_typehint"):
+                action._typehint = _whole_first(action._typehint)
         for name, (kind, default, text) in PLAIN.items():
             self.add_argument(f"--{nested_key}.{name}", type=kind, default=default, help=text)
         return added
