@@ -50,6 +50,9 @@ READ = ("candidate", "references", "reference_mask", "image", "image_mask", "ext
 COMPARED = 4096
 """Samples whose cosines are computed at once."""
 
+FUSED_AT_ONCE = 1024
+"""Samples, at least, that a GPU fuses at once: fewer keep it waiting."""
+
 WINDOW = 4096
 """Samples whose captions are in memory at once."""
 
@@ -302,6 +305,8 @@ class SuiSeiMetric(Metric):
         batch_size: int,
     ) -> tuple[np.ndarray, np.ndarray]:
         collate = Collator(table)
+        if self.device.type != "cpu":
+            batch_size = max(batch_size, FUSED_AT_ONCE)
         scores, inputs = (
             np.empty(len(table)),
             np.empty((len(table), 0 if replaced is None else len(self.regressor.columns.names))),
