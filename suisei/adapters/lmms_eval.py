@@ -11,14 +11,18 @@ true``, and a metric ``suisei`` with ``aggregation: !function utils.suisei_aggre
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from suisei.adapters.rows import corpus_mean, made_once, make_row, row_metric, score_rows
+from suisei.data.file_rows import warn
 from suisei.errors import ConfigError, DataError
 from suisei.metrics.base import Metric, averages
 
-REFERENCES = ("references", "answer", "captions", "caption", "annotations_captions")
+REFERENCES = (
+    "references", "answer", "captions", "caption", "annotations_captions", "caption_str", "sentences",
+    "sentence", "enCap", "chCap",
+)  # fmt: skip
 """Where caption tasks of lmms-eval keep their references; the first that a document has is taken."""
 
 Process = Callable[..., dict[str, float]]
@@ -32,9 +36,11 @@ def make_pair(
 
     Args:
         metric: a name, or a metric, fitted where it must be. One given by name is made at the first result.
-        references: the documents' field of references; None for the first of REFERENCES that is there.
+        references: the documents' field of references; None for the first of REFERENCES that is there. A
+            warning says once that documents have none of them, and are scored by their images alone.
         image: the documents' field of images; None for a metric that shall see none.
     """
+    warned = False
 
     @made_once
     def scorer() -> Metric:
@@ -55,6 +61,11 @@ def make_pair(
             DataError: a field is absent or of the wrong type.
             ConfigError: an unknown metric, one to be fitted first, or whose corpus score is no mean.
         """
+        nonlocal warned
+        note = None if references is not None else _by_image_alone(scorer(), doc)
+        if note and not warned:
+            warned = True
+            warn(note)
         prediction = results[0] if results else ""
         row = make_row(prediction, _references(doc, references), None if image is None else doc.get(image))
         return {scorer().name: float(score_rows(scorer(), [row])[0])}
@@ -70,11 +81,25 @@ def make_pair(
     return process_results, aggregation
 
 
+def _by_image_alone(metric: Metric, doc: Mapping[str, Any]) -> str | None:
+    """Return a note of a document without a known field of references, None where that changes no score."""
+    if "references" not in metric.reads or any(name in doc for name in REFERENCES):
+        return None
+    return (
+        f"{metric.name}: documents are scored by their images alone, for none of their fields "
+        f"({_names(doc)}) is one of {_names(REFERENCES)}; make_pair(references=FIELD) names another"
+    )
+
+
+def _names(fields: Iterable[Any]) -> str:
+    return ", ".join(map(str, fields))
+
+
 def _references(doc: Mapping[str, Any], field: str | None) -> Any:
     if field is None:
         return next((doc[name] for name in REFERENCES if doc.get(name)), None)
     if field not in doc:
-        raise DataError(f"the document has no field {field!r}; its fields are {', '.join(map(str, doc))}")
+        raise DataError(f"the document has no field {field!r}; its fields are {_names(doc)}")
     return doc[field]
 
 

@@ -43,6 +43,27 @@ def test_the_default_pair_is_of_the_packages_model(packaged):
     assert math.isnan(aggregate([]))
 
 
+@pytest.mark.parametrize("field", ["caption_str", "sentences", "sentence", "enCap", "chCap"])
+def test_references_are_found_where_tasks_keep_them(field):
+    process, _ = make_pair("rouge-l")
+    assert process({field: ["a dog"], "image": None}, ["a dog"]) == {"rouge-l": pytest.approx(1)}
+
+
+def test_scores_by_the_image_alone_are_told_once(given, model_folder):
+    process, _ = make_pair(f"suisei:{model_folder}")
+    doc = {"id": 1, "texts": ["a dog"], "image": given.images[0]}
+    with pytest.warns(UserWarning, match=r"images alone, for .* \(id, texts, image\)") as told:
+        alone = [process(doc, ["a dog runs"]) for _ in range(2)]
+    assert len(told) == 1
+    assert alone == [process({"answer": [], "image": given.images[0]}, ["a dog runs"])] * 2
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_metric_without_references_has_no_warning_of_them():
+    process, _ = make_pair("incomplete-ending")
+    assert process({"image": None}, ["a dog"]) == {"incomplete-ending": 0}
+
+
 def test_empty_answers_count_and_rows_without_references_do_not():
     process, aggregate = make_pair("rouge-l", references="captions", image=None)
     rows = [
