@@ -58,14 +58,15 @@ def make_pair(
         No caption has the score of :func:`suisei.adapters.rows.empty_score`.
 
         Raises:
-            DataError: a field is absent or of the wrong type.
+            DataError: a field is absent or of the wrong type, or a document lacks those that scores need.
             ConfigError: an unknown metric, one to be fitted first, or whose corpus score is no mean.
         """
         nonlocal warned
-        note = None if references is not None else _by_image_alone(scorer(), doc)
-        if note and not warned:
+        known = references is not None or any(name in doc for name in REFERENCES)
+        _check_fields(scorer(), doc, image, known)
+        if "references" in scorer().reads and not (known or warned):
             warned = True
-            warn(note)
+            warn(f"{scorer().name}: captions are scored by their images alone; {_where(doc, image)}")
         prediction = results[0] if results else ""
         row = make_row(prediction, _references(doc, references), None if image is None else doc.get(image))
         return {scorer().name: float(score_rows(scorer(), [row])[0])}
@@ -81,13 +82,25 @@ def make_pair(
     return process_results, aggregation
 
 
-def _by_image_alone(metric: Metric, doc: Mapping[str, Any]) -> str | None:
-    """Return a note of a document without a known field of references, None where that changes no score."""
-    if "references" not in metric.reads or any(name in doc for name in REFERENCES):
-        return None
+def _check_fields(metric: Metric, doc: Mapping[str, Any], image: str | None, known: bool) -> None:
+    """Refuse documents none of which could have a score, before a model captions them all.
+
+    Raises:
+        DataError: a document is without the fields that the metric needs, or without any that it reads.
+    """
+    lacks = {*(() if known else ("references",)), *(() if image in doc else ("image",))}
+    reads = metric.reads & {"references", "image"}
+    if metric.needs & lacks or (reads and reads <= lacks):
+        what = " and no ".join(sorted(reads & lacks))
+        raise DataError(f"{metric.name}: no {what} to score by; {_where(doc, image)}")
+
+
+def _where(doc: Mapping[str, Any], image: str | None) -> str:
+    """Return where a document was searched, and how to name other fields."""
+    beside = "" if image is None else f", an image in {image} (with process_results_use_image: true)"
     return (
-        f"{metric.name}: documents are scored by their images alone, for none of their fields "
-        f"({_names(doc)}) is one of {_names(REFERENCES)}; make_pair(references=FIELD) names another"
+        f"the document's fields are {_names(doc)}; references are looked for in {_names(REFERENCES)}{beside}"
+        "; make_pair(references=FIELD, image=FIELD) names others"
     )
 
 

@@ -52,10 +52,25 @@ def test_references_are_found_where_tasks_keep_them(field):
 def test_scores_by_the_image_alone_are_told_once(given, model_folder):
     process, _ = make_pair(f"suisei:{model_folder}")
     doc = {"id": 1, "texts": ["a dog"], "image": given.images[0]}
-    with pytest.warns(UserWarning, match=r"images alone, for .* \(id, texts, image\)") as told:
+    with pytest.warns(UserWarning, match="images alone; the document's fields are id, texts, image") as told:
         alone = [process(doc, ["a dog runs"]) for _ in range(2)]
     assert len(told) == 1
     assert alone == [process({"answer": [], "image": given.images[0]}, ["a dog runs"])] * 2
+
+
+@pytest.mark.parametrize(
+    ("name", "doc", "lacks"),
+    [
+        ("suisei:{}", {"id": 1, "texts": ["a dog"]}, "image and no references"),
+        ("rouge-l", {"id": 1, "image": "a.png"}, "references"),
+        ("clip-s", {"id": 1, "answer": ["a dog"]}, "image"),
+    ],
+)
+def test_documents_without_what_a_score_needs_are_refused_at_the_first(name, doc, lacks, model_folder):
+    process, _ = make_pair(name.format(model_folder))
+    message = f"no {lacks} to score by; the document's fields are {', '.join(doc)}; references are looked for"
+    with pytest.raises(DataError, match=message):
+        process(doc, ["a dog"])
 
 
 @pytest.mark.filterwarnings("error")
