@@ -294,9 +294,10 @@ def _special_ids(network: Any) -> tuple[Any, Any, Any]:
     ):
         places = (network.generation_config, network.config, network.config.decoder)
         found = [getattr(place, name, None) for name in names for place in places]
-        found = [value[0] if isinstance(value, list) and value else value for value in found]
-        found = [value for value in found if value is not None]
-        ids[role] = found[0] if found else None
+        first = next((value for value in found if value is not None), None)
+        if isinstance(first, list) and first and first.count(first[0]) == len(first):
+            first = first[0]
+        ids[role] = first
     return ids["start"], ids["end"], ids["pad"]
 
 

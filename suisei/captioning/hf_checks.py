@@ -47,11 +47,16 @@ def check_ids(vocabulary: int, start: Any, end: Any, pad: Any) -> None:
         pad: padding, None for none.
 
     Raises:
-        ModelError: one of them is absent or out of range.
+        ModelError: one of them is absent, out of range or a choice of several.
     """
     for role, id_ in (("start", start), ("end", end), ("pad", pad)):
         if id_ is None and role == "pad":
             continue
+        if isinstance(id_, list) and len(id_) > 1:  # an end that is not one would stand within captions
+            raise ModelError(
+                f"the {role} token of captions is any of {id_} in its config, and must be one; name that "
+                "alone in generation_config.json"
+            )
         if not isinstance(id_, int) or not 0 <= id_ < vocabulary:
             raise ModelError(
                 f"the {role} token of captions is {id_!r} in its config, and must be from 0 to "

@@ -180,12 +180,24 @@ def test_a_tokenizer_that_is_too_small_for_padding_to_explain_it_is_refused(voca
         ((0, 10, 1), "the end token of captions is 10"),
         ((0, 2, 10), "the pad token of captions is 10"),
         ((-1, 2, 1), "the start token of captions is -1"),
+        ((0, [], 1), r"the end token of captions is \[\]"),
+        ((0, [2, 4], 1), r"the end token of captions is any of \[2, 4\] in its config, and must be one"),
     ],
 )
 def test_ids_that_a_decoder_has_not_are_refused(ids, message):
     check_ids(10, 0, 2, None)
     with pytest.raises(ModelError, match=message):
         check_ids(10, *ids)
+
+
+@pytest.mark.parametrize("model", [encoder_decoder], indirect=True)
+def test_several_end_tokens_are_refused_and_one_in_a_list_is_taken(model):
+    """Transformers ends a caption at any of them."""
+    model.network.generation_config.eos_token_id = [2, 2]
+    assert wrapped(model.network, model.tokenizer, model.processor).end_id == 2
+    model.network.generation_config.eos_token_id = [2, 4]
+    with pytest.raises(ModelError, match=r"end token of captions is any of \[2, 4\]"):
+        wrapped(model.network, model.tokenizer, model.processor)
 
 
 def test_weights_that_are_missing_or_of_another_shape_are_refused(model, tmp_path, capfd):
