@@ -28,7 +28,7 @@ def benchmark(given, monkeypatch):
 def test_scores_equal_the_commands(benchmark, command_scores, model_folder, spec):
     spec = spec.format(model_folder)
     result = capevalkit.evaluate_metric(
-        benchmark="flickr8k-expert", metric=caption_metric(spec), metric_name="ours", score_key="ours"
+        benchmark="flickr8k-expert", metric=caption_metric(spec), metric_name="cider", score_key="cider"
     )
     expected = command_scores(spec)
     assert result["num_samples"] == len(expected)
