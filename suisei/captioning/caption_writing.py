@@ -16,7 +16,7 @@ from torch import Tensor
 
 from suisei.captioning.caption_model import CaptionModel, Decoding
 from suisei.captioning.image_grids import ImageGrids
-from suisei.encoders.decoding import decoding_threads
+from suisei.encoders.decoding import DECODING_THREADS
 from suisei.encoders.precision import DTYPES, choose_precision, matrix_products, of_images
 from suisei.encoders.precision_words import CAPTION_PRECISIONS
 from suisei.errors import ConfigError, DataError
@@ -69,7 +69,7 @@ def write_captions(
             f"precision is {precision!r}; captioners compute in {', '.join(CAPTION_PRECISIONS)}"
         )
     generator = torch.Generator(model.device).manual_seed(seed)
-    with ThreadPoolExecutor(decoding_threads(model.device)) as pool:
+    with ThreadPoolExecutor(DECODING_THREADS) as pool:
         batches = [images[start : start + batch_size] for start in range(0, len(images), batch_size)]
         ahead: list[Any] = []
         for number in range(len(batches) + 1):

@@ -121,8 +121,9 @@ def _encode(
     sources = [source for _, source in items]
     device = next(tower.parameters()).device
     found = []
-    size = images_per_batch(tower.image.tower, device.type)
-    for pixels in decoded_batches(sources, tower.image.preprocess, size, device):
+    for pixels in decoded_batches(
+        sources, tower.image.preprocess, images_per_batch(tower.image.tower, device.type)
+    ):
         shown = pixels.to(device).contiguous(memory_format=torch.channels_last)
         with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
             found.append(tower(shown.flip(-1) if mirrored else shown).float().cpu())

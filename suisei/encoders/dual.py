@@ -148,7 +148,7 @@ class DualEncoder:
         def encode(some: list[tuple[str, Any]]) -> Tensor:
             size = min(batch_size, images_per_batch(self.model.visual, self.device.type))
             own = [source for _, source in some]
-            pixels = decoded_batches(own, self.transform, size, self.device)
+            pixels = decoded_batches(own, self.transform, size)
             with self._computing(), progress_bar("encoding images", len(some), shown=progress) as advance:
                 batches = []
                 for batch in pixels:

@@ -68,7 +68,7 @@ class TowerFeatures:
         device = next(self._image.parameters()).device
         size = images_per_batch(self._image.tower, device.type)
         batches = []
-        for pixels in decoded_batches(sources, self._image.preprocess, size, device):
+        for pixels in decoded_batches(sources, self._image.preprocess, size):
             with torch.inference_mode(), matrix_products(self._precision):
                 batches.append(self._image(pixels.to(device)).float().cpu())
             advance(len(pixels))

@@ -103,7 +103,7 @@ def encode_images(
     was_training = model.training
     model.eval()
     start = 0
-    for pixels in decoded_batches(sources, model.image.preprocess, batch_size, device):
+    for pixels in decoded_batches(sources, model.image.preprocess, batch_size):
         with torch.inference_mode():
             encoded = model.encode_image(pixels.to(device)).float().cpu()
         features[start : start + len(encoded)] = encoded

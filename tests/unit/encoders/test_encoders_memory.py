@@ -6,7 +6,7 @@ import torch
 from PIL import Image
 
 from suisei.data.sample import CaptionSample
-from suisei.encoders.decoding import decoded_batches, decoding_threads
+from suisei.encoders.decoding import decoded_batches
 from suisei.encoders.sharing import scoring_encoder, shared_encoders
 from suisei.errors import DataError
 from suisei.metrics.registry import get_metric
@@ -118,10 +118,3 @@ def test_images_are_decoded_ahead_in_order_and_a_bad_one_is_named(tmp_path):
     batches = decoded_batches(paths, preprocess, 3)
     assert len(next(batches)) == 3
     batches.close()  # a caller may stop early
-
-
-def test_a_gpu_is_fed_by_more_threads(monkeypatch):
-    monkeypatch.setattr("suisei.encoders.decoding.usable_cores", lambda: 12)
-    assert (decoding_threads("cpu"), decoding_threads("cuda:1")) == (4, 12)
-    monkeypatch.setattr("suisei.encoders.decoding.usable_cores", lambda: 2)
-    assert decoding_threads("cuda") == 2
