@@ -13,7 +13,9 @@ def round_products(tf32: bool) -> Callable[[], None]:
 
     PyTorch has two interfaces, the newer since 2.9, and refuses to read the older one where the two disagree:
     both are set, so that whoever reads either inside is answered. A program that set the newer one alone may
-    be answered by the older afterwards too.
+    be answered by the older afterwards too. That convolutions and recurrent layers on GPUs are TF32 unless a
+    program says otherwise cannot be set again: it is stated afterwards, and a program that then sets all
+    parts at once (``torch.backends.fp32_precision``) has to set these too.
     """
     products, convolutions = _products(), _convolutions()
     parts = _parts()
@@ -25,7 +27,7 @@ def round_products(tf32: bool) -> Callable[[], None]:
         if convolutions is not None:
             torch.backends.cudnn.allow_tf32 = convolutions
         for part, precision in zip(parts, before, strict=True):
-            part.fp32_precision = "none"  # what follows the setting of all parts goes on following it
+            part.fp32_precision = "none"  # what followed the setting of all parts follows it again
             if part.fp32_precision != precision:
                 part.fp32_precision = precision
 

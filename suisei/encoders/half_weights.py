@@ -19,6 +19,7 @@ from torch import Tensor, nn
 def converted_at_once(encoder: nn.Module, kind: str) -> Iterator[None]:
     """Have the linear layers of an encoder, inside this block, compute with converted weights.
 
+    Only weights that are learned: through others nothing comes back, and so it stays.
     They are the numbers that autocast would make of them, and so are the gradients. Nothing happens where
     nothing is learned, or not in mixed precision. Layers must not be computed again on the way back: the
     weights are then themselves again.
@@ -35,7 +36,7 @@ def converted_at_once(encoder: nn.Module, kind: str) -> Iterator[None]:
         (layer._parameters, name, own)
         for layer in layers
         for name, own in layer._parameters.items()
-        if own is not None and own.dtype == torch.float32
+        if own is not None and own.requires_grad and own.dtype == torch.float32
     ]
     weights = [own for _, _, own in held]
     halves = _Converted.apply(torch.get_autocast_dtype(kind), *weights) if weights else ()

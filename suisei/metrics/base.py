@@ -331,6 +331,8 @@ def _score_around(
     try:
         return list(metric.score(samples, batch_size=batch_size, progress=progress).tolist())
     except DataError as error:
+        if not samples:
+            raise
         if len(samples) == 1:
             return [error]
     # Nearly always an image is to blame. Looking at each image once is far cheaper than halving.

@@ -56,6 +56,8 @@ LAYERS = {
     "mpnet-base": 8,
 }
 
+KEPT_NUMBERS = 2**28
+"""Of the hidden states of all layers of a batch, at most."""
 WINDOW = 1024
 """Samples whose tokens' vectors are in memory at once."""
 _CHUNK = 4096  # references tokenized together in fitting
@@ -269,7 +271,9 @@ class BertScore(Metric):
         model = self._encoder()[0]
         texts, lengths = list(ids), [len(own) for own in ids.values()]
         vectors: dict[str, Tensor] = {}
-        for rows in token_batches(lengths, tokens_per_batch(model.config.hidden_size, model.device.type)):
+        width, states = model.config.hidden_size, model.config.num_hidden_layers + 1  # all are kept
+        budget = min(tokens_per_batch(width, model.device.type), KEPT_NUMBERS // (width * states))
+        for rows in token_batches(lengths, budget):
             batch = [texts[row] for row in rows]
             vectors.update(zip(batch, self._embed_batch([ids[text] for text in batch]), strict=True))
             advance(len(batch))

@@ -50,8 +50,8 @@ READ = ("candidate", "references", "reference_mask", "image", "image_mask", "ext
 COMPARED = 4096
 """Samples whose cosines are computed at once."""
 
-FUSED_AT_ONCE = 1024
-"""Samples, at least, that a GPU fuses at once: fewer keep it waiting."""
+FUSED_AT_ONCE, FUSED_NUMBERS = 1024, 2**25
+"""Samples that a GPU fuses at once, for fewer keep it waiting; and numbers of their references, at most."""
 
 WINDOW = 4096
 """Samples whose captions are in memory at once."""
@@ -305,8 +305,8 @@ class SuiSeiMetric(Metric):
         batch_size: int,
     ) -> tuple[np.ndarray, np.ndarray]:
         collate = Collator(table)
-        if self.device.type != "cpu":
-            batch_size = max(batch_size, FUSED_AT_ONCE)
+        if self.device.type == "cuda":
+            batch_size = max(batch_size, _fused_at_once(table, captions[0].numel()))
         scores, inputs = (
             np.empty(len(table)),
             np.empty((len(table), 0 if replaced is None else len(self.regressor.columns.names))),
@@ -388,6 +388,12 @@ def _read_second(
     scoring = precision if torch.device(device).type == "cpu" and not compiled else None
     found = load_second(second, check_names, first, scoring=scoring)
     return SuiSeiMetric(found, device, precision, compile=compiled, cache=cache)
+
+
+def _fused_at_once(table: SampleTable, numbers: int) -> int:
+    """Return how many samples a GPU fuses at once, with so many numbers of every caption."""
+    most = max((len(own) for own in table.references), default=1)
+    return max(1, min(FUSED_AT_ONCE, FUSED_NUMBERS // max(1, most * numbers)))
 
 
 def _lacking(reads: frozenset[str]) -> str:

@@ -225,7 +225,8 @@ class SuiSei(LightningModule):
 
     def _converted(self) -> AbstractContextManager[None]:
         """Return what has a GPU convert the weights of the text encoder at once."""
-        if self.device.type != "cuda" or self.config.text.checkpointing:
+        text = self.config.text
+        if self.device.type != "cuda" or text.frozen or text.checkpointing:
             return nullcontext()
         return converted_at_once(self.regressor.text.backbone, "cuda")
 

@@ -39,10 +39,13 @@ class Stopping(EarlyStopping):
         """Take what has been found out, and nothing that the settings say."""
         super().load_state_dict({**state_dict, "patience": self.patience})
 
-    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
-        """Count a validation that is no better, unless it was besides the interval."""
+    def _run_early_stopping_check(self, trainer: Any) -> None:
+        """Count a validation that is no better, unless it was besides the interval.
+
+        The trainer's own calls it after a validation or, where these end epochs, after the epoch.
+        """
         waited = self.wait_count
-        super().on_validation_end(trainer, pl_module)
+        super()._run_early_stopping_check(trainer)
         if any(isinstance(each, ValidatesLast) and each.besides for each in trainer.callbacks):
             self.wait_count = min(self.wait_count, waited)
 

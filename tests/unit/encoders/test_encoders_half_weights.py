@@ -63,6 +63,10 @@ def test_what_is_not_learned_has_no_gradient(encoder):
     first.requires_grad_(False)
     _, gradients = learned(encoder, at_once=True)
     assert all(own is None for name, own in gradients.items() if "layer.0." in name)
+    encoder.embeddings.requires_grad_(False)
+    with torch.autocast("cpu", torch.bfloat16), converted_at_once(encoder, "cpu"):
+        states = encoder(input_ids=IDS, attention_mask=MASK, output_hidden_states=True).hidden_states
+    assert [own.requires_grad for own in states] == [False, False, True]  # nothing is kept for the way back
     assert gradients["encoder.layer.1.output.dense.weight"].abs().sum() > 0
 
 

@@ -192,3 +192,15 @@ def test_the_listing_agrees_with_the_metric(name):
     assert metric.name == name
     assert metric.needs == set(entry.needs)
     assert metric.signature.startswith(name + "|")
+
+
+def test_an_empty_list_that_a_metric_refuses_ends_in_its_error():
+    class Refusing(Metric):
+        name = "refusing"
+        needs_fit = True
+
+        def _score(self, samples, *, batch_size, progress):
+            raise DataError("nothing was fitted")
+
+    with pytest.raises(DataError, match="nothing was fitted"):
+        Refusing().score_each([])

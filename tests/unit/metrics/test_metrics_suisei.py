@@ -12,7 +12,7 @@ from suisei.encoders.feature_cache import _ENTRY_BYTES, FeatureCache
 from suisei.errors import ConfigError, DataError
 from suisei.metrics.extras import ExtraInputs
 from suisei.metrics.loading import load
-from suisei.metrics.suisei import SuiSeiMetric
+from suisei.metrics.suisei import SuiSeiMetric, _fused_at_once
 from suisei.models.folder import LoadedModel, save_model
 from suisei.models.table import Collator, SampleTable
 
@@ -339,3 +339,11 @@ def test_captions_longer_than_what_is_read_are_said_once(metric, caplog):
         metric.score(["dog " * (limit + 1)] * 2, references=[["two dogs"]] * 2)
         metric.score(["cat " * (limit + 1)], references=[["two dogs"]])
     assert [f"1 captions reach the {limit} tokens" in record.message for record in caplog.records] == [True]
+
+
+@pytest.mark.parametrize(
+    ("references", "numbers", "expected"), [(2, 768, 1024), (5, 1536, 1024), (200, 2048, 81), (0, 768, 1024)]
+)
+def test_a_gpu_fuses_fewer_samples_with_many_references(references, numbers, expected):
+    table = SampleTable([CaptionSample("a", tuple("bc" * 100)[:references])], with_images=False)
+    assert _fused_at_once(table, numbers) == expected

@@ -124,3 +124,12 @@ def test_patience_of_a_run_that_is_extended_is_that_of_an_unbroken_one(tmp_path,
     unbroken, expected = trained(tmp_path / "unbroken", 4, patience=patience)
     assert (steps, expected) == (4 * (patience + 1), 4 * (patience + 1))
     assert longer.validated == [step for step in unbroken.validated if step > 5]
+
+
+@pytest.mark.parametrize("settings", [{"check_val_every_n_epoch": 1, "val_check_interval": 1.0}, {}])
+def test_a_validation_besides_the_interval_takes_no_patience(tmp_path, settings):
+    model, _ = trained(tmp_path, -1, max_steps=7, **settings)
+    assert model.validated == ([5, 7] if settings else [4, 7])
+    assert model.trainer.early_stopping_callback.wait_count == 0
+    model, _ = trained(tmp_path / "longer", -1, max_steps=10, **settings)
+    assert model.trainer.early_stopping_callback.wait_count == 1
