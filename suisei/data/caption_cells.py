@@ -12,7 +12,9 @@ _NO_VALUE = frozenset({"nan", "NaN", "None", "NULL", "null", "<NA>", "N/A"})
 
 _BETWEEN = re.compile(r"[|\r\n]")
 """What people put between several captions, and hardly ever into one; a semicolon may be in a caption."""
-_NUMBER = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*")
+_DECIMAL = r"[+-]?(?:\d++(?:\.\d*+)?+|\.\d++)(?:[eE][+-]?\d++)?+"
+"""A number; it gives no digit back, or many of them before a wrong end would take their number squared."""
+_NUMBER = re.compile(rf"\s*{_DECIMAL}\s*")
 _TEXT = r"""[bu]?(?:"(?:[^"\\]|\\.)*+"|'(?:[^'\\]|\\.)*+')"""
 _LITERAL = re.compile(
     rf"""
@@ -33,9 +35,7 @@ _LITERAL = re.compile(
     re.DOTALL | re.VERBOSE,
 )
 """A list, a tuple or a dict in JSON, as Python shows it or as NumPy does: nothing but its parts."""
-_SCALAR = (
-    r"(?:[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?(?:nan|NaN|inf)|None|null|True|true|False|false)"
-)
+_SCALAR = rf"(?:{_DECIMAL}|[+-]?(?:nan|NaN|inf)|None|null|True|true|False|false)"
 _SCALARS = re.compile(
     rf"""
     (?!\[\s*\d+\s*\]\Z | \(\s*{_SCALAR}\s*\)\Z)  # a whole number or one in round brackets

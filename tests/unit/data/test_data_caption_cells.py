@@ -151,11 +151,12 @@ def test_a_list_of_references_holds_no_list_as_text(tmp_path):
 
 
 def test_what_looks_like_a_list_for_long_is_told_at_once():
-    from suisei.data.caption_cells import is_literal
+    from suisei.data.caption_cells import is_literal, refuse_number
 
-    for part in ("[", "1 ", "1.", "None,", "...", "(a=bc", "'a', ", '"', "\\'", "1e", "a.a", " "):
-        for start in ("['a'", "[", "array(", "[1, "):
+    for part in ("[", "1", "1 ", "1.", "None,", "...", "(a=bc", "'a', ", '"', "\\'", "1e", "a.a", " "):
+        for start in ("['a'", "[", "(", "array(", "[1, "):
             assert not is_literal(start + part * 100_000 + "!]")
+    refuse_number("gt", "references", "1" * 100_000 + "!")
 
 
 @pytest.mark.parametrize("kind", TABLES)
