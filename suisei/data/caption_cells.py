@@ -38,7 +38,7 @@ _LITERAL = re.compile(
 _SCALAR = rf"(?:{_DECIMAL}|[+-]?(?:nan|NaN|inf)|None|null|True|true|False|false)"
 _SCALARS = re.compile(
     rf"""
-    (?!\[\s*\d+\s*\]\Z | \(\s*{_SCALAR}\s*\)\Z)  # a whole number or one in round brackets
+    (?!\[\s*(?:\d+|\d{{1,3}}(?:,\d{{3}})+)\s*\]\Z)  # a whole number, 1,000 too
     (?:(?:np\.)?array\()?[\[(]
     [\s\[(]*+{_SCALAR}(?=[\s,\])])
     (?>[\s,\[\]()] | {_SCALAR}(?=[\s,\])]) | \.{{3}} | dtype=\w+)++
@@ -46,7 +46,10 @@ _SCALARS = re.compile(
     """,
     re.VERBOSE,
 )
-"""A list, a tuple or an array of numbers and values without a text."""
+"""The parts of a list, a tuple or an array of numbers and values without a text."""
+_BRACKET = re.compile(r"[\[\]()]")
+_TUPLE_COMMA = re.compile(r",[\s)]")
+"""A comma as Python writes it in a tuple; (1,000) has none."""
 _STARTS, _ENDS = ("[", "(", "{", "array", "np."), ("]", ")", "}")
 """What it starts and ends in, which nearly no caption does, and which is looked for faster."""
 
@@ -56,7 +59,18 @@ def is_literal(text: str) -> bool:
     text = text.strip()
     if not (text.endswith(_ENDS) and text.startswith(_STARTS)):
         return False
-    return (_LITERAL.fullmatch(text) or _SCALARS.fullmatch(text)) is not None
+    return _LITERAL.fullmatch(text) is not None or _is_list_of_scalars(text)
+
+
+def _is_list_of_scalars(text: str) -> bool:
+    if not _SCALARS.fullmatch(text) or (text.startswith("(") and not _TUPLE_COMMA.search(text)):
+        return False
+    depth = 0
+    for bracket in _BRACKET.finditer(text):
+        depth += 1 if bracket[0] in "[(" else -1
+        if not depth:
+            return bracket.end() == len(text)  # [1] [2] is no list
+    return False
 
 
 def refuse_literal(column: str, caption: str) -> None:
