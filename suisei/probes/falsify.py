@@ -218,6 +218,8 @@ def _phrases_en(caption: Segmented) -> list[Span]:
         stands_alone = start and lowered[start - 1] in AUXILIARIES  # "is in the park" says that alone
         if word not in PREPOSITIONS or stands_alone or not _says_something(caption, 0, start):
             continue
+        if lowered[start - 1] in _ANDS and lowered[start - 2] in PREPOSITIONS:
+            continue  # "in and around the pool" would leave "in"
         stop = phrase_end(caption, lowered, start)
         # A girl in water, with goggles and a cap
         goes_on = lowered[start - 1] == "," and stop < len(lowered) and lowered[stop] in _ANDS

@@ -83,6 +83,8 @@ def test_what_a_reference_mentions_is_not_wrong():
         ("a dog", "omit", "en"),
         ("ピンク色の車", "omit", "ja"),  # 色の車 says nothing
         ("a man is in the park", "omit", "en"),  # says nothing else
+        ("A dog plays in and around the pool .", "omit", "en"),  # "A dog plays in ." is broken off
+        ("a bird flies over or near water", "omit", "en"),
     ],
 )
 def test_no_room(caption, name, language):
