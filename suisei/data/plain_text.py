@@ -42,30 +42,40 @@ def caption_lines(
     Raises:
         DataError: the first lines show JSON objects, a table, a header, or a key before each caption.
     """
-    head: list[Line] = []
-    keyed = 0
-    for number, line in lines:
-        if not head:
-            _refuse_other(line.strip(), what, chosen)
-        head.append((number, line))
-        is_keyed = _KEY.fullmatch(line.strip()) is not None
-        keyed += is_keyed
-        if len(head) == _LOOKED_AT or (line.strip() and not is_keyed):
-            break
+    head = _looked_at(lines)
     texts = [line.strip() for _, line in head if line.strip()]
+    _refuse_other(head[0][1].strip() if head else "", texts[1:2], what, chosen)
+    keyed = sum(_KEY.fullmatch(text) is not None for text in texts)
     if keyed and keyed == len(texts) and (keyed > 1 or _SURE_KEY.match(texts[0])):
         raise DataError(_keyed(texts[0], what))
     yield from head
     yield from lines
 
 
-def _refuse_other(first: str, what: str, chosen: tuple[tuple[str, tuple[str, ...]], ...]) -> None:
+def _looked_at(lines: Iterator[Line]) -> list[Line]:
+    """Take the first lines: up to one without a key, and one more where tabs may make that a header."""
+    head: list[Line] = []
+    texts = 0
+    for number, line in lines:
+        head.append((number, line))
+        text = line.strip()
+        texts += bool(text)
+        shown = bool(text) and _KEY.fullmatch(text) is None and (texts > 1 or "\t" not in text)
+        if shown or len(head) == _LOOKED_AT:
+            break
+    return head
+
+
+def _refuse_other(
+    first: str, second: Sequence[str], what: str, chosen: tuple[tuple[str, tuple[str, ...]], ...]
+) -> None:
     if is_cut(first) or is_broken(first):
         return
     if first.startswith("{") and is_object(first):
         raise DataError(f"its lines are JSON objects, not {what}; name it .jsonl")
     for delimiter, remedy in _DELIMITERS.items():
-        if _is_header(first.split(delimiter), delimiter, what, chosen):
+        alike = delimiter == "\t" and any(text.count("\t") == first.count("\t") for text in second)
+        if _is_header(first.split(delimiter), delimiter, what, chosen, alike=alike):
             remedy = remedy if what == "captions" else _AS_JSON_LINES
             raise DataError(f"it is a table, not a {what[:-1]} a line; {remedy}")
     if re.fullmatch(r"\w+", first) and first != "text" and field_called(first) in ("candidate", "references"):
@@ -73,20 +83,28 @@ def _refuse_other(first: str, what: str, chosen: tuple[tuple[str, tuple[str, ...
 
 
 def _is_header(
-    cells: Sequence[str], delimiter: str, what: str, chosen: tuple[tuple[str, tuple[str, ...]], ...]
+    cells: Sequence[str],
+    delimiter: str,
+    what: str,
+    chosen: tuple[tuple[str, tuple[str, ...]], ...],
+    *,
+    alike: bool,
 ) -> bool:
-    """Say whether the cells of a line are names of columns: all are known, or without blanks half of them.
+    """Say whether the cells of a line are names of columns: all are known, or without blanks the candidate's.
 
-    One of several tags may be called as a column is ("logo,text,sign").
+    One of several tags may be "text" ("logo,text,sign"): where no other name is known, half of them must be,
+    or the next line must have as many cells between tabs, so that both are ``alike``.
     """
     if len(cells) < 2:
         return False
     names = [cell.strip().strip('"') for cell in cells]
-    fields = [field_called(name) for name in names if name]
-    if fields and None not in fields:
-        return "candidate" in fields or (what == "references" and "references" in fields)
-    spaced = delimiter != "\t" and any(" " in cell for cell in cells)
-    return not spaced and has_candidate(names, chosen) and 2 * fields.count(None) <= len(fields)
+    fields = {name: field_called(name) for name in names if name}
+    if fields and None not in fields.values():
+        return "candidate" in fields.values() or (what == "references" and "references" in fields.values())
+    if (delimiter != "\t" and any(" " in cell for cell in cells)) or not has_candidate(names, chosen):
+        return False
+    known = [name for name, field in fields.items() if field is not None]
+    return alike or [name.lower() for name in known] != ["text"] or 2 * len(known) >= len(fields)
 
 
 def has_candidate(names: Sequence[str], chosen: tuple[tuple[str, tuple[str, ...]], ...]) -> bool:
