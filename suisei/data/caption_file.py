@@ -96,9 +96,9 @@ class CaptionFile:
         kind, also = self._best_kind(rows), other._best_kind(rows)
         both = [(self.find(names[kind]), other.find(names[also])) for names in rows]
         count = sum(not set(mine) <= set(theirs) for mine, theirs in both if mine and theirs)
-        return (
-            f"by {kind} {count:,} rows are of other images than by {also}" if count and kind != also else ""
-        )
+        if not count or kind == also:
+            return ""
+        return f"by {kind} {count:,} of {len(rows):,} rows looked at are of other images than by {also}"
 
     def _best_kind(self, rows: Sequence[Mapping[str, str | None]]) -> str:
         return max(self.kinds, key=lambda kind: sum(self.find(names[kind]) is not None for names in rows))

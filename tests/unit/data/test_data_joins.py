@@ -326,8 +326,20 @@ def test_rows_that_ids_and_groups_join_with_different_images_are_told(tmp_path, 
     rows = [{"id": n, "group": group, "candidate": "x"} for n, group in enumerate(others)]
     path, notes = lines(tmp_path / "r.jsonl", *rows), []
     read_samples(path, references=[references], note=notes.append, on_error="skip")
-    told = f"by id {swapped} rows are of other images than by group; " if swapped else ""
+    told = f"by id {swapped} of 8 rows looked at are of other images than by group; " if swapped else ""
     assert notes[0].endswith(f" images; {told}rows of {path} are joined with it by {kind}")
+
+
+def test_rows_joined_otherwise_are_told_of_those_looked_at(tmp_path):
+    said = ({"id": n, "group": f"g{n // 2}", "captions": f"of {n}"} for n in range(1100))
+    references = lines(tmp_path / "refs.jsonl", *said)
+    rows = (
+        {"id": n, "group": f"g{(n // 2 + 1) % 550 if n % 4 else n // 2}", "candidate": "x"}
+        for n in range(1100)
+    )
+    path, notes = lines(tmp_path / "r.jsonl", *rows), []
+    read_samples(path, references=[references], note=notes.append, on_error="skip")
+    assert "by id 750 of 1,000 rows looked at are of other images than by group; " in notes[0]
 
 
 def test_ids_that_agree_join_rows_of_one_group(tmp_path):
