@@ -89,16 +89,20 @@ class CaptionFile:
         better, _ = self.other._joined(rows)
         mostly = self.whole or better >= 2 * agreeing
         chosen = self.other if better > agreeing and mostly and (against or not agreeing) else self
-        return replace(chosen, doubt=self._doubt(self.other, rows))
+        return replace(chosen, doubt=self._doubt(self.other, rows, by_id=chosen is self))
 
-    def _doubt(self, other: CaptionFile, rows: Sequence[Mapping[str, str | None]]) -> str:
+    def _doubt(self, other: CaptionFile, rows: Sequence[Mapping[str, str | None]], *, by_id: bool) -> str:
         """Say for how many rows the names here and those of ``other`` are of different images; else ""."""
         kind, also = self._best_kind(rows), other._best_kind(rows)
         both = [(self.find(names[kind]), other.find(names[also])) for names in rows]
         count = sum(not set(mine) <= set(theirs) for mine, theirs in both if mine and theirs)
-        if not count or kind == also:
+        if not count or (kind == also and self.whole):  # its numbers are nearly all ids of others in it
             return ""
-        return f"by {kind} {count:,} of {len(rows):,} rows looked at are of other images than by {also}"
+        share = f"{count:,} of {len(rows):,} rows looked at"
+        if kind != also:
+            return f"by {kind} {share} are of other images than by {also}"
+        taken = "id" if by_id else "group or file"
+        return f"as an id the {kind} of {share} is of other images than as a group or file; taken as {taken}"
 
     def _best_kind(self, rows: Sequence[Mapping[str, str | None]]) -> str:
         return max(self.kinds, key=lambda kind: sum(self.find(names[kind]) is not None for names in rows))

@@ -330,6 +330,17 @@ def test_rows_that_ids_and_groups_join_with_different_images_are_told(tmp_path, 
     assert notes[0].endswith(f" images; {told}rows of {path} are joined with it by {kind}")
 
 
+@pytest.mark.parametrize(("numbers", "count"), [([0, 1, 2], 2), ([0, 4, 5], 0), ([0], 0)])
+def test_numbers_that_may_be_ids_or_groups_of_the_references_are_told(tmp_path, numbers, count):
+    said = ({"id": n, "group": n // 2, "captions": f"of {n}"} for n in range(6))
+    references, notes = lines(tmp_path / "refs.jsonl", *said), []
+    path = lines(tmp_path / "r.jsonl", *({"image_id": n, "candidate": "x"} for n in numbers))
+    read_samples(path, references=[references], note=notes.append, on_error="skip")
+    share = f"as an id the group of {count} of {len(numbers)} rows looked at is of other images than"
+    told = f"{share} as a group or file; taken as group or file; " if count else ""
+    assert notes[-1].endswith(f" images; {told}rows of {path} are joined with it by group")
+
+
 def test_rows_joined_otherwise_are_told_of_those_looked_at(tmp_path):
     said = ({"id": n, "group": f"g{n // 2}", "captions": f"of {n}"} for n in range(1100))
     references = lines(tmp_path / "refs.jsonl", *said)
