@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from suisei.data.caption_texts import text_lines
-from suisei.data.column_names import ALIASES
+from suisei.data.column_names import ALIASES, plain_name
 from suisei.data.documents import parse_json
 from suisei.errors import DataError
 
 _FILE_FIELDS = tuple(name for tier in ALIASES["image"] for name in tier)
-IMAGE_FIELDS = (*ALIASES["group"][1], "id", *_FILE_FIELDS, "group")
+_IMAGE_IDS = ALIASES["group"][1]
+IMAGE_FIELDS = (*_IMAGE_IDS, "id", *_FILE_FIELDS, "group")
 """Fields of a JSON Lines row that may name its image, the first that is there; an id may be the row's."""
 CAPTION_FIELDS = (
     *(name for tier in ALIASES["references"] for name in tier),
@@ -71,20 +72,32 @@ def row_records(rows: Sequence[tuple[int, dict[str, Any]]], by_line: bool) -> It
 
 
 class _Fields(NamedTuple):
-    """What the fields of a row may hold: its image, its captions and files of its image."""
+    """What the fields of a row may hold: its image, its captions, files of its image and its group.
 
+    ``kind`` is the one of ``IMAGE_FIELDS`` that the field of the image is; "" for none.
+    """
+
+    kind: str
     image: str | None
     captions: str
     files: tuple[str, ...]
+    group: str | None
 
 
 @lru_cache(maxsize=256)
 def _fields(names: tuple[str, ...]) -> _Fields:
-    """Return which of a row's fields are which; looked up, as nearly all rows of a file have the same."""
+    """Return which of a row's fields are which, compared as names of columns are.
+
+    They are looked up, as nearly all rows of a file have the same.
+    """
+    own = {plain_name(name): name for name in names} | {name: name for name in names}
+    kind = next((name for name in IMAGE_FIELDS if name in own), "")
     return _Fields(
-        next((name for name in IMAGE_FIELDS if name in names), None),
-        next((name for name in CAPTION_FIELDS if name in names), ""),
-        tuple(name for name in _FILE_FIELDS if name in names),
+        kind,
+        own[kind] if kind else None,
+        next((own[name] for name in CAPTION_FIELDS if name in own), ""),
+        tuple(own[name] for name in _FILE_FIELDS if name in own),
+        own.get("group"),
     )
 
 
@@ -94,8 +107,20 @@ def image_field(row: Mapping[str, Any]) -> str | None:
 
 
 def other_name(row: Mapping[str, Any]) -> str | None:
-    """Return what else names the image of a row that is known by its id."""
-    return (_file_of(row) or _group_of(row)) if image_field(row) == "id" else None
+    """Return what else names the image of a row that is known by its id, or by an image's beside a group."""
+    if is_by_id(row):
+        return _file_of(row) or _group_of(row)
+    return _group_of(row) if has_image_id(row) else None
+
+
+def is_by_id(row: Mapping[str, Any]) -> bool:
+    """Return whether the image of a row is known by an id that may be the row's own."""
+    return _fields(tuple(row)).kind == "id"
+
+
+def has_image_id(row: Mapping[str, Any]) -> bool:
+    """Return whether a row has a field for its image's id."""
+    return _fields(tuple(row)).kind in _IMAGE_IDS
 
 
 def _file_of(row: Mapping[str, Any]) -> str | None:
@@ -106,7 +131,8 @@ def _file_of(row: Mapping[str, Any]) -> str | None:
 
 
 def _group_of(row: Mapping[str, Any]) -> str | None:
-    group = row.get("group")
+    field = _fields(tuple(row)).group
+    group = row[field] if field is not None else None
     return id_text(group) or None if isinstance(group, int | float | str) else None
 
 
@@ -124,8 +150,8 @@ def row_groups(rows: Iterable[tuple[int, dict[str, Any]]]) -> dict[str, set[str]
     """Return {group: images} of rows that name an image by their own id."""
     found: dict[str, set[str]] = {}
     for _, row in rows:
-        if "group" in row and image_field(row) == "id" and (group := _group_of(row)):
-            found.setdefault(group, set()).add(id_text(row["id"]))
+        if is_by_id(row) and (group := _group_of(row)):
+            found.setdefault(group, set()).add(id_text(row[str(image_field(row))]))
     return found
 
 

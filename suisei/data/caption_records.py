@@ -9,9 +9,10 @@ from typing import Any
 
 from suisei.data.caption_file import CaptionFile
 from suisei.data.caption_objects import (
-    IMAGE_FIELDS,
     Record,
+    has_image_id,
     image_field,
+    is_by_id,
     json_lines,
     other_name,
     row_files,
@@ -19,14 +20,12 @@ from suisei.data.caption_objects import (
     row_records,
 )
 from suisei.data.caption_texts import is_json, is_json_lines, read_text, text_lines
-from suisei.data.column_names import ALIASES
 from suisei.data.documents import RESULT_FIELDS, parse_json
 from suisei.data.karpathy import karpathy_images, read_karpathy
 from suisei.data.lines import LONE_RETURN, has_lone_return
 from suisei.data.plain_text import caption_lines
 from suisei.errors import DataError
 
-_IMAGE_IDS = frozenset(ALIASES["group"][1])
 _SHOWN = 80
 ANNOTATIONS, KARPATHY = "COCO annotations", "Karpathy's splits"
 """The forms of files that hold references alone."""
@@ -49,7 +48,7 @@ def records_of(path: Path | str, found: CaptionFile, *, results: bool = False) -
         return _document_records(path, _parsed(path, text), found)
     if is_json_lines(path):
         rows = list(json_lines(path, text))
-        found.by_line = not any(name in row for _, row in rows for name in IMAGE_FIELDS)
+        found.by_line = not any(image_field(row) for _, row in rows)
         found.form = "a JSON object a line" + (", in the order of the captions" if found.by_line else "")
         found.row_files, found.row_groups = row_files(rows), row_groups(rows)
         return row_records(rows, found.by_line)
@@ -168,11 +167,10 @@ def _keyed_records(entries: Sequence[tuple[str, str | None, Any]], found: Captio
     """Yield the records of (place, key, what is under it); a row is as in JSON Lines with the key as id."""
     rows = [_row_under(key, said) for _, key, said in entries]
     found.row_files, found.row_groups = row_files(enumerate(rows)), row_groups(enumerate(rows))
-    numbered = any(image_field(row) != "id" for row in rows)
+    numbered = any(not is_by_id(row) for row in rows)
     for (place, _key, said), row in zip(entries, rows, strict=True):
-        field = str(image_field(row))
-        image = row[field]
-        if numbered and field == "id" and isinstance(said, dict) and not _IMAGE_IDS.isdisjoint(said):
+        image = row[str(image_field(row))]
+        if numbered and is_by_id(row) and isinstance(said, dict) and has_image_id(said):
             image = None  # its own is null, and the key may be the id of another row's image
         yield Record(place, image, said, other_name(row))
 

@@ -143,7 +143,7 @@ def match_columns(
     """
     said = dict(chosen)
     taken = {column for columns in said.values() for column in columns}
-    plain = {name: _plain(name) for name in names if name not in taken}
+    plain = {name: plain_name(name) for name in names if name not in taken}
     comet = "mt" in plain.values()
     found: dict[str, tuple[str, ...]] = {}
     for name, tiers in ALIASES.items():
@@ -178,7 +178,7 @@ def match_columns(
 
 def field_called(name: str) -> str | None:
     """Return the field that a column of this name may fill, by its name alone; None where it fills none."""
-    plain = _plain(name)
+    plain = plain_name(name)
     if _SINGLE.fullmatch(plain):
         return "references"
     if _OF_RATER.fullmatch(plain):
@@ -189,16 +189,16 @@ def field_called(name: str) -> str | None:
 @lru_cache
 def is_of_several(name: str) -> bool:
     """Return whether a column's name says that it holds several references each: refs, but not ref_1."""
-    return field_called(name) == "references" and _plain(name).endswith("s")
+    return field_called(name) == "references" and plain_name(name).endswith("s")
 
 
 @lru_cache
 def may_be_numbers(name: str) -> bool:
     """Return whether a column of captions, by its name, may hold numbers too: prediction, but not text."""
-    return re.search("caption|text", _plain(name)) is None
+    return re.search("caption|text", plain_name(name)) is None
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
     """Return a column's name as names are compared: "Image ID" is image_id, in full width too.
 
     Letters of every script count: "自動評価score" is not the score.
@@ -295,12 +295,12 @@ def require_chosen(names: Sequence[str], chosen: Iterable[tuple[str, tuple[str, 
 
 def _near(name: str) -> str | None:
     """Return the field whose name is near to that of an unknown column."""
-    near = difflib.get_close_matches(_plain(name), ALIASES, 1, cutoff=0.75)
+    near = difflib.get_close_matches(plain_name(name), ALIASES, 1, cutoff=0.75)
     return near[0] if near else None
 
 
 def _with_hint(name: str) -> str:
-    near, plain = _near(name), _plain(name)
+    near, plain = _near(name), plain_name(name)
     known = near in (None, plain) or _is_numbered(plain)  # left out for another column, not misspelt
     return _shown(name) if known else f"{_shown(name)} (did you mean {near!r}?)"
 

@@ -341,6 +341,37 @@ def test_numbers_that_may_be_ids_or_groups_of_the_references_are_told(tmp_path, 
     assert notes[-1].endswith(f" images; {told}rows of {path} are joined with it by group")
 
 
+@pytest.mark.parametrize("name", ["imageId", "Image ID", "image_id", "ImgId"])
+@pytest.mark.parametrize("form", ["under a key", "a row a line"])
+def test_fields_of_references_are_known_by_the_names_that_columns_are(tmp_path, name, form):
+    rows = [
+        {"Caption" if form == "a row a line" else "caption": text, name: n, "ID": 1 - n}
+        for n, text in [(1, "one"), (0, "zero")]
+    ]
+    if form == "under a key":
+        path = save(tmp_path / "r.json", {str(key): row for key, row in enumerate(rows)})
+    else:
+        path = lines(tmp_path / "r.jsonl", *rows)
+    samples = read_samples(path, references=[path], note=str)
+    assert [(sample.candidate, *sample.references) for sample in samples] == [
+        ("one", "one"),
+        ("zero", "zero"),
+    ]
+
+
+@pytest.mark.parametrize("both", ["group", "Group"])
+def test_groups_join_rows_that_have_an_id_of_the_image_too(tmp_path, both):
+    rows = [{"caption": f"of {n}", "image_id": n, both: f"g{n}"} for n in range(3)]
+    path = lines(tmp_path / "r.jsonl", *rows)
+    for kept in (
+        rows,
+        [{**row, "image_id": 7} for row in rows],
+        [{**row, both: row["image_id"]} for row in rows],
+    ):
+        samples = read_samples(lines(tmp_path / "s.jsonl", *kept), references=[path], note=str)
+        assert [sample.references for sample in samples] == [(f"of {n}",) for n in range(3)]
+
+
 def test_rows_joined_otherwise_are_told_of_those_looked_at(tmp_path):
     said = ({"id": n, "group": f"g{n // 2}", "captions": f"of {n}"} for n in range(1100))
     references = lines(tmp_path / "refs.jsonl", *said)
