@@ -38,7 +38,7 @@ _LITERAL = re.compile(
 _SCALAR = rf"(?:{_DECIMAL}|[+-]?(?:nan|NaN|inf)|None|null|True|true|False|false)"
 _SCALARS = re.compile(
     rf"""
-    (?!\[\s*(?:\d+|\d{{1,3}}(?:,\d{{3}})+)\s*\]\Z)  # a whole number, 1,000 too
+    (?!\[\s*(?:\d+|\d{{1,3}}(?:,000)+)\s*\]\Z)  # a whole number, 1,000 too
     (?:(?:np\.)?array\()?[\[(]
     [\s\[(]*+{_SCALAR}(?=[\s,\])])
     (?>[\s,\[\]()] | {_SCALAR}(?=[\s,\])]) | \.{{3}} | dtype=\w+)++
@@ -48,8 +48,8 @@ _SCALARS = re.compile(
 )
 """The parts of a list, a tuple or an array of numbers and values without a text."""
 _BRACKET = re.compile(r"[\[\]()]")
-_TUPLE_COMMA = re.compile(r",[\s)]")
-"""A comma as Python writes it in a tuple; (1,000) has none."""
+_THOUSANDS = re.compile(r"\(\s*\d{1,3}(?:,\d{3})+\s*\)")
+"""One number in round brackets, such as (1,234)."""
 _STARTS, _ENDS = ("[", "(", "{", "array", "np."), ("]", ")", "}")
 """What it starts and ends in, which nearly no caption does, and which is looked for faster."""
 
@@ -63,14 +63,17 @@ def is_literal(text: str) -> bool:
 
 
 def _is_list_of_scalars(text: str) -> bool:
-    if not _SCALARS.fullmatch(text) or (text.startswith("(") and not _TUPLE_COMMA.search(text)):
+    if not _SCALARS.fullmatch(text):
+        return False
+    if text.startswith("(") and ("," not in text or _THOUSANDS.fullmatch(text)):
         return False
     depth = 0
     for bracket in _BRACKET.finditer(text):
         depth += 1 if bracket[0] in "[(" else -1
-        if not depth:
-            return bracket.end() == len(text)  # [1] [2] is no list
-    return False
+        after = text[bracket.end() :].lstrip()
+        if not depth and after and not after.startswith(","):
+            return False  # [1] [2] is no list
+    return True
 
 
 def refuse_literal(column: str, caption: str) -> None:

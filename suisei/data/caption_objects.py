@@ -107,10 +107,8 @@ def image_field(row: Mapping[str, Any]) -> str | None:
 
 
 def other_name(row: Mapping[str, Any]) -> str | None:
-    """Return what else names the image of a row that is known by its id, or by an image's beside a group."""
-    if is_by_id(row):
-        return _file_of(row) or _group_of(row)
-    return _group_of(row) if has_image_id(row) else None
+    """Return what else names the image of a row that is known by its id."""
+    return (_file_of(row) or _group_of(row)) if is_by_id(row) else None
 
 
 def is_by_id(row: Mapping[str, Any]) -> bool:

@@ -44,7 +44,8 @@ def caption_lines(
     """
     head = _looked_at(lines)
     texts = [line.strip() for _, line in head if line.strip()]
-    _refuse_other(head[0][1].strip() if head else "", texts[1:2], what, chosen)
+    tabs = [line.strip("\r\n").count("\t") for _, line in head if line.strip()]
+    _refuse_other(head[0][1].strip() if head else "", what, chosen, alike=tabs[:1] == tabs[1:2] != [0])
     keyed = sum(_KEY.fullmatch(text) is not None for text in texts)
     if keyed and keyed == len(texts) and (keyed > 1 or _SURE_KEY.match(texts[0])):
         raise DataError(_keyed(texts[0], what))
@@ -67,14 +68,13 @@ def _looked_at(lines: Iterator[Line]) -> list[Line]:
 
 
 def _refuse_other(
-    first: str, second: Sequence[str], what: str, chosen: tuple[tuple[str, tuple[str, ...]], ...]
+    first: str, what: str, chosen: tuple[tuple[str, tuple[str, ...]], ...], *, alike: bool
 ) -> None:
     if is_cut(first) or is_broken(first):
         return
     if first.startswith("{") and is_object(first):
         raise DataError(f"its lines are JSON objects, not {what}; name it .jsonl")
     for delimiter, remedy in _DELIMITERS.items():
-        alike = delimiter == "\t" and any(text.count("\t") == first.count("\t") for text in second)
         if _is_header(first.split(delimiter), delimiter, what, chosen, alike=alike):
             remedy = remedy if what == "captions" else _AS_JSON_LINES
             raise DataError(f"it is a table, not a {what[:-1]} a line; {remedy}")
@@ -92,8 +92,8 @@ def _is_header(
 ) -> bool:
     """Say whether the cells of a line are names of columns: all are known, or without blanks the candidate's.
 
-    One of several tags may be "text" ("logo,text,sign"): where no other name is known, half of them must be,
-    or the next line must have as many cells between tabs, so that both are ``alike``.
+    Some of several tags may be such names ("logo,text,sign"): where none speaks of captions, half of them
+    must be known, or the next line must have as many cells between tabs, so that both are ``alike``.
     """
     if len(cells) < 2:
         return False
@@ -103,8 +103,9 @@ def _is_header(
         return "candidate" in fields.values() or (what == "references" and "references" in fields.values())
     if (delimiter != "\t" and any(" " in cell for cell in cells)) or not has_candidate(names, chosen):
         return False
-    known = [name for name, field in fields.items() if field is not None]
-    return alike or [name.lower() for name in known] != ["text"] or 2 * len(known) >= len(fields)
+    known = [name.lower() for name, field in fields.items() if field is not None]
+    sure = any("caption" in name or name in ("candidate", "hypothesis") for name in known)
+    return sure or 2 * len(known) >= len(fields) or (delimiter == "\t" and alike)
 
 
 def has_candidate(names: Sequence[str], chosen: tuple[tuple[str, tuple[str, ...]], ...]) -> bool:

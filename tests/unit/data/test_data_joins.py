@@ -359,17 +359,15 @@ def test_fields_of_references_are_known_by_the_names_that_columns_are(tmp_path, 
     ]
 
 
-@pytest.mark.parametrize("both", ["group", "Group"])
-def test_groups_join_rows_that_have_an_id_of_the_image_too(tmp_path, both):
-    rows = [{"caption": f"of {n}", "image_id": n, both: f"g{n}"} for n in range(3)]
-    path = lines(tmp_path / "r.jsonl", *rows)
-    for kept in (
-        rows,
-        [{**row, "image_id": 7} for row in rows],
-        [{**row, both: row["image_id"]} for row in rows],
-    ):
-        samples = read_samples(lines(tmp_path / "s.jsonl", *kept), references=[path], note=str)
-        assert [sample.references for sample in samples] == [(f"of {n}",) for n in range(3)]
+@pytest.mark.parametrize("keyed", [False, True])
+def test_a_group_of_several_images_does_not_stand_for_the_image_that_rows_name(tmp_path, keyed):
+    rows = [{"caption": f"of {n}", "image_id": n + 7, "group": f"g{n // 2}"} for n in range(4)]
+    if keyed:
+        path = save(tmp_path / "r.json", {str(key): row for key, row in enumerate(rows)})
+    else:
+        path = lines(tmp_path / "r.jsonl", *rows)
+    with pytest.raises(DataError, match="none of its first 4 rows has an image"):
+        read_samples(path, references=[path], note=str)
 
 
 def test_rows_joined_otherwise_are_told_of_those_looked_at(tmp_path):
