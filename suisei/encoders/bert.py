@@ -18,6 +18,7 @@ from torch.nn import functional as F
 
 from suisei.encoders.attention import Attend, Packing, Padded
 from suisei.encoders.dropout import dropout
+from suisei.encoders.half_weights import waits_for_calls
 
 _ROBERTA = ("roberta", "xlm-roberta", "camembert")
 _SIZES = (
@@ -200,7 +201,7 @@ class _Layer(nn.Module):
         """Transform [T, L, d] or [N, d]."""
         attention: Any = self.attention
         parts = attention["self"].values()
-        learning = states.is_cuda and torch.is_grad_enabled()
+        learning = waits_for_calls(states) and torch.is_grad_enabled()
         query, key, value = at_once(states, *parts) if learning else (part(states) for part in parts)
         share, dropped = (self.dropout, self.attention_dropout) if self.training else (0.0, 0.0)
         attended = attend(query, key, value, self.heads, dropped)

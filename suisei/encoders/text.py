@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from suisei.encoders.attention import Packing, Span
 from suisei.encoders.bert import BertEncoder
+from suisei.encoders.half_weights import waits_for_calls
 from suisei.encoders.layers import cut_layers, depth_of, light
 from suisei.encoders.locks import Lock
 from suisei.encoders.pretrained import longest_input
@@ -296,7 +297,7 @@ class TextEncoder(nn.Module):
         Returns:
             Of every span S hidden states, [captions, width, d]; what stands at padding means nothing.
         """
-        if not isinstance(self.backbone, BertEncoder) or (ids.is_cuda and below is None):
+        if not isinstance(self.backbone, BertEncoder) or (waits_for_calls(ids) and below is None):
             return [self(ids[start:end, :width], mask[start:end, :width]) for start, end, width in spans]
         packing = Packing(mask, spans)
         if below is None:

@@ -305,8 +305,7 @@ class SuiSeiMetric(Metric):
         batch_size: int,
     ) -> tuple[np.ndarray, np.ndarray]:
         collate = Collator(table)
-        if self.device.type == "cuda":
-            batch_size = max(batch_size, _fused_at_once(table, captions[0].numel()))
+        batch_size = _fused_at_once(batch_size, table, captions[0].numel(), self.device)
         scores, inputs = (
             np.empty(len(table)),
             np.empty((len(table), 0 if replaced is None else len(self.regressor.columns.names))),
@@ -390,10 +389,19 @@ def _read_second(
     return SuiSeiMetric(found, device, precision, compile=compiled, cache=cache)
 
 
-def _fused_at_once(table: SampleTable, numbers: int) -> int:
-    """Return how many samples a GPU fuses at once, with so many numbers of every caption."""
+def _fused_at_once(batch_size: int, table: SampleTable, numbers: int, device: torch.device) -> int:
+    """Return how many samples to fuse at once: on a GPU more than is asked for, if they are small.
+
+    Args:
+        batch_size: what is asked for.
+        table: the samples.
+        numbers: that describe a caption.
+        device: where they are fused.
+    """
+    if device.type != "cuda":
+        return batch_size
     most = max((len(own) for own in table.references), default=1)
-    return max(1, min(FUSED_AT_ONCE, FUSED_NUMBERS // max(1, most * numbers)))
+    return max(batch_size, min(FUSED_AT_ONCE, FUSED_NUMBERS // max(1, most * numbers)))
 
 
 def _lacking(reads: frozenset[str]) -> str:

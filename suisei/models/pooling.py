@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from suisei.encoders.half_weights import waits_for_calls
 from suisei.errors import ConfigError
 from suisei.models.poolings import POOLINGS
 
@@ -50,7 +51,7 @@ def pool_layers(
     to be kept when the encoder is frozen.
     """
     weights = torch.stack([pooling_weights(name, attention_mask, idf) for name in poolings], dim=1)
-    if states[0].is_cuda and torch.is_grad_enabled():  # in training fewer calls count more than memory
+    if waits_for_calls(states[0]) and torch.is_grad_enabled():  # in training alone: it takes memory
         return _pooled(torch.stack(list(states), dim=1), weights[:, None], normalise=normalise)
     return torch.stack([_pooled(state, weights, normalise=normalise) for state in states], dim=1)
 

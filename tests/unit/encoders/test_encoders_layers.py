@@ -122,3 +122,19 @@ def test_layers_at_once_say_and_learn_what_they_do_one_by_one():
     found, expected = at_once(states, *parts), [part(states) for part in parts]
     torch.testing.assert_close(list(found), expected)
     torch.testing.assert_close(learned(found), learned(expected))
+
+
+def test_captions_are_learned_from_on_a_gpu_as_elsewhere(captions, monkeypatch):
+    text = encoder(captions).eval()
+    ids, mask = text.pad(text.tokenize(captions[:3]))
+
+    def learned():
+        """Return all states of the tokens, and the gradients."""
+        (states,) = text.in_spans(ids, mask, [(0, *ids.shape)])
+        kept = torch.stack([state[mask.bool()] for state in states])
+        return kept, torch.autograd.grad(kept.square().sum(), list(text.backbone.parameters()))
+
+    expected = learned()
+    for module in ("bert", "text"):
+        monkeypatch.setattr(f"suisei.encoders.{module}.waits_for_calls", lambda _: True)
+    torch.testing.assert_close(learned(), expected, rtol=1e-4, atol=1e-5)

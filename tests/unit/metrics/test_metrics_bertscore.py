@@ -249,6 +249,17 @@ def test_as_many_tokens_are_encoded_at_once_as_suit_the_device(bert, samples, mo
     assert max(rows for rows, _ in shapes) > 3  # pairs at once are no bound of texts at once
 
 
+def test_hidden_states_of_all_layers_bound_a_batch(bert, samples, monkeypatch):
+    expected, shapes = BertScore(bert, num_layers=2).score(samples), []
+    monkeypatch.setattr(bertscore, "KEPT_NUMBERS", 32 * 4 * 70)  # 70 tokens: embeddings and 3 layers of 32
+    scorer = BertScore(bert, num_layers=2)
+    embed = scorer._embed_batch
+    monkeypatch.setattr(scorer, "_embed_batch", lambda ids: shapes.append([*map(len, ids)]) or embed(ids))
+    np.testing.assert_allclose(scorer.score(samples), expected, atol=1e-6)
+    assert max(len(lengths) * max(lengths) for lengths in shapes) <= 70
+    assert len(shapes) > 5
+
+
 def test_rescaling_by_number_and_by_file(bert, samples, tmp_path):
     plain = BertScore(bert, num_layers=2, device="cpu").score(samples)
     scaled = BertScore(bert, num_layers=2, baseline=0.4, device="cpu").score(samples)

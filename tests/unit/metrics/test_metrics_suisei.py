@@ -346,4 +346,6 @@ def test_captions_longer_than_what_is_read_are_said_once(metric, caplog):
 )
 def test_a_gpu_fuses_fewer_samples_with_many_references(references, numbers, expected):
     table = SampleTable([CaptionSample("a", tuple("bc" * 100)[:references])], with_images=False)
-    assert _fused_at_once(table, numbers) == expected
+    assert _fused_at_once(64, table, numbers, torch.device("cuda:1")) == expected
+    assert _fused_at_once(2000, table, numbers, torch.device("cuda")) == 2000
+    assert _fused_at_once(64, table, numbers, torch.device("cpu")) == 64
