@@ -1,6 +1,7 @@
 """Images come out upright, in true colours and whole, or not at all."""
 
 import io
+import os
 import struct
 from concurrent.futures import ThreadPoolExecutor
 
@@ -231,6 +232,24 @@ def test_a_file_that_changes_between_hashing_and_decoding_is_refused(tmp_path):
     check_unchanged([key, "any"], [tmp_path / "a.png", noise()])
     noise(61).save(tmp_path / "a.png")
     with pytest.raises(DataError, match=r"a\.png: the image file changed while it was being read"):
+        check_unchanged([key], [tmp_path / "a.png"])
+
+
+def test_a_file_that_was_not_changed_is_hashed_again_but_not_opened_as_an_image(tmp_path, monkeypatch):
+    noise().save(tmp_path / "a.png")
+    key = content_key(tmp_path / "a.png")
+    monkeypatch.setattr(Image, "open", None)
+    check_unchanged([key], [tmp_path / "a.png"])
+
+
+def test_a_file_that_became_a_pipe_or_is_gone_is_refused_and_nothing_waits(tmp_path):
+    noise().save(tmp_path / "a.png")
+    key = content_key(tmp_path / "a.png")
+    (tmp_path / "a.png").unlink()
+    with pytest.raises(DataError, match=r"a\.png: no such image file"):
+        check_unchanged([key], [tmp_path / "a.png"])
+    os.mkfifo(tmp_path / "a.png")
+    with pytest.raises(DataError, match="a pipe, a device or a socket"):
         check_unchanged([key], [tmp_path / "a.png"])
 
 
