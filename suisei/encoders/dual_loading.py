@@ -14,7 +14,7 @@ from suisei.encoders.dual import DualEncoder
 from suisei.encoders.dual_parts import check_dual_folder, model_of_folder, tokenizer_of_folder
 from suisei.encoders.dual_weights import load_weights
 from suisei.encoders.hub_errors import hub_guard, no_hub
-from suisei.encoders.pixels import open_clip_transform
+from suisei.encoders.pixels import model_transform
 from suisei.encoders.precision import choose_device, choose_precision
 from suisei.encoders.seeded import seeded
 from suisei.errors import ConfigError
@@ -168,7 +168,7 @@ def _tokenizer(architecture: str) -> Callable[[list[str]], Tensor]:
 def image_transform(model: Any) -> Callable[[Any], Tensor]:
     """Return the preprocessing of an open_clip model: PIL image -> float32 [3, s, s]."""
     settings = model.visual.preprocess_cfg
-    transform: Any = open_clip_transform(settings)
+    transform: Any = model_transform(settings)
     size = settings["size"]
     transform.side = size if isinstance(size, int) else max(size)
     return transform

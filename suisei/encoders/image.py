@@ -9,7 +9,6 @@ import logging
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from torch import Tensor, nn
 from suisei.encoders.descriptions import check_image_encoder
 from suisei.encoders.efficientnet_lite import FEATURES, LITE, EfficientNetLite, is_lite
 from suisei.encoders.hub_errors import explain_hub_error, hub_guard, no_hub
-from suisei.encoders.pixels import MEAN, STD, open_clip_transform, preprocess_pixels
+from suisei.encoders.pixels import model_transform
 from suisei.encoders.resnet import ClipResNet, is_resnet
 from suisei.encoders.rules import BUILD_ERRORS
 from suisei.encoders.timm_tower import (
@@ -162,7 +161,8 @@ class ImageEncoder(nn.Module):
     def preprocess(self, image: Any) -> Tensor:
         """Turn a PIL image into float32 [3, s, s]: resized, cropped at the centre, normalised."""
         if self._transform is None:
-            self._transform = _transform(self.settings)
+            given = self.settings.get("preprocess", {})
+            self._transform = model_transform({**given, "size": _size(self.settings)})
         return self._transform(image)
 
     def forward(self, pixels: Tensor) -> Tensor:
@@ -196,18 +196,6 @@ def _open_clip_tower(settings: dict[str, Any]) -> nn.Module:
 
 def _size(settings: dict[str, Any]) -> Any:
     return settings.get("preprocess", {}).get("size") or settings["vision_cfg"]["image_size"]
-
-
-def _transform(settings: dict[str, Any]) -> Callable[[Any], Tensor]:
-    """Return the preprocessing; open_clip's own where it is not the usual one."""
-    given = settings.get("preprocess", {})
-    size = _size(settings)
-    sides = {size} if isinstance(size, int) else set(size)
-    usual = given.get("interpolation") in (None, "bicubic") and given.get("resize_mode") in (None, "shortest")
-    if usual and len(sides) == 1:
-        mean, std = given.get("mean") or MEAN, given.get("std") or STD
-        return partial(preprocess_pixels, side=sides.pop(), mean=mean, std=std)
-    return open_clip_transform({**given, "size": size})
 
 
 def _pretrained_model(name: str, pretrained: str) -> Any:
