@@ -32,16 +32,21 @@ def fill(folder):
 
 
 def begun(folder, rows):
+    """Return a captioner that names a colour as often as none: "a red wall" or "a wall".
+
+    CIDEr gives no colour nothing, and any colour something, so much can be raised whatever the random start.
+    """
     torch.manual_seed(0)
-    captions = [caption for row in rows for caption in row["captions"]]
+    captions = [caption for row in rows for caption in (row["captions"][0], "a wall")]
+    pieces = Pieces.learned([caption for row in rows for caption in row["captions"]], 80)
     layers = TransformerConfig(
         width=32, heads=4, encoder_layers=1, decoder_layers=1, feed_forward=64, dropout=0.1, positions=16
     )
     encoder = create_image_encoder(TowerConfig("tiny", tiny=TinyImageConfig(8, 64, 16)))
-    model = Captioner(GridTower(encoder), layers, Pieces.learned(captions, 80), ["en"])
+    model = Captioner(GridTower(encoder), layers, pieces, ["en"])
     grid = model.grid(model.read([folder / row["image"] for row in rows]))
     optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=0.01)
-    tokens = model.tokens_of(captions).view(len(rows), 3, -1)
+    tokens = model.tokens_of(captions).view(len(rows), 2, -1)
     for _ in range(40):
         optimizer.zero_grad()
         (-model.log_probs(model.memory(grid), tokens).sum() / (tokens != model.pad_id).sum()).backward()
