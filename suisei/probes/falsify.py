@@ -13,6 +13,7 @@ from suisei.probes.lexicon import (
     GENERIC,
     NO_PLACES,
     PREPOSITIONS,
+    SOMEBODY,
     WAYS,
     WRONG,
     numbers_of,
@@ -27,10 +28,20 @@ JOINING = ("て", "ながら", "たり", "だり", "ば", "つつ")
 """Endings of a verb after which another clause begins."""
 _ANDS = ("and", "or", "&")
 _UP_OR_DOWN = ("lay", "lie", "lying", "hang", "upside", "hold", "sit", "kneel")
+_NEVER_LAST = word_set("from into onto toward towards during against at with")
+"""Prepositions that want something after them; others, such as "outside", may end a caption."""
+_UNFINISHED_ALONE = word_set("surrounded covered filled dressed clad made tucked lined topped")
+_BEFORE_NOUNS = word_set("swim ride climb dance race skate surf")
+"""Verbs that stand before nouns as they are: swim shorts."""
+_PUT_ON = word_set("put puts putting try tries trying pull pulls pulling")
+_PARTS_OF_CLOTHES = ("top", "tops")
+_ONE = word_set("a an the one")
 _ON_AS_PART = ("try", "tries", "look")
 """Words that "up" and "down", or "on", belong to."""
 BOUND_AFTER_NI = ("つい", "よっ", "対し", "とっ", "関し", "向かっ", "なる", "なっ", "し")
 """Verbs that a phrase on に is part of, or without which it says nothing."""
+_THERE_IS = ("ある", "いる")
+"""Verbs that say nothing by themselves before a noun: ある木."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,18 +225,60 @@ def _phrases_en(caption: Segmented) -> list[Span]:
     """Return prepositional phrases with something said before them."""
     lowered = [text.lower() for text in texts(caption)]
     found = []
-    for start, word in enumerate(lowered):
+    for first, word in enumerate(lowered):
+        start = first
+        while word in PREPOSITIONS and start and lowered[start - 1] in _NEVER_LAST:
+            start -= 1  # from behind the tree
         stands_alone = start and lowered[start - 1] in AUXILIARIES  # "is in the park" says that alone
         if word not in PREPOSITIONS or stands_alone or not _says_something(caption, 0, start):
             continue
         if lowered[start - 1] in _ANDS and lowered[start - 2] in PREPOSITIONS:
             continue  # "in and around the pool" would leave "in"
-        stop = phrase_end(caption, lowered, start)
+        if _bound_en(lowered, start):
+            continue
+        plain = stop = phrase_end(caption, lowered, first)
+        while stop + 1 < len(lowered) and lowered[stop] in _UNFINISHED_ALONE and not _ends(lowered, stop + 1):
+            stop = phrase_end(caption, lowered, stop + 1)  # in a garden surrounded by a fence
+        if stop > plain and lowered[stop : stop + 1] and lowered[stop] in _ANDS:
+            continue  # which is also something else
+        stop = _with_second(caption, lowered, start, stop)
+        if lowered[stop : stop + 2] == ["to", "which"]:
+            continue  # on the bench to which a dog is tied
+        if word == "with" and lowered[stop : stop + 1] == ["on"] and _ends(lowered, stop + 1):
+            stop += 1  # with his shoes on
         # A girl in water, with goggles and a cap
         goes_on = lowered[start - 1] == "," and stop < len(lowered) and lowered[stop] in _ANDS
-        if _says_something(caption, start, stop) and not goes_on:
+        if _says_something(caption, first, stop) and not goes_on:
             found.append(Span(start, stop, " ".join(lowered[start:stop])))
     return found
+
+
+def _bound_en(lowered: Sequence[str], start: int) -> bool:
+    """Return whether an English phrase belongs to what is before it: covered in snow, puts on a shirt."""
+    before = lowered[start - 1]
+    return before in _UNFINISHED_ALONE or (lowered[start] == "on" and before in _PUT_ON)
+
+
+def _ends(lowered: Sequence[str], place: int) -> bool:
+    return place >= len(lowered) or lowered[place] in CLAUSE_WORDS
+
+
+def _with_second(caption: Segmented, lowered: Sequence[str], start: int, stop: int) -> int:
+    """Return where a phrase ends with the second thing that belongs to it: in a jacket and black pants."""
+    if stop + 1 >= len(lowered) or lowered[stop] not in _ANDS:
+        return stop
+    if caption.words[stop + 1].verb and "-" not in lowered[stop + 1]:  # snow-covered
+        return stop
+    end = phrase_end(caption, lowered, stop)
+    if not _says_something(caption, stop, end):
+        return stop
+    following = caption.words[end] if end < len(lowered) else None
+    says = following is not None and (following.verb or lowered[end] in AUXILIARIES)
+    if says and not lowered[end].endswith("ing"):  # of a girl alone says "is": with a hat and a bag is
+        begun = any(word.verb or word.text.lower() in AUXILIARIES for word in caption.words[:start])
+        return end if lowered[end].endswith("s") and lowered[0] in _ONE and not begun else stop
+    bare = caption.words[stop + 1].content and not {*lowered[stop:end]} & SOMEBODY
+    return end if bare and not says else stop
 
 
 def phrase_end(caption: Segmented, lowered: Sequence[str], start: int) -> int:
@@ -235,12 +288,24 @@ def phrase_end(caption: Segmented, lowered: Sequence[str], start: int) -> int:
         word = lowered[stop]
         ends = word in PREPOSITIONS or word in AUXILIARIES
         ends = ends or (word in CLAUSE_WORDS and not joins_looks(lowered, stop))
-        if ends or (
-            caption.words[stop].verb and caption.words[stop - 1].noun
-        ):  # "in a striped shirt" goes on
+        said = lowered[start:stop]
+        if word in _ANDS and "between" in said and not {*_ANDS} & {*said}:
+            ends = False
+        if ends or _says_what_it_does(caption, lowered, stop):
             break
         stop += 1
     return stop
+
+
+def _says_what_it_does(caption: Segmented, lowered: Sequence[str], place: int) -> bool:
+    """Return whether a verb stands there that is no part of a noun: not that of a snow covered hill."""
+    word, before = lowered[place], lowered[place - 1]
+    if not caption.words[place].verb or not (caption.words[place - 1].noun or before in _PARTS_OF_CLOTHES):
+        return False  # "in a striped shirt" goes on
+    after = caption.words[place + 1] if place + 1 < len(lowered) else None
+    if after is None or not after.content or after.verb:
+        return True
+    return not (word.endswith("ed") or word in _BEFORE_NOUNS)
 
 
 def _says_something(caption: Segmented, start: int, stop: int) -> bool:
@@ -255,8 +320,9 @@ def _phrases_ja(caption: Segmented) -> list[Span]:
         if word in _ADJUNCTS and not caption.words[place].verb:
             start = phrase_start(caption, words, place)
             bound = word == "に" and words[place + 1].startswith(BOUND_AFTER_NI)
+            alone = words[place + 1] in _THERE_IS and (not start or words[start - 1] == "、")
             if (
-                not (bound or _hangs_on(caption, words, start))
+                not (bound or alone or _hangs_on(caption, words, start))
                 and words[place + 1] not in ("は", "も", "の")
                 and _says_something(caption, start, place)
             ):

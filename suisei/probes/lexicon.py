@@ -318,6 +318,12 @@ CLOTHES = word_set(
 )
 """What somebody is "in" who is in no place."""
 
+SOMEBODY = word_set(
+    """person man men woman women boy boys girl girls child children kid kids baby babies toddler guy guys
+    lady ladies adult adults people player players dog dogs"""
+)
+"""Who does something beside another, rather than being worn or carried."""
+
 PLACE_PREPOSITIONS = word_set("in on at near under behind beside by inside outside")
 PREPOSITIONS = PLACE_PREPOSITIONS | word_set(
     "with over through along across into from above against around during towards toward next beneath below"

@@ -362,6 +362,43 @@ def test_nothing_is_left_of_an_english_phrase_that_is_omitted(caption, among):
 @pytest.mark.parametrize(
     ("caption", "expected"),
     [
+        ("a cat peers from behind the tree", {"a cat peers"}),
+        ("a dog runs outside in the grass", {"a dog runs outside"}),
+        ("a girl sits in front of a painted rainbow", {"a girl sits"}),
+        ("A dog runs through a snow covered field .", {"A dog runs ."}),
+        ("A boy in his swim shorts smiles", {"A boy smiles"}),
+        (
+            "A man in a tank top stands by a door .",
+            {"A man stands by a door .", "A man in a tank top stands ."},
+        ),
+        ("A dog runs in a garden surrounded by a fence .", {"A dog runs ."}),
+        ("a girl walks over a bridge covered in snow and surrounded by trees", set()),
+        ("a boy covered in suds", set()),
+        ("a man puts on his shirt", set()),
+        ("a man lays on a bench to which a dog is tied", set()),
+        ("A man jumps with his shoes on .", {"A man jumps ."}),
+        ("a cat sits between a dog and a bird", set()),
+        ("a man sits in a car between a bus and a truck", {"a man sits"}),
+        ("A climber in a blue jacket and black pants is here .", {"A climber is here ."}),
+        ("A woman in shorts and a white shirt is here .", {"A woman is here ."}),
+        ("a man sits on a bench and a woman is here", {"a man sits and a woman is here"}),
+        ("dogs stand in the grass and birds fly", {"dogs stand and birds fly"}),
+        ("A dog runs through the grass and flowers .", {"A dog runs ."}),
+    ],
+)
+def test_what_belongs_together_is_omitted_together(caption, expected):
+    assert every(caption, "omit", "en") == expected
+
+
+def test_there_is_alone_does_not_stand_before_a_japanese_noun():
+    assert every("2匹の猫の上にある家", "omit", "ja") == set()
+    assert every("海で、ボールと、その上にある赤い星", "omit", "ja") == {"海で、ボールと、その上にある星"}
+    assert every("家が猫の上にある", "omit", "ja") == {"家がある"}
+
+
+@pytest.mark.parametrize(
+    ("caption", "expected"),
+    [
         ("A child wearing swim goggles .", "A child not wearing swim goggles ."),
         ("A girl wearing skates sliding", "A girl not wearing skates sliding"),
         ("A man in swim trunks digging", "A man in swim trunks not digging"),
