@@ -1,7 +1,8 @@
 """Greedy decoding, sampling and beam search, for any captioner, a token of every row at a time.
 
 Rows that are finished leave: a caption that is greedy or drawn with its end, the beams of an image when all
-of them have theirs. Shape letters: B images, K captions of an image, L tokens at most, V pieces, N rows.
+of them have theirs; in the search of ``beam_pool.py`` they leave one by one. Shape letters: B images, K
+captions of an image, L tokens at most, V pieces, N rows.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from suisei.captioning.beam_pool import pooled_beams
 from suisei.errors import ConfigError, ModelError
 from suisei.ranges import Range, Rule, Word, at_least, check_settings
 
@@ -97,6 +99,7 @@ class Writer(Protocol):
 
     pad_id: int
     end_id: int
+    pools_beams: bool
     training: bool
 
     def begin(self, memory: Tensor, language: str | None = None) -> DecodingState:
@@ -133,6 +136,12 @@ def decode(
         state = model.begin(memory, language)
         logits = _checked(state.step(model.first(len(memory), language)))
         if decoding.method == "beam":
+            if decoding.beams > logits.shape[-1]:
+                raise ConfigError(
+                    f"decoding.beams is {decoding.beams}; the vocabulary has {logits.shape[-1]} pieces"
+                )
+            if model.pools_beams:
+                return _pooled(model, state, logits, decoding)
             return _beams(model, state, logits, decoding)
         rows = torch.arange(len(memory), device=logits.device).repeat_interleave(decoding.captions)
         if decoding.captions > 1:
@@ -193,6 +202,19 @@ def _rows(model: Writer, state: DecodingState, logits: Tensor, choose: Choose, m
     raise AssertionError("unreachable")
 
 
+def _pooled(model: Writer, state: DecodingState, logits: Tensor, decoding: Decoding) -> Generated:
+    found = pooled_beams(
+        state,
+        logits,
+        width=decoding.beams,
+        longest=decoding.max_length,
+        length_penalty=decoding.length_penalty,
+        end_id=model.end_id,
+        pad_id=model.pad_id,
+    )
+    return Generated(*found)
+
+
 class _Beams(NamedTuple):
     """Of n images with K beams each: what is written, and how likely it is."""
 
@@ -209,8 +231,6 @@ class _Beams(NamedTuple):
 
 def _beams(model: Writer, state: DecodingState, logits: Tensor, decoding: Decoding) -> Generated:
     count, width, longest = len(logits), decoding.beams, decoding.max_length
-    if width > logits.shape[-1]:
-        raise ConfigError(f"decoding.beams is {width}; the vocabulary has {logits.shape[-1]} pieces")
     device = logits.device
     tokens = torch.full((count, width, longest), model.pad_id, device=device)
     result = Generated(tokens, torch.zeros(count, width, longest, device=device))

@@ -27,6 +27,8 @@ class CaptionModel(nn.Module, ABC):
         pad_id: padding, which stands after the end alone.
         end_id: the end of a caption.
         longest: most tokens of a caption, its end included; None where nothing says.
+        pools_beams: whether a finished beam of a search leaves its place to another, as in transformers, or
+            keeps it, as in Cornia et al., 2020.
         tower_is_frozen: whether :meth:`grid` never learns, so that what it says can be kept.
     """
 
@@ -34,6 +36,7 @@ class CaptionModel(nn.Module, ABC):
     pad_id: int
     end_id: int
     longest: int | None = None
+    pools_beams: bool = False
     tower_is_frozen: bool
 
     @property

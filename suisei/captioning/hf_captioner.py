@@ -50,6 +50,7 @@ class HfCaptioner(CaptionModel):
     """
 
     languages = LANGUAGES[::-1]
+    pools_beams = True
 
     def __init__(
         self, network: Any, tokenizer: Any, processor: Any, start_id: int, end_id: int, pad_id: int | None

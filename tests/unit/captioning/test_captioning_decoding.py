@@ -90,7 +90,8 @@ class Chain:
 
     pad_id, end_id, training = 0, 1, False
 
-    def __init__(self, seed, pieces=45):
+    def __init__(self, seed, pieces=45, pools_beams=False):
+        self.pools_beams = pools_beams
         generator = torch.Generator().manual_seed(seed)
         self.table = torch.randn(pieces, pieces, generator=generator) * 2
         self.table[:, [0, *range(5, pieces)]] = -torch.inf
@@ -116,10 +117,13 @@ class ChainState(DecodingState):
         pass
 
 
+@pytest.mark.parametrize("pools_beams", [False, True])
 @pytest.mark.parametrize("penalty", [-1.0, 0.0, 0.7, 2.0])
 @pytest.mark.parametrize("seed", range(3))
-def test_captions_that_end_early_are_compared_with_longer_ones_by_their_own_length(penalty, seed):
-    model = Chain(seed)
+def test_captions_that_end_early_are_compared_with_longer_ones_by_their_own_length(
+    penalty, seed, pools_beams
+):
+    model = Chain(seed, pools_beams=pools_beams)
     chances = model.table.log_softmax(-1).tolist()
     words, ranks = (2, 3, 4), {}
     every = [(1,), *((word, 1) for word in words)]
@@ -131,6 +135,20 @@ def test_captions_that_end_early_are_compared_with_longer_ones_by_their_own_leng
     expected = sorted(ranks, key=ranks.get, reverse=True)
     for image in range(2):
         assert [tuple(ids) for ids in unpadded(model, found.tokens[image, : len(every)])] == expected
+
+
+@pytest.mark.parametrize(("pools_beams", "second"), [(True, [2, 4, 1]), (False, [2, 3, 2, 3])])
+def test_a_finished_beam_leaves_its_place_or_keeps_it(pools_beams, second):
+    """The end comes at once by .4; of the others, 2 3 is likelier than 2 4 at first, and never ends."""
+    model = Chain(0, pools_beams=pools_beams)
+    chances = torch.full_like(model.table, 1e-9)
+    chances[1, [1, 2]] = torch.tensor([0.4, 0.6])
+    chances[2, [3, 4]] = torch.tensor([0.55, 0.45])
+    chances[3, 2:5] = torch.tensor([0.34, 0.33, 0.33])
+    chances[4, 1] = 1.0
+    model.table = chances.log()
+    found = decode(model, torch.zeros(1, 1), Decoding("beam", beams=2, max_length=4))
+    assert unpadded(model, found.tokens[0]) == [[1], second]
 
 
 def test_a_temperature_flattens_the_draw_and_not_the_log_probabilities():

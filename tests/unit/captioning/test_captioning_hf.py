@@ -105,6 +105,25 @@ def test_greedy_captions_are_those_that_transformers_writes(model, pictures):
         assert [upto(model.end_id, own) for own in found] == [upto(model.end_id, their) for their in wanted]
 
 
+@pytest.mark.parametrize("penalty", [-1.0, 0.0, 1.0])
+def test_beams_are_those_that_transformers_finds(model, pictures, penalty):
+    with torch.no_grad():
+        for weight in model.network.parameters():
+            weight.mul_(3 if weight.ndim > 1 else 1)  # surer of what it writes, so that captions end
+    pixels = model.read(pictures[:3])
+    options = {"max_new_tokens": 8, "num_beams": 4, "num_return_sequences": 4, "do_sample": False}
+    own = model.network.generate(
+        pixel_values=pixels, length_penalty=penalty, suppress_tokens=model.banned.tolist(),
+        renormalize_logits=True, **options,
+    )[:, 1:]  # fmt: skip
+    decoding = Decoding("beam", beams=4, max_length=8, length_penalty=penalty)
+    found = model.generate(model.encode(pixels), decoding)
+    ids = [upto(model.end_id, row) for row in found.tokens.flatten(0, 1).tolist()]
+    assert ids == [upto(model.end_id, row) for row in own.tolist()]
+    again = model.log_probs(model.encode(pixels), found.tokens).detach()
+    torch.testing.assert_close(found.log_probs, again, atol=1e-4, rtol=1e-4)
+
+
 def upto(end, ids):
     return ids[: ids.index(end)] if end in ids else ids
 
