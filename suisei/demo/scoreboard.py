@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -110,13 +110,16 @@ class Scoreboard:
         """Return whether the first metric has a score to explain."""
         return not next(iter(self.metrics.values())).missing([sample])
 
-    def explanation(self, sample: CaptionSample) -> Explanation:
-        """Return why the first metric gives the sample its score.
+    def explanation(self, sample: CaptionSample) -> Iterator[Explanation | None]:
+        """Yield why the first metric gives the sample its score, and None before each batch that it takes.
 
         Raises:
             DataError: it gives none.
         """
-        return next(iter(self.metrics.values())).explain(sample)
+        from suisei.explain.leave_out import explain_in_steps
+        from suisei.metrics.tokenizers import caption_words
+
+        yield from explain_in_steps(next(iter(self.metrics.values())), sample, caption_words)
 
     def table(self, source: Path) -> tuple[list[str], list[list[Any]]]:
         """Score the rows of a file.

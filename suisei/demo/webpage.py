@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from html import escape
 from pathlib import Path
@@ -122,10 +123,15 @@ def _one_caption(gr: Any, board: Scoreboard) -> None:
     def score(*given: Any) -> str:
         return score_panel(board.scores(sample_of(*given)))
 
-    @_told(gr)
-    def explain(*given: Any) -> str:
-        sample = sample_of(*given)
-        return explanation_panel(board.explanation(sample)) if board.explains(sample) else ""
+    def explain(*given: Any) -> Iterator[Any]:
+        """In steps: Gradio asks for no more of what was cancelled, or whose visitor has left."""
+        with _in_one_line(gr, given):
+            sample = sample_of(*given)
+            if not board.explains(sample):
+                yield ""
+                return
+            for explanation in board.explanation(sample):
+                yield gr.skip() if explanation is None else explanation_panel(explanation)
 
     given = [caption, references, image]
     # in the browser alone; Clear and the examples change what is given, too
@@ -209,15 +215,21 @@ def _told(gr: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
         def call(*given: Any) -> Any:
-            try:
+            with _in_one_line(gr, given):
                 return function(*given)
-            except SuiseiError as error:
-                message = escape(_public(str(error), given), quote=False)  # Gradio shows it as HTML
-                raise gr.Error(message, duration=10, print_exception=False) from None
 
         return call
 
     return decorate
+
+
+@contextmanager
+def _in_one_line(gr: Any, given: tuple[Any, ...]) -> Iterator[None]:
+    try:
+        yield
+    except SuiseiError as error:
+        message = escape(_public(str(error), given), quote=False)  # Gradio shows it as HTML
+        raise gr.Error(message, duration=10, print_exception=False) from None
 
 
 def _public(message: str, given: tuple[Any, ...]) -> str:

@@ -7,7 +7,7 @@ captions and image (:class:`ReadsInputs`) is also asked what its score is with a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -36,6 +36,7 @@ _CLOSING = ",.;:!?)]」』、。"
 Key = Hashable
 """What was left out of a sample."""
 Span = tuple[int, int]
+_Scores = dict[Key, float | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,20 +148,48 @@ def explain(
     Raises:
         DataError: the metric has no score for the sample, or it cannot be read.
     """
+    *_, explanation = explain_in_steps(metric, sample, cut, batch_size=batch_size, step=None)
+    assert explanation is not None  # the last
+    return explanation
+
+
+def explain_in_steps(
+    metric: Scorer,
+    sample: CaptionSample,
+    cut: Callable[[str, str], Sequence[str]],
+    *,
+    batch_size: int = 64,
+    step: int | None = 64,
+) -> Iterator[Explanation | None]:
+    """Explain as :func:`explain` does, and yield None before each step: who asks for no more ends it there.
+
+    Args:
+        metric: see there, as what follows.
+        sample: the sample.
+        cut: returns words.
+        batch_size: how many samples are scored at once.
+        step: samples of a step, whose image is encoded anew; None for all of them.
+
+    Yields:
+        None, and at last the explanation.
+
+    Raises:
+        DataError: as there.
+    """
     if any(map(str.isalpha, sample.candidate)):  # a caption without its kanji is Japanese still
         sample = replace(sample, language=language_of(sample))
     spans = word_spans(sample.candidate, cut(sample.candidate, language_of(sample)))
     spans, notes = _read(metric, sample, spans)  # before the variants, which no warning is to count
     opinion = metric.second_opinion(sample) if isinstance(metric, AsksSecond) else None
     asked = _Asked(sample, dict(_variants(sample, spans[:MAX_WORDS], metric.reads)))
-    scores, inputs, groups = asked.of(metric, batch_size)
+    scores, inputs, groups = yield from asked.of(metric, batch_size, step)
     score = scores[_ALL]
     if score is None:
         lacking = metric.missing([sample]).get(0, "it gave none")
         raise DataError(f"{metric.name} has no score for this caption: {lacking}")
     if len(spans) > MAX_WORDS:
         notes.append(f"the first {MAX_WORDS} of {len(spans)} words were left out")
-    return Explanation(
+    yield Explanation(
         metric.name,
         metric.signature,
         sample.candidate,
@@ -264,16 +293,23 @@ class _Asked:
         self.cosines: dict[int, float] = {}
 
     def of(
-        self, metric: Scorer, batch_size: int
-    ) -> tuple[dict[Key, float | None], tuple[InputEffect, ...], tuple[InputEffect, ...]]:
-        """Return the score without each thing, and what single numbers and groups of them do."""
+        self, metric: Scorer, batch_size: int, step: int | None
+    ) -> Generator[None, None, tuple[_Scores, tuple[InputEffect, ...], tuple[InputEffect, ...]]]:
+        """Return the score without each thing, and what single numbers and groups of them do, in steps."""
         if not isinstance(metric, ReadsInputs) or not (columns := metric.input_columns()):
-            scores = metric.score(list(self.variants.values()), batch_size=batch_size)
-            return self._named(scores), (), ()
+            variants, found = list(self.variants.values()), []
+            for part in _parts(len(variants), step):
+                yield
+                found.append(metric.score(variants[part], batch_size=batch_size))
+            return self._named(np.concatenate(found)), (), ()
         count, kinds = len(self.variants), _kinds(columns)
         replaced = _replacements(columns, list(kinds.values()), count)
         samples = [*self.variants.values(), *[self.sample] * (len(replaced) - count)]
-        scores, inputs = metric.score_replaced(samples, replaced, batch_size=batch_size)
+        pairs = []
+        for part in _parts(len(samples), step):
+            yield
+            pairs.append(metric.score_replaced(samples[part], replaced[part], batch_size=batch_size))
+        scores, inputs = (np.concatenate(each) for each in zip(*pairs, strict=True))
         self._see_cosines(columns, inputs)
         own, changed = inputs[0], scores[count:]
         singles = [
@@ -297,6 +333,11 @@ class _Asked:
         for row, key in enumerate(self.variants):
             if places and isinstance(key, tuple) and key[0] == "alone":
                 self.cosines[key[1]] = float(inputs[row, places].max())
+
+
+def _parts(count: int, step: int | None) -> list[slice]:
+    step = step or count
+    return [slice(start, start + step) for start in range(0, count, step)]
 
 
 def _kinds(columns: Sequence[InputColumn]) -> dict[str, list[int]]:

@@ -24,7 +24,8 @@ def test_a_caption_is_scored_by_every_metric(board, pictures):
     expected = [metric.score([sample])[0] for metric in board.metrics.values()]
     assert [line.score for line in lines] == expected
     assert [line.share for line in lines] == [expected[0], expected[1], expected[2] / 100]
-    assert board.explanation(sample).score == pytest.approx(expected[0], abs=1e-6)
+    *_, explanation = board.explanation(sample)
+    assert explanation.score == pytest.approx(expected[0], abs=1e-6)
 
 
 def test_what_a_metric_lacks_is_said_in_its_line(board):

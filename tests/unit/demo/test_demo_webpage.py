@@ -16,6 +16,7 @@ from suisei.commands.demo import HERE, temporary_uploads
 from suisei.demo.panels import EMPTY
 from suisei.demo.webpage import examples, launch_settings, load_gradio, make_page
 from suisei.errors import UnavailableError
+from suisei.explain import leave_out
 
 CHROMIUM = Path("/usr/bin/chromium")
 
@@ -98,10 +99,29 @@ def test_scores_do_not_wait_for_reasons(monkeypatch):
     score, explain, _ = functions_of(["rouge-l", "length"])
     assert (explain.trigger_after, explain.trigger_only_on_success) == (score._id, True)
     assert explain.concurrency_id != score.concurrency_id  # nobody's scores wait for another's reasons
-    assert "Why" in explain.fn("a dog runs", "a dog", None)
-    assert explain.fn("a dog runs", "", None) == ""  # rouge-l has no score
-    monkeypatch.setattr(suisei.metrics.base.Metric, "explain", lambda *_: pytest.fail("explained"))
+    *_, reasons = explain.fn("a dog runs", "a dog", None)
+    assert "Why" in reasons
+    assert list(explain.fn("a dog runs", "", None)) == [""]  # rouge-l has no score
+    monkeypatch.setattr(leave_out, "explain_in_steps", lambda *_: pytest.fail("explained"))
     assert "row first" in score.fn("a dog runs", "a dog", None)
+
+
+def test_reasons_that_nobody_waits_for_are_sought_no_longer(monkeypatch):
+    _, explain, _ = functions_of(["rouge-l"])
+    assert explain.types_generator  # so Gradio stops between two steps
+    scored = []
+    real = suisei.metrics.base.Metric.score
+    monkeypatch.setattr(
+        suisei.metrics.base.Metric, "score", lambda *a, **k: scored.append(len(a[1])) or real(*a, **k)
+    )
+    caption = " ".join(f"dog{number}" for number in range(150))
+    steps = explain.fn(caption, "a dog", None)
+    assert [next(steps), next(steps)] == [load_gradio().skip()] * 2
+    steps.close()
+    assert scored == [64]
+    *_, reasons = explain.fn(caption, "a dog", None)
+    assert "Why" in reasons
+    assert scored[1:] == [64, 64, 26]  # the words, all, and what says of the reference
 
 
 @pytest.fixture

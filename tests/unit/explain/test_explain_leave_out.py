@@ -115,6 +115,17 @@ def test_all_is_asked_at_once(metric, sample, monkeypatch):
     assert calls == [1]
 
 
+def test_steps_say_the_same_as_all_at_once(metric, sample, explanation):
+    *steps, last = leave_out.explain_in_steps(metric, sample, caption_words, step=7)
+    assert len(steps) > 2
+    assert steps == [None] * len(steps)
+    assert last.words != ()
+    for name in ("words", "references", "inputs", "groups"):
+        one, other = (getattr(each, name) for each in (last, explanation))
+        assert [effect.moved for effect in one] == pytest.approx([effect.moved for effect in other], abs=1e-6)
+    assert last.score == pytest.approx(explanation.score, abs=1e-6)
+
+
 def test_a_measured_number_is_put_at_its_typical_value(metric, sample, explanation, monkeypatch):
     effect = next(effect for effect in explanation.inputs if effect.name == "unigram-f1")
     assert effect.value == pytest.approx(get_metric("unigram-f1").score([sample])[0], abs=1e-6)
