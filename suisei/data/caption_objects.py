@@ -71,6 +71,17 @@ def row_records(rows: Sequence[tuple[int, dict[str, Any]]], by_line: bool) -> It
         yield Record(f"row {number}", image, row.get(column), other_name(row), column)
 
 
+def captions_in(said: Any) -> tuple[Any, str]:
+    """Return the captions in what stands under an image's id, and which field of a row it is that holds them.
+
+    The field is "" for what is no row, or a row that has none.
+    """
+    if not isinstance(said, dict):
+        return said, ""
+    column = "caption" if "caption" in said else _fields(tuple(said)).captions
+    return (said[column] if column else said), column
+
+
 class _Fields(NamedTuple):
     """What the fields of a row may hold: its image, its captions, files of its image and its group.
 

@@ -10,6 +10,7 @@ from typing import Any
 from suisei.data.caption_file import CaptionFile
 from suisei.data.caption_objects import (
     Record,
+    captions_in,
     has_image_id,
     image_field,
     is_by_id,
@@ -172,7 +173,8 @@ def _keyed_records(entries: Sequence[tuple[str, str | None, Any]], found: Captio
         image = row[str(image_field(row))]
         if numbered and is_by_id(row) and isinstance(said, dict) and has_image_id(said):
             image = None  # its own is null, and the key may be the id of another row's image
-        yield Record(place, image, said, other_name(row))
+        captions, column = captions_in(said)
+        yield Record(place, image, captions, other_name(row), column)
 
 
 def _row_under(key: str | None, said: Any) -> dict[str, Any]:

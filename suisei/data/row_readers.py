@@ -30,7 +30,7 @@ from suisei.data.lines import (
 )
 from suisei.data.parquet import import_pyarrow
 from suisei.data.paths import is_stream
-from suisei.data.plain_text import caption_lines, has_candidate
+from suisei.data.plain_text import candidate_of, caption_lines
 from suisei.errors import DataError, one_line
 
 
@@ -170,9 +170,9 @@ class RowReader:
     def _delimiter(self, header: str) -> str:
         """Return what separates the fields: what the format says, or what alone makes a header."""
         usual = "\t" if self.kind == "tsv" else ","
-        if not has_candidate(_split(header, usual), self.chosen):
+        if candidate_of(_split(header, usual), self.chosen) is None:
             for other, name in ((";", "semicolons"), ("\t", "tabs"), (",", "commas")):
-                if other != usual and has_candidate(_split(header, other), self.chosen):
+                if other != usual and candidate_of(_split(header, other), self.chosen) is not None:
                     self.told(f"taken for columns separated by {name}")
                     return other
         return usual

@@ -120,6 +120,24 @@ def test_references_as_pycocoevalcap_takes_them(tmp_path):
         read_references([save(tmp_path / "gts.json", content)])
 
 
+@pytest.mark.parametrize("field", ["caption", "Caption", "captions", "refs", "reference", "text"])
+def test_rows_under_their_ids_name_captions_as_those_of_json_lines_do(tmp_path, field):
+    content = {"0": {"imageId": 7, field: "a dog"}, "1": {"imageId": 7, field: "犬"}}
+    lines = "".join(json.dumps(row) + "\n" for row in content.values())
+    for name, text in (("gts.json", json.dumps(content)), ("gts.jsonl", lines)):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        assert read_references([tmp_path / name]).captions == {"7": ("a dog", "犬")}
+    content["1"][field] = ["犬", "the dog"]
+    assert read_references([save(tmp_path / "b.json", content)]).captions == {"7": ("a dog", "犬", "the dog")}
+    results = {"7": {"id": 1, field: "a dog"}}
+    assert read_results(save(tmp_path / "results.json", results)).captions == {"7": ("a dog",)}
+
+
+def test_several_captions_as_one_text_under_an_id_are_refused_as_elsewhere(tmp_path):
+    with pytest.raises(DataError, match=r"image '7': refs may hold several captions, got 'a dog\|a cat'"):
+        read_references([save(tmp_path / "gts.json", {"7": {"refs": "a dog|a cat"}})])
+
+
 def test_annotations_name_their_images(tmp_path):
     content = {
         "images": [{"id": 7, "file_name": "seven.jpg"}, {"id": 12, "file_name": "twelve.jpg"}],

@@ -32,6 +32,8 @@ OTHER = {
     "foo,bar,baz,caption\n1,2,3,a dog\n": "is a table",
     "\ta\tb\ttext\n0\t1\t2\ta dog\n": "is a table",
     "a\tb\ttext\tnote\n1\t2\ta dog\t\n": "is a table",
+    "number,prediction,prompt\n1,a dog runs,say what you see\n": "is a table",
+    "number,prompt,mt\n1,say it,a dog, running\n": "is a table",
     "caption\na dog\n": "its first line, 'caption', is a header",
     '{"caption": "a dog"}\n': "its lines are JSON objects",
 }
@@ -75,6 +77,8 @@ def test_tables_and_objects_are_no_captions(tmp_path, text, reader):
         ["human,text,sign,street,car", "dog,grass"],
         ["mt,fuji,snow,sky", "dog,grass,sky,snow"],
         ["logo,prediction,chart,graph", "dog,grass"],
+        ["logo,prediction,chart,graph", "a dog, on the left, runs"],
+        ["logo,prediction,chart", "dog,grass,green sky"],
         ["logo\ttext\tsign", "a cat"],
         ["dog, text", "a cat"],
         ["logo|text|sign", "a cat"],
@@ -89,6 +93,13 @@ def test_captions_that_look_a_little_like_a_table_are_captions(tmp_path, lines):
         read()
     samples = read_samples(tmp_path / "a.txt", note=str)
     assert [sample.candidate for sample in samples] == lines
+
+
+def test_a_line_of_names_with_the_one_said_to_be_the_captions_is_a_header(tmp_path):
+    path = write(tmp_path, "a.txt", "foo,bar,baz\n1,2,dog\n")
+    assert len(read_samples(path, note=str)) == 2
+    with pytest.raises(DataError, match=r"a\.txt: it is a table, not a caption a line"):
+        read_samples(path, columns={"candidate": "baz"}, note=str)
 
 
 @pytest.mark.parametrize("end", ["\n", ""])
