@@ -78,16 +78,12 @@ def reported(*, told: bool = True) -> Iterator[Callable[[str, int], Callable[[in
 
 
 @contextmanager
-def counting_bar(description: str, *, shown: bool = True) -> Iterator[Callable[[int, int], Any]]:
+def counting_bar(description: str) -> Iterator[Callable[[int, int], Any]]:
     """Tell of progress and give what is called with how many items are done, and of how many.
 
     Args:
         description: what is being done.
-        shown: False for nothing.
     """
-    if not shown:
-        yield lambda _, __: None
-        return
     with _told(description, None, "") as told:
         yield told.set
 

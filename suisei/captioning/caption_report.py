@@ -30,6 +30,8 @@ METRICS = (
     "repetition-1", "repetition-2", "repetition-3", "repetition-4", "incomplete-ending", "hallucinated-nouns",
 )  # fmt: skip
 """What the two models are compared by, beside the metrics of the reward."""
+_EXAMPLES = 5
+"""Images that are shown per metric."""
 EMPTY_CAPTION = "."
 """Stands for a caption without a word, which has the worst score of every metric whatever that says of it."""
 
@@ -70,16 +72,15 @@ class Comparison:
             "tables": {name: table.as_dict() for name, table in self.tables().items()},
         }
 
-    def to_markdown(self, examples_of: Sequence[str], count: int = 5) -> str:
+    def to_markdown(self, examples_of: Sequence[str]) -> str:
         """Return the tables, and the images on which the systems differ most by some metrics.
 
         Args:
             examples_of: labels of the metrics.
-            count: images per metric.
         """
         pair = tuple(self.samples)[:2]
         shown = {
-            outcome.label: most_different(outcome, self.samples, (pair[0], pair[1]), count)
+            outcome.label: most_different(outcome, self.samples, (pair[0], pair[1]), _EXAMPLES)
             for outcome in self.outcomes
             if outcome.label in examples_of
         }

@@ -93,12 +93,12 @@ class ExtraInputs:
             else:
                 metric.fit(training if rated is None else rated)
 
-    def compute(self, samples: Sequence[CaptionSample], *, progress: bool = False) -> np.ndarray:
+    def compute(self, samples: Sequence[CaptionSample]) -> np.ndarray:
         """Return raw scores, float32 [N, E]; NaN where a sample lacks what a metric needs."""
         from suisei.encoders.sharing import shared_encoders
 
         with shared_encoders(within=True):
-            scores = {name: metric.score(samples, progress=progress) for name, metric in self.metrics.items()}
+            scores = {name: metric.score(samples) for name, metric in self.metrics.items()}
         return InputColumns(tuple(scores)).scores(scores, len(samples))
 
     def fit_compute(

@@ -134,7 +134,6 @@ class Unsaid:
         mentions = [mention for message in references for mention in message.mentions]
         self.kinds = {mention.kind for mention in mentions}
         self.coloured = {mention.kind for mention in mentions if mention.colour}
-        self.relation = all(message.link is None and message.place is None for message in references)
         self.background = all(message.background is None for message in references)
 
     def pick(self, message: Message, said: set[str], dice: Dice) -> int:
