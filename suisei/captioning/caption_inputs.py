@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from suisei.captioning.caption_sources import load_captioned
 from suisei.data.caption_texts import is_json_lines, is_text, read_text, text_lines
 from suisei.data.compressed import plain_suffix
 from suisei.data.fields import json_cell
+from suisei.data.json_files import parse_object
 from suisei.data.lines import delimited_records, numbered_lines
 from suisei.data.paths import Allowed, Root, address_error, is_address
 from suisei.data.sample import LANGUAGES, check_captions, detect_language
@@ -180,9 +180,6 @@ def _from_cells(place: str, row: dict[str, str]) -> dict[str, Any]:
 
 def _object(file: str, number: int, line: str) -> dict[str, Any]:
     try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{file}, line {number}: not valid JSON: {error}") from None
-    if not isinstance(row, dict):
-        raise DataError(f"{file}, line {number}: expected an object, got {type(row).__name__}")
-    return row
+        return parse_object(line)
+    except DataError as error:
+        raise DataError(f"{file}, line {number}: {error}") from None

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from suisei.data.caption_texts import text_lines
 from suisei.data.column_names import ALIASES, plain_name
 from suisei.data.documents import parse_json
+from suisei.data.json_files import invalid_json
 from suisei.errors import DataError
 
 _FILE_FIELDS = tuple(name for tier in ALIASES["image"] for name in tier)
@@ -52,7 +53,7 @@ def json_lines(path: Path | str, text: str) -> Iterator[tuple[int, dict[str, Any
         try:
             row = parse_json(line)
         except (ValueError, RecursionError) as error:
-            raise DataError(f"{path}, row {number}: not valid JSON: {error}") from None
+            raise DataError(f"{path}, row {number}: {invalid_json(error, line=True)}") from None
         if not isinstance(row, dict):
             raise DataError(f"{path}, row {number}: expected an object, got {line.strip()[:60]!r}")
         yield number, row

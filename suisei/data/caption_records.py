@@ -22,6 +22,7 @@ from suisei.data.caption_objects import (
 )
 from suisei.data.caption_texts import is_json, is_json_lines, read_text, text_lines
 from suisei.data.documents import RESULT_FIELDS, parse_json
+from suisei.data.json_files import invalid_json
 from suisei.data.karpathy import karpathy_images, read_karpathy
 from suisei.data.lines import LONE_RETURN, has_lone_return
 from suisei.data.plain_text import caption_lines
@@ -82,12 +83,8 @@ def lines_of_captions(path: Path | str, text: str, what: str) -> list[str]:
 def _parsed(path: Path | str, text: str) -> Any:
     try:
         return parse_json(text)
-    except json.JSONDecodeError as error:
-        lines = "; if each line is an object of its own, name the file .jsonl" if error.lineno == 2 else ""
-        place = f"line {error.lineno}, character {error.colno}"
-        raise DataError(f"{path}: not valid JSON: {error.msg} at {place}{lines}") from None
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: not usable JSON: {error}") from None
+        raise DataError(f"{path}: {invalid_json(error)}") from None
 
 
 def _document_records(path: Path | str, content: Any, found: CaptionFile) -> Iterator[Record]:

@@ -12,6 +12,7 @@ from typing import Any, TextIO
 
 from suisei.data.column_names import field_called, match_columns
 from suisei.data.file_rows import NOT_UTF8, FileProblem, Note, RawRow
+from suisei.data.json_files import invalid_json
 from suisei.data.karpathy import karpathy_images
 from suisei.data.lines import checked_first, is_broken
 from suisei.errors import DataError
@@ -110,13 +111,8 @@ def _whole(text: str) -> dict[str, Any]:
         raise FileProblem("not valid UTF-8; save the file as UTF-8")
     try:
         content = parse_json(text)
-    except json.JSONDecodeError as error:
-        lines = "; if each line is an object of its own, name the file .jsonl" if error.lineno == 2 else ""
-        raise FileProblem(
-            f"not valid JSON: {error.msg} at line {error.lineno}, character {error.colno}{lines}"
-        ) from None
     except (ValueError, RecursionError) as error:
-        raise FileProblem(f"not usable JSON: {error}") from None
+        raise FileProblem(invalid_json(error)) from None
     return dict(content)
 
 

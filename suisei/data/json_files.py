@@ -1,4 +1,4 @@
-"""Files that are one JSON value: an object, a list, or any."""
+"""JSON in files: an object on a line, or a file that is one value, and what is said where it is no JSON."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from suisei.errors import DataError
+
+_SHOWN = 60
 
 
 def read_object(path: Path) -> dict[str, Any]:
@@ -44,7 +46,50 @@ def read_json(path: Path) -> Any:
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: not JSON ({error}); copy the file again") from None
+        raise DataError(f"{path}: {invalid_json(error, fix='copy the file again')}") from None
+
+
+def parse_object(line: str | bytes) -> dict[str, Any]:
+    """Return the object on a line of JSON Lines.
+
+    Raises:
+        DataError: it is none, without the place of the line.
+    """
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise DataError(invalid_json(error, line=True)) from None
+    return as_object(record)
+
+
+def as_object(record: Any) -> dict[str, Any]:
+    """Return a record that is an object.
+
+    Raises:
+        DataError: it is none.
+    """
+    if not isinstance(record, dict):
+        raise DataError(f"expected a JSON object, got {str(record)[:_SHOWN]!r}")
+    return record
+
+
+def invalid_json(error: ValueError | RecursionError, *, line: bool = False, fix: str = "") -> str:
+    """Say why a text is no JSON, where in it, and what to do.
+
+    Args:
+        error: what the parser raised: not of bad JSON alone, but of numbers and depths that it cannot take.
+        line: the text is a line of a file, whose place the caller says.
+        fix: what to do; by default what the error shows.
+    """
+    if not isinstance(error, json.JSONDecodeError):
+        text = f"not valid JSON: {error}"
+    elif line:
+        text = f"not valid JSON: {error.msg} at character {error.pos + 1}: {error.doc.strip()[:_SHOWN]!r}"
+    else:
+        text = f"not valid JSON: {error.msg} at line {error.lineno}, character {error.colno}"
+        if error.lineno == 2:
+            fix = fix or "if each line is an object of its own, name the file .jsonl"
+    return f"{text}; {fix}" if fix else text
 
 
 def _described(content: Any) -> str:

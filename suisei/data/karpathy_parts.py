@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from suisei.data.caption_texts import read_text
+from suisei.data.json_files import invalid_json
 from suisei.data.karpathy import check_parts, karpathy_images, named_parts, read_karpathy, split_name
 from suisei.data.paths import Allowed, Root
 from suisei.data.sample import check_captions
@@ -70,7 +71,7 @@ def _document(file: str) -> list[Any] | None:
     try:
         return karpathy_images(json.loads(read_text(file)))
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{file}: not valid JSON: {error}") from None
+        raise DataError(f"{file}: {invalid_json(error)}") from None
 
 
 def _images(file: str, images: list[Any], parts: Sequence[str], folder: Root) -> Iterator[PartImage]:

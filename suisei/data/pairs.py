@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from suisei.data.benchmarks.flickr8k import FLICKR8K_PARTS, IMAGE_FOLDERS, read_captions, read_image_list
 from suisei.data.caption_texts import is_json
 from suisei.data.compressed import open_plain, plain_suffix
+from suisei.data.json_files import parse_object
 from suisei.data.karpathy_parts import file_of, names_parts, read_parts
 from suisei.data.paths import Allowed, Root, full_path
 from suisei.data.sample import check_captions
@@ -224,10 +225,10 @@ def _manifest(path: Path, root: Root) -> Iterator[ImageCaptions]:
 
 def _fields(line: str, place: str) -> dict[str, Any]:
     try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{place}: not JSON: {error}") from None
-    if not isinstance(row, dict) or not isinstance(row.get("image"), str) or not row["image"]:
+        row = parse_object(line)
+    except DataError as error:
+        raise DataError(f"{place}: {error}") from None
+    if not isinstance(row.get("image"), str) or not row["image"]:
         raise DataError(f"{place}: expected an object whose `image` is a path")
     unknown = [key for key in row if key not in _FIELDS]
     if unknown:

@@ -5,7 +5,6 @@ A raw row is a record of fields, or what is wrong with it; ``suisei.data.formats
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -16,6 +15,7 @@ from suisei.data.column_names import match_columns, require_chosen
 from suisei.data.compressed import open_plain
 from suisei.data.documents import document_rows, parse_json
 from suisei.data.file_rows import NOT_UTF8, FileProblem, Note, RawRow
+from suisei.data.json_files import invalid_json
 from suisei.data.lines import (
     LONE_RETURN,
     TOO_LONG,
@@ -243,12 +243,8 @@ def _json_row(line: str) -> RawRow:
         return RawRow(None, NOT_UTF8)
     try:
         record = parse_json(line)
-    except json.JSONDecodeError as error:
-        return RawRow(
-            None, f"not valid JSON: {error.msg} at character {error.pos + 1}: {line.strip()[:60]!r}"
-        )
     except (ValueError, RecursionError) as error:
-        return RawRow(None, f"not valid JSON: {error}")
+        return RawRow(None, invalid_json(error, line=True))
     if not isinstance(record, dict):
         return RawRow(None, f"expected a JSON object with a 'candidate', got {line.strip()[:60]!r}")
     return RawRow(record)

@@ -24,6 +24,7 @@ from suisei.data.file_rows import Note, Row
 from suisei.data.formats import FORMATS, NamedColumns, iter_rows
 from suisei.data.idset import IdSet
 from suisei.data.image_bytes import ImageBytes
+from suisei.data.json_files import invalid_json
 from suisei.data.parquet import import_pyarrow
 from suisei.data.paths import Allowed, Root
 from suisei.data.sample import LANGUAGES, CaptionSample, refuse_surrogate
@@ -269,7 +270,7 @@ def _json(member: Member) -> dict[str, Any]:
     except DataError:
         raise
     except (ValueError, RecursionError) as error:
-        raise DataError(f".json is no JSON: {error}") from None
+        raise DataError(f".json is {invalid_json(error)}") from None
     if not isinstance(content, dict):
         raise DataError(f".json holds {type(content).__name__}, expected an object")
     return content

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from suisei.data.checksums import sha256_of
 from suisei.data.images import content_key
 from suisei.data.item_seeds import item_seed, text_key
+from suisei.data.json_files import invalid_json
 from suisei.data.pairs import ImageCaptions
 from suisei.data.paths import is_inside, try_lock
 from suisei.data.writers import replacing
@@ -326,7 +327,8 @@ def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise DataError(f"{place}: not JSON ({error}); remove the line to make the item again") from None
+            problem = invalid_json(error, line=True, fix="remove the line to make the item again")
+            raise DataError(f"{place}: {problem}") from None
         absent = [name for name in _REQUIRED if not isinstance(record, dict) or name not in record]
         wrong = [] if absent else [name for name, kind in _TYPES.items() if not _is_of(record[name], kind)]
         if absent or wrong or record["kind"] not in KINDS:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from suisei.data.caption_texts import is_json
 from suisei.data.compressed import open_plain, plain_suffix
 from suisei.data.file_rows import warn
 from suisei.data.formats import NamedColumns
+from suisei.data.json_files import parse_object
 from suisei.data.karpathy_parts import file_of, read_parts
 from suisei.data.lines import numbered_lines, utf8_lines
 from suisei.data.load import load_data
@@ -171,11 +171,9 @@ def _objects(path: Path) -> Iterator[tuple[int, dict[str, object], str]]:
                     continue
                 place = f"{path}, line {number}"
                 try:
-                    record = json.loads(line.encode("utf-8", "surrogateescape"))
-                except (ValueError, RecursionError) as error:
-                    raise DataError(f"{place}: not JSON ({error})") from None
-                if not isinstance(record, dict):
-                    raise DataError(f"{place}: expected an object, got {type(record).__name__}")
+                    record = parse_object(line.encode("utf-8", "surrogateescape"))
+                except DataError as error:
+                    raise DataError(f"{place}: {error}") from None
                 yield number, record, place
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None

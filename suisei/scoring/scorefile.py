@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from suisei.data.documents import parse_json
+from suisei.data.json_files import invalid_json
 from suisei.data.sample import CaptionSample
 from suisei.data.writers import replacing
 from suisei.errors import ConfigError, DataError
@@ -203,7 +204,7 @@ def _json_row(path: Path, number: int, line: str) -> dict[str, Any]:
     try:
         row = parse_json(line)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}, row {number}: not JSON ({getattr(error, 'msg', error)})") from None
+        raise DataError(f"{path}, row {number}: {invalid_json(error, line=True)}") from None
     if not isinstance(row, dict):
         raise DataError(f'{path}, row {number}: expected an object such as {{"id": ..., "score": ...}}')
     return row

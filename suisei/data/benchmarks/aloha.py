@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from suisei.data.benchmarks.benchmark import Benchmark, ImageFolder, find_file, make_row
-from suisei.data.benchmarks.jsonfile import as_object, bool_of, text_of, texts_of
+from suisei.data.benchmarks.jsonfile import bool_of, text_of, texts_of
 from suisei.data.benchmarks.paired import Pair, pair_rows
 from suisei.data.formats import Row
-from suisei.data.json_files import read_list
+from suisei.data.json_files import as_object, read_list
 from suisei.data.sample import CaptionSample, Rating
 
 HAT_FILE, FOIL_FILE = "hat-trainval.json", "nocaps-val-foil.json"

@@ -19,8 +19,9 @@ from pathlib import Path
 
 from suisei.data.benchmarks.benchmark import Benchmark, ImageFolder, make_row, text_rows
 from suisei.data.benchmarks.hub import SHARDS, HubTable
-from suisei.data.benchmarks.jsonfile import number_of, parse_line, text_of, texts_of
+from suisei.data.benchmarks.jsonfile import number_of, text_of, texts_of
 from suisei.data.formats import Row
+from suisei.data.json_files import parse_object
 from suisei.data.sample import CaptionSample, Rating
 from suisei.errors import DataError
 
@@ -46,7 +47,7 @@ def _rows(root: Path, images: Path | None) -> Iterator[Row]:
 def _sample(line: str, problem: str | None, files: ImageFolder, counts: Counter[str]) -> CaptionSample:
     if problem is not None:
         raise DataError(problem)
-    record = parse_line(line)
+    record = parse_object(line)
     source, image = text_of(record, "source"), text_of(record, "image")
     counts[image] += 1
     return CaptionSample(

@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 
 from suisei.data.benchmarks.benchmark import Benchmark, ImageFolder, find_file
-from suisei.data.benchmarks.jsonfile import as_object, text_of, texts_of
+from suisei.data.benchmarks.jsonfile import text_of, texts_of
 from suisei.data.benchmarks.paired import Pair, pair_rows
 from suisei.data.formats import Row
-from suisei.data.json_files import read_object
+from suisei.data.json_files import as_object, read_object
 from suisei.errors import DataError
 
 KINDS = ("HC", "HI", "HM", "MM")

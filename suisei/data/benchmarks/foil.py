@@ -14,10 +14,10 @@ from typing import Any
 
 from suisei.data.benchmarks.benchmark import Benchmark, ImageFolder, find_file
 from suisei.data.benchmarks.coco_captions import CocoCaptions
-from suisei.data.benchmarks.jsonfile import as_object, bool_of, number_of, text_of
+from suisei.data.benchmarks.jsonfile import bool_of, number_of, text_of
 from suisei.data.benchmarks.paired import Pair, pair_rows
 from suisei.data.formats import Row
-from suisei.data.json_files import read_object
+from suisei.data.json_files import as_object, read_object
 from suisei.errors import DataError
 
 FILE, CAPTIONS = "foilv1.0_test_2017.json", "captions_val2014.json"

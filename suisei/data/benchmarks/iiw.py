@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from suisei.data.benchmarks.benchmark import Benchmark, ImageFolder, find_file, text_rows
-from suisei.data.benchmarks.jsonfile import as_object, parse_line, text_of
+from suisei.data.benchmarks.jsonfile import text_of
 from suisei.data.benchmarks.paired import Pair, pair_rows
 from suisei.data.formats import Row
+from suisei.data.json_files import as_object, parse_object
 from suisei.errors import DataError
 
 FILE, VERDICTS = "data.jsonl", "iiw-human-sxs-iiw-p5b"
@@ -36,7 +37,7 @@ def _pair(_: int, entry: tuple[str, str | None]) -> Pair | None:
     line, problem = entry
     if problem is not None:
         raise DataError(problem)
-    record = parse_line(line)
+    record = parse_object(line)
     if VERDICTS not in record:
         return None  # only a part of the images was judged
     verdicts = as_object(record[VERDICTS])

@@ -2,36 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from suisei.errors import DataError
-
-
-def parse_line(line: str) -> dict[str, Any]:
-    """Return the object on a line of JSON Lines.
-
-    Raises:
-        DataError: it is none.
-    """
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"not valid JSON: {error}") from None
-    return as_object(record)
-
-
-def as_object(record: Any) -> dict[str, Any]:
-    """Return a record that is an object.
-
-    Raises:
-        DataError: it is none.
-    """
-    if not isinstance(record, dict):
-        raise DataError(f"expected a JSON object, got {str(record)[:60]!r}")
-    return record
 
 
 def text_of(record: Mapping[str, Any], field: str) -> str:

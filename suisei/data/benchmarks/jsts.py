@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from suisei.data.benchmarks.benchmark import Benchmark, find_file, make_row, text_rows
-from suisei.data.benchmarks.jsonfile import number_of, parse_line
+from suisei.data.benchmarks.jsonfile import number_of
 from suisei.data.formats import Row
+from suisei.data.json_files import parse_object
 from suisei.data.sample import CaptionSample, Rating
 from suisei.errors import DataError
 
@@ -40,7 +41,7 @@ def _rows(root: Path, images: Path | None) -> Iterator[Row]:
 def _sample(line: str, problem: str | None, part: str, groups: dict[str, str]) -> CaptionSample:
     if problem is not None:
         raise DataError(problem)
-    record = parse_line(line)
+    record = parse_object(line)
     return CaptionSample(
         candidate=record.get("sentence2", ""),
         references=(record.get("sentence1", ""),),
@@ -77,7 +78,7 @@ def _image_groups(paths: Iterable[Path]) -> dict[str, str]:
     for path in paths:
         for _, line, _ in text_rows(path):
             try:
-                first, *others = _images_of(parse_line(line))
+                first, *others = _images_of(parse_object(line))
             except DataError:
                 continue  # the row is reported when its sample is made
             for other in (first, *others):

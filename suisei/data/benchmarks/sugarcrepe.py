@@ -13,10 +13,10 @@ from typing import Any
 
 from suisei.data.benchmarks.benchmark import Benchmark, ImageFolder, find_file
 from suisei.data.benchmarks.coco_captions import KARPATHY, CocoCaptions
-from suisei.data.benchmarks.jsonfile import as_object, text_of
+from suisei.data.benchmarks.jsonfile import text_of
 from suisei.data.benchmarks.paired import Pair, pair_rows
 from suisei.data.formats import Row
-from suisei.data.json_files import read_object
+from suisei.data.json_files import as_object, read_object
 
 KINDS = ("add_att", "add_obj", "replace_att", "replace_obj", "replace_rel", "swap_att", "swap_obj")
 CAPTIONS = "captions_val2017.json"

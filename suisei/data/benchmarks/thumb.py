@@ -15,8 +15,9 @@ from typing import Any
 
 from suisei.data.benchmarks.benchmark import Benchmark, ImageFolder, find_file, make_row, text_rows
 from suisei.data.benchmarks.coco_captions import KARPATHY, CocoCaptions, without_caption
-from suisei.data.benchmarks.jsonfile import number_of, parse_line, text_of, texts_of
+from suisei.data.benchmarks.jsonfile import number_of, text_of, texts_of
 from suisei.data.formats import Row
+from suisei.data.json_files import parse_object
 from suisei.data.judged import ScaledCaption
 from suisei.data.sample import Rating
 from suisei.errors import DataError
@@ -61,7 +62,7 @@ def _read_released(path: Path) -> dict[str, tuple[str, ...]]:
         try:
             if problem is not None:
                 raise DataError(problem)
-            record = parse_line(line)
+            record = parse_object(line)
             name, captions = text_of(record, "seg_id"), texts_of(record, "refs")
             if name in found:
                 raise DataError(f"seg_id {name[:40]!r} occurs twice; copy the file again")
@@ -90,7 +91,7 @@ def _human_captions(path: Path) -> dict[str, str]:
     found = {}
     for _, line, _ in text_rows(path):
         try:
-            record = parse_line(line)
+            record = parse_object(line)
         except DataError:
             continue  # reported when its sample is made
         if record.get("SYS") == HUMAN:
@@ -101,7 +102,7 @@ def _human_captions(path: Path) -> dict[str, str]:
 def _sample(line: str, problem: str | None, references: References, files: ImageFolder) -> ScaledCaption:
     if problem is not None:
         raise DataError(problem)
-    record = parse_line(line)
+    record = parse_object(line)
     image, system = text_of(record, "image"), text_of(record, "SYS")
     total = Rating((number_of(record, "human_score"),), *TOTAL)
     return ScaledCaption(

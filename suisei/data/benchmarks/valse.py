@@ -14,10 +14,10 @@ from typing import Any
 
 from suisei.data.benchmarks.benchmark import Benchmark, ImageFolder, LayoutError
 from suisei.data.benchmarks.coco_captions import KARPATHY, CocoCaptions, without_caption
-from suisei.data.benchmarks.jsonfile import as_object, number_of, text_of
+from suisei.data.benchmarks.jsonfile import number_of, text_of
 from suisei.data.benchmarks.paired import Pair, pair_rows
 from suisei.data.formats import Row
-from suisei.data.json_files import read_object
+from suisei.data.json_files import as_object, read_object
 
 FOIL_FILES = (
     "existence",

@@ -138,7 +138,7 @@ def test_what_cannot_be_is_refused_before_any_work(run, tmp_path, capsys, option
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [("{", "not JSON"), ('{"sets": []}', "the figures are not those of zero_shot.py")],
+    [("{", "not valid JSON"), ('{"sets": []}', "the figures are not those of zero_shot.py")],
 )
 def test_figures_of_another_form_are_refused_before_any_work(run, tmp_path, capsys, content, message):
     path = tmp_path / "figures.json"

@@ -212,7 +212,7 @@ def test_another_file_of_the_manifests_name_is_not_cut(tmp_path, content):
     path = tmp_path / "captions.jsonl"
     path.write_text(content)
     with (
-        pytest.raises(DataError, match=r"not an item of a manifest|not JSON"),
+        pytest.raises(DataError, match=r"not an item of a manifest|not valid JSON"),
         PositiveWriter(tmp_path, "captions"),
     ):
         pass

@@ -61,8 +61,8 @@ def test_a_compressed_manifest_is_read(write, tmp_path):
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        (["{"], "row 1: not JSON"),
-        ([[1]], "row 1: expected an object"),
+        (["{"], "row 1: not valid JSON"),
+        ([[1]], "row 1: expected a JSON object"),
         ([{"image": "a.jpg", "captions": []}], "captions is empty"),
         ([{"image": "a.jpg", "captions": ["x", " "]}], "not blank"),
         (

@@ -154,7 +154,7 @@ def test_members_may_begin_with_a_byte_order_mark(tmp_path):
     first, second, third = rows(archive(tmp_path / "0.tar", fill))
     assert (first.uid, first.row.sample.candidate, first.row.sample.references) == ("u", "a ball", ("r",))
     assert second.row.sample.candidate == "a dog"
-    assert ".json is no JSON" in str(third.row.error)
+    assert ".json is not valid JSON" in str(third.row.error)
 
 
 def test_nothing_in_an_archive_names_a_file_of_this_machine(tmp_path):

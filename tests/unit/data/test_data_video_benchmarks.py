@@ -227,7 +227,7 @@ def test_published_figures_of_videos_are_those_of_the_backbone(foil):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("anet_entities_test_1.json", "{", "not JSON"),
+        ("anet_entities_test_1.json", "{", "not valid JSON"),
         ("anet_entities_test_1.json", '{"v_1": {"timestamps": [[1]]}}', "v_1.*timestamps"),
         ("anet_entities_test_1.json", '{"v_1": {"timestamps": [[1, Infinity]]}}', "v_1.*timestamps"),
         ("anet_entities_test_1.json", '{"v_1": {"timestamps": [[NaN, 2]]}}', "v_1.*timestamps"),

@@ -165,7 +165,7 @@ def test_duplicates_and_broken_lines_are_named(tmp_path):
     with pytest.raises(DataError, match="occurs twice"), PositiveWriter(tmp_path, "captions"):
         pass
     for broken, message in (
-        ("{\n", "not JSON"),
+        ("{\n", "not valid JSON"),
         ("[]\n", "no 'kind'"),
         ('{"kind": "captions"}\n', "no 'source'"),
     ):
@@ -266,7 +266,7 @@ def test_sources_are_read_of_a_karpathy_split(tmp_path):
         ('{"caption": "a", "id": 1}\n{"caption": "b", "id": 1}\n', "line 2: id '1' is used"),
         ('{"caption": "a"}\n{"caption": " "}\n', "line 2: neither"),
         ('{"caption": "a", "captoin": 1}\n{"caption": 3}\n', "line 2: image and caption must be text"),
-        ("[]\n", "line 1: expected an object"),
+        ("[]\n", "line 1: expected a JSON object"),
         ("", "no rows"),
     ],
 )

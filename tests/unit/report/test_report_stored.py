@@ -73,7 +73,7 @@ def test_a_malformed_table_is_one_clear_error(tmp_path, spoil):
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("[]", "holds no object"), ("{", "not JSON"), ('{"title": 1}', "holds no table")],
+    [("[]", "holds no object"), ("{", "not valid JSON"), ('{"title": 1}', "holds no table")],
 )
 def test_json_of_something_else_is_refused(tmp_path, text, message):
     (tmp_path / "r.json").write_text(text)

@@ -220,7 +220,7 @@ def test_a_colon_may_be_of_the_file_or_pick_columns(tmp_path, monkeypatch, sourc
         ("s.jsonl", '{"id": "a", "m": 1}\n{"m": 2}\n', "row 2: no id"),
         ("s.jsonl", '{"id": "q", "m": 1}\n', "none of its 1 ids"),
         ("s.jsonl", "[1]\n", "row 1: expected an object"),
-        ("s.jsonl", "{\n", "row 1: not JSON"),
+        ("s.jsonl", "{\n", "row 1: not valid JSON"),
         ("s.jsonl", '{"id": "a", "rating": 1}\n', "no score column"),
         ("s.csv", "id,m\na,1,2\n", "row 1: its number of fields"),
         ("s.csv", "id,m\n", "no rows"),
@@ -247,14 +247,14 @@ def test_unreadable_and_unknown_files(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("s.jsonl", b'{"id": "a", "m": 1, "m": 2}\n', "row 1: not JSON .*'m' is given twice"),
-        ("s.jsonl", b'{"id": "a", "m": ' + b"9" * 5000 + b"}\n", "row 1: not JSON"),
+        ("s.jsonl", b'{"id": "a", "m": 1, "m": 2}\n', "row 1: not valid JSON: .*'m' is given twice"),
+        ("s.jsonl", b'{"id": "a", "m": ' + b"9" * 5000 + b"}\n", "row 1: not valid JSON"),
         (
             "s.jsonl",
             b'{"id": "a", "m": 1' + b"0" * 400 + b"}\n",
             "row 1, column 'm': 10+ is not a finite number",
         ),
-        ("s.jsonl", b"[" * 100_000, "row 1: not JSON"),
+        ("s.jsonl", b"[" * 100_000, "row 1: not valid JSON"),
         ("s.csv", b"id,m,m\na,1,2\n", "header: a column has no name, or two have the same: id, m, m"),
         ("s.csv", b"id,\na,1\n", "header: a column has no name"),
         ("s.csv", b"id,m\na," + b"1" * 200_000 + b"\n", "not CSV"),

@@ -1,0 +1,65 @@
+"""JSON that cannot be read: every reader says in the same words what is wrong, where, and what to do."""
+
+import pytest
+
+from suisei.data.coco import read_references
+from suisei.data.formats import read_samples
+from suisei.data.json_files import parse_object, read_object
+from suisei.data.karpathy_parts import read_parts
+from suisei.data.pairs import load_pairs
+from suisei.data.sample import CaptionSample
+from suisei.errors import DataError
+from suisei.pacs.sources import read_sources
+from suisei.scoring.scorefile import read_scores
+from tests.unit.data.row_files import write
+
+LINES = {
+    "rows": lambda path: read_samples(path, note=str),
+    "references": lambda path: read_references([path]),
+    "pairs": lambda path: load_pairs(str(path)),
+    "positives": lambda path: list(read_sources(str(path))),
+    "scores": lambda path: read_scores(path, [CaptionSample("a dog")]),
+}
+
+
+@pytest.mark.parametrize("reader", LINES)
+def test_a_line_that_is_no_json_is_shown_with_the_character_where_it_ends(tmp_path, reader):
+    path = write(tmp_path, "a.jsonl", '{"captions": ["a dog"], "image": nothing}\n')
+    message = (
+        r"a\.jsonl,? (row|line) 1: not valid JSON: Expecting value at character 34: '{\"captions\": \[\"a"
+    )
+    with pytest.raises(DataError, match=message):
+        LINES[reader](path)
+
+
+def test_a_file_that_is_no_json_is_named_with_line_and_character(tmp_path):
+    path = write(tmp_path, "a.json", '{\n"a": 1,\n "b" 2}')
+    where = r"a\.json: not valid JSON: Expecting ':' delimiter at line 3, character 6"
+    with pytest.raises(DataError, match=where + "; copy the file again"):
+        read_object(path)
+    with pytest.raises(DataError, match=where + "$"):
+        read_references([path])
+    with pytest.raises(DataError, match=where + "$"):
+        list(read_parts(f"{path}:test"))
+
+
+def test_lines_in_a_document_are_told(tmp_path):
+    with pytest.raises(
+        DataError, match=r"line 2, character 1; if each line is an object .* name the file \.jsonl"
+    ):
+        read_references([write(tmp_path, "a.json", '{"1": "a"}\n{"2": "b"}')])
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("[" * 100_000, "not valid JSON: "),
+        ('{"a": ' + "9" * 5000 + "}", "not valid JSON: "),
+        (b'{"a": "\xff"}', "not valid JSON: 'utf-8' codec"),
+        ("[1]", r"expected a JSON object, got '\[1\]'"),
+    ],
+    ids=["deep", "long", "bytes", "list"],
+)
+def test_what_is_no_object_is_told(line, message):
+    with pytest.raises(DataError, match=message):
+        parse_object(line)
