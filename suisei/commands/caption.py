@@ -12,7 +12,7 @@ from suisei.commands.allowances import add_allowances, allowed
 from suisei.commands.command_parser import CommandParser
 from suisei.commands.metric_options import check_device
 from suisei.commands.option_values import device, filled, real, whole
-from suisei.commands.options import add_log_options
+from suisei.commands.options import add_log_options, add_root_option
 from suisei.data.caption_texts import is_json
 from suisei.data.outputs import given
 from suisei.encoders.precision_words import CAPTION_PRECISIONS
@@ -142,7 +142,7 @@ def _parser() -> CommandParser:
         type=filled,
         help="images with references: flickr8k-test, FILE.json:test, ...",
     )
-    add("--root", metavar="DIR", type=filled, help="folder of the data set that --data names")
+    add_root_option(add)
     add_allowances(add)
     add = parser.add_argument_group("decoding").add_argument
     add("--method", choices=("beam", "greedy", "sample"), default="beam", help="default: beam")

@@ -13,7 +13,7 @@ from suisei.commands.allowances import allowed
 from suisei.commands.command_parser import CommandParser
 from suisei.commands.metric_options import add_metric_options, metric_plans
 from suisei.commands.option_values import filled, positive
-from suisei.commands.options import add_row_options, named_columns, note_text
+from suisei.commands.options import add_root_option, add_row_options, named_columns, note_text
 from suisei.commands.reports import check_report, json_text, report_files
 from suisei.data.outputs import check_media, given, raise_first, write_texts
 from suisei.errors import ConfigError, DataError
@@ -82,7 +82,7 @@ def _parser() -> CommandParser:
     add("--language", choices=("ja", "en"), help="of the caption (default: as its characters show)")
     add = parser.add_argument_group("or rows of a file").add_argument
     add("--input", metavar="NAME_OR_FILE", type=filled, help="a file of samples, or a benchmark's name")
-    add("--root", metavar="DIR", type=filled, help="where the benchmark's files are")
+    add_root_option(add)
     add_row_options(add, images="where relative image paths start")
     add("--row", metavar="N", type=positive, action="append", default=[], help="which, from 1 (default 1)")
     add("--id", metavar="ID", type=filled, action="append", default=[], help="which, by its id")

@@ -11,8 +11,13 @@ from suisei.commands.option_values import filled, resamples, seed
 
 def add_data_options(add: Add) -> None:
     """Add how the data of ``--data`` are read."""
-    add("--root", metavar="DIR", type=filled, help="where the benchmark's files are")
+    add_root_option(add)
     add_row_options(add, images="where the images, or the videos, are", ratings="of a file of ratings")
+
+
+def add_root_option(add: Add) -> None:
+    """Add where the files of a benchmark or another named data set are."""
+    add("--root", metavar="DIR", type=filled, help="where the files of a named data set are")
 
 
 def add_row_options(add: Add, *, images: str, ratings: str | None = None, several: bool = True) -> None:

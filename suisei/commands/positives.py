@@ -13,7 +13,7 @@ from suisei.commands.allowances import add_allowances, allowed
 from suisei.commands.command_parser import Add, CommandParser
 from suisei.commands.metric_options import check_device
 from suisei.commands.option_values import device, filled, positive, real, seed, whole
-from suisei.commands.options import add_column_options, add_log_options, named_columns
+from suisei.commands.options import add_column_options, add_log_options, add_root_option, named_columns
 from suisei.data.karpathy_parts import file_of
 from suisei.data.outputs import check_outputs, given
 from suisei.data.paths import full_path
@@ -95,7 +95,7 @@ def _parser() -> CommandParser:
     )
     for command in (captions, images, join):
         command.add_argument("data", metavar="DATA", type=filled, help="images and captions, see below")
-        command.add_argument("--root", metavar="DIR", type=filled, help="where a named data set is")
+        add_root_option(command.add_argument)
         command.add_argument(
             "--images", metavar="DIR", type=filled, help="folder where relative image paths start"
         )
