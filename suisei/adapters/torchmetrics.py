@@ -20,7 +20,8 @@ from torch import Tensor
 from torchmetrics.utilities import dim_zero_cat
 
 from suisei.adapters.rows import reference_lists, row_metric
-from suisei.metrics.base import Metric, as_samples
+from suisei.data.given_samples import as_samples
+from suisei.metrics.base import Metric
 from suisei.scoring.corpus import summands
 
 _number = count(1)

@@ -53,8 +53,9 @@ def _plots(
     calibrations: dict[str, dict[str, Calibration] | str],
 ) -> Iterator[Callable[[], None]]:
     """Yield what writes each plot."""
-    from suisei.metaeval.plots import plot_degradation, plot_dots, plot_orders, plot_reliability
+    from suisei.metaeval.plots import plot_dots, plot_reliability
     from suisei.probes.curves import SHARES
+    from suisei.probes.degradation_plots import plot_degradation, plot_orders
 
     for metric, name in zip(metrics, file_names(metrics), strict=True):
         for kind in ("degradations", "invariances"):

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
-from suisei.data.given_columns import is_frame, listed
-from suisei.data.sample import LANGUAGE_NAMES, CaptionSample, language_of, make_samples
+from suisei.data.given_samples import as_samples
+from suisei.data.sample import LANGUAGE_NAMES, CaptionSample, language_of
 from suisei.errors import ConfigError, DataError
 from suisei.version import __version__
 
@@ -377,37 +377,6 @@ def unreadable_images(metric: Metric, samples: Sequence[CaptionSample]) -> dict[
         if problem is not None:
             bad[position] = problem
     return bad
-
-
-def as_samples(samples: Any, references: Any = None, images: Any = None) -> list[CaptionSample]:
-    """Return CaptionSamples from any form that :meth:`Metric.score` takes.
-
-    Raises:
-        DataError: samples among captions, references or images beside samples, or a caption, references or
-            an image of a kind that there is not.
-    """
-    if is_frame(samples):
-        _refuse_beside(references, images)
-        from suisei.data.frames import frame_samples
-
-        return frame_samples(samples)
-    rows = listed("candidates", samples)
-    wanted = next((row for row, item in enumerate(rows) if isinstance(item, CaptionSample)), None)
-    if wanted is None:
-        return make_samples(rows, references, images)
-    other = next((row for row, item in enumerate(rows) if not isinstance(item, CaptionSample)), None)
-    if other is not None:
-        raise DataError(
-            f"sample {other} is {type(rows[other]).__name__} while sample {wanted} is a CaptionSample; "
-            "give one or the other"
-        )
-    _refuse_beside(references, images)
-    return rows
-
-
-def _refuse_beside(references: Any, images: Any) -> None:
-    if references is not None or images is not None:
-        raise DataError("references and images are inside the samples already; do not pass them again")
 
 
 def given_as(option: str) -> str:

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from suisei.data.given_samples import as_samples
 from suisei.data.sample import CaptionSample
 from suisei.encoders.locks import Lock
 from suisei.encoders.precision_words import PRECISION
 from suisei.encoders.pretrained import check_config_file, longest_input
 from suisei.errors import ConfigError, DataError
-from suisei.metrics.base import Metric, as_samples
+from suisei.metrics.base import Metric
 from suisei.metrics.windows import windows
 from suisei.progress import in_parts, progress_bar
 from suisei.ranges import Word, check

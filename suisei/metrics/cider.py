@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from suisei.data.given_samples import as_samples
 from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError, DataError
-from suisei.metrics.base import as_samples
 from suisei.metrics.ngrams import MAX_ORDER, Ngram, TokenMetric, ngram_counts, ngrams
 from suisei.metrics.tokenizers import TokenizedSample, Tokens, signature_now
 from suisei.models.packed_counts import PackedCounts

@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from suisei.data.given_samples import as_samples
 from suisei.data.sample import CaptionSample, Rating, language_of
 from suisei.data.splits import group_of, references_by_image
 from suisei.errors import ConfigError, DataError, ModelError
-from suisei.metrics.base import Metric, as_samples
+from suisei.metrics.base import Metric
 from suisei.metrics.tfidf import CharTfidf
 
 INNER_FOLDS = 5

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from suisei.data.given_samples import as_samples
 from suisei.data.idf import IdfTable
 from suisei.data.sample import CaptionSample
 from suisei.data.video import VideoSample, clip_key, iter_frames
 from suisei.errors import ConfigError, DataError, UnavailableError
-from suisei.metrics.base import as_samples
 from suisei.metrics.dual_metric import MODEL, DualMetric, folder_as_model, weights_given
 from suisei.metrics.long_captions import overlong_errors
 from suisei.metrics.matching import (

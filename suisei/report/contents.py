@@ -19,9 +19,7 @@ from suisei.metaeval.calibration import (
     is_graded,
 )
 from suisei.metaeval.plots import (
-    plot_boxes,
     plot_curves,
-    plot_degradation,
     plot_dots,
     plot_reliability,
     plot_systems,
@@ -31,6 +29,7 @@ from suisei.metaeval.prediction_plots import plot_predicted
 from suisei.metaeval.resampling import Interval
 from suisei.metaeval.settings import Resampling
 from suisei.metaeval.tables import Cell, Row, Section, Table
+from suisei.probes.degradation_plots import plot_boxes, plot_degradation
 from suisei.report.examples import Explain, human_scores, nearest_metric, prediction_cards
 from suisei.report.parts import Block, Figure, Part, Rated, Result
 from suisei.report.vector import plain

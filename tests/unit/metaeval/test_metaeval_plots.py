@@ -258,14 +258,3 @@ def test_systems_whose_names_begin_alike_can_be_told_apart(drawn):
     assert entries[4].get_text() == f"5  {30 * 'c'}…{22 * 'c'} the end"
     assert max(text.get_window_extent().x1 for text in entries) <= figure.bbox.width
     assert axis.get_window_extent().width > figure.bbox.width / 4
-
-
-def test_distributions_have_a_row_each(tmp_path):
-    from suisei.metaeval.plots import plot_boxes
-
-    plot_boxes(tmp_path / "b.svg", {"swap": [-1, 0, 0.5, 1, 2], "half": [0, 0, 0, 0, 0]})
-    text = (tmp_path / "b.svg").read_text()
-    assert ">swap</text>" in text
-    assert ">half</text>" in text
-    with pytest.raises(DataError, match="no distribution"):
-        plot_boxes(tmp_path / "b.svg", {})

@@ -11,10 +11,10 @@ from PIL import Image
 
 from suisei.data.sample import CaptionSample
 from suisei.errors import DataError
-from suisei.metaeval.plots import plot_degradation
 from suisei.metrics.base import SummableCorpus
 from suisei.metrics.registry import get_metric
 from suisei.probes.curves import SHARES, UNNOTICED, _area, curves
+from suisei.probes.degradation_plots import plot_degradation
 from suisei.probes.outcomes import Scored
 from suisei.probes.probe_tables import curve_table
 from suisei.scoring.corpus import summands
