@@ -11,86 +11,21 @@ import time
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
 
-from suisei.commands import compare, evaluate, score
-from suisei.data.images import load_image
-from suisei.metrics.base import Metric
-from suisei.metrics.registry import REGISTRY, Entry
-from suisei.runlog import events
-from tests.unit.runs import read_rows, run, write_rows
-
-
-class Acting(Metric):
-    """Scores by length, and does something when it comes to a caption."""
-
-    name = "acting"
-    at = "a dog 9"
-    act = staticmethod(lambda: None)
-
-    def _score(self, samples, *, batch_size, progress):
-        if any(sample.candidate == Acting.at for sample in samples):
-            Acting.act()
-        return np.array([float(len(sample.candidate)) for sample in samples])
-
-
-class Looking(Acting):
-    """Looks at the images besides."""
-
-    def _score(self, samples, **options):
-        scores = super()._score(samples, **options)
-        for sample in samples:
-            load_image(sample.image)
-        return scores
-
-
-def interrupt():
-    raise KeyboardInterrupt
+from suisei.commands import score
+from tests.unit.commands.acting import Acting, interrupt, rated_rows, registered, scoring
+from tests.unit.runs import read_rows, run
 
 
 @pytest.fixture(autouse=True)
 def acting(monkeypatch):
-    for fake in (Acting, Looking):
-        entry = Entry(f"{__name__}:{fake.__name__}", (), "a fake")
-        monkeypatch.setitem(REGISTRY, fake.__name__.lower(), entry)
-    monkeypatch.setattr(Acting, "act", staticmethod(lambda: None))
-    yield Acting
-    events.end(None)
+    yield from registered(monkeypatch)
 
 
 @pytest.fixture
 def data(tmp_path):
-    """Twelve rated rows whose images are in a folder of their own."""
-    images = tmp_path / "images"
-    images.mkdir()
-    rows = []
-    for number in range(12):
-        Image.new("RGB", (8, 8 + number)).save(images / f"{number}.png")
-        rows.append({
-            "id": f"r{number}", "candidate": f"a dog {number}", "references": ["a dog runs", "犬が走る"],
-            "image": str(images / f"{number}.png"), "rating": number / 12,
-        })  # fmt: skip
-    return write_rows(tmp_path / "rows.jsonl", rows)
-
-
-def scoring(data, output, *more, metrics="acting"):
-    images = data.parent / "images"
-    return run(
-        score.main,
-        "--input",
-        data,
-        "--images",
-        images,
-        "--metrics",
-        metrics,
-        "--output",
-        output,
-        "--window",
-        4,
-        *more,
-    )
+    return rated_rows(tmp_path)
 
 
 def test_ctrl_c_says_what_is_finished_and_how_to_go_on(data, acting, capsys):
@@ -217,17 +152,6 @@ def test_images_that_never_were_there_are_bad_rows(data):
     assert (data.parent / "none.jsonl").read_text().count("is not there: no file") == 12
 
 
-def test_an_image_that_goes_away_stops_an_evaluation_that_keeps_scores(data, acting, capsys):
-    image, away = data.parent / "images" / "9.png", data.parent / "away.png"
-    arguments = ["--data", data, "--metrics", "looking", "--bootstrap", 10, "--keep", data.parent / "kept"]
-    acting.act = staticmethod(lambda: image.rename(away) if image.exists() else None)
-    assert run(evaluate.main, *arguments) == 2
-    assert f"{image} is not there any more; the same command goes on" in capsys.readouterr().err
-    acting.act = staticmethod(lambda: None)
-    away.rename(image)
-    assert run(evaluate.main, *arguments) == 0
-
-
 def test_an_output_that_became_a_folder_keeps_its_rows(data, acting, capsys):
     output = data.parent / "s.jsonl"
     acting.act = staticmethod(lambda: (output / "x").mkdir(parents=True))
@@ -290,96 +214,6 @@ def test_a_second_run_is_told_that_the_first_is_at_work(data, acting, capsys):
     assert scoring(data, output) == 0
     assert seen == [2]
     assert "s.jsonl.part" in capsys.readouterr().err
-
-
-EVALUATING = ("--metrics", "length,acting,rouge-l", "--bootstrap", 10)
-
-
-def test_ctrl_c_of_an_evaluation_says_what_is_kept(data, acting, capsys):
-    arguments = ["--data", data, *EVALUATING, "--json", data.parent / "e.json"]
-    keep = ["--keep", data.parent / "kept"]
-    acting.act = staticmethod(interrupt)
-    assert run(evaluate.main, *arguments) == 130
-    assert (
-        "1 of 3 metrics are done; their scores are lost; with --keep DIR they would"
-        in capsys.readouterr().err
-    )
-    assert run(evaluate.main, *arguments, *keep) == 130
-    assert (
-        f"1 of 3 metrics are done; scores are in {data.parent / 'kept'}, and the same"
-        in capsys.readouterr().err
-    )
-    acting.act = staticmethod(lambda: None)
-    assert run(evaluate.main, *arguments, *keep) == 0
-    whole = (data.parent / "e.json").read_bytes()
-    assert run(evaluate.main, *arguments) == 0
-    assert (data.parent / "e.json").read_bytes() == whole
-
-
-def test_a_comparison_goes_on_from_what_is_kept(data, acting):
-    rows = read_rows(data)
-    for name in ("one", "two"):
-        own = [{**row, "candidate": f"{row['candidate']} {name}"} for row in rows]
-        write_rows(data.parent / f"{name}.jsonl", own)
-    arguments = [
-        data.parent / "one.jsonl",
-        data.parent / "two.jsonl",
-        *EVALUATING,
-        "--json",
-        data.parent / "c.json",
-    ]
-    assert run(compare.main, *arguments) == 0
-    whole = (data.parent / "c.json").read_bytes()
-    acting.at = "a dog 9 two"
-    acting.act = staticmethod(interrupt)
-    try:
-        assert run(compare.main, *arguments, "--keep", data.parent / "kept") == 130
-        acting.act = staticmethod(lambda: None)
-        assert run(compare.main, *arguments, "--keep", data.parent / "kept") == 0
-    finally:
-        acting.at = "a dog 9"
-    assert (data.parent / "c.json").read_bytes() == whole
-
-
-def test_quiet_leaves_warnings_and_results(data, capsys):
-    assert scoring(data, data.parent / "s.jsonl", "--quiet") == 0
-    assert capsys.readouterr().err == ""
-    assert scoring(data, data.parent / "t.jsonl") == 0
-    assert "12 rows" in capsys.readouterr().err
-    assert run(evaluate.main, "--data", data, *EVALUATING, "--quiet") == 0
-    told = capsys.readouterr()
-    assert told.err == ""
-    assert "rouge-l" in told.out
-    assert scoring(data, data.parent / "u.jsonl", "--quiet", "--summary", data.parent / "no" / "s.json") == 2
-    assert "its folder does not exist" in capsys.readouterr().err
-
-
-def test_the_log_of_a_run_and_of_its_end(data, acting, capsys):
-    log = data.parent / "log.jsonl"
-    acting.act = staticmethod(interrupt)
-    assert scoring(data, data.parent / "s.jsonl", "--log-json", log) == 130
-    acting.act = staticmethod(lambda: None)
-    assert scoring(data, data.parent / "s.jsonl", "--log-json", log, "--resume") == 0
-    told = read_rows(log)
-    assert [event["status"] for event in told if event["event"] == "end"] == [130, 0]
-    assert [event["text"][:12] for event in told if event["event"] == "error"] == ["interrupted;"]
-    (summary,) = [event for event in told if event["event"] == "summary"]
-    assert summary["metrics"]["acting"]["n"] == 12
-    (done,) = [event for event in told if event["event"] == "done"]
-    assert (done["stage"], done["done"], done["total"]) == ("scoring", 12, 12)
-    capsys.readouterr()
-    assert run(evaluate.main, "--data", data, *EVALUATING, "--log-json", "-") == 0
-    events_only = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
-    assert {"start", "stage", "note", "done", "end"} <= {event["event"] for event in events_only}
-
-
-def test_a_log_is_not_written_over_what_is_read(data, capsys):
-    before = data.read_bytes()
-    assert scoring(data, data.parent / "s.jsonl", "--log-json", data) == 2
-    assert "holds something else than a log" in capsys.readouterr().err
-    assert data.read_bytes() == before
-    assert scoring(data, data.parent / "s.jsonl", "--log-json", data.parent / "s.jsonl") == 2
-    assert "is the file of --output as well" in capsys.readouterr().err
 
 
 def test_a_signal_from_the_keyboard_ends_a_process_in_a_line(data):

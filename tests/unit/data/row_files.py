@@ -20,6 +20,15 @@ def jsonl(folder: Path, *records: object) -> Path:
     return write(folder, "rows.jsonl", "".join(json.dumps(record) + "\n" for record in records))
 
 
+def save(path: Path, content: object) -> Path:
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+def lines(path: Path, *rows: object) -> Path:
+    return save(path, "".join(json.dumps(row) + "\n" for row in rows))
+
+
 def problem(row: Row) -> str:
     assert row.sample is None
     assert row.error is not None

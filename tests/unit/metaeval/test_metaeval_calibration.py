@@ -11,6 +11,7 @@ from suisei.metaeval.calibration import (
     calibration_table,
     reliability_table,
 )
+from tests.unit.rated_captions import captions
 
 PREDICTED = np.array([0.0, 0.1, 0.25, 0.3, 0.999, 1.0])
 HUMAN = np.array([0.2, 0.0, 0.5, 0.3, 1.0, 0.4])
@@ -180,3 +181,49 @@ def test_a_bin_that_most_resamples_lack_has_no_interval():
     lone = [calibrate(np.array([0.1, 0.9]), np.ones(2), ["a", "b"], n_resamples=1, seed=s) for s in range(8)]
     ends = {each.low for result in lone for each in result.bins}
     assert ends == {None, 1.0}
+
+
+def test_calibration_against_a_plain_loop():
+    rng = np.random.default_rng(1)
+    human = rng.random(300)
+    predicted = np.clip(0.2 + 0.5 * human + 0.1 * rng.normal(size=300), 0, 1)
+    groups = [f"g{n // 3}" for n in range(300)]
+    result = calibrate(predicted, human, groups, bins=5, n_resamples=200)
+    expected = 0.0
+    for n in range(5):
+        inside = (predicted >= n / 5) & ((predicted < (n + 1) / 5) | (n == 4))
+        if inside.any():
+            expected += inside.mean() * abs(predicted[inside].mean() - human[inside].mean())
+    assert result.error == pytest.approx(expected)
+    assert result.interval.low < result.error * 1.2
+    assert result.interval.high > result.error * 0.8
+    assert sum(each.n for each in result.bins) == 300
+    assert result.bias == pytest.approx((predicted - human).mean())
+    assert result.slope == pytest.approx(np.polyfit(predicted, human, 1)[0])
+    middle = max(result.bins, key=lambda each: each.n)
+    assert middle.low < middle.human < middle.high
+
+
+def test_perfect_scores_have_no_calibration_error():
+    human = np.linspace(0, 1, 50)
+    result = calibrate(human, human, [str(n) for n in range(50)], n_resamples=20)
+    assert (result.error, result.bias, result.slope) == pytest.approx((0, 0, 1))
+    assert calibrate(np.full(3, 0.5), human[:3], ["a"] * 3).slope is None
+
+
+def test_scores_off_the_human_scale_are_refused_and_explained():
+    with pytest.raises(DataError, match="from 0 to 40 are not on the human scale"):
+        calibrate(np.array([0.0, 40.0]), np.array([0.0, 1.0]), ["a", "b"])
+    table = calibration_table({"chrf": "not on the human scale"})
+    assert table.overall.rows[0].error == "not on the human scale"
+
+
+def test_calibration_by_language_leaves_out_what_has_no_score():
+    rows = captions()
+    scores = np.array([s.rating.mean for s in rows])
+    scores[0] = np.nan
+    named = calibrate_by_language(scores, rows, n_resamples=10)
+    assert {name: value.n for name, value in named.items()} == {"all": 39, "Japanese": 20, "English": 19}
+    table = calibration_table({"x": named, "y": "why"})
+    assert table.row("x", "English").cells["error"].value == pytest.approx(0)
+    assert reliability_table("x", named).row("0.9 to 1", "all").cells["n"].value == 8

@@ -1,27 +1,24 @@
 """Tables of probes and calibration, on metrics whose behaviour is known."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from suisei.data.sample import CaptionSample, Rating
-from suisei.errors import ConfigError, DataError
+from suisei.errors import DataError
 from suisei.metaeval.agreement import AgreementData
 from suisei.metaeval.calibration import (
-    calibrate,
     calibrate_by_language,
-    calibration_table,
-    reliability_table,
 )
 from suisei.metaeval.plots import plot_dots, plot_reliability
 from suisei.metaeval.tables import Cell
-from suisei.probes.originals import good_samples, some_of_each
+from suisei.probes.originals import good_samples
 from suisei.probes.outcomes import ChangeOutcome, Scored, change_outcomes, mean_cell
 from suisei.probes.probe_tables import change_notes, change_table, example_lines
 from suisei.probes.sample_tables import _change, language_table, reference_table, spread_table
+from tests.unit.rated_captions import captions
 
 LENGTH = Scored("length", lambda samples: np.array([float(len(s.candidate)) for s in samples]))
 CONSTANT = Scored("constant", lambda samples: np.full(len(samples), 0.5))
@@ -34,73 +31,6 @@ def degraded(metrics, originals, names, **settings):
     settings["seed"] = 0
     outcomes = change_outcomes(metrics, originals, names, **settings)
     return change_table(outcomes, "lower", change_notes(len(originals), **settings))
-
-
-def captions(count=20):
-    rows = []
-    for n in range(count):
-        quality = (n % 5) / 4
-        fields = {"rating": Rating((quality,)), "group": f"g{n // 2}"}
-        refs = tuple(f"reference {n} {k} of a dog" for k in range(3))
-        rows.append(CaptionSample(f"a brown dog runs on the grass {n}", refs, language="en", **fields))
-        rows.append(CaptionSample(f"茶色い犬が草の上を走る{n}", ("犬が走る", "草の上の犬"), **fields))
-    return rows
-
-
-def test_good_samples_are_the_rated_top_in_an_order_that_rows_do_not_decide():
-    rows = captions()
-    good = good_samples(rows, "rated", good=0.75)
-    assert {s.rating.mean for s in good} == {0.75, 1.0}
-    assert good == good_samples(rows[::-1], "rated", good=0.75)
-    assert len(good_samples(rows, "rated", limit=3)) == 6
-    assert some_of_each(rows, 2, seed=1) != some_of_each(rows, 2, seed=2)
-
-
-def test_images_in_another_folder_are_chosen_as_before():
-    def chosen(folder):
-        rows = [CaptionSample("a dog", image=f"{folder}/{n}.png", language="en") for n in range(40)]
-        return [Path(sample.image).name for sample in some_of_each(rows, 9, seed=1)]
-
-    assert chosen("/here") == chosen("/far/away") != chosen("/far/away")[::-1]
-
-
-def test_held_out_references_are_scored_against_the_others():
-    good = good_samples(captions(), "references")
-    assert len(good) == 20  # ten images, two languages
-    for sample in good:
-        assert sample.candidate not in sample.references
-        assert sample.rating is None
-    english = [s for s in good if s.language == "en"]
-    assert {len(s.references) for s in english} == {5}  # of the two captions' six
-
-
-def test_a_held_out_reference_is_of_the_language_that_it_is_written_in():
-    english = ("a dog runs", "the dog is running", "a brown dog")
-    crossed = CaptionSample("犬が走る", (*english, "犬", "子犬"), group="1", language="ja")
-    found = {sample.language: sample for sample in good_samples([crossed], "references")}
-    assert set(found) == {"ja", "en"}
-    assert {found["en"].candidate, *found["en"].references} == set(english)
-    assert {found["ja"].candidate, *found["ja"].references} == {"犬", "子犬"}
-
-
-def test_the_first_reference_of_an_image_can_be_the_one_held_out():
-    own = [f"a dog number {n}" for n in range(9)]
-    rows = [CaptionSample("x", own[:5], group="1"), CaptionSample("y", own[5:], group="1")]
-    for seed in range(3):
-        (first,) = good_samples(rows, "references", which="first", seed=seed)
-        assert first.candidate == own[0]
-        assert first.references == tuple(own[1:])
-    drawn = {good_samples(rows, "references", seed=seed)[0].candidate for seed in range(9)}
-    assert len(drawn) > 3
-    with pytest.raises(ConfigError, match="held out is 'last'; it must be one of random, first"):
-        good_samples(rows, "references", which="last")
-
-
-def test_no_good_sample_is_an_error_that_says_why():
-    with pytest.raises(DataError, match=r"none of 1 samples is rated 0\.75 or better"):
-        good_samples([CaptionSample("a dog", rating=0.2)], "rated")
-    with pytest.raises(ConfigError, match="originals is 'best'; it must be one of rated, references"):
-        good_samples(captions(), "best")
 
 
 def test_shares_drops_and_ties():
@@ -281,52 +211,6 @@ def test_captions_of_both_languages_beside_the_same_references():
     assert [section.title for section in language_table([counting], alone, n_resamples=0).sections] == titles[
         :2
     ]
-
-
-def test_calibration_against_a_plain_loop():
-    rng = np.random.default_rng(1)
-    human = rng.random(300)
-    predicted = np.clip(0.2 + 0.5 * human + 0.1 * rng.normal(size=300), 0, 1)
-    groups = [f"g{n // 3}" for n in range(300)]
-    result = calibrate(predicted, human, groups, bins=5, n_resamples=200)
-    expected = 0.0
-    for n in range(5):
-        inside = (predicted >= n / 5) & ((predicted < (n + 1) / 5) | (n == 4))
-        if inside.any():
-            expected += inside.mean() * abs(predicted[inside].mean() - human[inside].mean())
-    assert result.error == pytest.approx(expected)
-    assert result.interval.low < result.error * 1.2
-    assert result.interval.high > result.error * 0.8
-    assert sum(each.n for each in result.bins) == 300
-    assert result.bias == pytest.approx((predicted - human).mean())
-    assert result.slope == pytest.approx(np.polyfit(predicted, human, 1)[0])
-    middle = max(result.bins, key=lambda each: each.n)
-    assert middle.low < middle.human < middle.high
-
-
-def test_perfect_scores_have_no_calibration_error():
-    human = np.linspace(0, 1, 50)
-    result = calibrate(human, human, [str(n) for n in range(50)], n_resamples=20)
-    assert (result.error, result.bias, result.slope) == pytest.approx((0, 0, 1))
-    assert calibrate(np.full(3, 0.5), human[:3], ["a"] * 3).slope is None
-
-
-def test_scores_off_the_human_scale_are_refused_and_explained():
-    with pytest.raises(DataError, match="from 0 to 40 are not on the human scale"):
-        calibrate(np.array([0.0, 40.0]), np.array([0.0, 1.0]), ["a", "b"])
-    table = calibration_table({"chrf": "not on the human scale"})
-    assert table.overall.rows[0].error == "not on the human scale"
-
-
-def test_calibration_by_language_leaves_out_what_has_no_score():
-    rows = captions()
-    scores = np.array([s.rating.mean for s in rows])
-    scores[0] = np.nan
-    named = calibrate_by_language(scores, rows, n_resamples=10)
-    assert {name: value.n for name, value in named.items()} == {"all": 39, "Japanese": 20, "English": 19}
-    table = calibration_table({"x": named, "y": "why"})
-    assert table.row("x", "English").cells["error"].value == pytest.approx(0)
-    assert reliability_table("x", named).row("0.9 to 1", "all").cells["n"].value == 8
 
 
 def test_plots(tmp_path):

@@ -1,0 +1,74 @@
+"""Evaluations and comparisons that are interrupted, or whose images go away: what is said and kept."""
+
+import pytest
+
+from suisei.commands import compare, evaluate
+from tests.unit.commands.acting import EVALUATING, interrupt, rated_rows, registered
+from tests.unit.runs import read_rows, run, write_rows
+
+
+@pytest.fixture(autouse=True)
+def acting(monkeypatch):
+    yield from registered(monkeypatch)
+
+
+@pytest.fixture
+def data(tmp_path):
+    return rated_rows(tmp_path)
+
+
+def test_an_image_that_goes_away_stops_an_evaluation_that_keeps_scores(data, acting, capsys):
+    image, away = data.parent / "images" / "9.png", data.parent / "away.png"
+    arguments = ["--data", data, "--metrics", "looking", "--bootstrap", 10, "--keep", data.parent / "kept"]
+    acting.act = staticmethod(lambda: image.rename(away) if image.exists() else None)
+    assert run(evaluate.main, *arguments) == 2
+    assert f"{image} is not there any more; the same command goes on" in capsys.readouterr().err
+    acting.act = staticmethod(lambda: None)
+    away.rename(image)
+    assert run(evaluate.main, *arguments) == 0
+
+
+def test_ctrl_c_of_an_evaluation_says_what_is_kept(data, acting, capsys):
+    arguments = ["--data", data, *EVALUATING, "--json", data.parent / "e.json"]
+    keep = ["--keep", data.parent / "kept"]
+    acting.act = staticmethod(interrupt)
+    assert run(evaluate.main, *arguments) == 130
+    assert (
+        "1 of 3 metrics are done; their scores are lost; with --keep DIR they would"
+        in capsys.readouterr().err
+    )
+    assert run(evaluate.main, *arguments, *keep) == 130
+    assert (
+        f"1 of 3 metrics are done; scores are in {data.parent / 'kept'}, and the same"
+        in capsys.readouterr().err
+    )
+    acting.act = staticmethod(lambda: None)
+    assert run(evaluate.main, *arguments, *keep) == 0
+    whole = (data.parent / "e.json").read_bytes()
+    assert run(evaluate.main, *arguments) == 0
+    assert (data.parent / "e.json").read_bytes() == whole
+
+
+def test_a_comparison_goes_on_from_what_is_kept(data, acting):
+    rows = read_rows(data)
+    for name in ("one", "two"):
+        own = [{**row, "candidate": f"{row['candidate']} {name}"} for row in rows]
+        write_rows(data.parent / f"{name}.jsonl", own)
+    arguments = [
+        data.parent / "one.jsonl",
+        data.parent / "two.jsonl",
+        *EVALUATING,
+        "--json",
+        data.parent / "c.json",
+    ]
+    assert run(compare.main, *arguments) == 0
+    whole = (data.parent / "c.json").read_bytes()
+    acting.at = "a dog 9 two"
+    acting.act = staticmethod(interrupt)
+    try:
+        assert run(compare.main, *arguments, "--keep", data.parent / "kept") == 130
+        acting.act = staticmethod(lambda: None)
+        assert run(compare.main, *arguments, "--keep", data.parent / "kept") == 0
+    finally:
+        acting.at = "a dog 9"
+    assert (data.parent / "c.json").read_bytes() == whole
