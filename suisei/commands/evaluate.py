@@ -97,7 +97,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     from suisei.metaeval.settings import Resampling
     from suisei.progress import counting_bar
     from suisei.report.parts import Rated
-    from suisei.scoring.columns import column_notes, refused_samples
+    from suisei.scoring.columns import column_notes, refused_samples, sign_notes
     from suisei.scoring.fitting import protocol_corpus
     from suisei.scoring.scorefile import join_columns
 
@@ -116,7 +116,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         columns = _score(plans, samples, corpus, options, messages)
         further, unscored = _further_columns(protocol, plans, columns, samples, corpus, options, messages)
     columns += external
-    notes += unscored + join_notes + column_notes(columns) + _distance_notes(options, columns)
+    notes += unscored + join_notes + column_notes(columns)
+    notes += sign_notes(columns) + _distance_notes(options, columns)
     saved = {column.label: column.scores for column in columns if column.scores is not None}
     problems = save_scores(options.save_scores, samples, saved)
     measured = protocol.measure(

@@ -21,7 +21,7 @@ from suisei.metaeval.table_reading import read_table
 from suisei.metaeval.tables import Cell, Table
 from suisei.metrics.registry import get_entry
 from suisei.metrics.training_data import seen_notes
-from suisei.scoring.columns import ScoreColumn, column_notes
+from suisei.scoring.columns import ScoreColumn, column_notes, sign_notes
 from suisei.scoring.digest import value_digest
 from suisei.scoring.fitting import Corpus, protocol_corpus
 from suisei.scoring.plan import MetricPlan
@@ -128,7 +128,7 @@ def measure_benchmark(place: Place, candidates: Sequence[Candidate], means: Mean
         None if found["best"] in seen else found["best"],
         samples,
         columns,
-        [*notes, *seen.values(), *column_notes(columns), *([place.note] if place.note else [])],
+        [*notes, *seen.values(), *column_notes(columns), *sign_notes(columns), *filter(None, [place.note])],
         failed,
         list(seen),
         errors,

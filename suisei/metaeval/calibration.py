@@ -133,7 +133,7 @@ def _check(predicted: np.ndarray, human: np.ndarray) -> None:
         raise DataError(f"calibration needs scores and ratings of all of its {len(predicted)} samples")
     if not on_human_scale(predicted):
         raise DataError(
-            f"scores from {predicted.min():.3g} to {predicted.max():.3g} are not on the human scale, 0 to 1"
+            f"scores from {predicted.min():z.3g} to {predicted.max():z.3g} are not on the human scale, 0 to 1"
         )
 
 

@@ -233,6 +233,12 @@ def column_notes(columns: Sequence[ScoreColumn]) -> list[str]:
     return notes
 
 
+def sign_notes(columns: Sequence[ScoreColumn]) -> list[str]:
+    """Say which metrics are distances, whose figures are of their scores with their sign turned."""
+    names = [column.label for column in columns if not column.higher_is_better and column.scores is not None]
+    return [f"{', '.join(names)}: lower is better, so scores count with their sign turned"] if names else []
+
+
 def shown_problems(problems: Sequence[str], rest_in: str = "") -> str:
     """Return the first problems, and how many more there are.
 

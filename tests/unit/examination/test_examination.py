@@ -242,6 +242,15 @@ def test_a_benchmark_in_parquet_without_what_reads_it_is_left_out(tmp_path, monk
     assert "needs pyarrow" in place.note
 
 
+def test_a_benchmark_says_of_a_distance_that_its_sign_is_turned(tmp_path, samples):
+    candidates = [candidate_of(MetricPlan(name)) for name in ("length", "repetition-1")]
+    measure = measure_benchmark(
+        Place("scenes", None, samples[:20]), candidates, Means(Kept(tmp_path), SETTINGS)
+    )
+    said = [note for note in measure.notes if "sign turned" in note]
+    assert said == ["repetition-1: lower is better, so scores count with their sign turned"]
+
+
 def test_probes_say_of_a_distance_that_its_sign_is_turned(tmp_path, samples):
     good = [s for s in samples if s.language == "en"][:6]
     candidates = [candidate_of(MetricPlan(name)) for name in ("length", "repetition-1")]

@@ -92,6 +92,7 @@ def test_a_bin_of_one_group_has_no_other_rating():
         ([np.nan, 1], [0, 1], "all of its 2 samples"),
         ([0, 1], [0, np.nan], "all of its 2 samples"),
         ([-0.1, 1], [0, 1], "from -0.1 to 1 are not on the human scale"),
+        ([-1, -0.0], [0, 1], "from -1 to 0 are not on the human scale"),
         ([0, 1.1], [0, 1], "from 0 to 1.1 are not"),
     ],
 )
