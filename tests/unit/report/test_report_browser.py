@@ -101,6 +101,26 @@ def test_a_phone_needs_no_scrolling_sideways(opened):
     assert said == []
 
 
+def test_columns_scroll_behind_the_first(opened):
+    page, _ = opened(viewport={"width": 360, "height": 740})
+    above = page.locator(FIRST).first.evaluate(
+        """table => {
+            const scroll = table.closest(".scroll"), first = table.querySelector("thead th");
+            const above = new Set();
+            first.scrollIntoView({block: "center", behavior: "instant"});
+            const box = first.getBoundingClientRect();
+            for (scroll.scrollLeft = 0; above.size === 0; scroll.scrollLeft += 7) {
+                for (let x = box.left + 2; x < box.right - 2; x += 3)
+                    for (let y = box.top + 2; y < box.bottom - 2; y += 3)
+                        if (!first.contains(document.elementFromPoint(x, y))) above.add(`${x}, ${y}`);
+                if (scroll.scrollLeft + scroll.clientWidth >= scroll.scrollWidth - 1) break;
+            }
+            return [...above];
+        }"""
+    )
+    assert above == []
+
+
 def test_figures_on_a_phone_keep_letters_that_can_be_read(opened):
     page, _ = opened(viewport={"width": 360, "height": 740})
     pixels_per_point = page.locator("figure svg").evaluate_all(
