@@ -84,13 +84,14 @@ class Row:
         """Return the number in a column; None where there is no such cell, or no number in it."""
         return self.cells[key].value if key in self.cells else None
 
-    def reasons(self, overall: Row | None = None) -> list[str]:
+    def reasons(self, overall: Row | None = None, *, errors: bool = True) -> list[str]:
         """Return why numbers are absent or what they leave out, each reason once.
 
         What the row of all samples says already is not among them.
 
         Args:
             overall: that row, for one of a scope: what it has no number for, no scope is expected to have.
+            errors: whether the row's error is among them.
         """
         overall = overall or Row(self.label)
         if overall.error:
@@ -98,7 +99,7 @@ class Row:
         absent = {key for key, cell in overall.cells.items() if cell.value is None and cell.reason}
         said = {cell.reason for cell in overall.cells.values()}
         cells = (cell for key, cell in self.cells.items() if key not in absent)
-        found = dict.fromkeys([self.error, *(cell.reason for cell in cells)])
+        found = dict.fromkeys([self.error if errors else None, *(cell.reason for cell in cells)])
         return [reason for reason in found if reason and reason not in said]
 
     def is_best(self, key: str) -> bool:
@@ -249,14 +250,19 @@ class Table:
         empty = Cell(None)
         return [row.cells.get(key, empty) for key in self.columns]
 
-    def all_notes(self, sections: Sequence[Section] | None = None) -> list[str]:
-        """Return the notes, and why numbers are absent or what they leave out; of a scope only if its own."""
+    def all_notes(self, sections: Sequence[Section] | None = None, *, errors: bool = True) -> list[str]:
+        """Return the notes, and why numbers are absent or what they leave out; of a scope only if its own.
+
+        Args:
+            sections: those that are shown; None for all.
+            errors: whether the errors of rows are among them; not where they stand beside the rows.
+        """
         found: dict[tuple[str, str], list[str]] = {}
         overall: dict[str, Row] = {}
         for section in self.sections if sections is None else sections:
             scope = "" if section is self.overall else f" ({section.title})"
             for row in section.rows:
-                for reason in row.reasons(overall.get(row.label)):
+                for reason in row.reasons(overall.get(row.label), errors=errors):
                     found.setdefault((scope, reason), []).append(row.label)
             if section is self.overall:
                 overall = {row.label: row for row in section.rows}

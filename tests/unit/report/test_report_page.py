@@ -164,6 +164,12 @@ def test_a_number_that_is_absent_says_why():
     assert "<li><bdi>a: one &lt;rater&gt;</bdi></li>" in page
 
 
+def test_why_a_row_is_empty_is_said_once():
+    table = Table("T", {"x": "x"}, (Section("all", (Row("m", error="no such model"),)),))
+    assert "no such model" in table.all_notes()[0]  # of Markdown and the terminal, whose rows say nothing
+    assert render("t", [], table).count("no such model") == 1
+
+
 def test_a_figure_without_anything_to_show_is_left_out():
     from suisei.metaeval.plots import plot_curves
 
