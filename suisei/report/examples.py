@@ -45,6 +45,8 @@ def prediction_cards(rated: Rated, label: str, count: int, explain: Explain | No
     if not len(known) or not count:
         return []
     distance, how = _distance(predicted[known], human[known])
+    if set(human[known].tolist()) <= {0.0, 1.0}:
+        how = f"{how}; human is 1 where people prefer the caption or find it good, else 0"
     if len(rated.scores) > SHOWN_METRICS:
         how = f"{how}; {SHOWN_METRICS} of {len(rated.scores)} metrics are shown"
     groups = [group_of(rated.samples[place]) for place in known.tolist()]

@@ -43,6 +43,12 @@ def test_the_farthest_come_first_and_an_image_once():
     assert worst.cards[0].figures[:2] == (("human", "0.00"), ("m", "0.50"))
 
 
+def test_what_human_is_of_a_verdict_is_said():
+    for high, said in ((1.0, True), (0.75, False)):
+        worst, _ = prediction_cards(rated([0.0, high, 0.0, high], [0.2, 0.9, 0.1, 0.8]), "m", 1)
+        assert ("human is 1 where people prefer the caption or find it good, else 0" in worst.note) is said
+
+
 def test_the_nearest_come_from_all_over_the_scale():
     human = np.repeat(np.linspace(0, 1, 8), 2)
     _, best = prediction_cards(rated(human, human), "m", 4)
