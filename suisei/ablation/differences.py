@@ -127,6 +127,7 @@ def ablation_tables(
         {**_SHOWN, "p": f"p of {LABELS[correlation]}", "holm": "p (Holm)"},
         (Section("overall", tuple(_corrected(differences))),),
         (_how(full, tested, n_resamples), *_few_seeds(results), *_few_resamples(tested, n_resamples)),
+        {"plotted": correlation},
         row_heading="Model",
     )
     return main, second
@@ -150,7 +151,7 @@ def _main_table(
         {**_SHOWN, "sd": f"sd of {LABELS[correlation]}", "seeds": "seeds"},
         (Section("overall", tuple(figures)),),
         ("means over seeds; sd: standard deviation over seeds", *notes),
-        {"versions": versions(), "settings": settings},
+        {"versions": versions(), "settings": settings, "plotted": correlation},
         row_heading="Model",
     )
 

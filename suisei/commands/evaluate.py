@@ -126,11 +126,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         counting_bar,
     )
     table = measured.table
-    meta = {**_meta(options, samples), **refused_samples(columns, samples), **table.meta}
+    plotted = protocol.plotted(settings)
+    meta = {**_meta(options, samples), **refused_samples(columns, samples), **table.meta, "plotted": plotted}
     measured = replace(measured, table=replace(table, notes=(*table.notes, *notes), meta=meta))
     rated = Rated(samples, {column.label: column.oriented for column in columns if column.scores is not None})
     calibration = _calibration(options, settings, rated)
-    report = _report(options, measured, calibration, protocol.plotted(settings))
+    report = _report(options, measured, calibration, plotted)
     tables = {"results": measured.table, **measured.others, **calibration}
     resampling = Resampling(settings.n_resamples, settings.seed)
     shown = Shown(measured.table.title, report.content, rated, plans=plans, resampling=resampling)
@@ -217,7 +218,7 @@ def _add_figure_options(add: Add) -> None:
         "--averaging", choices=("pooled", "item", "system"), default="pooled",
         help="all rows at once (default), per image then averaged, or means per system",
     )  # fmt: skip
-    add_correlation_option(add, None, "--compare and --plot")
+    add_correlation_option(add, None, "--compare, --plot and --html")
     add("--compare", action="store_true", help="test every pair of metrics, and rank them in clusters")
     add(
         "--published", action=argparse.BooleanOptionalAction, default=True,

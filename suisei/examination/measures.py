@@ -189,9 +189,10 @@ def _measured(evaluation: Evaluation, means: Means, failed: Sequence[str]) -> di
     protocol = protocol_of(evaluation.data)
     means.say(f"{evaluation.data}: measuring")
     measured = protocol.measure(evaluation, means.settings, _silent)
-    tables = {"results": measured.table, **measured.others}
-    scores = {column.label: column.oriented for column in evaluation.columns if column.scores is not None}
     column = protocol.plotted(means.settings)
+    main = replace(measured.table, meta={**measured.table.meta, "plotted": column})
+    tables = {"results": main, **measured.others}
+    scores = {column.label: column.oriented for column in evaluation.columns if column.scores is not None}
     values = {
         row.label: value
         for row in measured.table.overall.rows

@@ -15,6 +15,8 @@ _HEADINGS = {**LABELS, "n": "n", "mean": "mean", "lower": "scores lower", "drop"
 def read_table(value: Mapping[str, Any]) -> Table:
     """Return a table from what :meth:`suisei.metaeval.tables.Table.as_dict` made; its settings stay behind.
 
+    The column that figures show is kept.
+
     Raises:
         DataError: it was made by something else.
     """
@@ -38,6 +40,7 @@ def _read(value: Mapping[str, Any]) -> Table:
         {str(key): str(heading) for key, heading in columns.items()},
         sections or (Section("overall", ()),),
         tuple(str(note) for note in value.get("notes", ())),
+        {"plotted": value["plotted"]} if value.get("plotted") in columns else {},
         digits=min(max(int(value.get("digits", 3)), 0), 10),
         row_heading=str(value.get("row_heading", "Metric")),
     )

@@ -138,7 +138,7 @@ class Table:
         columns: {key: heading}, in order.
         sections: blocks of rows; the first is the overall one.
         notes: lines below the table.
-        meta: settings, counts and versions, for the JSON.
+        meta: settings, counts and versions, for the JSON; "plotted" is the column that figures show.
         digits: decimals shown; the JSON has all.
         row_heading: heading of the labels.
     """

@@ -36,7 +36,7 @@ from suisei.report.vector import plain
 
 _MOST_SYSTEMS = 40
 _PREFERRED = ("tau-c", "mean", "average-precision", "accuracy")
-"""Columns of a main table, of which the first that is there is drawn."""
+"""Columns of a main table that does not say what figures show, of which the first that is there is drawn."""
 _NOT_DRAWN = ("published",)
 """Tables that repeat figures of another."""
 _FALLS = "lower"
@@ -109,7 +109,8 @@ def _bars(tables: Sequence[Table]) -> list[Figure]:
     """Return the bars of each table that has one of the columns that sum up a benchmark."""
     figures = []
     for number, table in enumerate(tables):
-        column = next((key for key in _PREFERRED if key in table.columns), None)
+        preferred = (table.meta.get("plotted"), *_PREFERRED)
+        column = next((key for key in preferred if key in table.columns), None)
         rows = [row for row in table.overall.rows if column and row.value(column) is not None]
         if column is None or not rows:
             continue

@@ -127,6 +127,7 @@ def test_fit_and_orientation_are_in_the_signature(ratings, tmp_path):
     assert rows["fake-distance"]["signature"].endswith("|negated-for-correlation")
     assert rows["fake-distance"]["cells"]["tau-c"]["value"] == rows["fake-fit"]["cells"]["tau-c"]["value"]
     assert "fake-distance: lower is better, so scores count with their sign turned" in report["notes"]
+    assert report["plotted"] == "tau-c"
 
 
 def test_saved_scores_join_again(ratings, tmp_path):

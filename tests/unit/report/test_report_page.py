@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from suisei.data.sample import CaptionSample, Rating
+from suisei.metaeval.table_reading import read_table
 from suisei.metaeval.tables import Cell, Row, Section, Table
 from suisei.report.contents import _bars, _system_scores, part_of
 from suisei.report.html import render, write_page
@@ -214,6 +216,16 @@ def test_a_chart_of_one_section_among_several_says_which(section, said):
     rows = (Row("a", {"tau-c": Cell(0.5)}),)
     table = Table("T", {"tau-c": "tau-c"}, (Section(section, rows), Section("other", rows)))
     assert [figure.title for figure in _bars([table])] == [said]
+
+
+def test_a_chart_shows_the_column_that_the_command_says():
+    rows = (Row("a", {"pearson": Cell(0.5), "tau-c": Cell(0.4)}),)
+    table = Table("T", {"pearson": "Pearson", "tau-c": "tau-c"}, (Section("overall", rows),))
+    assert [figure.title for figure in _bars([table])] == ["T, tau-c"]
+    said = read_table(replace(table, meta={"plotted": "pearson"}).as_dict())
+    assert [figure.title for figure in _bars([said])] == ["T, Pearson"]
+    unknown = read_table(replace(table, meta={"plotted": "x"}).as_dict())
+    assert [figure.title for figure in _bars([unknown])] == ["T, tau-c"]
 
 
 def test_scores_of_two_comparisons_are_files_of_two_names():
