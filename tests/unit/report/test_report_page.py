@@ -158,6 +158,12 @@ def test_bold_is_what_is_significantly_best():
     assert re.findall(r"<strong>([\d.]+)<", page) == ["0.500"]
 
 
+def test_folded_sections_whose_titles_have_commas_can_be_told_apart():
+    sections = tuple(Section(f"m{number}, Japanese", (Row("a"),)) for number in range(5))
+    page = render("t", [], Table("t", {"x": "X"}, sections))
+    assert "2 more: <bdi>m3, Japanese</bdi>; <bdi>m4, Japanese</bdi></summary>" in page
+
+
 def test_a_number_that_is_absent_says_why():
     rows = (Row("a", {"x": Cell(None, reason="one <rater>")}), Row("b", error="no & file"))
     page = render("t", [], Table("t", {"x": "X"}, (Section("overall", rows),)))
