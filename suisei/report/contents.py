@@ -146,9 +146,9 @@ def probe_figures(table: Table) -> list[Figure]:
         return _ranks(table, plainly)
     draw = _changes if _FALLS in table.columns else _curve
     found = [figure for section in plainly.sections for figure in draw(plainly, section)]
-    stem = re.sub(r"\W+", "-", table.title.lower())[:30]
+    stem = re.sub(r"\W+", "-", table.title.lower())
     return [
-        replace(each, name=f"{stem}-{number}", title=f"{table.title}: {each.title}")
+        replace(each, name=f"{stem}-{number}-{each.title}", title=f"{table.title}: {each.title}")
         for number, each in enumerate(found, 1)
     ]
 
@@ -200,7 +200,8 @@ def _ranks(table: Table, plainly: Table) -> list[Figure]:
             text = "; ".join(f"{row.label} {row.cells['rho'].text(3)}" for row in rows)
             drawn = partial(plot_table, table=own, correlation="rho")
             title = f"{table.title}: {section.title}"
-            figures.append(Figure(f"{plain(table.title).lower()}-{number}", title, text, drawn))
+            name = f"{plain(table.title).lower()}-{number}-{plain(section.title)}"
+            figures.append(Figure(name, title, text, drawn))
     return figures
 
 
@@ -243,13 +244,15 @@ def _predicted(rated: Rated, most: int) -> list[Figure]:
                 note=note,
             )
             text = f"predicted over human scores of {int((known & mask).sum()):,} samples"
-            figures.append(Figure(f"predicted-{metric + 1}-{scope}", f"{plain(label)}, {scope}", text, drawn))
+            name = f"predicted-{metric + 1}-{scope}-{plain(label)}"
+            figures.append(Figure(name, f"{plain(label)}, {scope}", text, drawn))
         named = known & (systems != "")
         if 1 < len(set(systems[named])) <= _MOST_SYSTEMS:
             names = [plain(name) for name in systems[named]]
             drawn = partial(plot_systems, predicted=scores[named], human=human[named], systems=names)
             text = f"mean predicted over mean human score of {len(set(names))} systems"
-            figures.append(Figure(f"systems-{metric + 1}", f"{plain(label)}, by system", text, drawn))
+            name = f"systems-{metric + 1}-{plain(label)}"
+            figures.append(Figure(name, f"{plain(label)}, by system", text, drawn))
     return figures
 
 
@@ -284,7 +287,8 @@ def _calibration(tables: Mapping[str, Table], rated: Rated | None, resampling: R
 def _reliability(label: str, values: Mapping[str, Calibration], number: int) -> Figure:
     text = "; ".join(f"{scope}: calibration error {value.error:.3f}" for scope, value in values.items())
     drawn = partial(plot_reliability, calibrations=values, title="")
-    return Figure(f"reliability-{number + 1}", f"Reliability of {plain(label)}", text, drawn)
+    name = f"reliability-{number + 1}-{plain(label)}"
+    return Figure(name, f"Reliability of {plain(label)}", text, drawn)
 
 
 def _read_calibrations(table: Table) -> dict[str, Calibration]:

@@ -26,6 +26,8 @@ _THEMED = {
 _COLOUR = re.compile("|".join(re.escape(colour) + r"\b" for colour in _THEMED))
 _PIXELS = 1.15
 """Pixels of the page for a point of a figure: a little less than on paper, so that three stand in a row."""
+_NAME_BYTES = 200
+"""Of a figure's file, without its suffix; file systems take 255."""
 _DROPPED = {f"{{{_SVG}}}metadata", f"{{{_SVG}}}style"}
 
 
@@ -94,7 +96,8 @@ def save_figures(folder: str | Path, figures: Iterable[tuple[str, Figure]]) -> l
     except OSError as error:
         raise DataError(f"{target}: cannot be written to: {error.strerror or error}") from None
     for prefix, figure in figures:
-        name = re.sub(r"[^\w.-]+", "-", f"{prefix}-{figure.name}").strip("-.")[:120]
+        name = re.sub(r"[^\w.-]+", "-", f"{prefix}-{figure.name}").strip("-.")
+        name = name.encode()[:_NAME_BYTES].decode(errors="ignore")
         for suffix in (".svg", ".pdf", ".png"):
             path = target / f"{name}{suffix}"
             try:

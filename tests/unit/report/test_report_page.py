@@ -215,6 +215,19 @@ def test_figures_for_papers_are_written_in_three_kinds(result, tmp_path):
     assert (tmp_path / "figures" / "agreement-1.pdf").read_bytes().startswith(b"%PDF")
 
 
+def test_files_of_figures_name_their_metric_and_stay_short(rated, tmp_path):
+    long = "指標" * 100
+    named = Rated(rated.samples, {"suisei": rated.scores["suisei"], long: rated.scores["suisei"]})
+    blocks = [block for block in part_of(Result("t", {}, named)).blocks if block.title != "Calibration"]
+    write_page(None, tmp_path, "t", [Part("p", blocks)])
+    names = {path.stem for path in tmp_path.iterdir()}
+    scopes = {name.split("-")[2] for name in names if name.startswith("predicted-1-")}
+    assert scopes
+    assert {f"predicted-1-{scope}-suisei" for scope in scopes} < names
+    assert {name.split("-")[2] for name in names if name.startswith("predicted-2-")} == scopes
+    assert max(len(name.encode()) for name in names) <= 200
+
+
 @pytest.mark.parametrize(
     ("section", "said"), [("overall", "T, tau-c"), ("recall, of people", "T, recall, of people, tau-c")]
 )
