@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -45,8 +46,15 @@ def decoded_batches(
         for start in range(0, len(sources), batch_size):
             ahead.append([pool.submit(decode, source) for source in sources[start : start + batch_size]])
             if len(ahead) > BATCHES_AHEAD:
-                yield torch.stack([image.result() for image in ahead.popleft()])
+                yield _stacked([image.result() for image in ahead.popleft()])
         while ahead:
-            yield torch.stack([image.result() for image in ahead.popleft()])
+            yield _stacked([image.result() for image in ahead.popleft()])
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _stacked(images: list[Tensor]) -> Tensor:
+    """Return images as a batch; torch's threads would wait for one another beside those that decode."""
+    batch = torch.empty(len(images), *images[0].shape, dtype=images[0].dtype)
+    np.stack([image.numpy() for image in images], out=batch.numpy())
+    return batch
