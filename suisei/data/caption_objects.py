@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from suisei.data.caption_texts import text_lines
-from suisei.data.column_names import ALIASES, plain_name
+from suisei.data.column_names import ALIASES, candidate_of, plain_name
 from suisei.data.documents import parse_json
 from suisei.data.json_files import invalid_json
 from suisei.errors import DataError
@@ -72,15 +72,21 @@ def row_records(rows: Sequence[tuple[int, dict[str, Any]]], by_line: bool) -> It
         yield Record(f"row {number}", image, row.get(column), other_name(row), column)
 
 
-def captions_in(said: Any) -> tuple[Any, str]:
+def captions_in(said: Any, *, results: bool) -> tuple[Any, str]:
     """Return the captions in what stands under an image's id, and which field of a row it is that holds them.
 
-    The field is "" for what is no row, or a row that has none.
+    Args:
+        said: captions, or a row.
+        results: whether a system says them: beside references, they are the candidate's.
+
+    Returns:
+        The field is "" for what is no row, or a row that has none.
     """
     if not isinstance(said, dict):
         return said, ""
-    column = "caption" if "caption" in said else _fields(tuple(said)).captions
-    return (said[column] if column else said), column
+    names = tuple(said)
+    column = "caption" if "caption" in said else candidate_of(names) if results else _fields(names).captions
+    return (said[column] if column else said), column or ""
 
 
 class _Fields(NamedTuple):

@@ -39,7 +39,7 @@ def records_of(path: Path | str, found: CaptionFile, *, results: bool = False) -
     Args:
         path: .json, .jsonl or text, or one of them compressed by gzip.
         found: gets what the file says beside captions.
-        results: whether its lines of text are what a system says, not references.
+        results: whether it is what a system says, not references.
 
     Raises:
         DataError: an unreadable file or another layout.
@@ -47,7 +47,7 @@ def records_of(path: Path | str, found: CaptionFile, *, results: bool = False) -
     text = read_text(path)
     if is_json(path):
         found.by_line = False
-        return _document_records(path, _parsed(path, text), found)
+        return _document_records(path, _parsed(path, text), found, results=results)
     if is_json_lines(path):
         rows = list(json_lines(path, text))
         found.by_line = not any(image_field(row) for _, row in rows)
@@ -87,7 +87,9 @@ def _parsed(path: Path | str, text: str) -> Any:
         raise DataError(f"{path}: {invalid_json(error)}") from None
 
 
-def _document_records(path: Path | str, content: Any, found: CaptionFile) -> Iterator[Record]:
+def _document_records(
+    path: Path | str, content: Any, found: CaptionFile, *, results: bool
+) -> Iterator[Record]:
     if isinstance(content, dict) and "annotations" in content:
         found.form = ANNOTATIONS
         found.file_names = _file_names(path, content.get("images", []))
@@ -99,16 +101,16 @@ def _document_records(path: Path | str, content: Any, found: CaptionFile) -> Ite
         return _karpathy_records(path, listed, found)
     if isinstance(content, dict):
         found.form = "captions by image id"
-        return _keyed_records([(f"image {key!r:.60}", key, said) for key, said in content.items()], found)
+        entries = [(f"image {key!r:.60}", key, said) for key, said in content.items()]
+        return _keyed_records(entries, found, results=results)
     if isinstance(content, list) and content and isinstance(content[0], dict):
         if set(content[0]) >= RESULT_FIELDS:
             found.form = "a COCO result file"
             return _field_records(content, "row")
         if len(content[0]) == 1:
             found.form = "a list of captions by image id"
-            return _keyed_records(
-                [(f"row {n}", *_only_entry(row)) for n, row in enumerate(content, 1)], found
-            )
+            alone = [(f"row {n}", *_only_entry(row)) for n, row in enumerate(content, 1)]
+            return _keyed_records(alone, found, results=results)
     start = json.dumps(content, ensure_ascii=False)[:_SHOWN]
     raise DataError(
         f'{path}: expected [{{"image_id": 1, "caption": "..."}}], {{"1": "..."}}, {{"1": ["...", "..."]}} or '
@@ -161,7 +163,9 @@ def _only_entry(row: Any) -> tuple[str | None, Any]:
     return next(iter(row.items())) if isinstance(row, dict) and len(row) == 1 else (None, row)
 
 
-def _keyed_records(entries: Sequence[tuple[str, str | None, Any]], found: CaptionFile) -> Iterator[Record]:
+def _keyed_records(
+    entries: Sequence[tuple[str, str | None, Any]], found: CaptionFile, *, results: bool
+) -> Iterator[Record]:
     """Yield the records of (place, key, what is under it); a row is as in JSON Lines with the key as id."""
     rows = [_row_under(key, said) for _, key, said in entries]
     found.row_files, found.row_groups = row_files(enumerate(rows)), row_groups(enumerate(rows))
@@ -170,7 +174,7 @@ def _keyed_records(entries: Sequence[tuple[str, str | None, Any]], found: Captio
         image = row[str(image_field(row))]
         if numbered and is_by_id(row) and isinstance(said, dict) and has_image_id(said):
             image = None  # its own is null, and the key may be the id of another row's image
-        captions, column = captions_in(said)
+        captions, column = captions_in(said, results=results)
         yield Record(place, image, captions, other_name(row), column)
 
 

@@ -176,6 +176,21 @@ def match_columns(
     )
 
 
+def candidate_of(
+    names: Sequence[str], chosen: tuple[tuple[str, tuple[str, ...]], ...] = NO_CHOICE
+) -> str | None:
+    """Return which of the names of columns is the candidate's; None where none is, or not one alone.
+
+    Args:
+        names: the columns.
+        chosen: what the caller says, as :func:`chosen_columns` returns it.
+    """
+    try:
+        return match_columns(tuple(names), chosen).of.get("candidate")
+    except DataError:
+        return None
+
+
 def field_called(name: str) -> str | None:
     """Return the field that a column of this name may fill, by its name alone; None where it fills none."""
     plain = plain_name(name)

@@ -81,13 +81,14 @@ def invalid_json(error: ValueError | RecursionError, *, line: bool = False, fix:
         line: the text is a line of a file, whose place the caller says.
         fix: what to do; by default what the error shows.
     """
+    said = error.msg.removesuffix(" at") if isinstance(error, json.JSONDecodeError) else ""
     if not isinstance(error, json.JSONDecodeError):
         text = f"not valid JSON: {error}"
     elif line:
-        text = f"not valid JSON: {error.msg} at character {error.pos + 1}: {error.doc.strip()[:_SHOWN]!r}"
+        text = f"not valid JSON: {said} at character {error.pos + 1}: {error.doc.strip()[:_SHOWN]!r}"
     else:
-        text = f"not valid JSON: {error.msg} at line {error.lineno}, character {error.colno}"
-        if error.lineno == 2:
+        text = f"not valid JSON: {said} at line {error.lineno}, character {error.colno}"
+        if error.msg == "Extra data":
             fix = fix or "if each line is an object of its own, name the file .jsonl"
     return f"{text}; {fix}" if fix else text
 

@@ -71,7 +71,7 @@ def _document(file: str) -> list[Any] | None:
     try:
         return karpathy_images(json.loads(read_text(file)))
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{file}: {invalid_json(error)}") from None
+        raise DataError(f"{file}: {invalid_json(error, fix='copy the file again')}") from None
 
 
 def _images(file: str, images: list[Any], parts: Sequence[str], folder: Root) -> Iterator[PartImage]:

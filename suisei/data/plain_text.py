@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from suisei.data.column_names import NO_CHOICE, field_called, match_columns
+from suisei.data.column_names import NO_CHOICE, candidate_of, field_called
 from suisei.data.documents import is_object
 from suisei.data.lines import Line, is_broken, is_cut
 from suisei.errors import DataError
@@ -43,10 +43,9 @@ def caption_lines(
         DataError: the first lines show JSON objects, a table, a header, or a key before each caption.
     """
     head = _looked_at(lines)
-    full = [line.strip("\r\n") for _, line in head if line.strip()]
-    if head and head[0][1].strip():
-        _refuse_other(full[0], "".join(full[1:2]), what, chosen)
-    texts = [line.strip() for line in full]
+    texts = [line.strip() for _, line in head if line.strip()]
+    tabs = [line.strip("\r\n").count("\t") for _, line in head if line.strip()]
+    _refuse_other(head[0][1].strip() if head else "", what, chosen, alike=tabs[:1] == tabs[1:2] != [0])
     keyed = sum(_KEY.fullmatch(text) is not None for text in texts)
     if keyed and keyed == len(texts) and (keyed > 1 or _SURE_KEY.match(texts[0])):
         raise DataError(_keyed(texts[0], what))
@@ -55,46 +54,46 @@ def caption_lines(
 
 
 def _looked_at(lines: Iterator[Line]) -> list[Line]:
-    """Take the first lines: up to one without a key, and the next where that may be a header."""
+    """Take the first lines: up to one without a key, and one more where tabs may make that a header."""
     head: list[Line] = []
     texts = 0
     for number, line in lines:
         head.append((number, line))
         text = line.strip()
         texts += bool(text)
-        shown = bool(text) and _KEY.fullmatch(text) is None and texts > 1
+        shown = bool(text) and _KEY.fullmatch(text) is None and (texts > 1 or "\t" not in text)
         if shown or len(head) == _LOOKED_AT:
             break
     return head
 
 
 def _refuse_other(
-    first: str, second: str, what: str, chosen: tuple[tuple[str, tuple[str, ...]], ...]
+    first: str, what: str, chosen: tuple[tuple[str, tuple[str, ...]], ...], *, alike: bool
 ) -> None:
     if is_cut(first) or is_broken(first):
         return
-    text = first.strip()
-    if text.startswith("{") and is_object(text):
+    if first.startswith("{") and is_object(first):
         raise DataError(f"its lines are JSON objects, not {what}; name it .jsonl")
     for delimiter, remedy in _DELIMITERS.items():
-        if _is_header(first.split(delimiter), second.split(delimiter), delimiter, what, chosen):
+        if _is_header(first.split(delimiter), delimiter, what, chosen, alike=alike):
             remedy = remedy if what == "captions" else _AS_JSON_LINES
             raise DataError(f"it is a table, not a {what[:-1]} a line; {remedy}")
-    if re.fullmatch(r"\w+", text) and text != "text" and field_called(text) in ("candidate", "references"):
-        raise DataError(f"its first line, {text!r}, is a header, and text has none; take the line out")
+    if re.fullmatch(r"\w+", first) and first != "text" and field_called(first) in ("candidate", "references"):
+        raise DataError(f"its first line, {first!r}, is a header, and text has none; take the line out")
 
 
 def _is_header(
     cells: Sequence[str],
-    below: Sequence[str],
     delimiter: str,
     what: str,
     chosen: tuple[tuple[str, tuple[str, ...]], ...],
+    *,
+    alike: bool,
 ) -> bool:
     """Say whether the cells of a line are names of columns: all are known, or without blanks the candidate's.
 
     Some of several tags may be such names ("logo,text,sign"): where none speaks of captions, half of them
-    must be known, or the next line, whose cells are those ``below``, must look like a row of theirs.
+    must be known, or the next line must have as many cells between tabs, so that both are ``alike``.
     """
     if len(cells) < 2:
         return False
@@ -107,19 +106,8 @@ def _is_header(
         return False
     known = [name.lower() for name, field in fields.items() if field is not None]
     sure = any("caption" in name or name in ("candidate", "hypothesis") for name in known)
-    if sure or 2 * len(known) >= len(fields) or fields[column] is None:  # the caller has said its name
-        return True
-    if delimiter == "\t":
-        return len(below) == len(cells)
-    return len(below) >= len(cells) and " " in below[names.index(column)].strip()  # tags are single words
-
-
-def candidate_of(names: Sequence[str], chosen: tuple[tuple[str, tuple[str, ...]], ...]) -> str | None:
-    """Return which of the names of columns is the candidate's; None where they make no header."""
-    try:
-        return match_columns(tuple(names), chosen).of.get("candidate")
-    except DataError:
-        return None
+    said = fields[column] is None  # by the caller, who knows of columns
+    return sure or said or 2 * len(known) >= len(fields) or (delimiter == "\t" and alike)
 
 
 _AS_JSON_LINES = 'write {"image": "...", "caption": "..."} a line into a .jsonl file'

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, TextIO
 
-from suisei.data.column_names import match_columns, require_chosen
+from suisei.data.column_names import candidate_of, match_columns, require_chosen
 from suisei.data.compressed import open_plain
 from suisei.data.documents import document_rows, parse_json
 from suisei.data.file_rows import NOT_UTF8, FileProblem, Note, RawRow
@@ -30,7 +30,7 @@ from suisei.data.lines import (
 )
 from suisei.data.parquet import import_pyarrow
 from suisei.data.paths import is_stream
-from suisei.data.plain_text import candidate_of, caption_lines
+from suisei.data.plain_text import caption_lines
 from suisei.errors import DataError, one_line
 
 

@@ -270,7 +270,7 @@ def _json(member: Member) -> dict[str, Any]:
     except DataError:
         raise
     except (ValueError, RecursionError) as error:
-        raise DataError(f".json is {invalid_json(error)}") from None
+        raise DataError(f".json is {invalid_json(error, fix='write the shard again')}") from None
     if not isinstance(content, dict):
         raise DataError(f".json holds {type(content).__name__}, expected an object")
     return content

@@ -129,8 +129,15 @@ def test_rows_under_their_ids_name_captions_as_those_of_json_lines_do(tmp_path, 
         assert read_references([tmp_path / name]).captions == {"7": ("a dog", "犬")}
     content["1"][field] = ["犬", "the dog"]
     assert read_references([save(tmp_path / "b.json", content)]).captions == {"7": ("a dog", "犬", "the dog")}
-    results = {"7": {"id": 1, field: "a dog"}}
+
+
+@pytest.mark.parametrize("field", ["caption", "Caption", "prediction", "mt", "text"])
+@pytest.mark.parametrize("beside", ["references", "reference", "refs", "gt", "ref"])
+def test_of_a_system_a_row_under_an_id_gives_the_candidate_and_not_its_references(tmp_path, field, beside):
+    results = {"7": {"id": 1, field: "a dog", beside: ["a cat"]}}
     assert read_results(save(tmp_path / "results.json", results)).captions == {"7": ("a dog",)}
+    with pytest.raises(DataError, match=r"image '7': the caption .* must be text, got dict"):
+        read_results(save(tmp_path / "results.json", {"7": {"id": 1, beside: ["a cat"]}}))
 
 
 def test_several_captions_as_one_text_under_an_id_are_refused_as_elsewhere(tmp_path):

@@ -37,10 +37,16 @@ def test_a_file_that_is_no_json_is_named_with_line_and_character(tmp_path):
     where = r"a\.json: not valid JSON: Expecting ':' delimiter at line 3, character 6"
     with pytest.raises(DataError, match=where + "; copy the file again"):
         read_object(path)
+    with pytest.raises(DataError, match=where + "; copy the file again"):
+        list(read_parts(f"{path}:test"))
     with pytest.raises(DataError, match=where + "$"):
         read_references([path])
-    with pytest.raises(DataError, match=where + "$"):
-        list(read_parts(f"{path}:test"))
+
+
+def test_a_document_that_breaks_off_in_its_second_line_is_not_taken_for_lines(tmp_path):
+    message = r"not valid JSON: Unterminated string starting at line 2, character 6$"
+    with pytest.raises(DataError, match=message):
+        read_references([write(tmp_path, "a.json", '{\n"7": "a do')])
 
 
 def test_lines_in_a_document_are_told(tmp_path):
