@@ -11,7 +11,7 @@ from suisei.data.sample import CaptionSample, Rating
 from suisei.models.config import HeadConfig
 from suisei.models.head import Head
 from suisei.models.rating_scale import RatingScale
-from suisei.models.regressor import SIMILARITY_MEAN, SIMILARITY_SCALE
+from suisei.models.regressor import LEAST_SCALE, SIMILARITY_MEAN, SIMILARITY_SCALE
 from suisei.models.table import Collator, SampleTable
 
 
@@ -127,6 +127,20 @@ def test_a_single_value_gives_no_scale_and_equal_values_no_division_by_zero(buil
     filled = model._standardised(torch.tensor([[2.0, 3.0]]))
     assert filled.tolist() == [[2.0, 0.0]]
     assert model._standardised(torch.tensor([[9.0, -9.0]])).tolist() == [[3.0, -3.0]]  # cut off there
+
+
+def test_what_the_text_encoder_says_is_followed_by_the_share_and_other_scores_are_not(build_regressor):
+    model = build_regressor(image=False, similarity=True, poolings=("mean",), extra_inputs=["length"])
+    columns = model.extra_mean.shape[0]
+    batch = torch.tensor([[5.0] + [0.2] * (columns - 1), [7.0] + [0.6] * (columns - 1)])
+    batch[:, -1] = float("nan")  # nobody has it: it stays
+    model.follow_extras(batch, 0.25)
+    old, new = SIMILARITY_MEAN, 0.4
+    assert model.extra_mean.tolist() == pytest.approx(
+        [0.0] + [0.75 * old + 0.25 * new] * (columns - 2) + [old]
+    )
+    spread = 0.75 * SIMILARITY_SCALE + 0.25 * (0.2 + LEAST_SCALE)
+    assert model.extra_scale.tolist() == pytest.approx([1.0] + [spread] * (columns - 2) + [SIMILARITY_SCALE])
 
 
 @torch.no_grad()

@@ -152,6 +152,14 @@ def test_constant_schedule_with_warmup():
     assert schedule_factor(OptimizerConfig(), 10)(9999) == 1
 
 
+@pytest.mark.parametrize(
+    ("name", "last"), [("linear", [1, 0.75, 0.5, 0.25, 0]), ("cosine", [1, 0.854, 0.5, 0.146, 0])]
+)
+def test_rates_fall_from_the_end_of_the_warmup_on(name, last):
+    factor = schedule_factor(OptimizerConfig(schedule=name, warmup_fraction=0.2), 5)
+    assert [factor(step) for step in range(1, 6)] == pytest.approx(last, abs=1e-3)
+
+
 def test_linear_and_cosine_end_at_zero_and_never_below():
     for name, middle in (("linear", 0.5), ("cosine", 0.5)):
         factor = schedule_factor(OptimizerConfig(schedule=name), 10)

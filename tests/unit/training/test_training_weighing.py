@@ -6,7 +6,7 @@ import torch
 from scipy.special import expit, logit
 
 from suisei.models.cosine_start import Beside
-from suisei.training.weighing import TRUST, Seen, fit_beside, fit_second
+from suisei.training.weighing import TRUST, Seen, equal_spread, fit_beside, fit_second
 
 
 def of_two(scale=1.0, offset=0.0, weight=6.0):
@@ -78,3 +78,11 @@ def test_a_second_model_that_says_the_opposite_counts_nothing(ratings):
     found = fit_second(first, second, ratings, ["en"])
     assert found.share == 0
     assert found.combined(first, second) == pytest.approx(first, abs=1e-6)
+
+
+def test_models_of_equal_spread_move_the_score_as_much():
+    rng = np.random.default_rng(0)
+    first, second = rng.normal(size=400), 0.25 * rng.normal(size=400)
+    share = equal_spread(expit(first), expit(second), ["ja"]).share
+    assert share > 0.5  # of the second, whose logits lie closer
+    assert (share * second).std() == pytest.approx(((1 - share) * first).std())
