@@ -97,7 +97,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     from suisei.metaeval.settings import Resampling
     from suisei.progress import counting_bar
     from suisei.report.parts import Rated
-    from suisei.scoring.columns import column_notes, refused_samples, sign_notes
+    from suisei.scoring.columns import (
+        column_notes,
+        distances,
+        oriented_scores,
+        refused_samples,
+        sign_notes,
+    )
     from suisei.scoring.fitting import protocol_corpus
     from suisei.scoring.scorefile import join_columns
 
@@ -129,7 +135,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     plotted = protocol.plotted(settings)
     meta = {**_meta(options, samples), **refused_samples(columns, samples), **table.meta, "plotted": plotted}
     measured = replace(measured, table=replace(table, notes=(*table.notes, *notes), meta=meta))
-    rated = Rated(samples, {column.label: column.oriented for column in columns if column.scores is not None})
+    rated = Rated(samples, oriented_scores(columns), distances(columns))
     calibration = _calibration(options, settings, rated)
     report = _report(options, measured, calibration, plotted)
     tables = {"results": measured.table, **measured.others, **calibration}
@@ -332,7 +338,9 @@ def _further_columns(
 
 def _distance_notes(options: argparse.Namespace, columns: Sequence[ScoreColumn]) -> list[str]:
     """Say of distances that they are saved as such: ``--scores`` would take the worst for the best."""
-    names = [column.label for column in columns if not column.higher_is_better and column.scores is not None]
+    from suisei.scoring.columns import distances
+
+    names = distances(columns)
     if not (names and options.save_scores):
         return []
     return [
@@ -360,7 +368,11 @@ def _calibration(options: argparse.Namespace, settings: EvaluationSettings, rate
     if not wanted or not is_graded(rated.samples):
         return {}
     found = calibrate_metrics(
-        rated.scores, rated.samples, n_resamples=settings.n_resamples, seed=settings.seed
+        rated.scores,
+        rated.samples,
+        distances=rated.distances,
+        n_resamples=settings.n_resamples,
+        seed=settings.seed,
     )
     on_scale = any(not isinstance(value, str) for value in found.values())
     return {"calibration": calibration_table(found)} if on_scale else {}

@@ -232,13 +232,14 @@ def _result(measure: Measure, options: argparse.Namespace) -> Result:
     """Return what the page shows of a benchmark or a probe."""
     from suisei.metaeval.settings import Resampling
     from suisei.report.parts import Rated, Result
+    from suisei.scoring.columns import distances, oriented_scores
 
-    scores = {column.label: column.oriented for column in measure.columns if column.scores is not None}
+    scores = oriented_scores(measure.columns)
     signatures = [f"{column.label}: {column.signature}" for column in measure.columns if column.signature]
     return Result(
         measure.name,
         measure.tables,
-        Rated(measure.samples, scores) if scores else None,
+        Rated(measure.samples, scores, distances(measure.columns)) if scores else None,
         facts=[("Signatures", "\n".join(signatures))],
         notes=measure.notes,
         examples=options.examples,

@@ -264,7 +264,8 @@ def _rated(
 
     if all(sample.rating is None for sample in samples):
         return None
-    return Rated(samples, {metric.label: column for metric, column in zip(metrics, scores, strict=True)})
+    named = {metric.label: column for metric, column in zip(metrics, scores, strict=True)}
+    return Rated(samples, named, [metric.label for metric in metrics if metric.distance])
 
 
 def _report(

@@ -228,7 +228,12 @@ def calibrations_of(
         return {}
     named = {metric.label: column for metric, column in zip(metrics, scores, strict=True)}
     return calibrate_metrics(
-        named, samples, bins=options.bins, n_resamples=options.bootstrap, seed=options.seed
+        named,
+        samples,
+        distances=[metric.label for metric in metrics if metric.distance],
+        bins=options.bins,
+        n_resamples=options.bootstrap,
+        seed=options.seed,
     )
 
 

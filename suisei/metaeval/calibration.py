@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -208,6 +208,7 @@ def calibrate_metrics(
     named_scores: Mapping[str, np.ndarray],
     samples: Sequence[CaptionSample],
     *,
+    distances: Collection[str] = (),
     bins: int = 10,
     n_resamples: int = 1000,
     seed: int = 0,
@@ -217,12 +218,16 @@ def calibrate_metrics(
     Args:
         named_scores: {metric: float64 [N]}; samples with NaN are left out.
         samples: N samples, of which those with a rating count.
+        distances: metrics that are lower for the better; they have none, whatever their scores.
         bins: number of bins over [0, 1].
         n_resamples: bootstrap resamples; 0 for no intervals.
         seed: of the bootstrap.
     """
     result: dict[str, dict[str, Calibration] | str] = {}
     for label, scores in named_scores.items():
+        if label in distances:  # with its sign turned, one whose scores are all 0 would seem to be on it
+            result[label] = "lower is better, so its scores are not on the human scale, 0 to 1"
+            continue
         try:
             result[label] = calibrate_by_language(
                 scores, samples, bins=bins, n_resamples=n_resamples, seed=seed

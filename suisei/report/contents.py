@@ -277,7 +277,7 @@ def _calibration(tables: Mapping[str, Table], rated: Rated | None, resampling: R
     shown = list(tables.values())
     if not drawn and rated is not None:
         settings = {"n_resamples": resampling.n_resamples, "seed": resampling.seed}
-        named = calibrate_metrics(rated.scores, rated.samples, **settings)
+        named = calibrate_metrics(rated.scores, rated.samples, distances=rated.distances, **settings)
         drawn = {label: value for label, value in named.items() if not isinstance(value, str)}
         shown = shown or ([calibration_table(named)] if drawn else [])
     figures = [_reliability(label, value, number) for number, (label, value) in enumerate(drawn.items())]

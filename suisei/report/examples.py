@@ -44,9 +44,12 @@ def prediction_cards(rated: Rated, label: str, count: int, explain: Explain | No
         known = known[pictured]
     if not len(known) or not count:
         return []
-    distance, how = _distance(predicted[known], human[known])
+    distance, how = _distance(predicted[known], human[known], turned=label in rated.distances)
     if set(human[known].tolist()) <= {0.0, 1.0}:
         how = f"{how}; human is 1 where people prefer the caption or find it good, else 0"
+    shown = [name for name in _shown_metrics(rated, label) if name in rated.distances]
+    if shown:
+        how = f"{how}; {', '.join(shown)}: lower is better, shown without its sign turned"
     if len(rated.scores) > SHOWN_METRICS:
         how = f"{how}; {SHOWN_METRICS} of {len(rated.scores)} metrics are shown"
     groups = [group_of(rated.samples[place]) for place in known.tolist()]
@@ -123,9 +126,12 @@ def human_scores(samples: Sequence[CaptionSample]) -> np.ndarray:
     return np.array([np.nan if s.rating is None else mean_rating(s.rating.scaled) for s in samples])
 
 
-def _distance(predicted: np.ndarray, human: np.ndarray) -> tuple[np.ndarray, str]:
-    """Return how far scores are from ratings, and in what: the scale itself, or ranks."""
-    on_scale = predicted.min() >= 0 and predicted.max() <= 1
+def _distance(predicted: np.ndarray, human: np.ndarray, *, turned: bool) -> tuple[np.ndarray, str]:
+    """Return how far scores are from ratings, and in what: the scale itself, or ranks.
+
+    Scores whose sign was turned, those of a distance, are never on the human scale, not even where all are 0.
+    """
+    on_scale = not turned and predicted.min() >= 0 and predicted.max() <= 1
     if on_scale and abs(predicted.mean() - human.mean()) <= _FAR:
         return np.abs(predicted - human), "compared by score: both are on a scale from 0 to 1"
     from scipy.stats import rankdata
@@ -153,6 +159,11 @@ def _one_of_each(parts: Iterable[np.ndarray], groups: Sequence[str]) -> np.ndarr
     return np.array(list(taken.values()), dtype=np.int64)
 
 
+def _shown_metrics(rated: Rated, label: str) -> list[str]:
+    """Return the metrics whose scores a card shows, that which chose it first."""
+    return [label, *[name for name in rated.scores if name != label][: SHOWN_METRICS - 1]]
+
+
 def _cards(rated: Rated, label: str, places: np.ndarray, explain: Explain | None) -> list[Card]:
     samples = [rated.samples[place] for place in places.tolist()]
     reasons = explain(samples) if explain else [()] * len(samples)
@@ -162,10 +173,9 @@ def _cards(rated: Rated, label: str, places: np.ndarray, explain: Explain | None
 def _card(rated: Rated, label: str, place: int, reasons: tuple[str, ...]) -> Card:
     sample = rated.samples[place]
     figures = [("human", f"{sample.rating.mean:.2f}" if sample.rating else "–")]
-    others = [name for name in rated.scores if name != label][: SHOWN_METRICS - 1]
-    for name in (label, *others):
-        value = rated.scores[name][place]
-        figures.append((name, f"{value:.2f}" if np.isfinite(value) else "–"))
+    for name in _shown_metrics(rated, label):
+        value = rated.scores[name][place] * (-1 if name in rated.distances else 1)
+        figures.append((name, f"{value:z.2f}" if np.isfinite(value) else "–"))
     picture, problem = _picture(sample.image)
     titles = [
         str(sample.id or f"sample {place + 1}"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -109,10 +109,12 @@ class Rated:
     Attributes:
         samples: N samples.
         scores: {metric: float64 [N]}, higher is better, NaN where there is none.
+        distances: metrics that are lower for the better, whose scores are here with their sign turned.
     """
 
     samples: Sequence[CaptionSample]
     scores: Mapping[str, np.ndarray]
+    distances: Collection[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

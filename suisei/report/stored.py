@@ -130,7 +130,7 @@ def _oriented(rated: Rated, tables: Mapping[str, Table]) -> Rated:
     rows = [row for table in tables.values() for section in table.sections for row in section.rows]
     distances = {row.label for row in rows if row.signature and row.signature.endswith(NEGATED)}
     turned = {label: -scores if label in distances else scores for label, scores in rated.scores.items()}
-    return replace(rated, scores=turned)
+    return replace(rated, scores=turned, distances=distances)
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -233,9 +233,19 @@ def column_notes(columns: Sequence[ScoreColumn]) -> list[str]:
     return notes
 
 
+def oriented_scores(columns: Sequence[ScoreColumn]) -> dict[str, np.ndarray]:
+    """Return {metric: its scores, float64 [N], higher is better}; metrics that failed are left out."""
+    return {column.label: column.oriented for column in columns if column.scores is not None}
+
+
+def distances(columns: Sequence[ScoreColumn]) -> list[str]:
+    """Return the metrics with scores that are lower for the better."""
+    return [column.label for column in columns if not column.higher_is_better and column.scores is not None]
+
+
 def sign_notes(columns: Sequence[ScoreColumn]) -> list[str]:
     """Say which metrics are distances, whose figures are of their scores with their sign turned."""
-    names = [column.label for column in columns if not column.higher_is_better and column.scores is not None]
+    names = distances(columns)
     return [f"{', '.join(names)}: lower is better, so scores count with their sign turned"] if names else []
 
 

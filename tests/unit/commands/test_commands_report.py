@@ -105,6 +105,21 @@ def test_a_distance_is_turned_around_in_a_page_as_in_its_table(tmp_path, capsys)
     scores = result.rated.scores["repetition-1"]
     assert scores[0] > scores[-1]
     assert scores.max() == 0
+    assert result.rated.distances == {"repetition-1"}
+
+
+def test_a_distance_of_zeros_is_not_said_to_be_calibrated(tmp_path):
+    rows = [
+        {"id": str(n), "candidate": "a dog runs", "references": ["a dog"], "rating": n / 5, "group": str(n)}
+        for n in range(6)
+    ]
+    (tmp_path / "r.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
+    page, out = tmp_path / "out.html", tmp_path / "out.json"
+    data = ["--metrics", "repetition-2,bleu-1", "--data", str(tmp_path / "r.jsonl"), "--bootstrap", "0"]
+    assert evaluate.main([*data, "--json", str(out), "--html", str(page)]) == 0
+    calibration = json.loads(out.read_text())["calibration"]["sections"][0]["rows"]
+    assert "lower is better" in {row["label"]: row for row in calibration}["repetition-2"]["error"]
+    assert "repetition-2: lower is better, shown without its sign turned" in page.read_text()
 
 
 def test_compare_shows_where_systems_differ(tmp_path, rated):

@@ -8,6 +8,7 @@ from suisei.errors import DataError
 from suisei.metaeval.calibration import (
     calibrate,
     calibrate_by_language,
+    calibrate_metrics,
     calibration_table,
     reliability_table,
 )
@@ -228,3 +229,11 @@ def test_calibration_by_language_leaves_out_what_has_no_score():
     table = calibration_table({"x": named, "y": "why"})
     assert table.row("x", "English").cells["error"].value == pytest.approx(0)
     assert reliability_table("x", named).row("0.9 to 1", "all").cells["n"].value == 8
+
+
+def test_a_distance_is_not_on_the_human_scale_even_where_all_its_scores_are_0():
+    rows = captions()
+    zeros = np.zeros(len(rows))
+    found = calibrate_metrics({"far": -zeros, "near": zeros}, rows, distances=["far"], n_resamples=0)
+    assert "lower is better" in found["far"]
+    assert not isinstance(found["near"], str)

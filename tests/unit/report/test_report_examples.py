@@ -64,6 +64,17 @@ def test_a_metric_with_a_scale_of_its_own_is_compared_by_rank():
     assert "by rank" in worst.note
 
 
+@pytest.mark.parametrize("values", [[0.625, 0.0, 0.0, 0.5], [0.0] * 4])
+def test_a_distance_is_compared_by_rank_and_shown_as_it_is(values):
+    found = replace(rated([0.0, 0.2, 0.1, 0.3], -np.array(values)), distances=["m"])
+    worst, best = prediction_cards(found, "m", 2)
+    assert "by rank" in worst.note
+    assert "m: lower is better" in worst.note
+    shown = {float(dict(card.figures)["m"]) for cards in (worst, best) for card in cards.cards}
+    assert shown <= set(np.round(values, 2))
+    assert "-0.00" not in {dict(card.figures)["m"] for card in (*worst.cards, *best.cards)}
+
+
 def test_what_has_no_score_is_not_shown():
     worst, best = prediction_cards(rated([0.1, 0.2, 0.9, 0.3], [np.nan, 0.2, np.nan, 0.3]), "m", 4)
     assert {*titles(worst), *titles(best)} <= {"1", "3"}
