@@ -65,7 +65,8 @@ def scale_table(
     assert table is not None  # there is at least one scope
     groups = {group_of(sample) for sample in scaled if sample}
     counts = {"samples": sum(sample is not None for sample in scaled), "groups": len(groups)}
-    return replace(table, sections=tuple(sections), meta={**table.meta, **counts})
+    meta = {**table.meta, **counts, "plotted": settings.correlation}
+    return replace(table, sections=tuple(sections), meta=meta)
 
 
 def reference_pair_table(

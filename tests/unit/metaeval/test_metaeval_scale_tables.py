@@ -38,6 +38,13 @@ def test_every_scale_is_measured_on_every_part():
     assert (table.meta["samples"], table.meta["groups"]) == (40, 20)  # of all parts, not of the last
 
 
+def test_figures_show_the_coefficient_of_the_settings_on_every_scale():
+    ratings = [Rating((float(n % 5 + 1),), 1, 5) for n in range(10)]
+    samples = [ScaledCaption("x", rating=r, scales=(("recall", r),), parts=("all",)) for r in ratings]
+    settings = EvaluationSettings(n_resamples=0, correlation="pearson")
+    assert scale_table({"m": np.arange(10.0)}, samples, settings).meta["plotted"] == "pearson"
+
+
 def test_without_scales_there_is_nothing_to_measure():
     with pytest.raises(DataError, match="no sample is rated on scales"):
         scale_table({}, [CaptionSample("x", rating=1.0)])
