@@ -8,6 +8,7 @@ from dataclasses import replace
 from suisei.examination.measures import Measure
 from suisei.metaeval.best import too_few_resamples
 from suisei.metaeval.tables import Cell, Row, Section, Table
+from suisei.scoring.columns import sign_notes
 
 _NOTE = (
     "in bold: better than each of the other metrics by a paired bootstrap over images (5 %, two-sided, "
@@ -50,10 +51,14 @@ def overview_table(
         for label, names in seen.items()
         if names
     ]
+    columns = {
+        each.label: each for measure in measures for each in measure.columns if each.scores is not None
+    }
+    notes += sign_notes(list(columns.values()))
     if skipped:
         notes.append(f"not examined, see the end of the page: {', '.join(skipped)}")
-    columns = {measure.name: measure.heading for measure in measures}
-    return Table("Overview", columns, (Section("overall", tuple(rows)),), tuple(notes))
+    headings = {measure.name: measure.heading for measure in measures}
+    return Table("Overview", headings, (Section("overall", tuple(rows)),), tuple(notes))
 
 
 def _cell(measure: Measure, label: str) -> Cell:

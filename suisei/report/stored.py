@@ -56,7 +56,23 @@ def _read_file(path: Path, allowed: Allowed | None) -> Result:
     rated, notes = _rated_of(content, allowed)
     rated = None if rated is None else _oriented(rated, tables)
     facts, resampling = facts_of(content), _resampling(content)
+    notes += _notes_beside(content, tables)
     return Result(path.stem, tables, rated, facts=facts, notes=notes, resampling=resampling)
+
+
+def _notes_beside(content: Mapping[str, Any], tables: Mapping[str, Table]) -> list[str]:
+    """Return the notes of a JSON that no table has: a list, or in an examination a list per benchmark."""
+    value = content.get("notes")
+    named = value.items() if isinstance(value, dict) else [("", value)]
+    notes = [
+        f"{name}: {note}" if name else note
+        for name, own in named
+        if isinstance(own, list)
+        for note in own
+        if isinstance(note, str)
+    ]
+    told = {note for table in tables.values() for note in table.notes}
+    return [note for note in dict.fromkeys(notes) if note not in told]
 
 
 def _resampling(content: Mapping[str, Any]) -> Resampling:

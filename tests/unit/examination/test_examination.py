@@ -249,6 +249,10 @@ def test_a_benchmark_says_of_a_distance_that_its_sign_is_turned(tmp_path, sample
     )
     said = [note for note in measure.notes if "sign turned" in note]
     assert said == ["repetition-1: lower is better, so scores count with their sign turned"]
+    table = overview_table(
+        ["length", "repetition-1"], [measure, replace(measure, name="other")], {}, {}, 1000
+    )
+    assert [note for note in table.notes if "sign turned" in note] == said
 
 
 def test_probes_say_of_a_distance_that_its_sign_is_turned(tmp_path, samples):

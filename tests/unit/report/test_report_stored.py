@@ -190,6 +190,22 @@ def test_what_is_to_be_said_of_a_training_stands_on_its_page(run):
     assert "<li><bdi>run <code>suisei score --input &lt;x&gt;</code></bdi></li>" in page
 
 
+@pytest.mark.parametrize(
+    ("notes", "shown"),
+    [
+        (["a note", "x: lower is better"], ["x: lower is better"]),
+        (
+            {"scenes": ["a note"], "jsts": ["3 rows are bad", 1], "x": None},
+            ["scenes: a note", "jsts: 3 rows are bad"],
+        ),
+        ("text", []),
+    ],
+)
+def test_notes_beside_the_tables_of_a_json_are_shown(notes, shown, tmp_path):
+    (tmp_path / "a.json").write_text(json.dumps({"tables": {"overview": TABLE.as_dict()}, "notes": notes}))
+    assert read_result(tmp_path / "a.json").notes == shown
+
+
 def test_the_logs_of_all_starts_make_one_curve_whenever_they_were_copied(run):
     for start, text in ((2, "1,29,0.3\n2,39,0.2\n"), (10, "2,39,0.25\n3,49,0.1\n")):
         log = run / "logs" / f"version_{start}" / "metrics.csv"
