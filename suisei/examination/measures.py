@@ -116,7 +116,8 @@ def measure_benchmark(place: Place, candidates: Sequence[Candidate], means: Mean
     found = means.kept.get(f"{name}-measures", value_digest(decided), make)
     tables = {key: read_table(value) for key, value in found["tables"].items()}
     column = protocol.plotted(means.settings)
-    main = tables["results"]
+    main = replace(tables["results"], meta={**tables["results"].meta, "plotted": column})
+    tables["results"] = main  # not kept: what an earlier start measured shall be drawn as well
     figures = {row.label: row.cells[column] for row in main.overall.rows if column in row.cells}
     labels = {each.label for each in columns}
     seen = seen_notes({each.plan.label: each.plan.spec for each in candidates}, name)
@@ -190,8 +191,7 @@ def _measured(evaluation: Evaluation, means: Means, failed: Sequence[str]) -> di
     means.say(f"{evaluation.data}: measuring")
     measured = protocol.measure(evaluation, means.settings, _silent)
     column = protocol.plotted(means.settings)
-    main = replace(measured.table, meta={**measured.table.meta, "plotted": column})
-    tables = {"results": main, **measured.others}
+    tables = {"results": measured.table, **measured.others}
     scores = {column.label: column.oriented for column in evaluation.columns if column.scores is not None}
     values = {
         row.label: value

@@ -160,6 +160,19 @@ def test_a_second_measure_computes_nothing(tmp_path, samples, monkeypatch):
     assert second.best == first.best == "unigram-f1"
 
 
+def test_what_a_figure_shows_is_said_of_a_kept_measure_too(tmp_path, samples):
+    place, candidates = Place("scenes", None, samples[:20]), [candidate_of(MetricPlan("length"))]
+    measure_benchmark(place, candidates, Means(Kept(tmp_path), SETTINGS))
+    (path,) = tmp_path.glob("scenes-measures*.json")
+    content = json.loads(path.read_text())
+    content["value"]["tables"]["results"].pop("plotted", None)  # as earlier versions kept it
+    path.write_text(json.dumps(content))
+    kept = Kept(tmp_path)
+    measure = measure_benchmark(place, candidates, Means(kept, SETTINGS))
+    assert kept.reused == 2
+    assert measure.tables["results"].meta["plotted"] == SETTINGS.correlation
+
+
 def test_scores_are_computed_anew_once_the_captions_of_the_idf_weights_have_changed(
     tmp_path, samples, monkeypatch
 ):
