@@ -148,13 +148,13 @@ def _said(table: Table, label: str, section: str) -> str:
         return "correlation undefined"
     raters = table.meta.get("settings", {}).get("raters")
     per_rating = raters == "rows" and row.info.get("samples") != row.value("n")
-    text = f"Pearson {values['pearson']:.3f}, tau-c {values['tau-c']:.3f}"
+    text = f"Pearson {values['pearson']:z.3f}, tau-c {values['tau-c']:z.3f}"
     return f"{text}\n(each rating a row)" if per_rating else text
 
 
 def _statistics(predicted: np.ndarray, human: np.ndarray) -> str:
     try:
-        return f"Pearson {pearson(predicted, human):.3f}, tau-c {kendall_tau_c(predicted, human):.3f}"
+        return f"Pearson {pearson(predicted, human):z.3f}, tau-c {kendall_tau_c(predicted, human):z.3f}"
     except CorrelationError:
         return "correlation undefined"
 

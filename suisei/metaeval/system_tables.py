@@ -256,7 +256,7 @@ def example_markdown(examples: Mapping[str, Sequence[Example]]) -> str:
 def shown_score(label: str, score: float) -> str:
     """Return a score as text, at its scale, with its metric's decimals."""
     scale = scale_of(label)
-    return f"{score * scale:.{1 if scale == 100 else 3}f}"
+    return f"{score * scale:z.{1 if scale == 100 else 3}f}"
 
 
 def _one_line(text: str) -> str:

@@ -171,7 +171,7 @@ def _changes(table: Table, section: Section) -> Iterator[Figure]:
         if set(places) <= set(row.info.get("quantiles", ()))
     }
     if boxes:
-        text = "; ".join(f"{name} median {values[2]:.3f}" for name, values in boxes.items())
+        text = "; ".join(f"{name} median {values[2]:z.3f}" for name, values in boxes.items())
         drawn = partial(plot_boxes, boxes=boxes)
         yield Figure("", f"{section.title}, distributions", text, drawn)
 
@@ -185,7 +185,7 @@ def _curve(table: Table, section: Section) -> Iterator[Figure]:
         if len(values) == len(shares):
             lines[row.label] = (list(shares.values()), values)
     if shares and lines:
-        text = "; ".join(f"{name} falls to {values[-1]:.2f}" for name, (_, values) in lines.items())
+        text = "; ".join(f"{name} falls to {values[-1]:z.2f}" for name, (_, values) in lines.items())
         drawn = partial(plot_degradation, panels={section.title: lines}, title="")
         yield Figure("", section.title, text, drawn)
 
@@ -214,7 +214,7 @@ def _example_texts(tables: Iterable[Table]) -> list[tuple[str, str]]:
             for row in section.rows:
                 example = row.info.get("examples", {}).get("typical")
                 if example:
-                    fall = f"{example['before']:.3f} to {example['after']:.3f}"
+                    fall = f"{example['before']:z.3f} to {example['after']:z.3f}"
                     lines.append(f"{row.label} ({fall})\n  {example['original']}\n  {example['changed']}")
             if lines:
                 texts.append((f"Examples of {table.title.lower()}: {section.title}", "\n".join(lines)))

@@ -195,6 +195,16 @@ def test_text_in_figures_is_text_in_the_colours_of_the_page(result):
     assert "<style" not in svg
 
 
+def test_what_is_rounded_to_nothing_has_no_sign():
+    quantiles = dict.fromkeys(("0.05", "0.25", "0.5", "0.75", "0.95"), -0.0)
+    typical = {"before": -0.4, "after": -0.0001, "original": "a dog", "changed": "a a dog"}
+    row = Row("m", {"lower": Cell(0.5)}, info={"quantiles": quantiles, "examples": {"typical": typical}})
+    table = Table("Probe", {"lower": "scores lower"}, (Section("English", (row,)),))
+    block = part_of(Result("t", {"degradations": table})).blocks[0]
+    assert block.figures[1].text == "m median 0.000"
+    assert "(-0.400 to 0.000)" in block.texts[0][1]
+
+
 def test_fifty_thousand_rows_make_a_small_page():
     rng = np.random.default_rng(0)
     human = rng.integers(0, 5, 50_000)
