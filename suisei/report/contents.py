@@ -37,6 +37,7 @@ from suisei.report.vector import plain
 _MOST_SYSTEMS = 40
 _PREFERRED = ("tau-c", "mean", "average-precision", "accuracy")
 """Columns of a main table that does not say what figures show, of which the first that is there is drawn."""
+_STEM_BYTES = 120
 _NOT_DRAWN = ("published",)
 """Tables that repeat figures of another."""
 _FALLS = "lower"
@@ -101,6 +102,12 @@ def _plain_table(table: Table) -> Table:
     return replace(table, title="", columns=columns, sections=sections)
 
 
+def _stem(title: str) -> str:
+    """Return a title as part of a file's name, short enough that a number after it is not cut off."""
+    name = re.sub(r"\W+", "-", title.lower()).encode()[:_STEM_BYTES].decode(errors="ignore")
+    return name.strip("-")
+
+
 def _is_calibration(name: str) -> bool:
     return name == "calibration" or name.startswith("reliability ")
 
@@ -119,7 +126,8 @@ def _bars(tables: Sequence[Table]) -> list[Figure]:
         heading = table.columns[column]
         text = "; ".join(f"{row.label} {row.cells[column].text(table.digits)}" for row in rows)
         drawn = partial(plot_table, table=_plain_table(table), correlation=column)
-        figures.append(Figure(f"agreement-{number + 1}", f"{table.title}, {of}{heading}", plain(text), drawn))
+        name = f"agreement-{number + 1}-{_stem(table.title)}-{_stem(of + heading)}"
+        figures.append(Figure(name, f"{table.title}, {of}{heading}", plain(text), drawn))
     return figures
 
 
@@ -136,7 +144,8 @@ def _system_scores(tables: Sequence[Table]) -> Iterator[Figure]:
             plot_dots, table=plainly, column=key, line=None, figures=True,
             heading=f"{plainly.columns[key]}, corpus score",
         )  # fmt: skip
-        yield Figure(f"scores-{number}", f"{table.title}: {table.columns[key]}", plain(text), drawn)
+        name = f"scores-{number}-{plain(key)}"
+        yield Figure(name, f"{table.title}: {table.columns[key]}", plain(text), drawn)
 
 
 def probe_figures(table: Table) -> list[Figure]:
@@ -146,7 +155,7 @@ def probe_figures(table: Table) -> list[Figure]:
         return _ranks(table, plainly)
     draw = _changes if _FALLS in table.columns else _curve
     found = [figure for section in plainly.sections for figure in draw(plainly, section)]
-    stem = re.sub(r"\W+", "-", table.title.lower())
+    stem = _stem(table.title)
     return [
         replace(each, name=f"{stem}-{number}-{each.title}", title=f"{table.title}: {each.title}")
         for number, each in enumerate(found, 1)
@@ -200,7 +209,7 @@ def _ranks(table: Table, plainly: Table) -> list[Figure]:
             text = "; ".join(f"{row.label} {row.cells['rho'].text(3)}" for row in rows)
             drawn = partial(plot_table, table=own, correlation="rho")
             title = f"{table.title}: {section.title}"
-            name = f"{plain(table.title).lower()}-{number}-{plain(section.title)}"
+            name = f"{_stem(table.title)}-{number}-{plain(section.title)}"
             figures.append(Figure(name, title, text, drawn))
     return figures
 

@@ -114,9 +114,9 @@ def write_page(
         raise_first(write_texts([(html, text)]))
     if figures is not None:
         named = [
-            (f"{number}-" if len(parts) > 1 else "", figure)
+            (str(number) if len(parts) > 1 else "", figure)
             for number, part in enumerate(parts, 1)
             for block in part.blocks
             for figure in block.figures
         ]
-        save_figures(figures, [(prefix, figure) for prefix, figure in named])
+        save_figures(figures, named)

@@ -149,8 +149,9 @@ def test_compare_shows_where_systems_differ(tmp_path, rated):
         assert "Pairs of systems" in text
         assert said in text
         named = {path.name for path in (tmp_path / folder).iterdir()}
-        assert named == {f"scores-{n}.{kind}" for n in (1, 2) for kind in ("svg", "pdf", "png")}
-        drawn = (tmp_path / folder / "scores-1.svg").read_text()
+        stems = ("scores-1-bleu-1", "scores-2-length")
+        assert named == {f"{stem}.{kind}" for stem in stems for kind in ("svg", "pdf", "png")}
+        drawn = (tmp_path / folder / "scores-1-bleu-1.svg").read_text()
         assert "bleu-1 x100, corpus score<" in drawn
         assert "(95% bootstrap interval)" in drawn
 

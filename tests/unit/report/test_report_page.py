@@ -13,10 +13,10 @@ import pytest
 from suisei.data.sample import CaptionSample, Rating
 from suisei.metaeval.table_reading import read_table
 from suisei.metaeval.tables import Cell, Row, Section, Table
-from suisei.report.contents import _bars, _system_scores, part_of
+from suisei.report.contents import _bars, _system_scores, part_of, probe_figures
 from suisei.report.html import render, write_page
 from suisei.report.parts import Block, Figure, Part, Rated, Result
-from suisei.report.vector import inline_svg
+from suisei.report.vector import inline_svg, save_figures
 
 VOID = {"meta", "img", "br", "link"}
 
@@ -222,7 +222,8 @@ def test_figures_for_papers_are_written_in_three_kinds(result, tmp_path):
     write_page(None, tmp_path / "figures", "t", [Part("p", part_of(result).blocks[:1])])
     suffixes = {path.suffix for path in (tmp_path / "figures").iterdir()}
     assert suffixes == {".svg", ".pdf", ".png"}
-    assert (tmp_path / "figures" / "agreement-1.pdf").read_bytes().startswith(b"%PDF")
+    (drawn,) = (tmp_path / "figures").glob("agreement-1-*-kendall-tau-c.pdf")
+    assert drawn.read_bytes().startswith(b"%PDF")
 
 
 def test_files_of_figures_name_their_metric_and_stay_short(rated, tmp_path):
@@ -260,4 +261,25 @@ def test_a_chart_shows_the_column_that_the_command_says():
 def test_scores_of_two_comparisons_are_files_of_two_names():
     rows = (Row("a", {"chrf": Cell(0.5), "chrf rank": Cell(1)}),)
     table = Table("T", {"chrf": "chrf", "chrf rank": "rank"}, (Section("overall", rows),))
-    assert [figure.name for figure in _system_scores([table, table])] == ["scores-1", "scores-2"]
+    assert [figure.name for figure in _system_scores([table, table])] == ["scores-1-chrf", "scores-2-chrf"]
+
+
+def test_files_of_bars_name_their_table_and_coefficient():
+    rows = (Row("a", {"tau-c": Cell(0.5)}),)
+    table = Table("By scale: toys", {"tau-c": "Kendall tau-c"}, (Section("recall", rows), Section("b", rows)))
+    assert [figure.name for figure in _bars([table])] == ["agreement-1-by-scale-toys-recall-kendall-tau-c"]
+
+
+@pytest.mark.parametrize("column", ["lower", "rho"])
+@pytest.mark.parametrize("letter", ["é", "𠮷"])
+def test_files_of_probes_with_a_long_title_have_names_of_their_own(column, letter, tmp_path):
+    sections = tuple(Section(name, (Row("a", {column: Cell(0.5)}),)) for name in ("English", "Japanese"))
+    figures = probe_figures(Table(letter * 120, {column: "x"}, sections))
+    save_figures(tmp_path, [("", replace(each, draw=lambda path: path.write_text("x"))) for each in figures])
+    assert len(list(tmp_path.glob("*-1-English.svg"))) == len(list(tmp_path.glob("*-2-Japanese.svg"))) == 1
+
+
+def test_files_of_several_parts_begin_with_the_number_of_their_part(tmp_path):
+    figure = Figure("f", "A figure", "", lambda path: path.write_text("x"))
+    write_page(None, tmp_path, "t", [Part("p", [Block("b", figures=[figure])])] * 2)
+    assert {path.stem for path in tmp_path.iterdir()} == {"1-f", "2-f"}
