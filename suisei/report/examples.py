@@ -45,7 +45,7 @@ def prediction_cards(rated: Rated, label: str, count: int, explain: Explain | No
     if not len(known) or not count:
         return []
     distance, how = _distance(predicted[known], human[known], turned=label in rated.distances)
-    if set(human[known].tolist()) <= {0.0, 1.0}:
+    if _are_verdicts(rated.samples):
         how = f"{how}; human is 1 where people prefer the caption or find it good, else 0"
     shown = [name for name in _shown_metrics(rated, label) if name in rated.distances]
     if shown:
@@ -124,6 +124,15 @@ def nearest_metric(rated: Rated) -> str:
 def human_scores(samples: Sequence[CaptionSample]) -> np.ndarray:
     """Return mean ratings in [0, 1], float64 [N], NaN where there is none; equal means are equal numbers."""
     return np.array([np.nan if s.rating is None else mean_rating(s.rating.scaled) for s in samples])
+
+
+def _are_verdicts(samples: Sequence[CaptionSample]) -> bool:
+    """Say whether people preferred or accepted captions, or not: a grade of 1 or 5 is no verdict.
+
+    Those are ratings from 0 to 1 of which all samples, whether they are shown or not, have one of both.
+    """
+    ratings = [sample.rating for sample in samples if sample.rating is not None]
+    return all((each.low, each.high) == (0, 1) and each.mean in (0, 1) for each in ratings)
 
 
 def _distance(predicted: np.ndarray, human: np.ndarray, *, turned: bool) -> tuple[np.ndarray, str]:

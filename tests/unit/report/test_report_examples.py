@@ -49,6 +49,18 @@ def test_what_human_is_of_a_verdict_is_said():
         assert ("human is 1 where people prefer the caption or find it good, else 0" in worst.note) is said
 
 
+def test_grades_at_both_ends_of_their_scale_are_no_verdicts():
+    found = rated([0.0, 1.0, 0.0, 1.0], [0.2, 0.9, 0.1, 0.8])
+    grades = [replace(s, rating=Rating((1 + 4 * s.rating.mean,), 1, 5)) for s in found.samples]
+    unscored = [CaptionSample("a cat", rating=Rating((0.5,)))]
+    for samples, scores in (
+        (grades, found.scores["m"]),
+        (found.samples + unscored, [*found.scores["m"], np.nan]),
+    ):
+        worst, _ = prediction_cards(Rated(samples, {"m": np.array(scores)}), "m", 1)
+        assert "human is 1" not in worst.note
+
+
 def test_the_nearest_come_from_all_over_the_scale():
     human = np.repeat(np.linspace(0, 1, 8), 2)
     _, best = prediction_cards(rated(human, human), "m", 4)
