@@ -116,10 +116,7 @@ class Scoreboard:
         Raises:
             DataError: it gives none.
         """
-        from suisei.explain.leave_out import explain_in_steps
-        from suisei.metrics.tokenizers import caption_words
-
-        yield from explain_in_steps(next(iter(self.metrics.values())), sample, caption_words)
+        yield from next(iter(self.metrics.values())).explain_in_steps(sample)
 
     def table(self, source: Path) -> tuple[list[str], list[list[Any]]]:
         """Score the rows of a file.

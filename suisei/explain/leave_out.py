@@ -130,29 +130,6 @@ class AsksSecond(Protocol):
         """Return what both models say of a sample, None where no second is asked of it."""
 
 
-def explain(
-    metric: Scorer,
-    sample: CaptionSample,
-    cut: Callable[[str, str], Sequence[str]],
-    *,
-    batch_size: int = 64,
-) -> Explanation:
-    """Explain the score of one sample, by what the metric reads of it.
-
-    Args:
-        metric: any metric, fitted where it must be.
-        sample: the sample.
-        cut: returns the words of a caption as they stand in it, given the caption and its language.
-        batch_size: how many samples are scored at once; never changes a score.
-
-    Raises:
-        DataError: the metric has no score for the sample, or it cannot be read.
-    """
-    *_, explanation = explain_in_steps(metric, sample, cut, batch_size=batch_size, step=None)
-    assert explanation is not None  # the last
-    return explanation
-
-
 def explain_in_steps(
     metric: Scorer,
     sample: CaptionSample,
@@ -161,20 +138,20 @@ def explain_in_steps(
     batch_size: int = 64,
     step: int | None = 64,
 ) -> Iterator[Explanation | None]:
-    """Explain as :func:`explain` does, and yield None before each step: who asks for no more ends it there.
+    """Explain the score of one sample, by what the metric reads of it, and yield None before each step.
 
     Args:
-        metric: see there, as what follows.
+        metric: any metric, fitted where it must be.
         sample: the sample.
-        cut: returns words.
-        batch_size: how many samples are scored at once.
+        cut: returns the words of a caption as they stand in it, given the caption and its language.
+        batch_size: how many samples are scored at once; never changes a score.
         step: samples of a step, whose image is encoded anew; None for all of them.
 
     Yields:
         None, and at last the explanation.
 
     Raises:
-        DataError: as there.
+        DataError: the metric has no score for the sample, or it cannot be read.
     """
     if any(map(str.isalpha, sample.candidate)):  # a caption without its kanji is Japanese still
         sample = replace(sample, language=language_of(sample))

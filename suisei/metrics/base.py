@@ -175,14 +175,39 @@ class Metric(ABC):
             DataError: invalid input, or no score for the sample.
             ConfigError: the metric needs ``fit`` first, or ``batch_size`` is not positive.
         """
-        from suisei.explain.leave_out import explain
+        own = None if references is None else [references]
+        samples = as_samples([sample], own, None if image is None else [image])
+        *_, explanation = self.explain_in_steps(samples[0], batch_size=batch_size, step=None)
+        assert explanation is not None  # the last
+        return explanation
+
+    def explain_in_steps(
+        self, sample: CaptionSample, *, batch_size: int = 64, step: int | None = 64
+    ) -> Iterator[Explanation | None]:
+        """Explain as :meth:`explain` does, in steps: who asks for no more ends it there.
+
+        Args:
+            sample: the sample.
+            batch_size: how many samples are scored at once; never changes a score.
+            step: samples of a step, at least 1, whose image is encoded anew; None for all of them.
+
+        Yields:
+            None before each step, and at last the explanation.
+
+        Raises:
+            DataError: no score for the sample.
+            ConfigError: as there.
+        """
+        from suisei.explain.leave_out import explain_in_steps
         from suisei.metrics.tokenizers import caption_words
 
         batch_size = _checked_batch_size(batch_size)
-        own = None if references is None else [references]
-        samples = as_samples([sample], own, None if image is None else [image])
-        with _own_formats():
-            return explain(self, samples[0], caption_words, batch_size=batch_size)
+        steps = explain_in_steps(self, sample, caption_words, batch_size=batch_size, step=step)
+        explanation = None
+        while explanation is None:
+            with _own_formats():  # not around the yield: who asks for steps computes in formats of their own
+                explanation = next(steps)
+            yield explanation
 
     @abstractmethod
     def _score(self, samples: Sequence[CaptionSample], *, batch_size: int, progress: bool) -> np.ndarray:

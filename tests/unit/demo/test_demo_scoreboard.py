@@ -4,6 +4,7 @@ import csv
 import json
 
 import pytest
+import torch
 
 import suisei
 from suisei.demo import scoreboard
@@ -26,6 +27,15 @@ def test_a_caption_is_scored_by_every_metric(board, pictures):
     assert [line.share for line in lines] == [expected[0], expected[1], expected[2] / 100]
     *_, explanation = board.explanation(sample)
     assert explanation.score == pytest.approx(expected[0], abs=1e-6)
+
+
+def test_a_thread_in_mixed_precision_gets_the_same_reasons():
+    board = Scoreboard({"suisei": suisei.load(precision="fp32", cache="off")})
+    sample = board.one("a dog runs", "a dog", None)
+    *_, expected = board.explanation(sample)
+    with torch.autocast("cpu", torch.bfloat16):
+        *_, explanation = board.explanation(sample)
+    assert explanation == expected
 
 
 def test_what_a_metric_lacks_is_said_in_its_line(board):

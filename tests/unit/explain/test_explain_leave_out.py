@@ -116,7 +116,7 @@ def test_all_is_asked_at_once(metric, sample, monkeypatch):
 
 
 def test_steps_say_the_same_as_all_at_once(metric, sample, explanation):
-    *steps, last = leave_out.explain_in_steps(metric, sample, caption_words, step=7)
+    *steps, last = metric.explain_in_steps(sample, step=7)
     assert len(steps) > 2
     assert steps == [None] * len(steps)
     assert last.words != ()

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import suisei
+from suisei.data.sample import CaptionSample
 from suisei.encoders.precision import own_formats
 
 CAPTIONS = ["a dog runs on the grass", "猫が椅子で寝ている", "two men"]
@@ -81,3 +82,19 @@ def test_mixed_precision_around_it_changes_no_explanation():
     expected = metric.explain(CAPTIONS[0], REFERENCES[0])
     with torch.autocast("cpu", torch.bfloat16):
         assert metric.explain(CAPTIONS[0], REFERENCES[0]) == expected
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_steps_of_an_explanation_have_its_formats_and_leave_the_caller_theirs(default_dtype, dtype):
+    metric = suisei.load(precision="fp32", cache="off")
+    sample = CaptionSample(CAPTIONS[0], tuple(REFERENCES[0]))
+    *_, expected = metric.explain_in_steps(sample, step=7)
+    default_dtype(dtype)
+    found = []
+    with torch.autocast("cpu", torch.bfloat16):
+        for explanation in metric.explain_in_steps(sample, step=7):
+            found.append(explanation)
+            assert torch.is_autocast_enabled("cpu")
+            assert torch.get_default_dtype() == dtype
+    assert len(found) > 2
+    assert found == [None] * (len(found) - 1) + [expected]

@@ -10,7 +10,6 @@ from scipy.special import expit
 from suisei.__main__ import main
 from suisei.data.sample import CaptionSample
 from suisei.errors import ModelError
-from suisei.explain.leave_out import explain
 from suisei.metrics.loading import load
 from suisei.models.folder import load_model, save_bridged, save_model, save_pair
 from suisei.models.second import Second, Weighing
@@ -95,7 +94,7 @@ def test_batches_and_company_do_not_matter(folders):
 
 def test_an_explanation_is_of_the_bridge_too(folders):
     metric = read(folders[1])
-    found = explain(metric, ACROSS[0], lambda caption, _: caption.split())
+    found = metric.explain(ACROSS[0])
     assert found.score == pytest.approx(float(metric.score(ACROSS[:1])[0]), abs=1e-6)
     columns = metric.input_columns()
     replaced = np.full((1, len(columns)), np.nan)
@@ -165,5 +164,5 @@ def test_a_second_model_of_both_languages_is_not_asked_across_them(folders, tmp_
 def test_an_explanation_of_a_caption_without_a_letter_is_of_its_score(folders, candidate):
     metric = read(folders[1])
     sample = CaptionSample(candidate, ("犬が走る", "猫がいる"))
-    found = explain(metric, sample, lambda caption, _: caption.split())
+    found = metric.explain(sample)
     assert found.score == pytest.approx(float(metric.score([sample])[0]), abs=1e-6)

@@ -17,7 +17,6 @@ from suisei.__main__ import main
 from suisei.data.sample import CaptionSample
 from suisei.demo.panels import explanation_panel
 from suisei.errors import ModelError
-from suisei.explain.leave_out import explain
 from suisei.explain.wording import parts_of, sentences
 from suisei.metrics.loading import load
 from suisei.models.folder import save_model, save_pair
@@ -152,7 +151,7 @@ def test_the_signature_says_that_there_is_a_second(parts):
 
 def test_an_explanation_is_of_the_weighed_score(parts):
     metric = read(parts[2])
-    found = explain(metric, SAMPLES[0], lambda caption, _: caption.split())
+    found = metric.explain(SAMPLES[0])
     assert found.score == pytest.approx(float(metric.score(SAMPLES[:1])[0]), abs=1e-6)
     replaced, _ = metric.score_replaced(SAMPLES, np.full((4, len(metric.input_columns())), np.nan))
     np.testing.assert_allclose(replaced, metric.score(SAMPLES), atol=1e-6)
