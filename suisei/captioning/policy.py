@@ -11,8 +11,8 @@ from torch import Tensor
 
 BASELINES = ("beam-mean", "greedy", "sample-mean")
 """Which captions are rewarded, and against what: the beams of a search against their mean reward (Cornia et
-al., 2020); captions drawn at random against the greedy one (Rennie et al., 2017, equation 9), or against
-their mean."""
+al., 2020, whose search is that of suisei's captioners; those of Hugging Face have that of transformers);
+captions drawn at random against the greedy one (Rennie et al., 2017, equation 9), or against their mean."""
 
 
 def advantages(rewards: np.ndarray, baseline: str) -> tuple[np.ndarray, np.ndarray]:
