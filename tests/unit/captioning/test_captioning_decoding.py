@@ -151,6 +151,32 @@ def test_a_finished_beam_leaves_its_place_or_keeps_it(pools_beams, second):
     assert unpadded(model, found.tokens[0]) == [[1], second]
 
 
+class ChainsState(DecodingState):
+    def __init__(self, tables, owners):
+        self.tables, self.owners = tables, owners
+
+    def step(self, tokens):
+        return self.tables[self.owners, tokens]
+
+    def select(self, rows):
+        self.owners = self.owners[rows]
+
+
+@pytest.mark.parametrize("pools_beams", [False, True])
+def test_rows_that_go_on_stay_those_of_their_image_when_others_leave(pools_beams):
+    chains = [Chain(seed, pools_beams=pools_beams) for seed in range(6)]
+    for ends, chain in zip([9.0, -9.0, 0.0, 9.0, -9.0, 2.0], chains, strict=True):
+        chain.table[:, 1] += ends  # at once, never, or in between
+    model = Chain(0, pools_beams=pools_beams)
+    tables = torch.stack([chain.table for chain in chains])
+    model.begin = lambda memory, language=None: ChainsState(tables, memory[:, 0].long())
+    decoding = Decoding("beam", beams=3, max_length=6)
+    together = decode(model, torch.arange(6.0)[:, None], decoding)
+    for image, chain in enumerate(chains):
+        alone = decode(chain, torch.zeros(1, 1), decoding)
+        assert unpadded(model, together.tokens[image]) == unpadded(chain, alone.tokens[0])
+
+
 def test_a_temperature_flattens_the_draw_and_not_the_log_probabilities():
     model = Chain(0)
     decoding = Decoding("sample", samples=1000, max_length=1, temperature=3.0)
