@@ -324,6 +324,12 @@ SOMEBODY = word_set(
 )
 """Who does something beside another, rather than being worn or carried."""
 
+MORE_VERBS = word_set(
+    """prepares turns tries writes knocks tosses raises raise peers spins scratches smokes fell caught uses
+    creates observes opens perform performs aims smacks teaches cries embrace squeals wrestle clap"""
+)
+"""English verb forms besides :data:`suisei.probes.words.VERBS` that captions use as no noun."""
+
 PLACE_PREPOSITIONS = word_set("in on at near under behind beside by inside outside")
 PREPOSITIONS = PLACE_PREPOSITIONS | word_set(
     "with over through along across into from above against around during towards toward next beneath below"

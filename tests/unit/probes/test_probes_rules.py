@@ -390,6 +390,74 @@ def test_what_belongs_together_is_omitted_together(caption, expected):
     assert every(caption, "omit", "en") == expected
 
 
+@pytest.mark.parametrize(
+    ("caption", "expected"),
+    [
+        ("Two women in costume ride bikes .", {"Two women ride bikes ."}),
+        ("The dog on the beach chased birds .", {"The dog chased birds ."}),
+        (
+            "A surfer catches a wave in the ocean and tries to pull himself up .",
+            {"A surfer catches a wave and tries to pull himself up ."},
+        ),
+        (
+            "A baby stands on the side of a couch and knocks over a lamp .",
+            {"A baby stands and knocks over a lamp .", "A baby stands on the side of a couch and knocks ."},
+        ),
+        (
+            "The two guys in jeans and winter hats hand out flyers .",
+            {"The two guys and winter hats hand out flyers ."},
+        ),
+        ("A man stands on a ledge and casts his rod .", {"A man stands and casts his rod ."}),
+        (
+            "A person sits in the shade and drinks from a cup .",
+            {"A person sits and drinks from a cup .", "A person sits in the shade and drinks ."},
+        ),
+    ],
+)
+def test_what_is_done_is_not_omitted_with_a_phrase(caption, expected):
+    assert every(caption, "omit", "en") == expected
+
+
+@pytest.mark.parametrize(
+    ("caption", "expected"),
+    [
+        ("A man with a shaved head and something in his mouth is here .", "A man is here ."),
+        ("The girl with a yellow dress and sandals on is here .", "The girl is here ."),
+        ("A woman with paint on her face and mud on her body .", "A woman ."),
+        ("A dog runs with trees in the background .", "A dog runs ."),
+        ("A woman with a tattoo on her back walks away .", "A woman walks away ."),
+    ],
+)
+def test_things_that_somebody_is_with_are_omitted_with_their_places(caption, expected):
+    assert expected in every(caption, "omit", "en")
+    assert not any(
+        text.startswith(("A man in his", "The girl on", "A woman on"))
+        for text in every(caption, "omit", "en")
+    )
+
+
+@pytest.mark.parametrize(
+    "caption",
+    [
+        "猫が机の上にある水を飲んでいます。",
+        "屋根に居る鳥が鳴く",
+        "猫が庭にいた犬を見る",
+        "海に面した一室が見える",
+        "木々に沿ってバスが走る",
+        "空に向けて、女性が凧を上げている",
+        "溝に合わせて人が進む",
+    ],
+)
+def test_what_a_japanese_verb_needs_is_not_omitted(caption):
+    assert every(caption, "omit", "ja") == set()
+
+
+def test_there_is_may_stand_before_a_view_or_at_the_end():
+    assert every("電車が線路上にある風景です。", "omit", "ja") == {"電車がある風景です。"}
+    assert every("猫が庭にいるところ", "omit", "ja") == {"猫がいるところ"}
+    assert every("男性が、店の前にいる", "omit", "ja") == {"男性が、いる"}
+
+
 def test_there_is_alone_does_not_stand_before_a_japanese_noun():
     assert every("2匹の猫の上にある家", "omit", "ja") == set()
     assert every("海で、ボールと、その上にある赤い星", "omit", "ja") == {"海で、ボールと、その上にある星"}
