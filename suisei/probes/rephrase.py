@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from suisei.probes.falsify import BOUND_AFTER_NI, Rule, Task, counts_ja, phrase_end, phrase_start
+from suisei.probes.falsify import Rule, Task, counts_ja
 from suisei.probes.lexicon import (
     ALIKE,
     CLAUSE_WORDS,
@@ -21,6 +21,7 @@ from suisei.probes.lexicon import (
     PLACE_PREPOSITIONS,
     SYNONYM_AFTER,
 )
+from suisei.probes.phrases import BOUND_AFTER_NI, phrase_end, phrase_start
 from suisei.probes.segments import Segment, Segmented
 from suisei.probes.spans import Span, find_spans, moved_to_front, put, texts
 from suisei.probes.words import ARTICLES, AUXILIARIES
