@@ -59,15 +59,19 @@ def json_lines(path: Path | str, text: str) -> Iterator[tuple[int, dict[str, Any
         yield number, row
 
 
-def row_records(rows: Sequence[tuple[int, dict[str, Any]]], by_line: bool) -> Iterator[Record]:
+def row_records(
+    rows: Sequence[tuple[int, dict[str, Any]]], *, by_line: bool, results: bool
+) -> Iterator[Record]:
     """Yield the record of each row.
 
     Args:
         rows: (number, row).
         by_line: no row names its image, so that the images are numbered from 1.
+        results: whether a system says them: what stands beside its candidates may be their references.
     """
     for order, (number, row) in enumerate(rows, 1):
         name, column = image_field(row), _fields(tuple(row)).captions
+        column = (_candidate_in(tuple(row)) or column) if results else column
         image = order if by_line else row.get(str(name))
         yield Record(f"row {number}", image, row.get(column), other_name(row), column)
 
@@ -85,8 +89,13 @@ def captions_in(said: Any, *, results: bool) -> tuple[Any, str]:
     if not isinstance(said, dict):
         return said, ""
     names = tuple(said)
-    column = "caption" if "caption" in said else candidate_of(names) if results else _fields(names).captions
-    return (said[column] if column else said), column or ""
+    column = _candidate_in(names) if results else "caption" if "caption" in said else _fields(names).captions
+    return (said[column] if column else said), column
+
+
+def _candidate_in(names: tuple[str, ...]) -> str:
+    """Return the field of what a system says; "" for none."""
+    return "caption" if "caption" in names else candidate_of(names) or ""
 
 
 class _Fields(NamedTuple):

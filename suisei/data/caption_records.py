@@ -53,7 +53,7 @@ def records_of(path: Path | str, found: CaptionFile, *, results: bool = False) -
         found.by_line = not any(image_field(row) for _, row in rows)
         found.form = "a JSON object a line" + (", in the order of the captions" if found.by_line else "")
         found.row_files, found.row_groups = row_files(rows), row_groups(rows)
-        return row_records(rows, found.by_line)
+        return row_records(rows, by_line=found.by_line, results=results)
     lines = lines_of_captions(path, text, "captions" if results else "references")
     return (Record(f"line {number}", number, line) for number, line in enumerate(lines, 1))
 

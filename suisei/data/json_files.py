@@ -88,7 +88,7 @@ def invalid_json(error: ValueError | RecursionError, *, line: bool = False, fix:
         text = f"not valid JSON: {said} at character {error.pos + 1}: {error.doc.strip()[:_SHOWN]!r}"
     else:
         text = f"not valid JSON: {said} at line {error.lineno}, character {error.colno}"
-        if error.msg == "Extra data":
+        if error.msg == "Extra data" and error.lineno > 1:
             fix = fix or "if each line is an object of its own, name the file .jsonl"
     return f"{text}; {fix}" if fix else text
 

@@ -55,6 +55,6 @@ def decoded_batches(
 
 def _stacked(images: list[Tensor]) -> Tensor:
     """Return images as a batch; torch's threads would wait for one another beside those that decode."""
-    batch = torch.empty(len(images), *images[0].shape, dtype=images[0].dtype)
+    batch = torch.empty(len(images), *images[0].shape, dtype=images[0].dtype, device="cpu")
     np.stack([image.numpy() for image in images], out=batch.numpy())
     return batch

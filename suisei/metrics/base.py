@@ -196,12 +196,13 @@ class Metric(ABC):
 
         Raises:
             DataError: no score for the sample.
-            ConfigError: as there.
+            ConfigError: as there, or a step of less than 1.
         """
         from suisei.explain.leave_out import explain_in_steps
         from suisei.metrics.tokenizers import caption_words
 
         batch_size = _checked_batch_size(batch_size)
+        step = None if step is None else _checked_batch_size(step, "step")
         steps = explain_in_steps(self, sample, caption_words, batch_size=batch_size, step=step)
         explanation = None
         while explanation is None:
@@ -314,10 +315,10 @@ def _own_formats() -> Iterator[None]:
             compute_alone_if_forked()
 
 
-def _checked_batch_size(batch_size: int) -> int:
-    if isinstance(batch_size, bool) or not isinstance(batch_size, Integral) or batch_size < 1:
-        raise ConfigError(f"batch_size must be a whole number of at least 1, got {batch_size!r}")
-    return int(batch_size)
+def _checked_batch_size(size: int, name: str = "batch_size") -> int:
+    if isinstance(size, bool) or not isinstance(size, Integral) or size < 1:
+        raise ConfigError(f"{name} must be a whole number of at least 1, got {size!r}")
+    return int(size)
 
 
 def _one_per_sample(scores: Sequence[float] | np.ndarray, count: int) -> np.ndarray:

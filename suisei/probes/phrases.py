@@ -135,7 +135,10 @@ def _ends(lowered: Sequence[str], place: int) -> bool:
 def _with_places(caption: Segmented, lowered: Sequence[str], start: int, stop: int) -> int:
     """Return where a phrase on "with" ends with where its things are: with mud on his face and hands."""
     end = _with_second(caption, lowered, start, _with_its_place(caption, lowered, stop))
-    return _with_places(caption, lowered, start, end) if end > stop else stop
+    while end > stop:
+        stop = end
+        end = _with_second(caption, lowered, start, _with_its_place(caption, lowered, stop))
+    return stop
 
 
 def _with_its_place(caption: Segmented, lowered: Sequence[str], stop: int) -> int:
@@ -144,7 +147,8 @@ def _with_its_place(caption: Segmented, lowered: Sequence[str], stop: int) -> in
     if word == "on" and (_ends(lowered, stop + 1) or after[0] in AUXILIARIES | PREPOSITIONS):
         return stop + 1
     if word in ("in", "on", "around") and (after[0] in _POSSESSIVES or _FAR & {*after}):
-        return phrase_end(caption, lowered, stop)
+        end = phrase_end(caption, lowered, stop)
+        return stop if _does(caption, lowered, stop + 2, end) else end  # in its mouth eyes the camera
     return stop
 
 
@@ -171,7 +175,7 @@ def _does(caption: Segmented, lowered: Sequence[str], start: int, end: int) -> b
     words = lowered[start : end + 1]
     if MORE_VERBS & {*words}:
         return True
-    if len(words) > 1 and end == start + 1 and words[1] in _WHERE_TO:
+    if len(words) > 1 and end == start + 1 and words[1] in _WHERE_TO and not _ends(lowered, end + 1):
         return words[0] not in CLOTHES and words[0] not in WRONG["object"]["en"]
     return any(
         (word in _OF_A_VERB and caption.words[place - 1].content)  # writes a letter, but not deck of a boat

@@ -64,15 +64,15 @@ def _notes_beside(content: Mapping[str, Any], tables: Mapping[str, Table]) -> li
     """Return the notes of a JSON that no table has: a list, or in an examination a list per benchmark."""
     value = content.get("notes")
     named = value.items() if isinstance(value, dict) else [("", value)]
+    told = {note for table in tables.values() for note in table.notes}
     notes = [
         f"{name}: {note}" if name else note
         for name, own in named
         if isinstance(own, list)
         for note in own
-        if isinstance(note, str)
+        if isinstance(note, str) and note not in told
     ]
-    told = {note for table in tables.values() for note in table.notes}
-    return [note for note in dict.fromkeys(notes) if note not in told]
+    return list(dict.fromkeys(notes))
 
 
 def _resampling(content: Mapping[str, Any]) -> Resampling:

@@ -131,6 +131,15 @@ def test_rows_under_their_ids_name_captions_as_those_of_json_lines_do(tmp_path, 
     assert read_references([save(tmp_path / "b.json", content)]).captions == {"7": ("a dog", "犬", "the dog")}
 
 
+def test_of_a_system_a_line_gives_the_caption_and_not_references_beside_it(tmp_path):
+    lines = (
+        '{"image_id": 1, "caption": "a dog"}\n{"image_id": 2, "caption": "a car", "references": ["a bus"]}\n'
+    )
+    lines += '{"image_id": 3, "text": "a pig", "gt": "a cow"}\n'
+    found = read_results(save(tmp_path / "a.jsonl", lines))
+    assert found.captions == {"1": ("a dog",), "2": ("a car",), "3": ("a pig",)}
+
+
 @pytest.mark.parametrize("field", ["caption", "Caption", "prediction", "mt", "text"])
 @pytest.mark.parametrize("beside", ["references", "reference", "refs", "gt", "ref"])
 def test_of_a_system_a_row_under_an_id_gives_the_candidate_and_not_its_references(tmp_path, field, beside):

@@ -43,6 +43,11 @@ def test_a_file_that_is_no_json_is_named_with_line_and_character(tmp_path):
         read_references([path])
 
 
+def test_what_follows_a_document_in_its_line_is_no_other_line(tmp_path):
+    with pytest.raises(DataError, match=r"not valid JSON: Extra data at line 1, character 11$"):
+        read_references([write(tmp_path, "a.json", '{"7": "a"}}')])
+
+
 def test_a_document_that_breaks_off_in_its_second_line_is_not_taken_for_lines(tmp_path):
     message = r"not valid JSON: Unterminated string starting at line 2, character 6$"
     with pytest.raises(DataError, match=message):

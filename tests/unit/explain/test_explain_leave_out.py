@@ -116,6 +116,8 @@ def test_all_is_asked_at_once(metric, sample, monkeypatch):
 
 
 def test_steps_say_the_same_as_all_at_once(metric, sample, explanation):
+    with pytest.raises(ConfigError, match="step must be a whole number of at least 1, got 0"):
+        next(metric.explain_in_steps(sample, step=0))
     *steps, last = metric.explain_in_steps(sample, step=7)
     assert len(steps) > 2
     assert steps == [None] * len(steps)

@@ -426,6 +426,10 @@ def test_what_is_done_is_not_omitted_with_a_phrase(caption, expected):
         ("A woman with paint on her face and mud on her body .", "A woman ."),
         ("A dog runs with trees in the background .", "A dog runs ."),
         ("A woman with a tattoo on her back walks away .", "A woman walks away ."),
+        (
+            "A dog runs through water with trees and branches around .",
+            "A dog runs with trees and branches around .",
+        ),
     ],
 )
 def test_things_that_somebody_is_with_are_omitted_with_their_places(caption, expected):
@@ -434,6 +438,22 @@ def test_things_that_somebody_is_with_are_omitted_with_their_places(caption, exp
         text.startswith(("A man in his", "The girl on", "A woman on"))
         for text in every(caption, "omit", "en")
     )
+
+
+@pytest.mark.parametrize(
+    ("caption", "swallowed"),
+    [
+        ("A dog with a toy in its mouth eyes the camera .", "A dog ."),
+        ("A man with mud on his clothes protects a ball from others .", "A man from others ."),
+    ],
+)
+def test_what_somebody_does_is_not_omitted_with_the_place_of_a_thing(caption, swallowed):
+    assert swallowed not in every(caption, "omit", "en")
+
+
+def test_a_pair_without_end_is_omitted_as_far_as_it_goes():
+    caption = "a man with a hat and " + " and ".join(["hat"] * 1100)
+    assert every(caption, "omit", "en") == {"a man"}
 
 
 @pytest.mark.parametrize(

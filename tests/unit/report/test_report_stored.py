@@ -196,7 +196,7 @@ def test_what_is_to_be_said_of_a_training_stands_on_its_page(run):
         (["a note", "x: lower is better"], ["x: lower is better"]),
         (
             {"scenes": ["a note"], "jsts": ["3 rows are bad", 1], "x": None},
-            ["scenes: a note", "jsts: 3 rows are bad"],
+            ["jsts: 3 rows are bad"],
         ),
         ("text", []),
     ],
