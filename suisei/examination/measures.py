@@ -21,7 +21,7 @@ from suisei.metaeval.table_reading import read_table
 from suisei.metaeval.tables import Cell, Table
 from suisei.metrics.registry import get_entry
 from suisei.metrics.training_data import seen_notes
-from suisei.scoring.columns import ScoreColumn, column_notes, sign_notes
+from suisei.scoring.columns import ScoreColumn, column_notes, oriented_scores, sign_notes
 from suisei.scoring.digest import value_digest
 from suisei.scoring.fitting import Corpus, protocol_corpus
 from suisei.scoring.plan import MetricPlan
@@ -192,7 +192,7 @@ def _measured(evaluation: Evaluation, means: Means, failed: Sequence[str]) -> di
     measured = protocol.measure(evaluation, means.settings, _silent)
     column = protocol.plotted(means.settings)
     tables = {"results": measured.table, **measured.others}
-    scores = {column.label: column.oriented for column in evaluation.columns if column.scores is not None}
+    scores = oriented_scores(evaluation.columns)
     values = {
         row.label: value
         for row in measured.table.overall.rows

@@ -19,7 +19,7 @@ from suisei.metaeval.published import published_table
 from suisei.metaeval.resampling import bootstrap_values, group_weights
 from suisei.metaeval.settings import EvaluationSettings
 from suisei.metaeval.tables import Table
-from suisei.scoring.columns import ScoreColumn
+from suisei.scoring.columns import ScoreColumn, oriented_scores
 from suisei.scoring.plan import MetricPlan
 
 Score = Callable[[MetricPlan, Sequence[CaptionSample], int], ScoreColumn]
@@ -108,7 +108,7 @@ class Protocol:
             progress: reports long work.
         """
         columns, samples = evaluation.columns, evaluation.samples
-        scored = {column.label: column.oriented for column in columns if column.scores is not None}
+        scored = oriented_scores(columns)
         with progress("correlations") as report:
             table = evaluation_table(
                 scored,

@@ -29,7 +29,7 @@ from suisei.metaeval.settings import EvaluationSettings
 from suisei.metaeval.tables import Cell, Row, Section, Table
 from suisei.metaeval.video_protocols import columns_by_references, foil_table, vatex_table
 from suisei.metrics.registry import get_entry
-from suisei.scoring.columns import ScoreColumn
+from suisei.scoring.columns import ScoreColumn, oriented_scores
 from suisei.scoring.plan import MetricPlan
 
 
@@ -60,7 +60,7 @@ class ScaleProtocol(Protocol):
     def measure(self, evaluation: Evaluation, settings: EvaluationSettings, progress: Progress) -> Measured:
         """Add the table by scale to that of ratings."""
         measured = super().measure(evaluation, settings, progress)
-        scored = {column.label: column.oriented for column in evaluation.columns if column.scores is not None}
+        scored = oriented_scores(evaluation.columns)
         title = f"Agreement by scale: {Path(evaluation.data).name}"
         with progress("correlations by scale"):
             measured.others["scales"] = scale_table(scored, evaluation.samples, settings, title=title)

@@ -14,7 +14,7 @@ from suisei.errors import DataError
 from suisei.metaeval.correlation_tables import evaluation_table
 from suisei.metaeval.settings import EvaluationSettings
 from suisei.metaeval.tables import LABELS, Cell, Row, Section, Table
-from suisei.scoring.columns import ScoreColumn
+from suisei.scoring.columns import ScoreColumn, oriented_scores
 
 PAIR_KINDS = ("pearson", "spearman", "tau-b")
 """The coefficients that papers give of PFN-PIC-gen."""
@@ -91,7 +91,7 @@ def reference_pair_table(
     found: dict[str, list[Row]] = {}
     failed: dict[str, str] = {}
     for number in sorted(key for key in columns if key is not None):
-        named = {column.label: column.oriented for column in columns[number] if column.scores is not None}
+        named = oriented_scores(columns[number])
         failed |= {column.label: column.error or "" for column in columns[number] if column.scores is None}
         table = evaluation_table(named, samples, settings, by_scope=False, human=False)
         for row in table.overall.rows:

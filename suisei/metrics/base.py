@@ -112,7 +112,7 @@ class Metric(ABC):
             DataError: invalid input.
             ConfigError: the metric needs ``fit`` first, or ``batch_size`` is not positive.
         """
-        batch_size = _checked_batch_size(batch_size)
+        batch_size = _checked_size(batch_size)
         prepared = as_samples(samples, references, images)
         missing = self.missing(prepared)
         usable = [i for i in range(len(prepared)) if i not in missing]
@@ -145,7 +145,7 @@ class Metric(ABC):
         Raises:
             ConfigError: the metric needs ``fit`` first, or ``batch_size`` is not positive.
         """
-        batch_size = _checked_batch_size(batch_size)
+        batch_size = _checked_size(batch_size)
         prepared = as_samples(samples)
         outcomes = _score_around(self, prepared, batch_size=batch_size, progress=progress)
         refused = {i: outcome for i, outcome in enumerate(outcomes) if isinstance(outcome, DataError)}
@@ -201,8 +201,8 @@ class Metric(ABC):
         from suisei.explain.leave_out import explain_in_steps
         from suisei.metrics.tokenizers import caption_words
 
-        batch_size = _checked_batch_size(batch_size)
-        step = None if step is None else _checked_batch_size(step, "step")
+        batch_size = _checked_size(batch_size)
+        step = None if step is None else _checked_size(step, "step")
         steps = explain_in_steps(self, sample, caption_words, batch_size=batch_size, step=step)
         explanation = None
         while explanation is None:
@@ -315,7 +315,7 @@ def _own_formats() -> Iterator[None]:
             compute_alone_if_forked()
 
 
-def _checked_batch_size(size: int, name: str = "batch_size") -> int:
+def _checked_size(size: int, name: str = "batch_size") -> int:
     if isinstance(size, bool) or not isinstance(size, Integral) or size < 1:
         raise ConfigError(f"{name} must be a whole number of at least 1, got {size!r}")
     return int(size)
