@@ -151,6 +151,17 @@ def test_a_finished_beam_leaves_its_place_or_keeps_it(pools_beams, second):
     assert unpadded(model, found.tokens[0]) == [[1], second]
 
 
+def test_an_end_that_is_not_among_the_likeliest_continuations_ends_nothing():
+    """One beam is greedy, however likely the whole that another piece would have ended."""
+    model = Chain(0, pools_beams=True)
+    chances = torch.full_like(model.table, 1e-9)
+    chances[1, [1, 2]] = torch.tensor([0.4, 0.6])
+    chances[2, [1, 3]] = torch.tensor([0.5, 0.4])
+    model.table = chances.log()
+    found = decode(model, torch.zeros(1, 1), Decoding("beam", beams=1, max_length=4, length_penalty=0.0))
+    assert unpadded(model, found.tokens[0]) == [[2, 1]]
+
+
 class ChainsState(DecodingState):
     def __init__(self, tables, owners):
         self.tables, self.owners = tables, owners

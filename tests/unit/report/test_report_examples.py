@@ -78,7 +78,7 @@ def test_a_metric_with_a_scale_of_its_own_is_compared_by_rank():
 
 @pytest.mark.parametrize("values", [[0.625, 0.0, 0.0, 0.5], [0.0] * 4])
 def test_a_distance_is_compared_by_rank_and_shown_as_it_is(values):
-    found = replace(rated([0.0, 0.2, 0.1, 0.3], -np.array(values)), distances=["m"])
+    found = replace(rated([0.0, 0.1, 0.1, 0.2], -np.array(values)), distances=["m"])
     worst, best = prediction_cards(found, "m", 2)
     assert "by rank" in worst.note
     assert "m: lower is better" in worst.note
