@@ -11,7 +11,7 @@ import numpy as np
 
 from suisei.data.sample import CaptionSample
 from suisei.encoders.locks import Lock
-from suisei.explain.leave_out import METRICS, InputColumn
+from suisei.explain.interfaces import METRICS, InputColumn
 from suisei.metrics.extras import ExtraInputs
 from suisei.models.lower_layers import LowerStates
 from suisei.models.regressor import Regressor

@@ -25,7 +25,7 @@ from suisei.encoders.precision import (
 )
 from suisei.encoders.timm_tower import PREFIX
 from suisei.errors import ConfigError
-from suisei.explain.leave_out import COSINES, METRICS, InputColumn, SecondOpinion
+from suisei.explain.interfaces import COSINES, METRICS, InputColumn, SecondOpinion
 from suisei.metrics.base import Metric
 from suisei.metrics.extras import ExtraInputs, check_names
 from suisei.metrics.kept_features import KeptFeatures
@@ -155,7 +155,7 @@ class SuiSeiMetric(Metric):
     def score_replaced(
         self, samples: Sequence[CaptionSample], replaced: np.ndarray, *, batch_size: int = 64
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Score samples with extra inputs replaced, see :class:`suisei.explain.leave_out.ReadsInputs`."""
+        """Score samples with extra inputs replaced, see :class:`suisei.explain.interfaces.ReadsInputs`."""
         values = torch.from_numpy(np.asarray(replaced, dtype=np.float32))
         samples, across = self._told_apart(samples)
         extras = self.extras.compute(samples)
@@ -168,17 +168,17 @@ class SuiSeiMetric(Metric):
         return scores, inputs
 
     def tokens_left(self, texts: Sequence[str]) -> list[int]:
-        """Return how many tokens would still be read, see :class:`suisei.explain.leave_out.ReadsTokens`."""
+        """Return how many tokens would still be read, see :class:`suisei.explain.interfaces.ReadsTokens`."""
         encoder = self.regressor.text
         return [encoder.max_tokens - count for count in encoder.token_counts(texts)]
 
     @property
     def reads_ends(self) -> bool:
-        """Whether long texts lose their beginning, see :class:`suisei.explain.leave_out.ReadsTokens`."""
+        """Whether long texts lose their beginning, see :class:`suisei.explain.interfaces.ReadsTokens`."""
         return bool(self.regressor.text.tokenizer.truncation_side == "left")
 
     def second_opinion(self, sample: CaptionSample) -> SecondOpinion | None:
-        """Return what both models say of a sample, see :class:`suisei.explain.leave_out.AsksSecond`."""
+        """Return what both models say of a sample, see :class:`suisei.explain.interfaces.AsksSecond`."""
         samples, across = self._told_apart([sample])
         for asked in self._seconds.asked(samples, across, sharing=False):  # one at most: languages differ
             own, _ = self._compute(samples, self.extras.compute(samples), across, batch_size=1)

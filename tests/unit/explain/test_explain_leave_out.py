@@ -11,6 +11,7 @@ from suisei.data.sample import CaptionSample
 from suisei.encoders.tokenizer import FolderTokenizer
 from suisei.errors import ConfigError, DataError
 from suisei.explain import leave_out
+from suisei.explain.interfaces import COSINES
 from suisei.explain.leave_out import without_word, word_spans
 from suisei.explain.wording import parts_of, sentences
 from suisei.metrics.base import Metric
@@ -145,8 +146,8 @@ def test_a_measured_number_is_put_at_its_typical_value(metric, sample, explanati
 def test_cosines_are_put_there_too_alone_and_all_together(metric, sample, explanation, monkeypatch):
     real = regressor_module.similarities
     singles = {effect.name: effect for effect in explanation.inputs}
-    group = next(e for e in explanation.groups if e.kind == leave_out.COSINES)
-    assert group.members == sum(e.kind == leave_out.COSINES for e in explanation.inputs)
+    group = next(e for e in explanation.groups if e.kind == COSINES)
+    assert group.members == sum(e.kind == COSINES for e in explanation.inputs)
 
     def one_at_rest(*arguments):
         values = real(*arguments)
@@ -167,7 +168,7 @@ def test_numbers_that_cannot_be_known_are_not_replaced(metric, pictures):
     assert "unigram-f1" not in known
     for effect in found.inputs:
         assert (effect.value is None) == (effect.moved is None) == (effect.replaced is None)
-    assert not any(group.kind == leave_out.COSINES for group in found.groups)
+    assert not any(group.kind == COSINES for group in found.groups)
     assert found.references == ()
     assert found.without_references is None
     assert found.candidate_alone is None
