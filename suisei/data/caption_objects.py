@@ -95,7 +95,7 @@ def captions_in(said: Any, *, results: bool) -> tuple[Any, str]:
 
 def _candidate_in(names: tuple[str, ...]) -> str:
     """Return the field of what a system says; "" for none."""
-    return "caption" if "caption" in names else candidate_of(names) or ""
+    return candidate_of(names) or ("caption" if "caption" in names else "")
 
 
 class _Fields(NamedTuple):

@@ -32,6 +32,8 @@ _Named = tuple[str, tuple[str, ...], str | None]
 def has_result_rows(path: Path | str) -> bool:
     """Say whether a file is a result file, or captions by image id, by the first thing in it.
 
+    Rows under ids that hold more than a caption are rows like others.
+
     Raises:
         DataError: it cannot be read.
     """
@@ -43,14 +45,21 @@ def has_result_rows(path: Path | str) -> bool:
     except (ValueError, RecursionError):
         return False
     if is_json(path) and isinstance(content, dict):
-        return not is_row(content) and not are_rows_by_id(content)
+        said = next(iter(content.values()), None)
+        plain = not isinstance(said, dict) or _has_caption_alone(said)
+        return plain and not is_row(content) and not are_rows_by_id(content)
     row = content[0] if isinstance(content, list) and content else content
     return isinstance(row, dict) and (_is_result(row) or (is_json(path) and len(row) == 1))
 
 
 def _is_result(row: Mapping[str, Any]) -> bool:
     """Say whether a row says what a result file does, and no more that a comparison needs."""
-    if not set(row) >= RESULT_FIELDS or not is_row(row):
+    return set(row) >= RESULT_FIELDS and _has_caption_alone(row)
+
+
+def _has_caption_alone(row: Mapping[str, Any]) -> bool:
+    """Say whether a row has its candidate in the field "caption", and no more that a comparison needs."""
+    if not is_row(row):
         return False
     columns = match_columns(tuple(row))
     more = columns.references or {"image", "system", "language"} & set(columns.of)

@@ -359,3 +359,15 @@ def test_rows_of_other_names_in_any_form_and_ratings_of_any_scale(save):
     systems = load_systems([b, d], columns={"candidate": "what"})
     assert captions(systems) == {"b": ["b 2", "b 1"], "d": ["d 2", "d 1"]}
     assert [sample.references for sample in systems.samples["d"]] == [("r 2",), ("r 1",)]
+
+
+def test_rows_under_ids_are_read_as_rows_where_they_hold_more_than_a_caption(save):
+    rows = {n: {"caption": "old", "prediction": f"new {n}", "references": [f"r {n}"]} for n in ("1", "2")}
+    plain = save("b.json", {"2": {"caption": "b two"}, "1": {"caption": "b one"}})
+    systems = load_systems([save("a.json", rows), plain])
+    assert captions(systems) == {"a": ["new 1", "new 2"], "b": ["b one", "b two"]}
+    assert [sample.references for sample in systems.samples["b"]] == [("r 1",), ("r 2",)]
+    assert any("'prediction' for the candidate; ignored: 'caption'" in note for note in systems.notes)
+    either = save("c.json", {n: {"prediction": "x", "hypothesis": "y"} for n in ("1", "2")})
+    with pytest.raises(DataError, match=r"candidate may be prediction, hypothesis; .*--column candidate="):
+        load_systems([either, plain])
