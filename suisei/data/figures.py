@@ -112,8 +112,7 @@ def save_figure(figure: Figure, path: str | Path) -> None:
         raise DataError(
             f"{path}: no font here has the characters of {wide[0].get_text()!r:.40}: {FONT_ADVICE}"
         )
-    for text in wide:
-        text.set_fontfamily(["DejaVu Sans", *([family] if family else []), "sans-serif"])
+    _set_fonts(wide, family)
     # TrueType is what journals take, and what fonts such as Noto's cannot be embedded as.
     settings = {"svg.fonttype": "none", "svg.hashsalt": "suisei", "pdf.fonttype": 3 if wide else 42}
     metadata = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}[kind]
@@ -129,6 +128,18 @@ def save_figure(figure: Figure, path: str | Path) -> None:
             bbox_inches=box,
             transparent=True if kind == "svg" else None,
         )
+
+
+def lay_out(figure: Figure) -> None:
+    """Find where everything in a figure will stand, before it is saved; of fonts nothing is said yet.
+
+    Args:
+        figure: from :func:`new_figure`, drawn inside :func:`style`.
+    """
+    wide = _east_asian_texts(figure)
+    _set_fonts(wide, east_asian_font() if wide else None)
+    with _ignored():
+        figure.draw_without_rendering()
 
 
 @contextmanager
@@ -197,6 +208,11 @@ def _east_asian_texts(figure: Figure) -> list[Any]:
     from matplotlib.text import Text
 
     return [text for text in figure.findobj(Text) if _EAST_ASIAN.search(text.get_text())]
+
+
+def _set_fonts(texts: list[Any], family: str | None) -> None:
+    for text in texts:
+        text.set_fontfamily(["DejaVu Sans", *([family] if family else []), "sans-serif"])
 
 
 def _with_room(figure: Figure, texts: list[Any]) -> Any:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from suisei.data.figures import new_figure, save_figure, style
+from suisei.data.figures import lay_out, new_figure, save_figure, style
 from suisei.errors import DataError
 from suisei.metaeval.labels import HUMAN, short_names
 from suisei.metaeval.settings import CONFIDENCE
@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 _BLUE, _ORANGE, _GREY, _LIGHT = "#2b6ca3", "#d9722b", "#8a8a8a", "#e6e6e6"
 COLOURS = {"blue": _BLUE, "orange": _ORANGE, "grey": _GREY, "grid": _LIGHT}
 """What is drawn in which colour: a page may put its own in their place."""
+TURNED = ", sign turned"
+"""What an axis says of the scores of a distance, which are lower for the better."""
+_APART = 12.0
+"""Points of 1/72 inch from one number to the next in a figure of systems."""
+_RINGS = 25
+"""Around a system, in which room for its number is looked for."""
 _WIDE = 7
 """Inches from which four entries of a legend stand beside each other."""
 _MARKED = 40
@@ -158,14 +164,24 @@ def plot_reliability(path: str | Path, calibrations: Mapping[str, Calibration], 
         save_figure(figure, path)
 
 
-def plot_systems(path: str | Path, predicted: np.ndarray, human: np.ndarray, systems: Sequence[str]) -> None:
+def plot_systems(
+    path: str | Path,
+    predicted: np.ndarray,
+    human: np.ndarray,
+    systems: Sequence[str],
+    *,
+    distance: bool = False,
+) -> None:
     """Draw mean predicted against mean human score, a numbered point per captioning system.
+
+    Where systems are so near that their numbers would hide one another, these stand beside them.
 
     Args:
         path: of the file; its folder must exist.
         predicted: scores [N]; samples with NaN are left out.
         human: mean human scores in [0, 1], [N].
         systems: name of each sample's system, [N].
+        distance: whether the scores are those of a distance with their sign turned.
 
     Raises:
         DataError: no sample has both.
@@ -180,17 +196,58 @@ def plot_systems(path: str | Path, predicted: np.ndarray, human: np.ndarray, sys
         figure = new_figure((4.2 + _room(shown), 4.6))
         axis = figure.subplots()
         axis.scatter(x, y, s=150, color=_BLUE, alpha=0.25, linewidths=0, zorder=2)
-        for place, (across, up) in enumerate(zip(x, y, strict=True), start=1):
-            axis.text(across, up, str(place), ha="center", va="center", fontsize=8, zorder=3)
+        for place, name in enumerate(shown, start=1):
             axis.text(
-                1.04, 1 - place / (len(names) + 1), f"{place}  {shown[place - 1]}", va="center",
+                1.04, 1 - place / (len(names) + 1), f"{place}  {name}", va="center",
                 transform=axis.transAxes, fontsize=8 if len(names) <= _ROOMY else 6,
             )  # fmt: skip
         axis.margins(0.1)
-        axis.set(xlabel="mean human score", ylabel="mean predicted score")
+        axis.set(xlabel="mean human score", ylabel="mean predicted score" + (TURNED if distance else ""))
         axis.grid(color=_LIGHT, linewidth=0.6)
         axis.set_axisbelow(True)
+        _number(figure, axis, np.stack([x, y], axis=1))
         save_figure(figure, path)
+
+
+def _number(figure: Figure, axis: Axes, points: np.ndarray) -> None:
+    """Write the number of each point [N, 2], from 1, on it, or beside it where others are too near."""
+    lay_out(figure)  # so that it is known how far apart points are
+    scale = 72 / figure.dpi
+    places = axis.transData.transform(points) * scale
+    box = axis.get_window_extent()
+    found = _beside(places, np.array([box.min, box.max]) * scale)
+    for number, (point, offset) in enumerate(zip(points, found - places, strict=True), start=1):
+        line = {"arrowstyle": "-", "color": _GREY, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 0}
+        axis.annotate(
+            str(number), point, xytext=offset, textcoords="offset points", ha="center", va="center",
+            fontsize=8, zorder=3, arrowprops=line if offset.any() else None,
+        ).set_in_layout(False)  # fmt: skip
+
+
+def _beside(places: np.ndarray, box: np.ndarray) -> np.ndarray:
+    """Return where the numbers of points stand, [N, 2]: as near to these as other points and numbers allow.
+
+    Args:
+        places: of the points, [N, 2], in units of 1/72 inch.
+        box: lowest and highest place, [2, 2].
+    """
+    found = np.empty((0, 2))
+    for number, place in enumerate(places):
+        taken = np.concatenate([np.delete(places, number, axis=0), found])
+        found = np.concatenate([found, [_free(place, taken, box)]])
+    return found
+
+
+def _free(place: np.ndarray, taken: np.ndarray, box: np.ndarray) -> np.ndarray:
+    """Return the place itself where nothing is near, else the emptiest on the nearest ring with room."""
+    for ring in range(_RINGS):
+        angles = np.linspace(0, 2 * np.pi, 8 * ring, endpoint=False) if ring else np.zeros(1)
+        tried = place + ring * _APART * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+        tried = tried[((tried >= box[0]) & (tried <= box[1])).all(axis=1)]
+        room = np.linalg.norm(tried[:, None] - taken, axis=2).min(axis=1, initial=np.inf)
+        if len(room) and room.max() >= _APART - 1e-9:
+            return tried[room.argmax()]
+    return place
 
 
 def plot_curves(

@@ -14,7 +14,7 @@ from suisei.errors import DataError
 from suisei.metaeval.agreement import DIGITS
 from suisei.metaeval.calibration import on_human_scale
 from suisei.metaeval.correlation import CorrelationError, kendall_tau_c, pearson
-from suisei.metaeval.plots import COLOURS, legend_below
+from suisei.metaeval.plots import COLOURS, TURNED, legend_below
 from suisei.metaeval.tables import Table
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def plot_predicted(
     title: str = "Predicted against human scores",
     figures: tuple[Table, str] | None = None,
     note: str = "",
+    distance: bool = False,
 ) -> None:
     """Draw predicted against human scores, one panel per language and one for all.
 
@@ -58,6 +59,8 @@ def plot_predicted(
         figures: a table of correlations and the label of the row that says the panels' coefficients, so that
             both say the same; None for those of the points.
         note: how these count samples, where a table beside the plot counts otherwise.
+        distance: whether the scores are those of a distance with their sign turned: they are on no scale of
+            people's, even where all of them are 0.
 
     Raises:
         DataError: different lengths, or nothing to plot.
@@ -83,9 +86,10 @@ def plot_predicted(
     with style():
         figure = new_figure((4.3 * len(panels) + 0.4, 4.6))
         axes = figure.subplots(1, len(panels), squeeze=False)[0]
-        limits, density = _limits(predicted), _density(panels)
+        on_scale = not distance and on_human_scale(predicted)
+        limits, density = _limits(predicted, on_scale), _density(panels)
         for axis, (name, mask) in zip(axes, panels, strict=True):
-            if on_human_scale(predicted):
+            if on_scale:
                 _identity(axis)
             _predicted_panel(axis, predicted[mask], human[mask], limits, density)
             said = _statistics(predicted[mask], human[mask]) + (f"\n({note})" if note else "")
@@ -98,7 +102,7 @@ def plot_predicted(
             figure.colorbar(
                 scale, ax=axes[-1], label="samples per cell", format=lambda value, _: f"{value:,g}"
             )
-        axes[0].set_ylabel("predicted score")
+        axes[0].set_ylabel("predicted score" + (TURNED if distance else ""))
         legend_below(figure, axes[0])
         figure.suptitle(title + (f" ({missing} without a score left out)" if missing else ""))
         save_figure(figure, path)
@@ -188,9 +192,9 @@ def _running_mean(human: np.ndarray, predicted: np.ndarray) -> tuple[np.ndarray,
     return np.bincount(bins, weights=human) / counts, np.bincount(bins, weights=predicted) / counts
 
 
-def _limits(predicted: np.ndarray) -> tuple[float, float]:
+def _limits(predicted: np.ndarray, on_scale: bool) -> tuple[float, float]:
     """Return [0, 1] with a margin; of scores on a scale of their own, their range with one."""
-    low, high = (0.0, 1.0) if on_human_scale(predicted) else (float(predicted.min()), float(predicted.max()))
+    low, high = (0.0, 1.0) if on_scale else (float(predicted.min()), float(predicted.max()))
     margin = _MARGIN * ((high - low) or 1.0)
     return low - margin, high + margin
 

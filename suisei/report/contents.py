@@ -237,6 +237,7 @@ def _predicted(rated: Rated, most: int) -> list[Figure]:
     several = any(s.rating is not None and len(s.rating.values) > 1 for s in rated.samples)
     note = "each sample once, by its mean rating" if several else ""
     for metric, (label, scores) in enumerate(list(rated.scores.items())[:most]):
+        distance = label in rated.distances
         known = np.isfinite(scores) & np.isfinite(human)
         found = [name for name in LANGUAGE_NAMES if (known & (languages == name)).any()]
         scopes = [(LANGUAGE_NAMES[name], languages == name) for name in found]
@@ -251,6 +252,7 @@ def _predicted(rated: Rated, most: int) -> list[Figure]:
                 languages=names,
                 title="",
                 note=note,
+                distance=distance,
             )
             text = f"predicted over human scores of {int((known & mask).sum()):,} samples"
             name = f"predicted-{metric + 1}-{scope}-{plain(label)}"
@@ -258,7 +260,13 @@ def _predicted(rated: Rated, most: int) -> list[Figure]:
         named = known & (systems != "")
         if 1 < len(set(systems[named])) <= _MOST_SYSTEMS:
             names = [plain(name) for name in systems[named]]
-            drawn = partial(plot_systems, predicted=scores[named], human=human[named], systems=names)
+            drawn = partial(
+                plot_systems,
+                predicted=scores[named],
+                human=human[named],
+                systems=names,
+                distance=distance,
+            )
             text = f"mean predicted over mean human score of {len(set(names))} systems"
             name = f"systems-{metric + 1}-{plain(label)}"
             figures.append(Figure(name, f"{plain(label)}, by system", text, drawn))

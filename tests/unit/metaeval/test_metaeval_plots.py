@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
+from matplotlib.text import Text
 from PIL import Image
 
 from suisei.data.sample import CaptionSample, Rating
@@ -232,6 +233,32 @@ def test_only_scores_on_the_human_scale_have_an_identity(factor, limits, lines, 
     (figure,) = drawn
     assert figure.axes[0].get_ylim() == pytest.approx(limits)
     assert [text.get_text() for text in figure.legends[0].get_texts()] == lines
+
+
+def test_a_distance_has_no_identity_even_where_all_its_scores_are_0(drawn):
+    human = np.linspace(0, 1, 50)
+    plot_predicted("x", -np.zeros(50), human, distance=True)
+    plot_systems("x", -np.zeros(50), human, ["a", "b"] * 25, distance=True)
+    assert [text.get_text() for text in drawn[0].legends[0].get_texts()] == ["mean predicted"]
+    assert all("sign turned" in figure.axes[0].get_ylabel() for figure in drawn)
+
+
+def test_numbers_of_systems_that_nearly_coincide_stand_beside_each_other(drawn):
+    scores = np.r_[np.full(12, 0.8) + np.arange(12) * 1e-4, 0.1]
+    plot_systems("x", scores, scores, [f"s{n:02}" for n in range(13)])
+    (figure,) = drawn
+    figure.canvas.draw()
+    numbers = {text.get_text(): text for text in figure.axes[0].texts if text.get_text().isdigit()}
+    assert sorted(numbers, key=int) == [str(number) for number in range(1, 14)]
+    boxes = [Text.get_window_extent(text) for text in numbers.values()]
+    assert not any(box.overlaps(other) for place, box in enumerate(boxes) for other in boxes[:place])
+    assert numbers["13"].arrow_patch is None  # alone, on its point
+    assert all(numbers[str(number)].arrow_patch for number in range(1, 13))
+
+
+@pytest.mark.filterwarnings("error")
+def test_systems_with_japanese_names_are_laid_out_without_a_word_of_fonts(drawn):
+    plot_systems("x", np.array([0.1, 0.9]), np.array([0.2, 0.8]), ["人手の説明文", "機械"])
 
 
 def test_systems_are_numbered_and_named(tmp_path):
