@@ -113,7 +113,7 @@ class PreparedTau:
             # Of lower x: those of lower y are concordant, those of higher y discordant.
             score += np.einsum("br,br->b", here, 2 * below + before - all_before)
             below += before
-        return self._tau(score, x_sums, y_sums, _tied(weights))
+        return self._tau(score, x_sums, y_sums, weights)
 
     def _merge(self, weights: np.ndarray) -> np.ndarray:
         x_sums, y_sums, cells = self._x_sums(weights), self._y_sums(weights), self._cells(weights)
@@ -125,7 +125,7 @@ class PreparedTau:
             discordant += ((placed - ones) * (before - before[:, starts])).sum(axis=1)
         total = weights.sum(axis=1)
         untied = _pairs(total) - _tied(x_sums) - _tied(y_sums) + _tied(cells)
-        return self._tau(untied - 2 * discordant, x_sums, y_sums, _tied(weights))
+        return self._tau(untied - 2 * discordant, x_sums, y_sums, weights)
 
     def _make_passes(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Yield, per bit of y from the highest: an order of the points, their bit, their block's start.
@@ -143,7 +143,7 @@ class PreparedTau:
             yield self._order[order], (self._y[order] >> bit & 1).astype(bool), starts
 
     def _tau(
-        self, score: np.ndarray, x_sums: np.ndarray, y_sums: np.ndarray, copies: np.ndarray
+        self, score: np.ndarray, x_sums: np.ndarray, y_sums: np.ndarray, weights: np.ndarray
     ) -> np.ndarray:
         total = x_sums.sum(axis=1)
         x_free = (_pairs(total) - _tied(x_sums)).astype(np.float64)
@@ -152,6 +152,7 @@ class PreparedTau:
         if self.variant == "b":
             numerator, denominator = score.astype(np.float64), np.sqrt(x_free) * np.sqrt(y_free)
         else:
+            copies = (np.einsum("bn,bn->b", weights, weights) - total) // 2
             classes = np.minimum((x_sums > 0).sum(axis=1), (y_sums > 0).sum(axis=1))
             numerator = 2.0 * classes * score
             denominator = (total.astype(np.float64) ** 2 - 2.0 * copies) * (classes - 1)

@@ -14,7 +14,14 @@ from suisei.errors import ConfigError
 from suisei.metaeval.agreement import AgreementData, Rows, agree, systemless_notes
 from suisei.metaeval.correlation import CorrelationError, pearson
 from suisei.metaeval.labels import VERSUS
-from suisei.metaeval.resampling import bootstrap_difference, paired_rows
+from suisei.metaeval.resampling import (
+    Interval,
+    bootstrap_difference,
+    bootstrap_values,
+    group_weights,
+    paired_rows,
+    percentile_interval,
+)
 from suisei.metaeval.settings import ALPHA, EvaluationSettings
 from suisei.metaeval.significance import (
     TestResult,
@@ -94,10 +101,10 @@ def compare_metrics(
     values, notes = _values(datas, settings)
     notes += systemless_notes(samples, settings.averaging)
     names = sorted(values, key=lambda name: -values[name])
-    pairs = list(combinations(names, 2))
+    pairs, metrics = list(combinations(names, 2)), _Metrics(datas, settings)
     results: list[_Compared] = []
     for done, pair in enumerate(pairs, start=1):
-        results.append(_compared(pair, datas, settings))
+        results.append(_compared(pair, metrics, settings))
         if progress:
             progress(done, len(pairs))
     p_values: dict[tuple[str, str], float] = {}
@@ -128,25 +135,74 @@ def _by_wins(names: Sequence[str], p_values: Mapping[tuple[str, str], float], al
     return sorted(names, key=lambda name: -wins[name])
 
 
-def _compared(
-    pair: tuple[str, str], datas: Mapping[str, AgreementData], settings: EvaluationSettings
-) -> _Compared:
+class _Metrics:
+    """What metrics score, on the samples that both of a pair do; what several pairs need is kept.
+
+    Args:
+        datas: {metric: its scores beside the ratings}.
+        settings: how they are correlated and resampled.
+    """
+
+    def __init__(self, datas: Mapping[str, AgreementData], settings: EvaluationSettings) -> None:
+        self._datas, self._settings = datas, settings
+        self._rows: dict[tuple[str, bytes], Rows] = {}
+        self._resampled: dict[tuple[str, bytes], np.ndarray] = {}
+
+    def both(self, a: str, b: str) -> np.ndarray:
+        """Return which samples two metrics score, bool [N].
+
+        Raises:
+            CorrelationError: none.
+        """
+        both = ~np.isnan(self._datas[a].scores) & ~np.isnan(self._datas[b].scores)
+        if not both.any():
+            raise CorrelationError("no sample has a score of both")
+        return both
+
+    def rows(self, name: str, samples: np.ndarray) -> Rows:
+        """Return a metric's rows of some samples, bool [N]."""
+        key = name, samples.tobytes()
+        if key not in self._rows:
+            self._rows[key] = self._datas[name].subset(samples).rows(self._settings.raters)
+        return self._rows[key]
+
+    def interval(self, better: str, worse: str, samples: np.ndarray) -> Interval:
+        """Return the interval of the difference of two metrics on some samples, bool [N]."""
+        settings = self._settings
+        if settings.averaging == "item":  # on the groups of both, which each pair has its own of
+            rows = (self.rows(better, samples), self.rows(worse, samples))
+            return bootstrap_difference(
+                *rows, settings.correlation, settings.averaging,
+                n_resamples=settings.n_resamples, seed=settings.seed, confidence=settings.confidence,
+            )  # fmt: skip
+        values = self._values(better, samples) - self._values(worse, samples)
+        return percentile_interval(values, settings.confidence)
+
+    def _values(self, name: str, samples: np.ndarray) -> np.ndarray:
+        key, settings = (name, samples.tobytes()), self._settings
+        if key not in self._resampled:
+            rows = self.rows(name, samples)
+            weights = group_weights(len(rows.group_names), settings.n_resamples, settings.seed)
+            self._resampled[key] = bootstrap_values(rows, settings.correlation, settings.averaging, weights)
+        return self._resampled[key]
+
+
+def _compared(pair: tuple[str, str], metrics: _Metrics, settings: EvaluationSettings) -> _Compared:
     """Return the test of one pair in the direction that its own samples show."""
     kind, averaging = settings.correlation, settings.averaging
-    count, seed = settings.n_resamples, settings.seed
     better, worse = pair
     try:
-        a, b = _common_rows(datas[better], datas[worse], settings.raters)
+        both = metrics.both(better, worse)
+        a, b = metrics.rows(better, both), metrics.rows(worse, both)
         groups = len(a.group_names)
         a, b = paired_rows(a, b, kind, averaging)
         if agree(a, kind, averaging).value < agree(b, kind, averaging).value:
             better, worse, a, b = worse, better, b, a
-        interval = bootstrap_difference(
-            a, b, kind, averaging, n_resamples=count, seed=seed, confidence=settings.confidence
-        )
+        interval = metrics.interval(better, worse, both)
         test = permutation_test(
-            a, b, kind, averaging, unit=settings.unit, n_permutations=settings.permutations, seed=seed
-        )
+            a, b, kind, averaging,
+            unit=settings.unit, n_permutations=settings.permutations, seed=settings.seed,
+        )  # fmt: skip
     except CorrelationError as error:
         return _Compared(better, worse, None, Row(f"{better}{VERSUS}{worse}", error=str(error)))
     cells = {
@@ -248,13 +304,6 @@ def _values(
         except CorrelationError as error:
             notes.append(f"{name} is not compared: {error}")
     return values, notes
-
-
-def _common_rows(a: AgreementData, b: AgreementData, raters: str) -> tuple[Rows, Rows]:
-    both = ~np.isnan(a.scores) & ~np.isnan(b.scores)
-    if not both.any():
-        raise CorrelationError("no sample has a score of both")
-    return a.subset(both).rows(raters), b.subset(both).rows(raters)
 
 
 def _williams(a: Rows, b: Rows) -> Cell:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
+from suisei.cli import usable_cores
 from suisei.errors import ConfigError
 from suisei.metaeval.agreement import Rows, agree
 from suisei.metaeval.correlation import CorrelationError, standardized
@@ -74,20 +77,37 @@ def permutation_test(
     observed = agree(a, correlation, averaging).value - agree(b, correlation, averaging).value
     units = np.unique(a.item if unit == "item" else a.group, return_inverse=True)[1]
     statistic = RowStatistic(_stacked(a, b), correlation, averaging)
-    rng = np.random.default_rng(seed)
-    extreme = 0
-    for part in weight_chunks(n_permutations, 2 * len(a.x)):
-        swaps = rng.integers(0, 2, size=(part.stop - part.start, int(units.max()) + 1))[:, units]
-        chosen = np.concatenate([1 - swaps, swaps], axis=1)
-        difference = statistic.values(chosen) - statistic.values(1 - chosen)
+
+    def extreme(swaps: np.ndarray) -> int:
+        swapped = swaps[:, units]
+        chosen = np.concatenate([1 - swapped, swapped], axis=1)
+        difference, threshold = statistic.values(chosen) - statistic.values(1 - chosen), observed
         if alternative == "two-sided":
             difference, threshold = np.abs(difference), abs(observed)
-        else:
-            threshold = observed
         # An undefined permutation counts against significance; the tolerance is for rounding.
-        extreme += int((~(difference < threshold - 1e-12)).sum())
+        return int((~(difference < threshold - 1e-12)).sum())
+
+    sizes = [part.stop - part.start for part in weight_chunks(n_permutations, 2 * len(a.x))]
+    count = _on_all_cores(extreme, _swaps(sizes, int(units.max()) + 1, seed))
     test = f"perm-both|{correlation}|avg:{averaging}|unit:{unit}|n:{n_permutations}|seed:{seed}|{alternative}"
-    return TestResult(observed, (1 + extreme) / (1 + n_permutations), test)
+    return TestResult(observed, (1 + count) / (1 + n_permutations), test)
+
+
+def _swaps(sizes: Sequence[int], n_units: int, seed: int) -> Iterator[np.ndarray]:
+    """Yield which units are swapped, 0 or 1, [size, units] for each of the sizes."""
+    rng = np.random.default_rng(seed)
+    for size in sizes:
+        yield rng.integers(0, 2, size=(size, n_units))
+
+
+def _on_all_cores(count: Callable[[np.ndarray], int], parts: Iterator[np.ndarray]) -> int:
+    """Return the sum of what is counted in each part; NumPy lets threads count side by side."""
+    cores = usable_cores()
+    with ThreadPoolExecutor(cores) as pool:
+        total = 0
+        while some := list(islice(parts, cores)):  # no more at once, for memory and for Ctrl-C
+            total += sum(pool.map(count, some))
+    return total
 
 
 def _stacked(a: Rows, b: Rows) -> Rows:

@@ -7,7 +7,10 @@ import pytest
 import scipy.stats
 
 from suisei.data.sample import CaptionSample, Rating
+from suisei.metaeval import metric_pairs
+from suisei.metaeval.agreement import AgreementData
 from suisei.metaeval.metric_pairs import compare_metrics
+from suisei.metaeval.resampling import bootstrap_difference
 from suisei.metaeval.settings import EvaluationSettings
 from suisei.metaeval.significance import williams_test
 
@@ -51,6 +54,26 @@ def test_every_pair_has_its_better_metric_first_and_progress_counts_them(rated):
     assert cells["p"].signature == "perm-both|pearson|avg:pooled|unit:group|n:99|seed:3|greater"
     assert rows["good > poor"].info["n"] == 60
     assert any("seed 3; Holm over 3 pairs" in note for note in result.table.notes)
+
+
+def test_a_metric_is_resampled_once_for_all_of_its_pairs(rated, monkeypatch):
+    samples, scores = rated
+    scores = {**scores, "less": np.r_[np.nan, scores["fair"][1:] ** 3]}
+    seen, plain = [], metric_pairs.bootstrap_values
+    monkeypatch.setattr(
+        metric_pairs, "bootstrap_values", lambda rows, *rest: seen.append(rows) or plain(rows, *rest)
+    )
+    settings = EvaluationSettings(n_resamples=40)
+    rows = rows_of(compare_metrics(scores, samples, settings))
+    assert sorted(len(each.x) for each in seen) == [59] * 4 + [60] * 3  # with "less" on fewer samples
+    for label, there in (("good > poor", slice(None)), ("good > less", slice(1, None))):
+        a, b = (
+            AgreementData.from_samples(scores[name][there], samples[there]).rows()
+            for name in label.split(" > ")
+        )
+        interval = bootstrap_difference(a, b, n_resamples=40)
+        cell = rows[label].cells["difference"]
+        assert (cell.low, cell.high) == (interval.low, interval.high)
 
 
 def test_level_of_the_clusters(rated):

@@ -8,8 +8,10 @@ import pytest
 import scipy.stats
 
 from suisei.errors import ConfigError
+from suisei.metaeval import significance
 from suisei.metaeval.agreement import AVERAGING, AgreementData, agree
 from suisei.metaeval.correlation import CORRELATIONS, CorrelationError
+from suisei.metaeval.kendall import CHUNK, weight_chunks
 from suisei.metaeval.resampling import (
     RowStatistic,
     bootstrap,
@@ -71,6 +73,22 @@ def test_what_scores_are_multiplied_by_changes_no_permutation_test(scale, averag
     assert (other.p_value, other.difference) == pytest.approx((one.p_value, one.difference))
     same = permutation_test(scaled.rows(), a.rows(), "tau-b", **given)
     assert (same.p_value, same.difference) == pytest.approx((1, 0))
+
+
+def test_permutations_are_the_same_on_any_number_of_cores(monkeypatch):
+    a, b = (d.rows() for d in simulate(5, groups=20, noise=(0.5, 0.55)))
+    monkeypatch.setattr(significance, "weight_chunks", lambda rows, _: weight_chunks(rows, CHUNK // 7))
+    found = set()
+    for cores in (1, 3):
+        monkeypatch.setattr(significance, "usable_cores", lambda cores=cores: cores)
+        found.add(permutation_test(a, b, n_permutations=200, seed=3).p_value)
+    swaps = np.random.default_rng(3).integers(0, 2, size=(200, 20))[:, a.group]
+    statistic = RowStatistic(significance._stacked(a, b), "tau-c", "pooled")
+    sides = [statistic.values(np.concatenate([s, 1 - s], axis=1)) for s in (1 - swaps, swaps)]
+    observed = agree(a, "tau-c").value - agree(b, "tau-c").value
+    extreme = (sides[0] - sides[1] >= observed - 1e-12).sum()
+    assert 0 < extreme < 200
+    assert found == {(1 + extreme) / 201}
 
 
 def test_permutation_weights_are_permutations():
