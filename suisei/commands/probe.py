@@ -183,13 +183,16 @@ def _load(options: argparse.Namespace) -> tuple[list[CaptionSample], list[Captio
     They are the same, but for a file of people's captions alone: its samples are one caption of each image
     against the others.
     """
+    from suisei.data.raters import raters_joined
     from suisei.probes.originals import held_out
 
     people = _people_alone(options)
     if people is None:
-        samples, notes = read_samples(options)
-        if not samples:
+        read, notes = read_samples(options)
+        if not read:
             raise DataError(f"{options.data}: no sample")
+        joined = raters_joined(options.data, read)  # or a caption counts as often as it was rated
+        samples, notes = joined.samples, [*notes, *filter(None, [joined.note])]
         return samples, samples, [f"data: {options.data}, {len(samples):,} samples", *notes]
     samples = held_out(people, options.seed, options.held_out)
     if not samples:

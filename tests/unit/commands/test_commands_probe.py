@@ -107,6 +107,22 @@ def test_unrated_references_alone_will_do(rated, tmp_path):
     assert "references" not in content
 
 
+def test_rows_of_several_raters_are_one_caption_with_its_mean_rating(tmp_path):
+    captions = {"a red dog runs": (5, 5, 4), "a big cat sits": (5, 2, 1)}  # one rater likes the second
+    rows = [
+        {"candidate": f"{text} number {n}", "references": ["a dog", "a cat"], "group": f"i{n}",
+         "rating": rating, "rating_scale": [1, 5]}
+        for n in range(4) for text, ratings in captions.items() for rating in ratings
+    ]  # fmt: skip
+    data, output = tmp_path / "long.jsonl", tmp_path / "a.json"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    changes = ("--degradations", "shuffle", "--protocols", "none")
+    assert run("--metrics", "length", "--data", data, *changes, *QUICK, "--json", output) == 0
+    content = json.loads(output.read_text())
+    assert content["degradations"]["sections"][0]["rows"][0]["cells"]["n"]["value"] == 4
+    assert any("24 rows rate 8 samples" in note for note in content["notes"])
+
+
 def test_a_metric_that_fails_leaves_the_others(rated, tmp_path, capsys):
     absent = ("--model", tmp_path / "absent")
     status = run(*absent, "--metrics", "chrf", "--data", rated, *QUICK, "--json", tmp_path / "a.json")
