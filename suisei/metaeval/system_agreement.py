@@ -20,6 +20,7 @@ from suisei.metaeval.agreement import SYSTEM_DIGITS, usual_size
 from suisei.metaeval.correlation import CorrelationError, correlate
 from suisei.metaeval.systems import MetricOutcome
 from suisei.metaeval.tables import LABELS, Cell, Row, Section, Table
+from suisei.scoring.columns import turned_notes
 
 COEFFICIENTS = ("pearson", "spearman", "tau-b")
 _MOST_ORDERS = 5040
@@ -38,6 +39,7 @@ class SystemAgreement:
         human_scores: people's, [S].
         coefficients: {name: the coefficient, or why there is none}.
         p_value: share of the orders of systems with a Spearman correlation as high; None without one.
+        distance: whether lower is better, so that the metric's scores have their sign turned.
     """
 
     metric: str
@@ -46,6 +48,7 @@ class SystemAgreement:
     human_scores: tuple[float, ...]
     coefficients: Mapping[str, float | str]
     p_value: float | None
+    distance: bool = False
 
 
 def checked_human_scores(found: Mapping[str, object], names: Sequence[str], where: str) -> dict[str, float]:
@@ -103,7 +106,8 @@ def system_agreements(
                 values[kind] = str(error)
         rho = values["spearman"]
         p_value = None if isinstance(rho, str) else _chance(tied, people, rho, seed)
-        found.append(SystemAgreement(outcome.label, names, tuple(scores.tolist()), people, values, p_value))
+        said, distance = tuple(scores.tolist()), not outcome.higher_is_better
+        found.append(SystemAgreement(outcome.label, names, said, people, values, p_value, distance))
     return found
 
 
@@ -149,6 +153,7 @@ def agreement_table(agreements: Sequence[SystemAgreement]) -> Table | None:
     if count <= _FEW:
         chance = _orders(fewest.human_scores)
         notes.insert(0, f"{count} systems: one order in {chance:,} is right by chance alone")
+    notes += turned_notes([each.metric for each in agreements if each.distance])
     columns = {kind: LABELS[kind] for kind in COEFFICIENTS} | {"p": "p (orders)", "n": "systems"}
     sections = (Section("systems", tuple(rows)),)
     return Table("Agreement with people's scores of the systems", columns, sections, tuple(notes))

@@ -245,7 +245,11 @@ def distances(columns: Sequence[ScoreColumn]) -> list[str]:
 
 def sign_notes(columns: Sequence[ScoreColumn]) -> list[str]:
     """Say which metrics are distances, whose figures are of their scores with their sign turned."""
-    names = distances(columns)
+    return turned_notes(distances(columns))
+
+
+def turned_notes(names: Sequence[str]) -> list[str]:
+    """Say which distances count with their sign turned; nothing where there are none."""
     return [f"{', '.join(names)}: lower is better, so scores count with their sign turned"] if names else []
 
 

@@ -51,6 +51,10 @@ def test_a_distance_is_turned_round_and_a_failed_metric_left_out():
     failed = MetricOutcome("failed", error="why")
     (found,) = system_agreements([distance, failed], HUMAN)
     assert found.coefficients["tau-b"] == pytest.approx(1)
+    (note,) = (note for note in agreement_table([found]).notes if "sign" in note)
+    assert note == "distance: lower is better, so scores count with their sign turned"
+    plain = agreement_table(system_agreements([outcome(dict(HUMAN))], HUMAN))
+    assert not any("sign" in note for note in plain.notes)
 
 
 def test_orders_that_agree_as_well_but_for_rounding_count():
