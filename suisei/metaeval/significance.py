@@ -18,6 +18,9 @@ from suisei.metaeval.kendall import weight_chunks
 from suisei.metaeval.resampling import RowStatistic, paired_rows
 from suisei.metaeval.settings import ALPHA, USUAL
 
+_MOST_THREADS = 16
+"""That permutations are counted in: each takes memory, and more wait for that."""
+
 
 @dataclass(frozen=True, slots=True)
 class TestResult:
@@ -102,7 +105,7 @@ def _swaps(sizes: Sequence[int], n_units: int, seed: int) -> Iterator[np.ndarray
 
 def _on_all_cores(count: Callable[[np.ndarray], int], parts: Iterator[np.ndarray]) -> int:
     """Return the sum of what is counted in each part; NumPy lets threads count side by side."""
-    cores = usable_cores()
+    cores = min(usable_cores(), _MOST_THREADS)
     with ThreadPoolExecutor(cores) as pool:
         total = 0
         while some := list(islice(parts, cores)):  # no more at once, for memory and for Ctrl-C
