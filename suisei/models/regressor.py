@@ -36,6 +36,9 @@ FOLLOWED = 0.05
 """Share of a training batch in mean and scale of what a trained encoder says."""
 LEAST_SCALE = 1e-3
 """Added to the scale of what a trained encoder says, some of which differs little at first."""
+UNVARIED, UNVARIED_SCALE = 1e-6, 1e6
+"""An extra input whose standard deviation in training is no more than the first gets the second as its scale:
+no weight has learned what it means, and what it is elsewhere leaves the score alone."""
 SIMILARITY_MEAN, SIMILARITY_SCALE = 0.5, 0.25
 """About the mean and standard deviation of cosines between captions."""
 
@@ -312,14 +315,15 @@ class Regressor(nn.Module):
     def fit_extras(self, extras: Tensor) -> None:
         """Take mean and standard deviation of the training set's extra inputs [N, E], NaN left out.
 
-        Similarities come after them; their mean and scale are constants.
+        What is never there, or always the same, counts as nothing. Similarities come after them; their mean
+        and scale are constants.
         """
         for column in range(extras.shape[1]):
             values = extras[:, column]
             values = values[~values.isnan()].double()
-            if len(values) > 1:
-                self.extra_mean[column] = values.mean()
-                self.extra_scale[column] = values.std().clamp(min=1e-6)
+            spread = float(values.std()) if len(values) > 1 else 0.0
+            self.extra_mean[column] = values.mean() if len(values) else 0.0
+            self.extra_scale[column] = spread if spread > UNVARIED else UNVARIED_SCALE
 
     def follow_extras(self, extras: Tensor, share: float) -> None:
         """Move mean and scale of what the text encoder says towards those of a batch [B, E], NaN left out.

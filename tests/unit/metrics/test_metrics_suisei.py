@@ -14,6 +14,7 @@ from suisei.metrics.extras import ExtraInputs
 from suisei.metrics.loading import load
 from suisei.metrics.suisei import SuiSeiMetric, _fused_at_once
 from suisei.models.folder import LoadedModel, save_model
+from suisei.models.regressor import UNVARIED_SCALE
 from suisei.models.table import Collator, SampleTable
 
 
@@ -239,7 +240,7 @@ def test_gaps_do_not_enter_the_mean_of_extra_inputs(build_regressor):
     model.fit_extras(torch.tensor([[1.0, nan], [nan, nan], [3.0, nan]]))
     assert model.extra_mean.tolist() == [2.0, 0.0]
     assert model.extra_scale[0] == pytest.approx(2**0.5)
-    assert model.extra_scale[1] == 1
+    assert model.extra_scale[1] == UNVARIED_SCALE
     seen = []
     handle = model.members[0].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[1]))
     table = SampleTable([CaptionSample("a"), CaptionSample("b")], np.array([[3.0, nan], [nan, 0.5]]))
@@ -248,7 +249,7 @@ def test_gaps_do_not_enter_the_mean_of_extra_inputs(build_regressor):
         scores = model(batch)
     handle.remove()
     learned = model.missing_extra.detach()
-    expected = torch.tensor([[1 / 2**0.5, learned[1]], [learned[0], 0.5]])
+    expected = torch.tensor([[1 / 2**0.5, learned[1]], [learned[0], 0.0]])  # nothing was learned of the second
     torch.testing.assert_close(seen[0], expected)
     assert torch.isfinite(scores).all()
 

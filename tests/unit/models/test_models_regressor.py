@@ -119,14 +119,14 @@ def test_extra_inputs_are_measures_then_alignment_then_cosines_per_pooling(build
     assert blind.missing_extra.shape == (3,)
 
 
-def test_a_single_value_gives_no_scale_and_equal_values_no_division_by_zero(build_regressor):
-    model = build_regressor(image=False, extra_inputs=["length", "unigram-f1"])
-    model.fit_extras(torch.tensor([[5.0, 3.0], [float("nan"), 3.0]]))
-    assert (model.extra_mean.tolist(), float(model.extra_scale[0])) == ([0.0, 3.0], 1.0)
-    assert 0 < float(model.extra_scale[1]) < 1e-3
-    filled = model._standardised(torch.tensor([[2.0, 3.0]]))
-    assert filled.tolist() == [[2.0, 0.0]]
-    assert model._standardised(torch.tensor([[9.0, -9.0]])).tolist() == [[3.0, -3.0]]  # cut off there
+def test_what_never_varied_in_training_leaves_scores_alone(build_regressor):
+    nan = float("nan")
+    model = build_regressor(image=False, extra_inputs=["length", "unigram-f1", "chrf", "length-ratio"])
+    model.fit_extras(torch.tensor([[5.0, 3.0, nan, 1.0], [nan, 3.0, nan, 3.0], [nan, 3.0, nan, nan]]))
+    assert model.extra_mean.tolist() == [5.0, 3.0, 0.0, 2.0]
+    told = model._standardised(torch.tensor([[2.0, 3.0, 34.0, 3.0], [9.0, -9.0, 80.0, 99.0]]))
+    assert told[:, :3].abs().max() < 1e-4
+    assert told[:, 3].tolist() == [pytest.approx(0.5**0.5), 3.0]  # cut off there
 
 
 def test_what_the_text_encoder_says_is_followed_by_the_share_and_other_scores_are_not(build_regressor):
