@@ -28,7 +28,6 @@ def model_card(report: dict[str, Any], results: str, settings: dict[str, Any]) -
     training = report["training"]
     data = _without_folders(report["data"])
     shown = without_places(json.dumps(settings, indent=2, ensure_ascii=False, default=str))
-    sees_image = "image" in data.get("reads", ())
     return f"""# A SuiSei model
 
 Rates how well a caption describes an image, from 0 to 1. Trained with suisei {__version__}.
@@ -37,7 +36,7 @@ Rates how well a caption describes an image, from 0 to 1. Trained with suisei {_
 import suisei
 
 metric = suisei.load("PATH OF THIS FOLDER")
-metric.score(["a caption"], references=[["what a person wrote"]]{', images=["image.jpg"]' * sees_image})
+metric.score(["a caption"]{_beside(data)})
 ```
 
 ## Data
@@ -60,7 +59,7 @@ metric.score(["a caption"], references=[["what a person wrote"]]{', images=["ima
   image or another style of caption, measure the agreement first: `suisei evaluate`.
 - {_reading(data, settings)}
 - {_languages(data.get("languages", {}))}
-- References and image may be missing, at some loss of agreement; a candidate alone says little.
+- {_missing(data, settings)}
 - A difference between two systems needs a test, not two numbers: `suisei compare`.
 """
 
@@ -81,9 +80,7 @@ def _reading(data: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
     """Return what the model does with an image, and how often it saw one."""
     if "image" not in data.get("reads", ()):
         return "It does not look at the image."
-    head = settings.get("head")
-    start = head.get("start") if isinstance(head, Mapping) else getattr(head, "start", None)
-    if start == "cosine" and not data.get("image_beside_references"):
+    if _start(settings) == "cosine" and not data.get("image_beside_references"):
         return (
             "It looks at the image only where there are no references; beside references it changes nothing."
         )
@@ -93,6 +90,33 @@ def _reading(data: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
         )
     share = f"{data['images']:,} of its {data['samples']['train']:,} rated training samples"
     return f"It reads an image where one is given; {share} had one."
+
+
+def _start(settings: Mapping[str, Any]) -> str | None:
+    """Return where the score starts, ``model.head.start``."""
+    head = settings.get("head")
+    return head.get("start") if isinstance(head, Mapping) else getattr(head, "start", None)
+
+
+def _beside(data: Mapping[str, Any]) -> str:
+    """Return what the card's example gives beside the candidate: what the training had."""
+    references = ', references=[["what a person wrote"]]' if _referenced(data) else ""
+    return references + ', images=["image.jpg"]' * ("image" in data.get("reads", ()))
+
+
+def _referenced(data: Mapping[str, Any]) -> bool:
+    """Return whether a rated training sample had references; reports of earlier versions do not say."""
+    return data.get("references") != 0
+
+
+def _missing(data: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+    """Return what becomes of a caption that lacks references or image."""
+    if _start(settings):  # true too of the model that suisei add-images makes of it
+        return "A caption without all that the model compares it with, references or image, has no score."
+    if not _referenced(data):
+        return "No rated training sample had references: measure it beside them first."
+    absent = "References and image" if "image" in data.get("reads", ()) else "References"
+    return f"{absent} may be missing, at some loss of agreement; a candidate alone says little."
 
 
 def _languages(counts: Mapping[str, int]) -> str:

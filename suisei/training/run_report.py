@@ -77,6 +77,7 @@ def _data_facts(data: Any, metric: Any) -> dict[str, Any]:
         "shared": data.shared,
         "languages": dict(Counter(map(language_of, training))),
         "ratings": rating_facts(training),
+        "references": sum(bool(sample.references) for sample in training),
         "images": sum(sample.image is not None for sample in training),
         "reads": sorted(metric.reads),
         "image_beside_references": metric.opens_image(CaptionSample("x", ("x",))),

@@ -249,7 +249,7 @@ def test_gaps_do_not_enter_the_mean_of_extra_inputs(build_regressor):
         scores = model(batch)
     handle.remove()
     learned = model.missing_extra.detach()
-    expected = torch.tensor([[1 / 2**0.5, learned[1]], [learned[0], 0.0]])  # nothing was learned of the second
+    expected = torch.tensor([[1 / 2**0.5, learned[1]], [learned[0], 0.0]])
     torch.testing.assert_close(seen[0], expected)
     assert torch.isfinite(scores).all()
 

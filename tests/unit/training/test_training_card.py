@@ -140,6 +140,28 @@ def test_card_says_what_was_learned_and_no_more(facts, said, unsaid):
     assert not any(text in card for text in unsaid)
 
 
+@pytest.mark.parametrize(
+    ("facts", "start", "said", "unsaid"),
+    [
+        ({"reads": ["references"], "references": 9}, None, "- References may be missing", "has no score"),
+        ({"reads": ["references", "image"]}, None, "- References and image may be missing", "had references"),
+        (
+            {"reads": ["references", "image"], "references": 0},
+            None,
+            "No rated training sample had references: measure it beside them first.",
+            "references=",
+        ),
+        ({"reads": ["references"], "references": 9}, "cosine", "or image, has no score.", "may be missing"),
+    ],
+)
+def test_card_says_what_becomes_of_captions_that_lack_something(facts, start, said, unsaid):
+    report = {**REPORT, "data": {**REPORT["data"], **facts}}
+    card = model_card(report, "", {"image": {"name": "tiny"}, "head": {"start": start}})
+    assert said in card
+    assert unsaid not in card
+    assert ('references=[["what' in card) == (facts.get("references") != 0)
+
+
 def test_card_warns():
     card = model_card({**REPORT, "cautions": ["Tested on 3 samples."]}, "## Test split\n", {"image": None})
     assert card.index("> **Caution.** Tested on 3 samples.") < card.index("## Test split")
