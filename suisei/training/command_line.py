@@ -22,6 +22,7 @@ from suisei.ranges import NAME, SEED, Of, at_least, check
 from suisei.training.checkpoints import CheckpointFiles
 from suisei.training.plain_parser import PlainParser
 from suisei.training.processes import check_started
+from suisei.training.run_callbacks import shows_bar
 from suisei.training.run_settings import load_limited, named_configs, read_config, refuse_own_data
 from suisei.training.trainer_settings import check_trainer
 
@@ -166,6 +167,7 @@ class RunCLI(LightningCLI):
         """
         if self.config.trainer.logger is not False:
             options["logger"] = _loggers(self.config.output, self.config.trainer.logger)
+        options["enable_progress_bar"] = shows_bar(self.config.trainer.enable_progress_bar)
         options["plugins"] = [CheckpointFiles(settings_of(self), Path(self.config.output) / "checkpoints")]
         try:
             trainer = super().instantiate_trainer(**options)

@@ -103,15 +103,21 @@ def _validation_follows(trainer: Any) -> bool:
 
 
 def progress_lines(trainer: Any) -> ProgressLines:
-    """Return what tells of the training; a bar is switched off where lines, or nothing, take its place.
+    """Return what tells of the training where no bar does, see :func:`shows_bar`.
 
     Args:
         trainer: the settings of the trainer.
     """
-    lines = wanted(trainer.enable_progress_bar)
-    if lines or silent():
-        trainer.enable_progress_bar = False
-    return ProgressLines(lines=lines)
+    return ProgressLines(lines=wanted(trainer.enable_progress_bar))
+
+
+def shows_bar(chosen: bool | None) -> bool | None:
+    """Return the choice about the trainer's bar; False where lines, or nothing, take its place.
+
+    Args:
+        chosen: ``trainer.enable_progress_bar``, which a run's config keeps: it may go on elsewhere.
+    """
+    return False if wanted(chosen) or silent() else chosen
 
 
 class ValidatesLast(Callback):

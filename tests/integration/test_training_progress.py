@@ -5,11 +5,13 @@ import re
 from types import SimpleNamespace
 
 import pytest
+import yaml
 
 from suisei.commands import train as train_module
 from suisei.progress import duration
 from suisei.training import progress_lines
 from suisei.training.progress_lines import wanted
+from suisei.training.run_callbacks import shows_bar
 
 
 def test_a_run_without_a_terminal_says_how_far_it_is(settings, tmp_path, monkeypatch, capfd):
@@ -29,6 +31,8 @@ def test_a_run_without_a_terminal_says_how_far_it_is(settings, tmp_path, monkeyp
     ]  # fmt: skip
     assert all(float(loss) > 0 for *_, loss in steps)
     assert len(re.findall(r"^epoch \d, validation: .*pearson -?[\d.]+", told, re.M)) == 2
+    kept = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text("utf-8"))
+    assert kept["trainer"]["enable_progress_bar"] is None  # or what goes on by it would tell nothing
 
 
 @pytest.mark.parametrize(
@@ -38,6 +42,7 @@ def test_a_run_without_a_terminal_says_how_far_it_is(settings, tmp_path, monkeyp
 def test_lines_are_for_logs_and_a_choice_is_kept(monkeypatch, chosen, terminal, lines):
     monkeypatch.setattr("sys.stderr.isatty", lambda: terminal, raising=False)
     assert wanted(chosen) is lines
+    assert shows_bar(chosen) is (False if lines else chosen)
 
 
 def test_times_are_told_as_people_do():
