@@ -87,6 +87,8 @@ def plot_curves(path: Path, curves: Mapping[str, Curve], chosen: int | None) -> 
     Raises:
         DataError: the file cannot be written.
     """
+    from matplotlib.ticker import MaxNLocator
+
     panels = {name: lines for name, lines in _PANELS.items() if any(line in curves for line in lines)}
     if not panels:
         return False
@@ -97,11 +99,13 @@ def plot_curves(path: Path, curves: Mapping[str, Curve], chosen: int | None) -> 
             for key, (label, colour) in lines.items():
                 if key in curves:
                     steps, values = list(curves[key]), list(curves[key].values())
-                    marked = "o" if len(steps) <= 40 and key.startswith("val_") else None
+                    few = len(steps) <= 40 and key.startswith("val_")
+                    marked = "o" if few or len(steps) == 1 else None  # of one point there is no line
                     axis.plot(steps, values, color=COLOURS[colour], label=label, marker=marked, markersize=3)
             if chosen is not None:
                 axis.axvline(chosen, color=COLOURS["grey"], linestyle=":", linewidth=1, label="weights kept")
             axis.set_xlabel("step")
+            axis.xaxis.set_major_locator(MaxNLocator(integer=True))
             axis.set_ylabel(name)
             axis.grid(color=COLOURS["grid"])
             axis.legend(frameon=False)

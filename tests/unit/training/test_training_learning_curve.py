@@ -2,6 +2,7 @@
 
 from PIL import Image
 
+from suisei.training import learning_curve
 from suisei.training.learning_curve import plot_curves, read_curves
 
 
@@ -44,3 +45,12 @@ def test_the_picture(tmp_path):
         assert image.width < 1.5 * image.height
     assert not plot_curves(tmp_path / "none.png", {"lr": {1: 0.5}}, None)
     assert not (tmp_path / "none.png").exists()
+
+
+def test_a_short_training_shows_its_only_loss_and_whole_steps(tmp_path, monkeypatch):
+    figures = []
+    monkeypatch.setattr(learning_curve, "save_figure", lambda figure, _: figures.append(figure))
+    assert plot_curves(tmp_path / "c.png", {"train_loss": {10: 0.5}, "val_loss": {5: 0.4, 10: 0.3}}, None)
+    axis = figures[0].axes[0]
+    assert axis.lines[0].get_marker() == "o"  # a line of one point is nothing
+    assert all(tick == round(tick) for tick in axis.get_xticks())
