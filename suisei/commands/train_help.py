@@ -5,23 +5,12 @@ Every other command line is handed to :mod:`suisei.commands.train`.
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Sequence
 
 from suisei.cli import write_output
 from suisei.errors import SuiseiError
-
-_SETTINGS = (
-    ("--rating-scale LOW HIGH", "--data.rating_scale '[LOW,HIGH]'"),
-    (r"--images DIR\) or", "--data.images DIR, of pairs --data.root DIR) or"),
-    ("--images DIR", "--data.images DIR"),
-    ("--on-error", "--data.on_error"),
-    (r"--column image=(?!\S)", "call the column 'group', by which the data are split, in the file"),
-    (r"--column \w+=\S*", "rename the column"),
-    ("pass --any-path", "set SUISEI_ANY_PATH=1"),
-)
-"""What the readers of files advise, and what it is called in training."""
+from suisei.training.setting_names import as_settings
 
 _UNKNOWN = "unrecognized arguments: "
 _OTHERS = {
@@ -89,6 +78,4 @@ def in_settings(text: str) -> str:
     if text.startswith(_UNKNOWN):  # what follows is what was typed, and stays so
         typed = dict.fromkeys(word.partition("=")[0] for word in text.split())
         return "; ".join([text, *(_OTHERS[word] for word in typed if word in _OTHERS)])
-    for pattern, setting in _SETTINGS:
-        text = re.sub(pattern, setting, text)
-    return text
+    return as_settings(text)

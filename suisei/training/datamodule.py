@@ -34,6 +34,7 @@ from suisei.training.batching import (
 )
 from suisei.training.reference_order import ReferenceOrder, rotated
 from suisei.training.resumable_data import ResumableData, cut
+from suisei.training.setting_names import as_settings
 from suisei.training.shares import RankBatches, parts, shared_out
 from suisei.training.splitting import Splitting
 from suisei.training.support import Support, read_support
@@ -195,7 +196,7 @@ class CaptionDataModule(ResumableData):
         self.support_data = self._read_support().without(self._held_out(), candidates=candidates)
         self._warn_of_shared_contents()
         if self.skipped:
-            logger.warning("%s", skipped_note([row.error for row in self.skipped]))
+            logger.warning("%s", as_settings(skipped_note([row.error for row in self.skipped])))
 
     def _warn_of_shared_contents(self) -> None:
         parts = {part: self.part(part) for part in PARTS}

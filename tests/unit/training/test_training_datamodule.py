@@ -316,6 +316,14 @@ def test_bad_rows_are_raised_or_counted(data, tmp_path, caplog):
     assert said.startswith(f"2 bad rows skipped, the first: {path}, row 61: candidate is empty")
 
 
+def test_a_row_that_is_left_out_is_advised_on_in_settings_of_training(data, tmp_path, caplog):
+    path = tmp_path / "off.jsonl"
+    path.write_text('{"candidate": "x", "rating": 7}\n' + (tmp_path / "data.jsonl").read_text())
+    load(str(path), on_error="skip")
+    assert "the right scale: --data.rating_scale '[LOW,HIGH]'" in caplog.text
+    assert "--rating-scale" not in caplog.text
+
+
 def test_settings_that_cannot_work_are_refused(data):
     for options in (
         {"batch_size": 0},
