@@ -74,9 +74,16 @@ def main(argv: Sequence[str] | None = None) -> int:
                 raise KeyboardInterrupt(
                     f"{made} of {len(items)} items are in {writer.path}; the same command goes on"
                 ) from None
-        made = sum(item.source in writer.done for item in items)
-    _report(f"{writer.path}: {made} of {len(items)} items, {len(todo)} of them to do in this run", problems)
+        _report(_summary(writer, items, len(todo)), problems)
     return 1 if problems else 0
+
+
+def _summary(writer: PositiveWriter, items: Sequence[_Item], todo: int) -> str:
+    """Return how many items are in the manifest, and how many of them the model made nothing of."""
+    made = sum(item.source in writer.done for item in items)
+    declined = sum(item.source in writer.declined for item in items)
+    summary = f"{writer.path}: {made} of {len(items)} items, {todo} of them to do in this run"
+    return f"{summary}; the model made nothing of {declined} of them (see `problem`)" if declined else summary
 
 
 def _parser() -> CommandParser:

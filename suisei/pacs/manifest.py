@@ -182,6 +182,10 @@ class PositiveWriter:
         folder: where the manifest and the images go; made if it is not there.
         kind: "captions" or "images".
 
+    Attributes:
+        done: the sources that the manifest has a line of.
+        declined: those of them that the model made nothing of.
+
     Raises:
         ConfigError: another process writes to the folder.
         DataError: the folder cannot be written to, or its manifest is broken.
@@ -192,6 +196,7 @@ class PositiveWriter:
         self.folder, self.kind = Path(folder), kind
         self.path = self.folder / f"{kind}.jsonl"
         self.done: set[str] = set()
+        self.declined: set[str] = set()
         self._recipe: Recipe | None = None
 
     def __enter__(self) -> PositiveWriter:
@@ -209,6 +214,8 @@ class PositiveWriter:
                 if record["source"] in self.done:
                     raise DataError(f"{place}: source {record['source']} occurs twice; remove one line")
                 self.done.add(record["source"])
+                if "problem" in record:
+                    self.declined.add(record["source"])
                 self._first = self._first or record
             _drop_unfinished_line(self.path)
             self._stream = self.path.open("a", encoding="utf-8", newline="\n")
@@ -290,6 +297,7 @@ class PositiveWriter:
     def add_problem(self, source: str, problem: str, **origin: Any) -> None:
         """Append that the model declined an item, so that it is not tried again."""
         self._append(source, {"problem": problem, **origin})
+        self.declined.add(source)
 
     def _append(self, source: str, fields: Mapping[str, Any]) -> None:
         recipe = self._recipe

@@ -147,18 +147,19 @@ class PairDataModule(ResumableData):
             lacking = self._lacking(f"generated_{kind}") if wanted else ""
             if lacking:
                 raise ConfigError(
-                    f"{lacking} have no generated_{kind}: add them (suisei positives {kind}){more}, or set "
-                    f"model.{weight} to 0"
+                    f"{lacking} have no generated_{kind}: add them (suisei positives {kind}), leave out the "
+                    f"rows of which its model made nothing{more}, or set model.{weight} to 0"
                 )
         self.pixels, self.uses_generated, self.seed = pixels, (generated_texts, generated_images), seed
 
     def _lacking(self, field: str) -> str:
-        """Return how many images of which part lack a field; "" where all have it."""
+        """Return how many images of which part lack a field, and the first; "" where all have it."""
         said = []
         for name, part in (("train", self.train_part), ("validation", self.validation_part)):
-            count = sum(not getattr(self.pairs[position], field) for position in part)
-            if count:
-                said.append(f"{count} of {len(part)} images of data.{name} ({self.sources[name]})")
+            bare = [pair.image for pair in self.pairs[part.start : part.stop] if not getattr(pair, field)]
+            if bare:
+                source = f"{self.sources[name]}; the first: {bare[0]}"
+                said.append(f"{len(bare)} of {len(part)} images of data.{name} ({source})")
         return " and ".join(said)
 
     def caption_rows(self, part: Sequence[int]) -> list[list[int]]:

@@ -325,13 +325,18 @@ def test_images_do_not_depend_on_batch_order_or_resuming(data, tiny_diffusion, t
     assert len({path.read_bytes() for path in files}) == 5
 
 
-def test_declined_images_are_not_positives_and_not_tried_again(data, tiny_diffusion, tmp_path, monkeypatch):
+def test_declined_images_are_no_positives_not_tried_again_and_told(
+    data, tiny_diffusion, tmp_path, monkeypatch, capsys
+):
     from suisei.pacs.generators import Illustrator
 
     monkeypatch.setattr(Illustrator, "generate", lambda self, captions, seeds: [None] * len(captions))
+    told = "5 of 5 items, %d of them to do in this run; the model made nothing of 5 of them"
     assert images(data, tiny_diffusion, tmp_path / "out") == 0
+    assert told % 5 in " ".join(capsys.readouterr().err.split())
     monkeypatch.setattr(Illustrator, "generate", lambda *_: pytest.fail("tried again"))
     assert images(data, tiny_diffusion, tmp_path / "out") == 0
+    assert told % 0 in " ".join(capsys.readouterr().err.split())
     assert read_positives(tmp_path / "out") == {}
     assert "safety checker" in (tmp_path / "out" / "images.jsonl").read_text()
 

@@ -111,8 +111,8 @@ def test_a_generated_image_is_drawn_with_the_caption_that_it_was_made_from(folde
 @pytest.mark.parametrize(
     ("kind", "advice"),
     [
-        ("captions", r"\(suisei positives captions\), .*\(data\.hold_out\), or set model\.lambda_t to 0"),
-        ("images", r"\(suisei positives images\), or set model\.lambda_v to 0"),
+        ("captions", r"made nothing, let held-out .*\(data\.hold_out\), or set model\.lambda_t to 0"),
+        ("images", r"made nothing, or set model\.lambda_v to 0"),
     ],
 )
 def test_positives_must_be_there_for_every_image(folder, kind, advice):
@@ -120,14 +120,15 @@ def test_positives_must_be_there_for_every_image(folder, kind, advice):
     del rows[3][f"generated_{kind}"]
     path, whole = folder / f"no-{kind}.jsonl", folder / "train.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    lacks = rf"1 of 8 images of data\.%s \({path}\)"
+    lacks = rf"1 of 8 images of data\.%s \({path}; the first: {folder / rows[3]['image']}\)"
+    added = rf"add them \(suisei positives {kind}\), leave out the rows of which its model"
     for train, validation, lacking in (
         (path, path, f"{lacks % 'train'} and {lacks % 'validation'}"),
         (whole, path, lacks % "validation"),
     ):
         data = PairDataModule(str(train), str(validation), batch_size=4)
         data.load()
-        with pytest.raises(ConfigError, match=rf"^{lacking} have no generated_{kind}: add them {advice}$"):
+        with pytest.raises(ConfigError, match=rf"^{lacking} have no generated_{kind}: {added} {advice}$"):
             data.attach(None, generated_texts=True, generated_images=True)
 
 
