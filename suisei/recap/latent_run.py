@@ -201,6 +201,7 @@ def _features(image: Any, data: LatentData) -> torch.Tensor:
 def _facts(cli: RecapCLI, minutes: float) -> dict[str, Any]:
     """Return what ``report.json`` says: data, length, and validation figures of the kept weights."""
     model, data, trainer = cli.model, cli.datamodule, cli.trainer
+    trainer.loggers = []  # the curves end with the last step, of which the kept weights need not be
     figures = trainer.validate(model, datamodule=data, verbose=False)[0]
     return {
         "sources": data.sources,
