@@ -347,6 +347,7 @@ def _curves(curves: Mapping[str, Mapping[float, float]]) -> list[Figure]:
             ends = "; ".join(
                 f"{name} ends at {list(values.values())[-1]:.4g}" for name, values in named.items()
             )
-            drawn = partial(plot_curves, curves=lines, headings=("step", kind))
+            heading = kind if len(lines) > 1 else next(iter(lines))  # a single line has no legend
+            drawn = partial(plot_curves, curves=lines, headings=("step", heading))
             figures.append(Figure(f"learning-{kind}", f"Learning curves: {kind}", plain(ends), drawn))
     return figures

@@ -247,6 +247,13 @@ def test_a_training_without_a_table_is_shown_by_its_curves_and_figures(captioner
     assert "val_cider ends at 0.75" in page
 
 
+def test_a_figure_of_a_single_curve_names_it(captioner_run):
+    (curves,) = (b for b in part_of(read_result(captioner_run)).blocks if b.title == "Learning curves")
+    loss, validation = (figure.draw.keywords for figure in curves.figures)
+    assert loss["headings"] == ("step", "loss")  # of two, which the legend names
+    assert validation["headings"] == ("step", "val_cider")
+
+
 def test_the_comparison_of_a_tuned_captioner_and_its_start_is_shown(captioner_run):
     tables = {"systems": TABLE.as_dict(), "pairs": TABLE.as_dict()}
     content = {"training": {"steps": 10}, "curve": [], "comparison": {"tables": tables, "notes": []}}
