@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from suisei.data.figures import new_figure, save_figure, style
 from suisei.data.outputs import raise_first, write_texts
 
 CURVE, SAMPLES = "curve.jsonl", "samples.jsonl"
+_LETTERS = 40
+"""So many of a title have room above a panel; a reward may name long folders."""
 
 
 class CaptionLog:
@@ -89,7 +92,7 @@ def plot_curve(path: Path, folder: Path, title: str) -> bool:
             panel.set_title(name)
         for panel in panels[len(names) :]:
             panel.set_axis_off()
-        figure.suptitle(title)
+        figure.suptitle(textwrap.fill(title, _LETTERS * columns, break_on_hyphens=False))
         figure.supxlabel("step")
         save_figure(figure, path)
     return True

@@ -2,6 +2,9 @@
 
 import json
 
+import pytest
+
+from suisei.captioning import caption_log
 from suisei.captioning.caption_log import CaptionLog, before, plot_curve
 
 
@@ -48,3 +51,18 @@ def test_the_curve_is_drawn_where_there_is_one(tmp_path):
     log.write(5, {"reward": 0.2, "length": 1.5, "a": 1, "b": 2}, [])
     assert plot_curve(tmp_path / "curve.png", tmp_path, "rewarded by $x$")
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("panels", [1, 2, 3])
+def test_a_reward_of_long_names_stands_whole_above_the_curve(tmp_path, monkeypatch, panels):
+    drawn = []
+    monkeypatch.setattr(caption_log, "save_figure", lambda figure, path: drawn.append(figure))
+    log = CaptionLog(tmp_path)
+    for step in (0, 5):
+        log.write(step, {f"figure {number}": 1.0 for number in range(panels)}, [])
+    title = f"rewarded by pac-s:{'a/folder_of_models/' * 9}model"
+    assert plot_curve(tmp_path / "curve.png", tmp_path, title)
+    (figure,) = drawn
+    box = figure._suptitle.get_window_extent(figure.canvas.get_renderer())
+    assert 0 <= box.x0 < box.x1 <= figure.bbox.width
+    assert "".join(figure._suptitle.get_text().split()) == title.replace(" ", "")
