@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,9 +34,10 @@ _EPILOG = """examples:
   suisei positives join flickr8k-train --root DIR --positives runs/positives --output train.jsonl
 
 DATA is flickr8k-train, -dev or -test; a Karpathy split with its parts, such as
-dataset_coco.json:train+restval; JSON lines with id, image and caption, or with image and captions; or
-any rated data that the other commands read. A run that was cut off goes on where it stopped when it
-is started again: an item's seed depends on --seed and the item alone, and nothing is generated twice.
+dataset_coco.json:train+restval; JSON lines with id and image, caption or both, or with image and
+captions; or any rated data that the other commands read. A run that was cut off goes on where it
+stopped when it is started again: an item's seed depends on --seed and the item alone, and nothing is
+generated twice.
 `suisei train --config pacs --data.train FILE` reads what `join` writes.
 
 Exit status: 0, or 1 if some images could not be read (the others are done), or 2 for a wrong option
@@ -312,8 +313,9 @@ def _join(options: argparse.Namespace) -> int:
     from suisei.data.pairs import ImageCaptions
     from suisei.pacs.manifest import join_positives, read_positives, write_pairs
 
+    sources = _sources(options)
     merged: dict[Path, ImageCaptions] = {}
-    for source in _sources(options):
+    for source in sources:
         if source.image is not None and source.captions:
             image = Path(full_path(source.image))
             known = merged.get(image, ImageCaptions(image, ()))
@@ -332,10 +334,20 @@ def _join(options: argparse.Namespace) -> int:
     images = sum(len(pair.generated_images) for pair in joined)
     _report(
         f"{options.output}: {len(joined)} images, {captions} with a generated caption, "
-        f"{images} generated images",
+        f"{images} generated images{_left_out(sources, merged)}",
         [],
     )
     return 0
+
+
+def _left_out(sources: Sequence[Source], kept: Container[Path]) -> str:
+    """Return what has no place among training pairs, as the end of a sentence; "" for nothing."""
+    images = {Path(full_path(source.image)) for source in sources if source.image is not None}
+    bare = sum(image not in kept for image in images)
+    imageless = sum(source.image is None for source in sources)
+    if not bare and not imageless:
+        return ""
+    return f"; left out: {bare} images without captions, {imageless} rows without an image"
 
 
 def _out_of_memory(error: BaseException) -> UnavailableError:

@@ -58,9 +58,9 @@ def read_sources(
 
     Args:
         name_or_file: training pairs ("flickr8k-train", a Karpathy split with the parts wanted,
-            "dataset_coco.json:train+restval", or JSON lines with ``captions``), JSON lines with ``id``,
-            ``image`` and ``caption``, or rated data that ``load_data`` reads, whose references
-            are taken, and the candidate where there are none.
+            "dataset_coco.json:train+restval", or JSON lines with ``captions``), JSON lines with ``id`` and
+            ``image``, ``caption`` or both, or rated data that ``load_data`` reads, whose references are
+            taken, and the candidate where there are none.
         root: where a named data set is.
         images: folder where relative image paths start, where it is not the file's own.
         columns: {field: the column that fills it}, of rated data in a file.
@@ -89,7 +89,7 @@ def _read(
     path = Path(name_or_file)
     if plain_suffix(path) == ".jsonl" and not (columns or references):
         keys = _first_keys(path)
-        if "caption" in keys:
+        if "caption" in keys or keys <= set(_FIELDS):  # rows of an image alone are captioned too
             start = path.parent if images is None else images
             return list(_captioned(path, Root(start, path.parent, allowed=allowed)))
         if "captions" in keys:

@@ -191,6 +191,21 @@ def test_join_writes_training_data(data, blip, tmp_path):
     assert pairs[0].captions == ("caption 0",)
 
 
+def test_rows_of_images_alone_are_captioned_and_join_says_that_it_leaves_them_out(
+    data, blip, tmp_path, capsys
+):
+    rows = [{"image": "1.png"}, {"image": "0.png", "caption": "a"}, {"caption": "b"}, {"image": "0.png"}]
+    path, target = tmp_path / "rows.jsonl", tmp_path / "train.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert captions(path, blip, tmp_path / "out") == 0
+    assert len(texts(tmp_path / "out")) == 2
+    join = ["join", str(path), "--positives", str(tmp_path / "out"), "--output", str(target)]
+    assert positives.main(join) == 0
+    told = " ".join(capsys.readouterr().err.split())
+    assert "left out: 1 images without captions, 1 rows without an image" in told
+    assert [pair.image.name for pair in load_pairs(str(target))] == ["0.png"]
+
+
 def test_captions_of_a_karpathy_split_are_made_and_joined(data, blip, tmp_path):
     images = [
         {"filename": f"{n}.png", "split": "val" if n == 4 else "train", "sentences": [{"raw": f"of {n}"}]}
