@@ -23,7 +23,7 @@ from suisei.captioning.caption_folder import save_captioner
 from suisei.captioning.caption_model import Decoding
 from suisei.captioning.caption_module import CaptionTraining
 from suisei.captioning.caption_rows import EMPTY
-from suisei.captioning.caption_sources import CaptionedImage
+from suisei.captioning.caption_sources import CaptionedImage, check_decodable
 from suisei.captioning.caption_writing import captions_of
 from suisei.captioning.grid_store import GridStore
 from suisei.captioning.word_pretraining import pretrain_tower
@@ -111,6 +111,8 @@ def _train(cli: CaptionTrainingCLI) -> None:
     model, data = cli.model, cli.datamodule
     checkpoint = checkpoint_of(cli)
     data.load(cli.config.seed_everything)
+    if data.test_part:
+        check_decodable(data.test_part, str(data.sources["test"]))
     if cli.config.monitor == "val_cider":
         check_cider(data.validation_part)
     model.build(data.captions, data.languages, data.max_length)

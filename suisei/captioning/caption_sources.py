@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,14 @@ from typing import Any
 from suisei.data.caption_texts import is_json
 from suisei.data.coco import read_references
 from suisei.data.compressed import plain_suffix
+from suisei.data.images import load_image
 from suisei.data.karpathy_parts import file_of, read_parts
 from suisei.data.load import load_data
 from suisei.data.pairs import is_pairs, load_pairs
 from suisei.data.paths import Allowed, Root, full_path
 from suisei.data.sample import detect_language
 from suisei.errors import DataError
+from suisei.progress import progress_bar
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,36 @@ def _told_apart(images: list[CaptionedImage]) -> list[CaptionedImage]:
     if len({image.id for image in images}) == len(images):
         return images
     return [replace(image, id=str(image.image)) for image in images]
+
+
+def check_decodable(images: Sequence[CaptionedImage], source: str) -> None:
+    """Refuse images that cannot be decoded, which a report on them would find once a model is trained.
+
+    Args:
+        images: the images.
+        source: where they are from.
+
+    Raises:
+        DataError: some cannot; they are counted and the first is named.
+    """
+    with progress_bar("checking test images", len(images)) as advance, ThreadPoolExecutor(4) as pool:
+        problems = []
+        for problem in pool.map(_problem, images):
+            problems += [problem] if problem else []
+            advance(1)
+    if problems:
+        raise DataError(
+            f"{source}: {len(problems)} of {len(images)} test images cannot be read: {problems[0]}; mend the "
+            "files, or leave their rows out"
+        )
+
+
+def _problem(image: CaptionedImage) -> str:
+    try:
+        load_image(image.image)
+    except DataError as error:
+        return str(error)
+    return ""
 
 
 def check_spoken(

@@ -17,6 +17,7 @@ from lightning.pytorch.cli import LightningArgumentParser
 from suisei.captioning.caption_log import before, plot_curve
 from suisei.captioning.caption_model import Decoding, load_caption_model
 from suisei.captioning.caption_report import METRICS, START, TUNED, compare_captions, compared_by
+from suisei.captioning.caption_sources import check_decodable
 from suisei.captioning.caption_writing import captions_of, captions_of_grids
 from suisei.captioning.image_grids import ImageGrids
 from suisei.captioning.rewarded_images import RewardedImages
@@ -128,6 +129,8 @@ def _train(cli: SelfCriticalCLI) -> None:
     checkpoint = checkpoint_of(cli)
     seed = cli.config.seed_everything
     data.load(seed, model.language, processes=cli.trainer.world_size)
+    if data.test_part:
+        check_decodable(data.test_part, str(data.sources["test"]))
     model.rewarder.fit(data.documents, model.language)
     device = cli.trainer.strategy.root_device
     shown = model.writer.tower_is_frozen

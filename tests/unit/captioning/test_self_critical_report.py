@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from suisei.captioning import self_critical_run
+from suisei.captioning import caption_run, self_critical_run
 from suisei.captioning.caption_model import load_caption_model
 from suisei.captioning.self_critical_run import run
-from suisei.errors import ConfigError
+from suisei.errors import ConfigError, DataError
 from tests.unit.captioning.tuning import arguments, lines, logged
 from tests.unit.moves import recorded
 
@@ -88,3 +88,20 @@ def test_what_a_run_writes(folder, tmp_path):
         assert len(logged(output, name)) == 6, name
     with pytest.raises(ConfigError, match="holds a run already"):
         run(arguments(folder, output))
+
+
+@pytest.mark.parametrize("task", [self_critical_run, caption_run])
+def test_a_test_image_that_is_damaged_is_told_before_the_training(folder, tmp_path, monkeypatch, task):
+    (tmp_path / "whole.png").write_bytes((folder / "0.png").read_bytes())
+    (tmp_path / "cut.png").write_bytes((folder / "0.png").read_bytes()[:60])
+    rows = [{"image": name, "captions": ["a wall"]} for name in ("whole.png", "cut.png")]
+    (tmp_path / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    monkeypatch.setattr(task, "train", lambda *_: pytest.fail("trained"))
+    given = [f"--data.test={tmp_path / 'test.jsonl'}"]
+    if task is self_critical_run:
+        given = arguments(folder, tmp_path / "run", *given)
+    else:
+        given += [f"--data.train={folder / 'train.jsonl'}", f"--data.validation={folder / 'dev.jsonl'}"]
+        given += ["--model.tower.name=tiny", "--model.tower.train=true", f"--output={tmp_path / 'run'}"]
+    with pytest.raises(DataError, match=r"test\.jsonl: 1 of 2 test images cannot be read: .*cut\.png"):
+        task.run(given)
