@@ -54,7 +54,7 @@ def load_dual_encoder(
     if Path(name).is_dir():
         return _load_folder(Path(name), checkpoint, seed, precision=precision, device=device)
     architecture = name.replace("/", "-")
-    tag = _tag_settings(architecture, pretrained)
+    tag = _tag_settings(name, pretrained)
     if not (tag or checkpoint is not None or seed is not None):
         raise ConfigError("no weights: give `pretrained`, `checkpoint`, or a `seed` for random ones")
     with hub_guard(name):
@@ -95,12 +95,13 @@ def _load_folder(
     )
 
 
-def _tag_settings(architecture: str, pretrained: str | None) -> dict[str, Any]:
+def _tag_settings(name: str, pretrained: str | None) -> dict[str, Any]:
     import open_clip
 
+    architecture = name.replace("/", "-")
     if architecture not in open_clip.list_models():
         raise ConfigError(
-            f"open_clip has no model {architecture!r}, and there is no such folder; it has: "
+            f"open_clip has no model {name!r}, and there is no such folder; it has: "
             f"{', '.join(open_clip.list_models())}"
         )
     if pretrained is None:

@@ -198,6 +198,8 @@ def test_keys_that_do_not_fit_are_listed(encoder, tiny_clip, tmp_path):
 
 
 def test_unknown_names_list_the_valid_ones():
+    with pytest.raises(ConfigError, match=r"no model 'runs/none', and there is no such folder"):
+        load_dual_encoder("runs/none", seed=0)
     with pytest.raises(ConfigError, match=r"no model 'ViT-Z'.*ViT-B-32"):
         load_dual_encoder("ViT-Z")
     with pytest.raises(ConfigError, match=r"no weights 'mine'.*openai"):
