@@ -23,8 +23,7 @@ class TextEncoderConfig:
 
     Attributes:
         name: a Hugging Face encoder name or a local folder, also of a trained model, for its text encoder;
-            in training also "suisei-small", for that of the model in the package; "tiny" is a small one built
-            from ``tiny``.
+            "tiny" is a small one built from ``tiny``.
         layers: "mix" for a learned mixture of all layers, "last" for the last layer alone; a number for the
             state after so many layers, counted from the first, where those above are left out. Lower layers
             keep to words, and err on other captions than the last.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,8 +14,6 @@ from suisei.encoders.layers import cut_layers
 from suisei.encoders.text import TextEncoder
 from suisei.encoders.text_config import TextEncoderConfig
 from suisei.errors import ConfigError, DataError
-from suisei.metrics.default_model import NAME as PACKAGE
-from suisei.metrics.default_model import default_model
 from suisei.metrics.extras import check_names
 from suisei.models.folder import is_model_folder, load_model
 from suisei.training.support import Support
@@ -38,8 +35,7 @@ def text_and_idf(
             any, and so for a model that reads no idf (:func:`check_references`), their candidates.
     """
     captions = [*_candidates(training), *_references(training), *support.captions()]
-    model = _trained_model(config.name)
-    text = TextEncoder.create(config, captions) if model is None else _of_model(config, model)
+    text = _of_model(config) if is_model_folder(config.name) else TextEncoder.create(config, captions)
     return text, IdfTable.fit(text.tokenize(_references(rated) or _candidates(rated)))
 
 
@@ -78,18 +74,11 @@ def check_references(data: Any, model: Any, learners: Sequence[str] = ()) -> Non
         )
 
 
-def _trained_model(name: str) -> str | Path | None:
-    """Return the folder of the trained model that a name stands for; None for that of an encoder."""
-    if name == PACKAGE:
-        return default_model()
-    return name if is_model_folder(name) else None
-
-
-def _of_model(config: TextEncoderConfig, folder: str | Path) -> TextEncoder:
+def _of_model(config: TextEncoderConfig) -> TextEncoder:
     """Return the text encoder of a trained model, as it was trained."""
     if config.checkpointing:
         raise ConfigError(f"text.checkpointing: {config.name} is a trained model's encoder; set it to false")
-    found = load_model(folder, check_names).regressor.text
+    found = load_model(config.name, check_names).regressor.text
     if config.depth is not None:
         cut_layers(found.backbone, config.depth, config.name)
     return TextEncoder(found.backbone, found.tokenizer, layers=config.states, max_tokens=found.max_tokens)

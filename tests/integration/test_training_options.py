@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from suisei.errors import ConfigError
-from suisei.metrics.default_model import default_model
 from suisei.metrics.extras import check_names
 from suisei.models.folder import load_model
 from suisei.models.inputs import ALIGNMENTS, SIMILARITIES
@@ -220,15 +219,6 @@ def test_a_text_encoder_may_be_that_of_a_trained_model(built, finished, frozen):
     assert {own.requires_grad for own in text.parameters()} == {not frozen}
     with pytest.raises(ConfigError, match="set it to false"):
         built(f"--model.text.name={finished / 'model'}", "--model.text.checkpointing=true")
-
-
-def test_the_text_encoder_of_the_model_in_the_package_has_its_name(built):
-    options = ["--model.text.layers=last", "--model.text.frozen=true", "--model.image=null"]
-    text = built("--model.text.name=suisei-small", *options).model.regressor.text
-    whole = load_model(default_model(), check_names).regressor.text
-    ids, mask = whole.pad(whole.tokenize(["two dogs run", "犬が走る"]))
-    with torch.no_grad():
-        torch.testing.assert_close(text.eval()(ids, mask)[-1], whole.eval()(ids, mask)[-1])
 
 
 def test_no_file_of_a_model_says_where_its_encoder_was(train, finished):
