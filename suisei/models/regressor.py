@@ -329,17 +329,23 @@ class Regressor(nn.Module):
         """Move mean and scale of what the text encoder says towards those of a batch [B, E], NaN left out.
 
         An encoder that is being trained changes what it says; scores of other metrics stay what they are.
+        What did not vary when all was taken counts as nothing until a batch in which it does.
 
         Args:
             extras: all columns.
-            share: how far to move, 0 to 1.
+            share: how far to move, 0 to 1; 1 takes all of it.
         """
         said = slice(len(self.columns.measured), extras.shape[1])
         values = self.whole_batch(extras[:, said].float())
         mean = values.nanmean(dim=0)
-        scale = (values - mean).square().nanmean(dim=0).sqrt() + LEAST_SCALE
-        for own, new in ((self.extra_mean, mean), (self.extra_scale, scale)):
-            own[said] = torch.where(new.isnan(), own[said], torch.lerp(own[said], new, share))
+        spread = (values - mean).square().nanmean(dim=0).sqrt()
+        same = spread <= UNVARIED
+        nothing = self.extra_scale[said] == UNVARIED_SCALE
+        for own, new in ((self.extra_mean, mean), (self.extra_scale, spread + LEAST_SCALE)):
+            moved = torch.where(nothing, new, torch.lerp(own[said], new, share))
+            own[said] = torch.where(new.isnan(), own[said], moved)
+        unlearned = same if share == 1.0 else same & nothing
+        self.extra_scale[said] = torch.where(unlearned, UNVARIED_SCALE, self.extra_scale[said])
 
     def beside_parameters(self) -> Iterator[nn.Parameter]:
         """Yield the weights of the extra inputs' own paths."""

@@ -143,6 +143,22 @@ def test_what_the_text_encoder_says_is_followed_by_the_share_and_other_scores_ar
     assert model.extra_scale.tolist() == pytest.approx([1.0] + [spread] * (columns - 2) + [SIMILARITY_SCALE])
 
 
+def test_what_the_text_encoder_always_says_counts_as_nothing_until_it_varies(build_regressor):
+    model = build_regressor(image=False, similarity=True, poolings=("mean",), extra_inputs=["length"])
+    columns = model.extra_mean.shape[0]
+    always, varied = torch.full((4, columns), 0.9), torch.tensor([[0.2], [0.6]]).expand(2, columns)
+    model.follow_extras(always, 1.0)
+    assert model._standardised(torch.full((1, columns), 0.1))[:, 1:].abs().max() < 1e-4
+    for _ in range(3):
+        model.follow_extras(always, 0.05)
+    assert model._standardised(torch.full((1, columns), 0.1))[:, 1:].abs().max() < 1e-4
+    model.follow_extras(varied, 0.05)  # what it is then is taken at once
+    assert model.extra_mean[1:].tolist() == pytest.approx([0.4] * (columns - 1))
+    assert model.extra_scale[1:].tolist() == pytest.approx([0.2 + LEAST_SCALE] * (columns - 1))
+    model.follow_extras(always, 0.05)
+    assert model.extra_scale[1:].max() < 1
+
+
 @torch.no_grad()
 def test_cosines_of_references_enter_behind_the_extra_inputs(build_regressor, samples):
     model = build_regressor(image=False, similarity=True, poolings=("mean",), extra_inputs=["length"])
