@@ -15,6 +15,7 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -305,15 +306,19 @@ def without_log(arguments: Sequence[str]) -> list[str]:
     parser = CommandParser(prog="suisei train", allow_abbrev=False, usage=argparse.SUPPRESS)
     add_log_options(parser.add_argument)
     own = {"--quiet", "--verbose", "--log-json"}
-    typed = list(arguments)
     chosen: list[str] = []
-    while found := next((place for place, text in enumerate(typed) if text.partition("=")[0] in own), None):
-        count = 2 if typed[found] == "--log-json" else 1
-        chosen += typed[found : found + count]
-        del typed[found : found + count]
+    left: list[str] = []
+    rest = iter(arguments)
+    for argument in rest:
+        if argument.partition("=")[0] not in own:
+            left.append(argument)
+            continue
+        chosen.append(argument)
+        if argument == "--log-json":
+            chosen += islice(rest, 1)
     options = parser.parse_args(chosen)
     begin(options.log_json, options.loudness, "suisei train", list(arguments))
-    return typed
+    return left
 
 
 def without_page(arguments: Sequence[str]) -> tuple[list[str], str | None]:

@@ -71,7 +71,7 @@ def test_ctrl_c_says_how_far_it_came_and_how_it_goes_on(settings, tmp_path, monk
 
 def test_a_run_has_its_curve_its_pace_and_its_log(settings, tmp_path, capfd):
     run, log = tmp_path / "run", tmp_path / "log.jsonl"
-    command = ["--config", str(settings), f"--output={run}", *OPTIONS, "--quiet", f"--log-json={log}"]
+    command = ["--quiet", "--config", str(settings), f"--output={run}", *OPTIONS, "--log-json", str(log)]
     command += ["--trainer.logger=tensorboard", "--trainer.log_every_n_steps=1"]
     assert run_command(train_module.main, command) == 0
     assert capfd.readouterr().err == ""
