@@ -35,10 +35,10 @@ def image_keys(
             raise DataError(f"{conflict}; give the rows of one image the same id in all files")
         return keys
     if given is None:
-        kinds = [kind for kind in ("id", "group", "image") if all(kind in file.keys for file in files)]
-        kinds = [kind for kind in kinds if not _conflict(files, [file.keys[kind] for file in files])]
+        kinds = [kind for kind in _SURER if all(kind in file.keys for file in files)]
+        kinds = [k for k in kinds if not _conflict(files, [file.keys[k] for file in files], ids_name=True)]
         common = {kind: len(set.intersection(*(set(file.keys[kind]) for file in files))) for kind in kinds}
-        best = max(kinds, key=lambda kind: common[kind], default=None)
+        best = max(kinds, key=lambda kind: (common[kind], _SURER.index(kind)), default=None)
         if best is not None and (common[best] or all(file.has_ids for file in files)):
             if best != "id" or not all(file.has_ids for file in files):
                 notes.append(f"systems are joined by {best}")
@@ -46,7 +46,13 @@ def image_keys(
     return _by_line(files, given, notes)
 
 
-def _conflict(files: Sequence[SystemFile], keys: Sequence[Sequence[str]], *, copies: bool = True) -> str:
+def _conflict(
+    files: Sequence[SystemFile],
+    keys: Sequence[Sequence[str]],
+    *,
+    copies: bool = True,
+    ids_name: bool = False,
+) -> str:
     """Say which key stands for images of different names, as where ids number the rows of each file; else "".
 
     Args:
@@ -54,12 +60,14 @@ def _conflict(files: Sequence[SystemFile], keys: Sequence[Sequence[str]], *, cop
         keys: of their samples.
         copies: whether a system may have copies of the images, of other names: those that no two files share
             say nothing then.
+        ids_name: whether in files of captions by image id the ids name the images.
     """
     for kind in ("image", "group"):
         first: dict[str, tuple[str, str]] = {}
         known: set[str | None] = set()
         for file, own_keys in zip(files, keys, strict=True):
-            named = [image_names(sample)[kind] for sample in file.samples]
+            names = file.image_names() if ids_name else map(image_names, file.samples)
+            named = [each[kind] for each in names]
             for key, own in zip(own_keys, named, strict=True):
                 name, other = first.setdefault(key, (file.name, own)) if own else (file.name, own)
                 if own != other and (own in known or not copies):

@@ -371,3 +371,18 @@ def test_rows_under_ids_are_read_as_rows_where_they_hold_more_than_a_caption(sav
     either = save("c.json", {n: {"prediction": "x", "hypothesis": "y"} for n in ("1", "2")})
     with pytest.raises(DataError, match=r"candidate may be prediction, hypothesis; .*--column candidate="):
         load_systems([either, plain])
+
+
+@pytest.mark.parametrize("others", [range(1, 41), range(1, 21)])
+def test_rows_under_the_ids_of_their_images_are_not_joined_by_ids_of_their_own(others, save):
+    images = range(11, 31)  # of which range(1, 21) has fewer than there are numbers of rows in it
+    rows = {str(i): {"id": n, "caption": f"of {i}", "references": ["r"]} for n, i in enumerate(images, 1)}
+    plain = {str(image): f"of {image}" for image in others}
+    for files in (
+        (save("a.json", rows), save("b.json", plain)),
+        (save("b.json", plain), save("a.json", rows)),
+    ):
+        systems = load_systems(files)
+        assert systems.keys == tuple(str(image) for image in images if image in others)
+        assert captions(systems)["a"] == captions(systems)["b"]
+        assert "systems are joined by group" in systems.notes
