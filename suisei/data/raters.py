@@ -17,8 +17,9 @@ from suisei.data.benchmarks import BENCHMARKS
 from suisei.data.sample import CaptionSample, Rating
 
 LONG = 0.75
-"""Share of rows that differ from another in nothing but the rating, from which a file is in long format.
-Where a file has rows of systems that it does not name, up to a fifth do: systems say the same of an image."""
+"""Share of rated rows that differ from another in nothing but the rating, from which a file is in long
+format. Where a file has rows of systems that it does not name, up to a fifth do: systems say the same of an
+image."""
 _SHOWN = 8
 """How many scales are named, those of the most samples."""
 
@@ -56,7 +57,7 @@ class Joined:
 def raters_joined(source: str | Path, samples: Sequence[CaptionSample]) -> Joined:
     """Return rows that are alike in everything but the rating and the id as one sample, with its first id.
 
-    Rows without a rating, those of several ratings each, those of a file in which few are alike
+    Rows without a rating, those of several ratings each, those of a file in which few of the rated are alike
     (:data:`LONG`) and those of a benchmark, whose reader knows its raters, stay as they are.
 
     Args:
@@ -68,7 +69,8 @@ def raters_joined(source: str | Path, samples: Sequence[CaptionSample]) -> Joine
         rows_of.setdefault(_key(sample, row), []).append(row)
     several = [rows for rows in rows_of.values() if len(rows) > 1]
     alike = sum(map(len, several))
-    if str(source) in BENCHMARKS or not alike or alike < LONG * len(samples):
+    rated = sum(sample.rating is not None for sample in samples)
+    if str(source) in BENCHMARKS or not alike or alike < LONG * rated:
         return Joined(list(samples), list(range(len(samples))))
     note = (
         f"{source}: {alike:,} rows rate {len(several):,} samples, a row per rater: rows "

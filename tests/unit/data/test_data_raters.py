@@ -52,6 +52,13 @@ def test_rows_of_systems_that_happen_to_say_the_same_stay_as_they_are():
     assert (joined.samples, joined.rows, joined.note) == (said, [0, 1, 2, 3], "")
 
 
+def test_rows_without_a_rating_keep_no_raters_from_being_joined():
+    unrated = [replace(DOG, candidate=f"dog {n}", rating=None, id=f"u{n}") for n in range(8)]
+    joined = raters_joined("mine.csv", [DOG, *unrated, rated(DOG, 6.0, "2")])
+    assert joined.samples == [replace(DOG, rating=Rating((4.0, 6.0), 1, 7)), *unrated]
+    assert joined.rows == list(range(9))
+
+
 def test_rows_of_a_benchmark_stay_as_they_are():
     joined = raters_joined("composite", [DOG, rated(DOG, 6.0, "2")])
     assert (len(joined.samples), joined.rows, joined.note) == (2, [0, 1], "")
