@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from itertools import combinations
 
 import numpy as np
@@ -145,7 +146,7 @@ class _Metrics:
 
     def __init__(self, datas: Mapping[str, AgreementData], settings: EvaluationSettings) -> None:
         self._datas, self._settings = datas, settings
-        self._rows: dict[tuple[str, bytes], Rows] = {}
+        self._rows: dict[str, Rows] = {}
         self._resampled: dict[tuple[str, bytes], np.ndarray] = {}
 
     def both(self, a: str, b: str) -> np.ndarray:
@@ -160,28 +161,27 @@ class _Metrics:
         return both
 
     def rows(self, name: str, samples: np.ndarray) -> Rows:
-        """Return a metric's rows of some samples, bool [N]."""
-        key = name, samples.tobytes()
-        if key not in self._rows:
-            self._rows[key] = self._datas[name].subset(samples).rows(self._settings.raters)
-        return self._rows[key]
+        """Return a metric's rows of some samples, bool [N]; those of all that it scores are kept."""
+        if not np.array_equal(samples, ~np.isnan(self._datas[name].scores)):
+            return self._datas[name].subset(samples).rows(self._settings.raters)
+        if name not in self._rows:
+            self._rows[name] = self._datas[name].subset(samples).rows(self._settings.raters)
+        return self._rows[name]
 
-    def interval(self, better: str, worse: str, samples: np.ndarray) -> Interval:
-        """Return the interval of the difference of two metrics on some samples, bool [N]."""
+    def interval(self, better: tuple[str, Rows], worse: tuple[str, Rows], samples: np.ndarray) -> Interval:
+        """Return the interval of the difference of two metrics, (name, rows), on some samples, bool [N]."""
         settings = self._settings
         if settings.averaging == "item":  # on the groups of both, which each pair has its own of
-            rows = (self.rows(better, samples), self.rows(worse, samples))
             return bootstrap_difference(
-                *rows, settings.correlation, settings.averaging,
+                better[1], worse[1], settings.correlation, settings.averaging,
                 n_resamples=settings.n_resamples, seed=settings.seed, confidence=settings.confidence,
             )  # fmt: skip
-        values = self._values(better, samples) - self._values(worse, samples)
+        values = self._values(*better, samples) - self._values(*worse, samples)
         return percentile_interval(values, settings.confidence)
 
-    def _values(self, name: str, samples: np.ndarray) -> np.ndarray:
-        key, settings = (name, samples.tobytes()), self._settings
+    def _values(self, name: str, rows: Rows, samples: np.ndarray) -> np.ndarray:
+        key, settings = (name, sha256(samples.tobytes()).digest()), self._settings
         if key not in self._resampled:
-            rows = self.rows(name, samples)
             weights = group_weights(len(rows.group_names), settings.n_resamples, settings.seed)
             self._resampled[key] = bootstrap_values(rows, settings.correlation, settings.averaging, weights)
         return self._resampled[key]
@@ -198,7 +198,7 @@ def _compared(pair: tuple[str, str], metrics: _Metrics, settings: EvaluationSett
         a, b = paired_rows(a, b, kind, averaging)
         if agree(a, kind, averaging).value < agree(b, kind, averaging).value:
             better, worse, a, b = worse, better, b, a
-        interval = metrics.interval(better, worse, both)
+        interval = metrics.interval((better, a), (worse, b), both)
         test = permutation_test(
             a, b, kind, averaging,
             unit=settings.unit, n_permutations=settings.permutations, seed=settings.seed,

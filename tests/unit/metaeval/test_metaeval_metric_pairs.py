@@ -1,5 +1,6 @@
 """Metrics compared pair by pair: order, gaps, notes and columns."""
 
+import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -74,6 +75,25 @@ def test_a_metric_is_resampled_once_for_all_of_its_pairs(rated, monkeypatch):
         interval = bootstrap_difference(a, b, n_resamples=40)
         cell = rows[label].cells["difference"]
         assert (cell.low, cell.high) == (interval.low, interval.high)
+
+
+def test_rows_on_samples_that_a_pair_alone_has_are_not_kept(rated, monkeypatch):
+    samples, scores = rated
+    made, alive, plain = [], [], AgreementData.rows
+
+    def rows(*given):
+        found = plain(*given)
+        made.append(weakref.ref(found.x))
+        return found
+
+    def count(*_):
+        alive.append(sum(each() is not None for each in made))
+
+    monkeypatch.setattr(AgreementData, "rows", rows)
+    lacking = {f"m{n}": np.where(np.arange(60) == n, np.nan, scores["fair"] ** (2 * n + 1)) for n in range(5)}
+    compare_metrics(lacking, samples, EvaluationSettings(n_resamples=20), progress=count)
+    assert len(alive) == 10
+    assert max(alive) <= 5
 
 
 def test_level_of_the_clusters(rated):
