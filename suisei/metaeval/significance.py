@@ -91,7 +91,9 @@ def permutation_test(
         return int((~(difference < threshold - 1e-12)).sum())
 
     sizes = [part.stop - part.start for part in weight_chunks(n_permutations, 2 * len(a.x))]
-    count = _on_all_cores(extreme, _swaps(sizes, int(units.max()) + 1, seed))
+    # With "item" each group is a few numbers: threads would but wait for one another in Python.
+    cores = 1 if averaging == "item" else min(usable_cores(), _MOST_THREADS)
+    count = _counted(extreme, _swaps(sizes, int(units.max()) + 1, seed), cores)
     test = f"perm-both|{correlation}|avg:{averaging}|unit:{unit}|n:{n_permutations}|seed:{seed}|{alternative}"
     return TestResult(observed, (1 + count) / (1 + n_permutations), test)
 
@@ -103,9 +105,8 @@ def _swaps(sizes: Sequence[int], n_units: int, seed: int) -> Iterator[np.ndarray
         yield rng.integers(0, 2, size=(size, n_units))
 
 
-def _on_all_cores(count: Callable[[np.ndarray], int], parts: Iterator[np.ndarray]) -> int:
-    """Return the sum of what is counted in each part; NumPy lets threads count side by side."""
-    cores = min(usable_cores(), _MOST_THREADS)
+def _counted(count: Callable[[np.ndarray], int], parts: Iterator[np.ndarray], cores: int) -> int:
+    """Return the sum of what is counted in each part; NumPy lets threads count large ones side by side."""
     with ThreadPoolExecutor(cores) as pool:
         total = 0
         while some := list(islice(parts, cores)):  # no more at once, for memory and for Ctrl-C

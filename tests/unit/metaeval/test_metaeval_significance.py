@@ -91,6 +91,16 @@ def test_permutations_are_the_same_on_any_number_of_cores(monkeypatch):
     assert found == {(1 + extreme) / 201}
 
 
+@pytest.mark.parametrize(("averaging", "threads"), [("pooled", 3), ("item", 1), ("system", 3)])
+def test_groups_of_a_few_captions_are_counted_in_one_thread(averaging, threads, monkeypatch):
+    seen, plain = [], significance.ThreadPoolExecutor
+    monkeypatch.setattr(significance, "ThreadPoolExecutor", lambda cores: seen.append(cores) or plain(cores))
+    monkeypatch.setattr(significance, "usable_cores", lambda: 3)
+    a, b = (data.rows() for data in simulate(5, groups=20, noise=(0.5, 0.55)))
+    permutation_test(a, b, averaging=averaging, n_permutations=9)
+    assert seen == [threads]
+
+
 def test_permutation_weights_are_permutations():
     """A 0/1 weighting of the stacked rows is the correlation of the swapped scores."""
     a, b = (d.rows("mean") for d in simulate(6, groups=10, noise=(0.3, 0.6)))
