@@ -215,7 +215,8 @@ def _number(figure: Figure, axis: Axes, points: np.ndarray) -> None:
     scale = 72 / figure.dpi
     places = axis.transData.transform(points) * scale
     box = axis.get_window_extent()
-    found = _beside(places, np.array([box.min, box.max]) * scale)
+    inside = np.array([[_APART / 2], [-_APART / 2]])  # so that no number lies on the frame
+    found = _beside(places, np.array([box.min, box.max]) * scale + inside)
     for number, (point, offset) in enumerate(zip(points, found - places, strict=True), start=1):
         line = {"arrowstyle": "-", "color": _GREY, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 0}
         axis.annotate(

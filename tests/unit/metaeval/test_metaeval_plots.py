@@ -256,6 +256,18 @@ def test_numbers_of_systems_that_nearly_coincide_stand_beside_each_other(drawn):
     assert all(numbers[str(number)].arrow_patch for number in range(1, 13))
 
 
+def test_numbers_of_systems_near_a_corner_do_not_lie_on_the_frame(drawn):
+    scores = np.r_[np.full(30, 0.8) + np.arange(30) * 1e-4, 0.1]
+    plot_systems("x", scores, scores, [f"s{n:02}" for n in range(31)])
+    (figure,) = drawn
+    figure.canvas.draw()
+    frame = figure.axes[0].get_window_extent()
+    numbers = [text for text in figure.axes[0].texts if text.get_text().isdigit()]
+    for box in map(Text.get_window_extent, numbers):
+        assert frame.x0 < box.x0 < box.x1 < frame.x1
+        assert frame.y0 < box.y0 < box.y1 < frame.y1
+
+
 @pytest.mark.filterwarnings("error")
 def test_systems_with_japanese_names_are_laid_out_without_a_word_of_fonts(drawn):
     plot_systems("x", np.array([0.1, 0.9]), np.array([0.2, 0.8]), ["人手の説明文", "機械"])
