@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, TextIO
 
-from suisei.data.column_names import field_called, match_columns
+from suisei.data.column_names import candidate_of, field_called, match_columns
 from suisei.data.file_rows import NOT_UTF8, FileProblem, Note, RawRow
 from suisei.data.json_files import invalid_json
 from suisei.data.karpathy import karpathy_images
@@ -189,10 +189,11 @@ def _form(item: Mapping[str, Any]) -> str:
 
 def _keyed(image: str, value: Any) -> RawRow:
     """Return the row of an image's id and what is said of it, or of the row's id and a row with an image."""
+    image = image.strip()
     if isinstance(value, dict):
         if _names_image(value):
-            return RawRow({"id": image, **value})
-        return RawRow({"id": image, "group": image, **value})
+            return RawRow({"id": image, **_with_text(value)})
+        return RawRow({"id": image, "group": image, **_with_text(value)})
     if isinstance(value, list):
         if len(value) != 1:
             return RawRow(None, f"{len(value)} captions for image {image!r:.60}; one is scored, keep one")
@@ -203,9 +204,20 @@ def _keyed(image: str, value: Any) -> RawRow:
     return RawRow({"id": image, "group": image, **others, "candidate": caption_in(value)})
 
 
+def _with_text(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row with its candidate in the place of a list of one, or of an object, that holds it."""
+    name = candidate_of(tuple(row))
+    return row if name is None else row | {name: caption_in(alone_in(row[name]))}
+
+
 def _names_image(row: Mapping[str, Any]) -> bool:
     """Say whether a row has a column of its own for its image, so that its key only numbers it."""
     return not {"group", "image", "video"}.isdisjoint(map(field_called, row))
+
+
+def alone_in(value: Any) -> Any:
+    """Return the item of a list of one; else the value."""
+    return value[0] if isinstance(value, list) and len(value) == 1 else value
 
 
 def caption_in(value: Any) -> Any:

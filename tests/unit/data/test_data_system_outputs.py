@@ -386,3 +386,20 @@ def test_rows_under_the_ids_of_their_images_are_not_joined_by_ids_of_their_own(o
         assert systems.keys == tuple(str(image) for image in images if image in others)
         assert captions(systems)["a"] == captions(systems)["b"]
         assert "systems are joined by group" in systems.notes
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"prediction": ["a dog"]},
+        {"prediction": {"caption": "a dog"}},
+        {"prediction": [{"caption": "a dog"}], "references": ["r"]},
+        {"caption": ["a dog"], "references": ["r"]},
+    ],
+)
+def test_rows_under_ids_say_their_captions_as_captions_by_image_may(row, save):
+    plain = save("b.json", {"2": "b two", "1": "b one", "3": "b three"})
+    systems = load_systems([save("a.json", {" 1": row, "2 ": row}), plain])
+    assert captions(systems) == {"a": ["a dog", "a dog"], "b": ["b one", "b two"]}
+    with pytest.raises(DataError, match="row 1: prediction must be text, got list"):
+        load_systems([save("a.json", {"1": {"prediction": ["a", "b"]}, "2": row}), plain])
