@@ -21,7 +21,14 @@ from suisei.data.caption_records import ANNOTATIONS, KARPATHY, lines_of_captions
 from suisei.data.caption_texts import TABLES, is_json, is_json_lines, is_text, read_text
 from suisei.data.column_names import is_of_several, match_columns
 from suisei.data.compressed import plain_suffix
-from suisei.data.documents import RESULT_FIELDS, are_rows_by_id, caption_in, is_row
+from suisei.data.documents import (
+    RESULT_FIELDS,
+    alone_in,
+    are_rows_by_id,
+    caption_in,
+    is_by_image,
+    is_row,
+)
 from suisei.data.sample import checked_caption
 from suisei.errors import DataError
 
@@ -32,7 +39,7 @@ _Named = tuple[str, tuple[str, ...], str | None]
 def has_result_rows(path: Path | str) -> bool:
     """Say whether a file is a result file, or captions by image id, by the first thing in it.
 
-    Rows under ids that hold more than a caption are rows like others.
+    Rows under ids are rows like others where any holds more than a caption.
 
     Raises:
         DataError: it cannot be read.
@@ -45,11 +52,17 @@ def has_result_rows(path: Path | str) -> bool:
     except (ValueError, RecursionError):
         return False
     if is_json(path) and isinstance(content, dict):
-        said = next(iter(content.values()), None)
-        plain = not isinstance(said, dict) or _has_caption_alone(said)
-        return plain and not is_row(content) and not are_rows_by_id(content)
+        return not is_row(content) and not are_rows_by_id(content) and _are_captions(content.values())
     row = content[0] if isinstance(content, list) and content else content
+    if is_json(path) and isinstance(content, list) and isinstance(row, dict) and is_by_image(row):
+        items = (item for item in content if isinstance(item, dict) and len(item) == 1)
+        return _are_captions(next(iter(item.values())) for item in items)
     return isinstance(row, dict) and (_is_result(row) or (is_json(path) and len(row) == 1))
+
+
+def _are_captions(values: Iterable[Any]) -> bool:
+    """Say whether what stands under ids are captions, and no rows, alone or in lists of one, of more."""
+    return all(not isinstance(said, dict) or _has_caption_alone(said) for said in map(alone_in, values))
 
 
 def _is_result(row: Mapping[str, Any]) -> bool:

@@ -182,9 +182,12 @@ _RESULTS, _BY_IMAGE, _ROWS = "a COCO result file", "a list of captions by image 
 def _form(item: Mapping[str, Any]) -> str:
     if set(item) == RESULT_FIELDS:
         return _RESULTS
-    if len(item) == 1 and next(iter(item)).isdecimal():
-        return _BY_IMAGE
-    return _ROWS
+    return _BY_IMAGE if is_by_image(item) else _ROWS
+
+
+def is_by_image(item: Mapping[str, Any]) -> bool:
+    """Say whether an item of a list is an image's id, and what is said of the image."""
+    return len(item) == 1 and next(iter(item)).isdecimal()
 
 
 def _keyed(image: str, value: Any) -> RawRow:

@@ -6,6 +6,7 @@ import json
 import pytest
 from PIL import Image
 
+from suisei.data.formats import read_samples
 from suisei.data.system_outputs import load_systems
 from suisei.errors import ConfigError, DataError
 
@@ -403,3 +404,21 @@ def test_rows_under_ids_say_their_captions_as_captions_by_image_may(row, save):
     assert captions(systems) == {"a": ["a dog", "a dog"], "b": ["b one", "b two"]}
     with pytest.raises(DataError, match="row 1: prediction must be text, got list"):
         load_systems([save("a.json", {"1": {"prediction": ["a", "b"]}, "2": row}), plain])
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"1": [{"caption": "a 1", "references": ["r"]}], "2": [{"caption": "a 2", "references": ["r"]}]},
+        [{"1": {"caption": "a 1", "references": ["r"]}}, {"2": {"caption": "a 2", "references": ["r"]}}],
+        {"1": {"caption": "a 1"}, "2": {"caption": "a 2", "references": ["r"]}},
+        {"1": "a 1", "2": {"caption": "a 2", "references": ["r"]}},
+    ],
+)
+def test_references_of_rows_under_ids_are_read_wherever_the_first_stands(content, save):
+    a = save("a.json", content)
+    systems = load_systems([a, save("b.json", {"2": "b 2", "1": "b 1"})])
+    assert captions(systems) == {"a": ["a 1", "a 2"], "b": ["b 1", "b 2"]}
+    own = [sample.references for sample in read_samples(a, note=str)]
+    assert [sample.references for sample in systems.samples["b"]] == own
+    assert own[1] == ("r",)
