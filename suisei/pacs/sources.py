@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from suisei.data.benchmarks import BENCHMARKS
 from suisei.data.benchmarks.flickr8k import FLICKR8K_PARTS
 from suisei.data.caption_texts import is_json
+from suisei.data.column_names import field_called
 from suisei.data.compressed import open_plain, plain_suffix
 from suisei.data.file_rows import warn
 from suisei.data.formats import NamedColumns
@@ -88,8 +89,8 @@ def _read(
 ) -> list[Source]:
     path = Path(name_or_file)
     if plain_suffix(path) == ".jsonl" and not (columns or references):
-        keys = _first_keys(path)
-        if "caption" in keys or keys <= set(_FIELDS):  # rows of an image alone are captioned too
+        keys = _telling_keys(path)
+        if "caption" in keys or not keys:  # rows of an image alone are captioned too
             start = path.parent if images is None else images
             return list(_captioned(path, Root(start, path.parent, allowed=allowed)))
         if "captions" in keys:
@@ -126,21 +127,39 @@ def _read(
     ]
 
 
-def _first_keys(path: Path) -> set[str]:
+def _telling_keys(path: Path) -> set[str]:
+    """Return the fields of the first row that has some for texts; none where rows are of images alone."""
+    rows = 0
     for _, record, _ in _objects(path):
-        return set(record)
-    raise DataError(f"{path}: the file has no rows")
+        rows += 1
+        if _texts(record):
+            return set(record)
+    if not rows:
+        raise DataError(f"{path}: the file has no rows")
+    return set()
+
+
+def _texts(record: Iterable[str]) -> list[str]:
+    """Return the fields of a row that hold captions, by their names."""
+    return [key for key in record if field_called(key) in ("candidate", "references")]
 
 
 def _captioned(path: Path, root: Root) -> Iterator[Source]:
     seen: set[str] = set()
+    told = False
     for number, record, place in _objects(path):
         unknown = [key for key in record if key not in _FIELDS]
-        if unknown and not seen:
-            warn(
-                f"{path}: fields ignored: {', '.join(map(repr, unknown[:8]))}; there are {', '.join(_FIELDS)}"
-            )
         image, caption, id_ = _text(record, "image", place), _text(record, "caption", place), record.get("id")
+        others = [key for key in _texts(unknown) if record[key]]
+        if others and not caption:
+            raise DataError(
+                f"{place}: {others[0]!r} in a file whose captions stand in 'caption'; put rows of two shapes "
+                "into two files"
+            )
+        if unknown and not told:
+            told = True
+            shown = ", ".join(map(repr, unknown[:8]))
+            warn(f"{place}: fields ignored: {shown}; there are {', '.join(_FIELDS)}")
         if not image and not caption:
             raise DataError(f"{place}: neither an image nor a caption; a row needs one of them")
         name = str(number if id_ is None else id_)

@@ -211,6 +211,37 @@ def test_fields_that_sources_do_not_know_are_ignored_with_a_warning(tmp_path):
     assert sum(issubclass(warning.category, UserWarning) for warning in told) == 1
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (2, 0, 1), (0, 2, 1)])
+def test_what_kind_of_rows_a_file_has_is_told_by_those_with_captions(tmp_path, order):
+    rows = ['{"id": "0", "image": "0.png", "url": "x"}', '{"id": "1", "image": "1.png", "caption": "b"}']
+    rows.append('{"id": "2", "image": "2.png"}')
+    (tmp_path / "data.jsonl").write_text("".join(f"{rows[place]}\n" for place in order))
+    with pytest.warns(UserWarning, match=f"line {order.index(0) + 1}: fields ignored: 'url'"):
+        found = read_sources(str(tmp_path / "data.jsonl"))
+    assert sorted((source.id, source.captions) for source in found) == [("0", ()), ("1", ("b",)), ("2", ())]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        '{"image": "1.png", "captions": ["a dog", "two dogs"], "generated_captions": ["kept?"]}',
+        '{"image": "1.png", "candidate": "a dog", "references": ["two dogs"]}',
+    ],
+)
+@pytest.mark.parametrize("order", [(0, 1), (0, 1, 2), (0, 2, 1), (2, 1)])
+def test_captions_of_rows_of_two_shapes_are_not_lost(tmp_path, other, order):
+    rows = ['{"image": "0.png"}', other, '{"image": "2.png", "caption": "c"}']
+    for name in ("0.png", "1.png", "2.png"):
+        picture().save(tmp_path / name)
+    (tmp_path / "data.jsonl").write_text("".join(f"{rows[place]}\n" for place in order))
+    captioned = order.index(1) > order.index(2) if 2 in order else False  # by the first row with captions
+    message = (
+        f"line {order.index(1) + 1}: 'ca.* rows of two shapes" if captioned else "row 1: (captions|no col)"
+    )
+    with pytest.raises(DataError, match=message):
+        read_sources(str(tmp_path / "data.jsonl"))
+
+
 def test_ratings_of_any_scale_are_no_matter_to_sources(tmp_path):
     (tmp_path / "data.jsonl").write_text('{"candidate": "a", "rating": 4}\n')
     assert [source.captions for source in read_sources(str(tmp_path / "data.jsonl"))] == [("a",)]
