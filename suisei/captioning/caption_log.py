@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,10 @@ from suisei.data.figures import new_figure, save_figure, style
 from suisei.data.outputs import raise_first, write_texts
 
 CURVE, SAMPLES = "curve.jsonl", "samples.jsonl"
-_LETTERS = 40
-"""So many of a title have room above a panel; a reward may name long folders."""
+_LETTERS = 34
+"""So many of a title have room above a panel, capitals too; kana and kanji are two each."""
+_LINE = 0.2
+"""Inches of a line of the title."""
 
 
 class CaptionLog:
@@ -83,8 +84,9 @@ def plot_curve(path: Path, folder: Path, title: str) -> bool:
         return False
     columns = min(3, len(names))
     lines = -(-len(names) // columns)
+    heading = _broken(title, _LETTERS * columns)
     with style():
-        figure = new_figure((4.0 * columns, 2.6 * lines))
+        figure = new_figure((4.0 * columns, 2.6 * lines + _LINE * (len(heading) - 1)))
         panels = figure.subplots(lines, columns, squeeze=False).ravel()
         for panel, name in zip(panels, names, strict=False):
             points = [(row["step"], row[name]) for row in rows if row.get(name) is not None]
@@ -92,7 +94,20 @@ def plot_curve(path: Path, folder: Path, title: str) -> bool:
             panel.set_title(name)
         for panel in panels[len(names) :]:
             panel.set_axis_off()
-        figure.suptitle(textwrap.fill(title, _LETTERS * columns, break_on_hyphens=False))
+        figure.suptitle("\n".join(heading))
         figure.supxlabel("step")
         save_figure(figure, path)
     return True
+
+
+def _broken(text: str, width: int) -> list[str]:
+    """Return lines of at most so many letters; a longer word, as a reward's folder may be, is cut."""
+    from rich.cells import cell_len, chop_cells
+
+    lines: list[str] = []
+    for word in text.split():
+        if lines and cell_len(lines[-1]) + 1 + cell_len(word) <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines += chop_cells(word, width)
+    return lines

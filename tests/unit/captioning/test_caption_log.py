@@ -1,6 +1,7 @@
 """Lines of a run's folder, and the figure of its curve."""
 
 import json
+import re
 
 import pytest
 
@@ -53,16 +54,31 @@ def test_the_curve_is_drawn_where_there_is_one(tmp_path):
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
 
 
+REWARDS = {
+    "a folder": f"pac-s:{'a/folder_of_models/' * 9}model",
+    "capitals": f"pac-s:{'MODELS/OF/A_COMPANY/' * 9}",
+    "Japanese": f"pac-s:{'画像の説明文の評価/' * 15}",
+    "many terms": " + ".join(f"0.{number}*pac-s:runs/folder_{number}/model" for number in range(1, 60)),
+}
+
+
+@pytest.mark.parametrize("reward", REWARDS.values(), ids=REWARDS)
 @pytest.mark.parametrize("panels", [1, 2, 3])
-def test_a_reward_of_long_names_stands_whole_above_the_curve(tmp_path, monkeypatch, panels):
+def test_a_reward_of_long_names_stands_whole_above_the_curve(tmp_path, monkeypatch, panels, reward):
     drawn = []
     monkeypatch.setattr(caption_log, "save_figure", lambda figure, path: drawn.append(figure))
     log = CaptionLog(tmp_path)
     for step in (0, 5):
         log.write(step, {f"figure {number}": 1.0 for number in range(panels)}, [])
-    title = f"rewarded by pac-s:{'a/folder_of_models/' * 9}model"
-    assert plot_curve(tmp_path / "curve.png", tmp_path, title)
+    assert plot_curve(tmp_path / "curve.png", tmp_path, f"rewarded by {reward}")
     (figure,) = drawn
-    box = figure._suptitle.get_window_extent(figure.canvas.get_renderer())
+    figure.canvas.draw()  # which lays it out
+    heading = figure._suptitle
+    box = heading.get_window_extent()
     assert 0 <= box.x0 < box.x1 <= figure.bbox.width
-    assert "".join(figure._suptitle.get_text().split()) == title.replace(" ", "")
+    assert "".join(heading.get_text().split()) == f"rewardedby{reward}".replace(" ", "")
+    letters = max(len(re.sub("[ぁ-鿿]", "xx", line)) for line in heading.get_text().split("\n"))
+    assert letters <= 34 * panels  # not every machine has a font for Japanese
+    for panel in figure.axes:
+        assert panel.get_tightbbox().y1 <= box.y0
+        assert panel.get_window_extent().height > 100  # pixels, of 100 an inch
