@@ -94,8 +94,8 @@ def _paper_w(name: str, variant: str, model: str | Path, encoder: DualEncoder | 
 
         backbone, shown = like(read_description(Path(model))[0], table), str(model)
     else:
-        shown = split_tag(model)[0].replace("/", "-")
-        backbone = shown.removesuffix("-quickgelu")
+        shown = split_tag(model)[0]
+        backbone = shown.replace("/", "-").removesuffix("-quickgelu")
     if backbone in table:
         return table[backbone]
     known = ", ".join(f"{known} {value:g}" for known, value in table.items())

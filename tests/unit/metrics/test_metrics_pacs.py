@@ -69,6 +69,8 @@ def test_scales_of_papers_and_programs():
     assert w(variant="pac-s++", model="ViT-B-16", w=2.75) == 2.75
     with pytest.raises(ConfigError, match=r"'ViT-B-16' \(only ViT-B-32 2.5, ViT-L-14 3\)"):
         w(variant="pac-s++", model="ViT-B-16")
+    with pytest.raises(ConfigError, match="the architecture of 'runs/none/model'"):
+        w(variant="pac-s++", model="runs/none/model")
     with pytest.raises(ConfigError, match="either w or code_w"):
         w(w=2, code_w=True)
     with pytest.raises(ConfigError, match=r"pac-s, pac-s\+\+"):
