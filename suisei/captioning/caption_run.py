@@ -111,11 +111,11 @@ def _train(cli: CaptionTrainingCLI) -> None:
     model, data = cli.model, cli.datamodule
     checkpoint = checkpoint_of(cli)
     data.load(cli.config.seed_everything)
-    if data.test_part:
-        check_decodable(data.test_part, str(data.sources["test"]))
     if cli.config.monitor == "val_cider":
         check_cider(data.validation_part)
     model.build(data.captions, data.languages, data.max_length)
+    reported = [image for image in data.test_part if {*image.languages} & {*model.model.languages}]
+    check_decodable(reported, str(data.sources["test"]))
     minutes = train(cli, checkpoint, lambda: prepare(cli, checkpoint))
     if cli.trainer.is_global_zero:
         _finish(cli, minutes)

@@ -11,7 +11,7 @@ from typing import Any
 from suisei.data.caption_texts import is_json
 from suisei.data.coco import read_references
 from suisei.data.compressed import plain_suffix
-from suisei.data.images import load_image
+from suisei.data.images import read_image
 from suisei.data.karpathy_parts import file_of, read_parts
 from suisei.data.load import load_data
 from suisei.data.pairs import is_pairs, load_pairs
@@ -100,7 +100,11 @@ def check_decodable(images: Sequence[CaptionedImage], source: str) -> None:
     Raises:
         DataError: some cannot; they are counted and the first is named.
     """
-    with progress_bar("checking test images", len(images)) as advance, ThreadPoolExecutor(4) as pool:
+    shown = bool(images)
+    with (
+        progress_bar("checking test images", len(images), shown=shown) as advance,
+        ThreadPoolExecutor(4) as pool,
+    ):
         problems = []
         for problem in pool.map(_problem, images):
             problems += [problem] if problem else []
@@ -114,10 +118,19 @@ def check_decodable(images: Sequence[CaptionedImage], source: str) -> None:
 
 def _problem(image: CaptionedImage) -> str:
     try:
-        load_image(image.image)
+        read_image(image.image, _Nothing())
     except DataError as error:
         return str(error)
     return ""
+
+
+class _Nothing:
+    """What is made of an image that is only to be decoded, a JPEG at the smallest of its sizes."""
+
+    side = 1
+
+    def __call__(self, image: Any) -> None:
+        """Do nothing."""
 
 
 def check_spoken(

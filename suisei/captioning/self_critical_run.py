@@ -129,9 +129,8 @@ def _train(cli: SelfCriticalCLI) -> None:
     checkpoint = checkpoint_of(cli)
     seed = cli.config.seed_everything
     data.load(seed, model.language, processes=cli.trainer.world_size)
-    if data.test_part:
-        check_decodable(data.test_part, str(data.sources["test"]))
     model.rewarder.fit(data.documents, model.language)
+    check_decodable(data.test_part, str(data.sources["test"]))
     device = cli.trainer.strategy.root_device
     shown = model.writer.tower_is_frozen
     with (

@@ -3,10 +3,13 @@
 import json
 
 import pytest
+from PIL import Image
 
 from suisei.captioning import caption_run, self_critical_run
 from suisei.captioning.caption_model import load_caption_model
+from suisei.captioning.caption_sources import CaptionedImage, check_decodable
 from suisei.captioning.self_critical_run import run
+from suisei.data import images
 from suisei.errors import ConfigError, DataError
 from tests.unit.captioning.tuning import arguments, lines, logged
 from tests.unit.moves import recorded
@@ -90,18 +93,59 @@ def test_what_a_run_writes(folder, tmp_path):
         run(arguments(folder, output))
 
 
-@pytest.mark.parametrize("task", [self_critical_run, caption_run])
-def test_a_test_image_that_is_damaged_is_told_before_the_training(folder, tmp_path, monkeypatch, task):
+def of_captioner(folder, output, *more):
+    given = [f"--data.train={folder / 'train.jsonl'}", f"--data.validation={folder / 'dev.jsonl'}"]
+    given += ["--model.tower.name=tiny", "--model.tower.train=true", f"--output={output}"]
+    return [*given, *more]
+
+
+def a_cut_image(folder, tmp_path, caption):
+    """Write a test file of two images, the second of which is cut off; returns the setting that names it."""
     (tmp_path / "whole.png").write_bytes((folder / "0.png").read_bytes())
     (tmp_path / "cut.png").write_bytes((folder / "0.png").read_bytes()[:60])
-    rows = [{"image": name, "captions": ["a wall"]} for name in ("whole.png", "cut.png")]
+    rows = [
+        {"image": "whole.png", "captions": ["a wall"]},
+        {"image": "cut.png", "captions": [caption]},
+    ]
     (tmp_path / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return f"--data.test={tmp_path / 'test.jsonl'}"
+
+
+@pytest.mark.parametrize("task", [self_critical_run, caption_run])
+def test_a_test_image_that_is_damaged_is_told_before_the_training(folder, tmp_path, monkeypatch, task):
     monkeypatch.setattr(task, "train", lambda *_: pytest.fail("trained"))
-    given = [f"--data.test={tmp_path / 'test.jsonl'}"]
-    if task is self_critical_run:
-        given = arguments(folder, tmp_path / "run", *given)
-    else:
-        given += [f"--data.train={folder / 'train.jsonl'}", f"--data.validation={folder / 'dev.jsonl'}"]
-        given += ["--model.tower.name=tiny", "--model.tower.train=true", f"--output={tmp_path / 'run'}"]
+    given = arguments if task is self_critical_run else of_captioner
+    cut = a_cut_image(folder, tmp_path, "a wall")
     with pytest.raises(DataError, match=r"test\.jsonl: 1 of 2 test images cannot be read: .*cut\.png"):
-        task.run(given)
+        task.run(given(folder, tmp_path / "run", cut))
+
+
+def test_a_test_image_that_is_not_reported_on_may_be_damaged(folder, tmp_path, monkeypatch):
+    def trained(*_):
+        raise InterruptedError("trained")
+
+    monkeypatch.setattr(caption_run, "train", trained)
+    with pytest.raises(InterruptedError):  # no training caption is Japanese
+        caption_run.run(of_captioner(folder, tmp_path / "run", a_cut_image(folder, tmp_path, "白い壁")))
+
+
+def test_settings_are_refused_before_test_images_are_looked_at(folder, tmp_path):
+    cut = a_cut_image(folder, tmp_path, "a wall")
+    with pytest.raises(ConfigError, match=r"data\.max_length is 40"):
+        caption_run.run(
+            of_captioner(folder, tmp_path / "run", cut, "--data.max_length=40", "--model.layers.positions=20")
+        )
+
+
+def test_test_images_are_decoded_no_larger_than_they_need_be(tmp_path, monkeypatch):
+    sizes, decoded = [], images._decoded
+    monkeypatch.setattr(
+        images, "_decoded", lambda image, *a, **k: sizes.append(image.size) or decoded(image, *a, **k)
+    )
+    file = tmp_path / "large.jpg"
+    Image.new("RGB", (1600, 800)).save(file)
+    check_decodable([CaptionedImage(file, ("a",), ("en",), "large.jpg")], "test.jsonl")
+    assert sizes == [(200, 100)]
+    file.write_bytes(file.read_bytes()[:-400])
+    with pytest.raises(DataError, match=r"large\.jpg"):
+        check_decodable([CaptionedImage(file, ("a",), ("en",), "large.jpg")], "test.jsonl")
