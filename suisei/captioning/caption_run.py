@@ -23,7 +23,7 @@ from suisei.captioning.caption_folder import save_captioner
 from suisei.captioning.caption_model import Decoding
 from suisei.captioning.caption_module import CaptionTraining
 from suisei.captioning.caption_rows import EMPTY
-from suisei.captioning.caption_sources import CaptionedImage, check_decodable
+from suisei.captioning.caption_sources import CaptionedImage, check_test_images
 from suisei.captioning.caption_writing import captions_of
 from suisei.captioning.grid_store import GridStore
 from suisei.captioning.word_pretraining import pretrain_tower
@@ -115,7 +115,7 @@ def _train(cli: CaptionTrainingCLI) -> None:
         check_cider(data.validation_part)
     model.build(data.captions, data.languages, data.max_length)
     reported = [image for image in data.test_part if {*image.languages} & {*model.model.languages}]
-    check_decodable(reported, str(data.sources["test"]))
+    check_test_images(reported, str(data.sources["test"]))
     minutes = train(cli, checkpoint, lambda: prepare(cli, checkpoint))
     if cli.trainer.is_global_zero:
         _finish(cli, minutes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -90,7 +90,7 @@ def _told_apart(images: list[CaptionedImage]) -> list[CaptionedImage]:
     return [replace(image, id=str(image.image)) for image in images]
 
 
-def check_decodable(images: Sequence[CaptionedImage], source: str) -> None:
+def check_test_images(images: Sequence[CaptionedImage], source: str) -> None:
     """Refuse images that cannot be decoded, which a report on them would find once a model is trained.
 
     Args:
@@ -100,25 +100,43 @@ def check_decodable(images: Sequence[CaptionedImage], source: str) -> None:
     Raises:
         DataError: some cannot; they are counted and the first is named.
     """
-    shown = bool(images)
-    with (
-        progress_bar("checking test images", len(images), shown=shown) as advance,
-        ThreadPoolExecutor(4) as pool,
-    ):
-        problems = []
+    files = [image.image for image in images]
+    with progress_bar("checking test images", len(files), shown=bool(files)) as advance:
+        check_decodable(files, f"{source}: ", "test images", advance)
+
+
+def check_decodable(
+    images: Sequence[Any],
+    source: str = "",
+    kind: str = "images",
+    advance: Callable[[int], Any] = lambda _: None,
+) -> None:
+    """Refuse images that cannot be decoded.
+
+    Args:
+        images: paths or PIL images.
+        source: where they are from, before the message.
+        kind: what they are called.
+        advance: called with 1 for each image.
+
+    Raises:
+        DataError: some cannot; they are counted and the first is named.
+    """
+    problems = []
+    with ThreadPoolExecutor(4) as pool:
         for problem in pool.map(_problem, images):
             problems += [problem] if problem else []
             advance(1)
     if problems:
         raise DataError(
-            f"{source}: {len(problems)} of {len(images)} test images cannot be read: {problems[0]}; mend the "
-            "files, or leave their rows out"
+            f"{source}{len(problems)} of {len(images)} {kind} cannot be read: {problems[0]}; mend the files, "
+            "or leave their rows out"
         )
 
 
-def _problem(image: CaptionedImage) -> str:
+def _problem(image: Any) -> str:
     try:
-        read_image(image.image, _Nothing())
+        read_image(image, _Nothing())
     except DataError as error:
         return str(error)
     return ""

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from suisei.captioning.caption_model import CaptionModel
+from suisei.captioning.caption_sources import check_decodable
 from suisei.captioning.captioner import Captioner
 from suisei.captioning.grid_store import GridStore
 from suisei.encoders.cache_place import disk_cache
@@ -35,7 +36,7 @@ class ImageGrids:
         advance: called with the number of images that are done.
 
     Raises:
-        DataError: an image that cannot be read.
+        DataError: an image that cannot be read, whether or not what is said of it is kept.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class ImageGrids:
         self._captioner, self._images = captioner, images
         self._kept: Tensor | GridStore | None = None
         if not captioner.tower_is_frozen:
+            check_decodable(images, advance=advance)  # rather than when a step of training asks for them
             return
         if isinstance(captioner, Captioner):
             if folder is not None:
@@ -71,6 +73,7 @@ class ImageGrids:
             part = self._ask(range(start, min(start + IMAGES_PER_CALL, len(self._images)))).cpu()
             if not start:
                 if part[0].nbytes * len(self._images) > MOST_GRID_BYTES:
+                    check_decodable(self._images, advance=advance)
                     return None
                 kept = torch.empty(len(self._images), *part.shape[1:], dtype=part.dtype)
             kept[start : start + len(part)] = part

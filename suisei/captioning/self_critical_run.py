@@ -17,7 +17,7 @@ from lightning.pytorch.cli import LightningArgumentParser
 from suisei.captioning.caption_log import before, plot_curve
 from suisei.captioning.caption_model import Decoding, load_caption_model
 from suisei.captioning.caption_report import METRICS, START, TUNED, compare_captions, compared_by
-from suisei.captioning.caption_sources import check_decodable
+from suisei.captioning.caption_sources import check_test_images
 from suisei.captioning.caption_writing import captions_of, captions_of_grids
 from suisei.captioning.image_grids import ImageGrids
 from suisei.captioning.rewarded_images import RewardedImages
@@ -130,13 +130,9 @@ def _train(cli: SelfCriticalCLI) -> None:
     seed = cli.config.seed_everything
     data.load(seed, model.language, processes=cli.trainer.world_size)
     model.rewarder.fit(data.documents, model.language)
-    check_decodable(data.test_part, str(data.sources["test"]))
+    check_test_images(data.test_part, str(data.sources["test"]))
     device = cli.trainer.strategy.root_device
-    shown = model.writer.tower_is_frozen
-    with (
-        moved(model.writer, device),
-        progress_bar("looking at images", len(data.pairs), shown=shown) as advance,
-    ):
+    with moved(model.writer, device), progress_bar("looking at images", len(data.pairs)) as advance:
         grids = ImageGrids(model.writer, [pair.image for pair in data.pairs], folder, advance)
     model.prepare(data.pairs, grids, seed)
     minutes = train(cli, checkpoint)

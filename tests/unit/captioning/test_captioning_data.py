@@ -287,6 +287,23 @@ def test_grids_that_were_asked_for_in_several_calls_are_those_of_their_images(
     assert done == [2, 2, 1]
 
 
+@pytest.mark.parametrize("frozen", [True, False])
+def test_a_damaged_image_is_found_ahead_where_no_grids_are_kept(
+    build_captioner, pictures, monkeypatch, tmp_path, frozen
+):
+    own = build_captioner()
+    other = SimpleNamespace(tower_is_frozen=frozen, device=own.device, read=own.read, grid=own.grid)
+    module = sys.modules[ImageGrids.__module__]
+    monkeypatch.setattr(module, "IMAGES_PER_CALL", 2)
+    monkeypatch.setattr(module, "MOST_GRID_BYTES", 0)
+    done = []
+    assert len(ImageGrids(other, pictures[:3], advance=done.append)) == 3
+    assert sum(done) == 3
+    (tmp_path / "cut.png").write_bytes(pictures[0].read_bytes()[:60])
+    with pytest.raises(DataError, match=r"1 of 4 images cannot be read: .*cut\.png"):
+        ImageGrids(other, [*pictures[:3], tmp_path / "cut.png"])
+
+
 def test_the_shares_of_pieces_are_counted_by_caption():
     shares = piece_shares([[[1, 2, 2], [1]], [[2]]])
     assert shares.tolist() == [[1.0, 0.5], [0.0, 1.0]]

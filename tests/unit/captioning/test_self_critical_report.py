@@ -7,7 +7,7 @@ from PIL import Image
 
 from suisei.captioning import caption_run, self_critical_run
 from suisei.captioning.caption_model import load_caption_model
-from suisei.captioning.caption_sources import CaptionedImage, check_decodable
+from suisei.captioning.caption_sources import CaptionedImage, check_test_images
 from suisei.captioning.self_critical_run import run
 from suisei.data import images
 from suisei.errors import ConfigError, DataError
@@ -144,8 +144,8 @@ def test_test_images_are_decoded_no_larger_than_they_need_be(tmp_path, monkeypat
     )
     file = tmp_path / "large.jpg"
     Image.new("RGB", (1600, 800)).save(file)
-    check_decodable([CaptionedImage(file, ("a",), ("en",), "large.jpg")], "test.jsonl")
+    check_test_images([CaptionedImage(file, ("a",), ("en",), "large.jpg")], "test.jsonl")
     assert sizes == [(200, 100)]
     file.write_bytes(file.read_bytes()[:-400])
     with pytest.raises(DataError, match=r"large\.jpg"):
-        check_decodable([CaptionedImage(file, ("a",), ("en",), "large.jpg")], "test.jsonl")
+        check_test_images([CaptionedImage(file, ("a",), ("en",), "large.jpg")], "test.jsonl")
