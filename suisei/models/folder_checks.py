@@ -142,9 +142,13 @@ def _is_file(path: Path) -> bool:
 
 
 def _trained_in(folder: Path) -> str:
-    """Say where the model is, if the folder is that of a training."""
-    own = folder / "model"
-    return f"; the model of this training is in {own}" if (own / "config.json").is_file() else ""
+    """Say where the model is, or those of all folds are, if the folder is that of a training."""
+    own, first = folder / "model", folder / "fold-0" / "model"
+    if (own / "config.json").is_file():
+        return f"; the model of this training is in {own}"
+    if (first / "config.json").is_file():
+        return f"; this training has a model for each fold, {first} and so on"
+    return ""
 
 
 def altered(folder: Path, config: dict[str, Any], names: Sequence[str]) -> list[str]:

@@ -39,12 +39,13 @@ class PackedRows(nn.Module):
     def __init__(self, parts: Mapping[str, Tensor]) -> None:
         super().__init__()
         self.parts = dict(parts)
-        self.register_buffer("like", torch.empty(0), persistent=False)  # follows the encoder's type
+        # Its type is the encoder's.
+        self.register_buffer("like", torch.empty(0, device="cpu"), persistent=False)
         rows = sorted({len(part) for part in self.parts.values()})
         if len(rows) > 1:
             raise ModelError(f"{WORDS}: parts of {rows[0]:,} and {rows[-1]:,} rows")
         try:
-            self(torch.zeros(1, dtype=torch.long))
+            self(torch.zeros(1, dtype=torch.long, device="cpu"))
         except ModelError as error:
             raise ModelError(f"{WORDS}: {error}") from None
 

@@ -312,3 +312,9 @@ def test_the_folder_of_a_training_leads_to_its_model(model_folder, tmp_path):
     shutil.copytree(model_folder, tmp_path / "run" / "model")
     with pytest.raises(ModelError, match=r"is missing; the model of this training is in .*run/model$"):
         load_model(tmp_path / "run", check_names)
+
+
+def test_the_folder_of_a_cross_validation_leads_to_its_models(model_folder, tmp_path):
+    shutil.copytree(model_folder, tmp_path / "cv" / "fold-0" / "model")
+    with pytest.raises(ModelError, match=r"is missing; this training has a model for each fold, .*fold-0"):
+        load_model(tmp_path / "cv", check_names)

@@ -222,7 +222,7 @@ def test_an_image_encoder_comes_from_nowhere_else(folder, resign, settings):
         ({"model_type": "timm_wrapper", "architecture": "hf-hub:somebody/something"}, "model_type"),
         ({"model_type": "no-such-model"}, "model_type"),
         ({"model_type": ["bert"]}, "model_type"),
-        ({"model_type": "distilbert", "dim": "32"}, "dim"),
+        ({"model_type": "distilbert", "dim": "32"}, "dim|size"),
         ({"model_type": "distilbert", "n_layers": 10_000_000}, "n_layers"),
         ({"model_type": "distilbert", "vocab_size": 10**12}, "vocab_size"),
         ({"model_type": "distilbert", "activation": "x/y"}, "activation"),

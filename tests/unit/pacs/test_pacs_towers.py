@@ -1,7 +1,7 @@
 """What the towers of a new dual encoder are made of."""
 
 import json
-from logging import Handler
+from logging import Handler, getLogger
 
 import pytest
 import torch
@@ -164,7 +164,6 @@ def test_published_weights_are_asked_for_by_their_tag(monkeypatch):
 
 def test_a_text_encoder_s_unused_pooler_is_not_reported(tmp_path):
     from transformers import BertConfig, BertModel
-    from transformers.utils import logging
 
     from suisei.encoders.tiny import train_tokenizer
 
@@ -175,9 +174,9 @@ def test_a_text_encoder_s_unused_pooler_is_not_reported(tmp_path):
     said = Handler()
     said.emit = lambda record: said.records.append(record.getMessage())
     said.records = []
-    logging.add_handler(said)
+    getLogger("transformers").addHandler(said)
     try:
         new_dual_encoder({"embed_dim": 16, "vision_cfg": VIT}, text_encoder=str(tmp_path))
     finally:
-        logging.remove_handler(said)
+        getLogger("transformers").removeHandler(said)
     assert said.records == []
