@@ -20,7 +20,7 @@ from suisei.data.paths import full_path
 from suisei.errors import ConfigError, DataError, UnavailableError
 
 if TYPE_CHECKING:
-    from suisei.pacs.manifest import PositiveWriter
+    from suisei.pacs.positive_writer import PositiveWriter
     from suisei.pacs.sources import Source
 
 SHOWN_PROBLEMS = 5
@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     check_device(vars(options).get("device"))
     if options.kind == "join":
         return _join(options)
-    from suisei.pacs.manifest import PositiveWriter
+    from suisei.pacs.positive_writer import PositiveWriter
 
     sources = _sources(options)
     problems: list[str] = []
@@ -235,7 +235,7 @@ def _generate(
 ) -> None:
     from suisei.encoders.batch_sizes import is_out_of_memory
     from suisei.pacs.generators import CAPTIONER, ILLUSTRATOR, Captioner, Illustrator
-    from suisei.pacs.manifest import Recipe
+    from suisei.pacs.positive_writer import Recipe
     from suisei.progress import progress_bar
 
     common = {"revision": options.revision, "device": options.device}

@@ -251,7 +251,8 @@ def _manifest(folder: Path) -> Made:
 
     from suisei.data.pairs import is_pairs, load_pairs
     from suisei.errors import SuiseiError
-    from suisei.pacs.manifest import PositiveWriter, read_positives
+    from suisei.pacs.manifest import read_positives
+    from suisei.pacs.positive_writer import PositiveWriter
     from suisei.pacs.sources import read_sources
 
     _picture(folder)

@@ -18,12 +18,13 @@ from suisei.cli import run_command
 from suisei.commands import evaluate, positives, score
 from suisei.data.formats import read_samples, write_samples
 from suisei.data.images import content_key
+from suisei.data.item_seeds import text_key
 from suisei.data.paths import ANYWHERE
 from suisei.data.video import VideoSample
 from suisei.encoders.dual_loading import load_dual_encoder
 from suisei.errors import DataError
 from suisei.metrics.video_pacs import VideoScore
-from suisei.pacs.manifest import PositiveWriter, Recipe, text_key
+from suisei.pacs.positive_writer import PositiveWriter, Recipe
 from tests.unit.runs import read_rows, run, write_rows
 
 pytest.importorskip("av", reason="needs the extra video")

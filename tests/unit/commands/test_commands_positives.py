@@ -10,11 +10,12 @@ from PIL import Image
 
 from suisei.cli import run_command
 from suisei.commands import positives
-from suisei.data.item_seeds import text_key
+from suisei.data.item_seeds import item_seed, text_key
 from suisei.data.pairs import load_pairs
 from suisei.errors import ConfigError, DataError, ModelError
 from suisei.pacs.generators import Captioner
-from suisei.pacs.manifest import PositiveWriter, Recipe, item_seed, read_positives
+from suisei.pacs.manifest import read_positives
+from suisei.pacs.positive_writer import PositiveWriter, Recipe
 
 WORDS = [
     "[PAD]",

@@ -14,7 +14,7 @@ from suisei.data.outputs import check_outputs, raise_first, write_texts
 from suisei.data.paths import descriptor_of, is_stream
 from suisei.data.writers import replacing
 from suisei.errors import ConfigError, DataError
-from suisei.pacs.manifest import PositiveWriter, Recipe
+from suisei.pacs.positive_writer import PositiveWriter, Recipe
 
 CAPTIONS = ["a red ball", "two dogs run", "a cat sleeps on a mat", "the sun", "a man rides", "three stars"]
 

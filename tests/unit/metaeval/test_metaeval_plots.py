@@ -271,6 +271,8 @@ def test_numbers_of_systems_near_a_corner_do_not_lie_on_the_frame(drawn):
 @pytest.mark.filterwarnings("error")
 def test_systems_with_japanese_names_are_laid_out_without_a_word_of_fonts(drawn):
     plot_systems("x", np.array([0.1, 0.9]), np.array([0.2, 0.8]), ["人手の説明文", "機械"])
+    said = [text.get_text() for text in drawn[0].axes[0].texts]
+    assert said == ["1  人手の説明文", "2  機械", "1", "2"]
 
 
 def test_systems_are_numbered_and_named(tmp_path):

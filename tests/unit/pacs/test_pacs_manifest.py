@@ -8,17 +8,11 @@ import pytest
 from PIL import Image
 
 from suisei.data.images import content_key
+from suisei.data.item_seeds import item_seed, text_key
 from suisei.data.pairs import ImageCaptions, load_pairs
 from suisei.errors import ConfigError, DataError
-from suisei.pacs.manifest import (
-    PositiveWriter,
-    Recipe,
-    item_seed,
-    join_positives,
-    read_positives,
-    text_key,
-    write_pairs,
-)
+from suisei.pacs.manifest import join_positives, read_positives, write_pairs
+from suisei.pacs.positive_writer import PositiveWriter, Recipe
 from suisei.pacs.sources import Source, read_sources
 
 RECIPE = Recipe("model", "abc", 7, {"steps": 2})

@@ -11,7 +11,8 @@ from suisei.data.sample import CaptionSample
 from suisei.data.splits import Split
 from suisei.errors import ConfigError, DataError, ModelError
 from suisei.metrics.matching import load_idf
-from suisei.pacs.manifest import PositiveWriter, read_positives
+from suisei.pacs.manifest import read_positives
+from suisei.pacs.positive_writer import PositiveWriter
 from suisei.scoring.output import _LAYOUT, FileOutput, RowFormat
 
 DEEP = "[" * 100_000
