@@ -17,7 +17,8 @@ Models compute in full or half precision: the numbers are unpacked when they are
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -88,8 +89,12 @@ def quantize(weight: Tensor, rounding: Rounding) -> dict[str, Tensor]:
     return parts
 
 
-def dequantize(parts: Mapping[str, Tensor]) -> Tensor:
+def dequantize(parts: Mapping[str, Tensor], into: Tensor | None = None) -> Tensor:
     """Return the matrix float32 [rows, columns] whose parts :func:`quantize` gave.
+
+    Args:
+        parts: the parts.
+        into: numbers float32, as many as the matrix has, that become it; by default memory of its own.
 
     Raises:
         ModelError: the parts do not belong together.
@@ -107,7 +112,7 @@ def dequantize(parts: Mapping[str, Tensor]) -> Tensor:
         raise ModelError(f"a rounded matrix of {bits} bits has the types {numbers.dtype} and {scale.dtype}")
     if len(shape) != 2 or shape[1] % BLOCK or scale.shape != (shape[0], shape[1] // BLOCK):
         raise ModelError(f"a rounded matrix of {shape} has scales of {tuple(scale.shape)}")
-    weight = _whole(numbers, bits)
+    weight = _whole(numbers, bits, into)
     weight.unflatten(1, (-1, BLOCK)).mul_(scale.float()[..., None])
     return weight if change_bits is None else weight.add_(_change(parts, change_bits, shape))
 
@@ -165,20 +170,34 @@ def dequantize_state(
     Raises:
         ModelError: the parts of a matrix do not belong together; it is named.
     """
-    rounded = _rounded_names(stored)
+    rounded, types = _rounded_names(stored), types or {}
     state = {}
     for key, value in stored.items():
         name, suffix = _split(key)
         if not suffix or name not in rounded:
             state[key] = value.clone()
+    room = _room(stored, [name for name in rounded if types.get(name, torch.float32) == torch.float32])
     for name in rounded:
         if name in stored:
             raise ModelError(f"{name}: a rounded matrix that is stored whole as well")
         try:
-            state[name] = dequantize(parts_of(stored, name)).to((types or {}).get(name, torch.float32))
+            weight = dequantize(parts_of(stored, name), room.get(name))
         except ModelError as error:
             raise ModelError(f"{name}: {error}") from None
+        state[name] = weight if name in room else weight.to(types[name])
     return state
+
+
+def _room(stored: Mapping[str, Tensor], names: Sequence[str]) -> dict[str, Tensor]:
+    """Return memory for the numbers of weights, in one piece.
+
+    NumPy asks for a large piece in pages of 2 MB. In pages of 4 KB, which many small pieces get, most of the
+    time of unpacking goes into asking for them.
+    """
+    shapes = dequantized_shapes({key: tuple(part.shape) for key, part in stored.items()})
+    sizes = [math.prod(shapes[name]) for name in names]
+    memory = torch.from_numpy(np.empty(sum(sizes), np.float32))
+    return dict(zip(names, memory.split(sizes), strict=True))
 
 
 def parts_of(stored: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:
@@ -287,8 +306,12 @@ def _stored(whole: Tensor, bits: int) -> Tensor:
     return shifted[:, 0::2] | (shifted[:, 1::2] << 4)
 
 
-def _whole(numbers: Tensor, bits: int) -> Tensor:
-    """Return what :func:`_stored` was given, as float32 [rows, columns]."""
+def _whole(numbers: Tensor, bits: int, into: Tensor | None = None) -> Tensor:
+    """Return what :func:`_stored` was given, as float32 [rows, columns], in the memory of ``into``."""
+    shape = _shape(tuple(numbers.shape), bits)
+    weight = torch.empty(shape) if into is None else into.view(shape)
     if bits == 8:
-        return numbers.float()
-    return torch.from_numpy(np.take(_PAIRS, numbers.numpy()).view(np.float32))
+        return weight.copy_(numbers)
+    # A byte is never outside of 256 pairs: "clip" says that nothing need be held back for an error.
+    np.take(_PAIRS, numbers.numpy(), out=weight.numpy().view(_PAIRS.dtype), mode="clip")
+    return weight

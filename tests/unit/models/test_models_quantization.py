@@ -10,6 +10,7 @@ from suisei.models.quantization import (
     dequantize_state,
     dequantized_shapes,
     is_rounded,
+    parts_of,
     quantize,
     quantize_state,
 )
@@ -84,6 +85,17 @@ def test_a_base_off_the_grid_is_made_up_for_by_the_change():
     stored = dequantize(quantize(base, Rounding(4, base, 8)))
     alone = dequantize(quantize(base, Rounding(4)))
     assert float((stored - base).abs().max()) < 0.05 * float((alone - base).abs().max())
+
+
+@pytest.mark.parametrize("wide", [[], ["b"], ["a", "b", "c"]])
+def test_each_weight_of_a_state_is_what_its_own_parts_are(wide):
+    roundings = {"a": Rounding(4), "b": Rounding(8), "c": Rounding(4, torch.randn(16, 64), 4)}
+    stored = quantize_state({name: torch.randn(16, 64) for name in roundings}, roundings)
+    types = {name: torch.float32 if name in wide else torch.bfloat16 for name in roundings}
+    found = dequantize_state(stored, types)
+    assert {name: weight.dtype for name, weight in found.items()} == types
+    for name, weight in found.items():
+        assert torch.equal(weight, dequantize(parts_of(stored, name)).to(types[name]))
 
 
 def test_a_model_keeps_what_is_not_named():
