@@ -6,8 +6,8 @@ from os import PathLike
 from pathlib import Path
 
 from suisei.encoders.precision import choose_device, choose_precision, own_formats
-from suisei.errors import ConfigError
-from suisei.metrics.default_model import default_model
+from suisei.errors import ConfigError, ModelError
+from suisei.metrics.default_model import NAME, default_model
 from suisei.metrics.extras import check_names
 from suisei.metrics.suisei import SuiSeiMetric
 from suisei.models.folder import LoadedModel, load_model
@@ -56,6 +56,10 @@ def _found(path: str | Path, revision: str | None, scoring: str | None) -> Loade
     if is_hub_name(path):
         folder = fetch_model(str(path), revision)
         return load_model(folder, check_names, within=cache_of(folder), scoring=scoring)
+    if str(path) == NAME and not Path(path).exists():
+        raise ModelError(
+            f"no model folder at {path}; the model in the package, of that name, is used without one"
+        )
     if revision is not None:
         raise ConfigError(f"revision {revision!r} is for a model on the hub, and {path} is a folder's name")
     return load_model(path, check_names, scoring=scoring)

@@ -1,6 +1,7 @@
 """The model in the package: whatever takes no name takes it, and it is what it says it is."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -58,6 +59,14 @@ def test_an_empty_name_is_no_wish_for_it(tiny_default, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ModelError, match="not a model folder"):
         suisei.load("")
+
+
+def test_its_name_instead_of_a_folder_s_is_answered_by_how_to_have_it(model_folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ModelError, match="the model in the package, of that name, is used without one"):
+        suisei.load("suisei-small", device="cpu")
+    shutil.copytree(model_folder, "suisei-small")
+    assert suisei.load("suisei-small", device="cpu").score(["a cat"], [["a dog"]]).shape == (1,)
 
 
 def test_probe_takes_it_without_a_name(tiny_default, tmp_path, capsys):
