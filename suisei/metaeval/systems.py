@@ -274,7 +274,6 @@ def _pair(
     """
     difference = float(observed[0] - observed[1])
     differences = resampled[:, 0] - resampled[:, 1]
-    ties = gained == 0
     return Pair(
         *names,
         difference,
@@ -284,9 +283,9 @@ def _pair(
         _p_value(_as_extreme(differences - difference, difference), len(differences)),
         _p_value(swapped, settings.permutations),
         None,
-        int(((gained > 0) & ~ties).sum()),
-        int(ties.sum()),
-        int(((gained < 0) & ~ties).sum()),
+        int((gained > 0).sum()),
+        int((gained == 0).sum()),
+        int((gained < 0).sum()),
     )
 
 
