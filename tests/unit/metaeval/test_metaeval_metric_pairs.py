@@ -239,6 +239,16 @@ def test_samples_that_are_swapped_one_by_one_are_said_where_images_have_several(
     assert not any("one by one" in note for note in alone.notes)
 
 
+@pytest.mark.parametrize(("unit", "said"), [("group", True), ("item", False)])
+def test_few_images_are_said_where_whole_images_are_swapped(rated, unit, said):
+    samples, scores = rated
+    four = [replace(sample, group=f"g{n % 4}") for n, sample in enumerate(samples)]
+    two = {name: scores[name] for name in ("good", "poor")}
+    notes = compare_metrics(two, four, EvaluationSettings(n_resamples=99, unit=unit)).table.notes
+    few = [note for note in notes if "can be swapped in" in note]
+    assert [note[:32] for note in few] == (["4 groups (images) can be swapped"] if said else [])
+
+
 def test_the_same_metric_twice_has_no_williams_test_but_a_difference_of_zero(rated):
     samples, scores = rated
     settings = EvaluationSettings(correlation="pearson", n_resamples=1)

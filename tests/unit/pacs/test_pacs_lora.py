@@ -65,7 +65,7 @@ def test_a_vision_transformer_of_timms_is_adapted_too():
 
 def test_the_starting_update_is_exactly_zero(model):
     before = outputs(model)
-    add_lora(model, rank=4, seed=3)
+    add_lora(model, rank=1, seed=3)
     for plain, adapted in zip(before, outputs(model), strict=True):
         assert torch.equal(plain, adapted)
 
