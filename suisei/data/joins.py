@@ -143,7 +143,7 @@ def _joined(
 ) -> Iterator[Row]:
     head, problem = _head(rows, look)
     samples = [row.sample for row in head if row.sample is not None]
-    every: Iterable[Row] = chain(head, rows if problem is None else ())
+    every: Iterable[Row] = chain(head, rows if problem is None else _raising(problem))
     files: dict[str, str] = {}  # of the references' images, once it is known how rows are joined with them
     if given is not None:
         if any(sample.references for sample in samples):
@@ -155,8 +155,12 @@ def _joined(
     if images is not None:  # whatever the first rows have: a later one may be the first to name no image
         every = _with_images(every, images, files, name, note)
     yield from every
-    if problem is not None:
-        raise problem
+
+
+def _raising(problem: DataError) -> Iterator[Row]:
+    """Raise where the rows ended, so that nobody counts those before the problem as all there are."""
+    yield from ()
+    raise problem
 
 
 def _head(rows: Iterator[Row], count: int) -> tuple[list[Row], DataError | None]:

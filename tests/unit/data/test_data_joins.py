@@ -184,6 +184,13 @@ def test_text_of_another_length_is_refused(tmp_path, texts, message):
         read_samples(save(tmp_path / "hyp.txt", "x\ny\n"), references=paths, note=str)
 
 
+@pytest.mark.parametrize("text", ["prediction\na dog\n", "id\tmt\n1\ta dog\n"])
+def test_what_is_wrong_with_a_file_is_said_before_the_number_of_its_lines(tmp_path, text):
+    captions, references = save(tmp_path / "hyp.txt", text), save(tmp_path / "refs.txt", "the dog\n")
+    with pytest.raises(DataError, match=r"hyp\.txt: (its first line, .*, is a header|it is a table)"):
+        read_samples(captions, references=[references], note=str)
+
+
 def test_references_by_line_in_json_lines(tmp_path):
     rows = lines(tmp_path / "rows.jsonl", {"candidate": "a"}, {"candidate": "b"})
     references = lines(tmp_path / "refs.jsonl", {"refs": ["x", "y"]}, {"refs": "z"})
