@@ -21,6 +21,7 @@ from suisei.data.caption_objects import (
     row_records,
 )
 from suisei.data.caption_texts import is_json, is_json_lines, read_text, text_lines
+from suisei.data.column_names import field_called
 from suisei.data.documents import RESULT_FIELDS, parse_json
 from suisei.data.json_files import invalid_json
 from suisei.data.karpathy import karpathy_images, read_karpathy
@@ -29,6 +30,7 @@ from suisei.data.plain_text import caption_lines
 from suisei.errors import DataError
 
 _SHOWN = 80
+_IN_ORDER = ", in the order of the captions"
 ANNOTATIONS, KARPATHY = "COCO annotations", "Karpathy's splits"
 """The forms of files that hold references alone."""
 
@@ -51,7 +53,7 @@ def records_of(path: Path | str, found: CaptionFile, *, results: bool = False) -
     if is_json_lines(path):
         rows = list(json_lines(path, text))
         found.by_line = not any(image_field(row) for _, row in rows)
-        found.form = "a JSON object a line" + (", in the order of the captions" if found.by_line else "")
+        found.form = "a JSON object a line" + (_IN_ORDER if found.by_line else "")
         found.row_files, found.row_groups = row_files(rows), row_groups(rows)
         return row_records(rows, by_line=found.by_line, results=results)
     lines = lines_of_captions(path, text, "captions" if results else "references")
@@ -107,6 +109,9 @@ def _document_records(
         if set(content[0]) >= RESULT_FIELDS:
             found.form = "a COCO result file"
             return _field_records(content, "row")
+        if _are_captions_alone(content):
+            found.form, found.by_line = f"a list of rows{_IN_ORDER}", True
+            return row_records(list(enumerate(content, 1)), by_line=True, results=results)
         if len(content[0]) == 1:
             found.form = "a list of captions by image id"
             alone = [(f"row {n}", *_only_entry(row)) for n, row in enumerate(content, 1)]
@@ -156,6 +161,12 @@ def _field_records(rows: Iterable[Any], noun: str) -> Iterator[Record]:
             yield Record(place, None, row)
         else:
             yield Record(place, row.get("image_id"), row.get("caption"))
+
+
+def _are_captions_alone(rows: Sequence[Any]) -> bool:
+    """Say whether every row has one field, the same, whose name is that of captions and of no image."""
+    names = {tuple(row) if isinstance(row, dict) else () for row in rows}
+    return len(names) == 1 and [field_called(name) for name in names.pop()] in (["candidate"], ["references"])
 
 
 def _only_entry(row: Any) -> tuple[str | None, Any]:

@@ -56,6 +56,20 @@ def test_plain_text_has_line_numbers(tmp_path):
     assert found.by_line
 
 
+@pytest.mark.parametrize("field", ["caption", "candidate", "Prediction", "text"])
+def test_rows_of_captions_alone_name_no_images(tmp_path, field):
+    """The name of the field was taken for the image of every row."""
+    found = read_results(save(tmp_path / "a.json", [{field: "a dog"}, {field: "犬が走る"}]))
+    assert found.captions == {"1": ("a dog",), "2": ("犬が走る",)}
+    assert found.by_line
+    assert "a list of rows, in the order of the captions" in found.describe()
+
+
+def test_images_may_be_called_as_columns_are(tmp_path):
+    found = read_results(save(tmp_path / "a.json", [{"ref_1": "a dog"}, {"ref_2": "犬が走る"}]))
+    assert found.captions == {"ref_1": ("a dog",), "ref_2": ("犬が走る",)}
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [

@@ -198,6 +198,14 @@ def test_references_by_line_in_json_lines(tmp_path):
     assert [sample.references for sample in samples] == [("x", "y"), ("z",)]
 
 
+@pytest.mark.parametrize("field", ["caption", "captions", "refs", "Reference"])
+def test_references_by_line_in_a_list_of_rows(tmp_path, field):
+    rows = lines(tmp_path / "rows.jsonl", {"candidate": "a"}, {"candidate": "b"})
+    references = save(tmp_path / "refs.json", [{field: ["x", "y"]}, {field: ["z"]}])
+    samples = read_samples(rows, references=[references], note=str)
+    assert [sample.references for sample in samples] == [("x", "y"), ("z",)]
+
+
 def test_rows_before_a_damage_come_out_with_their_references(tmp_path, annotations):
     broken = save(tmp_path / "r.json", json.dumps(RESULTS)[:-1] + ", {")
     rows, found = iter_rows(broken, references=[annotations], note=str), []
