@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from suisei.data.lines import LONE_RETURN, has_lone_return
 from suisei.errors import DataError
 
 _SHOWN = 60
@@ -84,6 +85,8 @@ def invalid_json(error: ValueError | RecursionError, *, line: bool = False, fix:
     said = error.msg.removesuffix(" at") if isinstance(error, json.JSONDecodeError) else ""
     if not isinstance(error, json.JSONDecodeError):
         text = f"not valid JSON: {error}"
+    elif line and said == "Extra data" and has_lone_return(error.doc):
+        text = LONE_RETURN
     elif line:
         text = f"not valid JSON: {said} at character {error.pos + 1}: {error.doc.strip()[:_SHOWN]!r}"
     else:

@@ -32,6 +32,14 @@ def test_a_line_that_is_no_json_is_shown_with_the_character_where_it_ends(tmp_pa
         LINES[reader](path)
 
 
+@pytest.mark.parametrize("reader", ["rows", "references", "pairs", "positives"])
+def test_lines_that_end_in_a_carriage_return_alone_are_told(tmp_path, reader):
+    path = write(tmp_path, "a.jsonl", '{"captions": ["a dog"]}\r{"captions": ["a cat"]}\r')
+    message = r"a\.jsonl,? (row|line) 1: a carriage return \(CR\) within the line, .* with LF line ends"
+    with pytest.raises(DataError, match=message):
+        LINES[reader](path)
+
+
 def test_a_file_that_is_no_json_is_named_with_line_and_character(tmp_path):
     path = write(tmp_path, "a.json", '{\n"a": 1,\n "b" 2}')
     where = r"a\.json: not valid JSON: Expecting ':' delimiter at line 3, character 6"
