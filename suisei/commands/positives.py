@@ -16,7 +16,7 @@ from suisei.commands.option_values import device, filled, positive, real, seed, 
 from suisei.commands.options import add_column_options, add_log_options, add_root_option, named_columns
 from suisei.data.karpathy_parts import file_of
 from suisei.data.outputs import check_outputs, given
-from suisei.data.paths import full_path
+from suisei.data.paths import RealPaths, full_path
 from suisei.errors import ConfigError, DataError, UnavailableError
 
 if TYPE_CHECKING:
@@ -313,12 +313,12 @@ def _join(options: argparse.Namespace) -> int:
     from suisei.data.pairs import ImageCaptions
     from suisei.pacs.manifest import join_positives, read_positives, write_pairs
 
-    sources = _sources(options)
-    merged: dict[Path, ImageCaptions] = {}
+    sources, real = _sources(options), RealPaths()
+    merged: dict[str, ImageCaptions] = {}
     for source in sources:
         if source.image is not None and source.captions:
-            image = Path(full_path(source.image))
-            known = merged.get(image, ImageCaptions(image, ()))
+            image = _behind_links(source.image, real)
+            known = merged.get(image) or ImageCaptions(Path(full_path(source.image)), ())
             merged[image] = replace(
                 known,
                 captions=tuple(dict.fromkeys((*known.captions, *source.captions))),
@@ -334,15 +334,23 @@ def _join(options: argparse.Namespace) -> int:
     images = sum(len(pair.generated_images) for pair in joined)
     _report(
         f"{options.output}: {len(joined)} images, {captions} with a generated caption, "
-        f"{images} generated images{_left_out(sources, merged)}",
+        f"{images} generated images{_left_out(sources, merged, real)}",
         [],
     )
     return 0
 
 
-def _left_out(sources: Sequence[Source], kept: Container[Path]) -> str:
+def _behind_links(image: Path, real: RealPaths) -> str:
+    """Return the path of an image's file, by which it is one however rows name it."""
+    try:
+        return real.of(image)
+    except ValueError:  # a NUL in it, which is said where the image is read
+        return full_path(image)
+
+
+def _left_out(sources: Sequence[Source], kept: Container[str], real: RealPaths) -> str:
     """Return what has no place among training pairs, as the end of a sentence; "" for nothing."""
-    images = {Path(full_path(source.image)) for source in sources if source.image is not None}
+    images = {_behind_links(source.image, real) for source in sources if source.image is not None}
     bare = sum(image not in kept for image in images)
     imageless = sum(source.image is None for source in sources)
     if not bare and not imageless:

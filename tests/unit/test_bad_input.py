@@ -309,3 +309,11 @@ def test_a_bad_manifest_of_positives_writes_nothing(tmp_path, made, capsys, brok
     assert run(positives.main, *arguments) == 2
     assert re.search(message, capsys.readouterr().err)
     assert target.read_text() == whole
+
+
+def test_a_path_of_an_image_that_can_be_none_is_refused_where_positives_are_joined(tmp_path, made, capsys):
+    folder, _ = made
+    rows = write_rows(tmp_path / "rows.jsonl", [{"image": "a\0/0.png", "caption": "a dog"}])
+    arguments = ("join", rows, "--positives", folder, "--output", tmp_path / "train.jsonl", "--any-path")
+    assert run(positives.main, *arguments) == 2
+    assert "cannot be read: embedded null" in capsys.readouterr().err

@@ -225,15 +225,15 @@ def test_captions_of_a_karpathy_split_are_made_and_joined(data, blip, tmp_path):
     assert all(len(pair.generated_captions) == 1 for pair in pairs)
 
 
-def test_join_makes_one_pair_of_an_image_that_rows_name_in_two_ways(data, blip, tmp_path, monkeypatch):
+def test_join_makes_one_pair_of_an_image_that_rows_name_in_several_ways(data, blip, tmp_path, monkeypatch):
     captions(data, blip, tmp_path / "out")
     monkeypatch.chdir(tmp_path)
-    rows = [{"image": name, "caption": f"of {name}"} for name in ("0.png", str(tmp_path / "0.png"))]
+    (tmp_path / "link").symlink_to(tmp_path)
+    rows = [{"image": n, "caption": n} for n in ("0.png", str(tmp_path / "0.png"), "link/0.png")]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    join = ["join", "rows.jsonl", "--positives", "out", "--output", "joined.jsonl"]
-    assert positives.main(join) == 0
+    assert positives.main(["join", "rows.jsonl", "--positives", "out", "--output", "joined.jsonl"]) == 0
     [pair] = load_pairs("joined.jsonl")
-    assert len(pair.captions) == 2
+    assert (pair.image, len(pair.captions)) == (tmp_path / "0.png", 3)
 
 
 def test_join_keeps_the_positives_that_the_data_has_already(data, blip, tmp_path):
