@@ -19,7 +19,13 @@ _EXAMPLES = {"candidates": "[caption]", "references": "[[caption, caption]]", "i
 def is_frame(value: Any) -> bool:
     """Return whether a value is a DataFrame: named columns of one length."""
     shape = getattr(value, "shape", None)
-    return hasattr(value, "columns") and isinstance(shape, tuple) and len(shape) == 2
+    named = hasattr(value, "columns") and not _is_table(value)
+    return named and isinstance(shape, tuple) and len(shape) == 2
+
+
+def _is_table(value: Any) -> bool:
+    """Return whether a value is a Table of PyArrow or a Dataset of Hugging Face, which are no DataFrames."""
+    return hasattr(type(value), "column_names")  # of the type: a frame has columns of any name
 
 
 def is_series(value: Any) -> bool:
@@ -54,6 +60,8 @@ def listed(name: str, column: Any) -> list[Any]:
             f"{name} is a whole DataFrame; pass it alone, with columns candidate, references, image, ..., "
             "or pass one of its columns"
         )
+    if _is_table(column):
+        raise DataError(f"{name} is a whole {type(column).__name__}; pass it as a DataFrame, .to_pandas()")
     if is_series(column):
         return [None if is_missing(cell) else cell for cell in column.to_list()]
     if hasattr(column, "ndim") and hasattr(column, "dtype"):

@@ -222,6 +222,12 @@ def test_data_frames_with_odd_column_names():
         metric.score(pandas.DataFrame({"candidate": ["a"]}), [["b"]])
 
 
+def test_a_table_that_is_no_data_frame_says_how_to_pass_it():
+    table = pytest.importorskip("pyarrow").table({"candidate": ["a"]})
+    with pytest.raises(DataError, match=r"is a whole Table; pass it as a DataFrame, \.to_pandas\(\)"):
+        suisei.get_metric("length").score(table)
+
+
 SURROGATE, LONG = "a \ud83d", "a" * 10_001
 
 
