@@ -162,7 +162,10 @@ def _matters(caption: Segmented, first: int, second: int) -> bool:
 
 def _english(texts: Sequence[str]) -> list[Segment]:
     lowered = [text.lower() for text in texts]
-    content = [_is_content(word) for word in lowered]
+    content = [
+        _is_content(word) and (before, word) != ("as", "well")
+        for before, word in zip(("", *lowered), lowered, strict=False)
+    ]
     segments = []
     for place, (text, word) in enumerate(zip(texts, lowered, strict=True)):
         verb = content[place] and _is_verb(word, lowered[place - 1] if place else "")

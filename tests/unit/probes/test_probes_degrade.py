@@ -54,9 +54,13 @@ def test_swap_exchanges_two_nouns_and_nothing_else():
         ("a smaller brown and white dog runs on grass", {"dog", "grass"}),
         ("a red , white , and blue flag on a house", {"flag", "house"}),
         ("a man in black and a dog", {"man", "black", "dog"}),
+        ("a man rides a bike as well as a horse", {"man", "bike", "horse"}),
+        ("a bucket is left in a well", {"bucket", "well"}),
+        ("a dog sits atop a hill", {"dog", "hill"}),
+        ("a man looks at himself in the same mirror", {"man", "mirror"}),
     ],
 )
-def test_swap_takes_no_colour_of_several_for_a_thing(caption, nouns):
+def test_swap_takes_no_colour_of_several_and_no_function_word_for_a_thing(caption, nouns):
     cut = segment(caption, "en")
     assert {cut.words[place].text for pair in swappable(cut) for place in pair} == nouns
 
