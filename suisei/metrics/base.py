@@ -273,7 +273,8 @@ class Metric(ABC):
             scores: N numbers, as :meth:`score` gave them; NaN where there is none.
 
         Raises:
-            DataError: no sample has a score, or there is not a number for each sample.
+            DataError: no sample has a score, or one has that lacks what the metric needs, or there is not a
+                number for each sample.
         """
         prepared = as_samples(samples)
         values = _one_per_sample(scores, len(prepared))
@@ -282,6 +283,9 @@ class Metric(ABC):
             raise DataError(f"{self.name} has no score for any of the {len(values)} samples")
         if isinstance(self, SummableCorpus):
             scored = [sample for sample, has in zip(prepared, there, strict=True) if has]
+            for number, reason in self.missing(prepared).items():
+                if there[number]:
+                    raise DataError(f"sample {number} has a score and {reason}; give the scored samples")
             counts = self.sample_statistics(scored)
             return float(self.corpus_from_statistics(counts.sum(axis=0, keepdims=True))[0])
         return float(values[there].mean())

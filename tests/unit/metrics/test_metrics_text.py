@@ -57,6 +57,13 @@ def test_without_references_the_score_is_nan_and_the_corpus_score_ignores_it(nam
         metric.corpus_score(samples[-1:], scores[-1:])
 
 
+@pytest.mark.parametrize("name", ["bleu-4", "sacrebleu", "chrf"])
+def test_a_corpus_score_of_captions_in_the_place_of_their_samples_is_refused(name):
+    metric = fitted(name)
+    with pytest.raises(DataError, match="sample 1 has a score and no references; give the scored"):
+        metric.corpus_score([sample.candidate for sample in SAMPLES[:2]], [np.nan, 0.5])
+
+
 @pytest.mark.parametrize("name", [*WITHOUT_JAVA])
 def test_the_order_of_references_does_not_matter(name):
     metric = fitted(name)
