@@ -4,6 +4,7 @@ import io
 import os
 import struct
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -167,6 +168,13 @@ def test_what_is_no_image_is_refused(tmp_path, name, content, message):
     for read in (load_image, content_key):
         with pytest.raises(DataError, match=message):
             read(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["https://example.org/a.png", Path("http://example.org/a.png")])
+def test_an_address_is_said_to_be_one(name):
+    for read in (load_image, content_key):
+        with pytest.raises(DataError, match="no such image file; addresses are not fetched, download it"):
+            read(name)
 
 
 @pytest.mark.parametrize("read", [load_image, content_key])
