@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from suisei.data.caption_cells import is_literal
 from suisei.data.given_columns import listed
 from suisei.data.sample import CaptionSample, is_blank
 from suisei.errors import ConfigError, DataError
@@ -86,9 +87,9 @@ def make_row(candidate: Any, references: Any = None, image: Any = None) -> Capti
         image: an image as CaptionSample takes it, a list of one, or None.
 
     Raises:
-        DataError: a value of the wrong type, a blank reference, more than one image.
+        DataError: a value of the wrong type, a blank reference, a list as text, more than one image.
     """
-    own: Any = [references] if isinstance(references, str) else () if references is None else references
+    own: Any = () if references is None else _listed_alone(references)
     if isinstance(image, list | tuple):
         if len(image) > 1:
             raise DataError(f"the row has {len(image)} images; a caption is scored beside one")
@@ -105,11 +106,32 @@ def reference_lists(column: Any) -> Any:
         column: a list, tuple, array, Series or generator, or None for no references.
 
     Raises:
-        DataError: it is a single value, or has no order.
+        DataError: it is a single value, or has no order, or one of it is a list as text.
     """
     if column is None:
         return None
-    return [[own] if isinstance(own, str) else own for own in listed("references", column)]
+    rows = []
+    for number, own in enumerate(listed("references", column)):
+        try:
+            rows.append(_listed_alone(own))
+        except DataError as error:
+            raise DataError(f"sample {number}: {error}") from None
+    return rows
+
+
+def _listed_alone(references: Any) -> Any:
+    """Return a caption alone as a list of one, and other references as they are.
+
+    Raises:
+        DataError: a text that is a list written out, as a CSV file has lists: it would count as one caption.
+    """
+    if not isinstance(references, str):
+        return references
+    if is_literal(references):
+        raise DataError(
+            f"references are a list as text, got {references[:60]!r}; parse it: json.loads, ast.literal_eval"
+        )
+    return [references]
 
 
 def empty_score(metric: Metric) -> float:

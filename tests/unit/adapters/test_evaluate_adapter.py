@@ -92,6 +92,12 @@ def test_references_are_lists_single_captions_or_none_row_by_row(load, reference
     assert found["scores"] == [score if score is None else pytest.approx(score) for score in scores]
 
 
+@pytest.mark.parametrize("text", ['["a dog", "dogs"]', "['a dog']", "['a dog' 'dogs']"])
+def test_a_list_as_text_is_no_reference(load, text):
+    with pytest.raises(DataError, match=r"^sample 1: references are a list as text, got .*; parse it: json"):
+        load("rouge-l").compute(predictions=["a dog", "a dog"], references=["a dog", text])
+
+
 def test_batches_need_no_references_and_a_refused_one_leaves_nothing(load):
     module = load("rouge-l")
     module.add_batch(predictions=["a dog"])
