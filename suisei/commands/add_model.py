@@ -174,6 +174,7 @@ def _fitting(
 
 def _samples(options: argparse.Namespace) -> tuple[list[CaptionSample], list[str]]:
     """Return the rated samples in the languages, without images and without those learned from."""
+    from suisei.metrics.training_data import seen_notes
     from suisei.models.second import Weighing
 
     read, notes = read_samples(options)
@@ -182,6 +183,9 @@ def _samples(options: argparse.Namespace) -> tuple[list[CaptionSample], list[str
     kept = not_learned(rated, _learned(options))
     if options.learned:
         notes = [*notes, f"{len(rated) - len(kept):,} samples left out that --learned has"]
+    else:
+        specs = {name: f"suisei:{name}" for name in (options.model, options.second)}
+        notes = [*notes, *seen_notes(specs, options.data).values()]
     return [replace(sample, image=None) for sample in kept], notes
 
 
@@ -228,6 +232,7 @@ def _written(
     shared: bool,
 ) -> SuiSeiMetric:
     """Write the folder of both, and return it loaded."""
+    from suisei.metrics.training_data import trained_on
     from suisei.models.config import portable_name
     from suisei.models.folder import read_card, save_pair
     from suisei.models.second import Second
@@ -238,8 +243,11 @@ def _written(
     depth = len(second.regressor.text.backbone.layers) if shared else None
     card, encoder = read_card(first.model.path), portable_name(config.name)
     equal = options.share == "equal"
-    text = card_with_second(card, encoder, weighing.languages, learned, equal=equal, depth=depth)
     own = second.model
+    rated = [Path(name).name for name in trained_on(f"suisei:{own.path}")]
+    text = card_with_second(
+        card, encoder, weighing.languages, learned, equal=equal, depth=depth, ratings=rated
+    )
     beside = Second(weighing, own.path, own.within, own.checksum, shared)
     save_pair(folder, first.model, beside, card=text)
     return loaded_and_signed(folder)

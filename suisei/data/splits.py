@@ -354,6 +354,15 @@ def _too_few(groups: int, wanted: str) -> DataError:
     )
 
 
+def tested_groups(path: Path) -> set[str]:
+    """Return the names of the groups that a saved split tests.
+
+    Raises:
+        DataError: the file is not there, or is not a saved split.
+    """
+    return set(_read_split(path)["groups"]["test"])
+
+
 def _read_split(path: Path) -> dict:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from suisei.data.benchmarks import BENCHMARKS
-from suisei.errors import UnavailableError
+from suisei.errors import ModelError, UnavailableError
 from suisei.metrics.default_model import default_model
 
 _SOURCES = re.compile(r"^## Data\n+(.+?): [\d,]+ training samples", re.MULTILINE)
+BEFORE = "Its text encoder had learned from ratings of"
+SECOND = "The second had learned from ratings of"
+"""How a card begins to name ratings that another training than the model's own learned from."""
 _MOST = 1_000_000
 """Bytes of a card that are looked at: it may be somebody else's."""
 
@@ -25,17 +29,17 @@ def seen_notes(specs: Mapping[str, str], data: str) -> dict[str, str]:
     Returns:
         {label: what is to be said}.
     """
-    name = _ratings(data)
+    name = ratings_named(data)
     return {
         label: f"{label}: its card names {name} among its training data: figures on ratings that it learned "
         "from are too good"
         for label, spec in specs.items()
-        if name in map(_ratings, trained_on(spec))
+        if name in map(ratings_named, trained_on(spec))
     }
 
 
-def _ratings(data: str) -> str:
-    """Return the benchmark whose ratings a data set has, else its name."""
+def ratings_named(data: str) -> str:
+    """Return the benchmark whose ratings a data set has, else its name, of a file without its folder."""
     return (BENCHMARKS[data].ratings_of if data in BENCHMARKS else None) or Path(data).name
 
 
@@ -43,20 +47,84 @@ def trained_on(spec: str) -> tuple[str, ...]:
     """Return the data sets and files that a model learned ratings from.
 
     Args:
-        spec: of a metric, such as ``suisei`` or ``suisei:DIR``.
+        spec: of a metric, such as ``suisei``, ``suisei:DIR`` or ``cosine:DIR``.
 
     Returns:
-        as the card names them, by now files without their folder; none for other metrics, for a model that is
+        as the card names them, by now files without their folder: what the model learned from, what its text
+        encoder had before, and what a second model beside it had. None for other metrics, for a model that is
         not on this machine, and where the card does not say.
     """
     name, _, folder = spec.partition(":")
+    if name == "cosine" and folder:
+        return encoder_learned(folder)
     if name != "suisei":
         return ()
     try:
-        path = (Path(folder) if folder else default_model()) / "README.md"
-        with path.open("rb") as file:
-            card = file.read(_MOST).decode("utf-8", "replace")
-    except (OSError, ValueError, UnavailableError):
+        card = _card(Path(folder) if folder else default_model())
+    except UnavailableError:
         return ()
-    found = _SOURCES.search(card.replace("\r\n", "\n"))
+    return (*_sources(card), *_named(BEFORE, card), *_named(SECOND, card))
+
+
+def encoder_learned(name: str, layers: int | str = "last") -> tuple[str, ...]:
+    """Return the data sets and files whose ratings a text encoder learned from, as far as its card says.
+
+    Args:
+        name: of an encoder; one that is no folder of a trained model has learned from none.
+        layers: ``model.text.layers``, which of its layers are read. Those that the model's training left as
+            they were have learned nothing in it.
+    """
+    from suisei.models.folder_checks import read_config
+
+    folder = Path(name)
+    try:
+        if not (folder / "idf.json").is_file():
+            return ()
+        left = _was_left(read_config(folder), layers)
+    except (ValueError, KeyError, ModelError):  # a name with a NUL, or a folder that cannot be loaded anyway
+        return ()
+    card = _card(folder)
+    return (*(() if left else _sources(card)), *_named(BEFORE, card))
+
+
+def _was_left(config: Mapping[str, Any], layers: int | str) -> bool:
+    """Return whether a model's training changed none of the layers of its encoder that are read."""
+    from suisei.encoders.pretrained import text_config
+
+    settings = config["settings"]["text"]
+    if settings["frozen"]:
+        return True
+    if not settings.get("trained_layers") or not isinstance(layers, int):
+        return False
+    backbone = text_config(config["text_architecture"]["backbone"], "text_architecture.backbone")
+    return bool(layers + settings["trained_layers"] <= backbone.num_hidden_layers)
+
+
+def learned_sentence(beginning: str, names: Sequence[str]) -> str:
+    """Return what a card says, and is understood above, of ratings that another training learned from.
+
+    Args:
+        beginning: ``BEFORE`` or ``SECOND``.
+        names: the data, files without their folder; "" is said of none.
+    """
+    listed = ", ".join(f"`{name}`" for name in dict.fromkeys(names))
+    return f"{beginning} {listed}." if listed else ""
+
+
+def _card(folder: Path) -> str:
+    """Return the beginning of a model's card, "" where there is none."""
+    try:
+        with (folder / "README.md").open("rb") as file:
+            return file.read(_MOST).decode("utf-8", "replace").replace("\r\n", "\n")
+    except (OSError, ValueError):
+        return ""
+
+
+def _sources(card: str) -> tuple[str, ...]:
+    found = _SOURCES.search(card)
     return tuple(found[1].split(", ")) if found else ()
+
+
+def _named(beginning: str, card: str) -> tuple[str, ...]:
+    lists = re.findall(rf"{beginning} ((?:`[^`\n]+`(?:, )?)+)", card)
+    return tuple(name for listed in lists for name in re.findall("`([^`]+)`", listed))

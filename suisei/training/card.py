@@ -9,6 +9,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from suisei.data.sample import LANGUAGE_NAMES
+from suisei.metrics.training_data import BEFORE, learned_sentence
 from suisei.training.cautions import as_markdown
 from suisei.version import __version__
 
@@ -71,7 +72,8 @@ def without_places(card: str) -> str:
 
 def _without_folders(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a report says of its data with files named without their folder; data sets keep theirs."""
-    listed = {kind: [Path(name).name for name in data.get(kind) or ()] for kind in ("sources", "support")}
+    kinds = ("sources", "support", "learned_before")
+    listed = {kind: [Path(name).name for name in data.get(kind) or ()] for kind in kinds}
     given = {part: Path(name).name for part, name in data.get("given", {}).items()}
     return {**data, **listed, "given": given}
 
@@ -139,6 +141,8 @@ def describe_data(data: dict[str, Any]) -> str:
     text = f"{', '.join(data['sources'])}: {counts}. A group, usually an image, is in one part only. "
     if data.get("support"):
         text += f"Learned from besides, not as ratings of captions: {', '.join(data['support'])}. "
+    if data.get("learned_before"):
+        text += learned_sentence(BEFORE, data["learned_before"]) + " "
     if data.get("left_out"):
         text += describe_left_out(data["left_out"]) + " "
     return f"{text}The test split was read once, at the end.{_ratings(data.get('ratings', {}))}"

@@ -15,6 +15,7 @@ from suisei.metaeval.labels import HUMAN
 from suisei.metaeval.settings import FEW, EvaluationSettings
 from suisei.metaeval.tables import LABELS, Row, Table
 from suisei.scoring.run_scores import SAMPLES, SCORES
+from suisei.training.learned_before import describe_tested_before
 
 ADVICE = {
     "split": "--data.folds 5 tests on every rated sample",
@@ -43,7 +44,10 @@ def data_cautions(*data: Mapping[str, Any]) -> list[str]:
         f"The ratings of `{SIMULATED}` are simulated: figures on them say that the program works, not that "
         "the model agrees with people."
     )
-    return [*([shared] if shared else []), *([simulated] if SIMULATED in named else [])]
+    before = describe_tested_before(
+        dict.fromkeys(name for each in data for name in each.get("tested_before", ()))
+    )
+    return [own for own in (shared, before, simulated if SIMULATED in named else "") if own]
 
 
 def cautions(

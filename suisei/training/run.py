@@ -23,6 +23,7 @@ from suisei.training.card import describe_left_out
 from suisei.training.checkpoints import best_checkpoint_of, restore_best, resumed_data
 from suisei.training.command_line import settings_of
 from suisei.training.data_digest import check_same_data, data_digests
+from suisei.training.learned_before import describe_tested_before, facts_before
 from suisei.training.learning_curve import plot_curves, read_curves
 from suisei.training.losses import require_finite_weights
 from suisei.training.module import SuiSei
@@ -69,6 +70,7 @@ def _run_training(cli: Any, whole: Path | None) -> None:
         check_same_data(resumed_data(Path(checkpoint)), model.data_digests)
     if first:
         _announce(split)
+        _warn_of_tested_before(data, model.config.text)
     made = data.add_training(
         synthetic_samples(data.part("train"), data.synthetic, cli.config.seed_everything)
     )
@@ -107,6 +109,13 @@ def _announce(split: Split) -> None:
     if split.disjoint != "group":
         text = describe_left_out({part: len(rows) for part, rows in split.left_out.items()})
         say(safe_console(stderr=True), text)
+
+
+def _warn_of_tested_before(data: Any, text: Any) -> None:
+    """Say as early that the text encoder may have learned from what is to be tested."""
+    said = describe_tested_before(facts_before(text, data)["tested_before"])
+    if said:
+        logger.warning("%s", said)
 
 
 def _build(seed: int, data: Any, model: SuiSei, device: torch.device, *, told: bool = True) -> ExtraInputs:

@@ -30,6 +30,7 @@ from suisei.models.config import portable
 from suisei.scoring.run_scores import SAMPLES, SCORES, write_scores
 from suisei.training.card import describe_data, describe_training, model_card
 from suisei.training.cautions import as_markdown, cautions, data_cautions
+from suisei.training.learned_before import facts_before
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +46,7 @@ def write_report(folder: Path, stage: Path, data: Any, config: Any, facts: dict[
     signatures = {"suisei": metric.signature}
     facts["unavailable_baselines"] = _add_baselines(scores, signatures, config.baselines, samples)
     table = evaluated(scores, samples, signatures, "Test split")
-    about = _data_facts(data, metric)
+    about = _data_facts(data, metric, config.model.text)
     tested = "fold" if data.folds else "files" if about["given"] else "split"
     content = {
         "cautions": [*data_cautions(about), *cautions(table, scores, samples, tested)],
@@ -62,7 +63,7 @@ def write_report(folder: Path, stage: Path, data: Any, config: Any, facts: dict[
     (stage / "model" / "README.md").write_text(card, encoding="utf-8")
 
 
-def _data_facts(data: Any, metric: Any) -> dict[str, Any]:
+def _data_facts(data: Any, metric: Any, text: Any) -> dict[str, Any]:
     """Return what the report says of the data: where from, how much, how split, what is read of it."""
     training = data.part("train")
     given = {"validation": data.validation, "test": data.test}
@@ -75,6 +76,7 @@ def _data_facts(data: Any, metric: Any) -> dict[str, Any]:
         "disjoint": data.split.disjoint,
         "left_out": {part: len(rows) for part, rows in data.split.left_out.items()},
         "shared": data.shared,
+        **facts_before(text, data),
         "languages": dict(Counter(map(language_of, training))),
         "ratings": rating_facts(training),
         "references": sum(bool(sample.references) for sample in training),

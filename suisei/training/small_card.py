@@ -11,6 +11,7 @@ from typing import Any
 from suisei.data.sample import LANGUAGE_NAMES
 from suisei.errors import DataError
 from suisei.metrics.default_model import NAME as DEFAULT
+from suisei.metrics.training_data import SECOND, learned_sentence
 
 _E5 = (
     "MIT",
@@ -172,6 +173,7 @@ def card_with_second(
     *,
     equal: bool = False,
     depth: int | None = None,
+    ratings: Sequence[str] = (),
 ) -> str:
     """Return the card of a model with what is true of it since a second model is weighed beside it.
 
@@ -182,6 +184,7 @@ def card_with_second(
         learned: the data that say how much it counts, "" where none do.
         equal: whether both spread as far over these; else it is fitted to their ratings.
         depth: how many layers of the first's encoder it reads with; None for an encoder of its own.
+        ratings: the data whose ratings the second learned from.
     """
     card = _begun(card, "it had a second model")
     spoken = " and ".join(LANGUAGE_NAMES[language] for language in languages)
@@ -192,9 +195,9 @@ def card_with_second(
     said = (
         f"Over {over} It is asked of {spoken} captions with references; their score is a weighed mean of "
         f"both models' on the scale of logits. How much it counts {fitted}, after all else: figures above "
-        "are of the first model alone."
-    )
-    card = _with_terms_of(card, [learned] if learned else [])
+        f"are of the first model alone. {learned_sentence(SECOND, ratings)}"
+    ).rstrip()
+    card = _with_terms_of(card, [*ratings, *([learned] if learned else [])])
     before, heading, after = card.partition(f"\n{SECOND_MODEL}\n")
     if not heading:
         return _before_storage(card, [SECOND_MODEL, "", said])

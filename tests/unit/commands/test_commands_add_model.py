@@ -225,3 +225,20 @@ def test_a_second_with_a_second_is_refused(run, tmp_path, capsys):
     assert run("three", first=both) == 2
     assert "has a second model for ja and en; --languages must be others" in capsys.readouterr().err
     assert not (tmp_path / "three").exists()
+
+
+def test_what_the_second_learned_from_is_said_and_goes_into_the_card(run, models, data, tmp_path, capsys):
+    second = tmp_path / "learned"
+    shutil.copytree(models / "second", second)
+    (second / "README.md").write_text(
+        "## Data\n\nrated.jsonl, shichimi: 9 training samples\n", encoding="utf-8"
+    )
+    assert run("both", "--languages", "en", second=second) == 0
+    said = "its card names rated.jsonl among its training data"
+    assert said in " ".join(capsys.readouterr().out.split())
+    card = (tmp_path / "both" / "README.md").read_text(encoding="utf-8")
+    assert "first model alone. The second had learned from ratings of `rated.jsonl`, `shichimi`.\n" in card
+    other = tmp_path / "other.jsonl"
+    other.write_text(json.dumps({"candidate": "a", "references": ["b"], "rating": 0.1}), encoding="utf-8")
+    assert run("less", "--languages", "en", "--learned", str(other), second=second) == 0
+    assert said not in " ".join(capsys.readouterr().out.split())

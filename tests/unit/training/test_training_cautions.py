@@ -146,3 +146,12 @@ def test_what_is_wrong_with_data_is_said_of_one_run_and_of_folds():
 
 def test_a_single_tested_sample_is_one():
     assert said_of(GOOD, 1, "split")[0].startswith("Tested on 1 sample; figures")
+
+
+def test_ratings_that_the_encoder_had_learned_from_and_are_tested_are_said_once_for_all_folds():
+    folds = [{"tested_before": ["shichimi"]}, {"tested_before": ["shichimi", "a.csv"]}, {"tested_before": []}]
+    (said,) = data_cautions(*folds)
+    assert said.startswith(
+        "The text encoder had learned from ratings of shichimi, a.csv, which are tested here"
+    )
+    assert data_cautions({"tested_before": []}, {}) == []
