@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import logging
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +19,8 @@ from suisei.data.lines import delimited_records, numbered_lines
 from suisei.data.paths import Allowed, Root, address_error, is_address
 from suisei.data.sample import LANGUAGES, check_captions, detect_language
 from suisei.errors import ConfigError, DataError
+
+logger = logging.getLogger(__name__)
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm")
 """Of the files in a folder, those whose names end so are images."""
@@ -78,8 +82,13 @@ def images_to_caption(
 def _unique(wanted: Iterable[Wanted]) -> list[Wanted]:
     """Return images under ids that no other has: their paths where different images have the same."""
     found = _once(wanted)
-    if len({image.id for image in found}) == len(found):
+    repeated = [name for name, count in Counter(image.id for image in found).items() if count > 1]
+    if not repeated:
         return found
+    logger.warning(
+        "%d %s of several images, such as %r: the ids written are the images' paths",
+        *(len(repeated), "id is that" if len(repeated) == 1 else "ids are those", repeated[0][:60]),
+    )
     return _once(Wanted(str(image.image), image.image, image.references) for image in found)
 
 

@@ -15,6 +15,8 @@ import torch
 from lightning.pytorch.cli import LightningArgumentParser
 
 from suisei.encoders.dual_folder import save_dual_encoder
+from suisei.encoders.dual_tokens import overlong_texts
+from suisei.metrics.clipscore import PROMPT
 from suisei.models.pixel_store import PixelStore
 from suisei.pacs.dual_module import PacTraining, recall_at
 from suisei.pacs.lora import merge_lora
@@ -171,11 +173,23 @@ def _prepare(model: PacTraining, data: PairDataModule, seed: int) -> None:
     total = model.texts_are_frozen * len(data.captions) + model.images_are_frozen * len(data.images)
     with progress_bar("encoding what is frozen", total, shown=total > 0) as advance:
         model.prepare(data.captions, pixels, len(data.images), advance)
+    _tell_of_cut(model, data.captions)
     pairs = data.pairs
     texts = _positives("lambda_t", model.lambda_t, "captions", [pair.generated_captions for pair in pairs])
     made = _positives("lambda_v", model.lambda_v, "images", [pair.generated_images for pair in pairs])
     stored = None if model.images_are_frozen else pixels
     data.attach(stored, generated_texts=texts, generated_images=made, seed=seed)
+
+
+def _tell_of_cut(model: PacTraining, captions: Sequence[str]) -> None:
+    """Say of how many captions the text tower reads the beginning alone."""
+    cut = overlong_texts(model.encoder, captions, prompt=PROMPT)
+    if cut:
+        logger.warning(
+            "%d of %d captions have more tokens than the text tower reads and are cut to its limit, "
+            "such as %r",
+            *(len(cut), len(captions), min(cut)[:60]),
+        )
 
 
 def _positives(name: str, weight: float, kind: str, given: Sequence[Any]) -> bool:

@@ -175,8 +175,9 @@ class PrefixTraining(StepTraining):
         prefix = self.prefixes(batch.features)
         count = len(batch.ids)
         self.log("val_loss", self.caption_loss(prefix, batch.ids, batch.mask), batch_size=count)
-        other = self.caption_loss(prefix.roll(1, dims=0), batch.ids, batch.mask)
-        self.log("val_other_image_loss", other, batch_size=count)
+        if count > 1:  # the last batch may hold one image, beside which there is no other
+            other = self.caption_loss(prefix.roll(1, dims=0), batch.ids, batch.mask)
+            self.log("val_other_image_loss", other, batch_size=count)
 
 
 class CaptionTokens:

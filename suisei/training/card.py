@@ -15,6 +15,8 @@ from suisei.version import __version__
 
 _PLACE = re.compile(r'"([a-z-]+:)?((?:/|~/|\.{1,2}/|[A-Za-z]:[\\/])[^"]*)"')
 """A path among the settings that a card shows, such as that of an encoder, or of a metric's own model."""
+NO_SCORE = "A caption without all that the model compares it with, references or image, has no score."
+"""What is true of a model that starts from the cosine."""
 _NAMES = {"train": "training", "validation": "validation", "test": "test"}
 
 
@@ -114,7 +116,7 @@ def _referenced(data: Mapping[str, Any]) -> bool:
 def _missing(data: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
     """Return what becomes of a caption that lacks references or image."""
     if _start(settings):  # true too of the model that suisei add-images makes of it
-        return "A caption without all that the model compares it with, references or image, has no score."
+        return NO_SCORE
     if not _referenced(data):
         return "No rated training sample had references: measure it beside them first."
     absent = "References and image" if "image" in data.get("reads", ()) else "References"

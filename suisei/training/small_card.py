@@ -12,6 +12,7 @@ from suisei.data.sample import LANGUAGE_NAMES
 from suisei.errors import DataError
 from suisei.metrics.default_model import NAME as DEFAULT
 from suisei.metrics.training_data import SECOND, learned_sentence
+from suisei.training.card import NO_SCORE
 
 _E5 = (
     "MIT",
@@ -64,6 +65,8 @@ _READINGS = {
     "cosines": ", beside references and without",
 }
 """{how a score starts: where the image is looked at}."""
+_LOSS = re.compile(r"^- .* may be missing, at some loss of agreement; .*$", re.MULTILINE)
+"""What cards of earlier versions say of models that start from the cosine too, wrongly."""
 _IMAGE_SETTINGS = re.compile(r'"image": (?:null|\{.*?\n  \}),', re.DOTALL)
 _CORRELATIONS = {"pearson": "Pearson", "spearman": "Spearman", "tau-b": "tau-b", "tau-c": "tau-c"}
 
@@ -99,7 +102,7 @@ def small_card(
     Raises:
         DataError: the figures are of another form.
     """
-    card = card.strip() or "# A SuiSei model"
+    card = _mended(card.strip() or "# A SuiSei model")
     if name:
         card = re.sub(r"^# .*", lambda _: f"# {name}", card, count=1)
     if name == DEFAULT:
@@ -230,7 +233,12 @@ def card_with_bridge(card: str, learned: str) -> str:
 
 def _begun(card: str, changed: str) -> str:
     """Return a card that further sections can follow, whose signatures are of the model before a change."""
-    return _signed_before(card.strip() or "# A SuiSei model", changed) + "\n"
+    return _signed_before(_mended(card.strip() or "# A SuiSei model"), changed) + "\n"
+
+
+def _mended(card: str) -> str:
+    """Return a card whose word on captions that lack something is true, of a start from the cosine too."""
+    return _LOSS.sub(f"- {NO_SCORE}", card) if re.search('"start": "cosines?"', card) else card
 
 
 def _before_storage(card: str, lines: Sequence[str]) -> str:

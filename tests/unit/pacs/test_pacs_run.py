@@ -302,3 +302,18 @@ def test_shipped_configs_are_understood(name, tmp_path, monkeypatch):
     assert task_of(["--config", config]) == "pacs"
     with pytest.raises(ConfigError, match="far enough"):
         run(["--config", config, f"--output={tmp_path / 'run'}"])
+
+
+def test_captions_that_the_text_tower_cuts_are_counted_and_said_once(folder, tmp_path, caplog):
+    rows = [json.loads(line) for line in (folder / "train.jsonl").read_text().splitlines()]
+    rows[0]["captions"][0] = "a red wall " * 40
+    rows[1]["generated_captions"] = ["a green wall " * 40]
+    long = tmp_path / "long.jsonl"
+    long.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    options = [f"--model.model={folder / 'clip'}", f"--data.root={folder}", "--trainer.max_steps=2"]
+    for data, count in ((long, 1), (folder / "train.jsonl", 0)):
+        caplog.clear()
+        files = [f"--data.train={data}", f"--data.validation={data}"]
+        assert run([*arguments(folder, tmp_path / str(count), *options), *files]) == 0
+        assert caplog.text.count("2 of 24 captions have more tokens than the text tower reads") == count
+        assert ("such as 'a green wall" in caplog.text) == bool(count)

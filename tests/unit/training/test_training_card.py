@@ -2,7 +2,13 @@ import pytest
 
 from suisei.resources import resource_path
 from suisei.training.card import describe_data, describe_training, model_card
-from suisei.training.small_card import Storage, small_card
+from suisei.training.small_card import (
+    Storage,
+    card_with_bridge,
+    card_with_images,
+    card_with_second,
+    small_card,
+)
 
 REPORT = {
     "data": {
@@ -196,3 +202,21 @@ def test_card_says_how_many_degraded_captions_were_trained_on():
     training = {**REPORT["training"], "synthetic_samples": 1234}
     assert "degraded captions, rated by rule, trained on besides: 1,234" in describe_training(training)
     assert "degraded" not in describe_training({**training, "synthetic_samples": 0})
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        lambda card: small_card(card, Storage("e5", None, 4, None)),
+        lambda card: card_with_images(card, "ViT-B-32", [], {"head": {"start": "cosines"}, "image": {}}),
+        lambda card: card_with_second(card, "e5", ["en"], ""),
+        lambda card: card_with_bridge(card, "scenes"),
+    ],
+)
+@pytest.mark.parametrize("start", ["cosine", None])
+def test_an_earlier_card_s_word_on_what_may_be_missing_is_mended_where_it_is_wrong(changed, start):
+    old = "References may be missing, at some loss of agreement; a candidate alone says little."
+    new = "- A caption without all that the model compares it with, references or image, has no score.\n"
+    now = model_card(REPORT, "", {"image": None, "head": {"start": start}})
+    card = changed(now.replace(new, f"- {old}\n"))
+    assert (new in card, old in card) == ((True, False) if start else (False, True))
