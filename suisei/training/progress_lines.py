@@ -81,8 +81,8 @@ class ProgressLines(Callback):
 
     def on_validation_end(self, trainer: Any, *_: Any) -> None:
         """Write what validation found."""
-        if not trainer.is_global_zero:
-            return
+        if not trainer.is_global_zero or trainer.state.fn != "fit":
+            return  # after the training the kept weights are validated again: of no epoch, and for the report
         figures = {
             name.removeprefix("val_"): float(value)
             for name, value in trainer.callback_metrics.items()

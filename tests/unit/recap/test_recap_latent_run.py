@@ -95,7 +95,9 @@ def test_the_mapper_learns_and_is_written_in_the_published_layout(mapper, data, 
     assert not list(mapper.rglob("*.pt")) + list(mapper.rglob("*.bin")) + list(mapper.rglob("*.pkl"))
 
 
-def test_a_last_batch_of_one_image_has_no_other_image_s_prefix(data, model_folder, tmp_path, monkeypatch):
+def test_a_last_batch_of_one_image_has_no_other_image_s_prefix(
+    data, model_folder, tmp_path, monkeypatch, capsys
+):
     logged, original = [], PrefixTraining.log
 
     def log(self, name, value, *, batch_size, **options):
@@ -104,10 +106,12 @@ def test_a_last_batch_of_one_image_has_no_other_image_s_prefix(data, model_folde
 
     monkeypatch.setattr(PrefixTraining, "log", log)
     given = [*SIZES, f"--model.image.name={model_folder}", "--data.batch_size=7", "--trainer.max_steps=2"]
-    run_mapper(common(data, tmp_path / "run", *given))
+    run_mapper(common(data, tmp_path / "run", *given, "--trainer.enable_progress_bar=null"))
     counts = {name: {count for own, count in logged if own == name} for name, _ in logged}
     assert counts["val_loss"] == {7, 1}
     assert counts["val_other_image_loss"] == {7}
+    told = capsys.readouterr().err
+    assert told.count(", validation: loss") == 1  # not that of the kept weights, which is of no epoch
 
 
 def test_a_resumed_mapper_ends_as_an_unbroken_one(mapper, data, model_folder, tmp_path):
