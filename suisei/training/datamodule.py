@@ -266,6 +266,10 @@ class CaptionDataModule(ResumableData):
         """Return the positions of the training samples that people rated, without those added."""
         return [position for position in self.split.train if position not in self._made]
 
+    def people_rated(self) -> list[CaptionSample]:
+        """Return all samples that people rated, whatever part they are in, or in none."""
+        return [sample for position, sample in enumerate(self.samples) if position not in self._made]
+
     def originals(self) -> np.ndarray | None:
         """Return which sample each degraded one was made of, int64 [N], -1 for none; None without any."""
         found = [self._originals.get(position, -1) for position in range(len(self.samples))]

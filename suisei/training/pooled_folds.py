@@ -33,7 +33,8 @@ def pool_folds(folder: Path, folds: int) -> None:
     }
     for name in sorted(set(names) - set(scores)):  # a baseline that could not be computed somewhere
         logger.warning("%s: not compared on all folds together; the report of a fold without says why", name)
-    table = evaluated(scores, samples, {}, f"Test samples of all {folds} folds")
+    counted = str(per_fold[0]["results"]["settings"]["raters"])  # the same in all folds
+    table = evaluated(scores, samples, {}, f"Test samples of all {folds} folds", raters=counted)
     data = [fold.get("data", {}) for fold in per_fold]
     said = [*data_cautions(*data), *cautions(table, scores, samples, "folds")]
     content = {"cautions": said, "results": table.as_dict(), "folds": per_fold}

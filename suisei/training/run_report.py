@@ -45,7 +45,8 @@ def write_report(folder: Path, stage: Path, data: Any, config: Any, facts: dict[
     scores = {"suisei": metric.score(samples, progress=True)}
     signatures = {"suisei": metric.signature}
     facts["unavailable_baselines"] = _add_baselines(scores, signatures, config.baselines, samples)
-    table = evaluated(scores, samples, signatures, "Test split")
+    counted = data.people_rated() if data.folds else samples  # or two folds of a run would count differently
+    table = evaluated(scores, samples, signatures, "Test split", raters=raters_of(counted))
     about = _data_facts(data, metric, config.model.text)
     tested = "fold" if data.folds else "files" if about["given"] else "split"
     content = {
@@ -112,15 +113,26 @@ def evaluated(
     samples: Sequence[CaptionSample],
     signatures: Mapping[str, str],
     title: str,
+    *,
+    raters: str | None = None,
 ) -> Table:
-    """Return the table of a run's metrics on rated samples."""
-    raters = "mean" if _unequal_raters(samples) else "rows"
-    settings = EvaluationSettings(raters=raters, n_resamples=RESAMPLES)
+    """Return the table of a run's metrics on rated samples.
+
+    Args:
+        scores: {name: float64 [N]}.
+        samples: the N samples.
+        signatures: {name: signature}, of those that have one.
+        title: of the table.
+        raters: how ratings are counted, "rows" or "mean"; as :func:`raters_of` says of these samples if None.
+    """
+    settings = EvaluationSettings(raters=raters or raters_of(samples), n_resamples=RESAMPLES)
     return evaluation_table(scores, samples, settings, signatures=signatures, title=title)
 
 
-def _unequal_raters(samples: Sequence[CaptionSample]) -> bool:
-    return len({len(sample.rating.values) for sample in samples if sample.rating is not None}) > 1
+def raters_of(samples: Sequence[CaptionSample]) -> str:
+    """Return how ratings are counted: as rows where all samples have as many, else as means."""
+    counts = {len(sample.rating.values) for sample in samples if sample.rating is not None}
+    return "mean" if len(counts) > 1 else "rows"
 
 
 def write_outputs(

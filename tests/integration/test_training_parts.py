@@ -71,6 +71,25 @@ def test_a_model_that_saw_no_image_reads_none_and_few_tested_samples_are_said(
         assert "--data.folds 5" in " ".join(said.split())  # lines are broken to fit
 
 
+def test_all_folds_count_ratings_by_one_rule(train, rated_file, tmp_path):
+    rows = rows_of(rated_file)
+    alone = rows[0]["group"]
+    for row in rows:
+        row["image"] = None
+        row["rating"] = row["rating"][: 2 if row["group"] == alone else 3]
+    data = tmp_path / "data.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    options = ("--baselines=[]", "--model.image=null", "--trainer.max_epochs=1", "--data.folds=2")
+    run = train(*options, f"--data.train={data}", output=tmp_path / "run")
+    folders = (run / "fold-0", run / "fold-1", run)
+    tested = [
+        {len(sample.rating.values) for sample in read_samples(each / "test.jsonl")} for each in folders[:2]
+    ]
+    assert sorted(map(len, tested)) == [1, 2]  # one fold has as many raters for every sample, the other not
+    reports = [json.loads((each / "report.json").read_text()) for each in folders]
+    assert [report["results"]["settings"]["raters"] for report in reports] == ["mean"] * 3
+
+
 def save_encoder(encoder, folder):
     """Save a text encoder as a folder of transformers, and return it."""
     from transformers import AutoConfig, AutoModel

@@ -278,6 +278,7 @@ def test_added_samples_have_no_held_out_candidate(data):
     assert module.add_training(Synthetic(made, [0, 0, count])) == 1
     assert module.part("train") == [*training, made[0]]
     assert module.originals()[-1] == module.split.train[0]
+    assert module.people_rated() == module.samples[:-1]
     assert_disjoint(module.samples, module.split)
     by_group = load(data)
     first, rated = len(by_group.samples), by_group.split.train

@@ -29,7 +29,8 @@ def folds(tmp_path):
         others = {} if fold else {"clip-s": np.linspace(0, 1, 10)}
         write_scores(folder / "test_scores.jsonl", samples, {**columns, **others})
         shared = {"test and train": {"rows": 1, "images": 0, "references": 0}}
-        report = {"data": {"sources": ["scenes"], "shared": shared}}
+        results = {"settings": {"raters": "mean"}}
+        report = {"data": {"sources": ["scenes"], "shared": shared}, "results": results}
         (folder / "report.json").write_text(json.dumps(report))
     return tmp_path
 
@@ -40,6 +41,12 @@ def test_a_baseline_that_a_fold_lacks_is_left_out_of_the_whole(folds, caplog):
     assert len(rows) == 20
     assert list(rows[0]) == ["id", "suisei", "length"]
     assert "clip-s: not compared on all folds together" in caplog.text
+
+
+def test_the_whole_counts_ratings_as_its_folds_do(folds):
+    pool_folds(folds, 2)
+    report = json.loads((folds / "report.json").read_text())
+    assert report["results"]["settings"]["raters"] == "mean"  # in data with more raters elsewhere
 
 
 def test_what_is_wrong_with_the_data_is_said_of_all_folds_together(folds, capsys):
