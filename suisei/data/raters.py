@@ -76,6 +76,8 @@ def raters_joined(source: str | Path, samples: Sequence[CaptionSample]) -> Joine
         f"{source}: {alike:,} rows rate {len(several):,} samples, a row per rater: rows "
         "that differ in nothing but the rating are one sample with several ratings"
     )
+    if all(samples[row].rating == samples[rows[0]].rating for rows in several for row in rows):
+        note += "; the rows of each sample rate it alike, as do rows that are in a file twice by accident"
     joined = [_joined([samples[row] for row in rows]) for rows in rows_of.values()]
     return Joined(joined, [rows[0] for rows in rows_of.values()], note)
 
