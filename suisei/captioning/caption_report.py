@@ -22,7 +22,7 @@ from suisei.metrics.registry import canonical
 from suisei.metrics.repetition import corpus_distinct
 from suisei.metrics.tokenizers import get_tokenizer
 from suisei.scoring.columns import ScoreColumn, column_notes, score_column
-from suisei.scoring.plan import plan_metrics
+from suisei.scoring.plan import plan_metrics, short_labels
 
 START, TUNED = "start", "tuned"
 METRICS = (
@@ -149,7 +149,11 @@ def compare_captions(
     }
     together = [sample for own in samples.values() for sample in own]
     with shared_encoders(within=True):
-        columns = [score_column(plan, together, shared=next(iter(samples.values()))) for plan in plans]
+        shared = next(iter(samples.values()))
+        columns = [
+            replace(score_column(plan, together, shared=shared), label=label)
+            for label, plan in zip(short_labels(plans), plans, strict=True)
+        ]
     silent = np.array([is_blank(text) for own in texts.values() for text in own])
     columns = [_with_silence(column, silent) for column in columns]
     outcomes = compare_systems(columns, list(samples), settings)

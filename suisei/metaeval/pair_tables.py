@@ -23,8 +23,6 @@ from suisei.scoring.columns import ScoreColumn
 MEAN, ALL = "mean", "all"
 """Columns: the mean over kinds, and all judgements at once."""
 
-"""Entries of the matrix of bootstrap weights that are held at once."""
-
 
 @dataclass(frozen=True, slots=True)
 class PairSet:

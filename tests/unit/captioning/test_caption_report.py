@@ -48,3 +48,12 @@ def test_a_system_that_says_nothing_is_the_worst_by_every_metric(tmp_path):
     texts = {"silent": [""] * 4, "spoken": ["a dog", "a cat runs and", "the dog runs", "a dog dog dog"]}
     found = compare_captions(texts, pairs, METRICS, language="en", settings=Resampling(n_resamples=20))
     assert [outcome.pairs[0].worse for outcome in found.outcomes] == ["silent"] * len(METRICS)
+
+
+def test_metrics_are_called_by_their_names_where_no_two_have_the_same(tmp_path):
+    pairs = [CaptionedImage(tmp_path / f"{n}.png", ("a dog runs",), ("en",), f"{n}") for n in range(4)]
+    texts = {"start": ["a dog"] * 4, "tuned": ["a cat"] * 4}
+    model, others = f"suisei:{tmp_path}/absent", [f"bertscore:{tmp_path}/{name}" for name in "ab"]
+    found = compare_captions(texts, pairs, ["bleu-1", model, *others], settings=Resampling(n_resamples=20))
+    assert [outcome.label for outcome in found.outcomes] == ["bleu-1", "suisei", *others]
+    assert [row["metric"] for row in found.as_dict()["metrics"]] == ["bleu-1", "suisei", *others]
