@@ -63,9 +63,11 @@ def part_of(result: Result, explained: Callable[[str], Explain | None] | None = 
         explained: gives what explains a metric's scores, or None where they are not explained.
     """
     calibration = {name: table for name, table in result.tables.items() if _is_calibration(name)}
-    probes = {n: t for n, t in result.tables.items() if n in _PROBES or n.startswith("probes ")}
+    probes = {name: table for name, table in result.tables.items() if _kind(name) in _PROBES}
     others = [t for name, t in result.tables.items() if name not in calibration and name not in probes]
-    drawn = [table for name, table in result.tables.items() if name not in _NOT_DRAWN and table in others]
+    drawn = [
+        table for name, table in result.tables.items() if _kind(name) not in _NOT_DRAWN and table in others
+    ]
     blocks = [
         Block("Results", others, [*_bars(drawn), *_system_scores(drawn)], notes=result.notes),
         Block(
@@ -106,6 +108,11 @@ def _stem(title: str) -> str:
     """Return a title as part of a file's name, short enough that a number after it is not cut off."""
     name = re.sub(r"\W+", "-", title.lower()).encode()[:_STEM_BYTES].decode(errors="ignore")
     return name.strip("-")
+
+
+def _kind(name: str) -> str:
+    """Return what a table is called; in the JSON of an examination what was measured stands before it."""
+    return name.rpartition("/")[2]
 
 
 def _is_calibration(name: str) -> bool:

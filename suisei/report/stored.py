@@ -169,9 +169,17 @@ def _tables(content: Mapping[str, Any], path: Path) -> dict[str, Table]:
         for values in (holder, inner if isinstance(inner, dict) else {}):
             found |= {name: value for name, value in values.items() if _is_table(value)}
     try:
-        return {name: read_table(value) for name, value in found.items()}
+        tables = {name: read_table(value) for name, value in found.items()}
     except DataError as error:
         raise DataError(f"{path}: {error}") from None
+    return {name: _of_what(name, table) for name, table in tables.items()} if "overview" in tables else tables
+
+
+def _of_what(name: str, table: Table) -> Table:
+    """Return a table of an examination with what was measured in its title; probes lack it there."""
+    measured = name.partition("/")[0]
+    told = "/" not in name or table.title.endswith(measured)
+    return table if told else replace(table, title=f"{table.title}: {measured}")
 
 
 def _is_table(value: Any) -> bool:
