@@ -12,7 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
-from suisei.data.column_names import Columns, NoCandidateError, chosen_columns, match_columns
+from suisei.data.column_names import (
+    Columns,
+    NoCandidateError,
+    chosen_columns,
+    field_called,
+    match_columns,
+)
 from suisei.data.compressed import is_gzip, plain_suffix
 from suisei.data.fields import DEFAULT_SCALE, AbsentFileError, Settings, make_sample, record_id
 from suisei.data.file_rows import LEFT_OUT, FileProblem, Note, RawRow, Row, uid_text, warn
@@ -284,6 +290,7 @@ class _Told:
     def __init__(self, name: str, settings: Settings, note: Note) -> None:
         self._name, self._note = name, note
         self._asked = {column for field, columns in settings.chosen for column in columns if column != field}
+        self._unwanted = {field for field, columns in settings.chosen if not columns}
         self._last: Columns | None = None
         self._known: set[str] = set()
         self._count = 0
@@ -295,14 +302,15 @@ class _Told:
         if self._last is None:
             self._missing(columns)
         self._last = columns
-        new = {*columns.guessed, *columns.ignored} - self._known
+        ignored = [column for column in columns.ignored if field_called(column) not in self._unwanted]
+        new = {*columns.guessed, *ignored} - self._known
         if not new or self._count == _NOTES:
             return
         self._count += 1
         self._known |= new
         guessed = {column: field for column, field in columns.guessed.items() if column in new}
-        ignored = tuple(column for column in columns.ignored if column in new)
-        self._note(f"{self._name}: columns {Columns({}, guessed=guessed, ignored=ignored).note()}")
+        left_out = tuple(column for column in ignored if column in new)
+        self._note(f"{self._name}: columns {Columns({}, guessed=guessed, ignored=left_out).note()}")
 
     def _missing(self, columns: Columns) -> None:
         absent = self._asked - {*columns.of.values(), *columns.references, *columns.raters}

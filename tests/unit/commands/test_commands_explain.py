@@ -131,13 +131,13 @@ def test_refuses(arguments, message, rows, capsys, model_folder):
 
 def test_rows_of_other_columns_with_references_in_a_file(tmp_path, capsys):
     data, references, out = (tmp_path / name for name in ("in.csv", "refs.txt", "out.json"))
-    data.write_text("what,url\na dog runs,x\na cat,y\n")
+    data.write_text("what,MOS,url,rating_scale\na dog runs,1,x,1-5\na cat,2,y,1-5\n")
     references.write_text("a dog walks\nthe cat\n")
     chosen = ("--column", "candidate=what", "--references", references, "--json", out)
     assert run("--input", data, "--row", 2, "--metrics", "bleu-1", *chosen) == 0
     assert "the cat" in out.read_text()
     told = capsys.readouterr().err
-    assert "ignored: 'url'; --column FIELD=NAME says otherwise" in told
+    assert "ignored: 'url'; --column FIELD=NAME says otherwise" in told  # ratings are never asked for
     assert "is joined with line n of" in told
 
 
