@@ -68,6 +68,13 @@ def filled(text: str) -> str:
     return text
 
 
+def spoken(text: str) -> str:
+    """Read a caption or a reference."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("has no text; a caption, and a reference, is a word or more")
+    return text
+
+
 def devices(text: str) -> str:
     """Read a number of GPUs, or "all"; whether they are there is seen by what uses them."""
     if not _DEVICES.fullmatch(text):

@@ -100,6 +100,8 @@ def test_what_cannot_be_drawn_costs_nothing_else(rows, tmp_path, capsys, monkeyp
     ("arguments", "message"),
     [
         ([], "give a caption, or --input FILE"),
+        ([" "], "CAPTION: has no text"),
+        (["a dog", "--reference", ""], "--reference: has no text"),
         (["a dog", "--input", "ROWS"], "give a caption, or --input FILE"),
         (["a dog", "--row", "1"], "--row belongs to --input"),
         (["a dog", "--column", "candidate=x"], "--column belongs to --input"),
