@@ -101,6 +101,13 @@ def test_a_resample_without_a_good_caption_finds_nothing(monkeypatch):
     assert np.isnan(differences).tolist() == [True, False, False]
 
 
+@pytest.mark.parametrize(("groups", "n_resamples"), [("gg", 9), ("ab", 0)])
+def test_nothing_is_resampled_of_one_image_or_where_nobody_asks(groups, n_resamples):
+    samples = [CaptionSample("x", rating=Rating((float(n),)), group=group) for n, group in enumerate(groups)]
+    settings = EvaluationSettings(n_resamples=n_resamples)
+    assert resampled_difference(np.array([1.0, 2.0]), np.array([2.0, 1.0]), samples, settings) is None
+
+
 def test_rows_without_id_and_group_are_not_one_group():
     samples = [CaptionSample(f"caption {n}", rating=Rating((n % 2,))) for n in range(20)]
     scores = np.random.default_rng(0).normal(size=20)
