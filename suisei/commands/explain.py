@@ -12,7 +12,7 @@ from suisei.cli import say, table_console
 from suisei.commands.allowances import allowed
 from suisei.commands.command_parser import CommandParser
 from suisei.commands.metric_options import add_metric_options, metric_plans
-from suisei.commands.option_values import filled, positive, spoken
+from suisei.commands.option_values import caption_text, filled, positive
 from suisei.commands.options import add_root_option, add_row_options, named_columns, note_text
 from suisei.commands.reports import check_report, json_text, report_files
 from suisei.data.outputs import check_media, given, raise_first, write_texts
@@ -75,9 +75,9 @@ def _parser() -> CommandParser:
         epilog=_EPILOG,
         common=_COMMON,
     )
-    parser.add_argument("candidate", nargs="?", type=spoken, metavar="CAPTION", help="what to explain")
+    parser.add_argument("candidate", nargs="?", type=caption_text, metavar="CAPTION", help="what to explain")
     add = parser.add_argument_group("the caption").add_argument
-    add("--reference", metavar="TEXT", type=spoken, action="append", default=[], help="once per reference")
+    add("--reference", metavar="TEXT", type=caption_text, action="append", default=[], help="once per reference")
     add("--image", metavar="FILE", type=filled, help="of the caption")
     add("--language", choices=("ja", "en"), help="of the caption (default: as its characters show)")
     add = parser.add_argument_group("or rows of a file").add_argument

@@ -68,7 +68,7 @@ def filled(text: str) -> str:
     return text
 
 
-def spoken(text: str) -> str:
+def caption_text(text: str) -> str:
     """Read a caption or a reference."""
     if not text.strip():
         raise argparse.ArgumentTypeError("has no text; a caption, and a reference, is a word or more")

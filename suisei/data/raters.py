@@ -77,7 +77,7 @@ def raters_joined(source: str | Path, samples: Sequence[CaptionSample]) -> Joine
         "that differ in nothing but the rating are one sample with several ratings"
     )
     if all(samples[row].rating == samples[rows[0]].rating for rows in several for row in rows):
-        note += "; the rows of each sample rate it alike, as do rows that are in a file twice by accident"
+        note += "; all rows of a sample rate it alike: check that no row is there twice"
     joined = [_joined([samples[row] for row in rows]) for rows in rows_of.values()]
     return Joined(joined, [rows[0] for rows in rows_of.values()], note)
 

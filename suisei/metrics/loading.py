@@ -58,7 +58,7 @@ def _found(path: str | Path, revision: str | None, scoring: str | None) -> Loade
         return load_model(folder, check_names, within=cache_of(folder), scoring=scoring)
     if str(path) == NAME and not Path(path).exists():
         raise ModelError(
-            f"no model folder at {path}; the model in the package, of that name, is used without one"
+            f"no model folder at {path}; to use the model in the package, which has that name, name none"
         )
     if revision is not None:
         raise ConfigError(f"revision {revision!r} is for a model on the hub, and {path} is a folder's name")

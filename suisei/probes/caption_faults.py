@@ -58,6 +58,8 @@ _ONE_ENDING = {
 _COLOURS = word_set("red blue black white brown green yellow pink purple gray grey tan blond blonde")
 _AMOUNTS = word_set("group crowd bunch pair couple lot set piece number 数人 グループ 複数")
 
+_LISTS = "words.2"
+"""Of English words that are nouns and that are none; counted up where these change."""
 _WORD = re.compile(r"[^\W_]+(?:['’\-][^\W_]+)*")
 
 
@@ -94,8 +96,8 @@ class HallucinatedNouns(ShareMetric):
     largest = 1.0
 
     def settings(self) -> dict[str, str]:
-        """Return what cuts Japanese captions, for the signature."""
-        return segmenter()
+        """Return which lists tell English nouns, and what cuts Japanese captions, for the signature."""
+        return {"en": _LISTS, **segmenter()}
 
     def counts(self, samples: Sequence[CaptionSample]) -> Iterator[tuple[int, int]]:
         """Return the numbers of nouns that are not mentioned and of nouns of each sample."""

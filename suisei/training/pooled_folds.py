@@ -33,7 +33,9 @@ def pool_folds(folder: Path, folds: int) -> None:
     }
     for name in sorted(set(names) - set(scores)):  # a baseline that could not be computed somewhere
         logger.warning("%s: not compared on all folds together; the report of a fold without says why", name)
-    counted = str(per_fold[0]["results"]["settings"]["raters"])  # the same in all folds
+    # The same in all folds, but where some were trained before folds asked what the others have.
+    rules = {str(fold["results"]["settings"]["raters"]) for fold in per_fold}
+    counted = "mean" if "mean" in rules else "rows"
     table = evaluated(scores, samples, {}, f"Test samples of all {folds} folds", raters=counted)
     data = [fold.get("data", {}) for fold in per_fold]
     said = [*data_cautions(*data), *cautions(table, scores, samples, "folds")]

@@ -26,8 +26,8 @@ def test_rows_that_differ_in_the_rating_alone_are_one_sample_in_the_place_of_the
 def test_raters_who_agree_on_every_caption_are_noticed_for_their_rows_may_be_there_twice():
     cat, unlike = replace(DOG, candidate="a cat", id="2"), rated(DOG, 6.0, None)
     single = replace(DOG, candidate="a cow", id="3")
-    assert "in a file twice" in raters_joined("mine.csv", [DOG, cat, single, DOG, cat, DOG]).note
-    assert "in a file twice" not in raters_joined("mine.csv", [DOG, cat, single, DOG, cat, unlike]).note
+    assert "no row is there twice" in raters_joined("mine.csv", [DOG, cat, single, DOG, cat, DOG]).note
+    assert "no row is there twice" not in raters_joined("mine.csv", [DOG, cat, single, DOG, cat, unlike]).note
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def test_an_empty_name_is_no_wish_for_it(tiny_default, tmp_path, monkeypatch):
 
 def test_its_name_instead_of_a_folder_s_is_answered_by_how_to_have_it(model_folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ModelError, match="the model in the package, of that name, is used without one"):
+    with pytest.raises(ModelError, match="to use the model in the package, which has that name, name none"):
         suisei.load("suisei-small", device="cpu")
     shutil.copytree(model_folder, "suisei-small")
     assert suisei.load("suisei-small", device="cpu").score(["a cat"], [["a dog"]]).shape == (1,)

@@ -58,6 +58,7 @@ def test_swap_exchanges_two_nouns_and_nothing_else():
         ("a bucket is left in a well", {"bucket", "well"}),
         ("a dog sits atop a hill", {"dog", "hill"}),
         ("a man looks at himself in the same mirror", {"man", "mirror"}),
+        ("a dog plays outdoors with a ball opposite a house", {"dog", "ball", "house"}),
     ],
 )
 def test_swap_takes_no_colour_of_several_and_no_function_word_for_a_thing(caption, nouns):
