@@ -77,7 +77,14 @@ def _parser() -> CommandParser:
     )
     parser.add_argument("candidate", nargs="?", type=caption_text, metavar="CAPTION", help="what to explain")
     add = parser.add_argument_group("the caption").add_argument
-    add("--reference", metavar="TEXT", type=caption_text, action="append", default=[], help="once per reference")
+    add(
+        "--reference",
+        metavar="TEXT",
+        type=caption_text,
+        action="append",
+        default=[],
+        help="once per reference",
+    )
     add("--image", metavar="FILE", type=filled, help="of the caption")
     add("--language", choices=("ja", "en"), help="of the caption (default: as its characters show)")
     add = parser.add_argument_group("or rows of a file").add_argument

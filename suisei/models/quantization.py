@@ -192,12 +192,13 @@ def _room(stored: Mapping[str, Tensor], names: Sequence[str]) -> dict[str, Tenso
     """Return memory for the numbers of weights, in one piece.
 
     NumPy asks for a large piece in pages of 2 MB. In pages of 4 KB, which many small pieces get, most of the
-    time of unpacking goes into asking for them.
+    time of unpacking goes into asking for them. Each weight is a tensor of its own part, not a view of one
+    tensor: a view is pickled with all of it.
     """
     shapes = dequantized_shapes({key: tuple(part.shape) for key, part in stored.items()})
-    sizes = [math.prod(shapes[name]) for name in names]
-    memory = torch.from_numpy(np.empty(sum(sizes), np.float32))
-    return dict(zip(names, memory.split(sizes), strict=True))
+    ends = np.cumsum([math.prod(shapes[name]) for name in names], dtype=np.int64)
+    pieces = np.split(np.empty(ends[-1] if names else 0, np.float32), ends[:-1])
+    return {name: torch.from_numpy(piece) for name, piece in zip(names, pieces, strict=bool(names))}
 
 
 def parts_of(stored: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:

@@ -17,9 +17,9 @@ STOP_WORDS = word_set(
     too also just only all other another one two three four five six seven eight nine ten top front back side
     left right middle center centre forward backward together whilst about after before away alongside past
     amid among amongst upon within via beyond until since because if though although even again already yet
-    how why ahead apart around cannot atop underneath beneath throughout opposite nearby upside downhill uphill
-    indoors outdoors besides except versus per plus himself herself itself themselves myself ourselves oneself
-    whom same either neither"""
+    how why ahead apart around cannot atop underneath beneath throughout opposite nearby upside downhill
+    uphill indoors outdoors besides except versus per plus himself herself itself themselves myself ourselves
+    oneself whom same either neither"""
 )
 
 ARTICLES = word_set("a an the some one two three four five six several many")

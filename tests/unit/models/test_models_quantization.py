@@ -1,5 +1,7 @@
 """Weights in 8 or 4 bits."""
 
+import pickle
+
 import pytest
 import torch
 
@@ -96,6 +98,7 @@ def test_each_weight_of_a_state_is_what_its_own_parts_are(wide):
     assert {name: weight.dtype for name, weight in found.items()} == types
     for name, weight in found.items():
         assert torch.equal(weight, dequantize(parts_of(stored, name)).to(types[name]))
+        assert len(pickle.dumps(weight)) < 1.5 * weight.numel() * weight.element_size()
 
 
 def test_a_model_keeps_what_is_not_named():
