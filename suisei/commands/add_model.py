@@ -183,7 +183,7 @@ def _samples(options: argparse.Namespace) -> tuple[list[CaptionSample], list[str
     kept = not_learned(rated, _learned(options))
     if options.learned:
         notes = [*notes, f"{len(rated) - len(kept):,} samples left out that --learned has"]
-    else:
+    if len(kept) == len(rated):
         specs = {name: f"suisei:{name}" for name in (options.model, options.second)}
         notes = [*notes, *seen_notes(specs, options.data).values()]
     return [replace(sample, image=None) for sample in kept], notes

@@ -75,14 +75,17 @@ def encoder_learned(name: str, layers: int | str = "last") -> tuple[str, ...]:
             they were have learned nothing in it.
     """
     from suisei.models.folder_checks import read_config
+    from suisei.models.second import FOLDERS
 
     folder = Path(name)
     try:
         if not (folder / "idf.json").is_file():
             return ()
         left = _was_left(read_config(folder), layers)
-    except (ValueError, KeyError, ModelError):  # a name with a NUL, or a folder that cannot be loaded anyway
+    except (OSError, ValueError, KeyError, TypeError, ModelError):  # no name, or what cannot be loaded anyway
         return ()
+    if folder.name in FOLDERS and not (folder / "README.md").exists():  # the card of both names its ratings
+        return () if left else _named(SECOND, _card(folder.parent))
     card = _card(folder)
     return (*(() if left else _sources(card)), *_named(BEFORE, card))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -285,6 +285,13 @@ class CaptionDataModule(ResumableData):
     def part(self, name: str) -> list[CaptionSample]:
         """Return the samples of "train", "validation" or "test"."""
         return [self.samples[position] for position in getattr(self.split, name)]
+
+    def tested(self, sources: Collection[str]) -> list[CaptionSample]:
+        """Return the test samples of some of the sources, those of ``data.test`` included."""
+        named = {number for number, source in enumerate(self.sources) if source in sources}
+        own = len(self._set_of)
+        tested = [place for place in self.split.test if place >= own or self._set_of[place] in named]
+        return [self.samples[place] for place in tested]
 
     def attach(self, collate: Collate, seed: int, lengths: np.ndarray | None = None, pairs: int = 0) -> None:
         """Set what makes batches; called once the model is built.

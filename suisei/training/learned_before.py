@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -22,13 +23,16 @@ def facts_before(text: Any, data: Any) -> dict[str, list[str]]:
 
     Returns:
         ``learned_before``: the data, as the card of the encoder's model names them; ``tested_before``: those
-        of them that the run tests, but for a run that tests nothing else than the encoder's own run did.
+        of them that the run tests. Where it tests nothing else of them than the encoder's own run did, these
+        are what that run had tested before.
     """
     learned = list(dict.fromkeys(encoder_learned(str(text.name), text.layers)))
-    names = set(map(ratings_named, [data.test] if data.test else data.sources))
-    again = [name for name in learned if ratings_named(name) in names]
-    if again and _was_tested(Path(text.name).parent / "splits.json", data.part("test")):
-        again = []
+    named = {source: ratings_named(source) for source in ([data.test] if data.test else data.sources)}
+    again = [name for name in learned if ratings_named(name) in named.values()]
+    same = [source for source, name in named.items() if name in map(ratings_named, again)]
+    folder = Path(text.name)
+    if again and folder.name == "model" and _was_tested(folder.parent / "splits.json", data.tested(same)):
+        again = [name for name in again if name in _tested_before(folder.parent / "report.json", again)]
     return {"learned_before": learned, "tested_before": again}
 
 
@@ -38,8 +42,8 @@ def describe_tested_before(names: Collection[str]) -> str:
         return ""
     listed = ", ".join(names)
     return (
-        f"The text encoder had learned from ratings of {listed}, which are tested here: figures are too good "
-        "unless its training held out all that is tested."
+        f"The text encoder had learned from ratings of {listed}, and data of that name are tested here: "
+        "figures are too good unless these are others, or its training held out all that is tested."
     )
 
 
@@ -48,3 +52,12 @@ def _was_tested(split: Path, samples: Sequence[CaptionSample]) -> bool:
     with suppress(DataError):
         return {group_of(sample) for sample in samples} <= tested_groups(split)
     return False
+
+
+def _tested_before(report: Path, unknown: Sequence[str]) -> Sequence[str]:
+    """Return what a run says that its encoder had learned from and it tested; the unknown where none says."""
+    try:
+        content = json.loads(report.read_text(encoding="utf-8"))
+        return list(content["data"].get("tested_before", ()))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return unknown

@@ -253,7 +253,9 @@ def _with_terms_of(card: str, learned: Sequence[str]) -> str:
     before, heading, after = card.partition(f"\n{_TERMS_TABLE}\n")
     table, gap, rest = after.partition("\n\n")
     rows = [
-        f"\n| `{name}` | {TERMS[name]} |" for name in learned if name in TERMS and f"`{name}`" not in table
+        f"\n| `{name}` | {TERMS[name]} |"
+        for name in dict.fromkeys(learned)
+        if name in TERMS and f"`{name}`" not in table
     ]
     return "".join((before, heading, table, *rows, gap, rest)) if heading else card
 

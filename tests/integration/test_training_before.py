@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-NAME = "The text encoder had learned from ratings of rated.jsonl, which are tested here"
+NAME = "The text encoder had learned from ratings of rated.jsonl, and data of that name are tested here"
 
 
 @pytest.fixture

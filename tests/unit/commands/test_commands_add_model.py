@@ -238,7 +238,11 @@ def test_what_the_second_learned_from_is_said_and_goes_into_the_card(run, models
     assert said in " ".join(capsys.readouterr().out.split())
     card = (tmp_path / "both" / "README.md").read_text(encoding="utf-8")
     assert "first model alone. The second had learned from ratings of `rated.jsonl`, `shichimi`.\n" in card
-    other = tmp_path / "other.jsonl"
-    other.write_text(json.dumps({"candidate": "a", "references": ["b"], "rating": 0.1}), encoding="utf-8")
-    assert run("less", "--languages", "en", "--learned", str(other), second=second) == 0
-    assert said not in " ".join(capsys.readouterr().out.split())
+    other, row = tmp_path / "other.jsonl", {"candidate": "a", "references": ["b"], "rating": 0.1}
+    for name, line, warned in (
+        ("more", json.dumps(row), True),
+        ("less", data.read_text(encoding="utf-8").splitlines()[0], False),
+    ):
+        other.write_text(line, encoding="utf-8")
+        assert run(name, "--languages", "en", "--learned", str(other), second=second) == 0
+        assert (said in " ".join(capsys.readouterr().out.split())) == warned

@@ -1,5 +1,8 @@
 """What a model was trained on, as its card says."""
 
+import json
+import shutil
+
 import pytest
 
 from suisei.metrics.extras import ExtraInputs
@@ -98,7 +101,28 @@ def test_layers_that_a_training_left_have_learned_nothing_in_it(trained, text, l
 
 def test_an_encoder_that_is_no_trained_model(tmp_path):
     card(tmp_path, "## Data\n\nshichimi: 3 training samples")
-    for name in (str(tmp_path), "tiny", "org/name", "\0"):
+    for name in (str(tmp_path), "tiny", "org/name", "\0", "x" * 5000):
         assert encoder_learned(name) == ()
     (tmp_path / "idf.json").write_text("{}")
     assert encoder_learned(str(tmp_path)) == ()  # no config, which loading it refuses
+
+
+@pytest.mark.parametrize(
+    "changed", [{"settings": None}, {"settings": {"text": []}}, {"text_architecture": None}]
+)
+def test_a_config_that_loading_refuses_is_no_traceback_before(trained, changed):
+    folder = trained(trained_layers=2)
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    (folder / "config.json").write_text(json.dumps(config | changed), encoding="utf-8")
+    assert encoder_learned(str(folder), 1) == ()
+
+
+def test_the_second_model_within_a_folder_has_its_ratings_on_the_card_of_both(trained):
+    folder = trained()
+    second = folder / "second"
+    second.mkdir()
+    for name in ("config.json", "idf.json"):
+        shutil.copy(folder / name, second)
+    text = (folder / "README.md").read_text(encoding="utf-8")
+    card(folder, card_with_second(text, "other", ["en"], "", ratings=["polaris"]))
+    assert encoder_learned(str(second)) == ("polaris",)

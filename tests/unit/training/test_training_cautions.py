@@ -152,6 +152,6 @@ def test_ratings_that_the_encoder_had_learned_from_and_are_tested_are_said_once_
     folds = [{"tested_before": ["shichimi"]}, {"tested_before": ["shichimi", "a.csv"]}, {"tested_before": []}]
     (said,) = data_cautions(*folds)
     assert said.startswith(
-        "The text encoder had learned from ratings of shichimi, a.csv, which are tested here"
+        "The text encoder had learned from ratings of shichimi, a.csv, and data of that name"
     )
     assert data_cautions({"tested_before": []}, {}) == []
