@@ -214,6 +214,7 @@ def _people_alone(options: argparse.Namespace) -> list[CaptionSample] | None:
     people = human_captions(
         options.data,
         images=options.images,
+        joined=bool(options.systems),
         allowed=allowed(options),
         note=lambda text: say(messages, text),
     )

@@ -26,6 +26,7 @@ def human_captions(
     source: str,
     *,
     images: Path | str | None = None,
+    joined: bool = False,
     allowed: Allowed | None = None,
     note: Note = warn,
 ) -> list[CaptionSample] | None:
@@ -35,16 +36,19 @@ def human_captions(
         source: COCO annotations (.json), parts of a Karpathy split such as "dataset_coco.json:test", or JSON
             of several captions by image id.
         images: the folder of the images; no sample has one where it is None.
+        joined: whether captions of systems are to be joined with them, by image.
         allowed: what the file may name beside images in ``images``.
         note: told what the file is taken for, and how many images are not there.
 
     Returns:
         The samples, each with its first caption as candidate, the image's id as ``group`` and the name of its
-        file, where the file says it, as ``id``; None where the source is anything else.
+        file, where the file says it, as ``id``; None where the source is anything else. Rows that name no
+        images are an image each, called "row 1", "row 2", ..., which is the name of none.
 
     Raises:
         ConfigError: a Karpathy split whose parts are not named, or parts of another file.
-        DataError: a caption that is no text or empty, a folder that is not there, or no image in the parts.
+        DataError: a caption that is no text or empty, a folder that is not there, no image in the parts, or
+            images or systems beside rows that name no images.
     """
     file, parts = named_parts(source)
     content = _document(file)
@@ -53,6 +57,15 @@ def human_captions(
     if listed is None and not _is_references(content):
         return None
     found = read_references([file])
+    if found.by_line:
+        if images is not None or joined:
+            what = (
+                "no image can be found for them"
+                if images is not None
+                else "no system can be joined with them"
+            )
+            raise DataError(f"{file}: its rows name no images, so that {what}; give captions by image id")
+        found.captions = {f"row {number}": own for number, own in found.captions.items()}
     if listed is not None:
         wanted = {str(image.id).strip() for image in read_karpathy(file, listed) if image.part in parts}
         found.captions = {image: own for image, own in found.captions.items() if image in wanted}

@@ -39,7 +39,10 @@ class CocoCaptions:
         path = next((root / name for name in (*names, KARPATHY) if (root / name).is_file()), None)
         if path is None:
             return cls({})
-        captions = read_references([path]).captions
+        found = read_references([path])
+        if found.by_line:
+            raise DataError(f"{path}: its rows name no images; give COCO's own file of captions")
+        captions = found.captions
         other = next((image for image in captions if not image.isdecimal()), None)
         if other is not None:
             raise DataError(f"{path}: image id {other[:40]!r} is no number; give COCO's own file of captions")

@@ -246,6 +246,11 @@ def test_captions_of_people_alone_take_no_option_of_rows(people, tmp_path, capsy
     alone.write_text(json.dumps({"images": [], "annotations": [{"image_id": 1, "caption": "a dog"}]}))
     assert run("--metrics", "chrf", "--data", alone) == 2
     assert "none of its 1 images has two captions in one language" in capsys.readouterr().err
+    alone.write_text(json.dumps([{"captions": ["a dog", "dogs"]}] * 2))
+    system = tmp_path / "system.json"
+    system.write_text(json.dumps([{"image_id": n, "caption": "a dog"} for n in (1, 2)]))
+    assert run("--metrics", "chrf", "--data", alone, "--systems", system) == 2
+    assert "its rows name no images, so that no system can be joined" in capsys.readouterr().err
 
 
 def test_the_protocols_fit_idf_on_the_references_that_are_left(rated):

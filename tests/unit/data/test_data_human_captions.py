@@ -5,6 +5,8 @@ import json
 import pytest
 
 from suisei.data.human_captions import human_captions
+from suisei.data.system_files import Reading
+from suisei.data.system_outputs import join_people, read_systems
 from suisei.errors import ConfigError, DataError
 
 COCO = {
@@ -100,3 +102,22 @@ def test_a_caption_that_is_wrong_is_refused_by_its_place(tmp_path):
     wrong = {"images": [], "annotations": [{"image_id": 7, "caption": " "}]}
     with pytest.raises(DataError, match=r"annotation 1: the caption of image 7 is empty"):
         read(save(tmp_path / "a.json", wrong))
+
+
+def test_rows_that_name_no_images_are_an_image_each_and_have_no_picture_or_system(tmp_path):
+    rows = [{"captions": ["a dog", "dogs"]}, {"captions": ["a dog", "dogs"]}]
+    path = save(tmp_path / "a.json", rows)
+    samples = read(path)
+    assert [(s.group, s.id, s.references) for s in samples] == [
+        ("row 1", "row 1", ("a dog", "dogs")),
+        ("row 2", "row 2", ("a dog", "dogs")),
+    ]
+    (tmp_path / "1.jpg").write_bytes(b"")
+    with pytest.raises(DataError, match=r"a\.json: its rows name no images, so that no image can be found"):
+        read(path, images=tmp_path)
+    with pytest.raises(DataError, match=r"a\.json: its rows name no images, so that no system can be joined"):
+        read(path, joined=True)
+    said = save(tmp_path / "said.json", [{"image_id": n, "caption": "a dog"} for n in (1, 2)])
+    systems = read_systems([said], Reading(None, None, "raise", None), alone=True)
+    with pytest.raises(DataError, match=r"none of its 2 rows has an image of a\.json, .* such as 'row 1'"):
+        join_people(samples, systems, "a.json")

@@ -82,6 +82,7 @@ def test_captions_of_karpathys_layout(tmp_path):
         ({"annotations": [{"caption": "x"}]}, "annotation 1: the image's id must be a number"),
         ({"annotations": [{"image_id": 7, "caption": ""}]}, "the caption of image 7 is empty"),
         ({"seven": ["a"]}, "image id 'seven' is no number"),
+        ([{"captions": ["a", "b"]}], "its rows name no images"),
         ({"annotations": 3}, "'annotations' must be a list"),
     ],
 )
