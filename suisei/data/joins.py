@@ -188,8 +188,8 @@ def _with_references(
     files: dict[str, str],
 ) -> Iterator[Row]:
     kind = None
-    absent = _Absent()
-    for row in rows:
+    absent = _Absent(f"{name}: {known.name} has no references", note)
+    for row in absent.among(rows):
         if row.sample is None:
             yield row
             continue
@@ -208,7 +208,6 @@ def _with_references(
             yield replace(row, sample=None, error=error)
             continue
         yield _replaced(row, found or (), name)
-    absent.tell(f"{name}: {known.name} has no references", note)
 
 
 def _best_kind(known: CaptionFile, names: Sequence[Mapping[str, str | None]], name: str) -> str:
@@ -232,8 +231,8 @@ def _best_kind(known: CaptionFile, names: Sequence[Mapping[str, str | None]], na
 def _with_lines(rows: Iterable[Row], given: References, name: str, note: Note) -> Iterator[Row]:
     lines = given.lines() if given.streamed else iter(given.loaded().captions.values())
     note(f"row n of {name} is joined with line n of {given.name}")
-    absent, number = _Absent(), 0
-    for number, row in enumerate(rows, 1):
+    absent, number = _Absent(f"{name}: {given.name} has no references", note), 0
+    for number, row in enumerate(absent.among(rows), 1):
         found = next(lines, None)
         if found is None:
             raise DataError(
@@ -244,7 +243,6 @@ def _with_lines(rows: Iterable[Row], given: References, name: str, note: Note) -
         yield _replaced(row, found, name)
     if next(lines, None) is not None:
         raise DataError(f"{given.name} has more than the {number:,} lines that {name} has rows")
-    absent.tell(f"{name}: {given.name} has no references", note)
 
 
 def _replaced(row: Row, references: tuple[str, ...], name: str) -> Row:
@@ -259,8 +257,8 @@ def _replaced(row: Row, references: tuple[str, ...], name: str) -> Row:
 def _with_images(
     rows: Iterable[Row], images: Root, files: Mapping[str, str], name: str, note: Note
 ) -> Iterator[Row]:
-    absent, found = _Absent(), 0
-    for row in rows:
+    absent, found = _Absent(f"{images.folder} has no image", note), 0
+    for row in absent.among(rows):
         sample = row.sample
         if sample is None or sample.image is not None or not sample.group:
             yield row
@@ -276,7 +274,6 @@ def _with_images(
             note(f"{name}: images are found in {images.folder} by their ids, such as {image.name}")
         found += image is not None
         yield replace(row, sample=replace(sample, image=image))
-    absent.tell(f"{images.folder} has no image", note)
 
 
 def image_file(images: Root, image: str, file: str | None) -> Path | None:
@@ -295,10 +292,25 @@ def image_file(images: Root, image: str, file: str | None) -> Path | None:
 
 
 class _Absent:
-    """Counts the rows for which something is not there."""
+    """Counts the rows for which something is not there.
 
-    def __init__(self) -> None:
+    Args:
+        what: is said of them.
+        note: is told so, after the last row.
+    """
+
+    def __init__(self, what: str, note: Note) -> None:
+        self._what, self._note = what, note
         self._count, self._first = 0, ""
+
+    def among(self, rows: Iterable[Row]) -> Iterator[Row]:
+        """Yield the rows, and tell at their end, where a problem ends them too, how many were added."""
+        try:
+            yield from rows
+        except DataError:
+            self._tell()
+            raise
+        self._tell()
 
     def add(self, row: Row) -> None:
         self._count += 1
@@ -306,7 +318,7 @@ class _Absent:
             named = row.sample.group or row.id if row.sample is not None else row.id
             self._first = f"row {row.number}" + (f", {named!r}" if named else "")
 
-    def tell(self, what: str, note: Note) -> None:
+    def _tell(self) -> None:
         if self._count:
             rows = "row" if self._count == 1 else "rows"
-            note(f"{what} for {self._count:,} {rows} (the first: {self._first})")
+            self._note(f"{self._what} for {self._count:,} {rows} (the first: {self._first})")

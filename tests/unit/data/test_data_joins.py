@@ -214,6 +214,24 @@ def test_rows_before_a_damage_come_out_with_their_references(tmp_path, annotatio
     assert [row.sample.references for row in found] == [ANNOTATIONS_OF_7, ("a cat",)]
 
 
+@pytest.mark.parametrize("joins", ["references", "lines", "images"])
+def test_what_rows_before_a_damage_lack_is_said(tmp_path, annotations, joins):
+    results = [{"image_id": 7, "caption": "a dog"}, {"image_id": 70, "caption": "a cat"}]
+    broken = save(tmp_path / "r.json", json.dumps(results)[:-1] + ", {")
+    (tmp_path / "7.jpg").touch()
+    beside = {
+        "references": {"references": [annotations]},
+        "lines": {"references": [save(tmp_path / "r.txt", "a dog\n\n")]},
+        "images": {"images": tmp_path},
+    }
+    notes, found = [], []
+    with pytest.raises(DataError, match="not valid JSON in item 3"):
+        found.extend(iter_rows(broken, note=notes.append, **beside[joins]))
+    assert len(found) == 2
+    what = "image" if joins == "images" else "references"
+    assert notes[-1].endswith(f" has no {what} for 1 row (the first: row 2, '70')")
+
+
 def test_references_that_cannot_be(tmp_path):
     with pytest.raises(DataError, match=r"gone\.json: no such file"):
         References([tmp_path / "gone.json"])
