@@ -14,7 +14,7 @@ from pathlib import Path
 
 from suisei.data.caption_cells import is_literal, refuse_literal
 from suisei.data.caption_file import CaptionFile
-from suisei.data.caption_texts import is_text
+from suisei.data.caption_texts import is_json, is_text
 from suisei.data.coco import read_references
 from suisei.data.compressed import open_plain
 from suisei.data.file_rows import Note, Row
@@ -230,19 +230,20 @@ def _best_kind(known: CaptionFile, names: Sequence[Mapping[str, str | None]], na
 
 def _with_lines(rows: Iterable[Row], given: References, name: str, note: Note) -> Iterator[Row]:
     lines = given.lines() if given.streamed else iter(given.loaded().captions.values())
-    note(f"row n of {name} is joined with line n of {given.name}")
+    one, more = ("entry", "entries") if any(map(is_json, given.paths)) else ("line", "lines")
+    note(f"row n of {name} is joined with {one} n of {given.name}")
     absent, number = _Absent(f"{name}: {given.name} has no references", note), 0
     for number, row in enumerate(absent.among(rows), 1):
         found = next(lines, None)
         if found is None:
             raise DataError(
-                f"{given.name} has {number - 1:,} lines, and {name} more rows; it must have a line per row"
+                f"{given.name} has {number - 1:,} {more}, and {name} more rows; it must have one per row"
             )
         if row.sample is not None and not found:
             absent.add(row)
         yield _replaced(row, found, name)
     if next(lines, None) is not None:
-        raise DataError(f"{given.name} has more than the {number:,} lines that {name} has rows")
+        raise DataError(f"{given.name} has more than the {number:,} {more} that {name} has rows")
 
 
 def _replaced(row: Row, references: tuple[str, ...], name: str) -> Row:

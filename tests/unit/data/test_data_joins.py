@@ -202,8 +202,17 @@ def test_references_by_line_in_json_lines(tmp_path):
 def test_references_by_line_in_a_list_of_rows(tmp_path, field):
     rows = lines(tmp_path / "rows.jsonl", {"candidate": "a"}, {"candidate": "b"})
     references = save(tmp_path / "refs.json", [{field: ["x", "y"]}, {field: ["z"]}])
-    samples = read_samples(rows, references=[references], note=str)
+    notes = []
+    samples = read_samples(rows, references=[references], note=notes.append)
     assert [sample.references for sample in samples] == [("x", "y"), ("z",)]
+    assert notes[-1].endswith("is joined with entry n of " + str(references))
+    for content, message in (
+        ([{field: "x"}], r"refs\.json has 1 entries, and .*rows\.jsonl more rows; it must have one per row"),
+        ([{field: "x"}] * 3, r"refs\.json has more than the 2 entries that .*rows\.jsonl has rows"),
+    ):
+        save(references, content)
+        with pytest.raises(DataError, match=message):
+            read_samples(rows, references=[references], note=str)
 
 
 def test_rows_before_a_damage_come_out_with_their_references(tmp_path, annotations):
