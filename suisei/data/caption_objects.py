@@ -28,6 +28,7 @@ class Record(NamedTuple):
     """Captions of one image as a file has them, unchecked, where they stand, and its other name, if any.
 
     ``column`` is the field of a row that holds the captions; "" where the file's form says which does.
+    ``without`` has the fields of a row of which none may hold captions; None for any other.
     """
 
     place: str
@@ -35,6 +36,7 @@ class Record(NamedTuple):
     captions: Any
     other: str | None = None
     column: str = ""
+    without: tuple[str, ...] | None = None
 
 
 def json_lines(path: Path | str, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -73,7 +75,8 @@ def row_records(
         name, column = image_field(row), _fields(tuple(row)).captions
         column = (_candidate_in(tuple(row)) or column) if results else column
         image = order if by_line else row.get(str(name))
-        yield Record(f"row {number}", image, row.get(column), other_name(row), column)
+        without = None if column else tuple(row)
+        yield Record(f"row {number}", image, row.get(column), other_name(row), column, without)
 
 
 def captions_in(said: Any, *, results: bool) -> tuple[Any, str]:

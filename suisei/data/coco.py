@@ -34,6 +34,7 @@ from suisei.errors import DataError
 
 _Named = tuple[str, tuple[str, ...], str | None]
 """An image, its captions and its other name, if any."""
+_SHOWN = 8
 
 
 def has_result_rows(path: Path | str) -> bool:
@@ -187,6 +188,13 @@ def _checked(record: Record, *, table: bool) -> tuple[str, tuple[str, ...]]:
         image = id_text(image)
     if isinstance(image, bool) or not isinstance(image, int | str) or not str(image).strip():
         raise DataError(f"the image's id must be a number or text, got {image!r:.60} beside {captions!r:.60}")
+    if record.without is not None:
+        there = ", ".join(f"{name!r:.40}" for name in record.without[:_SHOWN]) or "none"
+        more = ", ..." if len(record.without) > _SHOWN else ""
+        raise DataError(
+            "no field holds captions, as 'captions', 'references' or 'caption' would; its fields: "
+            f"{there}{more}"
+        )
     every = captions if isinstance(captions, list) else [captions]
     if not every:
         raise DataError(f"image {image!r:.60} has an empty list of captions; leave it out or fill it in")

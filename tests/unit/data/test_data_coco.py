@@ -260,6 +260,23 @@ def test_a_text_file_per_reference(tmp_path):
         read_references([paths[0], tmp_path / "b.json"])
 
 
+@pytest.mark.parametrize("name", ["a.json", "a.jsonl"])
+def test_rows_without_captions_are_refused_with_their_fields(tmp_path, name):
+    def refused(read, row, fields):
+        path = save(tmp_path / name, [row] if name == "a.json" else json.dumps(row))
+        message = rf"{name}, row 1: no field holds captions, as 'captions', .* would; its fields: {fields}$"
+        with pytest.raises(DataError, match=message):
+            read(path)
+
+    for field in ("candidate", "ref_1"):
+        refused(lambda path: read_references([path]), {field: "a dog"}, f"'{field}'")
+    refused(read_results, {"ref_1": "a dog"}, "'ref_1'")
+    if name == "a.jsonl":
+        refused(read_results, {"a": 1, "": "b"}, "'a', ''")
+        refused(read_results, {str(n): "a" for n in range(9)}, "'0', .*'7', ...")
+        refused(read_results, {}, "none")
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
