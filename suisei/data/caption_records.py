@@ -109,10 +109,10 @@ def _document_records(
         if set(content[0]) >= RESULT_FIELDS:
             found.form = "a COCO result file"
             return _field_records(content, "row")
-        if _are_captions_alone(content):
-            found.form, found.by_line = f"a list of rows{_IN_ORDER}", True
-            return row_records(list(enumerate(content, 1)), by_line=True, results=results)
         if len(content[0]) == 1:
+            if _are_captions_alone(content):
+                found.form, found.by_line = f"a list of rows{_IN_ORDER}", True
+                return row_records(list(enumerate(content, 1)), by_line=True, results=results)
             found.form = "a list of captions by image id"
             alone = [(f"row {n}", *_only_entry(row)) for n, row in enumerate(content, 1)]
             return _keyed_records(alone, found, results=results)
@@ -164,9 +164,23 @@ def _field_records(rows: Iterable[Any], noun: str) -> Iterator[Record]:
 
 
 def _are_captions_alone(rows: Sequence[Any]) -> bool:
-    """Say whether every row has one field, the same, whose name is that of captions and of no image."""
+    """Say whether rows, of which the first has one field, hold captions in order, and name no images.
+
+    Each has captions in a field of theirs and no image; or one field, the same, called as captions are.
+    """
     names = {tuple(row) if isinstance(row, dict) else () for row in rows}
+    if all(_holds_captions(each) and _names_no_image(each) for each in names):
+        return True
     return len(names) == 1 and [field_called(name) for name in names.pop()] in (["candidate"], ["references"])
+
+
+def _holds_captions(names: Sequence[str]) -> bool:
+    row = dict.fromkeys(names)
+    return any(captions_in(row, results=results)[1] for results in (False, True))
+
+
+def _names_no_image(names: Sequence[str]) -> bool:
+    return {"group", "image", "video", "id"}.isdisjoint(map(field_called, names))
 
 
 def _only_entry(row: Any) -> tuple[str | None, Any]:

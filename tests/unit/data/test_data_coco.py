@@ -260,6 +260,24 @@ def test_a_text_file_per_reference(tmp_path):
         read_references([paths[0], tmp_path / "b.json"])
 
 
+@pytest.mark.parametrize(
+    "second", [{"text": "b"}, {"Caption": "b"}, {"caption": "b", "score": 1}, {"captions": ["b"], "url": "x"}]
+)
+def test_rows_that_call_their_captions_otherwise_are_in_order_too(tmp_path, second):
+    path = save(tmp_path / "a.json", [{"caption": "a"}, second])
+    for found in (read_references([path]), read_results(path)):
+        assert (found.by_line, found.captions) == (True, {"1": ("a",), "2": ("b",)})
+
+
+def test_lists_by_image_id_are_not_taken_for_rows_in_order(tmp_path):
+    for ids in (("caption", "7"), ("7", "caption"), ("ref_1", "ref_2")):
+        found = read_references([save(tmp_path / "a.json", [{ids[0]: "a"}, {ids[1]: "b"}])])
+        assert (found.by_line, found.captions) == (False, {ids[0]: ("a",), ids[1]: ("b",)})
+    for name in ("image_id", "id", "file_name", "video", "group"):
+        with pytest.raises(DataError, match="row 2: the image's id must be a number or text, got None"):
+            read_references([save(tmp_path / "a.json", [{"caption": "a"}, {"caption": "b", name: "7"}])])
+
+
 @pytest.mark.parametrize("name", ["a.json", "a.jsonl"])
 def test_rows_without_captions_are_refused_with_their_fields(tmp_path, name):
     def refused(read, row, fields):
