@@ -335,7 +335,7 @@ def test_rows_of_other_names_in_any_form_and_ratings_of_any_scale(save):
     assert captions(systems) == {"a": ["a 1", "a 2"], "c": ["c 1", "c 2"]}
     told = "\n".join(systems.notes)
     assert "'prediction' for the candidate" in told
-    assert "ignored: 'rating', 'url'" in told
+    assert "ignored: 'url'" in told
     assert "columns separated by semicolons" in told
     with pytest.raises(DataError, match="no column 'candidate'; the columns are image_id, what, refs"):
         load_systems([b, c])
