@@ -17,8 +17,8 @@ _SURER = ("id", "group", "image")
 
 def image_keys(
     files: Sequence[SystemFile], given: CaptionFile | None, notes: list[str]
-) -> list[tuple[str, ...]]:
-    """Return what names the image of every sample of every file.
+) -> tuple[list[tuple[str, ...]], bool]:
+    """Return what names the image of every sample of every file, and whether that is a row's number.
 
     Args:
         files: the systems.
@@ -33,7 +33,7 @@ def image_keys(
         conflict = _conflict(files, keys)
         if conflict:
             raise DataError(f"{conflict}; give the rows of one image the same id in all files")
-        return keys
+        return keys, False
     if given is None:
         kinds = [kind for kind in _SURER if all(kind in file.keys for file in files)]
         kinds = [k for k in kinds if not _conflict(files, [file.keys[k] for file in files], ids_name=True)]
@@ -42,8 +42,8 @@ def image_keys(
         if best is not None and (common[best] or all(file.has_ids for file in files)):
             if best != "id" or not all(file.has_ids for file in files):
                 notes.append(f"systems are joined by {best}")
-            return [file.keys[best] for file in files]
-    return _by_line(files, given, notes)
+            return [file.keys[best] for file in files], False
+    return _by_line(files, given, notes), True
 
 
 def _conflict(

@@ -150,10 +150,8 @@ def join_people(
 def _join(
     files: Sequence[SystemFile], given: CaptionFile | None, images: Root | None, notes: list[str]
 ) -> Systems:
-    keyed = [
-        dict(zip(keys, file.samples, strict=True))
-        for keys, file in zip(image_keys(files, given, notes), files, strict=True)
-    ]
+    names, numbered = image_keys(files, given, notes)
+    keyed = [dict(zip(keys, file.samples, strict=True)) for keys, file in zip(names, files, strict=True)]
     _note_left_out(files, keyed, given, notes)
     common = [
         key
@@ -168,7 +166,7 @@ def _join(
         notes.append("references in the systems' own rows are not used: --references is given")
     if not any(shared.values()):
         notes.append("no image has references; metrics that need them want --references FILE")
-    pictures = _pictures(common, keyed, given, images, notes)
+    pictures = _pictures(common, keyed, given, images, notes, numbered=numbered)
     joined = {
         file.name: tuple(
             replace(
@@ -252,14 +250,25 @@ def _pictures(
     given: CaptionFile | None,
     images: Root | None,
     notes: list[str],
+    *,
+    numbered: bool,
 ) -> dict[str, Any]:
-    """Return {image: its file}: what the rows name, else a file in the folder with the image's name or id."""
+    """Return {image: its file}: what the rows name, else a file in the folder with the image's name or id.
+
+    Raises:
+        DataError: the folder has none of the images, or the rows are known by their numbers alone.
+    """
     found = {
         key: next((samples[key].image for samples in keyed if samples[key].image is not None), None)
         for key in common
     }
     if images is None or all(picture is not None for picture in found.values()):
         return found
+    if numbered:
+        raise DataError(
+            f"--images {images.folder}: rows that are joined line by line name no images; give every row its "
+            "image or the image's id"
+        )
     names = {image: name for name, image in given.file_names.items()} if given is not None else {}
     for key in common:
         if found[key] is None:
