@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from suisei.data.caption_cells import is_literal
+from suisei.data.caption_cells import refuse_list, refuse_lists
 from suisei.data.given_columns import listed
 from suisei.data.sample import CaptionSample, is_blank
 from suisei.errors import ConfigError, DataError
@@ -96,7 +96,9 @@ def make_row(candidate: Any, references: Any = None, image: Any = None) -> Capti
         image = image[0] if image else None
     if isinstance(candidate, str) and is_blank(candidate):
         return None
-    return CaptionSample(candidate, own, image)
+    sample = CaptionSample(candidate, own, image)
+    refuse_lists(sample.references)
+    return sample
 
 
 def reference_lists(column: Any) -> Any:
@@ -127,10 +129,7 @@ def _listed_alone(references: Any) -> Any:
     """
     if not isinstance(references, str):
         return references
-    if is_literal(references):
-        raise DataError(
-            f"references are a list as text, got {references[:60]!r}; parse it: json.loads, ast.literal_eval"
-        )
+    refuse_list("references are", references)
     return [references]
 
 

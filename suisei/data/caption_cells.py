@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 
@@ -86,6 +87,41 @@ def refuse_literal(column: str, caption: str) -> None:
         raise DataError(
             f"{column} is a list or a dict as text, got {caption.strip()[:60]!r}; write the caption alone"
         )
+
+
+def refuse_list(what: str, caption: str) -> None:
+    """Make sure that a caption given in Python is not a list or a dict as text: it would count as one.
+
+    Args:
+        what: it is and its verb, for the message.
+        caption: the text.
+
+    Raises:
+        DataError: it is one.
+    """
+    if is_literal(caption):
+        how = ", as json.loads makes it" if _is_json_list(caption) else ""
+        raise DataError(
+            f"{what} a list or a dict as text, got {caption.strip()[:60]!r}; give a list, each caption "
+            f"apart{how}"
+        )
+
+
+def _is_json_list(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), list)
+    except (ValueError, RecursionError):
+        return False
+
+
+def refuse_lists(references: Sequence[str]) -> None:
+    """Make sure that none of a sample's references given in Python is a list or a dict as text.
+
+    Raises:
+        DataError: one is; its number, from 1, is named.
+    """
+    for number, caption in enumerate(references, 1):
+        refuse_list(f"reference {number} is", caption)
 
 
 def refuse_no_value(

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from suisei.data.caption_cells import refuse_list
 from suisei.errors import DataError
 
 _MISSING = ("NAType", "NaTType")  # of pandas; comparing them says nothing
@@ -101,6 +102,7 @@ def listed_references(value: Any) -> tuple[Any, ...]:
     if value is None:
         return ()
     if isinstance(value, str):
+        refuse_list("references are", value)
         raise DataError("references must be a list of captions, got a single string; wrap it: [caption]")
     if is_series(value):
         return tuple(value.to_list())

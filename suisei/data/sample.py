@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from suisei.data.caption_cells import refuse_lists
 from suisei.data.given_columns import listed, listed_references
 from suisei.errors import DataError
 
@@ -293,7 +294,9 @@ def make_samples(candidates: Any, references: Any = None, images: Any = None) ->
     rows = zip(captions, columns["references"], columns["images"], strict=True)
     for position, (caption, own, image) in enumerate(rows):
         try:
-            samples.append(CaptionSample(caption, own, image))
+            sample = CaptionSample(caption, own, image)
+            refuse_lists(sample.references)
         except DataError as error:
             raise DataError(f"sample {position}: {error}") from None
+        samples.append(sample)
     return samples

@@ -1,10 +1,13 @@
 """The module for Hugging Face evaluate, loaded from its file without a network."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import suisei.adapters
+from suisei.adapters.rows import make_row
 from suisei.errors import DataError
 
 evaluate = pytest.importorskip("evaluate", reason="needs evaluate, an extra of development")
@@ -92,10 +95,25 @@ def test_references_are_lists_single_captions_or_none_row_by_row(load, reference
     assert found["scores"] == [score if score is None else pytest.approx(score) for score in scores]
 
 
-@pytest.mark.parametrize("text", ['["a dog", "dogs"]', "['a dog']", "['a dog' 'dogs']"])
-def test_a_list_as_text_is_no_reference(load, text):
-    with pytest.raises(DataError, match=r"^sample 1: references are a list as text, got .*; parse it: json"):
-        load("rouge-l").compute(predictions=["a dog", "a dog"], references=["a dog", text])
+@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize(
+    ("text", "how"),
+    [
+        ('["a dog", "dogs"]', ", as json.loads makes it"),
+        ("['a dog']", ""),
+        ("['a dog' 'dogs']", ""),
+        ("array(['a dog'], dtype=object)", ""),
+        ("{'caption': 'a dog'}", ""),
+    ],
+)
+def test_a_list_as_text_is_no_reference(load, text, how, wrapped):
+    message = f" a list or a dict as text, got {text!r}; give a list, each caption apart{how}"
+    given = [text] if wrapped else text
+    start = "sample 1: reference 1 is" if wrapped else "sample 1: references are"
+    with pytest.raises(DataError, match=f"^{re.escape(start + message)}$"):
+        load("rouge-l").compute(predictions=["a dog", "a dog"], references=["a dog", given])
+    with pytest.raises(DataError, match=f"{re.escape(message)}$"):
+        make_row("a dog", given)
 
 
 def test_batches_need_no_references_and_a_refused_one_leaves_nothing(load):

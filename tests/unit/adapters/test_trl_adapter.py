@@ -90,7 +90,7 @@ def test_the_first_row_that_is_refused_is_told_once(pictures, tmp_path, packaged
         assert reward(["a dog"], images[3:]) == [None]
     with pytest.warns(UserWarning, match="row 1 of 1 asked for has no reward: reference 1 is empty"):
         assert make_reward("chrf")(["a dog"], references=[[" "]]) == [None]
-    with pytest.warns(UserWarning, match="has no reward: references are a list as text, got "):
+    with pytest.warns(UserWarning, match="has no reward: references are a list or a dict as text, got "):
         assert make_reward("chrf")(["a dog"], references=['["a dog", "dogs"]']) == [None]
 
 
