@@ -86,7 +86,7 @@ def invalid_json(error: ValueError | RecursionError, *, line: bool = False, fix:
     if not isinstance(error, json.JSONDecodeError):
         text = f"not valid JSON: {error}"
     elif line and said == "Extra data" and has_lone_return(error.doc):
-        text = LONE_RETURN
+        return LONE_RETURN  # it says what to do
     elif line:
         text = f"not valid JSON: {said} at character {error.pos + 1}: {error.doc.strip()[:_SHOWN]!r}"
     else:

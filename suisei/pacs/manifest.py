@@ -19,6 +19,7 @@ from suisei.data.checksums import sha256_of
 from suisei.data.images import content_key
 from suisei.data.item_seeds import text_key
 from suisei.data.json_files import invalid_json
+from suisei.data.lines import LONE_RETURN
 from suisei.data.pairs import ImageCaptions
 from suisei.data.paths import is_inside
 from suisei.data.writers import replacing
@@ -156,10 +157,12 @@ def records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         DataError: it cannot be read, or a line is not an item.
     """
     try:
-        whole, end, _ = path.read_bytes().rpartition(b"\n")  # what follows may end within a character
+        whole, end, rest = path.read_bytes().rpartition(b"\n")  # the rest may end within a character
         lines = whole.decode("utf-8").split("\n") if end else []
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: cannot be read: {error}") from None
+    if b"\r" in rest:  # no run writes one: these are items, whose line ends another program changed
+        raise DataError(f"{path}, line {len(lines) + 1}: {LONE_RETURN}")
     for number, line in enumerate(lines, start=1):
         place = f"{path}, line {number}"
         try:

@@ -56,6 +56,31 @@ def test_what_is_written_is_read(tmp_path):
     assert set(read_positives(tmp_path / "captions.jsonl")) == {"file-a", "file-b"}
 
 
+@pytest.mark.parametrize("last", ["\r", "\n", ""])
+@pytest.mark.parametrize("items", [["a"], ["a", "b"]])
+def test_items_whose_lines_end_in_a_carriage_return_alone_are_not_left_out(tmp_path, items, last):
+    write(tmp_path, "captions", [*items, "c"])
+    path = tmp_path / "captions.jsonl"
+    path.write_bytes(path.read_bytes()[:-1].replace(b"\n", b"\r") + last.encode())
+    before = path.read_bytes()
+    message = r"captions\.jsonl, line 1: a carriage return \(CR\) .*; save the file with LF line ends$"
+    with pytest.raises(DataError, match=message):
+        read_positives(tmp_path)
+    with pytest.raises(DataError, match=message):
+        write(tmp_path, "captions", ["d"])
+    assert path.read_bytes() == before
+
+
+def test_one_item_that_ends_in_a_carriage_return_alone_is_not_left_out(tmp_path):
+    write(tmp_path, "captions", ["a"])
+    path = tmp_path / "captions.jsonl"
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r"))
+    with pytest.raises(DataError, match="line 1: a carriage return"):
+        read_positives(tmp_path)
+    path.write_bytes(path.read_bytes().replace(b"\r", b"\r\n"))
+    assert list(read_positives(tmp_path)) == ["file-a"]
+
+
 def test_seeds_depend_on_the_item_and_the_run_alone():
     seeds = {item_seed(run, source) for run in (0, 1) for source in ("a", "b")}
     assert len(seeds) == 4
