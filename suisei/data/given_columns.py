@@ -1,6 +1,6 @@
 """Columns that a caller gives in Python, as lists in the order of their rows.
 
-pandas, Polars and PyTorch are known by what their objects can do; none of them is imported.
+pandas, Polars, PyArrow and PyTorch are known by what their objects can do; none of them is imported.
 """
 
 from __future__ import annotations
@@ -26,7 +26,13 @@ def is_frame(value: Any) -> bool:
 
 def _is_table(value: Any) -> bool:
     """Return whether a value is a Table of PyArrow or a Dataset of Hugging Face, which are no DataFrames."""
-    return hasattr(type(value), "column_names")  # of the type: a frame has columns of any name
+    named = hasattr(type(value), "column_names")  # of the type: a frame has columns of any name
+    return named and not hasattr(value, "iloc")  # a frame whose class has more than pandas gives it
+
+
+def _is_arrow(value: Any) -> bool:
+    """Return whether a value is an array of PyArrow, whose entries are no values of Python."""
+    return hasattr(value, "to_pylist") and not _is_table(value)
 
 
 def is_series(value: Any) -> bool:
@@ -62,7 +68,12 @@ def listed(name: str, column: Any) -> list[Any]:
             "or pass one of its columns"
         )
     if _is_table(column):
-        raise DataError(f"{name} is a whole {type(column).__name__}; pass it as a DataFrame, .to_pandas()")
+        fix = "pass a list with one entry per sample"
+        if hasattr(column, "to_pandas"):
+            fix = "pass it as a DataFrame, .to_pandas()"
+        raise DataError(f"{name} is a whole {type(column).__name__}; {fix}")
+    if _is_arrow(column):
+        return list(column.to_pylist())
     if is_series(column):
         return [None if is_missing(cell) else cell for cell in column.to_list()]
     if hasattr(column, "ndim") and hasattr(column, "dtype"):
@@ -106,6 +117,8 @@ def listed_references(value: Any) -> tuple[Any, ...]:
         raise DataError("references must be a list of captions, got a single string; wrap it: [caption]")
     if is_series(value):
         return tuple(value.to_list())
+    if _is_arrow(value):
+        return tuple(value.to_pylist())
     array = hasattr(value, "tolist") and hasattr(value, "ndim")
     ordered = isinstance(value, Iterable) and not isinstance(value, bytes | Mapping | Set)
     if not ordered or is_frame(value) or (array and value.ndim != 1):

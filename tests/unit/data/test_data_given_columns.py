@@ -2,6 +2,7 @@
 
 import re
 
+import numpy as np
 import pytest
 
 import suisei
@@ -30,3 +31,40 @@ def test_a_list_as_text_is_no_reference_alone_or_in_a_list(text, how):
 @pytest.mark.parametrize("caption", ["[a sign]", "[1,000]", "(3)", "a dog [sic]", "nan"])
 def test_a_caption_in_brackets_is_a_reference(caption):
     assert suisei.get_metric("unigram-f1").score([caption], [[caption]]) == pytest.approx(1)
+
+
+def test_columns_of_arrow_are_taken_by_position():
+    arrow = pytest.importorskip("pyarrow")
+    table = arrow.table({"candidate": ["a dog", "a cat"], "references": [["a dog"], ["dogs", "a dog"]]})
+    metric = suisei.get_metric("unigram-f1")
+    scores = metric.score(["a dog", "a cat"], [["a dog"], ["dogs", "a dog"]])
+    np.testing.assert_array_equal(metric.score(table["candidate"], table["references"]), scores)
+    batch = table.to_batches()[0]
+    np.testing.assert_array_equal(metric.score(batch["candidate"], batch["references"]), scores)
+    assert CaptionSample("a cat", arrow.array(["dogs", "a dog"])).references == ("dogs", "a dog")
+    with pytest.raises(DataError, match="sample 1: candidate must be text, got NoneType"):
+        metric.score(arrow.array(["a dog", None]), [["a dog"]] * 2)
+
+
+def test_what_is_advised_of_a_whole_data_set_can_be_done():
+    datasets = pytest.importorskip("datasets")
+    whole = datasets.Dataset.from_dict({"candidate": ["a dog"]})
+    for given, advice in [
+        (whole, r"Dataset; pass it as a DataFrame, \.to_pandas\(\)"),
+        (datasets.DatasetDict({"train": whole}), "DatasetDict; pass a list with one entry per sample"),
+        (whole.to_iterable_dataset(), "IterableDataset; pass a list with one entry per sample"),
+    ]:
+        with pytest.raises(DataError, match=f"candidates is a whole {advice}$"):
+            suisei.get_metric("length").score(given)
+
+
+def test_a_data_frame_of_a_class_with_more_attributes_is_one():
+    pandas = pytest.importorskip("pandas")
+
+    class Frame(pandas.DataFrame):
+        @property
+        def column_names(self):
+            return list(self.columns)
+
+    rows = {"candidate": ["a dog"], "references": [["a dog"]]}
+    assert suisei.get_metric("unigram-f1").score(Frame(rows)) == pytest.approx(1)
