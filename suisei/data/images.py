@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from PIL import ExifTags, Image, ImageFile, ImageOps, UnidentifiedImageError
 
 from suisei.data.image_bytes import ImageBytes
-from suisei.data.paths import is_address
+from suisei.data.paths import refuse_address
 from suisei.data.pixel_modes import as_rgb, strips
 from suisei.errors import ConfigError, DataError
 
@@ -280,10 +280,10 @@ def _check_file(path: Path, limit: int) -> None:
     try:
         status = path.stat()
     except FileNotFoundError:
-        address = is_address(str(path).replace(":/", "://", 1))  # a Path keeps one of two slashes
-        fix = "addresses are not fetched, download it" if address else "fix the path or the image folder"
-        raise DataError(f"{path}: no such image file; {fix}") from None
+        refuse_address(path, "image")
+        raise DataError(f"{path}: no such image file; fix the path or the image folder") from None
     except (OSError, ValueError) as error:  # a NUL or half a surrogate pair in the name is a ValueError
+        refuse_address(path, "image")  # too long for a name
         reason = getattr(error, "strerror", None) or error
         raise DataError(f"{str(path)!a:.300}: cannot be read: {reason}") from None
     if not stat.S_ISREG(status.st_mode):

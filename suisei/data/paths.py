@@ -230,6 +230,23 @@ def address_error(column: str, address: str, what: str = "image") -> DataError:
     )
 
 
+def refuse_address(path: Path, what: str) -> None:
+    """Make sure that the path of a file that is not there is no address, which nothing here fetches.
+
+    Args:
+        path: what was given, an image itself perhaps (data:...), so that only its start is shown.
+        what: it should be, an image or a video.
+
+    Raises:
+        DataError: it is one.
+    """
+    name = str(path).replace(":/", "://", 1)  # a Path keeps one of two slashes
+    if is_address(name):
+        raise DataError(
+            f"{name[:200]!r}: no such {what} file; addresses are not fetched, give the path of a file"
+        ) from None
+
+
 def is_share(name: str) -> bool:
     """Say whether a name begins as that of another machine's folder does."""
     return name.startswith((r"\\", "//", r"\/", "/\\"))

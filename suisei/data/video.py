@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bisect
 import errno
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from suisei.data.images import max_pixels
+from suisei.data.paths import refuse_address
 from suisei.data.sample import CaptionSample
 from suisei.errors import ConfigError, DataError, UnavailableError
 
@@ -357,6 +359,8 @@ def _decoding(path: Path) -> Iterator[None]:
     except ImportError:
         raise UnavailableError("videos need PyAV: pip install 'suisei[video]'") from None
     try:
+        if not os.path.isfile(path):  # noqa: PTH113 - whatever its name
+            refuse_address(path, "video")
         if not path.is_file():
             raise DataError(f"{path}: no such video file; fix the path or the video folder")
         if path.stat().st_size == 0:

@@ -170,11 +170,30 @@ def test_what_is_no_image_is_refused(tmp_path, name, content, message):
             read(tmp_path / name)
 
 
-@pytest.mark.parametrize("name", ["https://example.org/a.png", Path("http://example.org/a.png")])
-def test_an_address_is_said_to_be_one(name):
+@pytest.mark.parametrize(
+    "name",
+    [
+        "https://example.org/a.png",
+        Path("http://example.org/a.png"),
+        "file:///a.png",
+        *("data:image/png;base64," + "iVBORw0/" * times for times in (1, 100, 10_000)),
+    ],
+    ids=["web", "path", "file", "short", "name", "long"],
+)
+def test_an_address_is_said_to_be_one_and_its_start_is_shown(name):
+    message = "': no such image file; addresses are not fetched, give the path of a file$"
     for read in (load_image, content_key):
-        with pytest.raises(DataError, match="no such image file; addresses are not fetched, download it"):
+        with pytest.raises(DataError, match=message) as error:
             read(name)
+        assert str(error.value).startswith(repr(str(name)[:5])[:-1])
+        assert len(str(error.value)) < 300
+
+
+def test_a_file_that_is_called_as_an_address_is_read(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "http:").mkdir()
+    noise().save("http:/a.png")
+    assert load_image("http:/a.png").size == noise().size
 
 
 @pytest.mark.parametrize("read", [load_image, content_key])

@@ -164,6 +164,14 @@ def test_what_is_no_video_is_named(tmp_path, content, message):
         list(iter_frames(path))
 
 
+@pytest.mark.parametrize("name", ["https://example.org/a.mp4", "data:video/mp4;base64," + "AAAA" * 10_000])
+def test_an_address_of_a_video_is_said_to_be_one(name):
+    message = "': no such video file; addresses are not fetched, give the path of a file$"
+    with pytest.raises(DataError, match=message) as error:
+        list(iter_frames(name))
+    assert len(str(error.value)) < 300
+
+
 def test_a_cut_off_video_is_refused_or_read_as_far_as_it_goes(tmp_path):
     whole = write_video(tmp_path / "a.mp4", 47)
     (tmp_path / "cut.mp4").write_bytes(whole.read_bytes()[: whole.stat().st_size // 2])
