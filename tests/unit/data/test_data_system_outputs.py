@@ -270,6 +270,14 @@ def test_coco_names_of_images_are_tried(save, tmp_path):
         load_systems(files, images=str(tmp_path / "none"))
 
 
+def test_row_numbers_are_no_names_of_images(save, tmp_path):
+    for number in (1, 2):
+        Image.new("RGB", (8, 8)).save(tmp_path / f"{number}.jpg")
+    rows = [{"candidate": "a"}, {"candidate": "b"}]
+    with pytest.raises(DataError, match="joined line by line name no images; give every row its image"):
+        load_systems([save("a.jsonl", rows), save("b.jsonl", rows)], images=str(tmp_path))
+
+
 def test_systems_without_common_ids(save):
     a, b = save("a.json", {"1": "x", "2": "y"}), save("b.json", {"2": "x", "3": "y", "4": "z"})
     with pytest.raises(DataError, match="1 images in common"):
