@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 from suisei.data.caption_texts import is_json
 from suisei.data.coco import read_references
 from suisei.data.compressed import plain_suffix
+from suisei.data.formats import UNRATED, NamedColumns
 from suisei.data.images import read_image
 from suisei.data.karpathy_parts import file_of, read_parts
 from suisei.data.load import load_data
@@ -222,10 +223,10 @@ def _of_samples(
         yield CaptionedImage(image, tuple(captions), tuple(captions.values()), image.name)
 
 
-def _unrated(source: str) -> Mapping[str, Any] | None:
+def _unrated(source: str) -> NamedColumns | None:
     from suisei.data.benchmarks import BENCHMARKS
 
-    return None if source in BENCHMARKS else {"rating": None}  # ratings are of no use here
+    return None if source in BENCHMARKS else UNRATED
 
 
 def _made(image: Path, captions: Iterable[str], name: str) -> CaptionedImage:

@@ -139,14 +139,15 @@ def _read(options: argparse.Namespace) -> tuple[list[CaptionSample], list[Row]]:
     from rich.console import Console
 
     from suisei.data.benchmarks import BENCHMARKS
+    from suisei.data.formats import UNRATED
     from suisei.data.load import load_data
 
     messages = Console(stderr=True)
     skipped: list[Row] = []
     columns: dict[str, Any] = named_columns(options)
     own = options.input not in BENCHMARKS
-    if own:  # its ratings, on whatever scale, are not used
-        columns = {"rating": None, "rating_scale": None, **columns}
+    if own:
+        columns = {**UNRATED, **columns}
     samples = load_data(
         options.input,
         root=options.root,

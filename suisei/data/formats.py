@@ -47,6 +47,8 @@ KINDS = tuple(dict.fromkeys(FORMATS.values()))
 OnError = Literal["raise", "skip"]
 NamedColumns = Mapping[str, str | Sequence[str] | None]
 """{field: the column that fills it}; for references several columns, none for no column."""
+UNRATED: NamedColumns = {"rating": None, "rating_scale": None}
+"""For what has no use for ratings, on whatever scale they are."""
 
 _EXCEL = (".xlsx", ".xls", ".ods")
 _NOTES = 3

@@ -12,7 +12,7 @@ from suisei.data.caption_texts import is_json, is_json_lines
 from suisei.data.coco import has_result_rows, read_results
 from suisei.data.compressed import plain_suffix
 from suisei.data.file_rows import skipped_note
-from suisei.data.formats import NamedColumns, OnError, Row, collect, iter_rows
+from suisei.data.formats import UNRATED, NamedColumns, OnError, Row, collect, iter_rows
 from suisei.data.joins import image_names
 from suisei.data.paths import Allowed
 from suisei.data.sample import CaptionSample, language_of
@@ -87,7 +87,7 @@ def read_system(name: str, path: str, how: Reading) -> SystemFile:
     if text or ((is_json(path) or is_json_lines(path)) and not how.columns and has_result_rows(path)):
         return _from_results(name, read_results(path, on_error=how.on_error), how.notes)
     skipped: list[Row] = []
-    columns = {"rating": None, **(how.columns or {})}  # a comparison has no use for ratings
+    columns = {**UNRATED, **(how.columns or {})}
     rows = iter_rows(path, images=how.images, columns=columns, note=how.notes.append, allowed=how.allowed)
     samples = tuple(collect(rows, on_error=how.on_error, skipped=skipped))
     if skipped:

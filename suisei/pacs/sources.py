@@ -12,7 +12,7 @@ from suisei.data.caption_texts import is_json
 from suisei.data.column_names import field_called
 from suisei.data.compressed import open_plain, plain_suffix
 from suisei.data.file_rows import warn
-from suisei.data.formats import NamedColumns
+from suisei.data.formats import UNRATED, NamedColumns
 from suisei.data.json_files import parse_object
 from suisei.data.karpathy_parts import file_of, read_parts
 from suisei.data.lines import numbered_lines, utf8_lines
@@ -113,7 +113,7 @@ def _read(
     if name == "flickr8k" and part in FLICKR8K_PARTS:
         return [Source(pair.image, pair.captions) for pair in load_pairs(name_or_file, root=root)]
     if name_or_file not in BENCHMARKS:
-        columns = {"rating": None, **(columns or {})}  # ratings are of no use here
+        columns = {**UNRATED, **(columns or {})}
     samples = load_data(
         name_or_file, root=root, images=images, columns=columns, references=references, allowed=allowed
     )

@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from suisei.captioning.caption_data import CaptionedImages
-from suisei.captioning.caption_inputs import images_to_caption
 from suisei.captioning.caption_model import Decoding
 from suisei.captioning.caption_sources import load_captioned
 from suisei.captioning.caption_writing import ImageGrids
@@ -128,6 +127,11 @@ def test_rated_data_gives_references_by_image():
     assert all(len(set(image.captions)) == len(image.captions) for image in found)
     spoken = {language for image in found for language in image.languages}
     assert spoken == {"en", "ja"}
+
+
+def test_the_scale_of_ratings_is_not_read(tmp_path, pictures):
+    (tmp_path / "rows.csv").write_text("image,caption,MOS,rating_scale\nred.png,a dog,4,1-5\n")
+    assert [image.captions for image in load_captioned(str(tmp_path / "rows.csv"))] == [("a dog",)]
 
 
 def test_an_image_that_rows_name_in_two_ways_is_one(tmp_path, pictures):
@@ -325,91 +329,3 @@ def test_pre_training_on_words_tells_colours_apart(build_captioner, pictures):
     after = list(model.tower.parameters())
     assert any(not torch.equal(old, new) for old, new in zip(before, after, strict=True))
     assert not any(weights.requires_grad for weights in after)
-
-
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("rows.jsonl", '{"image": "red.png", "id": "1"}\n{"image": "blue.png", "references": ["b"]}\n'),
-        ("rows.csv", "id,image\n1,red.png\n,blue.png\n"),
-        ("rows.txt", "red.png\n\nblue.png\n"),
-    ],
-)
-def test_images_of_a_files_rows(tmp_path, pictures, name, content):
-    (tmp_path / name).write_text(content)
-    found = images_to_caption(None, str(tmp_path / name), None, None)
-    assert [image.image for image in found] == [pictures[0], pictures[2]]
-    assert [image.id for image in found] == ["red.png" if name == "rows.txt" else "1", "blue.png"]
-    assert found[1].references_in("en") == (["b"] if name.endswith("l") else [])
-    assert found[1].references_in("ja") == []
-
-
-def test_images_of_folders_and_files_keep_their_order(tmp_path, pictures):
-    (tmp_path / "notes.md").write_text("no image")
-    found = images_to_caption([str(tmp_path)], None, None, None)
-    assert [image.id for image in found] == sorted(picture.name for picture in pictures)
-    found = images_to_caption([str(pictures[2]), str(pictures[0])], None, None, None)
-    assert [image.id for image in found] == ["blue.png", "red.png"]
-    with pytest.raises(DataError, match="no such image or folder"):
-        images_to_caption([str(tmp_path / "absent")], None, None, None)
-    with pytest.raises(DataError, match=r"--images 'http://127\.0\.0\.1/a\.png' is an address"):
-        images_to_caption(["http://127.0.0.1/a.png"], None, None, None)
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="no image"):
-        images_to_caption([str(tmp_path / "empty")], None, None, None)
-
-
-def test_an_image_that_is_named_twice_is_captioned_once(tmp_path, pictures):
-    folder, one = str(tmp_path), str(pictures[2])
-    names = sorted(picture.name for picture in pictures)
-    found = images_to_caption([one, folder], None, None, None)
-    assert [image.id for image in found] == ["blue.png", *(name for name in names if name != "blue.png")]
-    found = images_to_caption([folder, one, folder], None, None, None)
-    assert [image.id for image in found] == names
-    rows = tmp_path / "rows.jsonl"
-    rows.write_text('{"image": "red.png", "references": ["a", "b"]}\n{"image": "blue.png"}\n'
-                    '{"image": "red.png", "references": ["b", "c"]}\n')  # fmt: skip
-    found = images_to_caption(None, str(rows), None, None)
-    assert [image.id for image in found] == ["red.png", "blue.png"]
-    assert found[0].references_in("en") == ["a", "b", "c"]
-
-
-def test_images_of_the_same_id_are_told_apart_by_their_paths(tmp_path, pictures):
-    rows = tmp_path / "rows.csv"
-    rows.write_text("id,image\n1,red.png\n1,blue.png\n2,red.png\n")
-    found = images_to_caption(None, str(rows), None, None)
-    assert [image.id for image in found] == [str(pictures[0]), str(pictures[2])]
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("rows.jsonl", "{", "line 1: not valid JSON"),
-        ("rows.jsonl", '{"id": 1}', "line 1: no image"),
-        ("rows.jsonl", '{"image": "a", "references": "b"}', "references must be a list"),
-        ("rows.jsonl", '{"image": "a", "references": ["b", " "]}', "line 1: reference 2 is empty"),
-        (
-            "rows.jsonl",
-            r'{"image": "a", "references": ["\ud83d"]}',
-            "line 1: reference 1 holds a broken character",
-        ),
-        ("rows.csv", "id,picture\n1,a\n", "no column image"),
-        ("rows.csv", "", "no column image"),
-        (
-            "rows.csv",
-            "id,image\n1,a\n2," + "a" * 140_000 + "\n",
-            "rows.csv: line 3: a field has over",
-        ),
-        ("rows.csv", 'id,image\n1,"a\n', "line 2: a quotation mark opens a field"),
-        (
-            "rows.csv",
-            "id,image\n1,http://127.0.0.1/a.png\n",
-            "line 2: image 'http://127.0.0.1/a.png'",
-        ),
-        ("rows.txt", "https://a.example/a.png\n", "is an address, and nothing is fetched"),
-    ],
-)
-def test_rows_without_an_image_are_refused(tmp_path, name, content, message):
-    (tmp_path / name).write_text(content)
-    with pytest.raises(DataError, match=message):
-        images_to_caption(None, str(tmp_path / name), None, None)

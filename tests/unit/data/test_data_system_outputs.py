@@ -335,6 +335,12 @@ def test_rows_with_references_are_more_than_a_result_file(save, name):
     assert [sample.references for sample in systems.samples["b"]] == [("r 1",), ("r 2",)]
 
 
+def test_a_scale_of_ratings_is_not_read(save):
+    rows = "id,caption,MOS,rating_scale\n1,a dog,4,1-5\n2,a cat,2,1-5\n"
+    systems = load_systems([save(f"{name}.csv", rows) for name in "ab"])
+    assert captions(systems) == {name: ["a dog", "a cat"] for name in "ab"}
+
+
 def test_rows_of_other_names_in_any_form_and_ratings_of_any_scale(save):
     a = save("a.jsonl.gz", [{"image_id": n, "prediction": f"a {n}", "rating": 4, "url": "x"} for n in (1, 2)])
     b = save("b.json", [{"image_id": n, "what": f"b {n}", "refs": [f"r {n}"]} for n in (2, 1)])

@@ -32,6 +32,11 @@ def write(folder, kind, items, recipe=RECIPE):
                 writer.add_image(text_key(caption), picture(number), caption=caption)
 
 
+def test_the_scale_of_ratings_of_sources_is_not_read(tmp_path):
+    (tmp_path / "rows.csv").write_text("caption,MOS,rating_scale\na dog,4,1-5\n")
+    assert [source.captions for source in read_sources(str(tmp_path / "rows.csv"))] == [("a dog",)]
+
+
 def test_sources_may_be_compressed(tmp_path):
     picture().save(tmp_path / "a.png")
     for row in ({"image": "a.png", "captions": ["x"]}, {"id": "1", "image": "a.png", "caption": "x"}):
