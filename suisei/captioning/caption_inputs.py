@@ -80,16 +80,27 @@ def images_to_caption(
 
 
 def _unique(wanted: Iterable[Wanted]) -> list[Wanted]:
-    """Return images under ids that no other has: their paths where different images have the same."""
+    """Return images under ids that no other has: paths in place of ids that different images share."""
     found = _once(wanted)
-    repeated = [name for name, count in Counter(image.id for image in found).items() if count > 1]
-    if not repeated:
-        return found
-    logger.warning(
-        "%d %s of several images, such as %r: the ids written are the images' paths",
-        *(len(repeated), "id is that" if len(repeated) == 1 else "ids are those", repeated[0][:60]),
-    )
-    return _once(Wanted(str(image.image), image.image, image.references) for image in found)
+    count, shared = len(found), list[str]()
+    while repeated := _repeated(found):  # again where a path is the id of another image
+        shared += repeated
+        found = _once(
+            replace(image, id=str(image.image)) if image.id in repeated else image for image in found
+        )
+    if shared:
+        first, fewer = repr(shared[0][:60]), count - len(found)
+        logger.warning(
+            "%s of several images, whose paths are written instead%s",
+            f"id {first} is that" if len(shared) == 1 else f"{len(shared)} ids, such as {first}, are those",
+            f"; an image that has several such ids is written once: {fewer} fewer rows" if fewer else "",
+        )
+    return found
+
+
+def _repeated(found: Iterable[Wanted]) -> dict[str, None]:
+    """Return the ids that several images have."""
+    return {name: None for name, count in Counter(image.id for image in found).items() if count > 1}
 
 
 def _once(wanted: Iterable[Wanted]) -> list[Wanted]:

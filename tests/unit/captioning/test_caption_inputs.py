@@ -53,11 +53,32 @@ def test_an_image_that_is_named_twice_is_captioned_once(tmp_path, pictures):
     assert found[0].references_in("en") == ["a", "b", "c"]
 
 
-def test_images_of_the_same_id_are_told_apart_by_their_paths(tmp_path, pictures):
+def test_only_ids_that_images_share_give_way_to_their_paths(tmp_path, pictures, caplog):
     rows = tmp_path / "rows.csv"
     rows.write_text("id,image\n1,red.png\n1,blue.png\n2,red.png\n")
     found = images_to_caption(None, str(rows), None, None)
+    assert [image.id for image in found] == [str(pictures[0]), str(pictures[2]), "2"]
+    assert found[2].image == pictures[0]
+    assert caplog.messages == ["id '1' is that of several images, whose paths are written instead"]
+
+
+def test_images_that_several_shared_ids_name_are_written_once_and_counted(tmp_path, pictures, caplog):
+    rows = tmp_path / "rows.csv"
+    rows.write_text("id,image\n" + "".join(f"{n},{name}.png\n" for n in "12" for name in ("red", "blue")))
+    found = images_to_caption(None, str(rows), None, None)
     assert [image.id for image in found] == [str(pictures[0]), str(pictures[2])]
+    assert caplog.messages == [
+        "2 ids, such as '1', are those of several images, whose paths are written instead; an image that has "
+        "several such ids is written once: 2 fewer rows"
+    ]
+
+
+def test_a_path_that_is_the_id_of_another_image_gives_way_too(tmp_path, pictures):
+    rows = tmp_path / "rows.csv"
+    rows.write_text(f"id,image\n1,red.png\n1,blue.png\n{pictures[0]},black.png\n")
+    found = images_to_caption(None, str(rows), None, None)
+    assert [image.id for image in found] == [str(pictures[number]) for number in (0, 2, 4)]
+    assert [image.image for image in found] == [pictures[number] for number in (0, 2, 4)]
 
 
 @pytest.mark.parametrize(
