@@ -215,7 +215,8 @@ def _ranks(table: Table, plainly: Table) -> list[Figure]:
             own = replace(plainly, sections=(replace(section, rows=tuple(rows)),))
             text = "; ".join(f"{row.label} {row.cells['rho'].text(3)}" for row in rows)
             drawn = partial(plot_table, table=own, correlation="rho")
-            title = f"{table.title}: {section.title}"
+            told = table.title.endswith(f": {section.title}")  # of an examination
+            title = table.title if told else f"{table.title}: {section.title}"
             name = f"{_stem(table.title)}-{number}-{plain(section.title)}"
             figures.append(Figure(name, title, text, drawn))
     return figures
@@ -233,7 +234,8 @@ def _example_texts(tables: Iterable[Table]) -> list[tuple[str, str]]:
                     fall = f"{example['before']:z.3f} to {example['after']:z.3f}"
                     lines.append(f"{row.label} ({fall})\n  {example['original']}\n  {example['changed']}")
             if lines:
-                texts.append((f"Examples of {table.title.lower()}: {section.title}", "\n".join(lines)))
+                title = table.title[:1].lower() + table.title[1:]
+                texts.append((f"Examples of {title}: {section.title}", "\n".join(lines)))
     return texts
 
 

@@ -176,10 +176,10 @@ def _tables(content: Mapping[str, Any], path: Path) -> dict[str, Table]:
 
 
 def _of_what(name: str, table: Table) -> Table:
-    """Return a table of an examination with what was measured in its title; probes lack it there."""
-    measured = name.partition("/")[0]
-    told = "/" not in name or table.title.endswith(measured)
-    return table if told else replace(table, title=f"{table.title}: {measured}")
+    """Return a table of an examination, where it is of probes with the language in its title."""
+    measured, _, kind = name.partition("/")
+    language = measured.removeprefix("probes, ")
+    return replace(table, title=f"{table.title}: {language}") if kind and language != measured else table
 
 
 def _is_table(value: Any) -> bool:

@@ -110,20 +110,35 @@ def test_all_tables_of_a_json_are_found(tmp_path):
 
 
 def test_an_examination_has_the_figures_of_its_probes_in_each_language(tmp_path):
-    def table(title, column):
-        sections = (Section("chrf", (Row("chrf", {column: Cell(0.9)}),)),)
+    def table(title, column, section="chrf"):
+        typical = {"original": "a", "changed": "b", "before": 1.0, "after": 0.5}
+        row = Row("chrf", {column: Cell(0.9)}, info={"examples": {"typical": typical}})
+        sections = (Section(section, (row,)),)
         return Table(title, {column: column}, sections).as_dict()
 
     tables = {"overview": TABLE.as_dict(), "pascal-50s/results": table("Preferences: pascal-50s", "mean")}
     tables["pascal-50s/published"] = table("Beside: pascal-50s", "mean")
+    tables["vatex-eval/results"] = table("Protocol of VATEX-EVAL", "mean")
     tables |= {f"probes, {name}/degradations": table("Degraded", "lower") for name in ("English", "Japanese")}
+    tables["probes, English/replacing"] = table("Replacing", "rho", "English")
     (tmp_path / "r.json").write_text(json.dumps({"tables": tables}))
     blocks = {block.title: block for block in part_of(read_result(tmp_path / "r.json")).blocks}
     titles = {name: [each.title for each in block.tables] for name, block in blocks.items()}
-    assert titles["Results"] == ["A table", "Preferences: pascal-50s", "Beside: pascal-50s"]
-    assert titles["Probes"] == ["Degraded: probes, English", "Degraded: probes, Japanese"]
-    assert [each.title for each in blocks["Results"].figures] == ["Preferences: pascal-50s, chrf, mean"]
-    assert len({each.name for each in blocks["Probes"].figures}) == 2  # files are called so
+    assert titles["Results"] == [
+        "A table",
+        "Preferences: pascal-50s",
+        "Beside: pascal-50s",
+        "Protocol of VATEX-EVAL",
+    ]
+    assert titles["Probes"] == ["Degraded: English", "Degraded: Japanese", "Replacing: English"]
+    assert [each.title for each in blocks["Results"].figures] == [
+        "Preferences: pascal-50s, chrf, mean",
+        "Protocol of VATEX-EVAL, chrf, mean",
+    ]
+    figures = ["Degraded: English: chrf", "Degraded: Japanese: chrf", "Replacing: English"]
+    assert [each.title for each in blocks["Probes"].figures] == figures
+    assert len({each.name for each in blocks["Probes"].figures}) == 3  # files are called so
+    assert blocks["Probes"].texts[0][0] == "Examples of degraded: English: chrf"
 
 
 @pytest.fixture
