@@ -63,7 +63,11 @@ def part_of(result: Result, explained: Callable[[str], Explain | None] | None = 
         explained: gives what explains a metric's scores, or None where they are not explained.
     """
     calibration = {name: table for name, table in result.tables.items() if _is_calibration(name)}
-    probes = {name: table for name, table in result.tables.items() if _kind(name) in _PROBES}
+    probes = {
+        name: table
+        for name, table in result.tables.items()
+        if name not in calibration and _kind(name) in _PROBES
+    }
     others = [t for name, t in result.tables.items() if name not in calibration and name not in probes]
     drawn = [
         table for name, table in result.tables.items() if _kind(name) not in _NOT_DRAWN and table in others

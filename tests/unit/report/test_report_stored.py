@@ -141,6 +141,14 @@ def test_an_examination_has_the_figures_of_its_probes_in_each_language(tmp_path)
     assert blocks["Probes"].texts[0][0] == "Examples of degraded: English: chrf"
 
 
+def test_the_reliability_of_a_model_in_a_folder_called_as_a_probe_is_shown_once(tmp_path):
+    name = "reliability suisei:runs/probes"
+    tables = {name: Table(name, {"human": "mean rating"}, (Section("all", ()),)).as_dict()}
+    (tmp_path / "r.json").write_text(json.dumps({"tables": tables}))
+    blocks = part_of(read_result(tmp_path / "r.json")).blocks
+    assert [(block.title, len(block.tables)) for block in blocks] == [("Calibration", 1)]
+
+
 @pytest.fixture
 def run(tmp_path, rated):
     """The folder of a training, with two starts of which the second went on."""
