@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from suisei.scoring.run_scores import SAMPLES, SCORES, read_scores, samples_of_r
 from suisei.training.learning_curve import read_curves
 
 _OWN_FACTS = ("command", "settings", "versions", "data", "training", "machine", "resampling")
+_SHARED_FACTS = ("settings", "versions")
 _FACTS = {"command": "Options", "versions": "Versions of what computed the figures"}
 
 
@@ -192,9 +193,25 @@ def facts_of(content: Mapping[str, Any]) -> list[tuple[str, str]]:
     for name in _OWN_FACTS:
         values = [content.get(name)] + [v.get(name) for v in content.values() if _is_table(v)]
         value = next((value for value in values if isinstance(value, dict) and value), None)
-        if value is not None:
+        if value is None and name in _SHARED_FACTS:
+            value = _shared(name, _inner_tables(content))
+        if value:
             facts.append((_FACTS.get(name, name.capitalize()), as_yaml(value)))
     return [fact for fact in facts if fact[1]]
+
+
+def _inner_tables(content: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the ``tables`` of a JSON, such as those of an examination."""
+    inner = content.get("tables")
+    return [value for value in inner.values() if _is_table(value)] if isinstance(inner, dict) else []
+
+
+def _shared(name: str, tables: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what all computed tables say alike; what was published says no versions."""
+    computed = [table for table in tables if table.get("versions")]
+    said = [value for table in computed if isinstance(value := table.get(name), dict)]
+    first = said[0] if said else {}
+    return {key: value for key, value in first.items() if all(each.get(key) == value for each in said)}
 
 
 def as_yaml(value: Any) -> str:
@@ -209,7 +226,7 @@ def as_yaml(value: Any) -> str:
 def _signatures(content: Any) -> list[str]:
     """Return the signatures of the rows of all tables, and of metrics that are named beside them."""
     found: list[str] = []
-    tables = [content, *content.values()] if isinstance(content, dict) else []
+    tables = [content, *content.values(), *_inner_tables(content)] if isinstance(content, dict) else []
     for table in filter(_is_table, tables):
         for section in table["sections"][:1]:
             rows = section.get("rows", ()) if isinstance(section, dict) else ()

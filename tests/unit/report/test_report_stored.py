@@ -124,12 +124,8 @@ def test_an_examination_has_the_figures_of_its_probes_in_each_language(tmp_path)
     (tmp_path / "r.json").write_text(json.dumps({"tables": tables}))
     blocks = {block.title: block for block in part_of(read_result(tmp_path / "r.json")).blocks}
     titles = {name: [each.title for each in block.tables] for name, block in blocks.items()}
-    assert titles["Results"] == [
-        "A table",
-        "Preferences: pascal-50s",
-        "Beside: pascal-50s",
-        "Protocol of VATEX-EVAL",
-    ]
+    shown = ["A table", "Preferences: pascal-50s", "Beside: pascal-50s", "Protocol of VATEX-EVAL"]
+    assert titles["Results"] == shown
     assert titles["Probes"] == ["Degraded: English", "Degraded: Japanese", "Replacing: English"]
     assert [each.title for each in blocks["Results"].figures] == [
         "Preferences: pascal-50s, chrf, mean",
@@ -379,6 +375,18 @@ def test_pictures_of_a_json_come_from_the_folder_of_its_data_unless_allowed(tmp_
 def test_figures_are_resampled_as_those_of_the_json_were(tmp_path, settings, expected):
     (tmp_path / "r.json").write_text(json.dumps({**TABLE.as_dict(), "settings": settings}))
     assert read_result(tmp_path / "r.json").resampling == expected
+
+
+def test_an_examination_says_where_its_figures_come_from():
+    tables = {"overview": TABLE.as_dict(), "x/published": {**TABLE.as_dict(), "settings": {"averaging": "c"}}}
+    for name, averaging in (("x/results", "a"), ("y/results", "b")):
+        meta = {"settings": {"averaging": averaging, "seed": 3}, "versions": {"suisei": "1"}}
+        tables[name] = replace(TABLE, meta=meta).as_dict()
+    assert facts_of({"tables": tables}) == [
+        ("Signatures", "a: sig"),
+        ("Settings", "seed: 3\n"),
+        ("Versions of what computed the figures", "suisei: '1'\n"),
+    ]
 
 
 def test_facts_leave_out_what_is_not_set():
