@@ -281,7 +281,7 @@ def _require_candidate(
         except DataError as error:
             raise NoCandidateError(str(error)) from None
     elif not found:
-        hints = [_with_hint(name) for name in names if _near(name) == "candidate"]
+        hints = [_with_hint(name) for name in names if field_near(name) == "candidate"]
         hint = f"; {hints[0]}" if hints else ""
         if any(mark in name for name in names for mark in ";\t,|"):
             hint += "; is the delimiter right (comma in .csv, tab in .tsv)?"
@@ -308,14 +308,14 @@ def require_chosen(names: Sequence[str], chosen: Iterable[tuple[str, tuple[str, 
                 )
 
 
-def _near(name: str) -> str | None:
+def field_near(name: str) -> str | None:
     """Return the field whose name is near to that of an unknown column."""
     near = difflib.get_close_matches(plain_name(name), ALIASES, 1, cutoff=0.75)
     return near[0] if near else None
 
 
 def _with_hint(name: str) -> str:
-    near, plain = _near(name), plain_name(name)
+    near, plain = field_near(name), plain_name(name)
     known = near in (None, plain) or _is_numbered(plain)  # left out for another column, not misspelt
     return _shown(name) if known else f"{_shown(name)} (did you mean {near!r}?)"
 

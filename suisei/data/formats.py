@@ -17,7 +17,9 @@ from suisei.data.column_names import (
     NoCandidateError,
     chosen_columns,
     field_called,
+    field_near,
     match_columns,
+    plain_name,
 )
 from suisei.data.compressed import is_gzip, plain_suffix
 from suisei.data.fields import DEFAULT_SCALE, AbsentFileError, Settings, make_sample, record_id
@@ -304,7 +306,7 @@ class _Told:
         if self._last is None:
             self._missing(columns)
         self._last = columns
-        ignored = [column for column in columns.ignored if field_called(column) not in self._unwanted]
+        ignored = [column for column in columns.ignored if not self._is_unwanted(column, columns)]
         new = {*columns.guessed, *ignored} - self._known
         if not new or self._count == _NOTES:
             return
@@ -313,6 +315,12 @@ class _Told:
         guessed = {column: field for column, field in columns.guessed.items() if column in new}
         left_out = tuple(column for column in ignored if column in new)
         self._note(f"{self._name}: columns {Columns({}, guessed=guessed, ignored=left_out).note()}")
+
+    def _is_unwanted(self, column: str, columns: Columns) -> bool:
+        """Return whether a column may be meant for a field that is to have none."""
+        comet = plain_name(column) == "src" and "mt" in map(plain_name, columns.of.values())
+        meant = "references" if comet else field_called(column) or field_near(column)
+        return meant in self._unwanted
 
     def _missing(self, columns: Columns) -> None:
         absent = self._asked - {*columns.of.values(), *columns.references, *columns.raters}

@@ -3,6 +3,7 @@
 import pytest
 
 from suisei.data.column_names import chosen_columns, match_columns
+from suisei.data.formats import iter_rows
 from suisei.errors import ConfigError, DataError
 
 
@@ -120,3 +121,18 @@ def test_what_cannot_be_told_is_a_question(names, columns, message):
 def test_a_choice_that_cannot_be(columns, message):
     with pytest.raises(ConfigError, match=message):
         chosen_columns(columns)
+
+
+@pytest.mark.parametrize(
+    ("header", "field", "told"),
+    [
+        ("caption,ratng,url", "rating", ["ignored: 'url'"]),
+        ("mt,src,ref,score", "references", []),
+        ("caption,src", "references", ["ignored: 'src'"]),
+    ],
+)
+def test_nothing_is_said_of_columns_for_a_field_that_is_to_have_none(header, field, told, tmp_path):
+    (tmp_path / "rows.csv").write_text(f"{header}\n" + ",".join("1" for _ in header.split(",")) + "\n")
+    notes = []
+    list(iter_rows(tmp_path / "rows.csv", columns={field: None}, note=notes.append))
+    assert [note[note.index("ignored") :] for note in notes if "ignored" in note] == told
