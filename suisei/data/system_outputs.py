@@ -256,7 +256,7 @@ def _pictures(
     """Return {image: its file}: what the rows name, else a file in the folder with the image's name or id.
 
     Raises:
-        DataError: the folder has none of the images, or the rows are known by their numbers alone.
+        DataError: the folder has none of the images, or nothing but numbers names the rows.
     """
     found = {
         key: next((samples[key].image for samples in keyed if samples[key].image is not None), None)
@@ -264,14 +264,14 @@ def _pictures(
     }
     if images is None or all(picture is not None for picture in found.values()):
         return found
-    if numbered:
+    if numbered and all(picture is None for picture in found.values()):
         raise DataError(
             f"--images {images.folder}: rows that are joined line by line name no images; give every row its "
             "image or the image's id"
         )
     names = {image: name for name, image in given.file_names.items()} if given is not None else {}
     for key in common:
-        if found[key] is None:
+        if found[key] is None and not numbered:
             found[key] = image_file(images, key, names.get(key))
     absent = [key for key in common if found[key] is None]
     if len(absent) == len(common):

@@ -276,6 +276,10 @@ def test_row_numbers_are_no_names_of_images(save, tmp_path):
     rows = [{"candidate": "a"}, {"candidate": "b"}]
     with pytest.raises(DataError, match="joined line by line name no images; give every row its image"):
         load_systems([save("a.jsonl", rows), save("b.jsonl", rows)], images=str(tmp_path))
+    rows = [{"candidate": "a", "image": "2.jpg"}, {"candidate": "b"}]
+    systems = load_systems([save("a.jsonl", rows), save("b.jsonl", rows)], images=str(tmp_path))
+    assert [sample.image and sample.image.name for sample in systems.samples["b"]] == ["2.jpg", None]
+    assert any("1 of 2 images have no file" in note for note in systems.notes)
 
 
 def test_systems_without_common_ids(save):
