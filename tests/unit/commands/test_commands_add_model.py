@@ -125,7 +125,8 @@ def test_a_share_that_cannot_be_is_refused(run, value, tmp_path, capsys):
 def test_the_terms_of_what_says_the_share_go_into_a_table_of_terms():
     table = "| data | what it is, and its terms |\n|---|---|\n| `shichimi` | ratings |\n\nThe weights.\n"
     for times in (1, 2):
-        card = card_with_second(f"# M\n\n## Terms\n\n{table}", "e", ["en"], "flickr8k-cf")
+        twice = ["flickr8k-cf", "flickr8k-cf"]
+        card = card_with_second(f"# M\n\n## Terms\n\n{table}", "e", ["en"], "flickr8k-cf", ratings=twice)
         assert card.count("\n| `flickr8k-cf` | crowd ratings") == 1, times
         table = card.partition("## Terms\n\n")[2]
     assert "research use |\n\nThe weights." in card

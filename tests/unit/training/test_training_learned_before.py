@@ -7,6 +7,7 @@ import pytest
 
 from suisei.data.sample import CaptionSample
 from suisei.training import learned_before
+from suisei.training.datamodule import CaptionDataModule
 from suisei.training.learned_before import facts_before
 
 TESTED = {"a.jsonl": ["g1", "g2"], "c.jsonl": ["h1"]}
@@ -50,3 +51,21 @@ def test_a_split_beside_a_folder_that_its_run_did_not_write_excuses_nothing(befo
 @pytest.mark.parametrize("report", [{"data": {"tested_before": ["a.jsonl"]}}, None, {"data": None}, []])
 def test_what_an_earlier_encoder_of_the_chain_had_seen_stays_counted(before, report):
     assert before(["a.jsonl"], ["a.jsonl"], report) == ["a.jsonl"]
+
+
+def test_the_test_samples_of_some_sources_are_told_apart(tmp_path):
+    paths = [tmp_path / "a.jsonl", tmp_path / "b.jsonl", tmp_path / "held.jsonl"]
+    for path in paths:
+        rows = [
+            {"candidate": f"{path.stem} {n}", "group": f"{path.stem}{n}", "rating": [0.5]} for n in range(10)
+        ]
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    first, second, held = map(str, paths)
+    split = CaptionDataModule([first, second], fractions=(0.6, 0.2, 0.2))
+    split.load()
+    own = [[sample.candidate[0] for sample in split.tested(names)] for names in ([first], [second], [])]
+    assert own == [["a", "a"], ["b", "b"], []]
+    assert len(split.tested([first, second])) == len(split.part("test")) == 4
+    given = CaptionDataModule([first, second], test=held, fractions=(0.8, 0.2, 0.0))
+    given.load()
+    assert {sample.candidate[:4] for sample in given.tested([held])} == {"held"}
