@@ -310,7 +310,8 @@ def _stored(whole: Tensor, bits: int) -> Tensor:
 def _whole(numbers: Tensor, bits: int, into: Tensor | None = None) -> Tensor:
     """Return what :func:`_stored` was given, as float32 [rows, columns], in the memory of ``into``."""
     shape = _shape(tuple(numbers.shape), bits)
-    weight = torch.empty(shape) if into is None else into.view(shape)
+    # Of NumPy, for PyTorch's own would be of the type and on the device that the program has as its default.
+    weight = torch.from_numpy(np.empty(shape, np.float32)) if into is None else into.view(shape)
     if bits == 8:
         return weight.copy_(numbers)
     # A byte is never outside of 256 pairs: "clip" says that nothing need be held back for an error.

@@ -101,6 +101,20 @@ def test_each_weight_of_a_state_is_what_its_own_parts_are(wide):
         assert len(pickle.dumps(weight)) < 1.5 * weight.numel() * weight.element_size()
 
 
+@pytest.mark.parametrize("bits", [4, 8])
+def test_the_program_s_default_type_and_device_are_no_matter(bits):
+    parts = quantize(torch.randn(4, 32), Rounding(bits))
+    expected, before = dequantize(parts), torch.get_default_dtype()
+    try:
+        torch.set_default_dtype(torch.float64)
+        with torch.device("meta"):
+            found = dequantize(parts)
+    finally:
+        torch.set_default_dtype(before)
+    assert found.dtype == torch.float32
+    assert torch.equal(found, expected)
+
+
 def test_a_model_keeps_what_is_not_named():
     state = {"a.weight": torch.randn(4, 32), "a.bias": torch.randn(4), "b.scale": torch.ones(2)}
     assert not is_rounded(state)
