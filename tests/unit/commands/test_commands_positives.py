@@ -18,25 +18,9 @@ from suisei.pacs.manifest import read_positives
 from suisei.pacs.positive_writer import PositiveWriter, Recipe
 
 WORDS = [
-    "[PAD]",
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    "[MASK]",
-    "[DEC]",
-    "[ENC]",
-    "a",
-    "dog",
-    "cat",
-    "man",
-    "runs",
-    "sits",
-    "red",
-    "on",
-    "the",
-    "mat",
-    "two",
-]
+    "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[DEC]", "[ENC]",
+    "a", "dog", "cat", "man", "runs", "sits", "red", "on", "the", "mat", "two",
+]  # fmt: skip
 SIZE = {"hidden_size": 16, "intermediate_size": 20, "projection_dim": 16, "num_hidden_layers": 1}
 
 

@@ -24,11 +24,11 @@ def before(tmp_path, monkeypatch):
         if report is not None:
             (tmp_path / "report.json").write_text(json.dumps(report), encoding="utf-8")
 
-        def tested(names):
+        def samples_of(names):
             return [CaptionSample("a", group=group) for source in names for group in TESTED[source]]
 
         text = SimpleNamespace(name=str(tmp_path / name), layers="last")
-        facts = facts_before(text, SimpleNamespace(sources=sources, test=test, tested=tested))
+        facts = facts_before(text, SimpleNamespace(sources=sources, test=test, tested=samples_of))
         assert facts["learned_before"] == learned
         return facts["tested_before"]
 
