@@ -40,6 +40,15 @@ def test_captions_without_a_negative_count_for_the_square_alone():
     assert (none.triplet.item(), none.total.item()) == (0, pytest.approx(6.25))
 
 
+def test_both_parts_are_means_over_captions_and_the_triplet_over_those_with_a_negative():
+    targets, guesses, negatives = (
+        torch.cat(parts) for parts in ([TARGET] * 3, [NEAR, FAR, NEAR], [FAR, NEAR, NEAR])
+    )
+    loss = latent_loss(targets, guesses, negatives, torch.tensor([True, True, False]), margin=7)
+    assert loss.mse.item() == pytest.approx((6.25 + 25 + 6.25) / 3)
+    assert loss.triplet.item() == pytest.approx(((7 + 5 - 10) + (7 + 10 - 5)) / 2, abs=1e-5)
+
+
 def test_gradients_pull_the_caption_and_push_the_negative():
     near, far = NEAR.clone().requires_grad_(), FAR.clone().requires_grad_()
     latent_loss(TARGET, near, far, THERE, mse_weight=0, margin=7).total.backward()
