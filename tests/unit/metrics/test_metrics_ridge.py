@@ -120,6 +120,20 @@ def test_too_few_groups_give_no_out_of_fold_score():
     assert np.isnan(ridge.out_of_fold(few)).all()
 
 
+def test_samples_without_a_rating_or_references_teach_nothing_and_move_no_score():
+    rated = samples()
+    unrated, bare = replace(rated[0], rating=None), replace(rated[0], references=())
+    mixed = [unrated, *rated[:7], bare, *rated[7:], unrated]
+    plain, ridge = Ridge(alpha=0.5, least=1), Ridge(alpha=0.5, least=1)
+    plain.support, ridge.support = samples(level=0.2), [bare, *samples(level=0.2), unrated]
+    plain.fit(rated)
+    ridge.fit(mixed)
+    np.testing.assert_allclose(ridge.score(rated), plain.score(rated), atol=1e-9)
+    found = ridge.out_of_fold(mixed)
+    assert np.flatnonzero(np.isnan(found)).tolist() == [0, 8, len(mixed) - 1]
+    np.testing.assert_allclose(found[~np.isnan(found)], plain.out_of_fold(rated), atol=1e-9)
+
+
 def test_support_teaches_it():
     rated = [replace(s, rating=Rating((0.5,))) for s in samples()]  # says nothing
     plain = Ridge(alpha=0.5, least=1, negatives=0, resampled=0)
