@@ -81,6 +81,13 @@ def test_intervals_are_of_means_over_captions_of_images_that_have_different_numb
     assert (cell.value, cell.low, cell.high) == pytest.approx((1, 1, 1))
 
 
+def test_two_images_have_an_interval_and_one_has_none():
+    two = mean_cell(np.array([0.0, 1.0, 1.0]), np.array(["a", "b", "b"]), 50, 0)
+    assert (two.low, two.high) == (0, 1)
+    one = mean_cell(np.array([0.0, 1.0]), np.array(["a", "a"]), 50, 0)
+    assert (one.value, one.low, one.high) == (0.5, None, None)
+
+
 def test_a_degradation_that_applies_to_nothing_says_so():
     good = [CaptionSample("dog", rating=1.0, group=str(n)) for n in range(3)]
     table = degraded([LENGTH], good, ["half"], n_resamples=0)
@@ -320,6 +327,17 @@ def test_outcomes_have_values_distributions_and_readable_examples():
     lines = "\n".join(example_lines([japanese, english]))
     assert f"**half** (English): {example.original}\n  → {example.changed} (length" in lines
     assert example_lines([]) == []
+
+
+def test_the_example_of_a_change_that_should_not_matter_is_the_one_that_costs_most():
+    costs = [0.3, 0.1, 0.9, -0.5, 0.2]
+    good = [CaptionSample(f"a grey cat sits {n} times", language="en", group=str(n)) for n in range(5)]
+    spelling = Scored(
+        "s", lambda samples: np.array([costs[int(s.group)] * ("grey" in s.candidate) for s in samples])
+    )
+    (found,) = change_outcomes([spelling], good, ["script"], n_resamples=0)
+    assert found.drop.value == pytest.approx(0.2)
+    assert [found.examples[name].group for name in ("typical", "missed")] == ["4", "2"]
 
 
 def test_a_change_says_which_resamples_its_interval_leaves_out():
