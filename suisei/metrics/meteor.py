@@ -147,7 +147,7 @@ class Meteor(TokenMetric):
 
     The corpus score aggregates METEOR's statistics and is not the mean of the captions' scores.
     Java is started by the first call and serves the later ones; calls from several threads at once have
-    a process each, and so has a forked or unpickled copy.
+    a process each, started one after the other, and so has a forked or unpickled copy.
 
     Args:
         tokenizer: see :func:`suisei.metrics.tokenizers.get_tokenizer`.
@@ -220,13 +220,29 @@ class Meteor(TokenMetric):
     @contextmanager
     def _process(self) -> Iterator[MeteorProcess]:
         """Give a running program that no other thread has; one that failed is not used again."""
-        process = self._own_idle() or MeteorProcess(self.timeout, normalize=self.normalize)
+        process = self._own_idle() or self._started()
         try:
             yield process
         except BaseException:
             process.close()
             raise
         self._idle.append(process)
+
+    def _started(self) -> MeteorProcess:
+        """Return a program that answers, or one that another thread is done with by now.
+
+        All that start at once share the cores until the slowest is late for its first answer.
+        """
+        with _starting.setdefault(os.getpid(), threading.Lock()):
+            if process := self._own_idle():
+                return process
+            process = MeteorProcess(self.timeout, normalize=self.normalize)
+            try:
+                process.statistics("a", ["a"])
+            except BaseException:
+                process.close()
+                raise
+            return process
 
     def _own_idle(self) -> MeteorProcess | None:
         while self._idle:
@@ -239,6 +255,9 @@ class Meteor(TokenMetric):
             _OF_THE_PARENT.append(process)
         return None
 
+
+_starting: dict[int, threading.Lock] = {}
+"""Held while Java starts, which keeps a core or two busy for seconds; a fork has its own, which is free."""
 
 _OF_THE_PARENT: list[MeteorProcess] = []
 """What a fork inherited: kept so that its pipes stay as they are."""

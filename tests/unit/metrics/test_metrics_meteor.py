@@ -1,6 +1,7 @@
 """METEOR: real where Java is, and every way in which its program can fail."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import numpy as np
@@ -79,6 +80,22 @@ def test_meteor_scores_threads_apart(fake_java):
         thread.join()
     for words, scores in results.items():
         assert scores.tolist() == [words + i + 1 for i in range(20)]
+
+
+def test_java_is_started_for_one_thread_after_the_other(fake_java, tmp_path):
+    # together they share the cores, and the slowest of many is late for its first answer
+    fake_java(
+        "import os\n"
+        f"os.close(os.open({str(tmp_path / 'starting')!r}, os.O_CREAT | os.O_EXCL))  # fails beside another\n"
+        "time.sleep(0.3)\n"
+        "for count, line in enumerate(sys.stdin):\n"
+        f"    count or os.unlink({str(tmp_path / 'starting')!r})\n"
+        f"    print('{STATISTICS}' if line[0] == 'S' else '1\\n1', flush=True)"
+    )
+    metric = meteor.Meteor(tokenizer="whitespace")
+    with ThreadPoolExecutor(3) as pool:
+        jobs = [pool.submit(metric.score, [CaptionSample(word, ("r",))]) for word in "abc"]
+    assert [job.result().tolist() for job in jobs] == [[1]] * 3
 
 
 @pytest.mark.parametrize(
