@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -86,9 +87,15 @@ def load_captioned(
 
 def _told_apart(images: list[CaptionedImage]) -> list[CaptionedImage]:
     """Return images by ids of their own: folders of one data set may hold files of the same name."""
-    if len({image.id for image in images}) == len(images):
-        return images
-    return [replace(image, id=str(image.image)) for image in images]
+    while shared := _shared(images):  # again where a path is the id of another image
+        images = [replace(image, id=str(image.image)) if image.id in shared else image for image in images]
+    return images
+
+
+def _shared(images: Sequence[CaptionedImage]) -> set[str]:
+    """Return the ids that several images have, but for paths."""
+    counts = Counter(image.id for image in images)
+    return {image.id for image in images if counts[image.id] > 1 and image.id != str(image.image)}
 
 
 def check_test_images(images: Sequence[CaptionedImage], source: str) -> None:

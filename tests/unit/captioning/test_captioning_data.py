@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -11,7 +12,7 @@ import torch
 
 from suisei.captioning.caption_data import CaptionedImages
 from suisei.captioning.caption_model import Decoding
-from suisei.captioning.caption_sources import load_captioned
+from suisei.captioning.caption_sources import CaptionedImage, _told_apart, load_captioned
 from suisei.captioning.caption_writing import ImageGrids
 from suisei.captioning.grid_store import GridStore
 from suisei.captioning.grid_tower import GridTower
@@ -94,15 +95,25 @@ def test_coco_annotations_give_all_captions_of_an_image(tmp_path, pictures):
 
 
 def test_files_of_the_same_name_in_two_folders_have_ids_of_their_own(tmp_path, pictures):
-    path, rows = tmp_path / "pairs.jsonl", []
+    path, rows = tmp_path / "pairs.jsonl", [{"image": pictures[2].name, "captions": ["one of its own"]}]
     for picture in pictures[:2]:
         (tmp_path / picture.stem).mkdir()
         picture.rename(tmp_path / picture.stem / "1.png")
         rows.append({"image": f"{picture.stem}/1.png", "captions": [f"a {picture.stem} picture"]})
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     found = load_captioned(str(path))
-    assert [image.id for image in found] == [str(image.image) for image in found]
-    assert len({image.id for image in found}) == 2
+    assert [image.id for image in found] == [pictures[2].name, *(str(image.image) for image in found[1:])]
+    assert len({image.id for image in found}) == 3
+
+
+def test_an_image_whose_path_is_anothers_id_has_another_id(tmp_path):
+    image = CaptionedImage(tmp_path / "1.png", ("a",), ("en",), "1")
+    others = [
+        replace(image, image=tmp_path / "2.png"),
+        replace(image, id=str(image.image), image=tmp_path / "3.png"),
+    ]
+    found = _told_apart([image, *others])
+    assert [each.id for each in found] == [str(tmp_path / f"{number}.png") for number in (1, 2, 3)]
 
 
 @pytest.mark.parametrize("name", ["pairs.jsonl", "pairs.JSONL", "pairs.jsonl.gz"])
