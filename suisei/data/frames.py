@@ -27,6 +27,7 @@ _ADVICE = (
     (r"--column (\w+)=NAME", r"frame.rename(columns={NAME: '\1'})"),
     (r"--column \w+=(?=$|,|;)", "leave the column out"),
     (r"pass the folder that holds the \w+s \(--images DIR\)", "give it in full"),
+    (r"(download the \w+s) into a folder, name them .*", r"\1 and give the paths of the files"),
     (r"say the right scale: --rating-scale LOW HIGH, or", "say the right scale in"),
 )
 """What the readers of files advise, and what does it in Python."""

@@ -196,6 +196,7 @@ def test_images_inside_a_data_frame(metrics, pixels):
             r"caption, text; leave out the others: frame\.drop\(columns=\[...\]\)$",
         ),
         ({"foo": ["a"]}, r"to be scored: frame\.rename\(columns=\{NAME: 'candidate'\}\)"),
+        ({"candidate": ["a"], "image": ["http://x/a.png"]}, "images and give the paths of the files$"),
         ({"candidate": ["a"], "image": ["no.png"]}, r"give it in full, or do without: leave the column out$"),
         (
             {"candidate": ["a"], "references": [["b"]], "reference": ["c"]},
