@@ -23,7 +23,7 @@ from suisei.data.caption_objects import (
 from suisei.data.caption_texts import is_json, is_json_lines, read_text, text_lines
 from suisei.data.column_names import field_called
 from suisei.data.documents import RESULT_FIELDS, parse_json
-from suisei.data.json_files import invalid_json
+from suisei.data.json_files import frame_problem, invalid_json
 from suisei.data.karpathy import karpathy_images, read_karpathy
 from suisei.data.lines import LONE_RETURN, has_lone_return
 from suisei.data.plain_text import caption_lines
@@ -102,6 +102,8 @@ def _document_records(
         found.form = KARPATHY
         return _karpathy_records(path, listed, found)
     if isinstance(content, dict):
+        if problem := frame_problem(content):
+            raise DataError(f"{path}: {problem}")
         found.form = "captions by image id"
         entries = [(f"image {key!r:.60}", key, said) for key, said in content.items()]
         return _keyed_records(entries, found, results=results)

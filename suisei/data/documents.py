@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 from suisei.data.column_names import candidate_of, field_called, match_columns
 from suisei.data.file_rows import NOT_UTF8, FileProblem, Note, RawRow
-from suisei.data.json_files import invalid_json
+from suisei.data.json_files import frame_problem, invalid_json
 from suisei.data.karpathy import karpathy_images
 from suisei.data.lines import checked_first, is_broken
 from suisei.errors import DataError
@@ -125,6 +125,8 @@ def _object_rows(content: dict[str, Any], note: Note) -> Iterator[RawRow]:
         raise FileProblem(
             "a Karpathy split holds references, not the captions to be scored; give it as --references"
         )
+    if problem := frame_problem(content):
+        raise FileProblem(problem)
     if is_row(content):
         yield RawRow(content)
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from suisei.data.lines import LONE_RETURN, has_lone_return
 from suisei.errors import DataError
 
 _SHOWN = 60
+_FRAME_PARTS = ({"columns", "index", "data"}, {"schema", "data"})
 
 
 def read_object(path: Path) -> dict[str, Any]:
@@ -72,6 +74,24 @@ def as_object(record: Any) -> dict[str, Any]:
     if not isinstance(record, dict):
         raise DataError(f"expected a JSON object, got {str(record)[:_SHOWN]!r}")
     return record
+
+
+def frame_problem(content: Mapping[str, Any]) -> str:
+    """Say what to do with an object that pandas makes of a whole DataFrame; "" of any other.
+
+    It has the columns of rows numbered from 0, as it does unless told otherwise, or the parts of the
+    forms "split" and "table".
+    """
+    parts = content.keys() in _FRAME_PARTS and isinstance(content["data"], list)
+    if not parts and not (content and all(map(_is_numbered, content.values()))):
+        return ""
+    return (
+        "it is a DataFrame, but not row by row; write it by frame.to_json(FILE, orient='records', lines=True)"
+    )
+
+
+def _is_numbered(value: Any) -> bool:
+    return isinstance(value, dict) and list(value) == [str(number) for number in range(len(value))] != []
 
 
 def invalid_json(error: ValueError | RecursionError, *, line: bool = False, fix: str = "") -> str:

@@ -15,7 +15,7 @@ from suisei.data.column_names import candidate_of, match_columns, require_chosen
 from suisei.data.compressed import open_plain
 from suisei.data.documents import document_rows, parse_json
 from suisei.data.file_rows import NOT_UTF8, FileProblem, Note, RawRow
-from suisei.data.json_files import invalid_json
+from suisei.data.json_files import frame_problem, invalid_json
 from suisei.data.lines import (
     LONE_RETURN,
     TOO_LONG,
@@ -247,6 +247,8 @@ def _json_row(line: str) -> RawRow:
         return RawRow(None, invalid_json(error, line=True))
     if not isinstance(record, dict):
         return RawRow(None, f"expected a JSON object with a 'candidate', got {line.strip()[:60]!r}")
+    if problem := frame_problem(record):
+        return RawRow(None, problem)
     return RawRow(record)
 
 

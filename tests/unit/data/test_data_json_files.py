@@ -2,7 +2,7 @@
 
 import pytest
 
-from suisei.data.coco import read_references
+from suisei.data.coco import read_references, read_results
 from suisei.data.formats import read_samples
 from suisei.data.json_files import parse_object, read_object
 from suisei.data.karpathy_parts import read_parts
@@ -82,3 +82,23 @@ def test_lines_in_a_document_are_told(tmp_path):
 def test_what_is_no_object_is_told(line, message):
     with pytest.raises(DataError, match=message):
         parse_object(line)
+
+
+@pytest.mark.parametrize("orient", ["columns", "split", "table"])
+def test_a_data_frame_that_pandas_wrote_otherwise_than_in_rows_is_named(tmp_path, orient):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"candidate": ["a dog", "a cat"], "image_id": [7, 8]})
+    frame.to_json(tmp_path / "frame.json", orient=orient)
+    frame.to_json(tmp_path / "frame.jsonl", orient=orient)
+    for read in (read_samples, lambda path: read_references([path]), read_results):
+        with pytest.raises(
+            DataError, match=r"frame\.json: it is a DataFrame, .*orient='records', lines=True"
+        ):
+            read(tmp_path / "frame.json")
+    with pytest.raises(DataError, match=r"frame\.jsonl, row 1: it is a DataFrame"):
+        read_samples(tmp_path / "frame.jsonl")
+    frame.to_json(tmp_path / "rows.jsonl", orient="records", lines=True)
+    assert [sample.candidate for sample in read_samples(tmp_path / "rows.jsonl", note=str)] == [
+        "a dog",
+        "a cat",
+    ]
