@@ -48,8 +48,8 @@ def add_column_options(add: Add, *, several: bool = True) -> None:
     add(
         "--references", metavar="FILE", type=filled, default=[],
         **({"nargs": "+", "action": "extend"} if several else {"action": "append"}),
-        help="COCO annotations, JSON or JSONL of references by image id, or text, one file per reference "
-        "(default: the rows' own)",
+        help="COCO annotations, or JSON, JSONL or a table of references by image id, or text, one file per "
+        "reference (default: the rows' own)",
     )  # fmt: skip
     add(
         "--column", metavar="FIELD=NAME", type=_column, action="append", default=[],

@@ -131,6 +131,18 @@ def _fields(names: tuple[str, ...]) -> _Fields:
     )
 
 
+def caption_field(names: tuple[str, ...]) -> str | None:
+    """Return which of a row's fields may hold its captions."""
+    return _fields(names).captions or None
+
+
+def fields_read(names: tuple[str, ...]) -> list[str]:
+    """Return the fields of a row that say something of its captions or its image."""
+    found = _fields(names)
+    read = {found.image, found.captions, found.group, *found.files}
+    return [name for name in names if name in read]
+
+
 def image_field(row: Mapping[str, Any]) -> str | None:
     """Return which field names the image of a row: where it is the id, that may as well be the row's own."""
     return _fields(tuple(row)).image

@@ -20,7 +20,8 @@ from suisei.data.caption_objects import (
     row_groups,
     row_records,
 )
-from suisei.data.caption_texts import is_json, is_json_lines, read_text, text_lines
+from suisei.data.caption_tables import NumberedRow, table_rows, token_rows
+from suisei.data.caption_texts import is_json, is_json_lines, is_table, read_text, text_lines
 from suisei.data.column_names import field_called
 from suisei.data.documents import RESULT_FIELDS, parse_json
 from suisei.data.json_files import frame_problem, invalid_json
@@ -39,25 +40,34 @@ def records_of(path: Path | str, found: CaptionFile, *, results: bool = False) -
     """Return the records of a file; its form, and whether it names images, are put into ``found``.
 
     Args:
-        path: .json, .jsonl or text, or one of them compressed by gzip.
+        path: .json, .jsonl, .csv, .tsv, .parquet or text, all but Parquet also compressed by gzip.
         found: gets what the file says beside captions.
         results: whether it is what a system says, not references.
 
     Raises:
         DataError: an unreadable file or another layout.
     """
+    if is_table(path):
+        return _records_of_rows(table_rows(Path(path)), "a table", found, results=results)
     text = read_text(path)
     if is_json(path):
         found.by_line = False
         return _document_records(path, _parsed(path, text), found, results=results)
     if is_json_lines(path):
-        rows = list(json_lines(path, text))
-        found.by_line = not any(image_field(row) for _, row in rows)
-        found.form = "a JSON object a line" + (_IN_ORDER if found.by_line else "")
-        found.row_files, found.row_groups = row_files(rows), row_groups(rows)
-        return row_records(rows, by_line=found.by_line, results=results)
+        return _records_of_rows(list(json_lines(path, text)), "a JSON object a line", found, results=results)
+    if not results and (tokens := token_rows(text_lines(text))):
+        return _records_of_rows(tokens, "a numbered caption of a file a line", found, results=results)
     lines = lines_of_captions(path, text, "captions" if results else "references")
     return (Record(f"line {number}", number, line) for number, line in enumerate(lines, 1))
+
+
+def _records_of_rows(
+    rows: Sequence[NumberedRow], form: str, found: CaptionFile, *, results: bool
+) -> Iterator[Record]:
+    found.by_line = not any(image_field(row) for _, row in rows)
+    found.form = form + (_IN_ORDER if found.by_line else "")
+    found.row_files, found.row_groups = row_files(rows), row_groups(rows)
+    return row_records(rows, by_line=found.by_line, results=results)
 
 
 def lines_of_captions(path: Path | str, text: str, what: str) -> list[str]:

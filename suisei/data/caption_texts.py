@@ -23,9 +23,14 @@ def is_json_lines(path: Path | str) -> bool:
     return plain_suffix(path) in _JSON_LINES
 
 
+def is_table(path: Path | str) -> bool:
+    """Say whether a file holds captions in columns, by its name."""
+    return plain_suffix(path) in TABLES
+
+
 def is_text(path: Path | str) -> bool:
     """Say whether a file is plain text, by its name: what is called otherwise than the other kinds."""
-    return not (is_json(path) or is_json_lines(path) or plain_suffix(path) in TABLES)
+    return not (is_json(path) or is_json_lines(path) or is_table(path))
 
 
 def read_text(path: Path | str) -> str:

@@ -2,8 +2,9 @@
 
 A result file holds one caption per image, ``[{"image_id": 1, "caption": "..."}]``; an annotation file
 ``{"images": [...], "annotations": [...]}`` any number. In use are also Karpathy's splits, ``{id: caption}``,
-``{id: [caption, ...]}`` and a list of such objects with one key each, JSON Lines, and plain text with a
-caption a line. Each may be compressed by gzip. Which of them a file is, its content says.
+``{id: [caption, ...]}`` and a list of such objects with one key each, JSON Lines, tables, lines of numbered
+captions and plain text with a caption a line. Each but Parquet may be compressed by gzip. Which of them a
+file is, its name or content says.
 """
 
 from __future__ import annotations
@@ -18,9 +19,8 @@ from suisei.data.caption_cells import refuse_any, refuse_several
 from suisei.data.caption_file import CaptionFile
 from suisei.data.caption_objects import Record, id_text
 from suisei.data.caption_records import ANNOTATIONS, KARPATHY, lines_of_captions, records_of
-from suisei.data.caption_texts import TABLES, is_json, is_json_lines, is_text, read_text
+from suisei.data.caption_texts import is_json, is_text, read_text
 from suisei.data.column_names import is_of_several, match_columns
-from suisei.data.compressed import plain_suffix
 from suisei.data.documents import (
     RESULT_FIELDS,
     alone_in,
@@ -113,20 +113,14 @@ def read_references(paths: Sequence[Path | str]) -> CaptionFile:
     """Read the references of images.
 
     Args:
-        paths: one file, .json, .jsonl or text, or one text file per reference, line by line as sacreBLEU
-            takes them (a blank line is no reference); each may be compressed by gzip. Of a Karpathy split all
-            parts are taken, and of each image the captions that are there.
+        paths: one file, .json, .jsonl, .csv, .tsv, .parquet or text, or one text file per reference, line by
+            line as sacreBLEU takes them (a blank line is no reference); all but Parquet may be compressed by
+            gzip. Of a Karpathy split all parts are taken, and of each image the captions that are there.
 
     Raises:
         DataError: an unreadable file or another layout, a reference that is no text, empty, or what stands
             where there is none, or text files of different lengths.
     """
-    tables = [path for path in paths if plain_suffix(path) in TABLES]
-    if tables:
-        raise DataError(
-            f"{tables[0]}: references are read from COCO annotations, JSON, JSONL or text, one file per "
-            "reference; of a table, name the column: --column references=NAME"
-        )
     if len(paths) > 1:
         return _text_references(paths)
     found = CaptionFile(str(paths[0]), "plain text, a reference a line", by_line=True)
@@ -227,11 +221,11 @@ def _add_one(
 
 
 def _text_references(paths: Sequence[Path | str]) -> CaptionFile:
-    documents = [path for path in paths if is_json(path) or is_json_lines(path)]
+    documents = [path for path in paths if not is_text(path)]
     if documents:
         raise DataError(
             f"{documents[0]}: several --references are plain text, one file per reference; "
-            "give a JSON file alone"
+            "give a JSON file or a table alone"
         )
     columns = [lines_of_captions(path, read_text(path), "references") for path in paths]
     if len({len(column) for column in columns}) > 1:

@@ -31,7 +31,7 @@ from suisei.data.sample import CaptionSample, Rating, checked_caption, checked_n
 from suisei.errors import DataError
 
 DEFAULT_SCALE = (0.0, 1.0)
-_WHOLE = re.compile(r"\s*(-?[0-9]+)\.0\s*")
+WHOLE = re.compile(r"\s*(-?[0-9]+)\.0\s*")
 """A whole number as pandas writes it where an id is missing elsewhere in the column."""
 
 
@@ -156,7 +156,7 @@ def _text(record: Mapping[str, Any], column: str | None) -> str | None:
 
 def _group(record: Mapping[str, Any], column: str | None, settings: Settings) -> str | None:
     name = _text(record, column)
-    whole = _WHOLE.fullmatch(name) if settings.cells and name is not None else None
+    whole = WHOLE.fullmatch(name) if settings.cells and name is not None else None
     return whole[1] if whole else name
 
 

@@ -96,8 +96,8 @@ def iter_rows(
             stream the working directory. Rows that name no image get the file in it with their group's name.
         rating_scale: (low, high) of rows that state no ``rating_scale``; (0, 1) by default.
         columns: {field: the column that fills it}, for columns that are called otherwise.
-        references: files of references, which take the place of the rows' own: COCO annotations, JSON or
-            JSONL by image id, or text, one file per reference.
+        references: files of references, which take the place of the rows' own: COCO annotations, JSON,
+            JSONL or a table by image id, or text, one file per reference.
         note: told in a line what is guessed and what is left out; a warning by default.
         allowed: what rows may name beside images and videos in ``images`` or the file's own folder, for a
             stream the working directory; by default nothing, unless SUISEI_ANY_PATH is 1.

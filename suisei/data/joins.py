@@ -14,6 +14,7 @@ from pathlib import Path
 
 from suisei.data.caption_cells import is_literal, refuse_literal
 from suisei.data.caption_file import CaptionFile
+from suisei.data.caption_tables import begins_with_token
 from suisei.data.caption_texts import is_json, is_text
 from suisei.data.coco import read_references
 from suisei.data.compressed import open_plain
@@ -48,7 +49,7 @@ class References:
     """References in files of their own, which can be read for several passes over the rows.
 
     Args:
-        paths: COCO annotations, JSON or JSONL by image id; or text, one file per reference.
+        paths: COCO annotations, JSON, JSONL or a table by image id; or text, one file per reference.
 
     Raises:
         ConfigError: no file, or one of another kind.
@@ -65,7 +66,9 @@ class References:
             if path.is_dir():
                 raise DataError(f"--references {path}: is a folder; give a file")
         self.name = ", ".join(map(str, paths))
-        self.streamed = all(is_text(path) and not is_stream(path) for path in self.paths)
+        self.streamed = all(is_text(path) and not is_stream(path) for path in self.paths) and not (
+            len(self.paths) == 1 and begins_with_token(self.paths[0])
+        )
         self._loaded: CaptionFile | None = None
 
     def loaded(self) -> CaptionFile:

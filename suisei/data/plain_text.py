@@ -76,7 +76,6 @@ def _refuse_other(
         raise DataError(f"its lines are JSON objects, not {what}; name it .jsonl")
     for delimiter, remedy in _DELIMITERS.items():
         if _is_header(first.split(delimiter), delimiter, what, chosen, alike=alike):
-            remedy = remedy if what == "captions" else _AS_JSON_LINES
             raise DataError(f"it is a table, not a {what[:-1]} a line; {remedy}")
     if re.fullmatch(r"\w+", first) and first != "text" and field_called(first) in ("candidate", "references"):
         raise DataError(f"its first line, {first!r}, is a header, and text has none; take the line out")
@@ -110,14 +109,9 @@ def _is_header(
     return sure or said or 2 * len(known) >= len(fields) or (delimiter == "\t" and alike)
 
 
-_AS_JSON_LINES = 'write {"image": "...", "caption": "..."} a line into a .jsonl file'
-
-
 def _keyed(first: str, what: str) -> str:
     """Return what is wrong with text whose lines have a key each, and what to do."""
     table = "name it .tsv and put image<TAB>caption on top" if "\t" in first else "give a table with a header"
-    if what == "references":
-        table = _AS_JSON_LINES
     return (
         f"every line has a key before its {what[:-1]}, such as {first[:60]!r}, which would be "
         f"taken for a part of it; {table}, or take the keys out"

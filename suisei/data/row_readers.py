@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, TextIO
 
+from suisei.data.caption_objects import caption_field, fields_read
 from suisei.data.column_names import candidate_of, match_columns, require_chosen
 from suisei.data.compressed import open_plain
 from suisei.data.documents import document_rows, parse_json
@@ -41,10 +42,11 @@ class RowReader:
         kind: its format.
         name: of the file, for notes.
         note: told what is guessed.
+        references: the rows of a table are references of images, not captions to be scored.
     """
 
-    def __init__(self, kind: str, name: str, note: Note) -> None:
-        self.kind, self.name, self.note = kind, name, note
+    def __init__(self, kind: str, name: str, note: Note, *, references: bool = False) -> None:
+        self.kind, self.name, self.note, self.references = kind, name, note, references
         self.chosen: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def rows_of_file(self, path: Path) -> Iterator[RawRow]:
@@ -170,12 +172,17 @@ class RowReader:
     def _delimiter(self, header: str) -> str:
         """Return what separates the fields: what the format says, or what alone makes a header."""
         usual = "\t" if self.kind == "tsv" else ","
-        if candidate_of(_split(header, usual), self.chosen) is None:
+        if not self._has_captions(_split(header, usual)):
             for other, name in ((";", "semicolons"), ("\t", "tabs"), (",", "commas")):
-                if other != usual and candidate_of(_split(header, other), self.chosen) is not None:
+                if other != usual and self._has_captions(_split(header, other)):
                     self.told(f"taken for columns separated by {name}")
                     return other
         return usual
+
+    def _has_captions(self, names: list[str]) -> bool:
+        if self.references:
+            return caption_field(tuple(names)) is not None
+        return candidate_of(names, self.chosen) is not None
 
     def _checked_header(self, fields: list[str], problem: str | None) -> tuple[str, ...]:
         names = tuple(name.strip() for name in fields)
@@ -186,7 +193,7 @@ class RowReader:
             if len(set(named)) < len(named):
                 problem = f"a column name occurs twice: {', '.join(names)}"
             names = tuple(name or f"(column {number})" for number, name in enumerate(names, 1))
-        if problem is None:
+        if problem is None and not self.references:
             try:
                 match_columns(names, self.chosen)
                 require_chosen(names, self.chosen)
@@ -210,6 +217,8 @@ class RowReader:
 
     def _columns_in_use(self, names: list[str]) -> list[str]:
         """Return the columns that fill something: others may hold what Python has no objects for."""
+        if self.references:
+            return fields_read(tuple(names))
         try:
             ignored = match_columns(tuple(names), self.chosen).ignored
         except DataError:  # of names with blanks, which the header's check takes away: said by each row

@@ -256,8 +256,10 @@ def test_a_text_file_per_reference(tmp_path):
         read_references([paths[0], save(tmp_path / "b.txt", "x\ny\nz")])
     with pytest.raises(DataError, match=r"a.txt, line 1: none of the reference files"):
         read_references([save(tmp_path / "a.txt", "\n"), save(tmp_path / "b.txt", " \n")])
-    with pytest.raises(DataError, match=r"give a JSON file alone"):
+    with pytest.raises(DataError, match=r"give a JSON file or a table alone"):
         read_references([paths[0], tmp_path / "b.json"])
+    with pytest.raises(DataError, match=r"give a JSON file or a table alone"):
+        read_references([paths[0], tmp_path / "b.csv"])
 
 
 @pytest.mark.parametrize(

@@ -248,8 +248,8 @@ def test_references_that_cannot_be(tmp_path):
         References([tmp_path])
     with pytest.raises(ConfigError, match="a list of one file or more"):
         References(str(tmp_path))
-    table = References([save(tmp_path / "r.csv", "id,references\n")])
-    with pytest.raises(DataError, match="of a table, name the column: --column references=NAME"):
+    table = References([save(tmp_path / "r.xlsx", "PK")])
+    with pytest.raises(DataError, match=r"r\.xlsx: a spreadsheet; save it as CSV"):
         table.loaded()
 
 
