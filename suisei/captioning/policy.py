@@ -19,7 +19,8 @@ def advantages(rewards: np.ndarray, baseline: str) -> tuple[np.ndarray, np.ndarr
     """Return by how much each caption's reward exceeds its image's baseline, and the baseline.
 
     A mean is over the captions of the image that have a reward. Where there is no baseline (the greedy
-    caption has no reward, or fewer than two captions of a mean have one), the image teaches nothing.
+    caption has no reward, or fewer than two captions of a mean have one), the image teaches nothing; nor
+    does it where all of them are worth the same, whose advantages are 0.
 
     Args:
         rewards: float64 [B, K]; NaN where a caption has none. With "greedy" one more column, [B, K + 1]: the
@@ -36,7 +37,19 @@ def advantages(rewards: np.ndarray, baseline: str) -> tuple[np.ndarray, np.ndarr
         counts = there.sum(axis=1)
         base = np.full(len(rewards), np.nan)
         np.divide(np.where(there, rewards, 0.0).sum(axis=1), counts, out=base, where=counts > 1)
+        # A mean lies between its values; rounding puts that of equal ones beside them.
+        base = base.clip(np.fmin.reduce(rewards, axis=1), np.fmax.reduce(rewards, axis=1))
     return rewards - base[:, None], base
+
+
+def teach_nothing(advantage: np.ndarray) -> np.ndarray:
+    """Return of which images no caption is worth more or less than the baseline, bool [B].
+
+    Args:
+        advantage: float64 [B, K]; NaN where a caption has none.
+    """
+    different = np.nan_to_num(advantage, nan=0.0) != 0
+    return ~different.any(axis=1)
 
 
 def policy_loss(log_probs: Tensor, advantage: np.ndarray, length: int) -> Tensor:

@@ -5,6 +5,7 @@ Shape letters: B images, K captions of an image, L tokens of a caption.
 
 # Annotations are not postponed here: jsonargparse cannot resolve those of a dataclass that is a torch module.
 import copy
+import logging
 import math
 import time
 from collections.abc import Sequence
@@ -20,7 +21,14 @@ from suisei.captioning.caption_log import CaptionLog
 from suisei.captioning.caption_model import CaptionModel, Decoding, load_caption_model
 from suisei.captioning.caption_sources import CaptionedImage
 from suisei.captioning.image_grids import ImageGrids
-from suisei.captioning.policy import BASELINES, advantages, divergence, policy_loss, token_log_probs
+from suisei.captioning.policy import (
+    BASELINES,
+    advantages,
+    divergence,
+    policy_loss,
+    teach_nothing,
+    token_log_probs,
+)
 from suisei.captioning.rewards import CaptionReward, Rewards
 from suisei.data.sample import LANGUAGES, CaptionSample, is_blank
 from suisei.errors import DataError
@@ -37,8 +45,10 @@ from suisei.ranges import (
     check_settings,
 )
 from suisei.training.losses import require_finite
-from suisei.training.processes import token_weight
+from suisei.training.processes import token_weight, total
 from suisei.training.step_training import STEPS, StepTraining
+
+logger = logging.getLogger(__name__)
 
 WEIGHT = Range(0, 1000)
 RULES: dict[str, Rule] = {
@@ -59,6 +69,8 @@ RULES: dict[str, Rule] = {
 }
 WATCHED = ("repetition-4", "length")
 """What validation measures beside the reward, to show early what it costs."""
+MOSTLY = 0.9
+"""Share of images of which nothing is learned, from which on that is said."""
 
 
 @dataclass(eq=False, repr=False)
@@ -126,6 +138,8 @@ class SelfCritical(StepTraining):
         self._grids: Any = None
         self._seed = 0
         self._found: list[tuple[CaptionedImage, str]] = []
+        self._seen = self._alike = 0  # images of all steps here, and those that taught nothing
+        self._said = False
         self._step_began = 0.0
         self.seconds = {"step": 0.0, "reward": 0.0}
 
@@ -272,6 +286,9 @@ class SelfCritical(StepTraining):
         base: np.ndarray,
     ) -> None:
         own = rewards.total[:, : self.captions]  # without the greedy one
+        alike = teach_nothing(advantage)
+        self._seen += len(alike)
+        self._alike += int(alike.sum())
         figures: dict[str, Any] = {
             "train_loss": loss.detach(),
             **parts,
@@ -279,6 +296,7 @@ class SelfCritical(StepTraining):
             "reward_std": float(np.nanstd(own)) if not np.isnan(own).all() else math.nan,
             "baseline": _mean(base),
             "advantage_size": _mean(np.abs(advantage)),
+            "no_difference": float(alike.mean()),
             "skipped": rewards.skipped / rewards.total.size,
             "empty": float(rewards.empty.mean()),
         }
@@ -304,6 +322,7 @@ class SelfCritical(StepTraining):
 
     def on_validation_epoch_end(self) -> None:
         """Log the reward of the captions and what it may cost, and keep some captions."""
+        self._tell_of_no_difference()
         pairs, texts = [pair for pair, _ in self._found], [text for _, text in self._found]
         self._found = []
         began = self.seconds["reward"]
@@ -322,6 +341,21 @@ class SelfCritical(StepTraining):
             curve = {name.removeprefix("val_"): _plain(value) for name, value in figures.items()}
             log = CaptionLog(Path(self.trainer.default_root_dir))
             log.write(self.global_step, curve, samples[: self.shown])
+
+    def _tell_of_no_difference(self) -> None:
+        """Say once that the reward tells hardly any image's captions apart, from which nothing is learned."""
+        alike, seen = total(torch.tensor([self._alike, self._seen], device=self.device)).tolist()
+        if self._said or alike < MOSTLY * max(1, seen):
+            return
+        self._said = True
+        if self.trainer.is_global_zero:
+            drawn = "" if self.baseline == "beam-mean" else "a higher model.temperature, "
+            logger.warning(
+                "of %.0f %% of the images so far (%d of %d) no caption is worth more or less than the "
+                "baseline, and nothing is learned from these: try another reward, %sor more model.captions "
+                "(no_difference in the logs)",
+                *(100 * alike / seen, alike, seen, drawn),
+            )
 
     def _measured(self, pairs: Sequence[CaptionedImage], texts: Sequence[str]) -> dict[str, float]:
         """Return the watched metrics of the captions that have a word."""

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from suisei.captioning.policy import advantages, divergence, policy_loss, token_log_probs
+from suisei.captioning.policy import advantages, divergence, policy_loss, teach_nothing, token_log_probs
 
 NAN = math.nan
 
@@ -22,6 +22,15 @@ def test_the_mean_is_of_the_captions_that_have_a_reward(baseline):
     found, base = advantages(np.array([[1.0, 3.0, 2.0], [1.0, NAN, 2.0], [1.0, NAN, NAN]]), baseline)
     np.testing.assert_array_equal(found, [[-1, 1, 0], [-0.5, NAN, 0.5], [NAN, NAN, NAN]])
     np.testing.assert_array_equal(base, [2, 1.5, NAN])
+
+
+@pytest.mark.parametrize("baseline", ["beam-mean", "greedy", "sample-mean"])
+def test_captions_that_are_worth_the_same_teach_nothing(baseline):
+    """Three times .1 is more than .3 to a computer, and their mean more than .1."""
+    rewards = np.array([[0.1, 0.1, 0.1], [0.7, NAN, 0.7], [0.1, 0.1, 0.2], [NAN, NAN, NAN]])
+    found, _ = advantages(rewards, baseline)
+    assert np.nan_to_num(found[[0, 1, 3]]).tolist() == np.zeros_like(found[[0, 1, 3]]).tolist()
+    assert teach_nothing(found).tolist() == [True, True, False, True]
 
 
 def test_the_loss_is_the_mean_of_advantage_times_log_probability():

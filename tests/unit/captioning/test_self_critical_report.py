@@ -2,12 +2,15 @@
 
 import json
 
+import numpy as np
 import pytest
 from PIL import Image
 
 from suisei.captioning import caption_run, self_critical_run
 from suisei.captioning.caption_model import load_caption_model
 from suisei.captioning.caption_sources import CaptionedImage, check_test_images
+from suisei.captioning.rewards import Rewards
+from suisei.captioning.self_critical import SelfCritical
 from suisei.captioning.self_critical_run import run
 from suisei.data import images
 from suisei.errors import ConfigError, DataError
@@ -91,6 +94,29 @@ def test_what_a_run_writes(folder, tmp_path):
         assert len(logged(output, name)) == 6, name
     with pytest.raises(ConfigError, match="holds a run already"):
         run(arguments(folder, output))
+
+
+@pytest.mark.parametrize(("reward", "baseline", "said"), [("length", "greedy", 1), ("cider", "beam-mean", 0)])
+def test_a_reward_that_tells_no_captions_apart_is_said_once(
+    folder, tmp_path, caplog, monkeypatch, reward, baseline, said
+):
+    if said:
+        monkeypatch.setattr(SelfCritical, "_reward", lambda _, texts, pairs: all_the_same(texts))
+    more = [f"--reward={reward}", f"--model.baseline={baseline}", "--trainer.val_check_interval=2"]
+    assert run(arguments(folder, tmp_path / "run", *more)) == 0
+    told = [text for text in caplog.messages if "nothing is learned" in text]
+    assert len(told) == said
+    shares = logged(tmp_path / "run", "no_difference")
+    assert len(shares) == 6
+    assert (min(shares) == 1) == bool(said)
+    if said:
+        assert told[0].startswith("of 100 % of the images so far (8 of 8) no caption is worth more or less")
+
+
+def all_the_same(texts):
+    """Return rewards of captions that are all worth the same."""
+    shape = (len(texts), len(texts[0]))
+    return Rewards(np.full(shape, 0.1), {}, np.zeros(shape, bool))
 
 
 def of_captioner(folder, output, *more):
