@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 from typing import TYPE_CHECKING
 
 from suisei.metaeval.labels import HUMAN
-from suisei.metaeval.tables import Row, Table
+from suisei.metaeval.tables import Cell, Row, Section, Table
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _LEAST_LABEL = 10
 """Cells to which labels are folded before anything else is."""
+LAYOUTS = ("wide", "stacked", "folded")
+"""From the widest to the narrowest; where a table fits in none of them, its rows become columns."""
 MOST_SECTIONS = 8
 """With more, a console shows no sections by system."""
 
@@ -24,26 +26,48 @@ MOST_SECTIONS = 8
 class FittedTable:
     """A table that decides when it is printed, and the width is known, where its intervals stand.
 
-    With more than MOST_SECTIONS sections, those by system are left out, and counted.
+    One of few rows and many columns is turned where they have no room beside each other. With more than
+    MOST_SECTIONS sections, those by system are left out, and counted.
     """
 
     table: Table
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        from rich.cells import cell_len
         from rich.measure import Measurement
         from rich.text import Text
 
-        labels = [row.label for section in self.table.sections for row in section.rows]
-        spare = max((cell_len(label) - _LEAST_LABEL for label in labels), default=0)
-        for layout, may_fold in (("wide", 0), ("stacked", max(spare, 0)), ("folded", math.inf)):
-            shown, notes = _rich_table(self.table, layout)
+        tables = [self.table, *_turned(self.table)]
+        _, notes = _rich_table(self.table, "wide")
+        for table, layout in product(tables, LAYOUTS):
+            shown, _ = _rich_table(table, layout)
             needed = Measurement.get(console, options.update(width=10_000), shown).maximum
-            if needed - may_fold <= options.max_width:
+            if needed - (0 if layout == "wide" else _spare(table)) <= options.max_width:
                 break
         yield shown
         for note in notes:
             yield Text(f"· {note}", style="dim")
+
+
+def _spare(table: Table) -> int:
+    """Return how many cells a table's labels can lose by being folded."""
+    from rich.cells import cell_len
+
+    labels = [row.label for section in table.sections for row in section.rows]
+    return max([0, *(cell_len(label) - _LEAST_LABEL for label in labels)])
+
+
+def _turned(table: Table) -> list[Table]:
+    """Return a table whose rows are columns, where there is one section of fewer rows than columns."""
+    rows = table.sections[0].rows if len(table.sections) == 1 else ()
+    if not 0 < len(rows) < len(table.columns):
+        return []
+    lines = []
+    for key, heading in table.columns.items():
+        cells = {str(place): row.cells.get(key, Cell(None)) for place, row in enumerate(rows)}
+        best = [str(place) for place, row in enumerate(rows) if row.is_best(key)]
+        lines.append(Row(heading, cells, info={"best": best}))
+    names = {str(place): row.label for place, row in enumerate(rows)}
+    return [replace(table, columns=names, sections=(Section("", tuple(lines)),), row_heading="")]
 
 
 def _rich_table(table: Table, layout: str) -> tuple[RichTable, list[str]]:
@@ -51,8 +75,8 @@ def _rich_table(table: Table, layout: str) -> tuple[RichTable, list[str]]:
 
     Args:
         table: what is shown.
-        layout: "wide"; "stacked" for each interval below its figure, with no lines between columns; or
-            "folded" for the same where intervals take two lines.
+        layout: one of LAYOUTS: "wide"; "stacked" for each interval below its figure, with no lines between
+            columns; or "folded" for the same where intervals take two lines.
     """
     from rich.box import HEAVY_HEAD, SIMPLE_HEAD
     from rich.markup import escape

@@ -55,3 +55,22 @@ def test_terminal_leaves_out_many_systems():
     assert "7 sections by system are in the written reports" in text
     assert "system: s0" in Table("T", {"x": "tau-c"}, tuple(sections)).to_markdown()
     assert "system: s0" in render(Table("T", {"x": "tau-c"}, tuple(sections[:8])))
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_many_columns_of_few_rows_are_turned_where_they_have_no_room(width):
+    names = [f"metric-{n} (lower is better)" for n in range(12)]
+    columns = {key: heading for n in names for key, heading in ((n, n), (f"{n} rank", "rank"))}
+    cells = {key: Cell(1) if "rank" in key else Cell(0.5, 0.41, 0.62) for key in columns}
+    rows = tuple(Row(label, cells, info={"best": names[:1]}) for label in ("start", "tuned"))
+    table = Table("T", columns, (Section("systems", rows),), ("a note",), row_heading="System")
+    lines = [line.rstrip() for line in render(table, width).splitlines()]
+    for name in names:
+        (place,) = (n for n, line in enumerate(lines) if name in line)
+        assert lines[place].split("│")[-3:-1] == [" 0.500 [0.410, 0.620] "] * 2, lines[place]
+        assert "rank" in lines[place + 1]
+    assert lines[-1] == "· a note"
+    assert "start" in lines[2]
+    wide = render(table, 1000)
+    assert sum("metric-3" in line for line in wide.splitlines()) == 1
+    assert "System" in wide
